@@ -1,9 +1,8 @@
-"""What a lead wants to know of annotators: how often they are right, how they err, what a label of theirs tells.
+"""Annotator profiles: how often annotators are right, how they err, and how much a label of theirs tells.
 
-Puts together what the other files find: bits of information (`information`), agreement (`agreement`),
-annotators who answer without looking (`spammers`), change over time (`drift`), communities (`communities`). A
-confusion is worth a word where its posterior (the Beta margin of the row's Dirichlet) leaves no doubt that it happens,
-and some have been seen.
+Puts together bits of information (`information`), agreement (`agreement`), annotators who answer without looking
+(`spammers`), change over time (`drift`) and communities (`communities`). A confusion is reported if its posterior (the
+Beta margin of the row's Dirichlet) leaves no doubt that it happens, and some labels show it.
 """
 
 from __future__ import annotations
@@ -34,21 +33,20 @@ SURE = 0.95
 """Probability from which an annotator is called a spammer or misleading."""
 
 LITTLE = 0.05
-"""Share of the bits missing below which a community is said to answer at random."""
+"""Share of the entropy below which a community is said to answer at random."""
 
 LEAST_OFTEN = 0.03
-"""A confusion is worth a word where its chance is above this with 97.5 % probability, ..."""
+"""A confusion is reported if its chance is above this with 97.5 % probability, ..."""
 
 LEAST_SEEN = 3.0
-"""... and it is expected among so many of the annotator's labels."""
+"""... and it is expected in this many of the annotator's labels."""
 
 
 @dataclass(frozen=True)
 class Confusion:
-    """A wrong answer that an annotator gives again and again: `said` for items of class `true`.
+    """A recurring wrong answer: `said` for items of class `true`.
 
     Attributes:
-        true, said: the names of the class and of the answer.
         often: posterior mean chance of this answer for such an item, in [0, 1].
         low, high: its central 95 % interval.
     """
@@ -60,19 +58,19 @@ class Confusion:
     high: float
 
     def __str__(self) -> str:
-        """In words: says 'cat' for 14 % of 'dog' (7 to 23 %)."""
+        """Format as: says 'cat' for 14 % of 'dog' (7 to 23 %)."""
         low, high = f"{self.low * 100:.0f}", f"{self.high * 100:.0f}"
         return f"says '{self.said}' for {self.often * 100:.0f} % of '{self.true}' ({low} to {high} %)"
 
 
 @dataclass(frozen=True)
 class CommunityProfile:
-    """What the members of a community have in common.
+    """Profile of a community.
 
     Attributes:
-        size: annotators that belong to it most.
-        accuracy: of its typical matrix, by class share, in [0, 1].
-        bits: one label of such an annotator carries.
+        size: annotators whose main community it is.
+        accuracy: of its typical matrix, weighted by class share, in [0, 1].
+        bits: information in one label of such an annotator.
         words: how they answer.
     """
 
@@ -84,19 +82,19 @@ class CommunityProfile:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AnnotatorProfiles(OneLineRepr):
-    """Everything known of K annotators.
+    """Profiles of K annotators.
 
     Attributes:
-        people: names, labels, accuracy with its interval, and confusion matrices, as the fit left them.
-        bits: (K,) bits of information one label carries about the class.
-        entropy: bits that are missing before any label: the entropy of the class shares.
-        confusions: for each annotator the typical ones, most frequent first.
+        people: names, labels, accuracy with its interval, and confusion matrices, from the fit.
+        bits: (K,) information in one label about the class.
+        entropy: bits of an item's class before any label.
+        confusions: typical ones of each annotator, most frequent first.
         agrees: (K,) how often another annotator's label of the same item equals theirs; NaN without such labels.
-        kappa: (K,) the same beyond chance.
+        kappa: (K,) `agrees` beyond chance.
         ways: probability that each works, spams or misleads.
-        changes: for each annotator the most likely change over time, or None.
-        drifts: (K,) whose change is to be believed.
-        communities: who decides alike.
+        changes: most likely change of each annotator over time, or None.
+        drifts: (K,) whose change is significant.
+        communities: groups who decide alike.
         agreement: of all annotators together.
     """
 
@@ -122,45 +120,46 @@ class AnnotatorProfiles(OneLineRepr):
         return f"{self.people}; to look into: {flagged:,}"
 
     def flags(self, annotator: int) -> list[str]:
-        """What to look into, in words; empty where there is nothing."""
-        found = []
+        """Return what needs review, in words."""
+        flags = []
         if self.ways.uninformative[annotator] >= SURE:
             favourite = int(self.ways.favourite[annotator])
-            found.append("random answers" if favourite < 0 else f"always '{self.people.options[favourite]}'")
+            flags.append("random answers" if favourite < 0 else f"always '{self.people.options[favourite]}'")
         if self.ways.misleads[annotator] >= SURE:
-            found.append("systematically wrong")
+            flags.append("systematically wrong")
         change = self.changes[annotator]
         if self.drifts[annotator] and change is not None:
             way = "better" if change.effect > 0 else "worse"
-            found.append(f"{way} over time ({change.before * 100:.0f} to {change.after * 100:.0f} %)")
-        return found
+            flags.append(f"{way} over time ({change.before * 100:.0f} to {change.after * 100:.0f} %)")
+        return flags
 
     def kinds(self) -> tuple[CommunityProfile, ...]:
-        """The communities, largest first."""
-        share_j, classes = self.people.shares, np.arange(len(self.people.classes))
-        found = []
-        for size, matrix in zip(self.communities.sizes, self.communities.prototype, strict=True):
-            bits = float(information(matrix[None], share_j)[0])
-            accuracy = float(share_j @ matrix[classes, classes])
-            found.append(CommunityProfile(int(size), accuracy, bits, self._in_words(matrix, bits)))
-        return tuple(found)
+        """Return the profiles of the communities, largest first."""
+        share_j, prototype_gjl = self.people.shares, self.communities.prototype
+        return tuple(
+            CommunityProfile(
+                int(size), float(share_j @ matrix[: len(share_j)].diagonal()), bits, self._words(matrix, bits)
+            )
+            for size, matrix, bits in zip(
+                self.communities.sizes, prototype_gjl, information(prototype_gjl, share_j).tolist(), strict=True
+            )
+        )
 
-    def _in_words(self, matrix_jl: Floats, bits: float) -> str:
-        share_j = self.people.shares
-        answer_l = share_j @ matrix_jl
+    def _words(self, matrix_jl: Floats, bits: float) -> str:
+        people = self.people
+        answer_l = people.shares @ matrix_jl
         if answer_l.max() >= ALMOST_ALWAYS:
-            return f"almost always say '{self.people.options[answer_l.argmax()]}'"
+            return f"almost always say '{people.options[answer_l.argmax()]}'"
         if bits < LITTLE * self.entropy:
             return "answer at random"
-        wrong_jl = matrix_jl * share_j[:, None]
-        classes = np.arange(len(share_j))
-        wrong_jl[classes, classes] = 0.0
+        wrong_jl = matrix_jl * people.shares[:, None]
+        np.fill_diagonal(wrong_jl, 0.0)
         j, said = np.unravel_index(wrong_jl.argmax(), wrong_jl.shape)
         often = f"{matrix_jl[j, said] * 100:.0f} %"
-        return f"most common error: '{self.people.options[said]}' for {often} of '{self.people.classes[j]}'"
+        return f"most common error: '{people.options[said]}' for {often} of '{people.classes[j]}'"
 
     def frame(self) -> pd.DataFrame:
-        """One row an annotator; times are seconds since the epoch, communities count from 1, empty is unknown."""
+        """Return one row per annotator; times are in seconds since the epoch, communities count from 1."""
         import pandas as pd
 
         low, high = self.people.interval
@@ -178,7 +177,7 @@ class AnnotatorProfiles(OneLineRepr):
                 "kappa": self.kappa,
                 "spammer": self.ways.uninformative,
                 "misleading": self.ways.misleads,
-                "confusions": ["; ".join(map(str, found)) for found in self.confusions],
+                "confusions": ["; ".join(map(str, confusions)) for confusions in self.confusions],
                 "community": pd.array([g + 1 if g >= 0 else None for g in self.communities.main], dtype="Int64"),
                 "communities": [_shares(self.communities.of(k)) for k in everyone],
                 "change_p_value": [np.nan if change is None else change.p_any_look for change in self.changes],
@@ -199,7 +198,7 @@ class AnnotatorProfiler:
     communities: CommunityModel = field(default_factory=CommunityModel)
 
     def fit(self, evidence: Evidence, consensus: Consensus) -> AnnotatorProfiles:
-        """What the evidence and a consensus over it say of the annotators. Raises BadInput where they do not match."""
+        """Profile the annotators of the evidence. Raises BadInput if the consensus is over another table."""
         annotations, people = evidence.annotations, consensus.annotators
         for kind, given, judged in (
             ("items", annotations.items, consensus.items),
@@ -215,17 +214,13 @@ class AnnotatorProfiler:
         others = Others(evidence, consensus)
         ways = self.spammers.fit(annotations, others, people.shares)
         changes = self.drift.fit(annotations, others, ways.confusion)
-        agrees, kappa = agreement_with_others(annotations)
-        pool = np.zeros(annotations.n_annotators, bool)
-        if annotations.anonymous is not None:
-            pool[annotations.anonymous] = True
+        pool = np.arange(annotations.n_annotators) == (-1 if annotations.anonymous is None else annotations.anonymous)
         return AnnotatorProfiles(
             people,
             information(people.confusion, people.shares),
             entropy(people.shares),
             typical_confusions(people),
-            agrees,
-            kappa,
+            *agreement_with_others(annotations),
             ways,
             tuple(changes),
             self.drift.alarms(changes),
@@ -235,10 +230,10 @@ class AnnotatorProfiler:
 
 
 def typical_confusions(people: AnnotatorReport, most: int = 3) -> tuple[tuple[Confusion, ...], ...]:
-    """For each annotator the confusions worth a word, at most `most`: those among most of their labels first."""
+    """Return at most `most` reported confusions per annotator, those behind most of their labels first."""
     k, j, options = people.concentration.shape
-    total_kj1 = people.concentration.sum(axis=2, keepdims=True)
-    mean_kjl = people.concentration / total_kj1
+    total_kj = people.concentration.sum(axis=2)
+    mean_kjl = people.concentration / total_kj[:, :, None]
     seen_kjl = mean_kjl * people.shares[None, :, None] * people.labels[:, None, None]
     seen_kjl[:, np.arange(j), np.arange(j)] = 0.0
     flat = seen_kjl.reshape(k, j * options)
@@ -248,27 +243,19 @@ def typical_confusions(people: AnnotatorReport, most: int = 3) -> tuple[tuple[Co
     true, said = np.divmod(top, options)
     rows = np.arange(k)[:, None]
     a = people.concentration[rows, true, said]
-    rest = np.maximum(total_kj1[rows, true, 0] - a, 1e-9)
+    rest = np.maximum(total_kj[rows, true] - a, 1e-9)
     low, high = betaincinv(a, rest, 0.025), betaincinv(a, rest, 0.975)
     supported = (low >= LEAST_OFTEN) & (seen_kjl[rows, true, said] >= LEAST_SEEN)
-    return tuple(
-        tuple(
-            Confusion(
-                people.classes[true[person, rank]],
-                people.options[said[person, rank]],
-                float(mean_kjl[person, true[person, rank], said[person, rank]]),
-                float(low[person, rank]),
-                float(high[person, rank]),
-            )
-            for rank in range(most)
-            if supported[person, rank]
-        )
-        for person in range(k)
-    )
+    confusions: list[list[Confusion]] = [[] for _ in range(k)]
+    for person, rank in zip(*np.nonzero(supported), strict=True):
+        j, label = true[person, rank], said[person, rank]
+        often, ends = mean_kjl[person, j, label], (float(low[person, rank]), float(high[person, rank]))
+        confusions[person].append(Confusion(people.classes[j], people.options[label], float(often), *ends))
+    return tuple(map(tuple, confusions))
 
 
 def _shares(communities: list[tuple[int, float]]) -> str:
-    """1 80 %, 3 20 %; the number alone where there is one."""
+    """Format as: 1 80 %, 3 20 %; a single community as its number."""
     if len(communities) == 1:
         return str(communities[0][0] + 1)
     return ", ".join(f"{g + 1} {share * 100:.0f} %" for g, share in communities)

@@ -1,13 +1,13 @@
-"""Communities of annotators: who decides alike (Simpson 2011, section 4; Psorakis 2011).
+"""Communities of annotators who decide alike (Simpson 2011, section 4; Psorakis 2011).
 
-Similarity of two annotators (eq. 24 of Simpson, with distances told apart from noise):
+Similarity of two annotators (eq. 24 of Simpson, with distances corrected for noise):
 
     V[k, m] = exp(-sharpness D_km)      D_km^2 = mean_j  H^2(pi_k[j], pi_m[j]) / (resolution^2 + (e_kj + e_mj) / 2)
 
 H^2 = 1 - sum_l sqrt(pi_k[j, l] pi_m[j, l]) is the squared Hellinger distance of two rows, and e_kj = 1 - sum_l (E sqrt
-pi_k[j, l])^2 what a row's posterior uncertainty alone adds to it: annotators with few labels are not taken apart for
-what may be chance. Nor are they drawn together: a prior that all share is taken out first. With exp(-H) as printed
-(`CommunityModel.paper()`) all similarities lie between exp(-1) and 1, and shrinkage finds one group.
+pi_k[j, l])^2 the part of it that a row's posterior uncertainty explains: annotators with few labels are not told apart
+by chance. The prior that all annotators share is removed first, so that it draws no one together. With exp(-H) as
+printed (`CommunityModel.paper()`) all similarities lie between exp(-1) and 1, and shrinkage finds one group.
 
 Communities are the columns of a Bayesian non-negative factorisation of V with half-normal priors, whose precisions
 shrink superfluous columns to nothing (Psorakis 2011, after Tan & Fevotte 2009):
@@ -20,11 +20,10 @@ shrink superfluous columns to nothing (Psorakis 2011, after Tan & Fevotte 2009):
     W <- 2 C / (S + sqrt(S^2 + 4 beta C))      C = W * ((V / WH) H^T),  S_g = sum_m H_gm      and H likewise
     beta_g <- (K + a - 1) / (b + (sum_k W_kg^2 + sum_m H_gm^2) / 2)
 
-The first is the exact maximum of the usual bound (Lee & Seung 2001), so that the objective never falls; the paper's
-W <- C / (S + beta W) has the same fixed points and no such proof. Several random starts, the best objective wins.
-Memberships are the rows of W normalised to 1: they overlap. An annotator who answers partly like one kind and partly
-like another has shares in both, unless a third kind lies nearer. Annotators beyond the first `most_people` join with W
-and beta held, from their similarities to those: nothing grows with the square of all annotators.
+The first is the exact maximum of the usual bound (Lee & Seung 2001), so the objective never falls; the paper's
+W <- C / (S + beta W) has the same fixed points and no such proof. The best of several random starts wins. Memberships
+are the rows of W normalised to 1 and may overlap: an annotator between two kinds has shares in both. Annotators beyond
+the first `most_people` join with W and beta held, so that nothing grows with the square of all annotators.
 """
 
 from __future__ import annotations
@@ -42,19 +41,22 @@ from hitl.models.numerics.checks import require_between, require_counts, require
 from hitl.models.numerics.compiled import compiled
 
 SHARE = 0.2
-"""Membership from which an annotator is said to belong to a community."""
+"""Smallest membership that is reported."""
 
 FLOOR = 1e-30
-"""Where a product of factors underflows."""
+"""Smallest product of factors."""
 
 NOTHING = 1e-8
-"""What a column adds to any similarity when it has shrunk to nothing; it is 0 from then on, a fixed point."""
+"""A column that adds less than this to every similarity is set to 0, a fixed point."""
 
 EVERY = 10
-"""Iterations between two looks at the objective."""
+"""Iterations between two computations of the objective."""
+
+Rows = tuple[Floats, Floats]
+"""Square roots of confusion matrices (K, J, L), and e (K, J)."""
 
 BLOCK = 2_000
-"""Annotators who join at a time."""
+"""Annotators who join in one step."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,13 +64,13 @@ class Communities:
     """Groups of annotators who decide alike.
 
     Attributes:
-        membership: (K, G) shares of each community in each annotator, largest community first; rows sum to 1, NaN for
+        membership: (K, G) share of each community in each annotator, largest community first; rows sum to 1, NaN for
             annotators with too few labels.
         prototype: (G, J, L) confusion matrix typical of each community; rows sum to 1.
-        learned: codes of the annotators the communities were learned from.
+        learned: codes of the annotators from whom communities were learned.
         similarity: (len(learned), len(learned)) V among these, in (0, 1].
-        objective: what was maximised, after every tenth iteration of the best start (nats).
-        converged: whether that start's gain fell below the tolerance.
+        objective: log posterior after every tenth iteration of the best start (nats).
+        converged: True if the gain of that start fell below the tolerance.
     """
 
     membership: Floats
@@ -79,12 +81,12 @@ class Communities:
     converged: bool = True
 
     def __len__(self) -> int:
-        """G, the number of communities."""
+        """Return G, the number of communities."""
         return self.prototype.shape[0]
 
     @property
     def main(self) -> Ints:
-        """(K,) the community each annotator belongs to most, -1 where too few labels tell."""
+        """(K,) main community of each annotator, -1 with too few labels."""
         if not len(self):
             return np.full(len(self.membership), -1, np.int32)
         known = np.isfinite(self.membership[:, 0])
@@ -92,12 +94,12 @@ class Communities:
 
     @property
     def sizes(self) -> npt.NDArray[np.int64]:
-        """(G,) how many annotators belong to each most."""
+        """(G,) annotators whose main community it is."""
         main = self.main
         return np.bincount(main[main >= 0], minlength=len(self))
 
     def of(self, annotator: int) -> list[tuple[int, float]]:
-        """The communities of one annotator with the share of each, at least SHARE (the main one in any case)."""
+        """Return the communities of an annotator with the share of each, at least SHARE (the main one in any case)."""
         row = self.membership[annotator]
         if not len(self) or np.isnan(row[0]):
             return []
@@ -121,18 +123,18 @@ class CommunityModel:
     """Finds communities.
 
     Attributes:
-        least_labels: labels a class, on average, that an annotator needs to be placed, >= 0.
-        most_people: annotators (those with most labels) that communities are learned from, > 0; the rest join.
-        most: communities to start with, > 0; shrinkage leaves those there are.
-        least_members: annotators a community needs, who belong to it most, > 0.
+        least_labels: labels per class, on average, that an annotator needs to be placed, >= 0.
+        most_people: annotators (those with most labels) from whom communities are learned, > 0; the rest join.
+        most: communities to start with, > 0; shrinkage removes superfluous ones.
+        least_members: annotators whose main community it must be, > 0.
         resolution: Hellinger distance of two rows below which they count as alike, > 0.
-        sharpness: how fast similarity falls with distance, > 0.
+        sharpness: rate at which similarity falls with distance, > 0.
         shape, rate: a and b of the precisions' prior, > 0.
-        starts: random starts, > 0; `seed`: of their generator.
+        starts: random starts, > 0, drawn from `seed`.
         tolerance: relative gain of ten iterations below which a start has converged, > 0.
-        max_iterations: of each start, > 0.
-        compares: what annotators are compared by: "labels", what their own labels say, less noise; "matrices", the
-            confusion matrices of the fit as they are.
+        max_iterations: iterations of each start, > 0.
+        compares: "labels" compares annotators by their own labels, corrected for noise; "matrices" by the confusion
+            matrices of the fit.
     """
 
     least_labels: float = 10.0
@@ -159,16 +161,16 @@ class CommunityModel:
     def paper(cls) -> Self:
         """As Simpson et al. 2011 print it (section 4).
 
-        V = exp(-H) (eq. 24) with H the Hellinger distance of two confusion matrices as the fit has them, and all
-        who have labeled are placed. They do not say how the rows of a matrix are taken together: here as two
-        distributions of class and answer in which all classes are equally common, H^2 = mean_j H_j^2. The factorisation
-        is that of Psorakis 2011, whom they cite, in either case. It finds one group, since no two annotators can be far
-        apart. `most_people` stays 200; they had 1,705, and a fit takes a time that grows with the square.
+        V = exp(-H) (eq. 24) with H the Hellinger distance of two confusion matrices of the fit, and every annotator
+        with a label is placed. They do not say how to combine the rows of a matrix: here H^2 = mean_j H_j^2, as if all
+        classes were equally common. The factorisation is that of Psorakis 2011, whom they cite, in either case. It
+        finds one group, since no two annotators can be far apart. `most_people` stays 200 (they had 1,705), because the
+        time of a fit grows with its square.
         """
         return cls(least_labels=0.0, resolution=1.0, sharpness=1.0, compares="matrices")
 
     def fit(self, people: AnnotatorReport, leave_out: npt.NDArray[np.bool_] | None = None) -> Communities:
-        """The communities among the annotators of a fit; those of `leave_out` (K,) are not placed."""
+        """Find the communities among the annotators of a fit; those of `leave_out` (K,) are not placed."""
         placed = people.labels >= max(1.0, self.least_labels * len(people.classes))
         if leave_out is not None:
             placed &= ~leave_out
@@ -176,14 +178,17 @@ class CommunityModel:
         order = order[placed[order]]
         learned, joining = np.sort(order[: self.most_people]), order[self.most_people :]
         counts_kjl = own_counts(people)
-        rows = _Rows.of(counts_kjl) if self.compares == "labels" else _Rows.of_matrices(people.confusion)
-        v_kk = self.similarity(rows.take(learned), rows.take(learned))
+        root_kjl, noise_kj = rows_of(counts_kjl)
+        if self.compares == "matrices":
+            root_kjl, noise_kj = np.sqrt(people.confusion), np.zeros_like(noise_kj)
+        rows = root_kjl[learned], noise_kj[learned]
+        v_kk = self.similarity(rows, rows)
         factors = self.factorise(v_kk)
         weight_kg = np.full((len(people.names), len(factors.precision_g)), np.nan)
         weight_kg[learned] = factors.weight_kg
         for first in range(0, len(joining), BLOCK):
             block = joining[first : first + BLOCK]
-            v_km = self.similarity(rows.take(learned), rows.take(block))
+            v_km = self.similarity(rows, (root_kjl[block], noise_kj[block]))
             weight_kg[block] = self.join(v_km, factors).T
         membership_kg = self._memberships(weight_kg)
         prototype_gjl = _prototypes(membership_kg, counts_kjl, people.concentration)
@@ -191,24 +196,24 @@ class CommunityModel:
             membership_kg, prototype_gjl, learned.astype(np.int32), v_kk, factors.objective, factors.converged
         )
 
-    def similarity(self, one: _Rows, other: _Rows) -> Floats:
-        """(len(one), len(other)) V, in (0, 1]."""
-        square = np.zeros((len(one.noise_kj), len(other.noise_kj)))
-        for j in range(one.noise_kj.shape[1]):
-            apart = np.maximum(1 - one.root_kjl[:, j] @ other.root_kjl[:, j].T, 0)
-            noise = (one.noise_kj[:, j, None] + other.noise_kj[None, :, j]) / 2
-            square += apart / (self.resolution**2 + noise)
-        similar: Floats = np.exp(-self.sharpness * np.sqrt(square / max(1, one.noise_kj.shape[1])))
+    def similarity(self, one: Rows, other: Rows) -> Floats:
+        """Return (K', K'') V, in (0, 1], of annotators with these rows."""
+        (root_kjl, noise_kj), (roots_kjl, noises_kj) = one, other
+        square = np.zeros((len(noise_kj), len(noises_kj)))
+        for j in range(noise_kj.shape[1]):
+            apart = np.maximum(1 - root_kjl[:, j] @ roots_kjl[:, j].T, 0)
+            square += apart / (self.resolution**2 + (noise_kj[:, j, None] + noises_kj[None, :, j]) / 2)
+        similar: Floats = np.exp(-self.sharpness * np.sqrt(square / max(1, noise_kj.shape[1])))
         return similar
 
     def factorise(self, v_kk: Floats) -> Factors:
-        """The best of several starts."""
+        """Return the best of several starts."""
         rng = np.random.default_rng(self.seed)
         columns = min(self.most, len(v_kk))
         if not columns:
             return Factors(np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0), (), True)
-        found = [self._climb(v_kk, *random_start(v_kk, columns, rng)) for _ in range(self.starts)]
-        return max(found, key=lambda factors: factors.objective[-1])
+        starts = [self._climb(v_kk, *random_start(v_kk, columns, rng)) for _ in range(self.starts)]
+        return max(starts, key=lambda factors: factors.objective[-1])
 
     def _climb(self, v_kk: Floats, weight_kg: Floats, other_gk: Floats) -> Factors:
         precision_g = self.precisions(weight_kg, other_gk)
@@ -227,19 +232,19 @@ class CommunityModel:
         return Factors(weight_kg, other_gk, precision_g, tuple(trace), converged)
 
     def precisions(self, weight_kg: Floats, other_gk: Floats) -> Floats:
-        """(G,) the precisions that maximise the objective."""
+        """Return (G,) the precisions that maximise the objective."""
         square_g = np.sum(weight_kg**2, axis=0) + np.sum(other_gk**2, axis=1)
         precision: Floats = (len(weight_kg) + self.shape - 1) / (self.rate + square_g / 2)
         return precision
 
     def objective(self, v_kk: Floats, weight_kg: Floats, other_gk: Floats, precision_g: Floats) -> float:
-        """Log posterior up to a constant, in nats."""
+        """Return the log posterior up to a constant, in nats."""
         square_g = np.sum(weight_kg**2, axis=0) + np.sum(other_gk**2, axis=1)
         prior = (len(weight_kg) + self.shape - 1) * np.log(precision_g) - precision_g * (self.rate + square_g / 2)
         return float(_fit(v_kk, weight_kg, other_gk) + prior.sum())
 
     def join(self, v_km: Floats, factors: Factors, iterations: int = 100) -> Floats:
-        """(G, len(joining)) weights of annotators with similarities `v_km` to those the factors were learned from."""
+        """Return (G, M) weights of M annotators with similarities `v_km` to those the factors were learned from."""
         start = float(factors.weight_kg.mean()) if factors.weight_kg.size else 0.0
         other_gm: Floats = np.full((len(factors.precision_g), v_km.shape[1]), start)
         for _ in range(iterations):
@@ -247,13 +252,13 @@ class CommunityModel:
         return other_gm
 
     def _memberships(self, weight_kg: Floats) -> Floats:
-        """(K, G) normalised weights of the communities with members enough, largest first."""
+        """Return (K, G) normalised weights of the communities with enough members, largest first."""
         placed = np.flatnonzero(np.isfinite(weight_kg).all(axis=1)) if weight_kg.shape[1] else np.zeros(0, int)
         if not placed.size:
             return np.full((len(weight_kg), 0), np.nan)
         weight = weight_kg[placed]
         keep = np.arange(weight.shape[1])
-        # A community that too few belong to most is dropped, the smallest first, and its annotators go elsewhere.
+        # Drop communities with too few members, the smallest first; their annotators move to others.
         while True:
             size = np.bincount(weight[:, keep].argmax(axis=1), minlength=len(keep))
             if size.min() >= self.least_members or len(keep) == 1:
@@ -266,33 +271,16 @@ class CommunityModel:
         return membership_kg
 
 
-@dataclass(frozen=True, eq=False)
-class _Rows:
-    """Square roots of confusion matrices (K, J, L), and what uncertainty adds to a distance (K, J)."""
-
-    root_kjl: Floats
-    noise_kj: Floats
-
-    @classmethod
-    def of(cls, counts_kjl: Floats) -> _Rows:
-        """From counts, with one label more in each row, spread evenly: Dirichlet posteriors under Perks' prior."""
-        a_kjl = counts_kjl + 1 / counts_kjl.shape[2]
-        total_kj1 = a_kjl.sum(axis=2, keepdims=True)
-        log_root_kjl = gammaln(a_kjl + 0.5) - gammaln(a_kjl) + gammaln(total_kj1) - gammaln(total_kj1 + 0.5)
-        return cls(np.sqrt(a_kjl / total_kj1), 1 - np.exp(2 * log_root_kjl).sum(axis=2))
-
-    @classmethod
-    def of_matrices(cls, pi_kjl: Floats) -> _Rows:
-        """Confusion matrices as they are, without noise."""
-        return cls(np.sqrt(pi_kjl), np.zeros(pi_kjl.shape[:2]))
-
-    def take(self, people: npt.NDArray[np.intp]) -> _Rows:
-        """Those of some annotators."""
-        return _Rows(self.root_kjl[people], self.noise_kj[people])
+def rows_of(counts_kjl: Floats) -> Rows:
+    """Return square roots of mean confusion matrices, and the noise of their rows, from counts under Perks' prior."""
+    a_kjl = counts_kjl + 1 / counts_kjl.shape[2]
+    total_kj1 = a_kjl.sum(axis=2, keepdims=True)
+    log_root_kjl = gammaln(a_kjl + 0.5) - gammaln(a_kjl) + gammaln(total_kj1) - gammaln(total_kj1 + 0.5)
+    return np.sqrt(a_kjl / total_kj1), 1 - np.exp(2 * log_root_kjl).sum(axis=2)
 
 
 def ascend(v_km: Floats, weight_kg: Floats, other_gm: Floats, precision_g: Floats) -> Floats:
-    """(G, M) the next H of V ~ W H: the maximum of the bound that touches the objective at `other_gm`."""
+    """Return (G, M) the next H of V ~ W H: the maximum of the bound that touches the objective at `other_gm`."""
     c_gm = np.zeros_like(other_gm)
     _correlate(v_km, weight_kg, other_gm, c_gm)
     c_gm *= other_gm
@@ -304,10 +292,10 @@ def ascend(v_km: Floats, weight_kg: Floats, other_gm: Floats, precision_g: Float
 
 @compiled
 def _correlate(v: Any, weight: Any, other: Any, out: Any) -> None:
-    """out += W^T (V / WH), row by row; weights of 0 cost nothing.
+    """Add W^T (V / WH) to `out`, row by row; weights of 0 cost nothing.
 
-    Hundreds of products of this size: where other programs run too, threads of a linear algebra library would wait
-    for each other most of the time (30 times slower was seen).
+    On a busy machine the threads of a linear algebra library wait for each other in such small products (30 times
+    slower was seen).
     """
     mean = np.empty(v.shape[1])
     for k in range(v.shape[0]):
@@ -326,7 +314,7 @@ def _correlate(v: Any, weight: Any, other: Any, out: Any) -> None:
 
 @compiled
 def _fit(v: Any, weight: Any, other: Any) -> float:
-    """sum_km V log WH - WH."""
+    """Return sum_km V log WH - WH."""
     total = 0.0
     mean = np.empty(v.shape[1])
     for k in range(v.shape[0]):
@@ -340,27 +328,22 @@ def _fit(v: Any, weight: Any, other: Any) -> float:
 
 
 def random_start(v_kk: Floats, columns: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Random positive factors whose product has the mean of V."""
+    """Draw positive factors whose product has the mean of V."""
     size = 2 * np.sqrt(v_kk.mean() / columns)
     return size * rng.random((len(v_kk), columns)), size * rng.random((columns, len(v_kk)))
 
 
 def own_counts(people: AnnotatorReport) -> Floats:
-    """(K, J, L) what each annotator's own labels say, in labels: the posterior without the prior the crowd shares.
-
-    What every annotator shares tells no annotator apart, and would draw annotators with few labels together.
-    """
-    if people.prior is None:
-        return people.concentration
-    return np.maximum(people.concentration - people.prior, 0.0)
+    """Return (K, J, L) label counts: the posterior without the prior that all annotators share."""
+    return people.concentration if people.prior is None else np.maximum(people.concentration - people.prior, 0.0)
 
 
 def _prototypes(membership_kg: Floats, counts_kjl: Floats, concentration_kjl: Floats) -> Floats:
-    """(G, J, L) mean confusion matrices of the members, as the fit has them.
+    """Return (G, J, L) mean confusion matrices of the members, as the fit has them.
 
-    Each annotator weighs by the square of the membership (an annotator who is half elsewhere blurs little), each row
-    by how much is known of it. What the crowd's prior leaves of a row is no matrix of its own: a method that expects
-    something else of each annotator (`hierarchical-dawid-skene`) may have fewer errors in a row than the crowd's prior.
+    Annotators are weighted by the square of their membership, rows by how much is known of them. Counts without the
+    crowd's prior would not do: a method with another expectation for each annotator (`hierarchical-dawid-skene`) may
+    have fewer errors in a row than that prior.
     """
     weight_kg = np.nan_to_num(membership_kg) ** 2
     total_kj = counts_kjl.sum(axis=2) + FLOOR

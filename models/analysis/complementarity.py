@@ -1,13 +1,12 @@
-"""What annotators and model are right about: each alone, and both together, by one account of the truth.
+"""Accuracy of annotators and model, alone and together, by one account of the truth.
 
-    annotators alone   the default combiner on the labels, no probabilities
-    model alone    the calibrated pool: what was learned, applied without any label
-    both           the consensus
+    annotators alone   the default combiner on the labels, without probabilities
+    model alone        the calibrated pool, applied without any label
+    both               the consensus
 
-An item of known truth is judged by what was learned without its truth: the known items are parted, and each part is
-judged by fits that did not see its truth. What is right is either measured, on items of known truth, or expected:
-right_n = q[n, label], the chance by the consensus. The consensus believes itself, so the expected accuracy of both is
-its own confidence, and what agrees with it is flattered; where there is truth, go by that.
+Items of known truth are split into parts, and each part is judged by fits that did not see its truth. Accuracy is then
+measured on these items, or expected by the consensus: right_n = q[n, label]. The expected accuracy of both is the
+consensus's own confidence and flatters what agrees with it; prefer the measured one.
 """
 
 from __future__ import annotations
@@ -37,21 +36,20 @@ if TYPE_CHECKING:
 WHO = ("model", "people", "both")
 
 LEAST_KNOWN = 10
-"""Items of known truth below which nothing is measured."""
-
+"""With fewer items of known truth nothing is measured."""
 
 LEAST_CHANCE = 1e-12
-"""No answer is thought less likely than this."""
+"""Smallest chance of an answer."""
 
 
 @dataclass(frozen=True, eq=False)
 class Judgements:
-    """What is thought of each item, and by whom.
+    """Probabilities of the classes of each item, by each judge.
 
     Attributes:
-        model, people, both: (N, J) probabilities of the class by the model alone, annotators alone, and both.
+        model, people, both: (N, J) probabilities by the model alone, annotators alone, and both.
         log_likelihood: (N, J) of the item's labels, by the confusion matrices that `both` has learned.
-        compared: (N,) items with a label, on which a model predicts, and of which no judge knew the truth.
+        compared: (N,) items with a label and a model prediction, of which no judge knew the truth.
     """
 
     model: Floats
@@ -63,10 +61,9 @@ class Judgements:
 
 @dataclass(frozen=True, slots=True)
 class Judges:
-    """Who judges; known truth is hidden in `folds` parts.
+    """The three judges; known truth is hidden in `folds` parts.
 
-    `both` is the method behind the consensus, with its settings (None: found by its name); it must use the models and
-    judge unseen items.
+    `both` is the method behind the consensus (None: found by its name); it must use the models and have `apply`.
     """
 
     both: ApplicableCombiner | None = None
@@ -75,36 +72,41 @@ class Judges:
     seed: int = 0
 
     def judge(self, evidence: Evidence, consensus: Consensus) -> Judgements:
-        """Judge every item; those of known truth without it, where there are LEAST_KNOWN (else not compared).
+        """Judge every item; those of known truth without it, if there are LEAST_KNOWN (else they are not compared).
 
-        Raises BadEvidence where the method behind the consensus does not judge by the models.
+        Raises BadEvidence if the method behind the consensus does not use the models.
         """
         both = self.both or _method_of(consensus)
         if "probabilities" not in both.uses:
             raise BadEvidence(f"{name_of(both)!r} does not use models' probabilities; combine with pl-em or pl")
-        model_nj = _model_alone(both, consensus, evidence)
-        people_nj = self.people.fit(_annotators_alone(evidence)).probabilities.copy()
-        both_nj = consensus.probabilities.copy()
-        labels_nj = _log_likelihood(consensus, evidence)
-        compared = evidence.predicted & (evidence.annotations.labels_per_item > 0)
+        judged = Judgements(*self._judge(both, consensus, evidence), self._compared(evidence))
         if evidence.known.sum() < LEAST_KNOWN:
-            return Judgements(model_nj, people_nj, both_nj, labels_nj, compared & ~evidence.known)
-        for part in self._parts(evidence):
-            unseen = _without_truth(evidence, part)
-            learned = both.fit(unseen)
-            both_nj[part] = learned.probabilities[part]
-            labels_nj[part] = _log_likelihood(learned, unseen)[part]
-            model_nj[part] = _model_alone(both, learned, unseen)[part]
-            people_nj[part] = self.people.fit(_annotators_alone(unseen)).probabilities[part]
-        return Judgements(model_nj, people_nj, both_nj, labels_nj, compared)
-
-    def _parts(self, evidence: Evidence) -> Sequence[npt.NDArray[np.intp]]:
+            return replace(judged, compared=judged.compared & ~evidence.known)
+        assert evidence.truth is not None
         known = np.random.default_rng(self.seed).permutation(np.flatnonzero(evidence.known))
-        return np.array_split(known, max(2, min(self.folds, known.size)))
+        for part in np.array_split(known, max(2, min(self.folds, known.size))):
+            truth = evidence.truth.copy()
+            truth[part] = -1
+            unseen = replace(evidence, truth=truth)
+            parts = self._judge(both, both.fit(unseen), unseen)
+            for name, values_nj in zip(("model", "people", "both", "log_likelihood"), parts, strict=True):
+                getattr(judged, name)[part] = values_nj[part]
+        return judged
 
+    def _judge(self, both: ApplicableCombiner, learned: Consensus, evidence: Evidence) -> tuple[Floats, ...]:
+        """Return (N, J) arrays of the model, annotators and both, and the log likelihood of the labels."""
+        annotations = evidence.annotations
+        no_labels = annotations.select(np.zeros(len(annotations), dtype=bool))
+        model = both.apply(learned, replace(evidence, annotations=no_labels, truth=None))
+        people = self.people.fit(Evidence(annotations, truth=evidence.truth))
+        # An annotator whom the fit has not seen is right as often as P+L expects.
+        unseen_jl = accurate_pseudo_counts(annotations.n_classes, annotations.n_options, EXPECTED_ACCURACY)
+        pi_klj = confusion_from(learned, annotations, unseen_jl)
+        likelihood_nj = kernels.messages(annotations, np.log(np.maximum(pi_klj, LEAST_CHANCE)))
+        return model.probabilities.copy(), people.probabilities.copy(), learned.probabilities.copy(), likelihood_nj
 
-def _annotators_alone(evidence: Evidence) -> Evidence:
-    return Evidence(evidence.annotations, truth=evidence.truth)
+    def _compared(self, evidence: Evidence) -> npt.NDArray[np.bool_]:
+        return evidence.predicted & (evidence.annotations.labels_per_item > 0)
 
 
 def _method_of(consensus: Consensus) -> ApplicableCombiner:
@@ -115,36 +117,14 @@ def _method_of(consensus: Consensus) -> ApplicableCombiner:
     raise BadEvidence(f"what {consensus.fit.method!r} learns cannot be applied to the models alone; use pl-em or pl")
 
 
-def _model_alone(method: ApplicableCombiner, learned: Consensus, evidence: Evidence) -> Floats:
-    """(N, J) what was learned, applied without any label."""
-    nothing = evidence.annotations.select(np.zeros(len(evidence.annotations), dtype=bool))
-    alone = method.apply(learned, replace(evidence, annotations=nothing, truth=None))
-    return alone.probabilities.copy()
-
-
-def _log_likelihood(learned: Consensus, evidence: Evidence) -> Floats:
-    """(N, J) log of prod_k pi[k, j, l_nk]; an annotator who was not met is right as often as P+L expects."""
-    annotations = evidence.annotations
-    unmet_jl = accurate_pseudo_counts(annotations.n_classes, annotations.n_options, EXPECTED_ACCURACY)
-    pi_klj = confusion_from(learned, annotations, unmet_jl)
-    return kernels.messages(annotations, np.log(np.maximum(pi_klj, LEAST_CHANCE)))
-
-
-def _without_truth(evidence: Evidence, items: npt.NDArray[np.intp]) -> Evidence:
-    assert evidence.truth is not None
-    truth = evidence.truth.copy()
-    truth[items] = -1
-    return replace(evidence, truth=truth)
-
-
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """What the model, annotators and both make of the same N items, and the (expected) truth of these.
+    """Labels of the same N items by the model, annotators and both, and their (expected) truth.
 
     Attributes:
-        model, people, both: (N,) the code of each one's label.
+        model, people, both: (N,) codes of the labels.
         confidence: (N,) of the model alone, in [0, 1].
-        truth: (N, J) rows sum to 1: one-hot where measured.
+        truth: (N, J) rows sum to 1; one-hot where measured.
     """
 
     model: Ints
@@ -155,21 +135,21 @@ class Comparison:
 
     @classmethod
     def of(cls, judged: Judgements, truth_nj: Floats, items: npt.NDArray[np.intp]) -> Comparison:
-        """Over these items."""
+        """Compare the judgements of these items."""
         model, people, both = (most_probable(q_nj[items]) for q_nj in (judged.model, judged.people, judged.both))
         return cls(model, people, both, judged.model[items].max(axis=1), truth_nj[items])
 
     def right(self, who: str) -> Floats:
-        """(N,) how right the label of the model, annotators or both is, in [0, 1]."""
+        """Return (N,) chances that the labels of the model, annotators or both are right, in [0, 1]."""
         right: Floats = self.truth[np.arange(len(self.truth)), getattr(self, who)]
         return right
 
     def overall(self) -> pd.DataFrame:
-        """One row: accuracies over all items, what annotators add to the model, and the model to them."""
+        """Return one row: accuracies over all items, what annotators add to the model, and the model to them."""
         return self._table([(np.ones(len(self.truth)), {who: self.right(who) for who in WHO})])
 
     def by_class(self, classes: Names) -> pd.DataFrame:
-        """One row a true class, named in the column `class`: of its (expected) items, how many each gets right."""
+        """Return one row per true class, in the column `class`: its (expected) items, and how many each gets right."""
         groups = []
         for j in range(len(classes)):
             right = {who: self.truth[:, j] * (getattr(self, who) == j) for who in WHO}
@@ -179,21 +159,21 @@ class Comparison:
         return frame
 
     def by_confidence(self, most: int = 10) -> pd.DataFrame:
-        """At most `most` rows of about equally many items, by rising confidence of the model (from, to, mean)."""
+        """Return at most `most` rows of about equally many items, by rising confidence of the model (from, to, mean)."""
         groups, ends = [], []
         for rows in equal_mass(self.confidence, most):
             inside = np.zeros(len(self.confidence))
             inside[rows] = 1.0
             groups.append((inside, {who: inside * self.right(who) for who in WHO}))
-            found = self.confidence[rows]
-            ends.append((found.min(), found.max(), found.mean()))
+            confidence = self.confidence[rows]
+            ends.append((confidence.min(), confidence.max(), confidence.mean()))
         frame = self._table(groups)
         for place, name in enumerate(("from", "to", "confidence")):
             frame.insert(place, name, [end[place] for end in ends])
         return frame
 
     def _table(self, groups: Sequence[tuple[Floats, dict[str, Floats]]]) -> pd.DataFrame:
-        """A row a group, given for each item its weight in the group and how much of that each gets right."""
+        """Return one row per group of (N,) weights, from how much of each item's weight each judge gets right."""
         import pandas as pd
 
         total = np.array([weight.sum() for weight, _ in groups])
@@ -207,19 +187,19 @@ class Comparison:
             differs = getattr(self, before) != self.both
             won = np.array([rights["both"][differs].sum() for _, rights in groups])
             lost = np.array([rights[before][differs].sum() for _, rights in groups])
-            found, low, high = difference(won, lost, total)
-            columns |= {name: found, f"{name}_low": low, f"{name}_high": high}
+            gain, low, high = difference(won, lost, total)
+            columns |= {name: gain, f"{name}_low": low, f"{name}_high": high}
         return pd.DataFrame(columns)
 
 
 def most_probable(q_nj: Floats) -> Ints:
-    """(N,) code of the most probable class, the first of equals."""
+    """Return (N,) the code of the most probable class, the first of equals."""
     codes: Ints = (q_nj >= q_nj.max(axis=1, keepdims=True) - TIE).argmax(axis=1).astype(np.int32)
     return codes
 
 
 def equal_mass(values: Floats, most: int) -> list[npt.NDArray[np.intp]]:
-    """Rows of at most `most` groups of about equally many items, by rising value; equal values stay together."""
+    """Split rows into at most `most` groups of about equal size, by rising value; equal values stay together."""
     if not len(values):
         return []
     wanted = int(np.clip(len(values) // 20, 1, most))
@@ -229,7 +209,7 @@ def equal_mass(values: Floats, most: int) -> list[npt.NDArray[np.intp]]:
 
 
 def reliability(confidence_n: Floats, right_n: Floats, most: int = 10) -> pd.DataFrame:
-    """Mean confidence and accuracy with its interval in groups of similar confidence: confidence, items, right..."""
+    """Return mean confidence, items, and accuracy with its interval in groups of similar confidence."""
     import pandas as pd
 
     groups = equal_mass(confidence_n, most)

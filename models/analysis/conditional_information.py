@@ -1,13 +1,13 @@
-"""How much two judges of the same items still say of each other once the class is known (Kerrigan 2021, appendix B).
+"""Dependence of two judges of the same items once the class is known (Kerrigan 2021, appendix B).
 
     I(A; B | Z) = sum_z p(z) sum_ab p(a, b | z) log2( p(a, b | z) / (p(a | z) p(b | z)) )             bits
 
-0 where they err independently: what every product of their evidence takes for granted. The plug-in estimate from counts
-is too high (two coins agree by chance), so the same estimate over items shuffled within their class is taken off; how
-often chance alone reaches the estimate is the p-value.
+0 if they err independently, as every product of their evidence assumes. The plug-in estimate from counts is too high
+(two coins agree by chance), so the estimate over items shuffled within their class is subtracted; the p-value is how
+often chance alone reaches the estimate.
 
-Where the truth is not known it is drawn from the consensus, anew each time, and of several labels of an item one is
-drawn, anew each time. A consensus made under independence finds too little dependence: only known truth shows it all.
+Unknown truth is drawn from the consensus, and one of several labels of an item is drawn, afresh each time. A consensus
+made under independence finds too little dependence: only ground truth shows all of it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hitl.models.numerics.checks import require_counts
 
 Codes = npt.NDArray[np.int64]
 Judge = Callable[[np.random.Generator], Codes]
-"""Draws the answer of a judge for each of its items."""
+"""Draws the answer of a judge to each of its items."""
 
 DENSE = 2_000_000
 """Cells up to which joint counts are a table."""
@@ -31,14 +31,14 @@ DENSE = 2_000_000
 
 @dataclass(frozen=True)
 class Dependence:
-    """Two judges, given the class.
+    """Dependence of two judges, given the class.
 
     Attributes:
-        bits: conditional mutual information, chance taken off, >= 0.
-        chance: what independent judges of as many items show on average.
-        p_value: how often independent judges show as much, in (0, 1].
-        together: mutual information without knowing the class, for scale (>= 0, chance included).
-        items: how many both have judged.
+        bits: conditional mutual information, chance subtracted, >= 0.
+        chance: its mean for independent judges of as many items.
+        p_value: how often independent judges reach as much, in (0, 1].
+        together: mutual information without the class, for scale (>= 0, chance included).
+        items: number that both have judged.
     """
 
     bits: float
@@ -50,7 +50,7 @@ class Dependence:
 
 @dataclass(frozen=True, slots=True)
 class DependenceTest:
-    """`shuffles` of the items within their classes; of more than `most_items` a sample is to be taken."""
+    """Test with `shuffles` of the items within their classes; `some` samples at most `most_items` items."""
 
     shuffles: int = 200
     most_items: int = 20_000
@@ -60,33 +60,33 @@ class DependenceTest:
         require_counts(self, "shuffles", "most_items")
 
     def some(self, items: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-        """These items, or a sample of `most_items` of them."""
+        """Return these items, or a sample of `most_items`."""
         if len(items) <= self.most_items:
             return items
         return np.sort(np.random.default_rng(self.seed).choice(items, self.most_items, replace=False))
 
     def between(self, first: Judge, second: Judge, truth_nj: Floats) -> Dependence:
-        """Test two judges of N items whose (expected) truths are `truth_nj`, rows summing to 1; NaN without items."""
+        """Test two judges of N items with (expected) truths `truth_nj`, whose rows sum to 1; NaN without items."""
         rng = np.random.default_rng(self.seed)
         n = len(truth_nj)
         if not n:
             return Dependence(np.nan, np.nan, np.nan, np.nan, 0)
         reached_nj = np.cumsum(truth_nj, axis=1)
-        found, by_chance, together = (np.empty(self.shuffles) for _ in range(3))
+        observed, by_chance, together = (np.empty(self.shuffles) for _ in range(3))
         for draw in range(self.shuffles):
             z = (rng.random((n, 1)) * reached_nj[:, -1:] >= reached_nj[:, :-1]).sum(axis=1)
             a, b = first(rng), second(rng)
-            found[draw] = conditional_information(a, b, z)
+            observed[draw] = conditional_information(a, b, z)
             by_chance[draw] = conditional_information(a, shuffled_within(b, z, rng), z)
             together[draw] = conditional_information(a, b, np.zeros_like(z))
-        reached = int((by_chance >= found - 1e-12).sum())
+        reached = int((by_chance >= observed - 1e-12).sum())
         chance = float(by_chance.mean())
-        bits = max(float(found.mean()) - chance, 0.0)
+        bits = max(float(observed.mean()) - chance, 0.0)
         return Dependence(bits, chance, (1 + reached) / (1 + self.shuffles), float(together.mean()), n)
 
 
 def conditional_information(first_n: Codes, second_n: Codes, given_n: Codes) -> float:
-    """Plug-in estimate of I(A; B | Z) from N codes of each, in bits, >= 0."""
+    """Return the plug-in estimate of I(A; B | Z) from N codes of each, in bits, >= 0."""
     a, b = int(first_n.max(initial=0)) + 1, int(second_n.max(initial=0)) + 1
     with_a, with_b = given_n * a + first_n, given_n * b + second_n
     total = _sum_c_log_c(with_a * b + second_n) + _sum_c_log_c(given_n)
@@ -95,7 +95,7 @@ def conditional_information(first_n: Codes, second_n: Codes, given_n: Codes) -> 
 
 
 def shuffled_within(values_n: Codes, group_n: Codes, rng: np.random.Generator) -> Codes:
-    """The values, shuffled among the items of the same group."""
+    """Shuffle the values among the items of the same group."""
     group_n = group_n.astype(np.uint16) if group_n.max(initial=0) < 2**16 else group_n  # sorted in linear time
     order = rng.permutation(len(group_n))
     out = np.empty_like(values_n)
@@ -104,20 +104,20 @@ def shuffled_within(values_n: Codes, group_n: Codes, rng: np.random.Generator) -
 
 
 def fixed(answer_n: npt.NDArray[np.integer]) -> Judge:
-    """A judge who says one thing of each item."""
+    """Return a judge with one answer per item."""
     codes = answer_n.astype(np.int64)
     return lambda rng: codes
 
 
 def a_label(annotations: Annotations, items: npt.NDArray[np.intp]) -> Judge:
-    """One label of each of these items, any of them; each must have one."""
+    """Return a judge that draws one label of each of these items, which all have labels."""
     start, many = annotations.item_start[items], annotations.labels_per_item[items]
     label = annotations.label.astype(np.int64)
     return lambda rng: label[start + rng.integers(many)]
 
 
 def two_labels(annotations: Annotations, items: npt.NDArray[np.intp]) -> tuple[Judge, Judge]:
-    """Two different labels of each of these items, any two; each must have two. The second follows the first."""
+    """Return two judges that draw different labels of each of these items, in turn; all have two labels."""
     start, many = annotations.item_start[items], annotations.labels_per_item[items]
     label: Codes = annotations.label.astype(np.int64)
     first = np.zeros(len(items), np.int64)
@@ -135,7 +135,7 @@ def two_labels(annotations: Annotations, items: npt.NDArray[np.intp]) -> tuple[J
 
 
 def _sum_c_log_c(codes: Codes) -> float:
-    """Sum of c log c over the counts c of equal codes, in nats."""
+    """Return the sum of c log c over the counts c of equal codes, in nats."""
     if not codes.size:
         return 0.0
     counts = np.bincount(codes) if codes.max() < DENSE else np.unique(codes, return_counts=True)[1]

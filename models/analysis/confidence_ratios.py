@@ -1,17 +1,15 @@
-"""Confidence ratios and what they promise of a combination (Kerrigan 2021, section 6, Theorem 1).
+"""Confidence ratios and a lower bound on the accuracy of a combination (Kerrigan 2021, section 6, Theorem 1).
 
     r(n, j) = p[n, j] / sum_{i != j} p[n, i]                                            (eq. 4: odds of class j)
 
-of the model (its calibrated probabilities) and of the annotators (the likelihood of their labels, prod_k pi[k, j,
+of the model (its calibrated probabilities m) and of the annotators (the likelihood of their labels, h = prod_k pi[k, j,
 l_nk]). P+L is the normalised product of the two, so where r_model(n, j) r_people(n, j) > 1 its label is j:
 
     sum_{i != j} m_i h_i  <=  sum_{i != j} m_i  sum_{i != j} h_i  <  m_j h_j
 
 and the accuracy of the combination is at least P( r_model(n, z_n) r_people(n, z_n) > 1 )     (eq. 5). With two classes
-the sums have one term: it is an equality. The same holds with the largest of the others in place of their sum; that
-bound is never lower.
-
-Methods that temper P+L afterwards have its labels, hence its accuracy and its bound.
+the sums have one term and this is an equality. With the largest of the others in place of their sum the bound also
+holds, and is never lower. Methods that temper P+L afterwards have its labels, hence its accuracy and its bound.
 """
 
 from __future__ import annotations
@@ -19,61 +17,54 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from hitl.annotations import Floats
 
 TINY = 1e-300
-"""Probabilities below this are read as this."""
+"""Smaller probabilities are read as this."""
+
+QUANTILES = (0.1, 0.5, 0.9)
 
 
-@dataclass(frozen=True, eq=False)
-class ConfidenceRatios:
-    """Log confidence ratios of N items, and for which class they guarantee the label of the combination.
+@dataclass(frozen=True)
+class Bound:
+    """Theorem 1 for some items with (expected) truths; NaN without items.
 
     Attributes:
-        model, people: (N, J) natural log of the odds of each class.
-        runner_up: (N, J) log of the product of p_j / max_{i != j} p_i of both.
-        combined: (N,) most probable class of P+L.
+        bound: lower bound on the accuracy of P+L; `tighter` uses the most probable other class and is never lower.
+        accuracy: of P+L, over the same items.
+        model_above_one, people_above_one: share of items whose true class outweighs all others, for each alone.
+        model_odds, people_odds: QUANTILES of log10 of the confidence ratio of the true class.
     """
 
-    model: Floats
-    people: Floats
-    runner_up: Floats
-    combined: npt.NDArray[np.intp]
-
-    def accuracy(self, truth_nj: Floats) -> float:
-        """How often P+L is right, given (expected) truths (N, J); NaN without items."""
-        right = truth_nj[np.arange(len(truth_nj)), self.combined]
-        return float(right.mean()) if right.size else float("nan")
-
-    def bound(self, truth_nj: Floats) -> float:
-        """Theorem 1: a lower bound of the combination's accuracy, given (expected) truths; NaN without items."""
-        return _guaranteed(self.model + self.people, truth_nj)
-
-    def tighter_bound(self, truth_nj: Floats) -> float:
-        """The same with the most probable other class in place of the sum over the others; at least `bound`."""
-        return _guaranteed(self.runner_up, truth_nj)
-
-    def above_one(self, truth_nj: Floats) -> tuple[float, float]:
-        """Share of items whose true class is more probable than all others together: for model and annotators."""
-        return _guaranteed(self.model, truth_nj), _guaranteed(self.people, truth_nj)
-
-    def quantiles(self, truth_nj: Floats, at: tuple[float, ...]) -> tuple[Floats, Floats]:
-        """Quantiles of the log ratio of the (expected) true class: of the model, of the annotators."""
-        return _quantiles(self.model, truth_nj, at), _quantiles(self.people, truth_nj, at)
+    bound: float
+    tighter: float
+    accuracy: float
+    model_above_one: float
+    people_above_one: float
+    model_odds: tuple[float, ...]
+    people_odds: tuple[float, ...]
 
 
-def confidence_ratios(model_nj: Floats, log_people_nj: Floats) -> ConfidenceRatios:
-    """From the calibrated probabilities of the model and the log likelihood of the labels, each (N, J); J >= 2."""
-    log_model = np.log(np.maximum(model_nj, TINY))
-    runner_up = _against_the_next(log_model) + _against_the_next(log_people_nj)
-    combined = (log_model + log_people_nj).argmax(axis=1)
-    return ConfidenceRatios(_log_odds(log_model), _log_odds(log_people_nj), runner_up, combined)
+def accuracy_bound(model_nj: Floats, log_people_nj: Floats, truth_nj: Floats) -> Bound:
+    """Compute the bound from calibrated probabilities, log likelihoods of the labels and truths, each (N, J); J >= 2."""
+    log_model_nj = np.log(np.maximum(model_nj, TINY))
+    runner_up_nj = _against_the_next(log_model_nj) + _against_the_next(log_people_nj)
+    model_nj, people_nj = log_odds(log_model_nj), log_odds(log_people_nj)
+    combined_n = (log_model_nj + log_people_nj).argmax(axis=1)
+    return Bound(
+        _guaranteed(model_nj + people_nj, truth_nj),
+        _guaranteed(runner_up_nj, truth_nj),
+        float(truth_nj[np.arange(len(truth_nj)), combined_n].mean()) if len(truth_nj) else float("nan"),
+        _guaranteed(model_nj, truth_nj),
+        _guaranteed(people_nj, truth_nj),
+        tuple((quantiles(model_nj, truth_nj, QUANTILES) / np.log(10)).tolist()),
+        tuple((quantiles(people_nj, truth_nj, QUANTILES) / np.log(10)).tolist()),
+    )
 
 
-def _log_odds(log_p_nj: Floats) -> Floats:
-    """(N, J) log p_j - log sum_{i != j} p_i, without the cancellation of 1 - p_j."""
+def log_odds(log_p_nj: Floats) -> Floats:
+    """Return (N, J) log p_j - log sum_{i != j} p_i, without the cancellation of 1 - p_j."""
     rest = np.full_like(log_p_nj, -np.inf)
     rest[:, 1:] = np.logaddexp.accumulate(log_p_nj, axis=1)[:, :-1]
     after = np.logaddexp.accumulate(log_p_nj[:, ::-1], axis=1)[:, ::-1]
@@ -82,28 +73,25 @@ def _log_odds(log_p_nj: Floats) -> Floats:
     return odds
 
 
-def _against_the_next(log_p_nj: Floats) -> Floats:
-    """(N, J) log p_j - max_{i != j} log p_i."""
-    rows, top = np.arange(len(log_p_nj)), log_p_nj.argmax(axis=1)
-    others = log_p_nj.copy()
-    others[rows, top] = -np.inf
-    best = np.repeat(log_p_nj[rows, top][:, None], log_p_nj.shape[1], axis=1)
-    best[rows, top] = others.max(axis=1, initial=-np.inf)
-    ahead: Floats = log_p_nj - best
-    return ahead
-
-
-def _guaranteed(log_ratio_nj: Floats, truth_nj: Floats) -> float:
-    return float(np.mean((truth_nj * (log_ratio_nj > 0)).sum(axis=1))) if len(truth_nj) else float("nan")
-
-
-def _quantiles(log_ratio_nj: Floats, truth_nj: Floats, at: tuple[float, ...]) -> Floats:
-    """Smallest values below which lie at least these shares of the weight."""
+def quantiles(log_ratio_nj: Floats, truth_nj: Floats, at: tuple[float, ...]) -> Floats:
+    """Return the smallest log ratios of the true class below which lie these shares of the items."""
     if not truth_nj.any():
         return np.full(len(at), np.nan)
     value, weight = log_ratio_nj.ravel(), truth_nj.ravel()
     order = np.argsort(value, kind="stable")
     reached = np.cumsum(weight[order])
     place = np.searchsorted(reached, np.asarray(at) * reached[-1] * (1 - 1e-12), side="left")
-    quantiles: Floats = value[order][np.minimum(place, value.size - 1)]
-    return quantiles
+    chosen: Floats = value[order][np.minimum(place, value.size - 1)]
+    return chosen
+
+
+def _against_the_next(log_p_nj: Floats) -> Floats:
+    """Return (N, J) log p_j - max_{i != j} log p_i."""
+    second, top = np.sort(log_p_nj, axis=1)[:, -2:].T
+    is_top = np.arange(log_p_nj.shape[1]) == log_p_nj.argmax(axis=1)[:, None]
+    ahead: Floats = log_p_nj - np.where(is_top, second[:, None], top[:, None])
+    return ahead
+
+
+def _guaranteed(log_ratio_nj: Floats, truth_nj: Floats) -> float:
+    return float(np.mean((truth_nj * (log_ratio_nj > 0)).sum(axis=1))) if len(truth_nj) else float("nan")

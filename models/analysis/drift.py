@@ -1,8 +1,8 @@
-"""Whether annotators change over time: a test against what the others say, and accuracy in windows of time.
+"""Test whether annotators change over time, against the labels of the others, and their accuracy in windows of time.
 
-Annotator k's labels l_1, l_2, ... in order of time, the others' beliefs q_tj about their items (`leave_one_out`)
-and one confusion matrix pi for the whole time. Shift its accuracy by d, in every class alike, the wrong answers
-shrinking in proportion:
+Take annotator k's labels l_1, l_2, ... in order of time, the others' beliefs q_tj about their items (`leave_one_out`)
+and one confusion matrix pi for the whole time. Shift its accuracy by d, equally in every class, so that wrong answers
+shrink in proportion:
 
     p_d(l_t) = p(l_t) + d g(l_t)
     p(l) = sum_j q_j pi[j, l]        g(l) = q_l - sum_{j != l} q_j pi[j, l] / (1 - pi[j, j])
@@ -14,12 +14,13 @@ whichever classes the items are of and however unsure the others are (where they
     B_t = (U_t - (I_t / I_T) U_T) / s        U_t = sum_{r <= t} u_r    I_t = sum_{r <= t} i_r
                                              s^2 = sum_t (u_t - i_t U_T / I_T)^2
 
-is then nearly a Brownian bridge in I_t / I_T, and the p-value that of Kolmogorov's distribution at max |B_t|, moved up
-by what a bridge goes further between its steps. Times with many labels count as one moment. The accuracy of any stretch
-of time is the whole time's plus sum u / sum i over it (one Fisher scoring step), within 1.96 / sqrt(sum i).
+is then nearly a Brownian bridge in I_t / I_T, and its p-value is that of Kolmogorov's distribution at max |B_t|,
+corrected for the bridge's excursions between steps. Labels of the same time count as one moment. The accuracy of any
+stretch of time is that of the whole time plus sum u / sum i over it (one Fisher scoring step), within 1.96 / sqrt(sum
+i).
 
-A project is looked at again and again, and each look is a new chance of a false alarm: with p alone, a third to a half
-of constant annotators would be flagged at some look. So every doubling of the labels gets its own part of the error,
+A project is tested again and again, and each test is a new chance of a false alarm: with p alone, a third to a half of
+constant annotators would be flagged sooner or later. So every doubling of the labels gets its own part of the error,
 
     p_any_look = min(1, LOOKS (1 + log2(T / least_labels))^2 p)
 
@@ -40,24 +41,23 @@ from hitl.models.annotators.leave_one_out import Others, some_rows
 from hitl.models.numerics.checks import require_between, require_chances, require_positive
 
 BETWEEN = 0.5826
-"""How much further a bridge goes between its steps than at them, times the root of their number (Siegmund 1985)."""
+"""Correction for excursions between steps, times the root of their number (Siegmund 1985)."""
 
 LOOKS = 4.0
-"""What one doubling of the labels costs: several looks within it, and the sum of 1 / s^2 over the doublings."""
+"""Cost of one doubling of the labels: several looks within it, and the sum of 1 / s^2 over the doublings."""
 
 SURE_OF_ROW = 0.995
-"""Highest accuracy of a class that is believed: one slip of an annotator perfect so far is no event of a century."""
+"""Highest accuracy assumed of a class, so that one slip of a perfect annotator is no alarm."""
 
 
 @dataclass(frozen=True, eq=False)
 class Windows:
-    """One annotator's accuracy over time, in windows of equally many labels.
+    """Accuracy of an annotator in T windows of about equally many labels.
 
     Attributes:
         start, end: (T,) times of each window's first and last label, in seconds since the epoch.
         labels: (T,) labels in each window.
-        accuracy: (T,) chance of a right answer as the others see it, in [0, 1].
-        low, high: (T,) its 95 % interval, in [0, 1].
+        accuracy, low, high: (T,) accuracy judged by the others, with its 95 % interval, in [0, 1].
     """
 
     start: Floats
@@ -70,14 +70,14 @@ class Windows:
 
 @dataclass(frozen=True, eq=False)
 class Change:
-    """The most likely change of one annotator.
+    """Most likely change of an annotator.
 
     Attributes:
-        p_value: chance of as strong a sign of change from an annotator who does not change, at one look, in [0, 1].
-        p_any_look: the same at any of all looks, however often the project is looked at, in [0, 1].
+        p_value: chance of a change this clear in a constant annotator, at one look, in [0, 1].
+        p_any_look: this chance over all looks, however often one looks, in [0, 1].
         when: time of the first label after the change, in seconds since the epoch.
-        before, after: accuracy until and from then, in [0, 1]; the split is where they differ most clearly, so that
-            their difference is somewhat too large.
+        before, after: accuracy until and from then, in [0, 1]; split where they differ most, which overstates their
+            difference somewhat.
         windows: accuracy over the whole time.
     """
 
@@ -90,21 +90,21 @@ class Change:
 
     @property
     def effect(self) -> float:
-        """How much better it became (below 0: worse), in [-1, 1]."""
+        """Gain of accuracy, in [-1, 1]."""
         return self.after - self.before
 
 
 @dataclass(frozen=True, slots=True)
 class DriftTest:
-    """The test of change.
+    """Test of change.
 
     Attributes:
         least_labels: labels with a time that an annotator needs to be tested, > 1.
-        most_labels: labels of one annotator that are looked at (evenly spread over theirs), > 0.
-        window: labels a window holds at least, > 0; `most_windows`: windows at most, > 0.
-        false_share: expected share of false alarms among those said to change (Benjamini & Hochberg 1995), and share of
-            constant annotators who are ever said to, however often one looks; in (0, 1).
-        least_effect: change of accuracy that is worth a word, in (0, 1).
+        most_labels: labels per annotator that are used at most, spread evenly over time, > 0.
+        window: labels per window at least, > 0; `most_windows`: windows at most, > 0.
+        false_share: expected share of false alarms among all alarms (Benjamini & Hochberg 1995), and share of constant
+            annotators with an alarm at any look; in (0, 1).
+        least_effect: smallest change of accuracy that is reported, in (0, 1).
     """
 
     least_labels: int = 20
@@ -120,10 +120,10 @@ class DriftTest:
         require_chances(self, "false_share", "least_effect")
 
     def fit(self, annotations: Annotations, others: Others, confusion_kjl: Floats) -> list[Change | None]:
-        """K changes; None without the times or labels to tell. `confusion_kjl` is over each annotator's whole time."""
-        found: list[Change | None] = [None] * annotations.n_annotators
+        """Return K changes, None without enough times or labels; `confusion_kjl` is over the whole time."""
+        changes: list[Change | None] = [None] * annotations.n_annotators
         if annotations.time is None:
-            return found
+            return changes
         rows = some_rows(annotations, self.most_labels)
         rows = rows[np.isfinite(annotations.time[rows])]
         annotator = annotations.annotator[rows]
@@ -131,16 +131,15 @@ class DriftTest:
             if len(part) >= self.least_labels:
                 k = int(annotations.annotator[part[0]])
                 time, said = annotations.time[part], annotations.label[part]
-                found[k] = self._change(time, said, others.beliefs(part), confusion_kjl[k])
-        return found
+                changes[k] = self._change(time, said, others.beliefs(part), confusion_kjl[k])
+        return changes
 
     def alarms(self, changes: list[Change | None]) -> npt.NDArray[np.bool_]:
-        """(K,) who changes by `least_effect` or more: significant among all that were tested, and at any look."""
+        """Return (K,) who changes by `least_effect` or more, significantly among all tests and over all looks."""
         p_k = np.array([np.nan if change is None else change.p_value for change in changes])
         ever_k = np.array([change is not None and change.p_any_look <= self.false_share for change in changes], bool)
         large_k = np.array([change is not None and abs(change.effect) >= self.least_effect for change in changes], bool)
-        alarms: npt.NDArray[np.bool_] = discoveries(p_k, self.false_share) & ever_k & large_k
-        return alarms
+        return discoveries(p_k, self.false_share) & ever_k & large_k
 
     def _change(self, time: Floats, said: Ints, q_tj: Floats, pi_jl: Floats) -> Change | None:
         moments = np.flatnonzero(np.diff(time) > 0)  # a change can only be between two different times
@@ -175,7 +174,7 @@ class DriftTest:
 
 
 def scores(said: Ints, q_tj: Floats, pi_jl: Floats) -> tuple[Floats, Floats, float]:
-    """(T,) scores of a shift in accuracy, (T,) their variances, and the accuracy they are measured from.
+    """Return (T,) scores of a shift in accuracy, (T,) their variances, and the accuracy it starts from.
 
     `said` (T,) are the answers, `q_tj` (T, J) the others' beliefs, `pi_jl` (J, L) the confusion matrix.
     """
@@ -183,10 +182,10 @@ def scores(said: Ints, q_tj: Floats, pi_jl: Floats) -> tuple[Floats, Floats, flo
     right_j = np.clip(pi_jl[classes, classes], 1 - SURE_OF_ROW, SURE_OF_ROW)
     wrong_jl = pi_jl.copy()
     wrong_jl[classes, classes] = 0.0
-    wrong_jl += 1e-9  # where nothing but the right answer was ever given: any wrong one alike
+    wrong_jl += 1e-9  # rows without a wrong answer: all wrong answers are equally likely
     wrong_jl[classes, classes] = 0.0
     wrong_jl /= wrong_jl.sum(axis=1, keepdims=True)
-    # einsum, not @: thousands of small products, for which threads of a linear algebra library cost more than they do
+    # einsum, not @: in thousands of small products the threads of a linear algebra library cost more than they save
     g_tl = -np.einsum("tj,jl->tl", q_tj, wrong_jl)
     g_tl[:, classes] += q_tj
     p_tl = np.einsum("tj,jl->tl", q_tj, wrong_jl * (1 - right_j)[:, None])
@@ -197,7 +196,7 @@ def scores(said: Ints, q_tj: Floats, pi_jl: Floats) -> tuple[Floats, Floats, flo
 
 
 def discoveries(p_k: Floats, false_share: float) -> npt.NDArray[np.bool_]:
-    """(K,) which p-values to believe at this expected share of false ones (Benjamini & Hochberg); NaN: not tested."""
+    """Return (K,) the p-values significant at this false discovery rate (Benjamini & Hochberg); NaN: not tested."""
     tested = np.flatnonzero(np.isfinite(p_k))
     order = tested[np.argsort(p_k[tested], kind="stable")]
     limit = false_share * np.arange(1, len(order) + 1) / max(1, len(order))

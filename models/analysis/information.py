@@ -1,9 +1,8 @@
-"""What one label tells: the mutual information between an item's class and an annotator's answer, in bits.
+"""Information in one label: the mutual information of an item's class and an annotator's answer, in bits.
 
     I_k = sum_j p_j sum_l pi_k[j, l] log2( pi_k[j, l] / sum_i p_i pi_k[i, l] )        p: class shares, pi_k: confusion
 
-0 where the answer does not depend on the class (the label could as well be left out), at most the entropy of the
-shares.
+0 if the answer does not depend on the class, at most the entropy of the shares.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from hitl.annotations import Floats
 
 
 def information(confusion_kjl: Floats, share_j: Floats) -> Floats:
-    """(K,) bits one label carries about the class, in [0, entropy of the shares]; rows and shares sum to 1."""
+    """Return (K,) bits one label carries about the class; rows and shares sum to 1."""
     answer_kl = np.einsum("j,kjl->kl", share_j, confusion_kjl)
     within_k = np.einsum("j,kjl->k", share_j, xlogy(confusion_kjl, confusion_kjl))
     bits: Floats = (within_k - xlogy(answer_kl, answer_kl).sum(axis=1)) / np.log(2)
@@ -23,5 +22,5 @@ def information(confusion_kjl: Floats, share_j: Floats) -> Floats:
 
 
 def entropy(share_j: Floats) -> float:
-    """Bits of an item's class before any label: the entropy of the class shares."""
+    """Return the entropy of the class shares: the bits of an item's class before any label."""
     return float(-xlogy(share_j, share_j).sum() / np.log(2))

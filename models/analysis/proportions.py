@@ -4,8 +4,8 @@
     difference   (Bonett & Price 2012)     d = (w - l) / (n + 2), half z sqrt(w + l - (n + 2) d²) / (n + 2),
                                            w = won + 1, l = lost + 1
 
-`won` items are right only with the second of two methods, `lost` only with the first: two methods judge the same items,
-so their difference is known far better than either accuracy. Counts may be expected counts.
+`won` items are right only with the second of two methods, `lost` only with the first: on the same items a difference is
+known far better than either accuracy.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Z95 = 1.959963984540054
 
 
 def wilson(right: npt.ArrayLike, total: npt.ArrayLike) -> tuple[Floats, Floats]:
-    """Low and high of the 95 % interval of right / total, in [0, 1]; NaN where the total is 0."""
+    """Return the 95 % interval of right / total, in [0, 1]; NaN where the total is 0."""
     right, total = np.asarray(right, float), np.asarray(total, float)
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.clip(right / total, 0.0, 1.0)
@@ -30,11 +30,11 @@ def wilson(right: npt.ArrayLike, total: npt.ArrayLike) -> tuple[Floats, Floats]:
 
 
 def difference(won: npt.ArrayLike, lost: npt.ArrayLike, total: npt.ArrayLike) -> tuple[Floats, Floats, Floats]:
-    """(won - lost) / total, and low and high of its 95 % interval, in [-1, 1]; NaN where the total is 0."""
+    """Return (won - lost) / total and its 95 % interval, in [-1, 1]; NaN where the total is 0."""
     won, lost, total = (np.asarray(values, float) for values in (won, lost, total))
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = (won - lost) / total
+        share = (won - lost) / total
         n = np.where(total > 0, total + 2, np.nan)
         shrunk = (won - lost) / n
         half = Z95 * np.sqrt(np.maximum(won + lost + 2 - n * shrunk**2, 0.0)) / n
-    return found, np.clip(np.minimum(shrunk - half, found), -1, 1), np.clip(np.maximum(shrunk + half, found), -1, 1)
+    return share, np.clip(np.minimum(shrunk - half, share), -1, 1), np.clip(np.maximum(shrunk + half, share), -1, 1)

@@ -1,4 +1,4 @@
-"""Who answers without looking: three ways to answer, compared annotator by annotator.
+"""Find annotators who answer without looking: three ways to answer, compared annotator by annotator.
 
     works      pi[j] ~ Dir(a_j) for each class j           a learned from the crowd
     spams      pi[j] = phi for every j, phi ~ Dir(1/2)     answers carry no information about the class
@@ -6,19 +6,18 @@
 
     p(way | labels)  ∝  share[way] p(labels of k | way)
 
-An annotator's labels l_n are judged by what the others believe of their items, q_nj (`leave_one_out`): the
-likelihood of a confusion matrix is prod_n sum_j q_nj pi[j, l_n]. Integrated over phi it is exact for spammers, a
-Dirichlet-multinomial; for the others it is bounded from below by variational Bayes (as Simpson 2011, eqs. 14-22, for
-one annotator), which is exact where the others are certain:
+With q_nj the others' beliefs about the items (`leave_one_out`), the likelihood of a confusion matrix is prod_n sum_j
+q_nj pi[j, l_n]. Integrated over phi it is exact for spammers, a Dirichlet-multinomial; for the other ways variational
+Bayes bounds it from below (as Simpson 2011, eqs. 14-22, for one annotator), exactly if the others are certain:
 
     r_nj ∝ q_nj exp E log pi[j, l_n],   pi[j] ~ Dir(a_j + sum_n r_nj 1[l_n = l])
     log p(labels | works)  >=  sum_n log sum_j q_nj exp E log pi[j, l_n]  -  sum_j KL(Dir(a_j + counts) || Dir(a_j))
 
-The shares of the three ways and the crowd's a (fixed point of Minka 2000, anchored) are learned by a few rounds of EM
-over the annotators, from priors that expect few spammers. An annotator with few labels stays near the shares.
+A few rounds of EM over the annotators learn the shares of the three ways and the crowd's a (fixed point of Minka 2000,
+anchored), from priors that expect few spammers. An annotator with few labels stays near the shares.
 
-Who works without effect is no better: whose label almost certainly carries less information than a small part of what
-is missing (drawn from the posterior of the matrix, `hitl.models.analysis.information`) is uninformative as well.
+An annotator who works may be uninformative as well: if a label almost certainly carries little information, by draws
+from the posterior of the matrix (`hitl.models.analysis.information`).
 """
 
 from __future__ import annotations
@@ -40,33 +39,32 @@ WORKS, SPAMS, MISLEADS = 0, 1, 2
 """Columns of the ways to answer."""
 
 ONE_ROW = 0.5
-"""Dirichlet parameter of each answer of a spammer's one row: evenly random and always the same are both likely."""
+"""Dirichlet parameter of a spammer's one row: random answers and always the same one are both likely."""
 
 TINY = 1e-300
-"""Below any draw; keeps rows that are all zero in bounds."""
+"""Added to gamma draws, which may all underflow to 0."""
 
 MOST_CELLS = 30_000_000
-"""Labels looked at, times classes, over all annotators: bounds the memory (8 bytes each, about three arrays)."""
+"""Most labels used, times classes, over all annotators: bounds the memory (8 bytes each, about three arrays)."""
 
 LEAST_LABELS = 30
-"""Labels of one annotator that are looked at whatever their number costs."""
+"""Labels per annotator that are used in any case."""
 
 ALMOST_ALWAYS = 0.9
-"""A spammer who gives one answer at least this often always gives that answer; others answer at random."""
+"""Share of one answer from which a spammer is said to always give it; others answer at random."""
 
 
 @dataclass(frozen=True, eq=False)
 class WaysToAnswer:
-    """What kind each annotator is.
+    """Way to answer of K annotators.
 
     Attributes:
         probability: (K, 3) of working, spamming, misleading; rows sum to 1; the prior shares without labels.
-        answers: (K, L) how often each gives each answer, whatever the class; rows sum to 1.
-        shares: (3,) how common each way is in this crowd, sums to 1.
-        typical: (J, L) confusion matrix to expect of an annotator who works; rows sum to 1.
-        confusion: (K, J, L) confusion matrices as judged by the others, for an annotator who works; rows sum to 1.
-        uninformative: (K,) probability that a label tells next to nothing of the class: of spamming, and of working
-            with less information than the least.
+        answers: (K, L) frequency of each answer, whatever the class; rows sum to 1.
+        shares: (3,) frequency of each way in this crowd; sums to 1.
+        typical: (J, L) expected confusion matrix of an annotator who works; rows sum to 1.
+        confusion: (K, J, L) confusion matrices judged by the others, if the annotator works; rows sum to 1.
+        uninformative: (K,) probability of spamming, or of working with less information than the least.
     """
 
     probability: Floats
@@ -78,17 +76,17 @@ class WaysToAnswer:
 
     @property
     def spams(self) -> Floats:
-        """(K,) probability that answers carry no information about the class."""
+        """(K,) probability of spamming."""
         return self.probability[:, SPAMS]
 
     @property
     def misleads(self) -> Floats:
-        """(K,) probability that answers are systematically wrong."""
+        """(K,) probability of misleading."""
         return self.probability[:, MISLEADS]
 
     @property
     def favourite(self) -> npt.NDArray[np.int32]:
-        """(K,) code of the answer given almost always, -1 where there is none."""
+        """(K,) code of the answer given almost always, or -1."""
         top = self.answers.argmax(axis=1)
         always = self.answers[np.arange(len(top)), top] >= ALMOST_ALWAYS
         return np.where(always, top, -1).astype(np.int32)
@@ -96,18 +94,18 @@ class WaysToAnswer:
 
 @dataclass(frozen=True, slots=True)
 class SpammerModel:
-    """The mixture of three ways to answer.
+    """Mixture of three ways to answer.
 
     Attributes:
-        accuracy: expected of an annotator who works, in (0, 1); the crowd's own matrices move it.
-        strength: pseudo-labels a class that this expectation weighs, > 0.
+        accuracy: expected of an annotator who works, in (0, 1), before the crowd is seen.
+        strength: pseudo-labels per class behind this expectation, > 0.
         spam, mislead: prior shares of spammers and misleaders, in (0, 1).
-        people: pseudo-annotators that the prior shares weigh, > 0.
-        most_labels: labels of one annotator that are looked at (evenly spread over theirs), > 0.
+        people: pseudo-annotators behind the prior shares, > 0.
+        most_labels: labels per annotator that are used at most, spread evenly over time, > 0.
         rounds: rounds of EM over the crowd, > 0.
-        least_information: share of the bits missing (the entropy of the classes) below which a label tells next to
-            nothing, in (0, 1); 0.02 of two even classes is an accuracy of 58 %.
-        draws: of each matrix's posterior, > 0; `seed`: of their generator.
+        least_information: share of the entropy of the classes below which a label is uninformative, in (0, 1); for two
+            even classes 0.02 is an accuracy of 58 %.
+        draws: draws from each matrix's posterior, > 0, from `seed`.
     """
 
     accuracy: float = 0.7
@@ -128,7 +126,7 @@ class SpammerModel:
         require_counts(self, "most_labels", "rounds", "draws")
 
     def fit(self, annotations: Annotations, others: Others, share_j: Floats) -> WaysToAnswer:
-        """What kind each annotator is, for class shares (J,); the pool of those without ids stays at the prior."""
+        """Compare the three ways for each annotator, given class shares (J,); the anonymous pool stays at the prior."""
         most = min(self.most_labels, MOST_CELLS // max(1, annotations.n_annotators * annotations.n_classes))
         rows = some_rows(annotations, max(most, LEAST_LABELS))
         crowd = _Crowd(annotations, rows, others.beliefs(rows))
@@ -156,12 +154,12 @@ class SpammerModel:
         )
 
     def _chance_of_little(self, posterior_kjl: Floats, share_j: Floats) -> Floats:
-        """(K,) probability that a matrix with these Dirichlet rows carries less than the least information."""
+        """Return (K,) the probability of less than the least information, for these Dirichlet rows."""
         rng = np.random.default_rng(self.seed)
         least = self.least_information * entropy(share_j)
         chance_k = np.zeros(len(posterior_kjl))
         mean_kjl = posterior_kjl / posterior_kjl.sum(axis=2, keepdims=True)
-        doubtful = np.flatnonzero(information(mean_kjl, share_j) < 5 * least)  # a draw tells rather more than the mean
+        doubtful = np.flatnonzero(information(mean_kjl, share_j) < 5 * least)  # draws tend to carry more than the mean
         for _ in range(self.draws):
             drawn_kjl = rng.standard_gamma(posterior_kjl[doubtful]) + TINY
             drawn_kjl /= drawn_kjl.sum(axis=2, keepdims=True)
@@ -169,7 +167,7 @@ class SpammerModel:
         return chance_k / self.draws
 
     def _priors(self, annotations: Annotations) -> tuple[Floats, Floats]:
-        """(J, L) Dirichlet parameters of an annotator who works, before the crowd is seen, and of one who misleads."""
+        """Return (J, L) Dirichlet parameters of an annotator who works, and of one who misleads."""
         j, options = annotations.n_classes, annotations.n_options
         wrong = self.strength * (1 - self.accuracy) / (options - 1)
         working_jl = on_the_diagonal(j, options, self.strength * self.accuracy, wrong)
@@ -177,9 +175,8 @@ class SpammerModel:
 
 
 class _Crowd:
-    """The labels looked at, ordered by annotator, and the others' beliefs about their items.
-
-    Counts are kept for the C pairs of an annotator and an answer they gave, not for all K x L.
+    """Labels in use, ordered by annotator, with the others' beliefs; counts hold the C observed pairs of an annotator
+    and an answer, not all K x L.
     """
 
     def __init__(self, annotations: Annotations, rows: npt.NDArray[np.intp], q_mj: Floats) -> None:
@@ -194,23 +191,23 @@ class _Crowd:
         self.labels_k = self._said_kl.sum(axis=1)
 
     def counts(self, r_mj: Floats) -> Floats:
-        """(C, J) labels by the class they are thought to be about."""
+        """Return (C, J) expected labels by class."""
         return _summed(self._pair_m, r_mj, len(self._k_c))
 
     def answers(self) -> Floats:
-        """(K, L) how often each gives each answer: the posterior mean of a spammer's one row."""
+        """Return (K, L) the posterior mean of a spammer's one row."""
         raised = self._said_kl + ONE_ROW
         share_kl: Floats = raised / raised.sum(axis=1, keepdims=True)
         return share_kl
 
     def posterior(self, a_jl: Floats, counts_cj: Floats) -> Floats:
-        """(K, J, L) Dirichlet parameters of all matrices."""
+        """Return (K, J, L) Dirichlet parameters of all matrices."""
         posterior_kjl = np.repeat(a_jl[None], self._annotators, axis=0)
         posterior_kjl[self._k_c, :, self._l_c] += counts_cj
         return posterior_kjl
 
     def evidence_of_one_row(self) -> Floats:
-        """(K,) log probability of the labels of a spammer, the row integrated out."""
+        """Return (K,) the log probability of the labels of a spammer, the row integrated out."""
         one_l = np.full(self._options, ONE_ROW)
         raised_kl = self._said_kl + one_l
         raised = gammaln(raised_kl).sum(axis=1) - gammaln(raised_kl.sum(axis=1))
@@ -218,9 +215,9 @@ class _Crowd:
         return log_p
 
     def evidence_of_matrices(self, a_jl: Floats, counts_cj: Floats, sweeps: int) -> tuple[Floats, Floats]:
-        """(K,) bound on the log probability of the labels with rows ~ Dir(a_j), and the (C, J) counts it ends with.
+        """Return (K,) the bound on the log probability of labels with rows ~ Dir(a_j), and its (C, J) counts.
 
-        Every sweep from the counts given raises the bound.
+        Every sweep from the given counts raises the bound.
         """
         for _ in range(sweeps):
             log_pi_cj = self._expected_log(a_jl, counts_cj)
@@ -232,9 +229,9 @@ class _Crowd:
         return bound_k, counts_cj
 
     def prior(self, counts_cj: Floats, weight_k: Floats, a_jl: Floats, anchor_jl: Floats, sweeps: int = 2) -> Floats:
-        """(J, L) Dirichlet parameters of the rows of weighted annotators: Minka's fixed point from `a_jl`.
+        """Return (J, L) Dirichlet parameters of the rows of weighted annotators, by Minka's fixed point from `a_jl`.
 
-        The anchor counts as one annotator who would leave the parameters where it is.
+        The anchor counts as one annotator who would leave the parameters there.
         """
         labels_kj = _summed(self._k_c, counts_cj, self._annotators)
         for _ in range(sweeps):
@@ -246,13 +243,13 @@ class _Crowd:
         return a_jl
 
     def _expected_log(self, a_jl: Floats, counts_cj: Floats) -> Floats:
-        """(C, J) E log pi[j, l] of the answers given."""
+        """Return (C, J) E log pi[j, l] of the observed answers."""
         total_kj = a_jl.sum(axis=1) + _summed(self._k_c, counts_cj, self._annotators)
         expected: Floats = digamma(a_jl.T[self._l_c] + counts_cj) - digamma(total_kj)[self._k_c]
         return expected
 
     def _divergence(self, a_jl: Floats, counts_cj: Floats, log_pi_cj: Floats) -> Floats:
-        """(K,) KL divergence of the posterior rows from their prior, summed over the classes."""
+        """Return (K,) the KL divergence of the posterior rows from their prior, summed over the classes."""
         a_cj, total_j = a_jl.T[self._l_c], a_jl.sum(axis=1)
         moved_cj = counts_cj * log_pi_cj + gammaln(a_cj) - gammaln(a_cj + counts_cj)
         labels_kj = _summed(self._k_c, counts_cj, self._annotators)
@@ -261,6 +258,6 @@ class _Crowd:
 
 
 def _summed(group_m: npt.NDArray[Any], values_mj: Floats, groups: int) -> Floats:
-    """(groups, J) sums of the rows of each group."""
+    """Return (groups, J) sums of the rows of each group."""
     columns = [np.bincount(group_m, weights=column, minlength=groups) for column in values_mj.T]
     return np.stack(columns, axis=1)

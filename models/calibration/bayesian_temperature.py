@@ -1,11 +1,11 @@
-"""Temperature scaling that knows how little it knows of T: the posterior over log T, integrated by quadrature.
+"""Bayesian temperature scaling: integrate over the posterior of log T by quadrature.
 
     p(u | D)  ∝  N(u; mean, sd²)  prod_nj p_{e^u}(j | n)^q_nj              u = log T
     c(p)[j]   =  integral  p(u | D)  softmax(e^-u log p)[j]  du  =  sum_g v_g softmax(e^-u_g log p)[j]
 
-One dimension needs no sampler. The integrand is smooth and falls off on both sides, so the trapezoid rule on
-equidistant u_g, from tail to tail of the posterior, converges faster than any power of the spacing.
-With much data this is temperature scaling; with little, the mean over T keeps more doubt than the best T does.
+The integrand is smooth and falls off on both sides, so the trapezoid rule on equidistant u_g, from tail to tail of the
+posterior, converges faster than any power of the spacing. With much data this is temperature scaling; with little, the
+mean over T stays less certain than the best T does.
 """
 
 from __future__ import annotations
@@ -24,26 +24,21 @@ from hitl.models.numerics import kernels
 
 NODES = 41
 TAIL = 25.0
-"""How far the log density has fallen, in nats, where the quadrature ends."""
+"""Fall of the log density, in nats, at which the quadrature ends."""
 
 NEGLIGIBLE = 1e-10
-"""Weight below which a node is left out."""
+"""Nodes of less weight are left out."""
 
 
 @dataclass(frozen=True, eq=False)
 class TemperaturePosterior:
-    """A distribution over temperatures.
-
-    Attributes:
-        temperature_g: (G,) temperatures > 0, rising.
-        weight_g: (G,) their weights, which sum to 1.
-    """
+    """(G,) rising temperatures > 0, and their (G,) weights, which sum to 1."""
 
     temperature_g: Floats
     weight_g: Floats
 
     def apply(self, probabilities: npt.ArrayLike) -> Floats:
-        """(N, J) mean of the tempered probabilities under the posterior."""
+        """Return the (N, J) mean of the tempered probabilities under the posterior."""
         log_p_nj = floored_log(checked(probabilities))
         mean_nj = np.zeros_like(log_p_nj)
         for temperature, weight in zip(self.temperature_g, self.weight_g, strict=True):
@@ -63,14 +58,12 @@ class TemperaturePosterior:
 
 @dataclass(frozen=True, slots=True)
 class BayesianTemperature:
-    """One temperature for all classes, integrated over. `prior`: of log T.
+    """One temperature for all classes, integrated over; `prior` of log T.
 
     Example:
         >>> from hitl.models.calibration import BayesianTemperature
-        >>> too_sure = [[0.99, 0.01], [0.98, 0.02], [0.97, 0.03], [0.02, 0.98]]
-        >>> calibration = BayesianTemperature().fit(too_sure, truth=[0, 1, 0, 1])
-        >>> bool(calibration.apply([[0.99, 0.01]])[0, 0] < 0.99)
-        True
+        >>> BayesianTemperature().fit([[0.9, 0.1], [0.8, 0.2]], truth=[0, 1]).apply([[0.5, 0.5]]).shape
+        (1, 2)
     """
 
     prior: LogTemperature = LogTemperature()
@@ -95,7 +88,7 @@ class BayesianTemperature:
 
 
 def _support(log_density: Callable[[float], float], mode: float, widest: float) -> tuple[float, float]:
-    """Where the log density has fallen by about TAIL on either side of its mode."""
+    """Return the points on either side of the mode where the log density has fallen by about TAIL."""
     top, step = log_density(mode), 0.01
     curvature = (2 * top - log_density(mode - step) - log_density(mode + step)) / step**2
     sd = min(curvature**-0.5, widest) if curvature > 0 else widest

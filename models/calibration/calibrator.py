@@ -1,12 +1,12 @@
-"""The contract of every calibrator: probabilities and what is known of the truth in, a calibration out.
+"""Contract of every calibrator: learn from probabilities and what is known of the truth, then map probabilities.
 
-A calibration maps the (N, J) class probabilities of one model to others that mean what they say: of the items given
-0.8 for a class, eight in ten are of it. It is learned from items whose class is known, or believed to be known:
+A calibration maps the (N, J) class probabilities of one model to probabilities that hold: of the items given 0.8 for a
+class, eight in ten belong to it. It maximises
 
-    maximise  sum_n sum_j q_nj log c(p_n)[j]
+    sum_n sum_j q_nj log c(p_n)[j]
 
-with q one-hot at the truth, or soft: the beliefs of a consensus. That is the M-step of EM with the calibration as its
-parameter, so the labels of annotators calibrate a model without any truth (see `CalibrateFromAnnotators`).
+with q one-hot at the truth, or soft: the probabilities of a consensus. This is the M-step of EM with the calibration as
+its parameter, so the labels of annotators can calibrate a model without ground truth (see `CalibrateFromAnnotators`).
 """
 
 from __future__ import annotations
@@ -21,47 +21,40 @@ from hitl.errors import BadEvidence
 from hitl.tables.probabilities import ROW_TOLERANCE
 
 FLOOR = 1e-12
-"""What a probability of 0 is read as: no model may forbid a class for ever."""
+"""Smaller probabilities are read as this: no model can rule a class out for ever."""
 
 
 class Calibration(Protocol):
-    """A calibration that has been learned.
-
-    Example:
-        >>> from hitl.models.calibration import Calibration, TemperatureScaling
-        >>> learned: Calibration = TemperatureScaling().fit([[0.99, 0.01], [0.98, 0.02]], truth=[0, 1])
-        >>> learned.apply([[0.5, 0.5]]).tolist()
-        [[0.5, 0.5]]
-    """
+    """A calibration that has been learned."""
 
     def apply(self, probabilities: npt.ArrayLike) -> Floats:
-        """(N, J) calibrated probabilities of (N, J) probabilities; rows sum to 1, a row of NaN stays NaN."""
+        """Return (N, J) calibrated probabilities; rows sum to 1, a row of NaN stays NaN."""
         ...
 
 
 class Calibrator(Protocol):
-    """A way to calibrate. Settings are the fields of a frozen dataclass; `fit` remembers nothing.
+    """A way to calibrate: a frozen dataclass of settings whose `fit` keeps no state.
 
     Example:
         >>> from hitl.models.calibration import Calibrator, IMax, TemperatureScaling
-        >>> tried: list[Calibrator] = [TemperatureScaling(), IMax(bins=5)]
-        >>> [calibrator.fit([[0.9, 0.1], [0.4, 0.6]], truth=[0, 1]).apply([[0.5, 0.5]]).shape for calibrator in tried]
+        >>> calibrators: list[Calibrator] = [TemperatureScaling(), IMax(bins=5)]
+        >>> [c.fit([[0.9, 0.1], [0.4, 0.6]], truth=[0, 1]).apply([[0.5, 0.5]]).shape for c in calibrators]
         [(1, 2), (1, 2)]
     """
 
     def fit(self, probabilities: npt.ArrayLike, truth: npt.ArrayLike) -> Calibration:
         """Learn from (N, J) probabilities and (N,) class codes, -1 where unknown, or (N, J) soft labels.
 
-        Soft labels are not negative; a row sums to 1, to 0 where nothing is known, or to how much the item counts.
-        Rows of NaN and rows of unknown truth do not count. Raises BadEvidence where nothing is left.
+        Soft labels are not negative; a row sums to 1, to 0 if nothing is known, or to the weight of the item.
+        Rows of NaN and rows of unknown truth are skipped. Raises BadEvidence if no row is left.
         """
         ...
 
 
 def known_rows(probabilities: npt.ArrayLike, truth: npt.ArrayLike) -> tuple[Floats, Floats]:
-    """(n, J) probabilities and (n, J) soft labels of the rows that count; rows of the first sum to 1.
+    """Return (n, J) normalised probabilities and (n, J) soft labels of the rows that have both.
 
-    Raises BadEvidence, saying where, for what is no distribution, no class code, or leaves no row.
+    Raises BadEvidence, with the row, for what is no distribution or no class code, and if no row is left.
     """
     p_nj = checked(probabilities)
     q_nj = _soft_labels(np.asarray(truth), *p_nj.shape)
@@ -72,7 +65,7 @@ def known_rows(probabilities: npt.ArrayLike, truth: npt.ArrayLike) -> tuple[Floa
 
 
 def checked(probabilities: npt.ArrayLike, n_classes: int | None = None) -> Floats:
-    """(N, J) distributions, exactly normalised, NaN without a prediction; `n_classes`: the J to expect, or any."""
+    """Return (N, J) distributions, exactly normalised, NaN without a prediction; `n_classes` is the expected J."""
     p_nj = np.array(probabilities, dtype=np.float64)
     if p_nj.ndim != 2 or p_nj.shape[1] < 2 or n_classes not in (None, p_nj.shape[1]):
         columns = "J > 1" if n_classes is None else str(n_classes)
@@ -87,7 +80,7 @@ def checked(probabilities: npt.ArrayLike, n_classes: int | None = None) -> Float
 
 
 def floored_log(p_nj: Floats) -> Floats:
-    """ln of probabilities, those below FLOOR read as FLOOR; NaN stays NaN."""
+    """Return ln max(p, FLOOR); NaN stays NaN."""
     log_p_nj: Floats = np.log(np.maximum(p_nj, FLOOR))
     return log_p_nj
 

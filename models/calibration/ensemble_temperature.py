@@ -3,8 +3,8 @@
     c(p)[j]  =  w_1 p_T[j]  +  w_2 p[j]  +  w_3 / J            w on the simplex
 
 T is fitted first, as in `TemperatureScaling`; then the weights, which maximise sum_nj q_nj log c(p_n)[j]: a concave
-problem in three numbers. The uniform part keeps a floor under every class, for the items on which a model that is
-nearly always right is wholly wrong. The order of the classes never changes.
+problem in three numbers. The uniform part puts a floor under every class, for items on which a good model is entirely
+wrong. The order of the classes never changes.
 """
 
 from __future__ import annotations
@@ -29,23 +29,19 @@ class TemperatureEnsemble:
     weights: tuple[float, float, float]
 
     def apply(self, probabilities: npt.ArrayLike) -> Floats:
-        """(N, J) weighted mean of the three distributions."""
+        """Return the (N, J) weighted mean of the three distributions."""
         mixed: Floats = _parts(checked(probabilities), self.temperature) @ np.array(self.weights)
         return mixed
 
 
 @dataclass(frozen=True, slots=True)
 class EnsembleTemperature:
-    """A temperature and three weights.
-
-    `prior`: of log T (maximum a posteriori), or None (maximum likelihood, as published).
+    """A temperature and three weights; `prior` of log T, or None for maximum likelihood, as published.
 
     Example:
         >>> from hitl.models.calibration import EnsembleTemperature
-        >>> too_sure = [[0.99, 0.01], [0.98, 0.02], [0.97, 0.03], [0.02, 0.98]]
-        >>> calibration = EnsembleTemperature().fit(too_sure, truth=[0, 1, 0, 1])
-        >>> bool(calibration.apply([[0.99, 0.01]])[0, 0] < 0.99)
-        True
+        >>> EnsembleTemperature().fit([[0.9, 0.1], [0.8, 0.2]], truth=[0, 1]).apply([[0.5, 0.5]]).shape
+        (1, 2)
     """
 
     prior: LogTemperature | None = LogTemperature()
@@ -59,20 +55,19 @@ class EnsembleTemperature:
 
 
 def _parts(p_nj: Floats, temperature: float) -> Floats:
-    """(N, J, 3) the three distributions; NaN where the model abstains."""
+    """Return (N, J, 3) the three distributions; NaN where the model abstains."""
     uniform_nj = np.where(np.isnan(p_nj), np.nan, 1 / p_nj.shape[1])
     return np.stack([tempered(floored_log(p_nj), temperature), p_nj, uniform_nj], axis=2)
 
 
 def _best_weights(part_mc: Floats, q_m: Floats) -> tuple[float, float, float]:
-    """Weights on the simplex that maximise sum_m q_m log(part_m · w); equal ones where all are as good."""
+    """Return the weights on the simplex that maximise sum_m q_m log(part_m · w)."""
 
     def loss(w_c: Floats) -> tuple[float, Floats]:
-        """Minus the mean log likelihood, and its gradient."""
         mixed_m = np.maximum(part_mc @ w_c, np.finfo(float).tiny)
         return float(-(q_m @ np.log(mixed_m)) / q_m.sum()), -(q_m / mixed_m) @ part_mc / q_m.sum()
 
-    found = minimize(
+    best = minimize(
         loss,
         np.full(3, 1 / 3),
         jac=True,
@@ -81,5 +76,6 @@ def _best_weights(part_mc: Floats, q_m: Floats) -> tuple[float, float, float]:
         constraints={"type": "eq", "fun": lambda w: w.sum() - 1, "jac": np.ones_like},
         options={"ftol": 1e-12, "maxiter": 200},
     )
-    w1, w2, w3 = np.clip(found.x, 0, 1) / np.clip(found.x, 0, 1).sum()
+    weight_c = np.clip(best.x, 0, 1)
+    w1, w2, w3 = weight_c / weight_c.sum()
     return float(w1), float(w2), float(w3)

@@ -1,20 +1,20 @@
 """I-Max binning (Patel, Beluch, Yang, Pfeiffer & Zhang 2021): bins that keep the most information on the class.
 
-Of each item and class the log-odds s = ln p_j / (1 - p_j), pooled over the classes (shared, "sCW") or for each class
-by itself. Bins of s that maximise the mutual information between the bin and "is it class j" (the model's own
-sigma(s) standing for the rare positives), by the paper's iteration between their values and their edges:
+Take the log-odds s = ln p_j / (1 - p_j) of each item and class, pooled over the classes (shared, "sCW") or separately
+per class. The bins of s maximise the mutual information between the bin and "is it class j" (the model's own sigma(s)
+stands for the rare positives), by the paper's iteration between their values and their edges:
 
     phi_m = ln  sum_{s in m} sigma(s)  /  sum_{s in m} sigma(-s)
     g_m   = ln  ln[(1 + e^phi_m) / (1 + e^phi_{m-1})]  /  ln[(1 + e^-phi_{m-1}) / (1 + e^-phi_m)]
 
-each of which can only raise  sum_m sum_{s in m} sigma(s) ln sigma(phi_m) + sigma(-s) ln sigma(-phi_m). The start is
-not drawn (the paper has k-means++): bins as dense as (density of s')^(1/3) in s' = asin sqrt sigma(s), where equal
-steps tell equally much; that is where the best fine quantiser puts them.
+Each step can only raise  sum_m sum_{s in m} sigma(s) ln sigma(phi_m) + sigma(-s) ln sigma(-phi_m). The start is not
+random (the paper uses k-means++): bins as dense as (density of s')^(1/3) in s' = asin sqrt sigma(s), as in the best
+fine quantiser.
 
-The value of a bin is how often the class was the truth in it, r_m = (sum q + doubt mean sigma(s)) / (n_m + doubt); the
-model's own word, as `doubt` items, keeps it off 0 and 1. Neighbours whose values fall, by chance, share their mean
-(the paper leaves them). Then c(p)[j] ∝ r of the bin of p_j. Classes of one item that share a value would tie; as in the
-paper the model decides which is first (a trace of p, TIE, is mixed in). With shared bins the order of classes stays.
+The value of a bin is the share of its items whose truth was the class, r_m = (sum q + doubt mean sigma(s)) / (n_m +
+doubt); the model's own probability, worth `doubt` items, keeps it off 0 and 1. Neighbours whose values fall share their
+mean (the paper leaves them). Then c(p)[j] ∝ r of the bin of p_j. Ties between classes are broken by the model, as in
+the paper (a trace of p, TIE, is mixed in). With shared bins the order of classes stays.
 """
 
 from __future__ import annotations
@@ -30,27 +30,22 @@ from hitl.annotations import Floats
 from hitl.models.calibration.calibrator import checked, floored_log, known_rows
 from hitl.models.numerics.checks import require_counts, require_positive
 
-ITERATIONS = 200
+MAX_ITERATIONS = 200
 CELLS = 1000
-"""Cells of the histogram that the first bins come from."""
+"""Cells of the histogram behind the first bins."""
 
 TIE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class Bins:
-    """Bins of the log-odds.
-
-    Attributes:
-        edges: for each class its (M - 1,) rising edges between bins, in nats.
-        values: for each class its (M,) probabilities in (0, 1), none below the one before.
-    """
+    """For each class (M - 1,) rising edges between bins of log-odds, and (M,) rising values of the bins in (0, 1)."""
 
     edges: tuple[Floats, ...]
     values: tuple[Floats, ...]
 
     def apply(self, probabilities: npt.ArrayLike) -> Floats:
-        """(N, J) value of each class's bin, renormalised."""
+        """Return the (N, J) value of each class's bin, renormalised."""
         p_nj = checked(probabilities, len(self.edges))
         s_nj = log_odds(p_nj)
         binned_nj = p_nj.copy()
@@ -65,15 +60,13 @@ class IMax:
     """Bins by the information they keep.
 
     Attributes:
-        bins: how many, at least 1; fewer where there are fewer different log-odds.
-        shared: one set of bins for all classes, from all of them together; else one a class.
-        doubt: how many items the model's own word counts as in each bin, > 0.
+        bins: at most this many, at least 1.
+        shared: one set of bins for all classes, or one per class.
+        doubt: number of items that the model's own probability counts as in each bin, > 0.
 
     Example:
         >>> from hitl.models.calibration import IMax
-        >>> too_sure = [[0.99, 0.01], [0.98, 0.02], [0.97, 0.03], [0.02, 0.98]]
-        >>> calibration = IMax().fit(too_sure, truth=[0, 1, 0, 1])
-        >>> calibration.apply([[0.99, 0.01]]).shape
+        >>> IMax().fit([[0.9, 0.1], [0.8, 0.2]], truth=[0, 1]).apply([[0.5, 0.5]]).shape
         (1, 2)
     """
 
@@ -97,7 +90,7 @@ class IMax:
         return Bins(tuple(edges for edges, _ in fitted), tuple(values for _, values in fitted))
 
     def _binned(self, s_i: Floats, q_i: Floats, weight_i: Floats) -> tuple[Floats, Floats]:
-        """Edges of the bins of the log-odds and their values; q_i how much of weight_i is of the class."""
+        """Return the edges and values of the bins; q_i is the part of weight_i that belongs to the class."""
         edges = informative_edges(s_i, weight_i, self.bins)
         bin_i, n_bins = np.searchsorted(edges, s_i, side="right"), edges.size + 1
         weight_m = np.bincount(bin_i, weight_i, n_bins)
@@ -107,19 +100,19 @@ class IMax:
 
 
 def log_odds(p_nj: Floats) -> Floats:
-    """ln p / (1 - p), between ±ln(1 / FLOOR)."""
+    """Return ln p / (1 - p), between ±ln(1 / FLOOR)."""
     return floored_log(p_nj) - floored_log(1 - p_nj)
 
 
 def informative_edges(s_i: Floats, weight_i: Floats, bins: int) -> Floats:
-    """(M - 1,) rising edges, M <= bins, between which the weighted log-odds lie; no bin is empty."""
+    """Return (M - 1,) rising edges of M <= bins bins of the weighted log-odds; no bin is empty."""
     order = np.argsort(s_i, kind="stable")
     s_i, weight_i = s_i[order], weight_i[order]
     yes_i = np.append(0, np.cumsum(weight_i * expit(s_i)))
-    no_i = -np.append(np.cumsum((weight_i * expit(-s_i))[::-1])[::-1], 0)  # small where its terms are
+    no_i = -np.append(np.cumsum((weight_i * expit(-s_i))[::-1])[::-1], 0)  # summed from the end, where terms are small
     edges = _first_edges(s_i, weight_i, bins)
     cut: npt.NDArray[np.intp] = np.full(0, -1)
-    for _ in range(ITERATIONS):
+    for _ in range(MAX_ITERATIONS):
         before = cut
         cut = np.unique(np.searchsorted(s_i, edges, side="left"))
         cut = cut[(cut > 0) & (cut < s_i.size)]  # no empty bins
@@ -131,7 +124,7 @@ def informative_edges(s_i: Floats, weight_i: Floats, bins: int) -> Floats:
 
 
 def _values(yes_i: Floats, no_i: Floats, cut: npt.NDArray[np.intp]) -> Floats:
-    """(M,) phi of the bins between cuts of the sorted log-odds, from cumulative sums."""
+    """Return (M,) phi of the bins between cuts of the sorted log-odds, from cumulative sums."""
     ends = np.concatenate([[0], cut, [yes_i.size - 1]])
     tiny = np.finfo(float).tiny
     phi: Floats = np.log(np.maximum(np.diff(yes_i[ends]), tiny)) - np.log(np.maximum(np.diff(no_i[ends]), tiny))
@@ -139,7 +132,7 @@ def _values(yes_i: Floats, no_i: Floats, cut: npt.NDArray[np.intp]) -> Floats:
 
 
 def best_edges(phi_m: Floats) -> Floats:
-    """(M - 1,) log-odds at which the neighbouring bins describe an item equally well."""
+    """Return (M - 1,) log-odds at which neighbouring bins describe an item equally well."""
     phi_m = np.unique(phi_m)
     gain, loss = np.diff(np.logaddexp(0, phi_m)), -np.diff(np.logaddexp(0, -phi_m))
     edges: Floats = np.log(gain) - np.log(loss)

@@ -2,13 +2,12 @@
 
     p_T[n, j] ∝ exp( 1/S_n sum_m log p_m[n, j] / T_m )        log T_m ~ N(mean, sd²)
 
-where S_n models predict item n: a geometric mean, because models err together; how sure it is, the temperatures say.
+where S_n models predict item n: a geometric mean, because models err together.
 
     maximise  sum_n w_n sum_j q_nj log p_T[n, j]  +  prior_weight * sum_m log N(log T_m)
 
-The objective is the SUM of the log likelihoods: with their mean the prior would weigh as much as all the data at
-every n. In each log T it is one-dimensional and smooth; Brent's method needs no gradient and takes milliseconds.
-Several models are fitted by coordinate ascent.
+The objective holds the sum of the log likelihoods: with their mean the prior would weigh as much as all the data at
+every n. It is smooth in each log T; Brent's method needs no gradient. Several models are fitted by coordinate ascent.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ LOWEST, HIGHEST = np.log(0.02), np.log(100.0)
 """Bounds of log T."""
 
 WINDOW = 0.7
-"""Half width in log T of the search around a known start; doubled until the optimum is inside."""
+"""Half width in log T of the search around the start; doubled until the optimum is inside."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class LogTemperature:
         return float(np.exp(self.mean))
 
     def log_density(self, temperature_m: Floats) -> float:
-        """Log density of log T summed over models, up to a constant."""
+        """Return the log density of log T summed over models, up to a constant."""
         return float(-0.5 * np.sum(((np.log(temperature_m) - self.mean) / self.sd) ** 2))
 
 
@@ -71,10 +70,10 @@ def map_temperatures(
     start_m: Floats | None = None,
     tolerance: float = 1e-4,
 ) -> Floats:
-    """(M,) temperatures that maximise the objective above.
+    """Return the (M,) temperatures that maximise the objective above.
 
     log_p_mnj: (M, N, J) log probabilities (0 where a model abstains); q_nj: (N, J) true classes, one-hot or expected;
-    predicts_nm: (N, M) who has a prediction (default: all). `tolerance` is in log T.
+    predicts_nm: (N, M) which models predict (default: all). `tolerance` is in log T.
     """
     items = Likelihood.of(log_p_mnj, q_nj, predicts_nm, weight_n)
     return best_temperatures(
@@ -84,13 +83,10 @@ def map_temperatures(
 
 @dataclass(frozen=True, eq=False)
 class Likelihood:
-    """What the likelihood of temperatures is made of; the items of two shards follow each other.
+    """Terms of the likelihood of temperatures: one row per item; `+` appends the items of another shard.
 
-    Attributes:
-        log_p_mnj: (M, N, J) log probabilities, 0 where a model abstains.
-        linear_nm: (N, M) expected log probability of the true class by each model, weighted.
-        predicts_nm: (N, M) who has a prediction.
-        weight_n: (N,) weights.
+    `log_p_mnj` is as in `map_temperatures`, `linear_nm` the weighted expected log probability of the true class by each
+    model.
     """
 
     log_p_mnj: Floats
@@ -106,7 +102,7 @@ class Likelihood:
         predicts_nm: npt.NDArray[np.bool_] | None = None,
         weight_n: Floats | None = None,
     ) -> Self:
-        """Of items with these true classes (N, J), one-hot or expected."""
+        """Build the terms of items whose true classes are `q_nj` (N, J), one-hot or expected."""
         n_models, n_items, _ = log_p_mnj.shape
         weight_n = np.ones(n_items) if weight_n is None else weight_n
         predicts_nm = np.ones((n_items, n_models), dtype=bool) if predicts_nm is None else predicts_nm
@@ -122,12 +118,12 @@ class Likelihood:
 
 @dataclass(frozen=True, eq=False)
 class LogLikelihood:
-    """The log likelihood of these temperatures (M,), in nats."""
+    """Log likelihood of (M,) temperatures, in nats."""
 
     temperature_m: Floats
 
     def __call__(self, items: Likelihood) -> float:
-        """By these items; those of two shards add up."""
+        """Return the sum over these items."""
         weight_nm = pool_weights(items.predicts_nm, self.temperature_m)
         normalisers = items.weight_n @ kernels.log_normalisers(items.log_p_mnj, weight_nm)
         return float(np.sum(items.linear_nm * weight_nm) - normalisers)
@@ -142,7 +138,7 @@ def best_temperatures(
     start_m: Floats | None = None,
     tolerance: float = 1e-4,
 ) -> Floats:
-    """(M,) what `map_temperatures` finds, by sums over `Likelihood`."""
+    """Return what `map_temperatures` returns, from sums over `Likelihood`."""
 
     def objective(log_t_m: Floats) -> float:
         likelihood: float = items(LogLikelihood(np.exp(log_t_m)))
@@ -162,9 +158,10 @@ def best_temperatures(
 def pool_weights(
     predicts_nm: npt.NDArray[np.bool_], temperature_m: Floats, correlation_mm: Floats | None = None
 ) -> Floats:
-    """(N, M) weights D_n / (S_n T_m) of the models that predict an item, 0 of the others; S_n is how many do.
+    """Return (N, M) weights D_n / (S_n T_m) of the S_n models that predict an item, 0 for the others.
 
-    D_n, how many independent ones they are worth, from the correlation of their errors (default: copies, D_n = 1).
+    D_n is the number of independent models they are worth, from the correlation of their errors (default: copies,
+    D_n = 1).
     """
     weight_nm: Floats = predicts_nm / temperature_m
     predicting = np.maximum(predicts_nm.sum(axis=1, keepdims=True), 1)
@@ -178,7 +175,7 @@ def pool_weights(
 
 
 def _best_coordinate(objective: Callable[[Floats], float], log_t_m: Floats, m: int, tolerance: float) -> Floats:
-    """log_t_m with coordinate m at its best; never worse than before."""
+    """Return log_t_m with coordinate m optimised; never worse than before."""
     from scipy.optimize import minimize_scalar  # a quarter of a second that fits without models need not wait
 
     def negative(value: float) -> float:

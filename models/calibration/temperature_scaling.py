@@ -2,8 +2,8 @@
 
     c(p)[j]  ∝  p_j^(1/T)        maximise  sum_nj q_nj log c(p_n)[j]  +  log N(log T; mean, sd²)
 
-T > 1: the model was over-confident. The order of the classes never changes. The prior counts once, beside the SUM of
-the log likelihoods. Without it ten items that the model has right make it certain (T at its bound, 0.02).
+T > 1: the model was over-confident. The order of the classes never changes. The prior counts once, beside the sum of
+the log likelihoods; without it ten items that the model has right make it certain (T at its bound, 0.02).
 """
 
 from __future__ import annotations
@@ -21,20 +21,18 @@ from hitl.models.calibration.temperature import LogTemperature, map_temperatures
 
 @dataclass(frozen=True, slots=True)
 class Temperature:
-    """A temperature, > 0, that probabilities are tempered by."""
+    """A temperature, > 0."""
 
     temperature: float
 
     def apply(self, probabilities: npt.ArrayLike) -> Floats:
-        """(N, J) probabilities to the power 1/T, renormalised."""
+        """Return (N, J) probabilities to the power 1/T, renormalised."""
         return tempered(floored_log(checked(probabilities)), self.temperature)
 
 
 @dataclass(frozen=True, slots=True)
 class TemperatureScaling:
-    """One temperature for all classes.
-
-    `prior`: of log T (maximum a posteriori), or None (maximum likelihood).
+    """One temperature for all classes; `prior` of log T, or None for maximum likelihood.
 
     Example:
         >>> from hitl.models.calibration import TemperatureScaling
@@ -53,7 +51,7 @@ class TemperatureScaling:
 
 
 def best_temperature(log_p_nj: Floats, q_nj: Floats, prior: LogTemperature | None) -> float:
-    """The temperature that maximises the objective above, between 0.02 and 100; to 1e-5 in log T."""
+    """Return the temperature in [0.02, 100] that maximises the objective, to 1e-5 in log T."""
     weight_n = q_nj.sum(axis=1)
     (temperature,) = map_temperatures(
         log_p_nj[None],
@@ -67,6 +65,6 @@ def best_temperature(log_p_nj: Floats, q_nj: Floats, prior: LogTemperature | Non
 
 
 def tempered(log_p_nj: Floats, temperature: float) -> Floats:
-    """(N, J) softmax(log p / T)."""
+    """Return (N, J) softmax(log p / T)."""
     p_nj: Floats = softmax(log_p_nj * (1 / np.float64(temperature)), axis=1)
     return p_nj

@@ -192,7 +192,7 @@ def test_similarity_in_plain_loops() -> None:
     rng = np.random.default_rng(4)
     a = rng.gamma(1.0, 3.0, (4, 2, 3))
     model = CommunityModel(resolution=0.3, sharpness=1.7)
-    rows = groups._Rows.of(a)
+    rows = groups.rows_of(a)
     found = model.similarity(rows, rows)
     a = a + 1 / 3
     for k in range(4):
@@ -251,7 +251,7 @@ def test_noise_is_what_sampling_adds_to_a_distance() -> None:
     p = np.array([0.6, 0.3, 0.1])
     one, other = rng.multinomial(200, p, 4000), rng.multinomial(80, p, 4000)
     apart = 1 - np.sum(np.sqrt((one / 200) * (other / 80)), axis=1)
-    noise = [groups._Rows.of(many * p[None, None]).noise_kj[0, 0] for many in (200, 80)]
+    noise = [groups.rows_of(many * p[None, None])[1][0, 0] for many in (200, 80)]
     assert apart.mean() == pytest.approx(np.mean(noise), rel=0.1)
 
 
