@@ -9,7 +9,7 @@ import numpy as np
 
 from hitl.annotations import Annotations
 from hitl.evidence import Evidence
-from hitl.models.sampling import chains, network_chain, network_groups, network_layout, network_posterior
+from hitl.models.sampling import chains, hamiltonian, network_chain, network_groups, network_layout, network_posterior
 from hitl.models.sampling.network_chain import Prior, State
 from hitl.models.sampling.network_layout import Layout
 from hitl.models.sampling.network_posterior import Expected
@@ -162,7 +162,7 @@ class World:
         self.model = Model(Evidence(table), hard)
         prior = self.model.prior
         self.mean, self.sd = prior.mean_x, prior.precision_x**-0.5
-        self.tuning = network_chain.blank_tuning(self.model.layout.networks)
+        self.tuning = hamiltonian.blank_tuning(self.model.layout.networks)
 
     def draw(self, rng: np.random.Generator) -> tuple[Floats, np.ndarray, np.ndarray, np.ndarray]:
         shares = rng.dirichlet(np.full(2, 0.8))
@@ -201,7 +201,7 @@ class World:
             network_chain.count_item(items, i, truth[n], level[n], state.seen_suj, state.items_sj)
         network_chain.complete(rng, networks, model.layout.patterns, state)
         learning = 0.0 if self.tuning.root.any() else 1.0  # the first metric will do for all
-        network_chain.draw_networks(rng, networks, model.prior, state, self.tuning, learning, 0.0)
+        hamiltonian.draw_networks(rng, networks, model.prior, state, self.tuning, learning, 0.0)
         network_chain.draw_shares(rng, 0.8, state.items_sj, state.log_share_j)
         model.weigh()
         network_chain.draw_truths(rng, items, self.hard, state)

@@ -29,16 +29,16 @@ the first `most_people` join with W and beta held, so that nothing grows with th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln
+from threadpoolctl import threadpool_limits
 
 from hitl.annotations import Floats, Ints
 from hitl.consensus import AnnotatorReport
 from hitl.models.numerics.checks import require_between, require_counts, require_one_of, require_positive
-from hitl.models.numerics.compiled import compiled
 
 SHARE = 0.2
 """Smallest membership that is reported."""
@@ -183,7 +183,8 @@ class CommunityModel:
             root_kjl, noise_kj = np.sqrt(people.confusion), np.zeros_like(noise_kj)
         rows = root_kjl[learned], noise_kj[learned]
         v_kk = self.similarity(rows, rows)
-        factors = self.factorise(v_kk)
+        with threadpool_limits(1, user_api="blas"):  # on a busy machine threads of small products wait for each other
+            factors = self.factorise(v_kk)
         weight_kg = np.full((len(people.names), len(factors.precision_g)), np.nan)
         weight_kg[learned] = factors.weight_kg
         for first in range(0, len(joining), BLOCK):
@@ -241,7 +242,8 @@ class CommunityModel:
         """Return the log posterior up to a constant, in nats."""
         square_g = np.sum(weight_kg**2, axis=0) + np.sum(other_gk**2, axis=1)
         prior = (len(weight_kg) + self.shape - 1) * np.log(precision_g) - precision_g * (self.rate + square_g / 2)
-        return float(_fit(v_kk, weight_kg, other_gk) + prior.sum())
+        mean_kk = weight_kg @ other_gk + FLOOR
+        return float(np.sum(v_kk * np.log(mean_kk) - mean_kk) + prior.sum())
 
     def join(self, v_km: Floats, factors: Factors, iterations: int = 100) -> Floats:
         """Return (G, M) weights of M annotators with similarities `v_km` to those the factors were learned from."""
@@ -281,50 +283,11 @@ def rows_of(counts_kjl: Floats) -> Rows:
 
 def ascend(v_km: Floats, weight_kg: Floats, other_gm: Floats, precision_g: Floats) -> Floats:
     """Return (G, M) the next H of V ~ W H: the maximum of the bound that touches the objective at `other_gm`."""
-    c_gm = np.zeros_like(other_gm)
-    _correlate(v_km, weight_kg, other_gm, c_gm)
-    c_gm *= other_gm
+    c_gm = other_gm * (weight_kg.T @ (v_km / (weight_kg @ other_gm + FLOOR)))
     s_g1 = weight_kg.sum(axis=0)[:, None]
     root = s_g1 + np.sqrt(s_g1**2 + 4 * precision_g[:, None] * c_gm)
     following: Floats = 2 * c_gm / np.maximum(root, FLOOR)
     return following
-
-
-@compiled
-def _correlate(v: Any, weight: Any, other: Any, out: Any) -> None:
-    """Add W^T (V / WH) to `out`, row by row; weights of 0 cost nothing.
-
-    On a busy machine the threads of a linear algebra library wait for each other in such small products (30 times
-    slower was seen).
-    """
-    mean = np.empty(v.shape[1])
-    for k in range(v.shape[0]):
-        mean[:] = FLOOR
-        for g in range(weight.shape[1]):
-            if weight[k, g] > 0.0:
-                for m in range(mean.shape[0]):
-                    mean[m] += weight[k, g] * other[g, m]
-        for m in range(mean.shape[0]):
-            mean[m] = v[k, m] / mean[m]
-        for g in range(weight.shape[1]):
-            if weight[k, g] > 0.0:
-                for m in range(mean.shape[0]):
-                    out[g, m] += weight[k, g] * mean[m]
-
-
-@compiled
-def _fit(v: Any, weight: Any, other: Any) -> float:
-    """Return sum_km V log WH - WH."""
-    total = 0.0
-    mean = np.empty(v.shape[1])
-    for k in range(v.shape[0]):
-        mean[:] = FLOOR
-        for g in range(weight.shape[1]):
-            for m in range(mean.shape[0]):
-                mean[m] += weight[k, g] * other[g, m]
-        for m in range(mean.shape[0]):
-            total += v[k, m] * np.log(mean[m]) - mean[m]
-    return total
 
 
 def random_start(v_kk: Floats, columns: int, rng: np.random.Generator) -> tuple[Floats, Floats]:

@@ -159,7 +159,7 @@ class Comparison:
         return frame
 
     def by_confidence(self, most: int = 10) -> pd.DataFrame:
-        """Return at most `most` rows of about equally many items, by rising confidence of the model (from, to, mean)."""
+        """Return at most `most` rows of about equally many items, by rising confidence of the model."""
         groups, ends = [], []
         for rows in equal_mass(self.confidence, most):
             inside = np.zeros(len(self.confidence))

@@ -47,7 +47,7 @@ class Bound:
 
 
 def accuracy_bound(model_nj: Floats, log_people_nj: Floats, truth_nj: Floats) -> Bound:
-    """Compute the bound from calibrated probabilities, log likelihoods of the labels and truths, each (N, J); J >= 2."""
+    """Compute the bound from (N, J) calibrated probabilities, log likelihoods of the labels and truths; J >= 2."""
     log_model_nj = np.log(np.maximum(model_nj, TINY))
     runner_up_nj = _against_the_next(log_model_nj) + _against_the_next(log_people_nj)
     model_nj, people_nj = log_odds(log_model_nj), log_odds(log_people_nj)

@@ -1,4 +1,4 @@
-"""Chains of a sampler: where they start, how they run, and whether they have mixed.
+"""Chains of a sampler: settings, one random generator per chain, and diagnostics of mixing.
 
 Draws x[c, s] of one quantity, C chains of S draws each. Every chain is cut in two halves (a chain that drifts disagrees
 with itself) and the draws are replaced by normal scores of their ranks over all chains (nothing needs a variance):
@@ -9,8 +9,8 @@ with itself) and the draws are replaced by normal scores of their ranks over all
 
 (Vehtari, Gelman, Simpson, Carpenter & Bürkner 2021). W is the mean variance within half chains, B/n the variance of
 their means, rho_t the autocorrelation at lag t combined over chains; the sum of pairs ends at the first negative one
-and is made to fall monotonically (Geyer 1992). R-hat is the larger of that of the ranks (do the chains agree where they
-are) and that of the ranks of |x - median| (do they agree how wide they are).
+and is made to fall monotonically (Geyer 1992). R-hat is the larger of that of the ranks (location) and that of the
+ranks of |x - median| (spread).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from hitl.models.inference import warm_start
 from hitl.models.numerics.checks import require_whole
 
 MIXED_BELOW = 1.05
-"""R-hat from which chains do not count as mixed. The stricter advice of 1.01 is for thousands of effective draws of one
-quantity; with many quantities and some hundreds of effective draws chance alone goes above that."""
+"""R-hat above which chains have not mixed. The stricter 1.01 is for thousands of effective draws of one quantity; with
+many quantities and some hundreds of effective draws chance alone exceeds it."""
 
 STILL = 1e-20
 """Variance of normal scores (about 1 for draws that differ) below which it is rounding."""
@@ -39,14 +39,14 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chains:
-    """How long a sampler runs.
+    """Length of a sampler's chains.
 
     Attributes:
         chains: number of chains, each with its own start and seed.
-        burn_in: first draws of each chain that are thrown away; a quarter as many when there is a `start`.
+        burn_in: first draws of each chain, which are discarded; a quarter as many with a `start`.
         draws: draws kept of each chain.
-        thin: sweeps from one draw to the next.
-        seed: what the chains' random numbers follow from.
+        thin: sweeps per draw.
+        seed: seed of all random numbers.
     """
 
     chains: int = 4
@@ -60,13 +60,13 @@ class Chains:
             require_whole(setting, getattr(self, setting), least)
 
     def thrown_away(self, start: Consensus | None, annotations: Annotations) -> int:
-        """Draws of the burn-in, where it begins from this."""
+        """Return the number of discarded draws, given the start."""
         return self.burn_in // 4 if warm_start.usable(start, annotations) else self.burn_in
 
     def run(self, chain: Callable[[np.random.Generator], _T]) -> list[_T]:
-        """What `chain` gives for each, in order; each has its own generator, so threads change nothing.
+        """Run `chain` once per chain, each in a thread with its own generator; return the results in order.
 
-        A thread a chain: `chain` should spend its time in compiled code that lets go of the interpreter's lock.
+        `chain` should spend its time in compiled code that releases the interpreter's lock.
         """
         seeds = np.random.SeedSequence(self.seed).spawn(self.chains)
         with ThreadPoolExecutor(max_workers=self.chains) as pool:
@@ -74,34 +74,30 @@ class Chains:
 
 
 def mixing(draws: Mapping[str, Floats]) -> Mixing:
-    """How well chains agree, from the (C, S) draws of each quantity; S >= 4."""
+    """Compute diagnostics from the (C, S) draws of each quantity; S >= 4."""
     if len({values.shape for values in draws.values()}) != 1:
         raise ValueError(f"expected draws of one shape, got { ({name: v.shape for name, v in draws.items()}) }")
     chains, kept = next(iter(draws.values())).shape
-    return Mixing(
-        chains,
-        kept,
-        {name: split_rhat(values) for name, values in draws.items()},
-        {name: effective_size(values) for name, values in draws.items()},
-    )
+    rhat = {name: split_rhat(values) for name, values in draws.items()}
+    return Mixing(chains, kept, rhat, {name: effective_size(values) for name, values in draws.items()})
 
 
-def has_mixed(found: Mixing) -> bool:
-    """Whether the R-hat of every quantity is below MIXED_BELOW."""
-    return all(rhat < MIXED_BELOW for rhat in found.rhat.values())
+def has_mixed(diagnostics: Mixing) -> bool:
+    """Return True if the R-hat of every quantity is below MIXED_BELOW."""
+    return all(rhat < MIXED_BELOW for rhat in diagnostics.rhat.values())
 
 
 def split_rhat(draws_cs: Floats) -> float:
-    """Rank-normalised split R-hat, about 1 or more; infinite for halves that stand still at different values.
+    """Return rank-normalised split R-hat, about 1 or more; infinite for halves that stand still at different values.
 
-    Exactly 1 when all draws are equal: nothing is there to disagree about.
+    Exactly 1 if all draws are equal.
     """
     folded = np.abs(draws_cs - np.median(draws_cs))
     return max(_rhat(_normal_scores(_halves(draws_cs))), _rhat(_normal_scores(_halves(folded))))
 
 
 def effective_size(draws_cs: Floats) -> float:
-    """Bulk effective sample size over all chains, in (0, C S log10(C S)]; C S when all draws are equal."""
+    """Return the bulk effective sample size over all chains, in (0, C S log10(C S)]; C S if all draws are equal."""
     scores = _normal_scores(_halves(draws_cs))
     chains, n = scores.shape
     total = chains * n
@@ -115,12 +111,12 @@ def effective_size(draws_cs: Floats) -> float:
     pairs = rho_t[: n - n % 2].reshape(-1, 2).sum(axis=1)
     negative = np.flatnonzero(pairs < 0)
     pairs = np.minimum.accumulate(pairs[: negative[0]] if negative.size else pairs)
-    tau = max(-1 + 2 * float(pairs.sum()), 1 / np.log10(total))  # negative autocorrelation helps, but not without end
+    tau = max(-1 + 2 * float(pairs.sum()), 1 / np.log10(total))  # negative autocorrelation helps only so far
     return float(total / tau)
 
 
 def _halves(draws_cs: Floats) -> Floats:
-    """(2C, S // 2) first and last halves; the middle draw of an odd number is left out."""
+    """Return (2C, S // 2) first and last halves; the middle draw of an odd number is left out."""
     half = draws_cs.shape[1] // 2
     return np.concatenate((draws_cs[:, :half], draws_cs[:, draws_cs.shape[1] - half :]))
 
@@ -144,7 +140,7 @@ def _rhat(scores_cn: Floats) -> float:
 
 
 def _autocovariance(scores_cn: Floats) -> Floats:
-    """(C, n) sum over s of x[s] x[s + t] / n about each chain's mean, by Fourier transform."""
+    """Return (C, n) sum over s of x[s] x[s + t] / n about each chain's mean, by Fourier transform."""
     n = scores_cn.shape[1]
     centred = scores_cn - scores_cn.mean(axis=1, keepdims=True)
     spectrum = np.fft.rfft(centred, 2 * n, axis=1)

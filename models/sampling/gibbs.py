@@ -13,8 +13,8 @@ labels and classes, C of hard items only (eq. 19 corrected), and A_kj = sum_l al
     t_n, s_n  | others   ∝  (nu_j + N_j) h prod_k (alpha_kjl + C_kjl) / (A_kj + C_kj.)      (hard)         `thin` times
                          or (nu_j + N_j) (1 - h) prod_k E_jl                                (easy)
 
-for each alpha and each item, the former by slice sampling of its logarithm. Items that have no label and no known truth
-are left out: they would only slow the shares down.
+for each alpha and each item, the former by slice sampling of its logarithm. Items without a label and known truth are
+left out: they would only slow the shares down.
 """
 
 from __future__ import annotations
@@ -29,17 +29,15 @@ from hitl.annotations import Floats, Ints
 from hitl.models.numerics.compiled import compiled, inlined
 
 SMALLEST = 1e-18
-"""Chance of an answer below which it is taken for this, so that 16 of them in a row do not underflow."""
+"""Smallest chance of an answer, so that 16 of them in a row do not underflow."""
 
 LOWEST, HIGHEST = -40.0, 4.0
 """Range of log(alpha / lambda), which is outside it with probability exp(-40)."""
 
 
 class Table(NamedTuple):
-    """What is known.
-
-    Labels sorted by item, (N,) known classes or -1, the items to learn from, and (N,) items which an annotator (of the
-    anonymous pool) labels more than once.
+    """Labels sorted by item, (N,) known classes or -1, the items to learn from, and (N,) items that the anonymous pool
+    labels more than once.
     """
 
     item_start: npt.NDArray[np.int64]
@@ -60,7 +58,7 @@ class Prior(NamedTuple):
 
 
 class State(NamedTuple):
-    """Where a chain is; every array is written in place.
+    """State of a chain; every array is written in place.
 
     `counts_klj` are the labels of hard items by drawn class, `counts_kj` their sums, `items_j` the items and `easy_j`
     the easy ones; `q_nj` and `hard_n` are the conditional probabilities from which (t, s) were last drawn.
@@ -79,7 +77,7 @@ class State(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Over the kept draws: sums of q, p(hard), E pi and E pi^2; what is monitored; and the log joint of every round."""
+    """Sums over the kept draws of q, p(hard), E pi and E pi^2; monitored draws; and the log joint of every round."""
 
     q_nj: Floats
     hard_n: Floats
@@ -92,7 +90,7 @@ class Sums(NamedTuple):
 
 
 def blank_state(n_items: int, n_annotators: int, n_classes: int, n_options: int) -> State:
-    """A state of zeros."""
+    """Return an empty state."""
     return State(
         np.zeros(n_items, np.int32),
         np.ones(n_items, np.bool_),
@@ -110,7 +108,7 @@ def blank_state(n_items: int, n_annotators: int, n_classes: int, n_options: int)
 def blank_sums(
     n_items: int, n_annotators: int, n_classes: int, n_options: int, accuracies: int, draws: int, rounds: int
 ) -> Sums:
-    """Sums of zeros."""
+    """Return sums of zeros."""
     return Sums(
         np.zeros((n_items, n_classes)),
         np.zeros(n_items),
@@ -129,7 +127,7 @@ def run_chain(
 ) -> None:
     """Start from truths drawn from `start_nj`; after `burn_in` rounds of `thin` sweeps each, add every round to `sums`.
 
-    Each row of `weight_ak` weighs the annotators into one monitored accuracy.
+    Each row of `weight_ak` weights the annotators in one monitored accuracy.
     """
     disperse(rng, table, prior, start_nj, state)
     for round_ in range(sums.trace_r.shape[0]):
@@ -144,7 +142,7 @@ def run_chain(
 
 @compiled
 def disperse(rng: Any, table: Any, prior: Any, start_nj: Any, state: Any) -> None:
-    """Draw where a chain starts: truths from `start_nj`, difficulty and alpha from the prior."""
+    """Draw the start of a chain: truths from `start_nj`, difficulty and alpha from the prior."""
     n_annotators, n_options, n_classes = state.alpha_klj.shape
     for n in table.informative:
         known = table.known_n[n]
@@ -179,7 +177,7 @@ def count(table: Any, state: Any) -> None:
 
 @inlined
 def count_labels(first: int, last: int, annotator: Any, label: Any, j: int, by: float, counts: Any, total: Any) -> None:
-    """Add the labels of an item of class j to the counts `by` times; -1 takes them away."""
+    """Add the labels of an item of class j to the counts `by` times; -1 removes them."""
     for row in range(first, last):
         counts[annotator[row], label[row], j] += by
         total[annotator[row], j] += by
@@ -190,7 +188,7 @@ def count_labels(first: int, last: int, annotator: Any, label: Any, j: int, by: 
 
 @compiled
 def draw_truths(rng: Any, table: Any, prior: Any, state: Any) -> None:
-    """Draw (t, s) of every item to learn from given all others; where both are known there is nothing to draw."""
+    """Draw (t, s) of every item to learn from given all others, unless both are known."""
     # Over plain arrays this is six times as fast as with compiled functions that are handed the tuples.
     item_start, annotator, label, known_n, informative, repeated_n = table
     smoothing_j, _, easy_jl, hard = prior
@@ -220,7 +218,7 @@ def draw_truths(rng: Any, table: Any, prior: Any, state: Any) -> None:
             if hard < 1.0:
                 for j in range(n_classes):
                     weight[n_classes + j] *= easy_jl[j, option]
-            if repeated_n[n]:  # each answer of the pool makes the next alike more probable
+            if repeated_n[n]:  # each answer of the pool makes the same answer more probable
                 for j in range(n_classes):
                     counts[j] += 1.0
                     counts_sum[j] += 1.0
@@ -248,7 +246,7 @@ def draw_truths(rng: Any, table: Any, prior: Any, state: Any) -> None:
 
 @inlined
 def divide_by_largest(weight: Any) -> None:
-    """Keep products of many chances from underflowing."""
+    """Scale weights so that products of many chances do not underflow."""
     top = 0.0
     for index in range(weight.shape[0]):
         top = max(top, weight[index])
@@ -258,7 +256,7 @@ def divide_by_largest(weight: Any) -> None:
 
 @inlined
 def draw_index(rng: Any, weight: Any, total: float) -> int:
-    """An index drawn in proportion to weights, which sum to `total`; never one of weight 0."""
+    """Draw an index in proportion to weights, which sum to `total`; never one of weight 0."""
     left = rng.random() * total
     last = 0
     for index in range(weight.shape[0]):
@@ -275,7 +273,7 @@ def draw_index(rng: Any, weight: Any, total: float) -> int:
 
 @compiled
 def draw_alphas(rng: Any, prior: Any, state: Any) -> None:
-    """One pass over the alphas of all rows, given the counts."""
+    """Draw the alphas of all rows once, given the counts."""
     for k in range(state.alpha_kj.shape[0]):
         for j in range(state.alpha_kj.shape[1]):
             alpha = state.alpha_klj[k, :, j]
@@ -285,7 +283,7 @@ def draw_alphas(rng: Any, prior: Any, state: Any) -> None:
 
 @compiled
 def draw_row(rng: Any, counts: Any, total: float, mean: Any, alpha: Any) -> None:
-    """One pass over the alphas of a row; without counts a draw from the prior."""
+    """Draw the alphas of a row once; without counts from the prior."""
     for option in range(alpha.shape[0]):
         if total == 0.0:
             alpha[option] = draw_exponential(rng, mean[option])
@@ -297,13 +295,13 @@ def draw_row(rng: Any, counts: Any, total: float, mean: Any, alpha: Any) -> None
 
 @compiled
 def draw_exponential(rng: Any, mean: float) -> float:
-    """A draw from the prior of an alpha, within reach of `slice_log_alpha`."""
+    """Draw from the prior of an alpha, within the range of `slice_log_alpha`."""
     return float(mean * min(max(rng.standard_exponential(), np.exp(LOWEST)), np.exp(HIGHEST)))
 
 
 @compiled
 def log_alpha_density(u: float, rest: float, count: float, total: float, mean: float) -> float:
-    """Log conditional density of u = log alpha given the counts, up to a constant.
+    """Return the log conditional density of u = log alpha given the counts, up to a constant.
 
     Dirichlet-multinomial x exponential x du: G(A) / G(A + C) G(alpha + c) / G(alpha) exp(-alpha / mean) alpha, with
     A = alpha + rest and C = total.
@@ -314,7 +312,7 @@ def log_alpha_density(u: float, rest: float, count: float, total: float, mean: f
 
 @compiled
 def log_rising(start: float, steps: float) -> float:
-    """Log of start (start + 1) ... (start + steps - 1) = G(start + steps) / G(start), `steps` a whole number."""
+    """Return the log of start (start + 1) ... (start + steps - 1) = G(start + steps) / G(start), `steps` whole."""
     if steps > 20.0:
         return math.lgamma(start + steps) - math.lgamma(start)
     product = 1.0
@@ -325,9 +323,9 @@ def log_rising(start: float, steps: float) -> float:
 
 @compiled
 def slice_log_alpha(rng: Any, u: float, rest: float, count: float, total: float, mean: float) -> float:
-    """One slice-sampling step (Neal 2003): shrink the interval of all that has a chance until a draw is in the slice.
+    """Take a slice-sampling step (Neal 2003): shrink the whole range until a draw is in the slice.
 
-    That takes six evaluations on average, as stepping out from u would, and never many, however improbable u is.
+    This takes six evaluations on average, as stepping out from u would, and never many, however improbable u is.
     """
     level = log_alpha_density(u, rest, count, total, mean) - rng.standard_exponential()
     low, high = math.log(mean) + LOWEST, math.log(mean) + HIGHEST
@@ -341,12 +339,12 @@ def slice_log_alpha(rng: Any, u: float, rest: float, count: float, total: float,
             high = proposed
 
 
-# -- what is kept ----------------------------------------------------------------------------------------------
+# -- kept draws ------------------------------------------------------------------------------------------------
 
 
 @compiled
 def log_joint(table: Any, prior: Any, state: Any) -> float:
-    """Log p(labels, t, s | alpha), pi and p summed out."""
+    """Return log p(labels, t, s | alpha), pi and p summed out."""
     n_annotators, n_options, n_classes = state.alpha_klj.shape
     value = -log_rising(prior.smoothing_j.sum(), state.items_j.sum())
     for j in range(n_classes):
@@ -368,19 +366,16 @@ def log_joint(table: Any, prior: Any, state: Any) -> float:
 
 @compiled
 def keep_items(table: Any, state: Any, sums: Any, kept: int) -> None:
-    """Add the conditional probabilities, and keep the mean difficulty."""
-    hard = 0.0
-    for n in table.informative:
-        hard += state.hard_n[n]
-        sums.hard_n[n] += state.hard_n[n]
-        for j in range(sums.q_nj.shape[1]):
-            sums.q_nj[n, j] += state.q_nj[n, j]
-    sums.hard_d[kept] = hard / max(1, table.informative.shape[0])
+    """Add the conditional probabilities and keep the mean difficulty."""
+    rows = table.informative
+    sums.hard_n[:] += state.hard_n
+    sums.q_nj[:] += state.q_nj
+    sums.hard_d[kept] = state.hard_n[rows].sum() / max(1, rows.shape[0])
 
 
 @compiled
 def keep_people(prior: Any, state: Any, weight_ak: Any, sums: Any, kept: int) -> None:
-    """Add E x and E x^2 given alpha and counts, where x = easy E + (1 - easy) pi is what annotators do on all items.
+    """Add E x and E x^2 given alpha and counts, with x = easy E + (1 - easy) pi the answers to all items.
 
     `easy` is the share of easy items in the class, with one item of the prior. Keep shares and monitored accuracies.
     """

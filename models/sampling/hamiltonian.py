@@ -1,6 +1,6 @@
-"""Hamiltonian Metropolis steps for the parameters of a Markov network, in coordinates in which they are alike.
+"""Hamiltonian Metropolis steps for the parameters of a Markov network, in whitened coordinates.
 
-V and W of annotators who copy hang together closely: moved one at a time they hardly move at all. With the curvature
+V and W of annotators who copy are strongly correlated: moved one at a time they hardly move at all. With the curvature
 
     A = | B_1        C_1 |
         |      ...   ... |  = R R^T        B_j: V of class j,  C_j: V with W,  D: W
@@ -13,10 +13,10 @@ the coordinates R^T (V, W) make the density nearly round. A has no entries betwe
     a step x of the new coordinates:   W = R_w^-T x_w,        V_j = R_j^-T (x_j - X_j W)
     the slope in them:                 x_j' = R_j^-1 V_j',    x_w' = R_w^-1 (W' - sum_j X_j^T x_j')
 
-One draw (Duane et al. 1987): a momentum r ~ N(0, I), some leapfrog moves of (V, W) and r, and the Metropolis question
-whether to go there, with probability min(1, exp(change of the log density - change of |r|^2 / 2)). The leapfrog is
-reversible and keeps volume, so the posterior is left as it is whatever the metric and the size of the moves; these may
-not depend on where the chain is, and are therefore learned during burn-in only.
+One draw (Duane et al. 1987): a momentum r ~ N(0, I), some leapfrog moves of (V, W) and r, and a Metropolis step that
+accepts with probability min(1, exp(change of the log density - change of |r|^2 / 2)). The leapfrog is reversible and
+keeps volume, so the posterior is invariant whatever the metric and the step size; these may not depend on where the
+chain is, so they are learned during burn-in only.
 """
 
 from __future__ import annotations
@@ -25,15 +25,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hitl.annotations import Floats
 from hitl.models.numerics.compiled import compiled
-from hitl.models.sampling.markov_network import log_density
+from hitl.models.sampling.markov_network import Target, curvature, log_density, statistics
+from hitl.models.sampling.network_layout import Networks, graph_of, parameters_of, table_of
 
 LEAPS = 5
-"""Leapfrog moves of a draw: with moves of the usual size about a quarter turn of a round density, the least that
-forgets where it began."""
+"""Leapfrog moves per draw: with the usual step size about a quarter turn of a round density, the least that forgets
+its start."""
 
 ACCEPTED = 0.8
-"""Share of draws that burn-in aims to accept, by the size of the moves."""
+"""Acceptance rate that burn-in aims at by the step size."""
 
 
 class Metric(NamedTuple):
@@ -44,9 +46,23 @@ class Metric(NamedTuple):
     square_pp: Any
 
 
+class Tuning(NamedTuple):
+    """Log step sizes of each network, and the curvatures and their roots, flat."""
+
+    log_size_g: Floats
+    curvature: Floats
+    root: Floats
+
+
+def blank_tuning(networks: Networks) -> Tuning:
+    """Return room for the metrics, which are learned from the first sweep on."""
+    size = int(networks.metric_start[-1])
+    return Tuning(np.full(networks.member_start.size - 1, np.log(0.5)), np.zeros(size), np.zeros(size))
+
+
 @compiled
 def draw(rng: Any, metric: Any, size: float, target: Any, theta_x: Any, table_jt: Any) -> float:
-    """One draw of (V, W) given complete answers, in place; the probability with which the proposal was accepted."""
+    """Draw (V, W) given complete answers, in place; return the acceptance probability of the proposal."""
     there_x, momentum_x, there_jt = theta_x.copy(), np.empty_like(theta_x), np.empty_like(table_jt)
     for x in range(momentum_x.shape[0]):
         momentum_x[x] = rng.standard_normal()
@@ -54,99 +70,73 @@ def draw(rng: Any, metric: Any, size: float, target: Any, theta_x: Any, table_jt
     gain = leapfrog(metric, size, LEAPS, target, there_x, there_jt, momentum_x)
     accepted = np.exp(min(gain, 0.0)) if np.isfinite(gain) else 0.0
     if rng.random() < accepted:
-        for x in range(theta_x.shape[0]):
-            theta_x[x] = there_x[x]
-        for j in range(table_jt.shape[0]):
-            for t in range(table_jt.shape[1]):
-                table_jt[j, t] = there_jt[j, t]
+        theta_x[:] = there_x
+        table_jt[:] = there_jt
     return float(accepted)
 
 
 @compiled
 def leapfrog(metric: Any, size: float, leaps: int, target: Any, theta_x: Any, table_jt: Any, momentum_x: Any) -> float:
-    """Move (V, W) and the momentum; the change of log density - |r|^2 / 2, which small moves leave at 0."""
+    """Move (V, W) and the momentum; return the change of log density - |r|^2 / 2, which small moves leave at 0."""
     slope_x = np.empty_like(theta_x)
-    gain = half_square(momentum_x) - log_density(target, theta_x, table_jt, slope_x)
+    gain = 0.5 * np.sum(momentum_x**2) - log_density(target, theta_x, table_jt, slope_x)
     after = 0.0
     push(metric, 0.5 * size, slope_x, momentum_x)
     for leap in range(leaps):
         move(metric, size, momentum_x, theta_x)
         after = log_density(target, theta_x, table_jt, slope_x)
         push(metric, size if leap < leaps - 1 else 0.5 * size, slope_x, momentum_x)
-    return float(gain + after - half_square(momentum_x))
-
-
-@compiled
-def half_square(momentum_x: Any) -> float:
-    """|r|^2 / 2."""
-    total = 0.0
-    for x in range(momentum_x.shape[0]):
-        total += momentum_x[x] * momentum_x[x]
-    return 0.5 * total
+    return float(gain + after - 0.5 * np.sum(momentum_x**2))
 
 
 @compiled
 def move(metric: Any, size: float, step_x: Any, theta_x: Any) -> None:
     """Add to (V, W) `size` times a step of the new coordinates."""
-    n_classes, width, n_pairs = metric.cross_jdp.shape
+    n_classes, width, _ = metric.cross_jdp.shape
     w = n_classes * width
-    moved_p, left = np.empty(n_pairs), np.empty(width)
-    for p in range(n_pairs):
-        value = 0.0
-        for q in range(p, n_pairs):
-            value += metric.square_pp[q, p] * step_x[w + q]
-        moved_p[p] = value
-        theta_x[w + p] += size * value
+    moved_p = product(metric.square_pp.T, step_x[w:])
+    theta_x[w:] += size * moved_p
     for j in range(n_classes):
-        for a in range(width):
-            left[a] = step_x[j * width + a]
-            for p in range(n_pairs):
-                left[a] -= metric.cross_jdp[j, a, p] * moved_p[p]
-        for a in range(width):
-            value = 0.0
-            for b in range(a, width):
-                value += metric.block_jdd[j, b, a] * left[b]
-            theta_x[j * width + a] += size * value
+        here = slice(j * width, (j + 1) * width)
+        left_d = step_x[here] - product(metric.cross_jdp[j], moved_p)
+        theta_x[here] += size * product(metric.block_jdd[j].T, left_d)
 
 
 @compiled
 def push(metric: Any, size: float, slope_x: Any, momentum_x: Any) -> None:
-    """Add to the momentum `size` times the slope in the new coordinates; the slope of W is used up."""
-    n_classes, width, n_pairs = metric.cross_jdp.shape
+    """Add to the momentum `size` times the slope in the new coordinates."""
+    n_classes, width, _ = metric.cross_jdp.shape
     w = n_classes * width
+    slope_p = slope_x[w:].copy()
     for j in range(n_classes):
-        for a in range(width):
-            value = 0.0
-            for b in range(a + 1):
-                value += metric.block_jdd[j, a, b] * slope_x[j * width + b]
-            momentum_x[j * width + a] += size * value
-            for p in range(n_pairs):
-                slope_x[w + p] -= metric.cross_jdp[j, a, p] * value
-    for p in range(n_pairs):
-        value = 0.0
-        for q in range(p + 1):
-            value += metric.square_pp[p, q] * slope_x[w + q]
-        momentum_x[w + p] += size * value
+        here = slice(j * width, (j + 1) * width)
+        slope_d = product(metric.block_jdd[j], slope_x[here])
+        momentum_x[here] += size * slope_d
+        slope_p -= product(metric.cross_jdp[j].T, slope_d)
+    momentum_x[w:] += size * product(metric.square_pp, slope_p)
 
 
 @compiled
-def take_root(curvature: Any, metric: Any) -> None:
+def product(matrix: Any, vector: Any) -> Any:
+    """Return matrix @ vector. The matrices are small: threads of a linear algebra library would cost more."""
+    out = np.zeros(matrix.shape[0])
+    for a in range(matrix.shape[0]):
+        for b in range(matrix.shape[1]):
+            out[a] += matrix[a, b] * vector[b]
+    return out
+
+
+@compiled
+def take_root(bend: Any, metric: Any) -> None:
     """Write the root of a curvature into `metric`."""
-    n_classes, width, n_pairs = metric.cross_jdp.shape
-    left = curvature.square_pp.copy()
-    for j in range(n_classes):
-        invert_root(curvature.block_jdd[j], metric.block_jdd[j])
-        for a in range(width):
-            for p in range(n_pairs):
-                value = 0.0
-                for b in range(a + 1):
-                    value += metric.block_jdd[j, a, b] * curvature.cross_jdp[j, b, p]
-                metric.cross_jdp[j, a, p] = value
-        for p in range(n_pairs):
-            for q in range(n_pairs):
-                for a in range(width):
-                    left[p, q] -= metric.cross_jdp[j, a, p] * metric.cross_jdp[j, a, q]
-    invert_root(left, metric.square_pp)
+    left_pp = bend.square_pp.copy()
+    for j in range(bend.block_jdd.shape[0]):
+        invert_root(bend.block_jdd[j], metric.block_jdd[j])
+        for p in range(left_pp.shape[0]):
+            metric.cross_jdp[j, :, p] = product(metric.block_jdd[j], bend.cross_jdp[j, :, p])
+        for p in range(left_pp.shape[0]):
+            left_pp[p] -= product(metric.cross_jdp[j].T, metric.cross_jdp[j, :, p])
+    invert_root(left_pp, metric.square_pp)
 
 
 @compiled
@@ -166,3 +156,64 @@ def invert_root(square: Any, out: Any) -> None:
             for c in range(b, a):
                 value -= root[a, c] * out[c, b]
             out[a, b] = value / root[a, a] if a >= b else 0.0
+
+
+# -- networks of a layout, with adaptation -------------------------------------------------------------------------
+
+
+@compiled
+def draw_networks(rng: Any, networks: Any, prior: Any, state: Any, tuning: Any, learning: float, gain: float) -> None:
+    """Draw the parameters of each network; `learning` and `gain` > 0 adapt the metric and the step size."""
+    total_j = np.empty(networks.n_classes)
+    for g in range(networks.member_start.shape[0] - 1):
+        graph = graph_of(networks, g)
+        theta, table_jt = parameters_of(networks, g, state.theta_x), table_of(networks, g, state.tables)
+        mean_x, precision_x = parameters_of(networks, g, prior.mean_x), parameters_of(networks, g, prior.precision_x)
+        target = Target(graph, np.zeros(theta.shape[0]), total_j, mean_x, precision_x)
+        add_answers(graph, table_of(networks, g, state.counts), target.answers_x, total_j)
+        if learning > 0.0:
+            learn_metric(networks, g, target, table_jt, learning, tuning)
+        metric = metric_of(networks, g, tuning.root)
+        accepted = draw(rng, metric, np.exp(tuning.log_size_g[g]), target, theta, table_jt)
+        tuning.log_size_g[g] += gain * (accepted - ACCEPTED)
+
+
+@compiled
+def add_answers(graph: Any, counts_jt: Any, answers_x: Any, total_j: Any) -> None:
+    """Add the statistics of complete answers for V and W, and write the number of items of each class."""
+    n_pairs = graph.first_p.shape[0]
+    n_classes, width = counts_jt.shape[0], (answers_x.shape[0] - n_pairs) // counts_jt.shape[0]
+    agreed_p = np.empty(n_pairs)
+    for j in range(n_classes):
+        said_d = answers_x[j * width : (j + 1) * width]
+        statistics(graph, counts_jt[j], said_d, agreed_p)
+        total_j[j] = 0.0
+        for option in range(graph.n_options):
+            total_j[j] += said_d[option]  # the first annotator's answers are as many as the items
+        answers_x[n_classes * width :] += agreed_p
+
+
+@compiled
+def metric_of(networks: Any, g: int, flat: Any) -> Any:
+    """Return the metric or the curvature of network g."""
+    n_classes, start = networks.n_classes, networks.metric_start[g]
+    width = networks.n_options * (networks.member_start[g + 1] - networks.member_start[g])
+    n_pairs = networks.pair_start[g + 1] - networks.pair_start[g]
+    cross = start + n_classes * width * width
+    square = cross + n_classes * width * n_pairs
+    return Metric(
+        flat[start:cross].reshape((n_classes, width, width)),
+        flat[cross:square].reshape((n_classes, width, n_pairs)),
+        flat[square : square + n_pairs * n_pairs].reshape((n_pairs, n_pairs)),
+    )
+
+
+@compiled
+def learn_metric(networks: Any, g: int, target: Any, table_jt: Any, learning: float, tuning: Any) -> None:
+    """Move the average curvature of network g a share `learning` of the way to the present one, and take its root."""
+    here = np.empty_like(tuning.curvature)
+    blocks, cross, square = metric_of(networks, g, here)
+    curvature(target.graph, target.total_j, target.precision_x, table_jt, blocks, cross, square)
+    for place in range(networks.metric_start[g], networks.metric_start[g + 1]):
+        tuning.curvature[place] += learning * (here[place] - tuning.curvature[place])
+    take_root(metric_of(networks, g, tuning.curvature), metric_of(networks, g, tuning.root))

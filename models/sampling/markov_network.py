@@ -1,4 +1,4 @@
-"""The Markov network between annotators (Kim & Ghahramani 2012, eq. 21): answers that depend on each other.
+"""Markov network between annotators (Kim & Ghahramani 2012, eq. 21): answers that depend on each other.
 
 S annotators with L options each answer an item of class j with
 
@@ -14,7 +14,7 @@ and scaled to sum to 1 after each, so that neither strong couplings nor many ann
 
     said[i, l] = sum of the columns whose digit i is l        agreed[a, b] = sum of those whose digits a and b are equal
 
-are what the labels tell of V and W: with N_j items of class j and expectations E under the table, and Gaussian priors
+are what the labels tell about V and W: with N_j items of class j and expectations E under the table, and priors
 V ~ N(mean, sd_v^2), W ~ N(0, sd_w^2),
 
     log p(V, W | answers) = sum V said + sum W agreed - sum_j N_j log Z_j + log p(V, W)
@@ -45,9 +45,7 @@ class Graph(NamedTuple):
 
 
 class Target(NamedTuple):
-    """What the parameters of a network are drawn from, (X,) in their order: complete answers; means and precisions of
-    the priors. (J,) how many items each class has.
-    """
+    """Density of the parameters: (X,) complete answers, means and precisions of the priors, and (J,) items by class."""
 
     graph: Graph
     answers_x: Any
@@ -58,18 +56,17 @@ class Target(NamedTuple):
 
 @compiled
 def fill(graph: Any, v_d: Any, w_p: Any, table: Any) -> float:
-    """Write p(c | j) of all answers into `table` (L^S); the log of the partition function."""
+    """Write p(c | j) of all answers into `table` (L^S); return the log of the partition function."""
     n_options, first_p, second_p = graph
     log_z = 0.0
     table[0] = 1.0
     stride = 1
     p = 0
     for member in range(v_d.shape[0] // n_options):
-        top = -np.inf
-        for option in range(n_options):
-            top = max(top, v_d[member * n_options + option])
+        v_l = v_d[member * n_options : (member + 1) * n_options]
+        top = v_l.max()
         for option in range(n_options - 1, -1, -1):  # the block of option 0 holds `rest` and is written last
-            factor = np.exp(v_d[member * n_options + option] - top)
+            factor = np.exp(v_l[option] - top)
             for rest in range(stride):
                 table[option * stride + rest] = table[rest] * factor
         while p < second_p.shape[0] and second_p[p] == member:
@@ -98,7 +95,7 @@ def scale_agreement(table: Any, first: int, second: int, n_options: int, factor:
 
 @compiled
 def sum_agreement(table: Any, first: int, second: int, n_options: int) -> float:
-    """Sum of the answers in which two annotators agree; strides as in `scale_agreement`."""
+    """Sum the answers in which two annotators agree; strides as in `scale_agreement`."""
     total = 0.0
     for option in range(n_options):
         start = option * second + option * first
@@ -109,15 +106,14 @@ def sum_agreement(table: Any, first: int, second: int, n_options: int) -> float:
 
 
 @compiled
-def statistics(graph: Any, table: Any, rest: Any, said_d: Any, agreed_p: Any) -> None:
-    """Write said (S L) and agreed (P) of a table of probabilities or counts; `rest` is room for a copy of it.
+def statistics(graph: Any, table: Any, said_d: Any, agreed_p: Any) -> None:
+    """Write said (S L) and agreed (P) of a table of probabilities or counts.
 
-    The annotators are summed out one by one, last first, so that each pair is seen in the smallest table that has it.
+    Annotators are summed out one by one, last first, so that each pair is seen in the smallest table that has it.
     """
     n_options, first_p, second_p = graph
+    rest = table.copy()
     size = table.shape[0]
-    for answer in range(size):
-        rest[answer] = table[answer]
     p = second_p.shape[0] - 1
     for member in range(said_d.shape[0] // n_options - 1, -1, -1):
         stride = size // n_options
@@ -137,12 +133,12 @@ def statistics(graph: Any, table: Any, rest: Any, said_d: Any, agreed_p: Any) ->
 
 @compiled
 def log_density(target: Any, theta_x: Any, table_jt: Any, slope_x: Any) -> float:
-    """log p(V, W | answers) up to a constant; writes its slopes, and the tables (J, L^S) of p(c | j)."""
+    """Return log p(V, W | answers) up to a constant; write its slopes, and the tables (J, L^S) of p(c | j)."""
     graph, answers_x, total_j, mean_x, precision_x = target
     n_classes, n_pairs = table_jt.shape[0], graph.first_p.shape[0]
     width = (theta_x.shape[0] - n_pairs) // n_classes
     w_p = theta_x[n_classes * width :]
-    expected_d, expected_p, rest = np.empty(width), np.empty(n_pairs), np.empty(table_jt.shape[1])
+    expected_d, expected_p = np.empty(width), np.empty(n_pairs)
     value = 0.0
     for x in range(theta_x.shape[0]):
         away = theta_x[x] - mean_x[x]
@@ -151,11 +147,9 @@ def log_density(target: Any, theta_x: Any, table_jt: Any, slope_x: Any) -> float
     for j in range(n_classes):
         start = j * width
         value -= total_j[j] * fill(graph, theta_x[start : start + width], w_p, table_jt[j])
-        statistics(graph, table_jt[j], rest, expected_d, expected_p)
-        for d in range(width):
-            slope_x[start + d] -= total_j[j] * expected_d[d]
-        for p in range(n_pairs):
-            slope_x[n_classes * width + p] -= total_j[j] * expected_p[p]
+        statistics(graph, table_jt[j], expected_d, expected_p)
+        slope_x[start : start + width] -= total_j[j] * expected_d
+        slope_x[n_classes * width :] -= total_j[j] * expected_p
     return value
 
 
@@ -165,55 +159,38 @@ def curvature(
 ) -> None:
     """Write minus the second derivatives of `log_density`: V with V of each class, V with W, W with W.
 
-    V of different classes have none. Costs (S + agreeing pairs)^2 an answer.
+    V of different classes have none. Costs (S + agreeing pairs)^2 per answer.
     """
     n_classes, width, n_pairs = cross_jdp.shape
-    active = np.empty(width // graph.n_options + n_pairs, np.int64)
-    mean = np.empty(width + n_pairs)
-    second = np.empty((width + n_pairs, width + n_pairs))  # moments of one class
-    for p in range(n_pairs):
-        for q in range(n_pairs):
-            square_pp[p, q] = precision_x[n_classes * width + p] if p == q else 0.0
+    square_pp[:] = np.diag(precision_x[n_classes * width :])
     for j in range(n_classes):
-        moments(graph, table_jt[j], active, mean, second)
-        for a in range(width + n_pairs):
-            for b in range(width + n_pairs):
-                value = total_j[j] * (second[a, b] - mean[a] * mean[b])
-                if a < width and b < width:
-                    block_jdd[j, a, b] = value + (precision_x[j * width + a] if a == b else 0.0)
-                elif a < width:
-                    cross_jdp[j, a, b - width] = value
-                elif b >= width:
-                    square_pp[a - width, b - width] += value
+        covariance = covariances(graph, table_jt[j], width + n_pairs)
+        block_jdd[j] = total_j[j] * covariance[:width, :width]
+        block_jdd[j] += np.diag(precision_x[j * width : (j + 1) * width])
+        cross_jdp[j] = total_j[j] * covariance[:width, width:]
+        square_pp += total_j[j] * covariance[width:, width:]
 
 
 @compiled
-def moments(graph: Any, table: Any, active: Any, mean: Any, second: Any) -> None:
-    """Write the means of said and agreed (S L + P of them) and of their products under one table."""
-    for a in range(mean.shape[0]):
-        mean[a] = 0.0
-        for b in range(mean.shape[0]):
-            second[a, b] = 0.0
-    n_members = active.shape[0] - graph.first_p.shape[0]
+def covariances(graph: Any, table: Any, size: int) -> Any:
+    """Return the covariances of said and agreed (S L + P of them) under one table."""
+    n_options, first_p, second_p = graph
+    n_pairs = first_p.shape[0]
+    n_members = (size - n_pairs) // n_options
+    mean, second = np.zeros(size), np.zeros((size, size))
+    active = np.empty(n_members + n_pairs, np.int64)  # the entries of said and agreed that an answer adds 1 to
     for answer in range(table.shape[0]):
-        count = active_terms(graph, answer, n_members, active)
+        left = answer
+        for member in range(n_members):
+            active[member] = member * n_options + left % n_options
+            left //= n_options
+        count = n_members
+        for p in range(n_pairs):
+            if active[first_p[p]] % n_options == active[second_p[p]] % n_options:
+                active[count] = n_members * n_options + p
+                count += 1
         for one in range(count):
             mean[active[one]] += table[answer]
             for other in range(count):
                 second[active[one], active[other]] += table[answer]
-
-
-@compiled
-def active_terms(graph: Any, answer: int, n_members: int, active: Any) -> int:
-    """Write which of said (0 to S L - 1) and agreed (S L on) an answer adds 1 to; how many they are."""
-    n_options, first_p, second_p = graph
-    left = answer
-    for member in range(n_members):
-        active[member] = member * n_options + left % n_options
-        left //= n_options
-    count = n_members
-    for p in range(first_p.shape[0]):
-        if active[first_p[p]] % n_options == active[second_p[p]] % n_options:
-            active[count] = n_members * n_options + p
-            count += 1
-    return count
+    return second - np.outer(mean, mean)

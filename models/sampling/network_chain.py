@@ -6,17 +6,27 @@ State (Kim & Ghahramani 2012, eqs. 21-38; DBCC is EDBCC in which every item is h
     answers | t_n = j ~ Markov networks (V, W) where s_n = 1 (hard), else each label ~ Cat(softmax U_j)
     V ~ N(mean, sd_v^2)    W ~ N(0, sd_w^2)    U ~ N(easy mean, sd_u^2)
 
-U is a network too, of one annotator to whom each label of an easy item is an item: the last in the layout. A sweep
+U is a network too, with one annotator to whom each label of an easy item is an item: the last in the layout. A sweep
 draws
 
-    answers not given | t, V, W     of hard items, so that the networks have complete answers
+    missing answers | t, V, W       of hard items, so that the networks have complete answers
     V, W, U | complete answers      a Hamiltonian Metropolis step for each network          (see `hamiltonian`)
     p | t                           Dir(nu + N)                                             (eq. 11)
-    t_n, s_n | V, W, U, p           together, from their 2J joint probabilities, the answers not given summed out
+    t_n, s_n | V, W, U, p           together, from their 2J joint probabilities, missing answers summed out
                                                                                             (eqs. 28, 36, 37)
 
-(t, s) and the answers not given are one block, which leaves the posterior as it is and mixes faster. Items of which
-nothing is known are left out: they would only slow the shares down.
+(t, s) and the missing answers are one block, which leaves the posterior invariant and mixes faster. Items without
+labels and known truth are left out: they would only slow the shares down.
+
+Each kept draw adds the answers of annotators to all items, hard and easy: with h_j the share of hard items among those
+drawn in class j (one prior item included),
+
+    pi_kj = h_j p(c_k | j) + (1 - h_j) softmax(U_j)
+    cov_j(a, b) = h_j p(c_a = c_b = j | j) + (1 - h_j) u_jj^2 - pi_ajj pi_bjj       right answers of two annotators
+
+The reported correlation is sum_j p_j cov_j(a, b) / sqrt(sum_j p_j var_j(a) sum_j p_j var_j(b)), numerator and
+denominators averaged over draws; errors correlate as right answers do. Annotators of different networks depend on each
+other only through the difficulty: cov_j = h_j (1 - h_j) (p(c_a = j | j) - u_jj) (likewise b).
 
 Axes: s = 0 hard, 1 easy; u patterns, i distinct items, c = s J + j; flat arrays are cut by the layout.
 """
@@ -29,18 +39,16 @@ import numpy as np
 
 from hitl.annotations import Floats
 from hitl.models.numerics.compiled import compiled
-from hitl.models.sampling import hamiltonian, markov_network
+from hitl.models.sampling import markov_network
 from hitl.models.sampling.gibbs import draw_index
-from hitl.models.sampling.hamiltonian import Metric
-from hitl.models.sampling.markov_network import Target
-from hitl.models.sampling.network_draws import add_weights, keep_parameters, keep_truths
-from hitl.models.sampling.network_layout import Layout, Networks, graph_of, parameters_of, table_of
+from hitl.models.sampling.hamiltonian import draw_networks
+from hitl.models.sampling.network_layout import Layout, graph_of, parameters_of, table_of
 
 ADAPTATIONS = 10
-"""Times that the metrics are learned during burn-in, evenly spread; between them the size of the moves settles."""
+"""Number of times that burn-in learns the metrics; between them the step sizes settle."""
 
 APPROACH = 20
-"""Draws of the parameters with which a chain begins, its truths held."""
+"""Draws of the parameters at the start of a chain, with its truths held."""
 
 
 class Prior(NamedTuple):
@@ -53,7 +61,7 @@ class Prior(NamedTuple):
 
 
 class State(NamedTuple):
-    """Where a chain is; every array is written in place.
+    """State of a chain; every array is written in place.
 
     Log shares (J,); parameters and tables of the networks, and the counts of complete answers, shaped as the tables;
     log likelihood of the patterns (2, U, J); how often each was drawn, and the items (2, J); conditional probabilities
@@ -70,16 +78,29 @@ class State(NamedTuple):
     weight_ic: Floats
 
 
-class Tuning(NamedTuple):
-    """Log sizes of the Hamiltonian moves of each network, and the curvatures and their roots, flat."""
+class Sums(NamedTuple):
+    """Sums over the kept draws, and monitored draws; y runs over all pairs of annotators in networks.
 
-    log_size_g: Floats
-    curvature: Floats
-    root: Floats
+    Sums of the conditional probabilities (over all sweeps after burn-in); of pi and pi^2 over all items; of the
+    covariance (Y) and the variance (K) of right answers given the class. Contributions of easy items to all pairs
+    (draws, J, K). For each draw weighted accuracies, class shares, the share of hard items and couplings; for each
+    sweep the log likelihood.
+    """
+
+    weight_ic: Floats
+    moment_rmjl: Floats
+    covariance_y: Floats
+    variance_m: Floats
+    spread_djm: Floats
+    accuracy_ad: Floats
+    share_jd: Floats
+    hard_d: Floats
+    coupling_pd: Floats
+    trace_r: Floats
 
 
 def blank_state(layout: Layout, prior: Prior) -> State:
-    """A state of zeros with the parameters at their prior means."""
+    """Return a state of zeros with the parameters at their prior means."""
     n_classes, n_patterns = layout.networks.n_classes, layout.patterns.stride_u.size
     cells = int(layout.networks.table_start[-1])
     return State(
@@ -94,10 +115,24 @@ def blank_state(layout: Layout, prior: Prior) -> State:
     )
 
 
-def blank_tuning(networks: Networks) -> Tuning:
-    """Room for the metrics; they are learned from the first sweep on."""
-    size = int(networks.metric_start[-1])
-    return Tuning(np.full(networks.member_start.size - 1, np.log(0.5)), np.zeros(size), np.zeros(size))
+def blank_sums(layout: Layout, accuracies: int, draws: int, sweeps: int) -> Sums:
+    """Return sums of zeros."""
+    n_classes, n_options, annotators = layout.networks.n_classes, layout.networks.n_options, layout.member.size
+    size_g = np.diff(layout.networks.member_start)
+    return Sums(
+        np.zeros((layout.items.weight_i.size, 2 * n_classes)),
+        np.zeros((2, annotators, n_classes, n_options)),
+        np.zeros(int((size_g * (size_g - 1) // 2).sum())),
+        np.zeros(annotators),
+        np.zeros(
+            (draws if layout.networks.member_start.size - 1 > layout.networks.n_groups else 0, n_classes, annotators)
+        ),
+        np.zeros((accuracies, draws)),
+        np.zeros((n_classes, draws)),
+        np.zeros(draws),
+        np.zeros((layout.networks.first_p.size, draws)),
+        np.zeros(sweeps),
+    )
 
 
 @compiled
@@ -106,8 +141,8 @@ def run_chain(
 ) -> None:
     """Start `chain` (state and tuning) from truths drawn from `start_ij`; sweep, and after `burn_in` add to `sums`.
 
-    Probabilities of the items are added after every sweep, everything else after every `thin`-th.
-    `weight_am` (A, K) weighs the annotators into the accuracies that are monitored.
+    Probabilities of the items are added after every sweep, everything else after every `thin`-th. `weight_am` (A, K)
+    weights the annotators in each monitored accuracy.
     """
     networks, patterns, items, _, _ = layout
     state, tuning = chain
@@ -127,15 +162,16 @@ def run_chain(
         weigh_patterns(patterns, networks.n_options, state.tables, prior.hard, state.log_suj)
         sums.trace_r[sweep] = draw_truths(rng, items, prior.hard, state)
         if sweep >= burn_in:
-            add_weights(state.weight_ic, sums.weight_ic)
+            sums.weight_ic[:] += state.weight_ic
         if keep:
-            keep_truths(state, sums, kept)
+            sums.share_jd[:, kept] = np.exp(state.log_share_j)
+            sums.hard_d[kept] = state.items_sj[0].sum() / max(1.0, state.items_sj.sum())
             kept += 1
 
 
 @compiled
 def disperse(rng: Any, networks: Any, items: Any, prior: Any, start_ij: Any, state: Any) -> None:
-    """Where a chain starts: truths drawn from `start_ij`, difficulty from the prior, parameters about their means."""
+    """Draw the start of a chain: truths from `start_ij`, difficulty from the prior, parameters around their means."""
     for x in range(state.theta_x.shape[0]):
         state.theta_x[x] += 0.5 * rng.standard_normal()
     for i in range(items.weight_i.shape[0]):
@@ -147,9 +183,9 @@ def disperse(rng: Any, networks: Any, items: Any, prior: Any, start_ij: Any, sta
 
 @compiled
 def approach(rng: Any, networks: Any, patterns: Any, prior: Any, state: Any, tuning: Any) -> None:
-    """Draw parameters alone, until they fit the first truths.
+    """Draw parameters alone until they fit the first truths.
 
-    Truths drawn from parameters that are still at the prior could leave the votes for a mirror image.
+    Truths drawn with parameters still at the prior could leave the votes for a mirror image.
     """
     for turn in range(APPROACH):
         complete(rng, networks, patterns, state)
@@ -159,7 +195,7 @@ def approach(rng: Any, networks: Any, patterns: Any, prior: Any, state: Any, tun
 
 @compiled
 def fill_tables(networks: Any, theta_x: Any, tables: Any) -> None:
-    """Write the tables that belong to the parameters."""
+    """Write the tables of the parameters."""
     for g in range(networks.member_start.shape[0] - 1):
         graph, theta = graph_of(networks, g), parameters_of(networks, g, theta_x)
         table_jt = table_of(networks, g, tables)
@@ -169,7 +205,7 @@ def fill_tables(networks: Any, theta_x: Any, tables: Any) -> None:
             markov_network.fill(graph, theta[j * width : (j + 1) * width], w_p, table_jt[j])
 
 
-# -- truths and answers not given ----------------------------------------------------------------------------
+# -- truths and missing answers -------------------------------------------------------------------------------
 
 
 @compiled
@@ -182,7 +218,7 @@ def count_item(items: Any, i: int, j: int, s: int, seen_suj: Any, items_sj: Any)
 
 @compiled
 def weigh_patterns(patterns: Any, n_options: int, tables: Any, hard: float, log_suj: Any) -> None:
-    """Write the log likelihood of every pattern for hard and easy items; answers not given are summed out."""
+    """Write the log likelihood of every pattern for hard and easy items, missing answers summed out."""
     for u in range(log_suj.shape[1]):
         for j in range(log_suj.shape[2]):
             total = 0.0
@@ -198,7 +234,7 @@ def weigh_patterns(patterns: Any, n_options: int, tables: Any, hard: float, log_
 
 @compiled
 def weigh_item(items: Any, i: int, hard: float, log_share_j: Any, log_suj: Any, weight_c: Any) -> float:
-    """Write the joint probabilities of class and difficulty of one item, which sum to 1; the log of their sum."""
+    """Write the joint probabilities of class and difficulty of one item, scaled to sum to 1; return their log sum."""
     n_classes = log_share_j.shape[0]
     log_easy = np.log1p(-hard) if hard < 1.0 else -np.inf
     top = -np.inf
@@ -220,7 +256,7 @@ def weigh_item(items: Any, i: int, hard: float, log_share_j: Any, log_suj: Any, 
 
 @compiled
 def draw_truths(rng: Any, items: Any, hard: float, state: Any) -> float:
-    """Draw (t, s) of all items and count them; the log likelihood, (t, s) and answers not given summed out."""
+    """Draw (t, s) of all items and count them; return the log likelihood, (t, s) and missing answers summed out."""
     state.seen_suj[:] = 0.0
     state.items_sj[:] = 0.0
     n_classes = state.log_share_j.shape[0]
@@ -236,9 +272,9 @@ def draw_truths(rng: Any, items: Any, hard: float, state: Any) -> float:
 
 @compiled
 def complete(rng: Any, networks: Any, patterns: Any, state: Any) -> None:
-    """Count the answers of hard items by cell of the tables; those not given are drawn from p(c | answers, t).
+    """Count the answers of hard items by cell of the tables, missing ones drawn from p(c | answers, t).
 
-    The labels of easy items say nothing about the networks but the last.
+    The labels of easy items count in the last network only.
     """
     n_classes, tables, counts = networks.n_classes, state.tables, state.counts
     counts[:] = 0.0
@@ -262,12 +298,9 @@ def complete(rng: Any, networks: Any, patterns: Any, state: Any) -> None:
                     counts[patterns.said[place] + j * networks.n_options] += state.seen_suj[1, u, j]
 
 
-# -- parameters ----------------------------------------------------------------------------------------------
-
-
 @compiled
 def draw_shares(rng: Any, smoothing: float, items_sj: Any, log_share_j: Any) -> None:
-    """Class shares from their Dirichlet."""
+    """Draw the class shares from their Dirichlet."""
     total = 0.0
     for j in range(log_share_j.shape[0]):
         weight = max(rng.standard_gamma(smoothing + items_sj[0, j] + items_sj[1, j]), 1e-300)
@@ -277,60 +310,63 @@ def draw_shares(rng: Any, smoothing: float, items_sj: Any, log_share_j: Any) -> 
         log_share_j[j] -= np.log(total)
 
 
-@compiled
-def draw_networks(rng: Any, networks: Any, prior: Any, state: Any, tuning: Any, learning: float, gain: float) -> None:
-    """The parameters of each network; with `learning` and `gain` > 0 metric and size of the moves are learned too."""
-    total_j = np.empty(networks.n_classes)
-    for g in range(networks.member_start.shape[0] - 1):
-        graph = graph_of(networks, g)
-        theta, table_jt = parameters_of(networks, g, state.theta_x), table_of(networks, g, state.tables)
-        mean_x, precision_x = parameters_of(networks, g, prior.mean_x), parameters_of(networks, g, prior.precision_x)
-        target = Target(graph, np.zeros(theta.shape[0]), total_j, mean_x, precision_x)
-        add_answers(graph, table_of(networks, g, state.counts), target.answers_x, total_j)
-        if learning > 0.0:
-            learn_metric(networks, g, target, table_jt, learning, tuning)
-        metric = metric_of(networks, g, tuning.root)
-        accepted = hamiltonian.draw(rng, metric, np.exp(tuning.log_size_g[g]), target, theta, table_jt)
-        tuning.log_size_g[g] += gain * (accepted - hamiltonian.ACCEPTED)
+# -- kept draws ------------------------------------------------------------------------------------------------
 
 
 @compiled
-def add_answers(graph: Any, counts_jt: Any, answers_x: Any, total_j: Any) -> None:
-    """Add what complete answers tell of V and W, and write the number of items of each class."""
-    n_pairs = graph.first_p.shape[0]
-    n_classes, width = counts_jt.shape[0], (answers_x.shape[0] - n_pairs) // counts_jt.shape[0]
-    rest, agreed_p = np.empty(counts_jt.shape[1]), np.empty(n_pairs)
-    for j in range(n_classes):
-        said_d = answers_x[j * width : (j + 1) * width]
-        markov_network.statistics(graph, counts_jt[j], rest, said_d, agreed_p)
-        total_j[j] = 0.0
-        for option in range(graph.n_options):
-            total_j[j] += said_d[option]  # the first annotator's answers are as many as the items
-        for p in range(n_pairs):
-            answers_x[n_classes * width + p] += agreed_p[p]
+def keep_parameters(networks: Any, hard: float, state: Any, weight_am: Any, sums: Any, kept: int) -> None:
+    """Add confusion, dependence and accuracies under the present parameters and shares of hard items."""
+    n_options = networks.n_options
+    y = 0
+    for g in range(networks.n_groups):
+        m0 = networks.member_start[g]
+        size = networks.member_start[g + 1] - m0
+        graph, table_jt = graph_of(networks, g), table_of(networks, g, state.tables)
+        said_d, agreed_p = np.empty(size * n_options), np.empty(graph.first_p.shape[0])
+        for j in range(networks.n_classes):
+            share = np.exp(state.log_share_j[j])
+            part = (state.items_sj[0, j] + hard) / (state.items_sj[0, j] + state.items_sj[1, j] + 1.0)
+            markov_network.statistics(graph, table_jt[j], said_d, agreed_p)
+            easy_l = np.zeros(n_options)
+            if part < 1.0:
+                easy_l[:] = table_of(networks, networks.n_groups, state.tables)[j]
+            keep_confusion(said_d.reshape((size, n_options)), easy_l, part, share, j, m0, weight_am, sums, kept)
+            right_m = part * said_d[j::n_options] + (1.0 - part) * easy_l[j]
+            place = y
+            for b in range(size):
+                for a in range(b):
+                    both = part * sum_both(table_jt[j], a, b, n_options, j) + (1.0 - part) * easy_l[j] * easy_l[j]
+                    sums.covariance_y[place] += share * (both - right_m[a] * right_m[b])
+                    place += 1
+        y += size * (size - 1) // 2
+    for g in range(networks.n_groups):
+        first, last = networks.pair_start[g], networks.pair_start[g + 1]
+        end = networks.theta_start[g + 1]
+        sums.coupling_pd[first:last, kept] = state.theta_x[end - last + first : end]
 
 
 @compiled
-def metric_of(networks: Any, g: int, flat: Any) -> Any:
-    """The metric or the curvature of network g."""
-    n_classes, start = networks.n_classes, networks.metric_start[g]
-    width = networks.n_options * (networks.member_start[g + 1] - networks.member_start[g])
-    n_pairs = networks.pair_start[g + 1] - networks.pair_start[g]
-    cross = start + n_classes * width * width
-    square = cross + n_classes * width * n_pairs
-    return Metric(
-        flat[start:cross].reshape((n_classes, width, width)),
-        flat[cross:square].reshape((n_classes, width, n_pairs)),
-        flat[square : square + n_pairs * n_pairs].reshape((n_pairs, n_pairs)),
-    )
+def keep_confusion(
+    said_ml: Any, easy_l: Any, part: float, share: float, j: int, m0: int, weight_am: Any, sums: Any, kept: int
+) -> None:
+    """Add the confusion rows of class j of one network's annotators, and the variance of their right answers."""
+    for a in range(said_ml.shape[0]):
+        pi_l = part * said_ml[a] + (1.0 - part) * easy_l
+        sums.moment_rmjl[0, m0 + a, j] += pi_l
+        sums.moment_rmjl[1, m0 + a, j] += pi_l * pi_l
+        sums.variance_m[m0 + a] += share * pi_l[j] * (1.0 - pi_l[j])
+        sums.accuracy_ad[:, kept] += weight_am[:, m0 + a] * share * pi_l[j]
+        if part < 1.0:
+            sums.spread_djm[kept, j, m0 + a] = np.sqrt(share * part * (1.0 - part)) * (said_ml[a, j] - easy_l[j])
 
 
 @compiled
-def learn_metric(networks: Any, g: int, target: Any, table_jt: Any, learning: float, tuning: Any) -> None:
-    """Move the average curvature of network g by `learning` of the way to the present one, and take its root."""
-    here = np.empty_like(tuning.curvature)
-    blocks, cross, square = metric_of(networks, g, here)
-    markov_network.curvature(target.graph, target.total_j, target.precision_x, table_jt, blocks, cross, square)
-    for place in range(networks.metric_start[g], networks.metric_start[g + 1]):
-        tuning.curvature[place] += learning * (here[place] - tuning.curvature[place])
-    hamiltonian.take_root(metric_of(networks, g, tuning.curvature), metric_of(networks, g, tuning.root))
+def sum_both(table: Any, first: int, second: int, n_options: int, option: int) -> float:
+    """Sum the answers in which two annotators (first < second) both say `option`."""
+    stride_a, stride_b = n_options**first, n_options**second
+    total = 0.0
+    for outer in range(option * stride_b, table.shape[0], stride_b * n_options):
+        for inner in range(outer + option * stride_a, outer + stride_b, stride_a * n_options):
+            for answer in range(inner, inner + stride_a):
+                total += table[answer]
+    return total

@@ -1,23 +1,22 @@
-"""Which annotators share a Markov network.
+"""Groups of annotators who share a Markov network.
 
-Two annotators who never label the same item tell nothing of a coupling: it is left out (W = 0). What remains joined,
-directly or through others, is one network, exact where its table has at most `exact_states` answers. Beyond that the
-network is cut into groups of at most `group_states` answers without couplings between groups: within a group all stays
-exact, and p(c | j) is the product of the groups' tables. That is the approximation: a network that is a product loses
-the dependence between groups and nothing else. So groups are made of those who agree most beyond what the class
-explains,
+Two annotators who never label the same item tell nothing about a coupling: it is left out (W = 0). Annotators who
+remain joined, directly or through others, are one network, exact if its table has at most `exact_states` answers. A
+larger network is cut into groups of at most `group_states` answers without couplings between groups: within a group all
+stays exact, and p(c | j) is the product of the groups' tables. This loses the dependence between groups and nothing
+else. So groups consist of annotators who agree most beyond what the class explains,
 
     z_kk' = sum_n ( [l_nk = l_nk'] - e_nkk' ) / sqrt( sum_n e_nkk' (1 - e_nkk') )
     e_nkk' = sum_j q_nj sum_l pi_kjl pi_k'jl
 
-with confusion matrices from the votes (a model might already have taken those who copy for the truth) and beliefs q
-that leave the labels of both k and k' out: from the largest z down to JOINED_ABOVE, the groups of the two become one if
-the result is small enough. The pool of annotators without ids, who may label an item many times, is always alone; so is
-an annotator who shares no item with anybody.
+with confusion matrices from the votes (a model might already take those who copy for the truth) and beliefs q without
+the labels of k and k': from the largest z down to JOINED_ABOVE, the groups of the two are joined if the result is small
+enough. The pool of annotators without ids, who may label an item many times, is always alone, as is an annotator who
+shares no item with anyone.
 
-What cutting costs, measured on six annotators where the exact network is to be had: with W = 1 within two triples and
-nothing between them, cut in threes, probabilities move by 0.03 on average and the log loss stays; with W = 0.4 between
-them as well they move by 0.04, and of what the exact network gains in log loss over VB-IBCC some 60 % is kept.
+Cost of cutting, measured on six annotators: with W = 1 within two triples and nothing between them, cut in threes,
+probabilities move by 0.03 on average and the log loss stays; with W = 0.4 between them as well they move by 0.04, and
+some 60 % of the exact network's gain in log loss over VB-IBCC is kept.
 """
 
 from __future__ import annotations
@@ -35,30 +34,30 @@ from hitl.models.numerics import kernels
 from hitl.models.numerics.compiled import compiled
 
 JOINED_ABOVE = 2.0
-"""Agreement beyond chance, in standard deviations, that joins two annotators of a network too large to be exact: who
-is joined without reason gets a coupling near 0; on real annotators log loss was better with 2 than with 3 or 4."""
+"""Agreement beyond chance, in standard deviations, that joins two annotators of a large network: needless couplings end
+near 0, and on real annotators log loss was better with 2 than with 3 or 4."""
 
 Codes = npt.NDArray[np.int64]
 
 
 def groups(evidence: Evidence, exact_states: int, group_states: int) -> tuple[list[Codes], npt.NDArray[np.bool_]]:
-    """Annotators by network, each exactly once; and (K, K) who labels an item together (the pool with no annotator)."""
+    """Return the annotators of each network, and (K, K) which of them label items together (the pool with no one)."""
     annotations = evidence.annotations
     shared_kk = shared_items(annotations) > 0
-    found: list[Codes] = []
+    networks: list[Codes] = []
     excess_kk: Floats | None = None
     for part in _components(shared_kk):
         if part.size == 1 or annotations.n_options ** int(part.size) <= exact_states:
-            found.append(part)
+            networks.append(part)
             continue
         if excess_kk is None:
             excess_kk = excess_agreement(evidence, MajorityVote().fit(evidence))
-        found += cut(part, excess_kk, annotations.n_options, group_states)
-    return found, shared_kk
+        networks += cut(part, excess_kk, annotations.n_options, group_states)
+    return networks, shared_kk
 
 
 def shared_items(annotations: Annotations) -> Codes:
-    """(K, K) how many items two annotators both label; 0 for the pool and on the diagonal."""
+    """Return (K, K) the number of items two annotators both label; 0 for the pool and on the diagonal."""
     from scipy import sparse
 
     named = annotations.annotator != _anonymous(annotations)
@@ -72,7 +71,7 @@ def shared_items(annotations: Annotations) -> Codes:
 
 
 def excess_agreement(evidence: Evidence, learned: Consensus) -> Floats:
-    """(K, K) z: how much more often two annotators agree than `learned` explains; 0 where they share no item.
+    """Return (K, K) z: agreement of two annotators beyond what `learned` explains; 0 if they share no item.
 
     Costs J L for every pair of labels of an item.
     """
@@ -80,16 +79,8 @@ def excess_agreement(evidence: Evidence, learned: Consensus) -> Floats:
     pi_klj = np.ascontiguousarray(np.maximum(learned.annotators.confusion, 1e-12).transpose(0, 2, 1))
     logits_nj = kernels.messages(annotations, np.log(pi_klj)) + np.log(learned.class_shares)
     sums = np.zeros((2, annotations.n_annotators, annotations.n_annotators))
-    _add_excess(
-        annotations.item_start,
-        annotations.annotator,
-        annotations.label,
-        evidence.truth,
-        _anonymous(annotations),
-        pi_klj,
-        logits_nj,
-        sums,
-    )
+    labels = annotations.item_start, annotations.annotator, annotations.label, evidence.truth, _anonymous(annotations)
+    _add_excess(*labels, pi_klj, logits_nj, sums)
     excess_kk: Floats = sums[0] / np.sqrt(np.maximum(sums[1], 1e-12))
     return excess_kk + excess_kk.T
 
@@ -122,7 +113,7 @@ def _add_excess(
 
 
 def cut(part: Codes, excess_kk: Floats, n_options: int, group_states: int) -> list[Codes]:
-    """Groups of one network; two may always share a group, however many options there are."""
+    """Cut one network into groups; two may always share a group, however many options there are."""
     most = 2
     while n_options ** (most + 1) <= group_states:
         most += 1

@@ -1,12 +1,12 @@
-"""Networks, what their annotators said together, and the items, as flat arrays that compiled chains run over.
+"""Networks, the answers of their annotators, and the items, as flat arrays for compiled chains.
 
-An item's answers to a network are a pattern. Annotators who did not answer are summed out: they are part of the
-network, and silence says nothing of the class. A pattern is therefore the set of cells of the network's table that
-agree with it. Items with the same patterns and the same known class are one, with a weight.
+The answers of a network to an item are a pattern: the set of cells of the network's table that agree with them, because
+annotators who did not answer are summed out. Items with the same patterns and the same known class are one, with a
+weight.
 
-Tables, parameters and metrics of all networks lie one behind the other. The table of network g is J rows of L^S cells,
-its parameters are V by class, then W. The network of easy items, where there is one, is the last: one annotator, who is
-none of the K, gives every label of an easy item.
+Tables, parameters and metrics of all networks follow each other. The table of network g is J rows of L^S cells, its
+parameters are V by class, then W. The network of easy items, if any, is the last: a single annotator, none of the K,
+gives every label of an easy item.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Codes = npt.NDArray[np.int64]
 
 
 class Networks(NamedTuple):
-    """J, L, the number of networks of annotators, and where in flat arrays network g begins: at start[g].
+    """J, L, the number of networks of annotators, and the starts of each network in flat arrays.
 
-    Of annotators m, who stand in the order of their networks; of couplings between positions first < second; of
-    parameters, tables and metrics.
+    The arrays hold annotators m in the order of their networks, couplings between positions first < second, parameters,
+    tables and metrics.
     """
 
     n_classes: int
@@ -68,8 +68,8 @@ class Items(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """What chains run over; `member` are the codes of annotators m, `distinct_n` is for each item the distinct item
-    it is, or -1 where nothing is known of it.
+    """Everything chains run over; `member` holds the codes of annotators m, `distinct_n` the distinct item of each
+    item, or -1 without labels and truth.
     """
 
     networks: Networks
@@ -80,7 +80,7 @@ class Layout(NamedTuple):
 
 
 def layout(evidence: Evidence, groups: Sequence[Codes], shared_kk: npt.NDArray[np.bool_], *, easy: bool) -> Layout:
-    """The layout of these networks of annotators, with couplings where `shared_kk`; `easy`: and of easy items."""
+    """Lay out these networks of annotators, with couplings where `shared_kk`; `easy` adds that of easy items."""
     annotations = evidence.annotations
     networks = lay_networks(annotations.n_classes, annotations.n_options, groups, shared_kk, easy=easy)
     rows_g, item_g, code_g = zip(*(_patterns(annotations, group) for group in groups), strict=True)
@@ -107,7 +107,7 @@ def layout(evidence: Evidence, groups: Sequence[Codes], shared_kk: npt.NDArray[n
 def lay_networks(
     n_classes: int, n_options: int, groups: Sequence[Codes], shared_kk: npt.NDArray[np.bool_], *, easy: bool
 ) -> Networks:
-    """Where everything of these networks lies."""
+    """Compute where everything of these networks lies."""
     pairs_g = [
         [(a, b) for b in range(group.size) for a in range(b) if shared_kk[group[a], group[b]]] for group in groups
     ]
@@ -131,26 +131,26 @@ def lay_networks(
 
 @compiled
 def graph_of(networks: Any, g: int) -> Any:
-    """The couplings of network g."""
+    """Return the couplings of network g."""
     first, last = networks.pair_start[g], networks.pair_start[g + 1]
     return Graph(networks.n_options, networks.first_p[first:last], networks.second_p[first:last])
 
 
 @compiled
 def parameters_of(networks: Any, g: int, flat_x: Any) -> Any:
-    """What belongs to the parameters of network g in a flat array: V by class, then W."""
+    """Return the part of network g in a flat array of parameters."""
     return flat_x[networks.theta_start[g] : networks.theta_start[g + 1]]
 
 
 @compiled
 def table_of(networks: Any, g: int, flat: Any) -> Any:
-    """(J, L^S) the table of network g."""
+    """Return (J, L^S) the table of network g."""
     start, end = networks.table_start[g], networks.table_start[g + 1]
     return flat[start:end].reshape((networks.n_classes, (end - start) // networks.n_classes))
 
 
 def _patterns(annotations: Annotations, group: Codes) -> tuple[Ints, Codes, Codes]:
-    """(u, S) distinct rows of answers, -1 where an annotator gave none; the items that have one, and which."""
+    """Return (u, S) distinct rows of answers, -1 where missing, the items that have one, and its number."""
     start, rows = annotations.by_annotator
     mine = np.concatenate([rows[:0], *(rows[start[k] : start[k + 1]] for k in group)])
     if group.size == 1:  # the pool may answer an item many times
@@ -165,15 +165,15 @@ def _patterns(annotations: Annotations, group: Codes) -> tuple[Ints, Codes, Code
 
 
 def _cells(rows: Ints, n_options: int) -> list[Codes]:
-    """For each row the cells of its network's table that agree with it; annotator i is digit i, base L."""
-    found: list[Codes] = []
+    """Return the cells of the network's table that agree with each row; annotator i is digit i, base L."""
+    cells_r: list[Codes] = []
     for row in rows:
         cells = np.zeros(1, np.int64)
         for member, label in enumerate(row):
             options = np.arange(n_options) if label < 0 else np.array([label])
             cells = (cells[:, None] + options * n_options**member).reshape(-1)
-        found.append(cells)
-    return found
+        cells_r.append(cells)
+    return cells_r
 
 
 def _distinct(evidence: Evidence, item_r: Codes, pattern_r: Codes) -> tuple[Items, Codes]:

@@ -1,9 +1,7 @@
-"""What several chains over networks of annotators say together; shared by DBCC and EDBCC.
+"""Averages over several chains over networks of annotators; shared by DBCC and EDBCC.
 
-Averages over draws of the conditional p(t_n, s_n | V, W, U, p, labels), which has less noise than counting the drawn
-truths, of the confusion matrices that the networks imply, and of the correlations of right answers (see
-`network_draws`). A row of an annotator's matrix is reported as the Dirichlet with the same means and the same sum of
-variances.
+They are over the conditional p(t_n, s_n | V, W, U, p, labels), which has less noise than the drawn truths, the
+confusion matrices of the networks, and the correlations of right answers (see `network_chain`).
 """
 
 from __future__ import annotations
@@ -20,15 +18,14 @@ from hitl.evidence import Evidence
 from hitl.models.annotators.confusion import on_the_diagonal
 from hitl.models.inference import warm_start
 from hitl.models.numerics.checks import require_chances, require_counts, require_positive
-from hitl.models.sampling import network_chain, network_groups, network_layout, posterior
+from hitl.models.sampling import hamiltonian, network_chain, network_groups, network_layout, posterior
 from hitl.models.sampling.chains import Chains
-from hitl.models.sampling.network_chain import Prior
-from hitl.models.sampling.network_draws import Sums, blank_sums
+from hitl.models.sampling.network_chain import Prior, Sums, blank_sums
 from hitl.models.sampling.network_layout import Codes, Layout, Networks
 from hitl.models.sampling.posterior import Posterior, Sampler, matched, total
 
 MONITORED = 20
-"""Couplings that are monitored one by one: those of the largest size."""
+"""Number of couplings that are monitored, the largest ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,12 +33,12 @@ class NetworkChains(Sampler):
     """Settings that DBCC and EDBCC share; those of the chains as in `Chains`.
 
     Attributes:
-        accuracy: expected chance of a right answer of an annotator who depends on no annotator, in (0, 1); None: no
-            answer is expected more than another.
+        accuracy: expected chance of a right answer of an annotator without couplings, in (0, 1); None: all answers are
+            equally likely.
         answer_sd, coupling_sd: prior standard deviations of V and W, > 0.
         share_smoothing: pseudo-items of each class, > 0.
-        exact_states: answers (L to the number of annotators) up to which all who share items are one network.
-        group_states: answers of a group where that is too many.
+        exact_states: largest table (L to the number of annotators) of a network that is not cut.
+        group_states: largest table of a group if it is cut.
     """
 
     accuracy: float | None = 0.75
@@ -63,7 +60,7 @@ class NetworkChains(Sampler):
 
     @abstractmethod
     def expected(self) -> Expected:
-        """What is expected of annotators."""
+        """Return the expectations of annotators before they answer."""
 
     def sampled(self, evidence: Evidence, start: Consensus | None) -> Posterior:
         """Run the chains and average over their kept draws."""
@@ -80,7 +77,7 @@ class NetworkChains(Sampler):
 
         def run(rng: np.random.Generator) -> Sums:
             sums = blank_sums(layout, len(weight_am), draws, burn_in + draws * thin)
-            chain = network_chain.blank_state(layout, prior), network_chain.blank_tuning(layout.networks)
+            chain = network_chain.blank_state(layout, prior), hamiltonian.blank_tuning(layout.networks)
             network_chain.run_chain(rng, layout, prior, start_ij, weight_am, burn_in, thin, chain, sums)
             return sums
 
@@ -89,14 +86,13 @@ class NetworkChains(Sampler):
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What is expected of annotators before they answer.
+    """Expectations of annotators before they answer.
 
     Attributes:
-        accuracy: chance of a right answer where V is at its mean and no annotator depends on anybody; None: V has
-            mean 0.
+        accuracy: chance of a right answer with V at its mean and no couplings; None: V has mean 0.
         answer_sd, coupling_sd: standard deviations of V and W.
         hard: probability that an item is hard; 1: there are no easy ones.
-        easy_accuracy, easy_sd: the same of U.
+        easy_accuracy, easy_sd: accuracy and standard deviation of U.
     """
 
     accuracy: float | None
@@ -108,7 +104,7 @@ class Expected:
 
 
 def prior_of(networks: Networks, expected: Expected, share_smoothing: float) -> Prior:
-    """Means and precisions of all parameters, in the order of the networks."""
+    """Return means and precisions of all parameters, in the order of the networks."""
     means, precisions = [], []
     for g in range(networks.member_start.size - 1):
         of_people = g < networks.n_groups
@@ -123,7 +119,7 @@ def prior_of(networks: Networks, expected: Expected, share_smoothing: float) -> 
 
 
 def _mean_logits(networks: Networks, accuracy: float | None) -> Floats:
-    """(J, L) the diagonal that gives this accuracy to an annotator who depends on no annotator; 0 elsewhere."""
+    """Return (J, L) logits that give an annotator without couplings this accuracy."""
     if accuracy is None:
         return np.zeros((networks.n_classes, networks.n_options))
     right = np.log(accuracy * (networks.n_options - 1) / (1 - accuracy))
@@ -131,7 +127,7 @@ def _mean_logits(networks: Networks, accuracy: float | None) -> Floats:
 
 
 def averaged(evidence: Evidence, layout: Layout, hard: float, runs: list[Sums]) -> Posterior:
-    """The averages over the kept draws of all chains, by item and annotator as the evidence has them."""
+    """Average over the kept draws of all chains."""
     annotations = evidence.annotations
     j = annotations.n_classes
     weight_ic = total([sums.weight_ic for sums in runs])
@@ -148,7 +144,7 @@ def averaged(evidence: Evidence, layout: Layout, hard: float, runs: list[Sums]) 
 
 
 def dependence(layout: Layout, runs: list[Sums]) -> Floats:
-    """(K, K) correlation of right answers given the class, annotators in the order of the layout."""
+    """Return (K, K) the correlation of right answers given the class, annotators in the order of the layout."""
     covariance_mm = total([np.einsum("djm,djn->mn", sums.spread_djm, sums.spread_djm) for sums in runs])
     start = layout.networks.member_start[: layout.networks.n_groups + 1].tolist()
     pairs = [(a, b) for m0, end in pairwise(start) for b in range(m0, end) for a in range(m0, b)]
@@ -163,7 +159,7 @@ def dependence(layout: Layout, runs: list[Sums]) -> Floats:
 
 
 def _couplings(annotations: Annotations, layout: Layout, runs: list[Sums]) -> dict[str, Floats]:
-    """Name -> (C, S) draws of the couplings of the largest size."""
+    """Return name -> (C, S) draws of the largest couplings."""
     names = annotations.annotators
     coupling_cpd = np.stack([sums.coupling_pd for sums in runs])
     first, second = _coupled(layout)
@@ -172,7 +168,7 @@ def _couplings(annotations: Annotations, layout: Layout, runs: list[Sums]) -> di
 
 
 def _coupled(layout: Layout) -> tuple[Codes, Codes]:
-    """(P,) codes of the annotators whom each coupling joins."""
+    """Return (P,) codes of the two annotators of each coupling."""
     networks = layout.networks
     start_p = np.repeat(networks.member_start[:-1], np.diff(networks.pair_start))
     return layout.member[start_p + networks.first_p], layout.member[start_p + networks.second_p]

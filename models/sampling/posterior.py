@@ -1,8 +1,8 @@
-"""What several Gibbs chains say together: averages over their draws, and whether they agree.
+"""Averages over the draws of several chains, and their mixing.
 
 The probabilities of an item are the average over draws of p(t_n | labels, alpha, truths of the other items), which has
-less noise than counting the drawn t_n (Rao-Blackwell); so are the moments of pi and p given the drawn alpha and
-counts. A row of an annotator's matrix is reported as the Dirichlet with the same means and the same sum of variances.
+less noise than the drawn t_n (Rao-Blackwell); likewise the moments of pi and p given the drawn alpha and counts. A row
+of an annotator's matrix is reported as the Dirichlet with the same means and the same sum of variances.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ from hitl.models.sampling import chains, gibbs
 from hitl.models.sampling.chains import Chains
 
 if TYPE_CHECKING:
-    from hitl.models.sampling import network_draws
+    from hitl.models.sampling import network_chain
 
-    Sums = gibbs.Sums | network_draws.Sums
+    Sums = gibbs.Sums | network_chain.Sums
 
 MONITORED = 20
-"""Annotators whose accuracies are monitored one by one."""
+"""Number of annotators whose accuracies are monitored, those with most labels."""
 
 LARGEST = 1e9
-"""Pseudo-counts must stay below: sums of counts and larger ones lose the counts."""
+"""Largest pseudo-count; beyond it sums would lose the counts."""
 
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """What the chains found.
+    """Averages over the chains.
 
     Attributes:
         q_nj: (N, J) probabilities of the classes; known truths one-hot.
-        hard_n: (N,) probability that the item is hard; None where every item is.
-        report: of the annotators: each row as the Dirichlet matched to its posterior moments.
-        mixing: how well the chains agree.
-        trace: mean over chains of a log density after each sweep, burn-in included; it tells whether that was enough.
+        hard_n: (N,) probability that the item is hard; None if every item is.
+        report: annotators, each row as the Dirichlet matched to its posterior moments.
+        mixing: diagnostics of the chains.
+        trace: mean over chains of a log density after each sweep, burn-in included.
     """
 
     q_nj: Floats
@@ -60,25 +60,25 @@ class Posterior:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampler(Chains, ABC):
-    """A method that samples by several chains; settings as in `Chains`."""
+    """A method that samples several chains; settings as in `Chains`."""
 
     uses: ClassVar[frozenset[str]] = frozenset({"truth"})
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
-        """Sample from the votes, or from what `start` learned. `fit.converged` tells whether the chains have mixed."""
+        """Sample, starting from the votes or from `start`. `fit.converged` is True if the chains have mixed."""
         evidence = used(self, evidence)
         began = time.perf_counter()
-        found = self.sampled(evidence, start)
+        posterior = self.sampled(evidence, start)
         return concluded(
             self,
             began,
             evidence,
-            found.q_nj,
-            found.report,
-            objective=found.trace,
-            converged=chains.has_mixed(found.mixing),
-            mixing=found.mixing,
-            difficulty=found.hard_n,
+            posterior.q_nj,
+            posterior.report,
+            objective=posterior.trace,
+            converged=chains.has_mixed(posterior.mixing),
+            mixing=posterior.mixing,
+            difficulty=posterior.hard_n,
         )
 
     @abstractmethod
@@ -91,7 +91,7 @@ class GibbsChains(Sampler):
     """Settings that GibbsIBCC and EBCC share; those of the chains as in `Chains`.
 
     Attributes:
-        diagonal, off: prior mean of the Dirichlet parameter of a right and of each other answer, > 0.
+        diagonal, off: prior mean of the Dirichlet parameter of a right and of any other answer, > 0.
         share_smoothing: pseudo-items of each class, > 0.
     """
 
@@ -106,7 +106,7 @@ class GibbsChains(Sampler):
 
     @abstractmethod
     def prior(self, annotations: Annotations) -> gibbs.Prior:
-        """The prior of the parameters."""
+        """Return the prior of the parameters."""
 
     def sampled(self, evidence: Evidence, start: Consensus | None) -> Posterior:
         """Run the chains and average over their kept draws."""
@@ -132,13 +132,13 @@ class GibbsChains(Sampler):
 
 
 def all_hard(annotations: Annotations, diagonal: float, off: float, smoothing: float) -> gibbs.Prior:
-    """The prior of IBCC, in which every item is hard."""
+    """Return the prior of IBCC, in which every item is hard."""
     mean_jl = confusion.on_the_diagonal(annotations.n_classes, annotations.n_options, diagonal, off)
     return gibbs.Prior(np.full(annotations.n_classes, float(smoothing)), mean_jl, np.ones_like(mean_jl), 1.0)
 
 
 def known_table(evidence: Evidence) -> gibbs.Table:
-    """What a chain needs of the evidence."""
+    """Build the table a chain runs over."""
     a = evidence.annotations
     assert evidence.truth is not None
     informative = np.flatnonzero((a.labels_per_item > 0) | evidence.known).astype(np.int64)
@@ -148,7 +148,7 @@ def known_table(evidence: Evidence) -> gibbs.Table:
 
 
 def accuracy_weights(annotations: Annotations) -> Floats:
-    """(1 + A, K) weights of the monitored accuracies: of all labels, and of each of the annotators with most labels.
+    """Return (1 + A, K) weights of the monitored accuracies: of all labels, and of each of the busiest annotators.
 
     Chains in which different annotators are the good ones can agree on everything else.
     """
@@ -157,7 +157,7 @@ def accuracy_weights(annotations: Annotations) -> Floats:
 
 
 def busiest(annotations: Annotations) -> npt.NDArray[np.intp]:
-    """Codes of the MONITORED annotators with most labels."""
+    """Return the codes of the MONITORED annotators with most labels."""
     return np.argsort(-annotations.labels_per_annotator, kind="stable")[:MONITORED]
 
 
@@ -170,10 +170,10 @@ def averaged(
     monitored: Mapping[str, Floats],
     dependence_kk: Floats | None = None,
 ) -> Posterior:
-    """The averages over the kept draws of all chains.
+    """Average over the kept draws of all chains.
 
-    `judged`: the items of which something is known (R), their probabilities (R, J) and their chance to be hard (R,).
-    Any other has the class shares, and the prior's chance `hard`.
+    `judged` holds the items with labels or known truth (R,), their probabilities (R, J) and chances to be hard (R,).
+    Any other item gets the class shares and the prior's chance `hard`.
     """
     annotations = evidence.annotations
     share_j = np.mean([sums.share_jd.mean(axis=1) for sums in runs], axis=0)
@@ -192,26 +192,26 @@ def averaged(
 def monitored_draws(
     annotations: Annotations, runs: Sequence[Sums], density: str, hard: float
 ) -> dict[str, npt.NDArray[np.float64]]:
-    """Name -> (C, S) draws of the log density (that is its name), of the shares and of the monitored accuracies."""
+    """Return name -> (C, S) draws of the log density (named `density`), the shares and the monitored accuracies."""
     draws = runs[0].hard_d.size
-    found = {density: np.stack([sums.trace_r[-draws:] for sums in runs])}
+    monitored = {density: np.stack([sums.trace_r[-draws:] for sums in runs])}
     if hard < 1:
-        found["hard items"] = np.stack([sums.hard_d for sums in runs])
+        monitored["hard items"] = np.stack([sums.hard_d for sums in runs])
     for j, name in enumerate(annotations.classes):
-        found[f"share of {name}"] = np.stack([sums.share_jd[j] for sums in runs])
+        monitored[f"share of {name}"] = np.stack([sums.share_jd[j] for sums in runs])
     for a, whose in enumerate(["", *(f" of {annotations.annotators[k]}" for k in busiest(annotations))]):
-        found[f"accuracy{whose}"] = np.stack([sums.accuracy_ad[a] for sums in runs])
-    return found
+        monitored[f"accuracy{whose}"] = np.stack([sums.accuracy_ad[a] for sums in runs])
+    return monitored
 
 
 def total(arrays: list[Floats]) -> Floats:
-    """The sum over chains."""
+    """Sum over chains."""
     summed: Floats = np.sum(arrays, axis=0)
     return summed
 
 
 def matched(mean_kjl: Floats, square_kjl: Floats) -> Floats:
-    """(K, J, L) Dirichlet parameters with these means and, summed over a row, these variances."""
+    """Return (K, J, L) Dirichlet parameters with these means and, summed over a row, these variances."""
     spread = np.maximum((square_kjl - mean_kjl**2).sum(axis=2, keepdims=True), 1e-12)
     strength = (mean_kjl * (1 - mean_kjl)).sum(axis=2, keepdims=True) / spread - 1
     concentration: Floats = mean_kjl * np.maximum(strength, 1e-3)

@@ -144,14 +144,6 @@ def test_truth_models_and_more_options_than_classes(run: Run, tmp_path: Path) ->
     assert {"true": "a", "said": "unsure"}.items() <= people["x"]["confusions"][0].items()
 
 
-def test_odd_names_are_shown_as_they_are(run: Run, tmp_path: Path) -> None:
-    lines = [f"{n},[bold]{who}[/x],{'[a]' if n % 2 else '[/b]'}" for n in range(40) for who in "xyz"]
-    (tmp_path / "a.csv").write_text("\n".join(["item,annotator,label", *lines]))
-    code, out, err = run("annotators", "a.csv")
-    assert (code, err) == (0, "")
-    assert "[bold]x[/x]" in out
-
-
 BAD = [
     (["--method", "magic"], 78, "method 'magic' is unknown"),
     (["--consensus", "nothing.npz"], 65, "nothing.npz"),
@@ -175,13 +167,6 @@ def test_bad_input_is_a_clear_error_and_writes_nothing(
     assert (got, message in err) == (code, True), err
     assert "Traceback" not in err + out
     assert sorted(path.name for path in tables.iterdir()) == before
-
-
-def test_a_consensus_over_other_labels_is_refused(run: Run, tables: Path) -> None:
-    assert run("combine", "annotations.csv", "--save", "c.npz", "--output", "c.csv")[0] == 0
-    (tables / "less.csv").write_text("\n".join((tables / "annotations.csv").read_text().splitlines()[:500]))
-    code, _, err = run("annotators", "less.csv", "--consensus", "c.npz")
-    assert (code, "over other items" in err) == (65, True)
 
 
 # -- projects ----------------------------------------------------------------------------------------------
@@ -219,19 +204,6 @@ def test_new_labels_since_the_last_cycle_are_combined_first(run: Run, project: P
     assert "something changed since the last cycle" in out
     assert "gus" in out
     assert json.loads(run("status", "--json")[1])["cycles"] == 1
-
-
-def test_an_edited_answer_since_the_last_cycle_is_combined_first(run: Run, project: Path) -> None:
-    """As many labels by the same people on the same items, one of them another one."""
-    table = project / "annotations.csv"
-    lines = table.read_text().splitlines()
-    said = next(n for n, line in enumerate(lines) if ",cat" in line)
-    table.write_text("\n".join([*lines[:said], lines[said].replace(",cat", ",dog"), *lines[said + 1 :]]) + "\n")
-    assert "judged by the last cycle" in run("annotators")[1]
-    assert run("pull")[0] == 0
-    assert "something changed since the last cycle" in run("annotators")[1]
-    assert run("run")[0] == 0
-    assert "judged by the last cycle" in run("annotators")[1]
 
 
 def test_flags_of_a_file_are_refused_in_a_project(run: Run, project: Path) -> None:

@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hitl import score
 from hitl.errors import BadSettings
 from hitl.evidence import Evidence
 from hitl.models.dawid_skene import DawidSkene
 from hitl.models.dbcc import DBCC
-from hitl.models.sampling import network_chain, network_draws, network_groups, network_posterior
+from hitl.models.sampling import network_chain, network_groups, network_posterior
 from hitl.models.vb_ibcc import VBIBCC
 from tests import network_oracles, oracles
 from tests.network_models import (
@@ -96,9 +95,9 @@ def test_what_is_kept_of_a_draw_is_what_the_enumerated_networks_imply(hard: floa
     model = Model(some_crowd(7, n_annotators=4, n_options=3, pool=5), hard=hard, exact_states=30, seed=7)
     state, count = model.state, len(model.layout.member)
     network_chain.draw_truths(np.random.default_rng(8), model.layout.items, hard, state)
-    sums = network_draws.blank_sums(model.layout, 2, 1, 1)
+    sums = network_chain.blank_sums(model.layout, 2, 1, 1)
     weight_am = np.stack((np.full(count, 1 / count), np.eye(count)[1]))
-    network_draws.keep_parameters(model.layout.networks, hard, state, weight_am, sums, 0)
+    network_chain.keep_parameters(model.layout.networks, hard, state, weight_am, sums, 0)
     part = (state.items_sj[0] + hard) / (state.items_sj.sum(axis=0) + 1)
     drawn = model.drawn
     pi = network_oracles.mixed_confusions(model.groups, 3, drawn, part[None])
@@ -165,48 +164,7 @@ def test_dependence_is_the_correlation_of_errors() -> None:
     np.testing.assert_allclose(people.accuracy, 1 - wrong.mean(axis=0), atol=0.06)
 
 
-def test_independent_annotators_are_found_independent_and_lose_little() -> None:
-    """With truth for one item in ten."""
-    for seed in range(3):
-        evidence, truth = oracles.crowd(np.random.default_rng(seed), 400, 5, 3, asked=1.0, known=0.1)
-        found, plain = (combiner.fit(evidence) for combiner in (DBCC(draws=200, thin=1), VBIBCC()))
-        assert found.annotators.dependence is not None
-        assert np.abs(found.annotators.dependence - np.eye(5)).max() < 0.2
-        assert score.accuracy(found.probabilities, truth) > score.accuracy(plain.probabilities, truth) - 0.03
-
-
 # -- reproducible, and honest about mixing -----------------------------------------------------------------------
-
-
-def test_the_same_seed_gives_the_same_answer_and_another_nearly_the_same() -> None:
-    evidence, _ = oracles.crowd(np.random.default_rng(14), 60, 4, 2, known=0.3)
-    first, again, other = (DBCC(draws=2000, seed=seed).fit(evidence).probabilities for seed in (0, 0, 1))
-    np.testing.assert_array_equal(first, again)
-    assert not np.array_equal(first, other)
-    np.testing.assert_allclose(first, other, atol=0.03)
-
-
-@pytest.mark.parametrize("what", ["items", "annotators", "classes"])
-def test_other_orders_change_the_answer_only_by_chance(what: str) -> None:
-    evidence, _ = oracles.crowd(np.random.default_rng(15), 60, 3, 3, 4, pool=20, unlabeled=3, known=0.3)
-    sizes = {"items": 60, "annotators": 4, "classes": 3}
-    order = {what: np.random.default_rng(16).permutation(sizes[what])}
-    items, classes = order.get("items", np.arange(60)), order.get("classes", np.arange(3))
-    people = order.get("annotators", np.arange(4))
-    plain = DBCC(draws=1500).fit(evidence)
-    moved = DBCC(draws=1500).fit(oracles.reordered(evidence, **order))
-    np.testing.assert_allclose(moved.probabilities, plain.probabilities[np.ix_(items, classes)], atol=0.03)
-    assert plain.annotators.dependence is not None
-    expected = plain.annotators.dependence[np.ix_(people, people)]
-    np.testing.assert_allclose(moved.annotators.dependence, expected, atol=0.05)
-
-
-def test_a_start_shortens_the_burn_in_and_keeps_the_answer() -> None:
-    evidence, _ = oracles.crowd(np.random.default_rng(17), 80, 4, 2, known=0.3)
-    cold = DBCC(draws=1500).fit(evidence)
-    warm = DBCC(draws=1500).fit(evidence, start=cold)
-    assert (cold.fit.iterations, warm.fit.iterations) == (300 + 4500, 75 + 4500)
-    np.testing.assert_allclose(warm.probabilities, cold.probabilities, atol=0.03)
 
 
 def test_every_monitored_quantity_is_named_and_chains_that_have_mixed_say_so() -> None:
@@ -220,12 +178,6 @@ def test_every_monitored_quantity_is_named_and_chains_that_have_mixed_say_so() -
     assert fit.converged
     assert min(fit.mixing.effective.values()) > 100
     assert (fit.mixing.chains, fit.mixing.draws) == (4, 400)
-
-
-def test_chains_that_have_not_mixed_say_so() -> None:
-    """Without a known item, copies and their victims explain each other's answers equally well."""
-    evidence, _ = copied(0, 3)
-    assert not DBCC(burn_in=10, draws=20, thin=1).fit(evidence).fit.converged
 
 
 def test_many_labels_and_few_items_stay_finite() -> None:

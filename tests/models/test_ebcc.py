@@ -9,17 +9,14 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from hitl import score
 from hitl.annotations import Annotations
 from hitl.errors import BadSettings
 from hitl.evidence import Evidence
 from hitl.models.ebcc import EBCC
 from hitl.models.gibbs_ibcc import GibbsIBCC
-from hitl.models.majority import MajorityVote
 from hitl.models.sampling import chains, gibbs, posterior
 from tests import bcc_oracles, oracles
 from tests.gibbs_states import log_joint, matched_variance, some_state
-from tests.reference_data import crowd, without_truth
 
 FOUR: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -138,22 +135,6 @@ def easy_and_hard(rng: np.random.Generator, n_items: int) -> tuple[Evidence, np.
     return Evidence(Annotations.from_matrix(said)), truth, hard
 
 
-def test_what_people_do_on_hard_items_is_learned_from_hard_items() -> None:
-    evidence, truth, hard = easy_and_hard(np.random.default_rng(4), 500)
-    found = EBCC(hard=0.5, burn_in=100, draws=300).fit(evidence)
-    assert found.fit.converged
-    assert found.difficulty is not None
-    assert ((found.difficulty >= 0) & (found.difficulty <= 1)).all()
-    assert found.difficulty[hard].mean() > 0.85
-    assert found.difficulty[~hard].mean() < 0.15
-    votes, plain, right = (
-        score.accuracy(consensus.probabilities[hard], truth[hard])
-        for consensus in (MajorityVote().fit(evidence), GibbsIBCC(burn_in=100, draws=300).fit(evidence), found)
-    )
-    assert right >= votes + 0.1
-    assert right >= plain - 0.005
-
-
 def test_matrices_are_what_people_do_on_all_items() -> None:
     evidence, truth, _ = easy_and_hard(np.random.default_rng(5), 500)
     found = EBCC(hard=0.5, burn_in=100, draws=300).fit(evidence)
@@ -178,32 +159,6 @@ def test_where_nearly_all_items_are_hard_it_is_ibcc() -> None:
 
 
 # -- the rest --------------------------------------------------------------------------------------------------
-
-
-def test_the_same_seed_gives_the_same_answer_and_another_order_nearly_the_same() -> None:
-    evidence, _ = oracles.crowd(np.random.default_rng(8), 60, 5, 3, 4, pool=20, known=0.1)
-    first, again, other = (EBCC(seed=seed, draws=3000).fit(evidence) for seed in (1, 1, 2))
-    np.testing.assert_array_equal(first.probabilities, again.probabilities)
-    np.testing.assert_array_equal(first.difficulty, again.difficulty)
-    np.testing.assert_allclose(first.probabilities, other.probabilities, atol=0.04)
-    order = np.random.default_rng(9).permutation(60)
-    moved = EBCC(seed=1, draws=3000).fit(oracles.reordered(evidence, items=order))
-    np.testing.assert_allclose(moved.probabilities, first.probabilities[order], atol=0.04)
-
-
-def test_mixing_includes_the_share_of_hard_items() -> None:
-    evidence, _ = oracles.crowd(np.random.default_rng(10), 50, 4, 2)
-    mixing = EBCC().fit(evidence).fit.mixing
-    assert mixing is not None
-    assert "hard items" in mixing.rhat
-    assert GibbsIBCC().fit(evidence).fit.mixing.rhat.keys() == mixing.rhat.keys() - {"hard items"}  # type: ignore[union-attr]
-
-
-def test_accuracy_on_real_people() -> None:
-    evidence = crowd("rte")
-    found = EBCC(burn_in=100, draws=300).fit(without_truth(evidence))
-    assert found.fit.converged
-    assert score.accuracy(found.probabilities, evidence.truth) == pytest.approx(0.927, abs=0.005)
 
 
 @pytest.mark.parametrize("wrong", [{"epsilon": 0}, {"epsilon": 1}, {"hard": 1.0}, {"hard": 0}, {"draws": 3}])

@@ -25,10 +25,8 @@ from tests.network_models import (
     check_joint_distribution,
     check_posterior,
     check_truths,
-    copied,
     some_crowd,
 )
-from tests.reference_data import crowd, without_truth
 
 SMALL = EDBCC(
     hard=0.4,
@@ -92,14 +90,6 @@ def test_it_sees_through_copies_that_fool_ibcc(n_classes: int, known: int) -> No
         assert_clearly_better(found, accuracies(combiner, n_classes, known))
 
 
-def test_copies_are_reported() -> None:
-    people = EDBCC(draws=300, thin=1).fit(copied(0, 3)[0]).annotators
-    assert people.dependence is not None
-    copies = people.dependence[:3, :3][np.triu_indices(3, 1)]
-    assert copies.min() > 0.8
-    assert np.abs(people.dependence[:3, 3:]).max() < 0.3
-
-
 # -- easy and hard -------------------------------------------------------------------------------------------------
 
 
@@ -135,48 +125,7 @@ def test_difficulty_makes_people_of_different_networks_depend_on_each_other() ->
     assert found.annotators.dependence[apart].min() > 0.05
 
 
-def test_an_item_nobody_labeled_is_as_hard_as_the_prior_says() -> None:
-    evidence, _ = oracles.crowd(np.random.default_rng(6), 30, 4, 3, unlabeled=5)
-    found = EDBCC(hard=0.3, burn_in=50, draws=50).fit(evidence)
-    assert found.difficulty is not None
-    np.testing.assert_array_equal(found.difficulty[25:], 0.3)
-
-
 # -- manners ---------------------------------------------------------------------------------------------------------
-
-
-def test_the_same_seed_gives_the_same_answer_and_other_orders_nearly_the_same() -> None:
-    evidence, _ = oracles.crowd(np.random.default_rng(7), 60, 3, 3, pool=20, known=0.3)
-    first, again = (EDBCC(draws=1500).fit(evidence).probabilities for _ in range(2))
-    np.testing.assert_array_equal(first, again)
-    rng = np.random.default_rng(8)
-    items, classes = rng.permutation(60), rng.permutation(3)
-    moved = oracles.reordered(evidence, items, rng.permutation(4), classes)
-    np.testing.assert_allclose(EDBCC(draws=1500).fit(moved).probabilities, first[np.ix_(items, classes)], atol=0.03)
-
-
-def test_a_start_shortens_the_burn_in_and_keeps_the_answer() -> None:
-    evidence, _ = oracles.crowd(np.random.default_rng(9), 80, 4, 2, known=0.3)
-    cold = EDBCC(draws=1500).fit(evidence)
-    warm = EDBCC(draws=1500).fit(evidence, start=cold)
-    assert (cold.fit.iterations, warm.fit.iterations) == (300 + 4500, 75 + 4500)
-    np.testing.assert_allclose(warm.probabilities, cold.probabilities, atol=0.03)
-
-
-def test_mixing_includes_the_share_of_hard_items() -> None:
-    evidence, _ = oracles.crowd(np.random.default_rng(10), 60, 3, 2, known=0.5)
-    mixing = EDBCC(draws=300).fit(evidence).fit.mixing
-    assert mixing is not None
-    assert "hard items" in mixing.rhat
-
-
-@pytest.mark.parametrize(("name", "least"), [("bluebirds", 0.86), ("rte", 0.925)])
-def test_accuracy_on_real_people(name: str, least: float) -> None:
-    """No truth seen; both crowds are far too many for one exact network."""
-    evidence = crowd(name)
-    found = EDBCC(chains=2, burn_in=150, draws=150, thin=1).fit(without_truth(evidence))
-    known = evidence.known
-    assert score.accuracy(found.probabilities[known], evidence.truth[known]) >= least
 
 
 @pytest.mark.parametrize(

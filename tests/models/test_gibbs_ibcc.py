@@ -10,7 +10,6 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import betaln, gammaln, logsumexp
 
-from hitl import score
 from hitl.annotations import Annotations
 from hitl.errors import BadEvidence, BadSettings
 from hitl.evidence import Evidence
@@ -18,7 +17,6 @@ from hitl.models.gibbs_ibcc import GibbsIBCC
 from hitl.models.sampling import chains, gibbs, posterior
 from tests import bcc_oracles, oracles
 from tests.gibbs_states import log_joint, matched_variance, some_state
-from tests.reference_data import crowd, without_truth
 
 FIVE: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -226,16 +224,6 @@ def test_a_sweep_leaves_the_joint_distribution_as_it_is(n_options: int) -> None:
     assert np.abs(z).max() < 4, z.round(1)
 
 
-def test_the_same_seed_gives_the_same_answer_and_another_nearly_the_same() -> None:
-    evidence, _ = oracles.crowd(np.random.default_rng(9), 60, 5, 3, 4, pool=20, known=0.1)
-    first, again, other = (GibbsIBCC(seed=seed, draws=3000).fit(evidence) for seed in (1, 1, 2))
-    np.testing.assert_array_equal(first.probabilities, again.probabilities)
-    np.testing.assert_array_equal(first.annotators.concentration, again.annotators.concentration)
-    assert first.fit.mixing == again.fit.mixing
-    assert (first.probabilities != other.probabilities).any()
-    np.testing.assert_allclose(first.probabilities, other.probabilities, atol=0.04)
-
-
 @pytest.mark.parametrize("what", ["items", "annotators", "classes"])
 def test_other_orders_change_the_answer_only_by_chance(what: str) -> None:
     evidence, _ = oracles.crowd(np.random.default_rng(10), 60, 5, 3, 4, pool=20, known=0.1)
@@ -253,16 +241,6 @@ def test_a_start_shortens_the_burn_in_and_keeps_the_answer() -> None:
     warm = GibbsIBCC().fit(evidence, start=cold)
     assert (cold.fit.iterations, warm.fit.iterations) == (1250, 1062)
     np.testing.assert_allclose(warm.probabilities, cold.probabilities, atol=0.04)
-
-
-def test_more_sweeps_a_draw_make_the_draws_more_independent() -> None:
-    evidence, _ = oracles.crowd(np.random.default_rng(13), 30, 4, 3)
-    sparse, dense = (GibbsIBCC(burn_in=10, draws=800, thin=thin, chains=2).fit(evidence).fit for thin in (8, 1))
-    assert sparse.iterations == dense.iterations == 810
-    assert sparse.mixing is not None
-    assert dense.mixing is not None
-    assert (sparse.mixing.chains, sparse.mixing.draws) == (2, 800)
-    assert sum(sparse.mixing.effective.values()) > 1.15 * sum(dense.mixing.effective.values())
 
 
 # -- mixing ----------------------------------------------------------------------------------------------------
@@ -303,37 +281,7 @@ def test_chains_that_are_stuck_in_different_answers_are_reported() -> None:
     assert not all(fit.converged for fit in fits)
 
 
-def test_chains_that_have_hardly_begun_are_reported() -> None:
-    evidence = without_truth(crowd("face_sentiment"))
-    short = GibbsIBCC(burn_in=0, draws=8).fit(evidence)
-    assert not short.fit.converged
-
-
 # -- known truth -----------------------------------------------------------------------------------------------
-
-
-def test_matrices_and_shares_are_recovered() -> None:
-    rng = np.random.default_rng(16)
-    evidence, truth = oracles.crowd(rng, 1500, 6, 3, asked=0.8)
-    found = GibbsIBCC(burn_in=100, draws=200).fit(evidence)
-    expected = oracles.counts(evidence.annotations, np.eye(3)[truth])
-    expected /= expected.sum(axis=2, keepdims=True)
-    np.testing.assert_allclose(found.annotators.confusion, expected, atol=0.05)
-    np.testing.assert_allclose(found.class_shares, np.bincount(truth) / 1500, atol=0.03)
-    low, high = found.annotators.interval
-    right = np.array([evidence.annotations.label == truth[evidence.annotations.item]])[0]
-    for k in range(6):
-        assert low[k] < right[evidence.annotations.annotator == k].mean() < high[k]
-
-
-def test_known_truth_on_half_of_the_items_helps_the_other_half() -> None:
-    evidence = crowd("bluebirds")
-    plain = GibbsIBCC().fit(without_truth(evidence))
-    assert score.accuracy(plain.probabilities, evidence.truth) == pytest.approx(0.889, abs=0.02)
-    told = np.arange(108) % 2 == 0
-    helped = GibbsIBCC().fit(Evidence(evidence.annotations, truth=np.where(told, evidence.truth, -1)))
-    np.testing.assert_array_equal(helped.probabilities[told], np.eye(2)[evidence.truth[told]])
-    assert score.accuracy(helped.probabilities[~told], evidence.truth[~told]) >= 0.88
 
 
 def test_new_items_are_judged_by_the_posterior_means() -> None:
@@ -351,17 +299,6 @@ def test_new_items_are_judged_by_the_posterior_means() -> None:
     np.testing.assert_allclose(judged.probabilities[1], share, atol=1e-12)
     with pytest.raises(BadEvidence, match="estimated for the classes"):
         GibbsIBCC().apply(learned, Evidence(Annotations.from_matrix(np.array([[0], [1]]))))
-
-
-def test_an_item_is_judged_by_what_all_others_taught() -> None:
-    """As part of the table, or as a new item after a fit without its labels: both are p(t_n | all labels)."""
-    evidence, _ = oracles.crowd(np.random.default_rng(18), 150, 5, 3)
-    whole = GibbsIBCC(draws=2000).fit(evidence)
-    a = evidence.annotations
-    for n in np.argsort(whole.confidence)[:3]:
-        learned = GibbsIBCC(draws=2000).fit(Evidence(a.select(a.item != n)))
-        judged = GibbsIBCC().apply(learned, Evidence(a.select(a.item == n)))
-        np.testing.assert_allclose(judged.probabilities[n], whole.probabilities[n], atol=0.04)
 
 
 @pytest.mark.parametrize(

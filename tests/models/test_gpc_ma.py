@@ -18,7 +18,6 @@ from hitl.models.inference import em, one_versus_rest
 from hitl.models.inference import expectation_propagation as ep
 from hitl.models.inference.expectation_propagation import Likelihoods
 from hitl.models.numerics.covariance import SquaredExponential
-from hitl.models.numerics.votes import voted
 from hitl.models.priors.gp import GaussianProcess
 from hitl.testing.crowds import crowd
 from tests.models.inference.test_expectation_propagation import one_by_one
@@ -91,17 +90,6 @@ def test_labels_left_out_are_divided_out() -> None:
 # -- what it is for ------------------------------------------------------------------------------------------
 
 
-def test_it_finds_out_who_is_good_and_judges_what_nobody_labeled() -> None:
-    for seed in range(3):
-        evidence, truth = rings(seed)
-        found = GPCMA().fit(evidence)
-        assert accuracy(found, truth, slice(0, 60)) > 0.93
-        assert accuracy(found, truth, slice(60, None)) > 0.75
-        pi = found.annotators.confusion
-        right = np.stack((pi[:, 1, 1], pi[:, 0, 0]))
-        assert np.abs(right - np.stack((SENSITIVITY, SPECIFICITY))).mean() < 0.12
-
-
 def test_the_baselines_are_behind() -> None:
     """On average over some sets: gold >= ours > both that know no annotators, on items that nobody labeled."""
     rows, scores = slice(100, None), []
@@ -118,24 +106,6 @@ def test_the_baselines_are_behind() -> None:
     known, ours, concatenated, majority = np.mean(scores, axis=0)
     assert known > ours - 0.01
     assert ours > max(concatenated, majority) + 0.02
-
-
-def test_relevance_is_found_where_most_features_are_noise() -> None:
-    rng = np.random.default_rng(5)
-    evidence, truth = rings(5, n=160, labeled=80)
-    assert evidence.features is not None
-    noisy = replace(evidence, features=np.column_stack((evidence.features, rng.normal(size=(160, 8)))))
-    found = GPCMA(ard=True).fit(noisy)
-    length = found.parameters["kernel"][0, 1:]
-    assert length[:2].max() < length[2:].min()
-    assert accuracy(found, truth, slice(80, None)) > accuracy(GPCMA().fit(noisy), truth, slice(80, None))
-
-
-def test_own_labels_left_out_judge_annotators_too() -> None:
-    evidence, truth = rings(0)
-    plain, left_out = GPCMA().fit(evidence), GPCMA(leave_one_out=True).fit(evidence)
-    assert accuracy(left_out, truth) > 0.85
-    assert not np.allclose(plain.annotators.confusion, left_out.annotators.confusion, atol=1e-3)
 
 
 # -- several classes, missing features, hard data ------------------------------------------------------------
@@ -228,22 +198,6 @@ def test_from_an_earlier_answer_new_labels_cost_a_fifth_and_end_alike(monkeypatc
     assert np.mean(costs) <= 0.2
 
 
-def test_a_kernel_is_learned_anew_when_labels_have_grown_by_half() -> None:
-    evidence, _ = rings(0, n=160, labeled=120)
-    annotations = evidence.annotations
-
-    def fit(share: float, start: Consensus | None = None) -> Consensus:
-        some = annotations.select(np.arange(len(annotations)) < share * len(annotations))
-        return GPCMA().fit(replace(evidence, annotations=some), start=start)
-
-    first = fit(0.5)
-    second = fit(0.7, first)
-    np.testing.assert_array_equal(second.parameters["kernel"], first.parameters["kernel"])
-    third = fit(0.8, second)  # half more than the kernel was learned from, not than the last fit had
-    assert (third.parameters["kernel"] != first.parameters["kernel"]).all()
-    np.testing.assert_allclose(third.probabilities, fit(0.8).probabilities, atol=0.03)
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_other_items_are_judged_as_if_they_had_been_there_unlabeled(method: GPCMA) -> None:
     evidence, truth = rings(8)
@@ -295,9 +249,3 @@ def test_equal_majorities_share_an_item() -> None:
     annotations = Annotations.from_matrix([[0, 1, -1], [0, 0, 1], [-1, -1, -1]])
     np.testing.assert_allclose(GPCMajority().seen(annotations), [[0.5, 0.5], [1, 0], [0, 0]])
     np.testing.assert_allclose(GPCConcatenated().seen(annotations), [[1, 1], [2, 1], [0, 0]])
-
-
-def test_the_first_beliefs_are_the_votes_of_the_class() -> None:
-    evidence, _ = crowd(np.random.default_rng(0), 6, 3, 3)
-    q_nj = voted(evidence)
-    np.testing.assert_allclose(one_versus_rest.column(q_nj, 1), np.stack((q_nj[:, 0] + q_nj[:, 2], q_nj[:, 1]), axis=1))

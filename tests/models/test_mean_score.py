@@ -15,7 +15,7 @@ from hitl.annotations import Annotations
 from hitl.errors import BadEvidence, BadSettings
 from hitl.evidence import Evidence
 from hitl.models.majority import MajorityVote
-from hitl.models.mean_score import MeanScore, class_scores, mean_scores, option_scores, variances
+from hitl.models.mean_score import MeanScore, class_scores, option_scores
 from tests import oracles
 from tests.command_line import Run
 from tests.reference_data import crowd, without_truth
@@ -139,43 +139,6 @@ def test_known_truth_moves_the_score_of_a_class() -> None:
     assert MeanScore().fit(told).labels[20] == 0
     assert MeanScore().fit(told).confidence[20] > 0.8
     np.testing.assert_allclose(MeanScore().fit(Evidence(annotations)).probabilities[20], 0.5)
-
-
-def test_variances_are_found_again() -> None:
-    rng = np.random.default_rng(1)
-    truth = rng.integers(2, size=4000)
-    place = 20 * truth + rng.normal(size=4000)  # b = 1 about class scores 0 and 20
-    said = np.clip(np.rint(place[:, None] + 2 * rng.normal(size=(4000, 3))) + 20, 0, 60).astype(int)  # v = 4 + 1/12
-    annotations = Annotations.from_matrix(said, classes=range(-20, 41))
-    assert said.min() > 0
-    assert said.max() < 60
-    two = Annotations(
-        annotations.item,
-        annotations.annotator,
-        # codes with the classes 0 and 20 first
-        np.array([*range(2, 22), 0, *range(22, 41), 1, *range(41, 61)])[annotations.label],
-        annotations.items,
-        annotations.annotators,
-        (0, 20),
-        (0, 20, *[v for v in range(-20, 41) if v not in (0, 20)]),
-    )
-    evidence = Evidence(two)
-    within, between = variances(evidence, option_scores(two, None), np.array([0.0, 20.0]))
-    assert within == pytest.approx(4 + 1 / 12, rel=0.05)
-    assert between == pytest.approx(1, rel=0.15)
-    labels_n, mean_n = mean_scores(two, option_scores(two, None))
-    assert (labels_n == 3).all()
-    np.testing.assert_allclose(mean_n, said.mean(axis=1) - 20)
-    assert score.accuracy(MeanScore().fit(evidence).probabilities, truth) > 0.999
-
-
-def test_with_numbers_given_the_order_of_the_classes_does_not_matter() -> None:
-    rng = np.random.default_rng(2)
-    evidence, _ = oracles.crowd(rng, 30, 4, 3, 4, known=0.2, unlabeled=2)
-    method = MeanScore({"j0": 1.0, "j1": 5.0, "j2": 2.0, "unsure0": 3.0})
-    order = np.array([2, 0, 1])
-    plain_p = method.fit(evidence).probabilities
-    np.testing.assert_allclose(method.fit(oracles.reordered(evidence, classes=order)).probabilities, plain_p[:, order])
 
 
 def test_for_two_classes_it_decides_as_the_majority_with_confidence_that_means_more() -> None:

@@ -103,12 +103,6 @@ def test_the_tensor_of_a_model_is_decomposed_into_it(n_classes: int) -> None:
     assert not decompose(moment, n_classes, 1e-13, 3)[2]
 
 
-def test_the_true_matrices_stay_where_they_are_in_the_sweeps() -> None:
-    evidence, _ = exact(THREE_CLASSES, np.array([5, 2, 3]), 3)
-    pi, share = THREE_CLASSES[:3] / 10, np.array([0.5, 0.2, 0.3])
-    np.testing.assert_allclose(moment_matching.matched(evidence.annotations, pi, share, 2), pi, atol=1e-5)
-
-
 # -- the moments, by plain loops -----------------------------------------------------------------------------
 
 
@@ -240,47 +234,6 @@ def test_triples_are_people_who_share_enough_items_those_with_most_first() -> No
     assert moment_triples.triples(a, 8, 0, seed=0) == []
 
 
-def test_groups_give_about_equally_many_labels() -> None:
-    evidence, _ = oracles.crowd(np.random.default_rng(6), 50, 12, 2, asked=0.5)
-    a = evidence.annotations
-    rng = np.random.default_rng(0)
-    first, second = moment_triples.groups(a, rng), moment_triples.groups(a, rng)
-    for group_k in (first, second):
-        given_labels = np.bincount(group_k, a.labels_per_annotator)
-        assert given_labels.max() - given_labels.min() <= a.labels_per_annotator.max()
-    assert (first != second).any()
-
-
-def test_where_everybody_labels_everything_the_triples_are_spread_and_drawn() -> None:
-    evidence, _ = oracles.crowd(np.random.default_rng(7), 40, 12, 2, asked=1.0)
-    a = evidence.annotations
-    found = moment_triples.triples(a, 5, 4, seed=0)
-    assert len({k for triple in found for k in triple}) >= 11
-    assert moment_triples.triples(a, 5, 4, seed=1) != found
-    old = np.random.default_rng(8).permutation(12)
-    moved = oracles.reordered(evidence, annotators=old).annotations
-    again = moment_triples.triples(moved, 5, 4, seed=0)
-    assert [{int(old[k]) for k in triple} for triple in again] == [set(triple) for triple in found]
-
-
-@pytest.mark.parametrize("seed", [0, 3])
-def test_who_is_heard_together_does_not_hang_on_orders_or_names(seed: int) -> None:
-    evidence, _ = oracles.crowd(np.random.default_rng(7), 80, 9, 3, 4, asked=0.7)
-    a = evidence.annotations
-    rng = np.random.default_rng(8)
-    order = {"items": rng.permutation(80), "annotators": rng.permutation(9), "classes": rng.permutation(3)}
-    moved = oracles.reordered(evidence, **order).annotations
-    renamed = replace(moved, annotators=oracles.names("someone else ", 9))
-    old = order["annotators"]
-    plain = {frozenset(triple) for triple in moment_triples.triples(a, 10, 6, seed)}
-    for other in (moved, renamed):
-        assert {frozenset(int(old[k]) for k in t) for t in moment_triples.triples(other, 10, 6, seed)} == plain
-        np.testing.assert_array_equal(
-            moment_triples.groups(other, np.random.default_rng(seed)),
-            moment_triples.groups(a, np.random.default_rng(seed))[old],
-        )
-
-
 def test_a_part_is_aligned_by_the_order_that_agrees_most() -> None:
     pi = np.array([[0.1, 0.2, 0.7], [0.8, 0.1, 0.1], [0.4, 0.5, 0.1]])
     part = Part((np.array([0]), np.array([1]), np.array([2])), np.stack([pi] * 3), np.array([0.5, 0.3, 0.2]), True, 9)
@@ -332,28 +285,6 @@ def simulated(n_items: int, seed: int, asked: float = 0.8, **shape: object) -> t
     return oracles.crowd(np.random.default_rng(seed), n_items, 9, 3, asked=asked, accuracy=(0.45, 0.9), **shape)
 
 
-@pytest.mark.parametrize(("asked", "triples"), [(0.9, 10), (0.9, 0), (0.25, 10)], ids=["people", "groups", "sparse"])
-def test_more_items_bring_the_matrices_nearer_to_the_truth(asked: float, triples: int) -> None:
-    error = []
-    for n_items in (300, 6000):
-        evidence, truth = simulated(n_items, 9, asked)
-        found = MomentMatching(triples=triples).fit(evidence).annotators.confusion
-        known = DawidSkene().fit(Evidence(evidence.annotations, truth=truth)).annotators.confusion
-        error.append(float(np.abs(found - known).mean()))
-    assert error[1] < error[0] / 2
-    assert error[1] < 0.03
-
-
-def test_known_truth_teaches_and_is_kept() -> None:
-    evidence, truth = simulated(400, 10, 0.5)
-    told = Evidence(evidence.annotations, truth=np.where(np.arange(400) < 300, truth, -1))
-    everything = DawidSkene().fit(Evidence(evidence.annotations, truth=truth)).annotators.confusion
-    with_truth, without = MomentMatching().fit(told), MomentMatching().fit(evidence)
-    assert (with_truth.probabilities[:300] == np.eye(3)[truth[:300]]).all()
-    errors = [np.abs(found.annotators.confusion - everything).mean() for found in (with_truth, without)]
-    assert errors[0] < errors[1] / 1.5
-
-
 def test_all_truth_known_counts_answers() -> None:
     evidence, truth = simulated(60, 11)
     told = Evidence(evidence.annotations, truth=truth)
@@ -384,14 +315,6 @@ def test_without_tensorly_it_says_what_to_install(monkeypatch: pytest.MonkeyPatc
 def test_settings_out_of_range_are_named(setting: str, value: float) -> None:
     with pytest.raises(BadSettings, match=setting):
         MomentMatching(**{setting: value})
-
-
-def test_the_seed_decides_who_is_heard_together_and_hardly_the_answer() -> None:
-    evidence, _ = simulated(300, 14, 0.4)
-    found = [MomentMatching(seed=seed).fit(evidence).probabilities for seed in (0, 0, 1)]
-    np.testing.assert_allclose(found[1], found[0], atol=1e-9)
-    assert (found[2] != found[0]).any()
-    assert (found[2].argmax(axis=1) == found[0].argmax(axis=1)).mean() > 0.93
 
 
 # -- as a start for Dawid-Skene ------------------------------------------------------------------------------

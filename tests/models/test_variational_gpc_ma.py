@@ -17,7 +17,7 @@ from hitl.consensus import Consensus
 from hitl.errors import BadEvidence, BadSettings, MissingExtra
 from hitl.evidence import Evidence
 from hitl.models import VBIBCC, VariationalGPCMA
-from hitl.models.inference import em, minibatches
+from hitl.models.inference import em
 from hitl.models.priors.variational_gp import VariationalGP
 from hitl.testing.crowds import crowd, predictions
 
@@ -72,31 +72,6 @@ def test_items_that_nothing_is_said_of_are_judged_as_by_passes_over_all(monkeypa
         np.testing.assert_allclose(found.parameters[name], values, atol=1e-6, err_msg=name)
 
 
-def test_annotators_are_told_apart() -> None:
-    evidence, _ = featured(600, accuracy=(0.3, 0.95))
-    for annotators in ("dirichlet", "map"):
-        report = VariationalGPCMA(inducing=30, annotators=annotators).fit(evidence).annotators
-        right = np.array([0.3, 0.95])
-        assert report.accuracy.min() < right.mean() < report.accuracy.max()
-        truth_known, truth = featured(600, accuracy=(0.3, 0.95))
-        at = replace(truth_known, truth=truth)
-        known = VBIBCC().fit(Evidence(at.annotations, truth=truth)).annotators
-        np.testing.assert_allclose(report.accuracy, known.accuracy, atol=0.06)
-
-
-def test_map_and_dirichlet_annotators_judge_alike_and_not_the_same() -> None:
-    evidence, truth = featured()
-    one, other = (VariationalGPCMA(inducing=30, annotators=kind).fit(evidence) for kind in ("dirichlet", "map"))
-    difference = np.abs(one.probabilities - other.probabilities)
-    assert 1e-4 < difference.mean() < 0.05
-    assert abs(score.accuracy(one.probabilities, truth) - score.accuracy(other.probabilities, truth)) < 0.03
-
-
-def test_hundreds_of_annotators() -> None:
-    evidence, truth = featured(600, n_annotators=300, asked=0.01)
-    assert score.accuracy(FEW.fit(evidence).probabilities, truth) > 0.8
-
-
 # -- batches -------------------------------------------------------------------------------------------------
 
 
@@ -111,25 +86,12 @@ def test_batches_come_to_the_same_answer() -> None:
     assert score.accuracy(divided.probabilities, truth) > 0.85
 
 
-def test_batches_pass_through_all_items_alike() -> None:
-    rng = np.random.default_rng(0)
-    batches = minibatches._batches(np.arange(40), 10, rng)
-    seen = np.concatenate([next(batches) for _ in range(4)])
-    assert sorted(seen) == list(range(40))
-
-
 def test_the_bound_never_falls_in_the_loop() -> None:
     evidence, _ = featured(400, n_annotators=3, accuracy=(0.4, 0.7))
     for annotators in ("dirichlet", "map"):
         trace = VariationalGPCMA(inducing=20, annotators=annotators, learning_steps=1).fit(evidence).fit.objective
         assert len(trace) > 5
         assert np.diff(trace).min() > -1e-6
-
-
-def test_the_same_seed_gives_the_same_answer() -> None:
-    evidence, _ = featured()
-    method = VariationalGPCMA(inducing=10, batch=100, seed=3)
-    np.testing.assert_allclose(method.fit(evidence).probabilities, method.fit(evidence).probabilities, atol=1e-9)
 
 
 # -- models --------------------------------------------------------------------------------------------------
@@ -205,17 +167,6 @@ def test_a_warm_start_after_ten_labels_costs_a_fifth_and_comes_to_the_same(monke
     assert (warm.labels == cold.labels).mean() > 0.99
 
 
-def test_hyper_parameters_are_learned_again_when_labels_have_grown() -> None:
-    evidence, _ = featured(400)
-    a = evidence.annotations
-    few = FEW.fit(replace(evidence, annotations=a.select(a.item < 100)))
-    again = FEW.fit(evidence, start=few)
-    assert not np.allclose(again.parameters["gp hyper-parameters"], few.parameters["gp hyper-parameters"])
-    some = FEW.fit(replace(evidence, annotations=a.select(a.item < 380)))
-    held = FEW.fit(evidence, start=some)
-    np.testing.assert_array_equal(held.parameters["gp hyper-parameters"], some.parameters["gp hyper-parameters"])
-
-
 # -- items without features, backbones, devices --------------------------------------------------------------
 
 
@@ -229,13 +180,6 @@ def test_items_without_features_are_judged_by_labels_and_shares() -> None:
     np.testing.assert_allclose(p[280], p[200:280].mean(axis=0), atol=0.05)
     again = FEW.apply(found, evidence)
     np.testing.assert_allclose(again.probabilities, p, atol=0.02)
-
-
-def test_no_features_anywhere_is_a_model_of_shares() -> None:
-    evidence, truth = featured(100, asked=0.8)
-    found = FEW.fit(without_features(evidence, slice(None)))
-    labels_alone = VBIBCC().fit(Evidence(evidence.annotations))
-    assert abs(score.accuracy(found.probabilities, truth) - score.accuracy(labels_alone.probabilities, truth)) < 0.04
 
 
 def ring(n: int) -> tuple[Evidence, Ints]:
@@ -295,12 +239,6 @@ def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MissingExtra, match=r"a Gaussian process needs torch: pip install 'hitl-toolkit\[gp\]'"):
         FEW.fit(featured(20)[0])
-
-
-def test_a_device_can_be_named() -> None:
-    evidence, _ = featured(60)
-    named, found = (VariationalGPCMA(inducing=10, device=device).fit(evidence) for device in ("cpu", "auto"))
-    np.testing.assert_allclose(named.probabilities, found.probabilities, atol=1e-6)
 
 
 def test_one_label_is_enough_to_begin() -> None:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from hitl import score
 from hitl.annotations import Annotations
 from hitl.errors import BadSettings
 from hitl.evidence import Evidence
-from hitl.models import weighted_majority
 from hitl.models.majority import MajorityVote
-from hitl.models.weighted_majority import WeightedMajority, loss_rates, outvoted, scaled, weighted_votes
+from hitl.models.weighted_majority import WeightedMajority, loss_rates, outvoted
 from hitl.models.weighted_sum import WeightedSum, contradicted
 from tests import oracles
 from tests.reference_data import crowd, without_truth
@@ -70,14 +67,6 @@ def test_losses_agree_with_plain_loops(which: str, shape: dict[str, float]) -> N
     ):
         found = loss_rates(evidence, weight_k, LOSSES[which], 2.5)
         np.testing.assert_allclose(found, plain_rates(evidence, weight_k, which, 2.5), atol=1e-12)
-
-
-@both
-def test_losses_are_the_same_piece_by_piece(which: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    evidence, _ = oracles.crowd(np.random.default_rng(2), 40, 6, 3, known=0.2)
-    whole = loss_rates(evidence, np.ones(6), LOSSES[which], 1.0)
-    monkeypatch.setattr(weighted_majority, "ROWS", 7)
-    np.testing.assert_allclose(loss_rates(evidence, np.ones(6), LOSSES[which], 1.0), whole, atol=1e-14)
 
 
 @both
@@ -171,62 +160,6 @@ def test_losses_by_hand() -> None:
     for own, hard, soft in (([0, 0, 0], [0, 0.5, 1], [1 / 3, 0.5, 1]), ([2, 1, 2], [1, 0.5, 0], [1, 0.5, 0])):
         np.testing.assert_allclose(outvoted(others, np.array(own)), hard)
         np.testing.assert_allclose(contradicted(others, np.array(own)), soft)
-
-
-def test_nobody_is_judged_by_their_own_vote() -> None:
-    """Who is alone on all items is neither right nor wrong: the crowd's rate."""
-    rows = {"item": [0, 0, 0, 1, 1, 1, 2, 3], "annotator": list("abcabcdd"), "label": list("xxyxyyxy")}
-    evidence = Evidence(Annotations.from_frame(rows))
-    for loss in LOSSES.values():
-        rate = loss_rates(evidence, np.ones(4), loss, 3.0)
-        together = loss_rates(
-            Evidence(Annotations.from_frame({k: v[:6] for k, v in rows.items()})), np.ones(3), loss, 3
-        )
-        np.testing.assert_allclose(rate[:3], together)
-        assert rate[3] == pytest.approx(together.mean())  # everybody else has given as many labels
-
-
-def test_weights_are_scaled_to_a_mean_of_one_over_the_labels() -> None:
-    evidence, _ = oracles.crowd(np.random.default_rng(4), 30, 5, 3, asked=0.5)
-    a = evidence.annotations
-    weight = scaled(np.array([1.0, 2.0, 3.0, 4.0, 5.0]), a.labels_per_annotator)
-    assert weight[a.annotator].mean() == pytest.approx(1)
-    assert weighted_votes(a, weight).sum() == pytest.approx(len(a))
-    assert scaled(np.zeros(5), a.labels_per_annotator).tolist() == [0.0] * 5
-
-
-@both
-@settings(max_examples=25, deadline=None)
-@given(seed=st.integers(0, 10_000), pool=st.sampled_from([0, 6]), known=st.sampled_from([0.0, 0.5]))
-def test_the_better_somebody_agrees_the_more_they_weigh(which: str, seed: int, pool: int, known: float) -> None:
-    evidence, _ = oracles.crowd(np.random.default_rng(seed), 15, 4, 3, 4, pool=pool, known=known, asked=0.6)
-    rate = loss_rates(evidence, np.ones(evidence.annotations.n_annotators), LOSSES[which], 1.0)
-    assert ((rate >= 0) & (rate <= 1)).all()
-    p = METHODS[which]().fit(evidence).probabilities
-    assert np.isfinite(p).all()
-    np.testing.assert_allclose(p.sum(axis=1), 1)
-
-
-@both
-def test_it_learns_to_discount_those_who_guess(which: str) -> None:
-    rng = np.random.default_rng(5)
-    truth = rng.integers(3, size=600)
-    chance = np.array([0.85, 0.85, 0.8, *[0.34] * 5])
-    said = np.where(rng.random((600, 8)) < chance, truth[:, None], (truth[:, None] + rng.integers(1, 3, (600, 8))) % 3)
-    evidence = Evidence(Annotations.from_matrix(said))
-    found = score.accuracy(METHODS[which]().fit(evidence).probabilities, truth)
-    vote = score.accuracy(MajorityVote().fit(evidence).probabilities, truth)
-    assert found > vote + 0.05
-    told = Evidence(evidence.annotations, truth=np.where(np.arange(600) < 100, truth, -1))
-    assert score.accuracy(METHODS[which]().fit(told).probabilities[100:], truth[100:]) > found - 0.02
-
-
-def test_with_equal_weights_it_is_the_majority_vote() -> None:
-    evidence, _ = oracles.crowd(np.random.default_rng(6), 40, 6, 3, known=0.2, pool=5)
-    vote = MajorityVote().fit(evidence).probabilities
-    for method in METHODS.values():
-        np.testing.assert_allclose(method(beta=1 - 1e-12).fit(evidence).probabilities, vote, atol=1e-9)
-        np.testing.assert_allclose(method(rounds=0).fit(evidence).probabilities, vote, atol=1e-12)
 
 
 @both

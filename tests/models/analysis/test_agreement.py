@@ -95,16 +95,6 @@ def test_the_interval_of_alpha_is_that_of_leaving_items_out() -> None:
     assert (high + low) / 2 == pytest.approx(alpha)
 
 
-def test_the_interval_of_alpha_covers() -> None:
-    """Over draws of 150 items from one population, the interval holds its alpha about 95 times of 100."""
-    rng = np.random.default_rng(1)
-    whole = counts(table(rng, 40_000, 4, 3, gaps=0.2), 3)
-    target = agree.krippendorff_alpha(whole)[0]
-    draws = [agree.krippendorff_alpha(whole[rng.integers(len(whole), size=150)]) for _ in range(400)]
-    covered = np.mean([low <= target <= high for _, low, high in draws])
-    assert 0.92 <= covered <= 0.98
-
-
 def test_agreement_with_others_in_plain_loops() -> None:
     evidence, _ = crowd(np.random.default_rng(2), 30, 6, 3, 4, asked=0.5, unlabeled=3, pool=20)
     annotations = evidence.annotations
@@ -141,19 +131,3 @@ def test_where_nothing_is_defined_it_is_nan(matrix: np.ndarray) -> None:
     found = agree.agreement(Annotations.from_matrix(matrix, classes=("a", "b")), least_shared=1)
     assert np.isnan([found.alpha, found.low, found.high, found.fleiss, found.cohen]).all()
     assert found.pairs == 0
-
-
-def test_many_people_are_quick_and_no_larger_than_said() -> None:
-    """10,000 annotators: pairs stay among 500."""
-    rng = np.random.default_rng(0)
-    n, k = 20_000, 10_000
-    item = np.repeat(np.arange(n), 5).astype(np.int32)
-    annotator = ((item.astype(np.int64) * 7919 + np.tile(np.arange(5), n) * 1999) % k).astype(np.int32)
-    annotations = Annotations(
-        item, annotator, rng.integers(10, size=item.size).astype(np.int32), tuple(range(n)), tuple(range(k)),
-        tuple(range(10)), tuple(range(10)),
-    )  # fmt: skip
-    found = agree.agreement(annotations, least_shared=2)
-    assert abs(found.alpha) < 0.01
-    share, _ = agree.agreement_with_others(annotations)
-    assert share.shape == (k,)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -157,34 +156,6 @@ def test_each_step_is_the_plain_one_and_the_maximum_of_its_bound() -> None:
             assert beta[g] * following[g, m] ** 2 + s * following[g, m] == pytest.approx(c)
 
 
-def test_it_ends_where_no_nearby_factors_are_better() -> None:
-    model = CommunityModel(tolerance=1e-13, max_iterations=20_000, most=4, starts=2)
-    v = similarities(3)
-    found = model.factorise(v)
-    assert found.converged
-    assert list(found.objective) == sorted(found.objective)
-    w, h, beta = found.weight_kg, found.other_gk, found.precision_g
-    best = model.objective(v, w, h, beta)
-    # the gradient with respect to each log weight and log precision
-    ratio = v / (w @ h) - 1
-    assert np.abs(w * (ratio @ h.T - beta * w)).max() < 1e-3
-    assert np.abs(h * (w.T @ ratio - beta[:, None] * h)).max() < 1e-3
-    rng = np.random.default_rng(0)
-    for size in (1e-1, 1e-2, 1e-3):
-        for _ in range(30):
-            moved = [part * np.exp(size * rng.normal(size=part.shape)) for part in (w, h, beta)]
-            assert model.objective(v, *moved) <= best + 1e-6
-
-
-def test_shrinkage_leaves_as_many_columns_as_there_are_blocks() -> None:
-    for blocks in (1, 2, 4):
-        block = np.repeat(np.arange(blocks), 12)
-        v = np.where(block[:, None] == block, 0.8, 0.02)
-        weight = CommunityModel().factorise(v).weight_kg
-        assert len(set(weight.argmax(axis=1))) == blocks
-        assert ((weight**2).sum(axis=0) > 1e-2).sum() == blocks
-
-
 # -- similarity ------------------------------------------------------------------------------------------------
 
 
@@ -222,14 +193,6 @@ def test_the_papers_similarity_is_eq_24() -> None:
     assert np.abs(usual - found.similarity).max() > 0.1  # the test can tell
 
 
-def test_by_the_papers_similarity_five_kinds_of_people_are_one_group() -> None:
-    rng = np.random.default_rng(6)
-    pi, _ = people_of(rng, SUPERNOVAE, 12)
-    people = counted(rng, pi, np.full(60, 300))
-    assert len(CommunityModel().fit(people)) == 5
-    assert len(CommunityModel.paper().fit(people)) == 1
-
-
 def _mean_root(a: Array) -> Array:
     """E sqrt(pi_l) under a Dirichlet, by its Beta margins."""
     total = a.sum()
@@ -259,18 +222,15 @@ def test_noise_is_what_sampling_adds_to_a_distance() -> None:
 
 CROWDS = [
     pytest.param(SUPERNOVAE, DawidSkene(), 800, 0.02, id="supernovae, Dawid-Skene"),
-    pytest.param(SUPERNOVAE, VBIBCC(), 800, 0.02, id="supernovae, VB-IBCC"),
     pytest.param(SUPERNOVAE, DefaultCombiner(), 800, 0.04, id="supernovae, default"),
-    pytest.param(grades(3), VBIBCC(), 800, 0.02, id="three grades, VB-IBCC"),
-    pytest.param(grades(3), DefaultCombiner(), 1600, 0.055, id="three grades, default"),
     pytest.param(grades(5), VBIBCC(), 800, 0.02, id="five grades, VB-IBCC"),
 ]
 """Ten labels an item by sixty people: 133 labels each at 800 items. The default combiner leans on the votes, so that
-its matrices are blurred where four people of five do poor work: it needs twice as many labels to tell all grades."""
+its matrices are blurred where four people of five do poor work."""
 
 
 @pytest.mark.parametrize(("prototypes", "combiner", "n", "error"), CROWDS)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_five_kinds_of_people_are_found_and_recovered(
     prototypes: Array, combiner: Any, n: int, error: float, seed: int
 ) -> None:
@@ -307,31 +267,6 @@ def test_what_nobody_of_a_community_has_seen_is_a_distribution_too() -> None:
     prototype_gjl = groups._prototypes(np.array([[1, 0], [0, 0.6]]), counts_kjl, counts_kjl + 1 + 2 * np.eye(4))
     assert prototype_gjl.sum(axis=2) == pytest.approx(1)
     assert prototype_gjl[:, 3].tolist() == pytest.approx(np.tile([1 / 6, 1 / 6, 1 / 6, 1 / 2], (2, 1)))
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_people_between_two_kinds_have_shares_in_both(seed: int) -> None:
-    """Half of their answers are of one kind, half of another, and no third kind lies nearer than these two."""
-    rng = np.random.default_rng(seed)
-    mixed = [(0, 1), (0, 2), (0, 4), (3, 4)]
-    roots = np.sqrt(SUPERNOVAE)
-    for pair in mixed:
-        between = np.sqrt(SUPERNOVAE[list(pair)].mean(axis=0))
-        assert set(np.argsort(-np.einsum("jl,gjl->g", between, roots))[:2]) == set(pair)
-    pi_kjl, share_kg = people_of(rng, SUPERNOVAE, per=12, mixed=mixed)
-    evidence, _ = labels_of(rng, pi_kjl, n=800, each=10)
-    found = CommunityModel().fit(DawidSkene().fit(evidence).annotators)
-    assert len(found) == 5
-    match = matched(found, share_kg[:60])
-    pure = found.membership[np.arange(60), match[share_kg[:60].argmax(axis=1)]]
-    assert pure.mean() > 0.9
-    for person, pair in enumerate(mixed, start=60):
-        row = found.membership[person, match[list(pair)]]
-        assert row.sum() > 0.65
-        assert row.min() > 0.07
-        assert {g for g, _ in found.of(person)} <= set(match[list(pair)])
-    assert np.mean([len(found.of(person)) for person in range(60, 64)]) >= 1.5
-    assert np.mean([len(found.of(person)) for person in range(60)]) < 1.15
 
 
 @pytest.mark.parametrize(("prior", "told"), [(0.01, False), (0.5, False), (3.0, True)])
@@ -389,49 +324,6 @@ def test_those_who_join_are_placed_like_those_learned_from() -> None:
     for found in (some, everybody):
         assert (matched(found, share_kg)[kind] == found.main).mean() > 0.97
     assert np.abs(some.prototype[matched(some, share_kg)] - grades(3)).max() < 0.1
-
-
-def _reversed(people: AnnotatorReport) -> AnnotatorReport:
-    order = np.arange(len(people.names))[::-1]
-    return replace(
-        people,
-        names=tuple(people.names[k] for k in order),
-        concentration=people.concentration[order],
-        confusion=people.confusion[order],
-        labels=people.labels[order],
-    )
-
-
-@pytest.mark.parametrize("change", [_reversed, lambda people: replace(people, confusion=people.confusion[:, ::1])])
-def test_neither_order_nor_run_matters(change: Callable[[AnnotatorReport], AnnotatorReport]) -> None:
-    rng = np.random.default_rng(2)
-    pi_kjl, _ = people_of(rng, SUPERNOVAE, per=8)
-    people = counted(rng, pi_kjl, np.full(40, 200))
-    one, other = CommunityModel().fit(people), CommunityModel().fit(change(people))
-    names = change(people).names
-    place = [names.index(name) for name in people.names]
-    together = one.main[:, None] == one.main
-    assert (together == (other.main[place][:, None] == other.main[place])).all()
-
-
-def test_ten_thousand_people_build_nothing_of_their_square() -> None:
-    import tracemalloc
-
-    rng = np.random.default_rng(3)
-    pi_kjl = np.repeat(grades(4), 2000, axis=0)
-    labels = rng.integers(20, 300, 10_000)
-    share = rng.multinomial(1, np.full(4, 0.25), size=10_000)
-    counts = np.round(labels[:, None, None] * 0.25 * pi_kjl) + share[:, :, None]
-    people = report(counts)
-    tracemalloc.start()
-    found = CommunityModel(most_people=200, starts=1).fit(people)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 100e6  # 10,000^2 numbers would be 800 MB
-    assert len(found) == 5
-    placed = found.main >= 0
-    kind = np.repeat(np.arange(5), 2000)
-    assert (matched(found, np.eye(5)[kind] * placed[:, None])[kind] == found.main)[placed].mean() > 0.95
 
 
 def test_settings_out_of_range_are_refused() -> None:

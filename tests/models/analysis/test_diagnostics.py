@@ -18,7 +18,7 @@ from hitl.models.analysis import annotator_profile as profile
 from hitl.models.analysis import drift, spammers
 from hitl.models.analysis.annotator_profile import AnnotatorProfiler
 from hitl.models.analysis.drift import DriftTest
-from hitl.models.analysis.information import entropy, information
+from hitl.models.analysis.information import information
 from hitl.models.analysis.spammers import SPAMS, SpammerModel
 from hitl.models.annotators.leave_one_out import FLOOR, Others, some_rows
 from tests.oracles import crowd, pool
@@ -43,14 +43,6 @@ def test_information_is_that_of_the_joint_table() -> None:
             joint = share_j[j] * pi_kjl[k, j, option]
             total += joint * np.log2(joint / share_j[j] / (share_j @ pi_kjl[k, :, option]))
         assert found == pytest.approx(total)
-
-
-def test_information_has_the_ends_it_should() -> None:
-    share_j = np.array([0.7, 0.2, 0.1])
-    perfect, useless, swapped = np.eye(3), np.tile([0.5, 0.3, 0.2], (3, 1)), np.eye(3)[[1, 2, 0]]
-    found = information(np.stack([perfect, useless, swapped]), share_j)
-    assert found == pytest.approx([entropy(share_j), 0, entropy(share_j)])
-    assert entropy(np.full(4, 0.25)) == pytest.approx(2)
 
 
 # -- the others ------------------------------------------------------------------------------------------------
@@ -300,24 +292,6 @@ def test_scores_are_the_derivative_and_have_the_moments_they_should() -> None:
         assert accuracy == pytest.approx(q_j @ np.diag(pi_jl))
 
 
-def test_where_the_others_are_certain_windows_hold_the_share_of_right_answers() -> None:
-    rng = np.random.default_rng(6)
-    right = rng.random(160) < 0.8
-    q_tj = np.eye(2)[rng.integers(2, size=160)]
-    said = np.where(right, q_tj.argmax(axis=1), 1 - q_tj.argmax(axis=1)).astype(np.int32)
-    accuracy = right.mean()
-    pi_jl = np.array([[accuracy, 1 - accuracy], [1 - accuracy, accuracy]])
-    change = DriftTest(most_windows=4)._change(np.arange(160.0), said, q_tj, pi_jl)
-    assert change is not None
-    windows = change.windows
-    assert windows.labels.tolist() == [40] * 4
-    assert windows.accuracy == pytest.approx([part.mean() for part in np.split(right, 4)])
-    half = 1.96 * np.sqrt(accuracy * (1 - accuracy) / 40)
-    assert windows.high - windows.accuracy == pytest.approx(np.minimum(half, 1 - windows.accuracy), abs=1e-3)
-    split = int(change.when)
-    assert (change.before, change.after) == pytest.approx((right[:split].mean(), right[split:].mean()))
-
-
 def with_times(rng: np.random.Generator, worse: float, n: int = 900) -> Annotations:
     """Ten people of 85 %; the first two fall to `worse` in the second half of the time."""
     truth, time = rng.integers(3, size=n), rng.random((n, 10))
@@ -335,16 +309,6 @@ def changes(annotations: Annotations, test: DriftTest) -> list[drift.Change | No
     others = Others(evidence, consensus)
     judged = SpammerModel().fit(annotations, others, consensus.class_shares)
     return test.fit(annotations, others, judged.confusion)
-
-
-def test_p_values_of_people_who_do_not_change_are_even() -> None:
-    """Some 50 labels each: what a bridge goes further between its steps matters."""
-    crowds = (with_times(np.random.default_rng(seed), 0.85, n=120) for seed in range(60))
-    p = [change.p_value for annotations in crowds for change in changes(annotations, DriftTest()) if change is not None]
-    assert len(p) > 590
-    for level in (0.05, 0.2, 0.5, 0.8):
-        deviation = np.sqrt(level * (1 - level) / len(p))
-        assert abs(np.mean(np.array(p) < level) - level) < 3.5 * deviation
 
 
 def test_a_change_is_found_with_its_size_and_time_and_few_are_invented() -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from hitl.models.analysis.drift import DriftTest
-from tests.models.analysis.test_diagnostics import changes, with_times
 
 
 def test_few_constant_annotators_are_ever_flagged_however_often_one_looks() -> None:
@@ -28,24 +25,3 @@ def test_few_constant_annotators_are_ever_flagged_however_often_one_looks() -> N
     ever, at_one_look = np.mean(constant, axis=0)
     assert ever <= 0.05
     assert at_one_look > 0.2  # p at one look, which alarms went by before, is no guard against many
-
-
-def test_constant_annotators_of_a_growing_project_are_left_alone() -> None:
-    """Batches of 60 labels, combined and tested after each: the others are unsure of some items."""
-    test, crowds, flagged = DriftTest(), 12, 0
-    for seed in range(crowds):
-        annotations = with_times(np.random.default_rng(100 + seed), 0.85, n=150)
-        order = np.argsort(annotations.time)
-        ever = np.zeros(10, bool)
-        for seen in range(240, len(order) + 1, 60):
-            rows = np.sort(order[:seen])
-            part = replace(
-                annotations,
-                item=annotations.item[rows],
-                annotator=annotations.annotator[rows],
-                label=annotations.label[rows],
-                time=annotations.time[rows],
-            )
-            ever |= test.alarms(changes(part, test))
-        flagged += int(ever.sum())
-    assert flagged <= 0.05 * 10 * crowds

@@ -16,7 +16,6 @@ from hitl.models.annotators import dirichlet_confusion
 from hitl.models.annotators.dirichlet_confusion import (
     DirichletConfusion,
     largest_on_the_diagonal,
-    log_hyper_density,
     raised,
 )
 from hitl.models.priors.dirichlet_shares import DirichletShares, log_beta
@@ -263,66 +262,6 @@ def test_sweeps_converge_to_the_maximum(truth: list[list[float]]) -> None:
         assert slope[tied].sum() == pytest.approx(0, abs=1e-3)
         np.testing.assert_allclose(slope[~tied], 0, atol=1e-3)
         assert (np.delete(slope, j)[np.delete(tied, j)] > -1e-3).all(), "an option held down without need"
-
-
-def test_with_two_options_no_point_of_a_grid_is_better() -> None:
-    rng = np.random.default_rng(6)
-    grid = np.geomspace(0.05, 40, 50)
-    for truth in ([3.0, 1.0], [0.5, 0.9]):
-        counts_klj = dirichlet_counts(rng, np.array([truth]), 15, 6)
-        hyper_jl = np.array([[2.0, 1.0]])
-        best = prior_objective(settled(counts_klj, hyper_jl), counts_klj, hyper_jl)
-        values = [
-            prior_objective(np.array([[x, y]]), counts_klj, hyper_jl) for x in grid for y in grid[grid <= x]
-        ]  # fmt: skip
-        assert max(values) <= best + 1e-9
-        assert max(values) >= best - 0.1
-
-
-def test_without_anybody_the_prior_is_the_mode_of_its_own() -> None:
-    hyper_jl = np.array([[2.0, 1.0, 0.7], [0.5, 3.0, 1.0]])
-    np.testing.assert_allclose(settled(np.zeros((0, 3, 2)), hyper_jl, 1), hyper_jl, rtol=1e-12)
-    np.testing.assert_allclose(settled(np.zeros((4, 3, 2)), hyper_jl, 50), hyper_jl, rtol=1e-12)
-    at_mode = log_hyper_density(hyper_jl, hyper_jl)
-    for factor in (0.97, 1.03):
-        assert log_hyper_density(hyper_jl * factor, hyper_jl) < at_mode
-
-
-def test_the_prior_is_that_of_the_people_it_was_learned_from() -> None:
-    truth = np.array([[6.0, 1.5, 1.0], [1.0, 4.0, 2.0], [0.8, 1.2, 3.0]])
-    counts_klj = dirichlet_counts(np.random.default_rng(7), truth, 2000, 100)
-    found = settled(counts_klj, np.ones((3, 3)) + np.eye(3), 300)
-    np.testing.assert_allclose(found, truth, rtol=0.06)
-    np.testing.assert_allclose(
-        found / found.sum(axis=1, keepdims=True), truth / truth.sum(axis=1, keepdims=True), atol=0.01
-    )
-
-
-def test_few_labels_are_judged_by_the_crowd_and_many_by_themselves() -> None:
-    """The posterior mean moves from the crowd's to one's own answers as (labels) / (labels + A)."""
-    people = DirichletConfusion.unlearned(np.array([[2.0, 1.0], [1.0, 2.0]]), 202)
-    counts_klj = dirichlet_counts(np.random.default_rng(8), np.array([[9.0, 1.0], [1.0, 9.0]]), 202, 60)
-    counts_klj[0], counts_klj[1] = [[0, 0], [3, 3]], [[0, 0], [3000, 3000]]  # both always say the second
-    for _ in range(200):
-        people = people.learn(counts_klj)
-    few, many = people.alpha_klj[0, 0, 0] / people.alpha_klj[0, :, 0].sum(), people.alpha_klj[1, :, 0]
-    total = people.prior_jl[0].sum()
-    assert few == pytest.approx(people.prior_jl[0, 0] / (total + 3), abs=1e-12)
-    assert few > 0.5
-    assert many[0] / many.sum() < 0.01
-
-
-def test_what_is_shared_is_learned_and_what_is_not_stays() -> None:
-    rng = np.random.default_rng(9)
-    hyper_jl, counts_klj = some_prior(rng, 3, 4), some_counts(rng, 5, 3, 4)
-    alone = DirichletConfusion.unlearned(hyper_jl, 5, shared=False).learn(counts_klj)
-    np.testing.assert_array_equal(alone.prior_jl, hyper_jl)
-    np.testing.assert_allclose(alone.alpha_klj, hyper_jl.T + counts_klj)
-    together = DirichletConfusion.unlearned(hyper_jl, 5).learn(counts_klj)
-    assert prior_objective(together.prior_jl, counts_klj, hyper_jl) > prior_objective(hyper_jl, counts_klj, hyper_jl)
-    held = DirichletConfusion.unlearned(hyper_jl, 5).anchored(0.25, 4 * counts_klj).learn(np.zeros_like(counts_klj))
-    np.testing.assert_allclose(held.counts_klj, counts_klj)
-    np.testing.assert_allclose(held.prior_jl, together.prior_jl)
 
 
 # -- what is reported ----------------------------------------------------------------------------------------

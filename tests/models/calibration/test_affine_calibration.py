@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 from scipy.optimize import approx_fprime, minimize
 from scipy.special import log_softmax
 from sklearn.linear_model import LogisticRegression
 
-from hitl import score
 from hitl.models.calibration import (
     DirichletCalibration,
     LogTemperature,
@@ -20,8 +17,6 @@ from hitl.models.calibration import (
 )
 from hitl.models.calibration.affine import log_likelihood
 from tests.miscalibrated import bent, honest
-
-Objective = Callable[[np.ndarray, np.ndarray], float]
 
 
 def data(seed: int, n: int = 60, classes: int = 3) -> tuple[np.ndarray, np.ndarray]:
@@ -138,28 +133,3 @@ def test_each_scaling_holds_the_one_before_it() -> None:
     several = VectorScaling().fit(p, truth).apply(p)
     np.testing.assert_allclose(MatrixScaling(off=1e-6).fit(p, truth).apply(p), several, atol=1e-4)
     assert np.abs(several - one).max() > 0.05
-
-
-def test_a_class_seen_too_often_is_brought_back_where_one_temperature_cannot() -> None:
-    p, truth = honest(np.random.default_rng(7), 12_000, 3)
-    tilted = bent(p, 1.0, np.array([2.0, 0.0, -1.0]))
-    best = score.log_loss(p[6000:], truth[6000:])
-    loss = {
-        type(s).__name__: score.log_loss(s.fit(tilted[:6000], truth[:6000]).apply(tilted[6000:]), truth[6000:])
-        for s in (TemperatureScaling(), VectorScaling(), MatrixScaling(), DirichletCalibration(0.01, 0.01))
-    }
-    assert loss.pop("TemperatureScaling") > best + 0.1
-    assert max(loss.values()) < best + 0.005
-
-
-def test_slopes_and_shifts_are_found_again() -> None:
-    p, truth = honest(np.random.default_rng(8), 40_000, 3)
-    slope, shift = np.array([0.5, 1.0, 2.0]), np.array([0.5, 0.0, -0.5])
-    # softmax(slope log p + shift) is calibrated if the truth is drawn from it.
-    rng = np.random.default_rng(9)
-    target = mapped(p, np.diag(slope), shift)
-    drawn = np.minimum((rng.random(40_000)[:, None] > target.cumsum(axis=1)).sum(axis=1), 2)
-    fitted = VectorScaling(spread=1.0, shift=1.0).fit(p, drawn)
-    np.testing.assert_allclose(fitted.slope_ij, np.diag(slope), atol=0.1)
-    np.testing.assert_allclose(fitted.intercept_j - fitted.intercept_j[1], shift, atol=0.1)
-    assert truth.size == 40_000

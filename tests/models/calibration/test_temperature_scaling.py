@@ -68,12 +68,6 @@ def test_maximum_likelihood_is_scikit_learns() -> None:
     np.testing.assert_allclose(ours, theirs.predict_proba(np.log(p)), atol=1e-5)
 
 
-def test_a_known_temperature_is_found_again() -> None:
-    p, truth = honest(np.random.default_rng(2), 40_000, 5)
-    for scaling in (TemperatureScaling(), TemperatureScaling(None)):
-        assert scaling.fit(bent(p, 2.5), truth).temperature == pytest.approx(2.5, rel=0.03)
-
-
 def test_applying_is_the_softmax_of_log_probabilities_over_t() -> None:
     p = np.array([[0.7, 0.2, 0.1], [1.0, 0.0, 0.0]])
     fitted = TemperatureScaling().fit(p, np.array([0, 1]))
@@ -101,43 +95,6 @@ def test_quadrature_agrees_with_a_grid_fifty_times_finer(prior: LogTemperature, 
     new = bent(honest(np.random.default_rng(0), 20, 3)[0], slope)
     expected = sum(w * softmax(np.log(new) / np.exp(t), axis=1) for w, t in zip(v, u, strict=True))
     np.testing.assert_allclose(posterior.apply(new), expected, atol=1e-6)
-
-
-def test_the_posterior_against_a_sampler() -> None:
-    """Metropolis on log T: the answer of a method that shares no line with the quadrature."""
-    rng = np.random.default_rng(3)
-    p, truth = honest(rng, 30, 3)
-    p = bent(p, 4.0)
-    log_p, rows = np.log(p), np.arange(30)
-
-    def log_density(u: float) -> float:
-        return float(log_softmax(log_p / np.exp(u), axis=1)[rows, truth].sum() - 0.5 * ((u - 0.5) / 0.5) ** 2)
-
-    u, here, drawn = 1.0, log_density(1.0), []
-    for _ in range(12_000):
-        there = u + 0.5 * rng.normal()
-        value = log_density(there)
-        if np.log(rng.random()) < value - here:
-            u, here = there, value
-        drawn.append(u)
-    posterior = BayesianTemperature().fit(p, truth)
-    assert posterior.log_mean == pytest.approx(np.mean(drawn[1000:]), abs=0.02)
-    assert posterior.log_sd == pytest.approx(np.std(drawn[1000:]), abs=0.02)
-
-
-def test_with_much_data_the_posterior_is_its_mode() -> None:
-    p, truth = honest(np.random.default_rng(4), 20_000, 3)
-    p = bent(p, 2.0)
-    np.testing.assert_allclose(
-        BayesianTemperature().fit(p, truth).apply(p), TemperatureScaling().fit(p, truth).apply(p), atol=1e-3
-    )
-
-
-def test_little_data_leave_doubt_that_the_best_temperature_hides() -> None:
-    p = np.array([[0.999, 0.001]] * 5)
-    truth = np.zeros(5, int)
-    mode, mean = TemperatureScaling().fit(p, truth), BayesianTemperature().fit(p, truth)
-    assert mean.apply(p)[0, 1] > 1.2 * mode.apply(p)[0, 1]
 
 
 # -- the ensemble ------------------------------------------------------------------------------------------------
@@ -181,13 +138,6 @@ def test_a_model_that_is_right_or_lost_needs_the_uniform_part() -> None:
     fitted = EnsembleTemperature(None).fit(p, truth)
     np.testing.assert_allclose(fitted.apply(p), 0.8 * p + 0.05, atol=0.02)
     assert fitted.weights[2] == pytest.approx(0.2, abs=0.04)
-
-
-def test_a_mixture_is_applied_as_printed() -> None:
-    p, truth = honest(np.random.default_rng(6), 50, 3)
-    fitted = EnsembleTemperature().fit(p, truth)
-    np.testing.assert_allclose(fitted.apply(p), parts(p, fitted.temperature) @ np.array(fitted.weights))
-    assert fitted.temperature == TemperatureScaling().fit(p, truth).temperature
 
 
 @pytest.mark.parametrize("mean", [-20.0, 10.0])

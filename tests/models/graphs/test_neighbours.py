@@ -9,7 +9,6 @@ import pytest
 
 from hitl.annotations import Floats
 from hitl.errors import BadSettings
-from hitl.models.graphs import neighbours
 from hitl.models.graphs.neighbours import TREE_UP_TO, nearest_neighbours
 
 FEW, MANY = 3, TREE_UP_TO + 4
@@ -37,13 +36,6 @@ def test_neighbours_are_those_of_plain_loops(n_features: int, k: int) -> None:
     found = nearest_neighbours(x_nd, k)
     assert found.format == "csr"
     np.testing.assert_array_equal(found.toarray(), brute_force(x_nd, k))
-
-
-def test_blocks_meet_without_a_seam(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(neighbours, "ROWS", 7)
-    monkeypatch.setattr(neighbours, "COLUMNS", 5)
-    x_nd = np.random.default_rng(0).normal(size=(53, MANY))
-    np.testing.assert_array_equal(nearest_neighbours(x_nd, 9).toarray(), brute_force(x_nd, 9))
 
 
 @pytest.mark.parametrize("n_features", [FEW, MANY])

@@ -118,19 +118,6 @@ def test_nothing_nearby_is_better() -> None:
         assert objective(wider, message_nj) < best
 
 
-def test_every_step_climbs() -> None:
-    """Half steps never overshoot, also where every item is claimed by two classes."""
-    for seed in range(5):
-        prior, message_nj = process(30, j=4, count=10, seed=seed), messages(30, 4, seed)
-        message_nj[:, :2] += 8
-        trace = []
-        for _ in range(40):
-            trace.append(objective(prior, message_nj))
-            prior = prior.learn(judged(prior, message_nj).statistics)
-        assert np.diff(trace).min() > -1e-9
-        assert trace[-1] - trace[-2] < 1e-2
-
-
 # -- gradients -----------------------------------------------------------------------------------------------
 
 
@@ -193,28 +180,6 @@ def test_the_closed_gradient_and_one_covariance_for_two_classes_are_those_of_tor
     np.testing.assert_allclose(
         found.statistics.precision_jmm, torch.einsum("nj,nm,nk->jmk", weight_nj, w_nm, w_nm).detach(), atol=1e-9
     )
-
-
-def test_two_classes_that_do_not_mirror_each_other_keep_a_covariance_each() -> None:
-    prior, message_nj = climbed(process(6, j=2), messages(6, 2), 3), messages(6, 2)
-    other = replace(prior, precision_jmm=prior.precision_jmm * torch.tensor([1.0, 1.5])[:, None, None])
-    latent = other.latent()["latent variance"]
-    assert (latent[:, 1] < latent[:, 0]).all()
-    assert judged(other, message_nj).statistics.precision_jmm.shape == prior.precision_jmm.shape
-
-
-def test_hyper_parameters_climb() -> None:
-    """From a kernel that is far too short they find one that explains more."""
-    rng = np.random.default_rng(3)
-    x = rng.uniform(-1, 1, size=(60, 2))
-    message_nj = 6.0 * np.eye(2)[(x[:, 0] > 0).astype(int)]
-    prior = VariationalGP.unlearned(Inputs.standardised(x), CovarianceModule(2, True), 2, 30, "cpu", rng)
-    prior = replace(prior, covariance=prior.covariance.at(torch.log(torch.tensor([1.0, 0.2, 0.2]).double())))
-    first = climbed(prior.paced(False, 0.0), message_nj, 30)
-    last = climbed(climbed(prior, message_nj, 60).paced(False, 0.0), message_nj, 30)
-    assert objective(last, message_nj) > objective(first, message_nj) + 5
-    length = last.covariance.theta_p[1:].exp()
-    assert length[1] > length[0]  # of the feature that tells nothing
 
 
 # -- statistics ----------------------------------------------------------------------------------------------

@@ -55,8 +55,7 @@ class Case:
         said, agreed = np.empty((2, self.shape[1] * self.shape[2])), np.zeros(len(self.pairs))
         for j in range(2):
             of_class = np.empty(len(self.pairs))
-            rest = np.empty(counts_jt.shape[1])
-            markov_network.statistics(self.graph, counts_jt[j], rest, said[j], of_class)
+            markov_network.statistics(self.graph, counts_jt[j], said[j], of_class)
             agreed += of_class
         return np.concatenate((said.ravel(), agreed))
 

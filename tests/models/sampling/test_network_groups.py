@@ -87,19 +87,6 @@ def test_groups_are_made_of_those_who_agree_most_and_stay_small() -> None:
     assert [group.tolist() for group in network_groups.cut(part + 3, later, 2, 64)] == [[3, 4, 5, 6, 7], [8]]
 
 
-def test_those_who_copy_are_found_in_a_crowd() -> None:
-    rng = np.random.default_rng(2)
-    evidence, _ = oracles.crowd(rng, 500, 40, 3, asked=0.2)
-    a = evidence.annotations
-    copied = rng.integers(3, size=500)
-    label = np.where(np.isin(a.annotator, [3, 17, 31]), copied[a.item], a.label)
-    crowd = Evidence(Annotations(a.item, a.annotator, label, a.items, a.annotators, a.classes, a.options))
-    found = members(crowd, 4096, 256)
-    assert max(len(group) for group in found) <= 5
-    home = next(group for group in found if 3 in group)
-    assert {3, 17, 31} <= set(home)
-
-
 # -- the price of cutting --------------------------------------------------------------------------------------------
 
 
