@@ -149,8 +149,13 @@ def cohen_kappas(annotations: Annotations, *, least_shared: int = 10, most_peopl
     first, second = np.nonzero(np.triu(shared_kk >= least_shared, 1))
     shared = shared_kk[first, second]
     observed, expected = same_kk[first, second] / shared, chance_kk[first, second] / shared**2
-    first, second = people[first].astype(np.int32), people[second].astype(np.int32)
-    return Pairs(first, second, shared.astype(np.int64), observed, _beyond_chance(observed, expected))
+    return Pairs(
+        people[first].astype(np.int32),
+        people[second].astype(np.int32),
+        shared.astype(np.int64),
+        observed,
+        _beyond_chance(observed, expected),
+    )
 
 
 def agreement_with_others(annotations: Annotations) -> tuple[Floats, Floats]:

@@ -79,7 +79,7 @@ class Judges:
         both = self.both or _method_of(consensus)
         if "probabilities" not in both.uses:
             raise BadEvidence(f"{name_of(both)!r} does not use models' probabilities; combine with pl-em or pl")
-        judged = Judgements(*self._judge(both, consensus, evidence), self._compared(evidence))
+        judged = self._judge(both, consensus, evidence)
         if evidence.known.sum() < LEAST_KNOWN:
             return replace(judged, compared=judged.compared & ~evidence.known)
         assert evidence.truth is not None
@@ -88,13 +88,13 @@ class Judges:
             truth = evidence.truth.copy()
             truth[part] = -1
             unseen = replace(evidence, truth=truth)
-            parts = self._judge(both, both.fit(unseen), unseen)
-            for name, values_nj in zip(("model", "people", "both", "log_likelihood"), parts, strict=True):
-                getattr(judged, name)[part] = values_nj[part]
+            other = self._judge(both, both.fit(unseen), unseen)
+            for name in ("model", "people", "both", "log_likelihood"):
+                getattr(judged, name)[part] = getattr(other, name)[part]
         return judged
 
-    def _judge(self, both: ApplicableCombiner, learned: Consensus, evidence: Evidence) -> tuple[Floats, ...]:
-        """Return (N, J) arrays of the model, annotators and both, and the log likelihood of the labels."""
+    def _judge(self, both: ApplicableCombiner, learned: Consensus, evidence: Evidence) -> Judgements:
+        """Judge every item by what was learned, in arrays that may be changed."""
         annotations = evidence.annotations
         no_labels = annotations.select(np.zeros(len(annotations), dtype=bool))
         model = both.apply(learned, replace(evidence, annotations=no_labels, truth=None))
@@ -103,10 +103,13 @@ class Judges:
         unseen_jl = accurate_pseudo_counts(annotations.n_classes, annotations.n_options, EXPECTED_ACCURACY)
         pi_klj = confusion_from(learned, annotations, unseen_jl)
         likelihood_nj = kernels.messages(annotations, np.log(np.maximum(pi_klj, LEAST_CHANCE)))
-        return model.probabilities.copy(), people.probabilities.copy(), learned.probabilities.copy(), likelihood_nj
-
-    def _compared(self, evidence: Evidence) -> npt.NDArray[np.bool_]:
-        return evidence.predicted & (evidence.annotations.labels_per_item > 0)
+        return Judgements(
+            model.probabilities.copy(),
+            people.probabilities.copy(),
+            learned.probabilities.copy(),
+            likelihood_nj,
+            evidence.predicted & (annotations.labels_per_item > 0),
+        )
 
 
 def _method_of(consensus: Consensus) -> ApplicableCombiner:

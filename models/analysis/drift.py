@@ -139,7 +139,8 @@ class DriftTest:
         p_k = np.array([np.nan if change is None else change.p_value for change in changes])
         ever_k = np.array([change is not None and change.p_any_look <= self.false_share for change in changes], bool)
         large_k = np.array([change is not None and abs(change.effect) >= self.least_effect for change in changes], bool)
-        return discoveries(p_k, self.false_share) & ever_k & large_k
+        alarms: npt.NDArray[np.bool_] = discoveries(p_k, self.false_share) & ever_k & large_k
+        return alarms
 
     def _change(self, time: Floats, said: Ints, q_tj: Floats, pi_jl: Floats) -> Change | None:
         moments = np.flatnonzero(np.diff(time) > 0)  # a change can only be between two different times

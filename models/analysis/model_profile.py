@@ -274,7 +274,7 @@ def _figures(account: str, table: str, frame: pd.DataFrame, keys: tuple[str, ...
     return figures
 
 
-def _mean(values: npt.NDArray[np.generic]) -> float:
+def _mean(values: Floats | npt.NDArray[np.bool_]) -> float:
     return float(np.mean(values)) if values.size else float("nan")
 
 

@@ -172,7 +172,7 @@ class FieldMethod(ABC):
         begun: Callable[[], Expected] | None = None,
     ) -> Estimate:
         """Run the loop; if long steps of the strengths led down, go on with short ones."""
-        limits = {"tolerance": self.tolerance, "max_iterations": self.max_iterations}
+        limits: dict[str, Any] = {"tolerance": self.tolerance, "max_iterations": self.max_iterations}
         fitted = em.maximise(evidence, prior, annotators, q_nj, begun=begun, **limits)
         trace = fitted.objective
         enough = self.tolerance * evidence.annotations.n_items
