@@ -98,7 +98,9 @@ def move(metric: Any, size: float, step_x: Any, theta_x: Any) -> None:
     theta_x[w:] += size * moved_p
     for j in range(n_classes):
         here = slice(j * width, (j + 1) * width)
-        left_d = step_x[here] - product(metric.cross_jdp[j], moved_p)
+        left_d = step_x[here].copy()
+        for p in range(moved_p.shape[0]):
+            left_d -= metric.cross_jdp[j, :, p] * moved_p[p]
         theta_x[here] += size * product(metric.block_jdd[j].T, left_d)
 
 
@@ -112,7 +114,8 @@ def push(metric: Any, size: float, slope_x: Any, momentum_x: Any) -> None:
         here = slice(j * width, (j + 1) * width)
         slope_d = product(metric.block_jdd[j], slope_x[here])
         momentum_x[here] += size * slope_d
-        slope_p -= product(metric.cross_jdp[j].T, slope_d)
+        for a in range(width):
+            slope_p -= metric.cross_jdp[j, a] * slope_d[a]
     momentum_x[w:] += size * product(metric.square_pp, slope_p)
 
 
@@ -134,8 +137,8 @@ def take_root(bend: Any, metric: Any) -> None:
         invert_root(bend.block_jdd[j], metric.block_jdd[j])
         for p in range(left_pp.shape[0]):
             metric.cross_jdp[j, :, p] = product(metric.block_jdd[j], bend.cross_jdp[j, :, p])
-        for p in range(left_pp.shape[0]):
-            left_pp[p] -= product(metric.cross_jdp[j].T, metric.cross_jdp[j, :, p])
+        for a in range(metric.cross_jdp.shape[1]):
+            left_pp -= np.outer(metric.cross_jdp[j, a], metric.cross_jdp[j, a])
     invert_root(left_pp, metric.square_pp)
 
 
