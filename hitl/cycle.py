@@ -44,7 +44,7 @@ from hitl.formatting import subject_of
 from hitl.learning import features, training
 from hitl.metrics import metrics_of
 from hitl.models.analysis.audited_agreement import audited_agreement
-from hitl.models.predictors.features import without
+from hitl.models.predictors.features import describe_left_out
 from hitl.operations import Judgement, departed, end_of_kind, operations_of
 from hitl.platform import (
     Connector,
@@ -221,7 +221,7 @@ class _Steps:
             if features.are_stored(self.settings, self.store):
                 return (f"features: {error}. Mend the file; those made before are used",)
             raise
-        return (without(left_out),) if left_out else ()
+        return (describe_left_out(left_out),) if left_out else ()
 
     def judge(self, settings: Settings, *given: Any) -> tuple[dict[str, Training], Judgement]:
         """Learn, and judge what is stored, of the questions, crew and time `given`."""

@@ -11,7 +11,7 @@ import pytest
 
 from hitl.annotations import Annotations, Floats, Ints
 from hitl.evidence import Evidence
-from hitl.models.predictors.texts import tfidf_svd
+from hitl.models.predictors.transforms import tfidf_svd
 from hitl.tables.files import read_table
 from hitl.tables.vectors import read_vectors
 

@@ -34,7 +34,7 @@ EXAMPLES = examples(
 
 @dataclass(frozen=True)
 class Seen:
-    """Which items, and what of them."""
+    """The items, and the columns to embed."""
 
     items: Annotated[Path | None, typer.Argument(help="Table of items: CSV, JSON Lines, Parquet, Arrow.")] = None
     project: Annotated[
@@ -52,7 +52,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class How:
-    """By which model, and how many numbers."""
+    """The model, and the number of features."""
 
     model: Annotated[
         str | None,
@@ -91,7 +91,7 @@ def embed(
     as_json: Json = False,
 ) -> None:
     """Make features of items. What was embedded before is kept: the same command embeds only what is new."""
-    from hitl.models.predictors.features import without
+    from hitl.models.predictors.features import describe_left_out
     from hitl.tables.files import require_distinct, require_writable
     from hitl.tables.vectors import write_vectors
 
@@ -104,9 +104,11 @@ def embed(
         if seen.project:
             own, x_nd, left_out = _of_project(seen.config, output, progress)
         else:
-            own, x_nd, left_out = _of_table(seen, how, where, cache or _beside(output), batch_size, progress)
+            assert output is not None
+            cache = cache or output.with_name(f".{output.name}.cache")
+            own, x_nd, left_out = _of_table(seen, how, where, cache, batch_size, progress)
     if left_out and how.missing == "refuse":
-        raise BadInput(f"embed: {without(left_out)}; with --missing skip they are left without")
+        raise BadInput(f"embed: {describe_left_out(left_out)}; with --missing skip they are left without")
     if output is not None:
         write_vectors(output, own, x_nd, seen.item)
     have = len(own) - len(left_out)
@@ -116,7 +118,7 @@ def embed(
         show.as_json({"items": have, "dimensions": x_nd.shape[1], **left, "written": written})
         return
     if left_out:
-        show.warning(without(left_out))
+        show.warning(describe_left_out(left_out))
     show.line(f"{have:,} items have {x_nd.shape[1]:,} features each; {time.monotonic() - began:.1f} s")
     show.wrote([output])
 
@@ -143,26 +145,20 @@ def _check(seen: Seen, how: How, where: Engine, output: Path | None) -> None:
         raise BadSettings("embed: --model sees a text or an image; with --columns there is none")
 
 
-def _beside(output: Path | None) -> Path:
-    assert output is not None
-    return output.with_name(f".{output.name}.cache")
-
-
 def _of_table(
     seen: Seen, how: How, where: Engine, cache: Path, batch_size: int, progress: Progress
 ) -> tuple[list[str], Floats, dict[str, str]]:
-    """The items, their features (NaN where there are none), and those left out."""
-    from hitl.models.predictors.embedders import embedder, identity
-    from hitl.models.predictors.features import TFIDF, aligned, embed
+    """Return the items, their features (NaN if there are none), and those left out."""
+    from hitl.models.predictors.features import TFIDF, align, embed
+    from hitl.models.predictors.loading import embedder, embedder_digest
     from hitl.models.predictors.vector_cache import VectorCache
 
     own, corpus, read = _corpus(seen)
-    model = how.model or TFIDF
     make: Callable[[], Embedder] | None = None
-    kept = None
-    if not (seen.columns or (seen.text and model == TFIDF)):
-        kept = VectorCache(cache, identity(model, how.weights))
-        make = partial(embedder, model, "text" if seen.text else "image", how.weights, how.device, read)
+    store = None
+    if how.model is not None and not (seen.text and how.model == TFIDF):
+        store = VectorCache(cache, embedder_digest(how.model, how.weights))
+        make = partial(embedder, how.model, read, how.weights, how.device)
     else:
         where.require_none("for what sees each item by itself: --image, or --text with --model")
     with where.executor() as executor:
@@ -170,16 +166,16 @@ def _of_table(
             corpus,
             make,
             dimensions=how.dimensions,
-            kept=kept,
+            store=store,
             batch_size=batch_size,
             progress=progress,
             executor=executor,
         )
-    return own, aligned(corpus.items, x_nd, own), left_out
+    return own, align(corpus.items, x_nd, own), left_out
 
 
 def _corpus(seen: Seen) -> tuple[list[str], Corpus, Callable[[str], Any] | None]:
-    """All items of the table, what they hold, and what opens an image."""
+    """Return all items of the table, their contents, and the function that opens an image."""
     from hitl.models.predictors import features
     from hitl.models.predictors.images import Images
     from hitl.tables.batches import read_any
@@ -200,7 +196,7 @@ def _corpus(seen: Seen) -> tuple[list[str], Corpus, Callable[[str], Any] | None]
 
 
 def _of_project(config: Path, output: Path | None, progress: Progress) -> tuple[list[str], Floats, dict[str, str]]:
-    """The items of the project by own ids, their features, which are stored now, and those left out."""
+    """Store the features of the project, and return the items by own ids, the features, and those left out."""
     from hitl import cycle
     from hitl.learning.features import stored_features
     from hitl.project import item_names, opened

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -57,9 +56,9 @@ class Seen:
     ] = None
 
     def table(self, output: Path) -> Path:
-        """The file of the items; those of a project are written beside its store first.
+        """Return the file of the items; those of a project are written beside its store first.
 
-        Raises BadTable for an output that the project reads, but for the predictions of a model.
+        Raises BadTable for an output that the project reads, except for the predictions of a model.
         """
         if self.project == (self.items is not None):
             raise BadSettings("predict: expected either a table of items or --project")
@@ -71,16 +70,16 @@ class Seen:
 
         with stored(self.config) as (settings, store):
             require_unread(self.config, settings, [output], of_model=True)
-            found = item_table(store.items(settings.name), item_names(settings, store))
-        if not found.num_rows:
+            items = item_table(store.items(settings.name), item_names(settings, store))
+        if not items.num_rows:
             raise BadSettings(f"predict: project {settings.name!r} has no items; run `hitl pull` first")
         path = self.config.parent / ".hitl" / f"{settings.name}-items.parquet"
         path.parent.mkdir(exist_ok=True)
-        write_table(path, found)
+        write_table(path, items)
         return path
 
     def inputs(self, table: Path) -> Inputs:
-        """The table as models read it."""
+        """Return the table as models read it."""
         from hitl.models.predictors.inputs import Inputs
 
         features = names(self.features) or ()
@@ -119,11 +118,11 @@ class Model:
     device: Annotated[str, typer.Option(help="Where a torch model runs: auto, cpu, cuda, cuda:1.")] = "auto"
 
     def settings(self) -> ModelSettings:
-        """The same as the library takes it."""
+        """Return the settings as the library takes them."""
         from hitl.models.predictors.loading import ModelSettings
 
-        given = {**vars(self), "classes": class_names(self.classes)}
-        return ModelSettings(given.pop("model"), **given)
+        options = {**vars(self), "classes": class_names(self.classes)}
+        return ModelSettings(options.pop("model"), **options)
 
 
 @dataclass(frozen=True)
@@ -149,6 +148,7 @@ def predict(
     as_json: Json = False,
 ) -> None:
     """Run a model over items and write its probabilities. Interrupted, the same command goes on where it stopped."""
+    from hitl import __version__
     from hitl.models.predictors import running
     from hitl.tables.batches import column_names
     from hitl.tables.files import require_distinct, require_writable
@@ -161,12 +161,13 @@ def predict(
     require_writable(output)
     require_distinct([output], [*named, Path(model.model)])
     inputs, settings = seen.inputs(items), model.settings()
-    began = time.monotonic()
+    started = time.monotonic()
     with show.progress(as_json) as progress:
         predictor, digest = _predictor(inputs, settings, folds, batch_size, progress)
-        trained = time.monotonic() - began if folds.folds else None
-        fingerprint = _fingerprint(inputs.digest(), digest, predictor.classes)
-        done = running.predict(inputs, predictor, output, fingerprint, batch_size=batch_size, progress=progress)
+        trained = time.monotonic() - started if folds.folds else None
+        parts = (__version__, inputs.digest(), digest, tuple(predictor.classes))
+        fingerprint = hashlib.sha256(repr(parts).encode()).hexdigest()
+        summary = running.predict(inputs, predictor, output, fingerprint, batch_size=batch_size, progress=progress)
     warnings = _warnings(predictor)
     if as_json:
         more = {
@@ -174,16 +175,18 @@ def predict(
             "warnings": show.without_passwords(warnings),
             "written": {"probabilities": str(output)},
         }
-        show.as_json(asdict(done) | more | ({} if trained is None else {"training_seconds": trained}))
+        show.as_json(asdict(summary) | more | ({} if trained is None else {"training_seconds": trained}))
         return
     for warning in warnings:
         show.warning(warning)
     if trained is not None:
         show.line(f"trained {show.counted((folds.folds or 0) + 1, 'model')} in {trained:.1f} s")
-    if done.resumed:
-        show.line(f"went on where an earlier run stopped: {done.resumed:,} items were predicted already")
-    quiet = f"; {done.silent:,} left out, with nothing to predict from" if done.silent else ""
-    show.line(f"predicted {done.items:,} items ({len(predictor.classes)} classes){quiet}, in {done.seconds:.1f} s")
+    if summary.resumed:
+        show.line(f"went on where an earlier run stopped: {summary.resumed:,} items were predicted already")
+    silent = f"; {summary.silent:,} left out, with nothing to predict from" if summary.silent else ""
+    show.line(
+        f"predicted {summary.items:,} items ({len(predictor.classes)} classes){silent}, in {summary.seconds:.1f} s"
+    )
     show.wrote([output])
     if seen.project:
         show.line(f"for every cycle, add to {seen.config}, in its section [models]:")
@@ -191,7 +194,7 @@ def predict(
 
 
 def class_names(text: str | None) -> tuple[str, ...] | None:
-    """Comma-separated names, or those of a file, one a line."""
+    """Split comma-separated names, or read them from a file, one per line."""
     if text is None:
         return None
     if Path(text).is_file():
@@ -213,38 +216,30 @@ def _check(seen: Seen, folds: Folds, model: Model) -> None:
 def _predictor(
     inputs: Inputs, settings: ModelSettings, folds: Folds, batch_size: int, progress: Progress
 ) -> tuple[Predictor, str]:
-    """The predictor and a digest of all that its answers depend on but the inputs."""
+    """Return the predictor and a digest of everything that its answers depend on, except the inputs."""
     from hitl.models.predictors import loading
-
-    found = loading.find(settings)
-    if folds.folds is None or folds.truth is None:
-        return loading.ready(settings, found, inputs.kind)
     from hitl.models.predictors.folds import labeled, train
-    from hitl.models.predictors.inputs import file_digest, labels_of
+    from hitl.models.predictors.inputs import file_digest, read_labels
 
-    make = loading.maker(found)
-    examples = labeled(inputs, labels_of(folds.truth, inputs.item), batch_size)
+    loaded = loading.load(settings)
+    if folds.folds is None or folds.truth is None:
+        return loading.ready(settings, loaded, inputs.kind)
+    make = loading.estimator_maker(loaded)
+    examples = labeled(inputs, read_labels(folds.truth, inputs.item), batch_size)
     trained = train(make, examples, folds.folds, settings.classes, folds.seed, progress)
-    said = (found.digest, loading.estimator_digest(make()), file_digest(folds.truth), folds.folds, folds.seed)
-    return trained, repr(said)
-
-
-def _fingerprint(inputs: str, model: str, classes: Sequence[str]) -> str:
-    from hitl import __version__
-
-    return hashlib.sha256(repr((__version__, inputs, model, tuple(classes))).encode()).hexdigest()
+    parts = (loaded.digest, loading.estimator_digest(make()), file_digest(folds.truth), folds.folds, folds.seed)
+    return trained, repr(parts)
 
 
 def _warnings(predictor: Predictor) -> list[str]:
-    from hitl.models.predictors.folds import OutOfFold
-    from hitl.models.predictors.networks import NetworkPredictor
-
-    if isinstance(predictor, OutOfFold) and predictor.duplicates:
+    duplicates = getattr(predictor, "duplicates", 0)
+    unreadable = getattr(predictor, "unreadable", [])
+    if duplicates:
         return [
-            f"{predictor.duplicates:,} labeled items have the very input of one in another fold, so a model has seen "
+            f"{duplicates:,} labeled items have the very input of one in another fold, so a model has seen "
             "their like: give such items a common name in a column and name it with --groups"
         ]
-    if isinstance(predictor, NetworkPredictor) and predictor.unreadable:
-        shown = ", ".join(map(str, predictor.unreadable[:3]))
-        return [f"{len(predictor.unreadable):,} images cannot be read; their items have no probabilities ({shown})"]
+    if unreadable:
+        first = ", ".join(map(str, unreadable[:3]))
+        return [f"{len(unreadable):,} images cannot be read; their items have no probabilities ({first})"]
     return []

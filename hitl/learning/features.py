@@ -1,10 +1,10 @@
 """The features of a project's items: made after a pull, kept in the store, read into its evidence.
 
-    refresh           what is new or has changed -> store, batch by batch; killed, the next one goes on
+    refresh           embed new and changed items -> store, batch by batch; killed, the next one goes on
     stored_features   store -> (N, D), a row of NaN for an item that has none
 
-Numbers made item by item (of images, of texts through a network) are kept by a digest of what they were made of. Those
-learned on all items (TF-IDF, scaled columns, principal components) are made anew where any item has changed. Until the
+Vectors made item by item (from images, from texts by a network) are stored with a digest of their content. Features
+learned on all items (TF-IDF, scaled columns, principal components) are made again if any item has changed. Until the
 new ones are complete the old ones are read.
 """
 
@@ -32,7 +32,20 @@ if TYPE_CHECKING:
     from hitl.store import Lease, Store
 
 ROWS = 1_000
-"""Numbers of so many items are saved at a time, where no model makes them item by item."""
+"""Vectors saved at a time if no model makes them item by item."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """The contents of items and, if vectors are made item by item, their space in the store and their embedder.
+
+    `model` is the digest of the embedder, empty if the numbers come from a file.
+    """
+
+    corpus: Corpus
+    space: str = ""
+    make: Callable[[], Embedder] | None = None
+    model: str = ""
 
 
 def refresh(
@@ -43,174 +56,146 @@ def refresh(
     files: Connector | None = None,
     progress: Progress = silent,
 ) -> dict[str, str]:
-    """Make the features of items that have none, or whose content has changed; `names` are own ids by the items' keys.
+    """Make the features of new and changed items; `names` are own ids by the items' keys.
 
-    Gives the items, by own id, that are left without, and why. Raises BadSettings where no item has what they are made
-    of, BadInput where they can be made of no item, or, if items without features are refused, not of all.
+    Return the items, by own id, that are left without, and why. Raises BadSettings if no item has the fields, BadInput
+    if no item can have features or, with `features.missing = "refuse"`, if one cannot.
     """
-    if settings.features.kind is None or not names:
+    from hitl.models.predictors.features import BATCH, describe_left_out, embed_each
+
+    chosen, before = settings.features, store.features_note(settings.name)
+    if chosen.kind is None or not names:
         return {}
-    return _Refresh(lease, settings.features, store, names, files, progress).run()
+
+    def require(corpus: Corpus, left_out: Mapping[str, str]) -> None:
+        if left_out and (chosen.missing == "refuse" or not corpus.items):
+            why = describe_left_out({names[key]: reason for key, reason in left_out.items()})
+            skip = '; with features.missing = "skip" they are left without' if corpus.items else ""
+            raise BadInput(f"features: {why}{skip}")
+
+    source = (
+        _file_source(str(chosen.file), names) if chosen.kind == "file" else _data_source(lease, chosen, store, files)
+    )
+    corpus, left_out, vectors = source.corpus, dict(source.corpus.left_out), None
+    note = FeaturesNote(source.space, _digest(chosen), model=source.model)
+    if source.make is not None:
+        vectors = _StoredVectors(lease, store, source.space)
+        size = BATCH if source.model else ROWS
+        left_out |= embed_each(corpus, source.make, vectors, batch_size=size, progress=progress)
+        corpus = corpus.without(left_out)
+    require(corpus, left_out)
+    if vectors is None or chosen.dimensions is not None:
+        together = _embed_together(lease, chosen, store, corpus, vectors, before, progress)
+        note = replace(together, model=source.model)
+        left_out |= note.together
+        require(corpus.without(left_out), left_out)
+    spaces = sorted({note.space, source.space} - {""})
+    stored = {item for space in spaces for item in store.vector_digests(settings.name, space)}
+    gone = sorted(stored - (set(corpus.items) - left_out.keys()))
+    if note != before or gone:
+        store.note_features(lease, note, spaces, gone)
+    return {names[key]: why for key, why in left_out.items()}
 
 
 def stored_features(settings: Settings, store: Store, items: Sequence[str]) -> Floats | None:
-    """(N, D) of these items; None where the settings ask for none, or none are complete that were made by them."""
+    """Return (N, D) for these items; None without complete features that were made by these settings."""
+    from hitl.models.predictors.features import align
+
     note = store.features_note(settings.name)
     if note is None or not are_stored(settings, store):
         return None
-    from hitl.models.predictors.features import aligned
-
-    held, x_nd = store.vectors(settings.name, note.space)
-    return aligned(held, x_nd, items) if held else None
+    stored, x_nd = store.vectors(settings.name, note.space)
+    return align(stored, x_nd, items) if stored else None
 
 
 def are_stored(settings: Settings, store: Store) -> bool:
-    """Whether there are complete features that were made by these settings, if not of what items hold now."""
+    """Return True if there are complete features by these settings, perhaps of earlier contents of the items."""
     note = store.features_note(settings.name)
     return settings.features.kind is not None and note is not None and note.settings == _digest(settings.features)
 
 
 def _digest(chosen: FeatureSettings) -> str:
-    """Of all that says what the numbers are."""
     from hitl.models.predictors.features import digest_of
 
     return digest_of(chosen.model_dump_json(exclude={"folder", "device", "missing"}))
 
 
-@dataclass(frozen=True, slots=True)
-class _Refresh:
-    """The steps of `refresh`."""
+def _embed_together(
+    lease: Lease,
+    chosen: FeatureSettings,
+    store: Store,
+    corpus: Corpus,
+    vectors: _StoredVectors | None,
+    before: FeaturesNote | None,
+    progress: Progress,
+) -> FeaturesNote:
+    """Make features from all items together, unless all items are as they were, and return a note of them."""
+    from hitl.models.predictors.features import digest_of, embed_together
 
-    lease: Lease
-    chosen: FeatureSettings
-    store: Store
-    names: Mapping[str, str]
-    files: Connector | None
-    progress: Progress
+    space = digest_of(_digest(chosen), vectors and vectors.space, corpus.digest())
+    if before is not None and before.space == space:
+        return before
+    x_nd = vectors.read(corpus.items, corpus.digests) if vectors else None
+    x_nd, left_out = embed_together(corpus, chosen.dimensions, x_nd)
+    rows = [n for n, item in enumerate(corpus.items) if item not in left_out]
+    for start in range(0, len(rows), ROWS):
+        part = rows[start : start + ROWS]
+        batch = corpus.take(part)
+        _StoredVectors(lease, store, space).add(batch.items, batch.digests, x_nd[part])
+        progress("features", start + len(part), len(rows))
+    return FeaturesNote(space, _digest(chosen), left_out)
 
-    def run(self) -> dict[str, str]:
-        """Item by item, together, and the note that says what is complete."""
-        source, before = self._source(), self.store.features_note(self.lease.project)
-        corpus, left_out, each = source.corpus, dict(source.corpus.left_out), None
-        note = FeaturesNote(source.space, _digest(self.chosen), model=source.model)
-        if source.load is not None:
-            from hitl.models.predictors.features import embed_each
 
-            each = _Stored(self.lease, self.store, source.space)
-            size: dict[str, Any] = {} if source.model else {"batch_size": ROWS}
-            left_out |= embed_each(corpus, source.load, each, progress=self.progress, **size)
-            corpus = corpus.but(left_out)
-        self._require(corpus, left_out)
-        if each is None or self.chosen.dimensions is not None:
-            note = replace(self._together(corpus, each, before), model=source.model)
-            left_out |= note.together
-            self._require(corpus.but(left_out), left_out)
-        self._note(note, before, {note.space, source.space} - {""}, set(corpus.items) - left_out.keys())
-        return {self.names[key]: why for key, why in left_out.items()}
+def _data_source(lease: Lease, chosen: FeatureSettings, store: Store, files: Connector | None) -> _Source:
+    """Return the contents of the fields of the items' data that the settings name."""
+    from hitl.models.predictors import features, loading
+    from hitl.models.predictors.images import Images
 
-    def _note(self, note: FeaturesNote, before: FeaturesNote | None, spaces: set[str], complete: set[str]) -> None:
-        """Say what is complete, and forget the rest; nothing is written where nothing has changed."""
-        held = [self.store.vector_digests(self.lease.project, space).keys() for space in spaces]
-        gone = sorted(set().union(*held) - complete)
-        if note != before or gone:
-            self.store.note_features(self.lease, note, sorted(spaces), gone)
+    table = store.items(lease.project)
+    keys = table.column("item").to_pylist()
+    data = [json.loads(text) for text in table.column("data").to_pylist()]
+    if chosen.kind == "columns":
+        for name in chosen.columns:
+            _require_field(name, "columns", data)
+        values = [[fields.get(name) for name in chosen.columns] for fields in data]
+        return _Source(features.rows(keys, values, chosen.columns))
+    field = str(chosen.text or chosen.image)
+    _require_field(field, str(chosen.kind), data)
+    contents = [fields.get(field) for fields in data]
+    read = None
+    if chosen.text:
+        corpus = features.texts(keys, contents, field)
+        if chosen.model in (None, features.TFIDF):
+            return _Source(corpus)
+    else:
+        images = Images(Path(chosen.folder), files)
+        corpus, read = features.places(keys, contents, images.stamp, field), images.open
+    model = str(chosen.model)
+    digest = loading.embedder_digest(model, chosen.weights)
+    return _Source(corpus, digest, lambda: loading.embedder(model, read, chosen.weights, chosen.device), digest)
 
-    def _require(self, corpus: Corpus, left_out: Mapping[str, str]) -> None:
-        from hitl.models.predictors.features import without
 
-        if left_out and (self.chosen.missing == "refuse" or not corpus.items):
-            told = without({self.names[key]: why for key, why in left_out.items()})
-            skip = '; with features.missing = "skip" they are left without' if corpus.items else ""
-            raise BadInput(f"features: {told}{skip}")
+def _file_source(path: str, names: Mapping[str, str]) -> _Source:
+    """Return the numbers in a file by own ids. An item that it lacks is left out; another file is another space."""
+    from hitl.models.predictors import features
+    from hitl.tables.vectors import read_vectors
 
-    def _together(self, corpus: Corpus, each: _Stored | None, before: FeaturesNote | None) -> FeaturesNote:
-        """What is complete when all items are seen together; made anew unless all items are as they were."""
-        from hitl.models.predictors.features import digest_of, embed_together
-
-        settings = _digest(self.chosen)
-        space = digest_of(settings, each and each.space, corpus.digest())
-        if before is not None and before.space == space:
-            return before
-        x_nd = each.read(corpus.items, corpus.digests) if each else None
-        x_nd, left_out = embed_together(corpus, self.chosen.dimensions, x_nd)
-        there = [n for n, item in enumerate(corpus.items) if item not in left_out]
-        kept = _Stored(self.lease, self.store, space)
-        for start in range(0, len(there), ROWS):
-            some = there[start : start + ROWS]
-            part = corpus.take(some)
-            kept.add(part.items, part.digests, x_nd[some])
-            self.progress("features", start + len(some), len(there))
-        return FeaturesNote(space, settings, left_out)
-
-    # -- what items hold -----------------------------------------------------------------------------------
-
-    def _source(self) -> _Source:
-        from hitl.models.predictors import embedders, features
-        from hitl.models.predictors.images import Images
-
-        chosen = self.chosen
-        if chosen.kind == "file":
-            return self._of_file(str(chosen.file))
-        table = self.store.items(self.lease.project)
-        keys = table.column("item").to_pylist()
-        data = [json.loads(text) for text in table.column("data").to_pylist()]
-        if chosen.kind == "columns":
-            for name in chosen.columns:
-                _require_field(name, "columns", data)
-            held = [[one.get(name) for name in chosen.columns] for one in data]
-            return _Source(features.rows(keys, held, chosen.columns))
-        field_name = str(chosen.text or chosen.image)
-        _require_field(field_name, str(chosen.kind), data)
-        values = [one.get(field_name) for one in data]
-        model = chosen.model or features.TFIDF
-        if chosen.text and model == features.TFIDF:
-            return _Source(features.texts(keys, values, field_name))
-        space = embedders.identity(model, chosen.weights)
-        if chosen.text:
-            corpus, read = features.texts(keys, values, field_name), None
-        else:
-            images = Images(Path(chosen.folder), self.files)
-            corpus, read = features.places(keys, values, images.stamp, field_name), images.open
-
-        def load() -> Embedder:
-            return embedders.embedder(model, "text" if read is None else "image", chosen.weights, chosen.device, read)
-
-        return _Source(corpus, space, load, space)
-
-    def _of_file(self, path: str) -> _Source:
-        """The numbers of a file, by own ids; an item that it lacks is left out. Another file is another space."""
-        from hitl.models.predictors import features
-        from hitl.tables.vectors import read_vectors
-
-        own, x_nd = read_vectors(path)
-        row = {name: n for n, name in enumerate(own)}
-        there = [key for key, name in self.names.items() if name in row]
-        if not there:
-            first = next(iter(self.names.values()))
-            raise BadInput(f"{path}: none of its {len(own):,} items is one of the project, such as {first!r}")
-        corpus = features.numbers(there, x_nd[[row[self.names[key]] for key in there]])
-        lacking = {key: f"not in {path}" for key, name in self.names.items() if name not in row}
-        corpus = replace(corpus, left_out={**corpus.left_out, **lacking})
-        space = features.digest_of("file", own, x_nd.shape, sha256(np.ascontiguousarray(x_nd).data).hexdigest())
-        return _Source(corpus, space, lambda: features.Embedder(np.stack))
+    own, x_nd = read_vectors(path)
+    row_of = {name: n for n, name in enumerate(own)}
+    keys = [key for key, name in names.items() if name in row_of]
+    if not keys:
+        first = next(iter(names.values()))
+        raise BadInput(f"{path}: none of its {len(own):,} items is one of the project, such as {first!r}")
+    corpus = features.numbers(keys, x_nd[[row_of[names[key]] for key in keys]])
+    missing = {key: f"not in {path}" for key, name in names.items() if name not in row_of}
+    corpus = replace(corpus, left_out={**corpus.left_out, **missing})
+    space = features.digest_of("file", own, x_nd.shape, sha256(np.ascontiguousarray(x_nd).data).hexdigest())
+    return _Source(corpus, space, lambda: features.Embedder(np.stack))
 
 
 @dataclass(frozen=True, slots=True)
-class _Source:
-    """What items hold, and what makes numbers of each; None: they are made of all items together.
-
-    `model` is a digest of it where it is a model.
-    """
-
-    corpus: Corpus
-    space: str = ""
-    load: Callable[[], Embedder] | None = None
-    model: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Stored:
-    """Numbers in one space of the store, by item."""
+class _StoredVectors:
+    """The vectors in one space of the store, by item."""
 
     lease: Lease
     store: Store
@@ -218,30 +203,30 @@ class _Stored:
 
     @property
     def width(self) -> int | None:
-        """D; None where the space is empty."""
+        """D; None if the space is empty."""
         return self.store.vector_width(self.lease.project, self.space)
 
-    def held(self, items: Sequence[str], digests: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """(N,) whether there are numbers of each item, made of this."""
-        known = self.store.vector_digests(self.lease.project, self.space)
-        return np.array([known.get(item) == one for item, one in zip(items, digests, strict=True)], dtype=np.bool_)
+    def has(self, items: Sequence[str], digests: Sequence[str]) -> npt.NDArray[np.bool_]:
+        """Return (N,) True for items with a vector of this content."""
+        stored = self.store.vector_digests(self.lease.project, self.space)
+        return np.array([stored.get(item) == digest for item, digest in zip(items, digests, strict=True)], np.bool_)
 
     def add(self, items: Sequence[str], digests: Sequence[str], x_nd: Floats) -> None:
-        """Save numbers (N, D) in one transaction."""
+        """Save vectors (N, D) in one transaction."""
         self.store.save_vectors(self.lease, self.space, dict(zip(items, digests, strict=True)), x_nd)
 
     def read(self, items: Sequence[str], digests: Sequence[str]) -> Floats:
-        """(N, D), NaN in the rows of items that have none."""
-        from hitl.models.predictors.features import aligned
+        """Return (N, D), NaN for items that have none."""
+        from hitl.models.predictors.features import align
 
-        return aligned(*self.store.vectors(self.lease.project, self.space), items)
+        return align(*self.store.vectors(self.lease.project, self.space), items)
 
 
 def _require_field(name: str, key: str, data: Sequence[Mapping[str, Any]]) -> None:
-    """Raise BadSettings where no item's data has the field."""
-    if any(name in one for one in data):
+    """Raise BadSettings if no item's data has the field."""
+    if any(name in fields for fields in data):
         return
-    fields = list(dict.fromkeys(field for one in data for field in one))
+    fields = list(dict.fromkeys(field for item in data for field in item))
     near = get_close_matches(name, fields, 1)
     meant = f"; did you mean {near[0]!r}?" if near else ""
     raise BadSettings(f"features.{key}: no item has the field {name!r}; expected one of {', '.join(fields)}{meant}")

@@ -1,8 +1,4 @@
-"""The graph of a project's items, for combiners that use one.
-
-a file       its edges by the items' own ids; what it says of other items is left out
-features     each item linked to those with the nearest features
-"""
+"""The graph of a project's items: the edges of a file, by own ids, or each item's neighbors by features."""
 
 from __future__ import annotations
 
@@ -20,7 +16,7 @@ from hitl.tables.files import read_table
 
 @dataclass(frozen=True, eq=False)
 class ProjectGraph:
-    """Which items of a project are linked.
+    """Links between items.
 
     Attributes:
         adjacency: symmetric (N, N) weights.
@@ -32,37 +28,36 @@ class ProjectGraph:
 
     @property
     def edges(self) -> int:
-        """How many, each counted once."""
+        """Number of edges."""
         return int(self.adjacency.nnz) // 2
 
     @property
     def alone(self) -> int:
-        """Items without an edge."""
+        """Number of items without an edge."""
         return int((np.diff(self.adjacency.indptr) == 0).sum())
 
 
 def graph_of_file(path: str, item: str, own_ids: Sequence[str]) -> ProjectGraph:
-    """The edges of a file (columns `item`, neighbour and perhaps weight) among the N items with these ids.
+    """Read the edges of a file (columns `item`, neighbour and perhaps weight) among the N items with these ids.
 
-    Raises BadTable, or BadEvidence, with the line, for a row that is no edge, and where no item is of the project.
+    Raises BadTable, or BadEvidence, with the line, for a row that is no edge, and if no item is in the project.
     """
     table = edge_table(read_table(path, [item, NEIGHBOUR]), path, item)
-    known = set(own_ids)
-    named = ends(table, item).unique().to_pylist()
-    others = [name for name in named if name and name not in known]
-    if named and not known.intersection(named):
+    own, named = set(own_ids), ends(table, item).unique().to_pylist()
+    others = [name for name in named if name and name not in own]
+    if named and own.isdisjoint(named):
         raise BadTable(
             f"{path}: none of its {len(named)} items is one of the project's {len(own_ids)} ({named[:1]} beside "
             f"{own_ids[:1]}); expected the ids that `hitl export` writes"
         )
     n = len(own_ids)
-    everywhere = adjacency(table, [*own_ids, *others], path, item)
-    linked = sparse.csr_array(everywhere[:n, :n])
-    return ProjectGraph(linked, int(everywhere.nnz - linked.nnz) // 2)
+    whole = adjacency(table, [*own_ids, *others], path, item)
+    linked = sparse.csr_array(whole[:n, :n])
+    return ProjectGraph(linked, int(whole.nnz - linked.nnz) // 2)
 
 
 def graph_of_features(x_nd: Floats, neighbours: int) -> ProjectGraph:
-    """Each of N items linked to those with the nearest features, (N, D)."""
+    """Link each of N items to those with the nearest features, (N, D)."""
     from hitl.models.graphs.neighbours import nearest_neighbours
 
     return ProjectGraph(nearest_neighbours(x_nd, neighbours))

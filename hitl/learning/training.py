@@ -1,11 +1,11 @@
-"""A model that learns in the loop: trained on the labels there are, out of fold, and kept in the store.
+"""A model that learns in the loop: trained on the labels, out of fold, with its predictions in the store.
 
-    refresh             where labels are new enough -> predictions -> store, fold by fold; killed, the next one goes on
-    with_predictions    store -> evidence, one model more, where that says more than the shares of the classes
+    refresh             if enough labels are new: train, fold by fold -> store; killed, the next one goes on
+    with_predictions    store -> evidence with one more model, if its predictions are informative
 
 A training takes the consensus of annotators (and other models) as soft labels; its predictions join the consensus of
-the same cycle. What is predicted of an item never saw its labels: an item that was trained on is predicted by the model
-of its fold, and one that is labeled later was not trained on.
+the same run. No prediction has seen the labels of its item: an item that was trained on is predicted by the model of
+its fold, and one that is labeled later was not trained on.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ import numpy.typing as npt
 
 from hitl.annotations import Name
 from hitl.errors import BadSettings
-from hitl.learning.given import Given
 from hitl.platform import Progress, silent
-from hitl.store.folds import Training as Trained
+from hitl.learning.record import TrainingRecord
+from hitl.store.folds import Training as StoredTraining
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,97 +43,83 @@ def refresh(
     progress: Progress = silent,
     *,
     anew: bool = False,
-) -> dict[str, Trained]:
-    """Train for each question of which a share `learn.growth` is new since the last time, or, `anew`, for each.
+) -> dict[str, StoredTraining]:
+    """Train for each question of which a share `learn.growth` changed since the last training, or, `anew`, for each.
 
-    New are labels and items that have come, gone or changed; other code that learns, or makes features, makes all new.
-
-    Gives the new trainings, by question: none where labels are not new, or too few to learn from. `evidence` is that of
-    annotators and other models, with features. Raises BadSettings where there are no features.
+    Labels and items that are new, gone or edited count; if the code that learns or makes features changed, all do.
+    `evidence` is that of annotators and other models, with features. Return the new trainings by question: none if too
+    little changed, or there is too little to learn from. Raises BadSettings if there are no features.
     """
     learn = settings.learn
     if learn.model is None:
         return {}
-    before, complete = store.trainings(settings.name), dict[str, Trained]()
-    groups = _values(settings, store, "groups", learn.groups)
-    inputs = _values(settings, store, "field", learn.field)
-    contents, made_by = _contents(settings, store, inputs, groups), _made_by(settings, store)
+    before, complete = store.trainings(settings.name), dict[str, StoredTraining]()
+    groups = _field_values(settings, store, "groups", learn.groups)
+    inputs = _field_values(settings, store, "field", learn.field)
+    contents, code = _contents(settings, store, inputs, groups), _code_digest(settings, store)
     for question, known in evidence.items():
-        if known.parts is not None:  # what is learned of whole texts says nothing of their parts
+        if known.parts is not None:  # what is learned about whole texts says nothing about their parts
             continue
         if known.features is None and learn.field is None:
             raise BadSettings("learn.model needs features of the items; expected [features] with text, columns, ...")
-        last, by = before.get(question), _digest(settings, known)
-        if last is not None and last.settings != by:
-            last = None
-        given = Given.of(known, _learnable(known, inputs), contents)
-        if last is not None and not anew and made_by in (last.made_by, None):
-            then = Given.read(store.predicted(settings.name, question, last.run).values())
-            if then is not None and not _is_due(known, given, then, last, learn.growth):
-                complete[question] = last
-                continue
-        # where annotators alone now seem to see one class only, as few labels may, the last training still stands
-        found = _Learning(lease, settings, store, question, known, by, made_by, given, progress, inputs).run(groups)
-        found = found or last
-        if found is not None:
-            complete[question] = found
+        learnable_n = known.featured if inputs is None else np.array([x in inputs for x in known.annotations.items])
+        record, made_from = (
+            TrainingRecord.from_evidence(known, learnable_n, contents),
+            _settings_digest(settings, known),
+        )
+        last = before.get(question)
+        last = last if last is not None and last.settings == made_from else None
+        if (
+            last is None
+            or anew
+            or code not in (last.made_by, None)
+            or _has_changed(store, settings, record, last, question)
+        ):
+            steps = _TrainingRun(lease, settings, store, question, known, made_from, code, record, progress, inputs)
+            # The last training stays if annotators alone now seem to see one class only, as few labels may.
+            last = steps.run(groups) or last
+        if last is not None:
+            complete[question] = last
     if complete != before:
         store.note_trainings(lease, complete)
-    return {name: one for name, one in complete.items() if before.get(name) != one}
+    return {name: training for name, training in complete.items() if before.get(name) != training}
 
 
 def with_predictions(settings: Settings, store: Store, question: str, evidence: Evidence) -> Evidence:
-    """The same evidence with what was learned last by these settings, as one model more, where it says something."""
+    """Return the evidence with the last training by these settings as one more model, if it is informative."""
     from hitl.models.learning.learned import NAME
+    from hitl.models.predictors.features import align
 
     last = store.trainings(settings.name).get(question) if settings.learn.model is not None else None
-    if last is None or not last.informs or last.settings != _digest(settings, evidence):
+    if last is None or not last.informs or last.settings != _settings_digest(settings, evidence):
         return evidence
     annotations = evidence.annotations
-    place = {item: row for row, item in enumerate(annotations.items)}
-    p_nj = np.full((annotations.n_items, annotations.n_classes), np.nan)
-    for part in store.predicted(settings.name, question, last.run).values():
-        names, saved_rj = part.column("item").to_pylist(), _read(annotations, part)
-        there = [(place[name], row) for row, name in enumerate(names) if name in place]
-        if there:
-            at, rows = (list(column) for column in zip(*there, strict=True))
-            p_nj[at] = saved_rj[rows]
+    tables = store.predicted(settings.name, question, last.run).values()
+    p_mj = np.concatenate([np.empty((0, annotations.n_classes)), *(_read(annotations, table) for table in tables)])
+    p_nj = align([item for table in tables for item in table.column("item").to_pylist()], p_mj, annotations.items)
     return replace(evidence, probabilities={**evidence.probabilities, NAME: p_nj})
 
 
-def labels_of(evidence: Evidence) -> int:
-    """Labels and known truths there are to learn from."""
-    return len(evidence.annotations) + int(evidence.known.sum())
-
-
-def _is_due(evidence: Evidence, given: Given, then: Given, last: Trained, growth: float) -> bool:
-    """Whether labels, or items of which something can be learned, have come, gone or changed, enough to learn anew."""
-    if last.learnable is None or abs(labels_of(evidence) - last.labels) > growth * last.labels:
-        return True
-    labels, items = given.since(then)
-    return labels > growth * last.labels or items > growth * last.learnable
-
-
-def _learnable(evidence: Evidence, inputs: Mapping[Name, str] | None) -> npt.NDArray[np.bool_]:
-    """(N,) the items that a model is given something of."""
-    if inputs is None:
-        return evidence.featured
-    return np.array([item in inputs for item in evidence.annotations.items], dtype=np.bool_)
+def _has_changed(store: Store, settings: Settings, record: TrainingRecord, last: StoredTraining, question: str) -> bool:
+    """Return True if a share `learn.growth` of the labels or of the items changed since the last training."""
+    before = TrainingRecord.from_tables(store.predicted(settings.name, question, last.run).values())
+    labels, items = record.changes_since(before)
+    return labels > settings.learn.growth * last.labels or items > settings.learn.growth * len(before.rows)
 
 
 def _contents(
     settings: Settings, store: Store, inputs: Mapping[Name, str] | None, groups: Mapping[Name, str] | None
 ) -> dict[Name, str]:
-    """Item -> a text that changes with what it is predicted from, and with its group."""
+    """Return item -> a text that changes with its inputs and with its group."""
     note = store.features_note(settings.name) if inputs is None else None
-    held = store.vector_digests(settings.name, note.space) if note is not None else inputs or {}
-    return {item: repr((text, groups and groups.get(item))) for item, text in held.items()}
+    digests = store.vector_digests(settings.name, note.space) if note is not None else inputs or {}
+    return {item: repr((digest, groups and groups.get(item))) for item, digest in digests.items()}
 
 
-def _made_by(settings: Settings, store: Store) -> str | None:
-    """A digest of the code that learns, where it is yours, and of the model that makes features of each item.
+def _code_digest(settings: Settings, store: Store) -> str | None:
+    """Return a digest of your code that learns, and of the model that makes features of each item.
 
-    None where that code is not found, such as on a machine that only shows what was learned.
+    None if that code is not found, such as on a machine that only shows the predictions.
     """
     from hitl.models.predictors.features import digest_of
     from hitl.models.predictors.loading import source_digest
@@ -144,8 +130,8 @@ def _made_by(settings: Settings, store: Store) -> str | None:
     return None if code is None else digest_of(code, note and note.model)
 
 
-def _digest(settings: Settings, evidence: Evidence) -> str:
-    """Of what is learned from which features, by which model, of which combiner and which classes."""
+def _settings_digest(settings: Settings, evidence: Evidence) -> str:
+    """Return a digest of the features, the model, the combiner and the classes of a training."""
     from hitl.models.predictors.features import digest_of
 
     learn = settings.learn.model_dump_json(exclude={"growth"})
@@ -153,21 +139,21 @@ def _digest(settings: Settings, evidence: Evidence) -> str:
     return digest_of(learn, features, settings.combine.model_dump_json(), evidence.annotations.classes)
 
 
-def _values(settings: Settings, store: Store, key: str, field: str | None) -> dict[Name, str] | None:
-    """Item -> what its data have in a field, of the items that have it; None where no field is named."""
+def _field_values(settings: Settings, store: Store, key: str, field: str | None) -> dict[Name, str] | None:
+    """Return item -> the value of a field of its data, without empty ones; None if no field is named."""
     if field is None:
         return None
     items = store.items(settings.name)
     data = [json.loads(text) for text in items.column("data").to_pylist()]
-    if not any(field in one for one in data):
-        names = ", ".join(dict.fromkeys(name for one in data for name in one))
+    if not any(field in values for values in data):
+        names = ", ".join(dict.fromkeys(name for values in data for name in values))
         raise BadSettings(f"learn.{key}: no item has the field {field!r}; expected one of {names}")
-    found = zip(items.column("item").to_pylist(), (one.get(field) for one in data), strict=True)
-    return {item: str(value) for item, value in found if value not in (None, "")}
+    pairs = zip(items.column("item").to_pylist(), (values.get(field) for values in data), strict=True)
+    return {item: str(value) for item, value in pairs if value not in (None, "")}
 
 
 @dataclass(frozen=True, slots=True)
-class _Learning:
+class _TrainingRun:
     """One training of one question."""
 
     lease: Lease
@@ -175,82 +161,74 @@ class _Learning:
     store: Store
     question: str
     evidence: Evidence
-    by: str
-    made_by: str | None
-    given: Given
+    made_from: str
+    code: str | None
+    record: TrainingRecord
     progress: Progress
     inputs: Mapping[Name, str] | None
 
-    def run(self, groups: Mapping[Name, str] | None) -> Trained | None:
-        """Train what is not saved yet; None where there is too little to learn from."""
+    def run(self, groups: Mapping[Name, str] | None) -> StoredTraining | None:
+        """Train the folds that are not stored yet; None if there is too little to learn from."""
         from hitl.models.combiner import seen_by
-        from hitl.models.learning.informative import informs
-        from hitl.models.learning.out_of_fold import Training
+        from hitl.models.learning.informative import is_informative
+        from hitl.models.learning.out_of_fold import plan_training
         from hitl.models.registry import chosen
 
-        learn, combine = self.settings.learn, self.settings.combine
+        learn, combine, items = self.settings.learn, self.settings.combine, self.evidence.annotations.items
         method = chosen(combine.method, combine.options, combine.paper)
-        people = method.fit(seen_by(method, self.evidence))
-        grouped = None if groups is None else [groups.get(item) for item in self.evidence.annotations.items]
-        there_n = None if self.inputs is None else np.array([one is not None for one in self._inputs()])
-        training = Training.of(self.evidence, people.probabilities, learn.folds, learn.seed, grouped, there_n)
+        q_nj = method.fit(seen_by(method, self.evidence)).probabilities
+        group_n = None if groups is None else [groups.get(item) for item in items]
+        input_n = None if self.inputs is None else np.array([self.inputs.get(item) for item in items], dtype=object)
+        learnable_n = None if input_n is None else np.array([x is not None for x in input_n])
+        training = plan_training(self.evidence, q_nj, learn.folds, learn.seed, group_n, learnable_n)
         if training is None:
             return None
-        p_nj, rows = self._predicted(training), training.trained_n
-        agree = p_nj[rows].argmax(axis=1) == people.probabilities[rows].argmax(axis=1)
-        return Trained(
-            self._run(training),
-            self.by,
-            labels_of(self.evidence),
-            int(rows.sum()),
-            informs(p_nj[rows], people.probabilities[rows]),
-            float(agree.mean()),
-            len(self.given.items),
-            self.made_by,
+        run, rows = self._digest(training), training.trained_n
+        p_nj = self._predictions(training, run, input_n)
+        return StoredTraining(
+            run,
+            self.made_from,
+            labels=len(self.evidence.annotations) + int(self.evidence.known.sum()),
+            items=int(rows.sum()),
+            informs=is_informative(p_nj[rows], q_nj[rows]),
+            agreement=float((p_nj[rows].argmax(axis=1) == q_nj[rows].argmax(axis=1)).mean()),
+            made_by=self.code,
         )
 
-    def _predicted(self, training: Training) -> Floats:
-        """(N, J) of all folds; each that is not saved yet is trained, and saved."""
+    def _predictions(self, training: Training, run: str, input_n: npt.NDArray[np.object_] | None) -> Floats:
+        """Return (N, J) predictions of all folds; those that are not stored yet are trained and stored."""
+        import pyarrow as pa
+
         from hitl.models.learning.classifiers import classifier
 
-        learner = classifier(str(self.settings.learn.model), None if self.inputs is None else self._inputs())
-        run, folds = self._run(training), training.parts
-        saved = self.store.predicted(self.lease.project, self.question, run)
+        annotations, folds = self.evidence.annotations, training.folds
+        learner = classifier(str(self.settings.learn.model), input_n)
+        stored = self.store.predicted(self.lease.project, self.question, run)
         p_nj = np.full(training.q_nj.shape, np.nan)
         for done, fold in enumerate(folds):
             self.progress("train", done, len(folds))
             rows = np.flatnonzero(training.fold_n == fold)
-            if fold in saved:
-                p_nj[rows] = _read(self.evidence.annotations, saved[fold])
+            if fold in stored:
+                p_nj[rows] = _read(annotations, stored[fold])
                 continue
             p_nj[rows] = training.predict(learner, fold)
-            self.store.save_predicted(self.lease, self.question, run, fold, self._table(rows, p_nj[rows]))
+            items = [annotations.items[row] for row in rows]
+            columns: dict[str, Any] = {"item": items, **self.record.columns(items)}
+            columns |= {f"p_{name}": p_nj[rows, j] for j, name in enumerate(annotations.classes)}
+            self.store.save_predicted(self.lease, self.question, run, fold, pa.table(columns))
         self.progress("train", len(folds), len(folds))
         return p_nj
 
-    def _run(self, training: Training) -> str:
-        """A digest of all that the predictions depend on."""
-        seen = training.evidence.features if self.inputs is None else None
-        found = sha256(repr((self.by, self.made_by, self.evidence.annotations.items, self.inputs)).encode())
-        given = self.given.labels(), self.given.held
-        for array in (*given, training.q_nj, training.fold_n, *([] if seen is None else [seen])):
-            found.update(np.ascontiguousarray(array).data)
-        return found.hexdigest()[:32]
-
-    def _inputs(self) -> npt.NDArray[np.object_]:
-        """(N,) what an estimator of one's own is given of each item; None where there is nothing."""
-        assert self.inputs is not None
-        return np.array([self.inputs.get(item) for item in self.evidence.annotations.items], dtype=object)
-
-    def _table(self, rows: Any, p_rj: Floats) -> pa.Table:
-        import pyarrow as pa
-
-        annotations = self.evidence.annotations
-        items = [annotations.items[row] for row in rows]
-        columns: dict[str, Any] = {"item": items, **self.given.columns(items)}
-        return pa.table(columns | {f"p_{name}": p_rj[:, j] for j, name in enumerate(annotations.classes)})
+    def _digest(self, training: Training) -> str:
+        """Return a digest of everything that the predictions depend on."""
+        features = training.evidence.features if self.inputs is None else None
+        digest = sha256(repr((self.made_from, self.code, self.evidence.annotations.items, self.inputs)).encode())
+        digest.update(self.record.digest())
+        for array in (training.q_nj, training.fold_n, *([] if features is None else [features])):
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()[:32]
 
 
 def _read(annotations: Annotations, table: pa.Table) -> Floats:
-    """(R, J) as they were saved, in the order of the rows."""
+    """Return (R, J) stored predictions, in the order of their rows."""
     return np.stack([np.asarray(table.column(f"p_{name}")) for name in annotations.classes], axis=1)

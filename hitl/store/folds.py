@@ -29,8 +29,7 @@ class Training:
         items: how many items it learned from.
         informs: whether what it predicts says more than the shares of the classes; if not, it is not used.
         agreement: share of these items of which it predicts the class of the consensus, out of fold, in [0, 1].
-        learnable: items that it could be given something of; None: an older version has not noted it.
-        made_by: digest of code of the user that learned, and of what made the features; None: as above.
+        made_by: digest of your code that learned, and of what made the features; None if it was not found.
     """
 
     run: str
@@ -39,7 +38,6 @@ class Training:
     items: int
     informs: bool
     agreement: float
-    learnable: int | None = None
     made_by: str | None = None
 
 

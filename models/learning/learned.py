@@ -4,10 +4,10 @@
     learned    p_nj = classifier(features; q of the items of other folds)   `out_of_fold`
     consensus  combiner(labels, other models, p_nj)
 
-No item is judged by a prediction that has seen its labels, and nothing is learned from an earlier prediction of the
+No item is predicted by a model that has seen its labels, and nothing is learned from an earlier prediction of the
 classifier, so that the two do not confirm each other. (A label has a share in the estimate of its annotator, and by it
-in the beliefs about other items.) How far the classifier is to be trusted is told by the pool of
-models (`priors.calibrated`, `inference.unsupervised_pool`), as of any model.
+in the beliefs about other items.) The pool of models (`priors.calibrated`, `inference.unsupervised_pool`) learns how
+far to trust the classifier, as for any model.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.combiner import name_of, seen_by, used
 from hitl.models.learning.classifiers import classifier
-from hitl.models.learning.informative import informs
-from hitl.models.learning.out_of_fold import Training, out_of_fold
+from hitl.models.learning.informative import is_informative
+from hitl.models.learning.out_of_fold import out_of_fold, plan_training
 from hitl.models.numerics.checks import require_counts
 from hitl.models.registry import combiner
 
@@ -39,10 +39,10 @@ class Learned:
         model: "logistic", or another name that `models.learning.classifiers.classifier` knows.
         folds: K >= 2; K + 1 models are trained.
         seed: of the split into folds.
-        groups: item -> the group of near-duplicates it is in, which share a fold; None: each item is apart.
+        groups: item -> its group of near-duplicates, which share a fold; None: each item is a group of its own.
 
-    While there is too little to learn from (two classes, and two labeled items a fold), and where the classifier says
-    no more than the shares of the classes (`informative`), it is the combiner alone.
+    While there is too little to learn from (two classes, and two labeled items a fold), or if the classifier says no
+    more than the shares of the classes (`informative`), it is the combiner alone.
 
     Example:
         >>> import numpy as np
@@ -68,22 +68,23 @@ class Learned:
         require_counts(self, "folds", least=2)
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
-        """Fit the combiner, train on what it says, and fit it again with the predictions."""
+        """Fit the combiner, train on its consensus, and fit it again with the predictions."""
         evidence = used(self, evidence)
-        judge = combiner(self.method)
-        bare = seen_by(judge, evidence)
-        found = judge.fit(bare, start=start)
-        predicted = self.predictions(evidence, found)
-        if predicted:
-            found = judge.fit(replace(bare, probabilities={**bare.probabilities, **predicted}), start=start)
-        return replace(found, fit=replace(found.fit, method=name_of(self), settings=asdict(replace(self, groups=None))))
+        method = combiner(self.method)
+        without_features = seen_by(method, evidence)
+        consensus = method.fit(without_features, start=start)
+        predictions = self.predictions(evidence, consensus)
+        if predictions:
+            models = {**without_features.probabilities, **predictions}
+            consensus = method.fit(replace(without_features, probabilities=models), start=start)
+        fit = replace(consensus.fit, method=name_of(self), settings=asdict(replace(self, groups=None)))
+        return replace(consensus, fit=fit)
 
     def predictions(self, evidence: Evidence, people: Consensus) -> dict[str, Floats]:
-        """Name -> (N, J) what the classifier learns from `people`; none where it says nothing."""
+        """Return name -> (N, J) predictions learned from `people`; empty if they are uninformative."""
         groups = None if self.groups is None else [self.groups.get(item) for item in evidence.annotations.items]
-        training = Training.of(evidence, people.probabilities, self.folds, self.seed, groups)
+        training = plan_training(evidence, people.probabilities, self.folds, self.seed, groups)
         if training is None:
             return {}
-        p_nj = out_of_fold(classifier(self.model), training)
-        seen_n = training.trained_n
-        return {NAME: p_nj} if informs(p_nj[seen_n], people.probabilities[seen_n]) else {}
+        p_nj, trained_n = out_of_fold(classifier(self.model), training), training.trained_n
+        return {NAME: p_nj} if is_informative(p_nj[trained_n], people.probabilities[trained_n]) else {}

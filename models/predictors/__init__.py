@@ -1,6 +1,6 @@
-"""Models run by us over a table of items: scikit-learn estimators and torch modules, images among their inputs.
+"""Models run by hitl over a table of items: scikit-learn estimators, torch modules and image networks.
 
-`inputs` reads the items in batches, `loading` finds the model, `estimators` and `networks` run it, `folds` lets no
-model judge an item whose label it has seen, and `running` writes the probabilities, in parts, so that a run can be
-resumed.
+`inputs` reads the items in batches, `loading` finds the model by its name, `predictor` and `networks` run it, `folds`
+trains models so that none predicts an item whose label it has seen, and `running` writes the probabilities.
+`features` turns texts, images and columns into numbers.
 """

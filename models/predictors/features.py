@@ -1,8 +1,8 @@
-"""Features of items: numbers (N, D) made of what annotators see.
+"""Features of items: numbers (N, D) made from what annotators see.
 
-    corpus     what each item holds: a text, where an image is, values of columns, or numbers       (`texts`, ...)
-    each       item by item through a network: what was made once is kept, by a digest of the content    (`embed_each`)
-    together   over all items at once: TF-IDF, scaled columns, principal components                  (`embed_together`)
+    corpus     the content of each item: a text, the place of an image, values of columns, or numbers   (`texts`, ...)
+    each       item by item through a network; a vector is stored by the digest of its content          (`embed_each`)
+    together   over all items at once: TF-IDF, scaled columns, principal components                 (`embed_together`)
 
 An item whose features cannot be made is left out, with the reason: its row is NaN, never zero.
 """
@@ -15,42 +15,47 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal, Protocol
 from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
 
-from hitl.annotations import Floats
+from hitl.annotations import Floats, Name
 from hitl.errors import BadInput, MissingExtra
-from hitl.models.predictors.columns import principal, scaled
-from hitl.models.predictors.images import READERS
-from hitl.models.predictors.texts import tfidf_svd
 from hitl.platform import Progress, silent
+from hitl.models.predictors.images import READERS
+from hitl.models.predictors.transforms import principal, scaled, tfidf_svd
 
 Kind = Literal["text", "image", "columns", "numbers"]
 TFIDF = "tfidf"
 BATCH = 64
 """Items that a network sees at once."""
 
-AHEAD = 256
-"""Batches at most that other processes are given before the first of them is answered."""
+MAX_AHEAD = 256
+"""Most batches that wait in other processes before the first of them is answered."""
+
+MAX_NAMED = 3
+"""Most items that a message about items without features names."""
 
 
-NAMED = 3
-"""How many of the items that were left out a message names."""
+class Reason(str):
+    """Reason why an item has no features, in place of its value or its vector."""
 
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """What each item holds.
+    """Contents of items.
 
     Attributes:
+        kind: kind of the values.
         items: N names.
-        values: of each item a text, the place of an image, the values of its columns, or its numbers.
-        digests: of each item a text that changes with its value.
+        values: per item a text, the place of an image, the values of its columns, or its numbers.
+        digests: per item a text that changes with its value.
         left_out: items without a value, and why; they are not among `items`.
-        kind: what the values are; columns: the names of the columns.
+        columns: names of the columns.
     """
 
     kind: Kind
@@ -61,205 +66,106 @@ class Corpus:
     columns: tuple[str, ...] = ()
 
     def digest(self) -> str:
-        """Of all items and what they hold."""
+        """Return a digest of all items and their contents."""
         return digest_of(self.kind, self.columns, *zip(self.items, self.digests, strict=True))
 
-    def but(self, items: Collection[str]) -> Corpus:
-        """The same without these items."""
+    def without(self, items: Collection[str]) -> Corpus:
+        """Return the corpus without these items."""
         return self.take([n for n, item in enumerate(self.items) if item not in items])
 
     def take(self, rows: Sequence[int]) -> Corpus:
-        """Some of the items."""
+        """Return some of the items."""
         items, values, digests = ([column[n] for n in rows] for column in (self.items, self.values, self.digests))
         return replace(self, items=items, values=values, digests=digests, left_out={})
 
 
 @dataclass(frozen=True, slots=True)
 class Embedder:
-    """A network, or a function of a user: what it sees of an item, and what it says of several.
+    """A network, or a function of a user.
 
     Attributes:
-        run: (B, D) numbers of B inputs.
-        prepare: the input made of an item's value; raises BadInput, saying why it cannot be.
+        run: B inputs -> (B, D) numbers.
+        prepare: value of an item -> input; raises BadInput with the reason if there is none.
     """
 
     run: Callable[[list[Any]], Any]
     prepare: Callable[[Any], Any] = lambda value: value
 
 
-class Kept(Protocol):
-    """Where numbers of items are kept, by the digest of what they were made of."""
+class VectorStore(Protocol):
+    """Stores the vectors of items by the digest of their content."""
 
     @property
     def width(self) -> int | None:
-        """D of the numbers that are kept; None where none are."""
-        ...
+        """D of the stored vectors; None if there are none."""
 
-    def held(self, items: Sequence[str], digests: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """(N,) whether there are numbers of each item, made of this."""
-        ...
+    def has(self, items: Sequence[str], digests: Sequence[str]) -> npt.NDArray[np.bool_]:
+        """Return (N,) True for items that have a vector made from this content."""
 
     def add(self, items: Sequence[str], digests: Sequence[str], x_nd: Floats) -> None:
-        """Keep numbers (N, D)."""
-        ...
+        """Store vectors (N, D)."""
 
     def read(self, items: Sequence[str], digests: Sequence[str]) -> Floats:
-        """(N, D) numbers, NaN in the rows of items that have none."""
-        ...
+        """Return (N, D), NaN in the rows of items that have no vector."""
 
 
-class InMemory:
-    """Numbers kept as long as the object."""
-
-    def __init__(self) -> None:
-        self._held: dict[str, Floats] = {}
-
-    @property
-    def width(self) -> int | None:
-        """D of the numbers that are kept; None where none are."""
-        return next((len(row) for row in self._held.values()), None)
-
-    def held(self, items: Sequence[str], digests: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """(N,) whether there are numbers made of this."""
-        return np.array([digest in self._held for digest in digests], dtype=np.bool_)
-
-    def add(self, items: Sequence[str], digests: Sequence[str], x_nd: Floats) -> None:
-        """Keep numbers (N, D)."""
-        self._held.update(zip(digests, x_nd, strict=True))
-
-    def read(self, items: Sequence[str], digests: Sequence[str]) -> Floats:
-        """(N, D) numbers, NaN where there are none."""
-        x_nd = np.reshape(list(self._held.values()), (len(self._held), self.width or 0))
-        return aligned(list(self._held), x_nd, digests)
+def align(names: Sequence[Name], x_nd: Floats, wanted: Sequence[Name]) -> Floats:
+    """Return the rows of `x_nd` in the order of the names `wanted`, NaN for names that it lacks."""
+    row_of = {name: n for n, name in enumerate(names)}
+    rows = np.array([row_of.get(name, -1) for name in wanted], dtype=np.int64)
+    aligned = np.full((len(wanted), x_nd.shape[1]), np.nan)
+    aligned[rows >= 0] = x_nd[rows[rows >= 0]]
+    return aligned
 
 
-def aligned(names: Sequence[str], x_nd: Floats, wanted: Sequence[str]) -> Floats:
-    """(N, D) the rows of `x_nd` whose names are `wanted`, NaN where there are none."""
-    row = {name: n for n, name in enumerate(names)}
-    rows = np.array([row.get(name, -1) for name in wanted], dtype=np.int64)
-    found = np.full((len(wanted), x_nd.shape[1]), np.nan)
-    found[rows >= 0] = x_nd[rows[rows >= 0]]
-    return found
-
-
-# -- what items hold ---------------------------------------------------------------------------------------
+# -- corpora -----------------------------------------------------------------------------------------------
 
 
 def texts(items: Sequence[str], values: Sequence[Any], where: str = "text") -> Corpus:
-    """A corpus of texts; what is empty or no text is left out. `where` is what the field is called in messages."""
+    """Return a corpus of texts without those that are empty or not text; `where` names the field in messages."""
     return _corpus("text", items, [_text(value, where) for value in values], digest_of)
 
 
 def places(items: Sequence[str], values: Sequence[Any], stamp: Callable[[str], str], where: str = "image") -> Corpus:
-    """A corpus of images by their paths or addresses; `stamp` is what of a place changes with its image."""
+    """Return a corpus of images by their paths or addresses; `stamp` gives a text that changes with the image."""
     return _corpus("image", items, [_text(value, where) for value in values], lambda place: digest_of(stamp(place)))
 
 
 def rows(items: Sequence[str], values: Sequence[Sequence[Any]], columns: Sequence[str]) -> Corpus:
-    """A corpus of values of columns; an item that lacks one of them is left out."""
-    made = [_row(row, columns) for row in values]
-    found = _corpus("columns", items, made, lambda row: digest_of(*map(repr, row)))
-    return replace(found, columns=tuple(columns))
+    """Return a corpus of values of columns without items that lack one of them."""
+
+    def checked(row: Sequence[Any]) -> Any:
+        cells = zip(columns, row, strict=True)
+        empty = [name for name, value in cells if value is None or str(value).lower() in ("", "nan")]
+        return Reason(f"{empty[0]!r} is empty") if empty else tuple(row)
+
+    corpus = _corpus("columns", items, [checked(row) for row in values], lambda row: digest_of(*map(repr, row)))
+    return replace(corpus, columns=tuple(columns))
 
 
 def numbers(items: Sequence[str], x_nd: Floats) -> Corpus:
-    """A corpus of numbers (N, D) that are there already; an item whose numbers are not all finite is left out."""
-    values = [_Without("its numbers are not finite") if not np.isfinite(row).all() else row for row in x_nd]
+    """Return a corpus of existing numbers (N, D) without items whose numbers are not all finite."""
+    values = [row if np.isfinite(row).all() else Reason("its numbers are not finite") for row in x_nd]
     return _corpus("numbers", items, values, lambda row: hashlib.sha256(row.tobytes()).hexdigest()[:32])
-
-
-@dataclass(frozen=True, slots=True)
-class _Without:
-    """Why an item has no value."""
-
-    why: str
 
 
 def _corpus(kind: Kind, items: Sequence[str], values: Sequence[Any], digest: Callable[[Any], str]) -> Corpus:
     pairs = list(zip(items, values, strict=True))
-    there = [(item, value) for item, value in pairs if not isinstance(value, _Without)]
-    left_out = {item: value.why for item, value in pairs if isinstance(value, _Without)}
-    held = [value for _, value in there]
-    return Corpus(kind, [item for item, _ in there], held, [digest(value) for value in held], left_out)
+    present = [(item, value, digest(value)) for item, value in pairs if not isinstance(value, Reason)]
+    left_out = {item: str(value) for item, value in pairs if isinstance(value, Reason)}
+    names, contents, digests = ([row[column] for row in present] for column in range(3))
+    return Corpus(kind, names, contents, digests, left_out)
 
 
-def _text(value: Any, where: str) -> Any:
+def _text(value: Any, where: str) -> str:
     if value is None or (isinstance(value, str) and not value.strip()):
-        return _Without(f"{where!r} is empty")
+        return Reason(f"{where!r} is empty")
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        return _Without(f"{where!r} is {type(value).__name__}; expected text")
+        return Reason(f"{where!r} is {type(value).__name__}; expected text")
     return str(value)
 
 
-def _row(values: Sequence[Any], columns: Sequence[str]) -> Any:
-    for name, value in zip(columns, values, strict=True):
-        if value is None or value == "" or str(value).lower() == "nan":
-            return _Without(f"{name!r} is empty")
-    return tuple(values)
-
-
 # -- features ----------------------------------------------------------------------------------------------
-
-
-def embed_each(
-    corpus: Corpus,
-    make: Callable[[], Embedder],
-    kept: Kept,
-    *,
-    batch_size: int = BATCH,
-    progress: Progress = silent,
-    executor: Executor | None = None,
-) -> dict[str, str]:
-    """Make and keep, batch by batch, the numbers of the items that have none yet; those left out, and why.
-
-    The embedder is made only where there is something to do. What it raises of a batch, or a wrong shape, is looked
-    at again item by item, so that it is known which item it was.
-
-    `executor` has other processes embed batches: `make` is sent to them, and each makes an embedder of its own.
-    """
-    todo = np.flatnonzero(~kept.held(corpus.items, corpus.digests)).tolist()
-    left_out: dict[str, str] = {}
-    if not todo:
-        return left_out
-    submit = _here(make()) if executor is None else _there(make, executor)
-    width, done = kept.width, 0
-    waiting: deque[tuple[Corpus, Callable[[], list[Any]]]] = deque()
-    progress("embed", done, len(todo))
-    for start in range(0, len(todo), batch_size):
-        part = corpus.take(todo[start : start + batch_size])
-        waiting.append((part, submit(part.values, width)))
-        last = start + batch_size >= len(todo)
-        while waiting and (last or width is None or len(waiting) > AHEAD):  # the first answer says how long all are
-            part, answered = waiting.popleft()
-            answers = answered()
-            there = [n for n, answer in enumerate(answers) if not isinstance(answer, _Without)]
-            left_out |= {part.items[n]: a.why for n, a in enumerate(answers) if isinstance(a, _Without)}
-            if there:
-                x_nd = np.stack([answers[n] for n in there])
-                width = x_nd.shape[1]
-                some = part.take(there)
-                kept.add(some.items, some.digests, x_nd)
-            done += len(answers)
-            progress("embed", done, len(todo))
-    return left_out
-
-
-def embed_together(
-    corpus: Corpus, dimensions: int | None = None, x_nd: Floats | None = None
-) -> tuple[Floats, dict[str, str]]:
-    """(N, D) of all items at once, and those left out, whose rows are NaN: TF-IDF of texts, scaled columns.
-
-    `x_nd` are the numbers that each item has already (of images, of texts from a network): of those the principal
-    components, where `dimensions` asks for fewer. Raises BadInput where nothing can be made of any item.
-    """
-    if x_nd is None and corpus.kind == "text":
-        x_nd = tfidf_svd(corpus.values, dimensions)
-        bare = np.flatnonzero(np.isnan(x_nd[:, 0]))
-        return x_nd, {corpus.items[n]: "its text has no word of two letters or more" for n in bare}
-    if x_nd is None:
-        columns = zip(corpus.columns, zip(*corpus.values, strict=True), strict=True)
-        x_nd = np.hstack([scaled(name, values) for name, values in columns])
-    return (x_nd if dimensions is None else principal(x_nd, dimensions)), {}
 
 
 def embed(
@@ -267,15 +173,15 @@ def embed(
     make: Callable[[], Embedder] | None = None,
     *,
     dimensions: int | None = None,
-    kept: Kept | None = None,
+    store: VectorStore | None = None,
     batch_size: int = BATCH,
     progress: Progress = silent,
     executor: Executor | None = None,
 ) -> tuple[Floats, dict[str, str]]:
-    """(N, D) features of `corpus.items`, NaN in the rows of those left out; all that were left out, and why.
+    """Return (N, D) features of `corpus.items`, NaN for items that are left out, and the reasons why they are.
 
-    `make` gives the embedder that sees each item by itself; None: texts by TF-IDF, columns scaled. What `kept` has is
-    not made again; `executor` as for `embed_each`. Raises BadInput where nothing can be made of any item.
+    `make` gives the embedder that sees each item by itself; None: texts by TF-IDF, columns scaled. Vectors in `store`
+    are not made again; `executor` as in `embed_each`. Raises BadInput if no item has features.
 
     Example:
         >>> from hitl.models.predictors.features import embed, texts
@@ -283,112 +189,162 @@ def embed(
         >>> x.shape, left_out
         ((2, 2), {'c': "'text' is empty"})
     """
-    left_out, x_nd = dict(corpus.left_out), None
-    there = corpus
+    from hitl.models.predictors.vector_cache import VectorCache
+
+    left_out, x_nd, present = dict(corpus.left_out), None, corpus
     if make is not None and corpus.items:
-        kept = InMemory() if kept is None else kept
-        left_out |= embed_each(corpus, make, kept, batch_size=batch_size, progress=progress, executor=executor)
-        there = corpus.but(left_out)
-        x_nd = kept.read(there.items, there.digests)
-    if not there.items:
-        raise BadInput(without(left_out))
-    if make is None or dimensions is not None:
-        x_nd, more = embed_together(there, dimensions, x_nd)
-        left_out |= more
-    assert x_nd is not None
-    return aligned(there.items, x_nd, corpus.items), left_out
+        with TemporaryDirectory(prefix="hitl-embed-") as folder:
+            store = VectorCache(Path(folder) / "vectors") if store is None else store
+            left_out |= embed_each(corpus, make, store, batch_size=batch_size, progress=progress, executor=executor)
+            present = corpus.without(left_out)
+            x_nd = store.read(present.items, present.digests)
+    if not present.items:
+        raise BadInput(describe_left_out(left_out))
+    if x_nd is None or dimensions is not None:
+        x_nd, wordless = embed_together(present, dimensions, x_nd)
+        left_out |= wordless
+    return align(present.items, x_nd, corpus.items), left_out
 
 
-def without(left_out: Mapping[str, str]) -> str:
-    """Which items have no features, in words: the first few, and how many."""
-    first = "; ".join(f"{item!r}: {why}" for item, why in list(left_out.items())[:NAMED])
-    more = f"; and {len(left_out) - NAMED:,} more" if len(left_out) > NAMED else ""
+def embed_each(
+    corpus: Corpus,
+    make: Callable[[], Embedder],
+    store: VectorStore,
+    *,
+    batch_size: int = BATCH,
+    progress: Progress = silent,
+    executor: Executor | None = None,
+) -> dict[str, str]:
+    """Make and store, batch by batch, the vectors of items that have none yet. Return the items left out, and why.
+
+    The embedder is made only if there is something to do. If it fails for a batch, the batch is repeated item by item
+    to find the items that break it. `executor` has other processes embed the batches; each makes its own embedder.
+    """
+    todo = np.flatnonzero(~store.has(corpus.items, corpus.digests)).tolist()
+    left_out: dict[str, str] = {}
+    if not todo:
+        return left_out
+    submit = _submit_here(make()) if executor is None else _submit_to(executor, make)
+    width, done = store.width, 0
+    waiting: deque[tuple[Corpus, Callable[[], list[Any]]]] = deque()
+    progress("embed", done, len(todo))
+    for start in range(0, len(todo), batch_size):
+        batch = corpus.take(todo[start : start + batch_size])
+        waiting.append((batch, submit(batch.values, width)))
+        is_last = start + batch_size >= len(todo)
+        while waiting and (is_last or width is None or len(waiting) > MAX_AHEAD):  # the first answer fixes the width
+            batch, answer = waiting.popleft()
+            vectors = answer()
+            left_out |= {batch.items[n]: str(x) for n, x in enumerate(vectors) if isinstance(x, Reason)}
+            made = [n for n, x in enumerate(vectors) if not isinstance(x, Reason)]
+            if made:
+                x_nd = np.stack([vectors[n] for n in made])
+                width, batch = x_nd.shape[1], batch.take(made)
+                store.add(batch.items, batch.digests, x_nd)
+            done += len(vectors)
+            progress("embed", done, len(todo))
+    return left_out
+
+
+def embed_together(
+    corpus: Corpus, dimensions: int | None = None, x_nd: Floats | None = None
+) -> tuple[Floats, dict[str, str]]:
+    """Return (N, D) features learned from all items, and the items left out: TF-IDF of texts, scaled columns.
+
+    If the items have numbers already (`x_nd`), return their principal components. Raises BadInput if no item has
+    features.
+    """
+    if x_nd is None and corpus.kind == "text":
+        x_nd = tfidf_svd(corpus.values, dimensions)
+        wordless = np.flatnonzero(np.isnan(x_nd[:, 0]))
+        return x_nd, {corpus.items[n]: "its text has no word of two letters or more" for n in wordless}
+    if x_nd is None:
+        columns = zip(corpus.columns, zip(*corpus.values, strict=True), strict=True)
+        x_nd = np.hstack([scaled(name, values) for name, values in columns])
+    return (x_nd if dimensions is None else principal(x_nd, dimensions)), {}
+
+
+def describe_left_out(left_out: Mapping[str, str]) -> str:
+    """Return a sentence that names the first items without features, with their reasons, and counts the others."""
+    first = "; ".join(f"{item!r}: {why}" for item, why in list(left_out.items())[:MAX_NAMED])
+    more = f"; and {len(left_out) - MAX_NAMED:,} more" if len(left_out) > MAX_NAMED else ""
     return f"no features of {len(left_out):,} item{'s' if len(left_out) > 1 else ''} ({first}{more})"
 
 
 def digest_of(*parts: Any) -> str:
-    """A short SHA-256 of values, each of which says what it is when it is printed."""
+    """Return a short SHA-256 of values whose `repr` tells them apart."""
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
 
 
+# -- one batch ---------------------------------------------------------------------------------------------
+
 Submit = Callable[[list[Any], int | None], Callable[[], list[Any]]]
-"""Values of items, and the D of batches before -> what gives an answer of each."""
+"""(values, D of earlier batches) -> a function that waits for one vector or `Reason` per value."""
 
 
-def _here(embedder: Embedder) -> Submit:
-    return lambda values, width: partial(_batch, embedder, values, width)
+def _submit_here(embedder: Embedder) -> Submit:
+    return lambda values, width: partial(_embed_batch, embedder, values, width)
 
 
-def _there(make: Callable[[], Embedder], executor: Executor) -> Submit:
+def _submit_to(executor: Executor, make: Callable[[], Embedder]) -> Submit:
     run = uuid4().hex
-    return lambda values, width: executor.submit(_batch_there, run, make, values, width).result
+    return lambda values, width: executor.submit(_embed_batch_there, run, make, values, width).result
 
 
-_MADE: dict[str, Embedder] = {}
-"""What this process embeds with, by the run."""
+_embedders: dict[str, Embedder] = {}
+"""The embedder of this worker process, by run."""
 
 
-def _batch_there(run: str, make: Callable[[], Embedder], values: list[Any], width: int | None) -> list[Any]:
-    if run not in _MADE:
-        _MADE.clear()
-        _MADE[run] = make()
-    return _batch(_MADE[run], values, width)
+def _embed_batch_there(run: str, make: Callable[[], Embedder], values: list[Any], width: int | None) -> list[Any]:
+    if run not in _embedders:
+        _embedders.clear()
+        _embedders[run] = make()
+    return _embed_batch(_embedders[run], values, width)
 
 
-def _batch(embedder: Embedder, values: list[Any], width: int | None) -> list[Any]:
-    """An answer of each item: its numbers, or why there are none."""
+def _embed_batch(embedder: Embedder, values: list[Any], width: int | None) -> list[Any]:
+    """Return per value its vector (D,), or the reason why there is none; `width` is the D of earlier batches."""
     with ThreadPoolExecutor(READERS, thread_name_prefix="hitl-embed") as pool:
-        inputs = list(pool.map(partial(_prepared, embedder), values))
-    return _answers(embedder, inputs, width)
+        answers = list(pool.map(partial(_prepare, embedder), values))
+    rows = [n for n, value in enumerate(answers) if not isinstance(value, Reason)]
+    inputs = [answers[n] for n in rows]
+    vectors = _run(embedder, inputs, width) if inputs else []
+    if isinstance(vectors, Reason):  # find out which items break the model
+        singles = [_run(embedder, [value], width) for value in inputs]
+        vectors = [x if isinstance(x, Reason) else x[0] for x in singles]
+        if len({len(x) for x in vectors if not isinstance(x, Reason)}) > 1:
+            why = Reason("the model gives another number of numbers for each item; expected as many")
+            vectors = [why] * len(rows)
+    for n, x in zip(rows, vectors, strict=True):
+        is_usable = isinstance(x, Reason) or np.isfinite(x).all()
+        answers[n] = x if is_usable else Reason("the model gives NaN or infinite numbers")
+    return answers
 
 
-def _prepared(embedder: Embedder, value: Any) -> Any:
+def _prepare(embedder: Embedder, value: Any) -> Any:
     try:
         return embedder.prepare(value)
     except MissingExtra:
         raise
     except Exception as error:  # user code and image libraries raise all sorts
-        return _Without(_words(error))
-
-
-def _answers(embedder: Embedder, inputs: list[Any], width: int | None) -> list[Any]:
-    """Of each input its numbers (D,), or why there are none; `width` is the D of batches before."""
-    there = [n for n, value in enumerate(inputs) if not isinstance(value, _Without)]
-    said = _run(embedder, [inputs[n] for n in there], width) if there else []
-    if isinstance(said, _Without):  # of which of them?
-        said = [
-            one if isinstance(one, _Without) else one[0] for n in there for one in [_run(embedder, [inputs[n]], width)]
-        ]
-        if len({len(one) for one in said if not isinstance(one, _Without)}) > 1:
-            said = [_Without("the model gives another number of numbers for each item; expected as many")] * len(there)
-    answers = list(inputs)
-    for n, one in zip(there, said, strict=True):
-        finite = isinstance(one, _Without) or np.isfinite(one).all()
-        answers[n] = one if finite else _Without("the model gives NaN or infinite numbers")
-    return answers
+        return _reason(error)
 
 
 def _run(embedder: Embedder, inputs: list[Any], width: int | None) -> Any:
-    """(B, D) of what the embedder says, or why it cannot be used."""
+    """Return (B, D) vectors, or the reason why the answer cannot be used."""
     try:
-        said = embedder.run(inputs)
-        said = said.detach().cpu() if hasattr(said, "detach") else said  # a tensor
-        values = np.asarray(said, dtype=np.float64)
+        output = embedder.run(inputs)
+        output = output.detach().cpu() if hasattr(output, "detach") else output  # a tensor
+        x_bd = np.asarray(output, dtype=np.float64)
     except MissingExtra:
         raise
     except Exception as error:  # user code
-        return _Without(_words(error))
-    expected = (len(inputs), width or "D")
-    if (
-        values.ndim != 2
-        or len(values) != len(inputs)
-        or not values.shape[1]
-        or (width or values.shape[1]) != values.shape[1]
-    ):
-        return _Without(f"the model gives shape {values.shape}; expected ({expected[0]}, {expected[1]}), a row each")
-    return values
+        return _reason(error)
+    if x_bd.ndim == 2 and len(x_bd) == len(inputs) and x_bd.shape[1] and width in (None, x_bd.shape[1]):
+        return x_bd
+    return Reason(f"the model gives shape {x_bd.shape}; expected ({len(inputs)}, {width or 'D'}), a row each")
 
 
-def _words(error: Exception) -> str:
-    said = " ".join(str(error).split())[:200]
-    return said if isinstance(error, BadInput) else f"{type(error).__name__}: {said}".rstrip(": ")
+def _reason(error: Exception) -> Reason:
+    text = " ".join(str(error).split())[:200]
+    return Reason(text if isinstance(error, BadInput) else f"{type(error).__name__}: {text}".rstrip(": "))

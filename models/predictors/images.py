@@ -1,7 +1,7 @@
-"""Images by the place where they are: a path, an address, or a file that the labeling platform serves itself.
+"""Images at a path, at an address, or at the labeling platform.
 
-An address of elsewhere is asked for with bounds on size and time. A server that does not answer three times in a row is
-not asked again, so that a thousand images of a server that is down cost a few waits.
+Requests to other servers are bounded in size and time. A server that does not answer three times in a row is not asked
+again, so that a thousand images on a server that is down cost a few waits.
 """
 
 from __future__ import annotations
@@ -18,113 +18,103 @@ from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 from hitl.errors import BadInput, HitlError
-from hitl.models.predictors.predictor import required
 from hitl.platform import Connector
+from hitl.models.predictors.inputs import stamp
+from hitl.models.predictors.predictor import VISION, required
 
-INSTALL = "hitl-toolkit[vision]"
 READERS = min(8, os.cpu_count() or 1)
 """Threads that open and transform the images of a batch."""
 
-MOST_BYTES = 50_000_000
+MAX_BYTES = 50_000_000
 SECONDS = 30.0
-"""How large an image of another server may be, and how long it may take in all."""
+"""Limits for an image on another server: its size, and the time for the whole download."""
 
 STRIKES = 3
-"""After so many times in a row without an answer, a server is not asked again."""
-
-_CHUNK = 1 << 16
+"""Failures in a row after which a server is not asked again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """Where images are.
+    """Opens images by their place.
 
     Attributes:
-        folder: what relative paths are relative to.
-        files: the platform, for the addresses that it serves itself; None: it serves none.
+        folder: where relative paths start.
+        files: the platform, for the addresses that it serves itself; None if it serves none.
+        failures: requests in a row that each server has not answered.
     """
 
     folder: Path
     files: Connector | None = None
-    silent: Counter[str] = field(default_factory=Counter)
+    failures: Counter[str] = field(default_factory=Counter)
 
     def stamp(self, place: str) -> str:
-        """What changes with the image: its path, size and time; of an address the address itself."""
-        if self._is_remote(place):
-            return place
-        try:
-            status = (self.folder / place).stat()
-        except OSError:
-            return f"{place} is missing"
-        return f"{place} {status.st_size} {status.st_mtime_ns}"
+        """Return a text that changes with the image; for an address the address itself."""
+        return place if self._is_remote(place) else stamp(self.folder / place, place)
 
     def open(self, place: str) -> Any:
-        """The image in RGB. Raises BadInput, saying why there is none."""
+        """Return the image in RGB. Raises BadInput with the reason if there is none."""
         if not self._is_remote(place):
-            return opened(self.folder / place)
-        if self.files is not None and self.files.serves(place):
-            try:
-                return opened(self.files.fetch(place), place)
-            except HitlError as error:
-                raise BadInput(f"{place}: {error}") from None
-        return opened(self._fetch(place), place)
+            return open_image(self.folder / place)
+        if self.files is None or not self.files.serves(place):
+            return open_image(self._download(place), place)
+        try:
+            return open_image(self.files.fetch(place), place)
+        except HitlError as error:
+            raise BadInput(f"{place}: {error}") from None
 
     def _is_remote(self, place: str) -> bool:
         return "://" in place or (self.files is not None and self.files.serves(place))
 
-    def _fetch(self, address: str) -> bytes:
+    def _download(self, address: str) -> bytes:
         host = urlsplit(address).netloc
-        if self.silent[host] >= STRIKES:
+        if self.failures[host] >= STRIKES:
             raise BadInput(f"{address}: not asked for, {host} has not answered {STRIKES} times in a row")
         try:
-            content = fetched(address)
-        except TimeoutError:
-            self.silent[host] += 1
-            raise BadInput(f"{address}: no answer within {SECONDS:.0f} s") from None
-        except ConnectionError as error:
-            self.silent[host] += 1
+            content = download(address)
+        except (TimeoutError, ConnectionError) as error:
+            self.failures[host] += 1
             raise BadInput(f"{address}: {error}") from None
-        self.silent[host] = 0
+        self.failures[host] = 0
         return content
 
 
-def opened(file: Path | bytes, name: str | None = None) -> Any:
-    """The image of a file or its content, in RGB. Raises BadInput, saying why there is none."""
-    image = required("PIL.Image", "--image", INSTALL)
+def open_image(file: Path | bytes, name: str | None = None) -> Any:
+    """Return the image in a file or its bytes, in RGB. Raises BadInput with the reason if there is none."""
+    image = required("PIL.Image", "--image", VISION)
     where = name or str(file)
     if isinstance(file, Path) and not file.is_file():
         raise BadInput(f"{where}: no such file")
     try:
-        with image.open(BytesIO(file) if isinstance(file, bytes) else file) as found:
-            return found.convert("RGB")
+        with image.open(BytesIO(file) if isinstance(file, bytes) else file) as opened:
+            return opened.convert("RGB")
     except Exception as error:  # readers of broken files raise all sorts
         raise BadInput(f"{where}: cannot be read as an image: {type(error).__name__}") from None
 
 
-def fetched(address: str, seconds: float = SECONDS, most: int = MOST_BYTES) -> bytes:
-    """What an http(s) address holds, at most `most` bytes within `seconds`.
+def download(address: str, seconds: float = SECONDS, max_bytes: int = MAX_BYTES) -> bytes:
+    """Return the content at an http(s) address.
 
-    Raises BadInput where the server says no or it is too large, ConnectionError and TimeoutError where it may be
-    tried again.
+    Raises BadInput if the server refuses or the content is too large, ConnectionError or TimeoutError if a later try
+    may succeed.
     """
     if urlsplit(address).scheme not in ("http", "https"):
         raise BadInput(f"{address}: expected a path, or an address with http:// or https://")
-    last, parts, size = time.monotonic() + seconds, [], 0
+    late = TimeoutError(f"no answer within {seconds:g} s")
+    deadline, content = time.monotonic() + seconds, bytearray()
     try:
         with urlopen(Request(address, headers={"User-Agent": "hitl"}), timeout=seconds) as answer:  # nosec B310  # see above
-            while part := answer.read1(_CHUNK):
-                size += len(part)
-                parts.append(part)
-                if size > most:
-                    raise BadInput(f"{address}: larger than {most / 1e6:.0f} MB")
-                if time.monotonic() > last:
-                    raise TimeoutError
+            while chunk := answer.read1(1 << 16):
+                content += chunk
+                if len(content) > max_bytes:
+                    raise BadInput(f"{address}: larger than {max_bytes / 1e6:.0f} MB")
+                if time.monotonic() > deadline:
+                    raise late
     except HTTPError as error:
         raise BadInput(f"{address}: the server said {error.code} {error.reason}") from None
     except URLError as error:
-        if isinstance(error.reason, TimeoutError):
-            raise TimeoutError from None
-        raise ConnectionError(str(error.reason)) from None
+        raise (late if isinstance(error.reason, TimeoutError) else ConnectionError(str(error.reason))) from None
+    except TimeoutError:
+        raise late from None
     except ValueError as error:
         raise BadInput(f"{address}: {error}") from None
-    return b"".join(parts)
+    return bytes(content)

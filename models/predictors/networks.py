@@ -1,9 +1,9 @@
-"""torch modules as predictors, among them image models of torchvision and timm. Nothing is ever downloaded.
+"""torch modules as predictors and as embedders, among them image models of torchvision and timm.
 
-A module sees a float32 tensor (B, D) of features, a list of texts, or a stacked tensor of transformed images, and
-answers with (B, J) logits (or probabilities, if that is said), or with an object that has `.logits`. It runs in eval
-mode and without gradients. Weights come from a file that holds tensors only: `torch.load(weights_only=True)`, or
-safetensors.
+A module sees a float32 tensor (B, D) of features, a list of texts, or a stacked tensor of transformed images. It
+answers (B, J) logits (or probabilities), or with an object that has `.logits`, in eval mode and without gradients.
+Weights come from a file that holds tensors only: `torch.load(weights_only=True)`, or safetensors. Only `backbone`
+downloads anything: weights that torchvision names.
 """
 
 from __future__ import annotations
@@ -19,19 +19,17 @@ import numpy as np
 import numpy.typing as npt
 
 from hitl.errors import BadInput, BadSettings
-from hitl.models.predictors.images import READERS, opened
+from hitl.models.predictors.features import Embedder
+from hitl.models.predictors.images import READERS, open_image
 from hitl.models.predictors.inputs import Batch
-from hitl.models.predictors.predictor import answers, required
+from hitl.models.predictors.predictor import VISION, checked_predictions, required
 from hitl.tables.probabilities import Array
 
-INSTALL = "hitl-toolkit[vision]"
 WRAPPERS = ("state_dict", "model_state_dict", "model")
 """Keys under which training scripts put the weights of a checkpoint."""
 
-
-def torch_module() -> Any:
-    """torch. Raises MissingExtra."""
-    return required("torch", "a torch model", INSTALL)
+RANDOM = "random"
+"""Weights of an untrained backbone, always the same: for tests."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,10 +37,10 @@ class NetworkPredictor:
     """A torch module in eval mode on its device.
 
     Attributes:
-        module, classes, device: the network, the names of its J outputs, where it runs.
-        logits: whether it answers logits, or probabilities.
+        module, classes, device: the network, the names of its J outputs, and the device that it runs on.
+        logits: True if it answers logits, False for probabilities.
         transform: image -> tensor, for images.
-        unreadable: paths of images that could not be opened, filled while it runs; on their items it abstains.
+        unreadable: paths of images that could not be opened, filled while it runs; it abstains on their items.
     """
 
     module: Any
@@ -53,44 +51,44 @@ class NetworkPredictor:
     unreadable: list[Path] = field(default_factory=list)
 
     def predict(self, batch: Batch) -> Array:
-        """(B, J); NaN where a feature, the text or the image is missing or cannot be read."""
+        """Return (B, J); NaN where a feature, the text or the image is missing or cannot be read."""
         present = ~(np.isnan(batch.inputs).any(axis=1) if batch.kind == "features" else batch.empty)
-        pictures: dict[int, Any] = {}
+        images: dict[int, Any] = {}
         if batch.kind == "image":
-            pictures = self._pictures(batch, np.flatnonzero(present))
-            present = np.array([row in pictures for row in range(len(batch.items))])
+            images = self._images(batch, np.flatnonzero(present))
+            present = np.isin(np.arange(len(batch.items)), list(images))
 
         def run(rows: npt.NDArray[np.intp]) -> Any:
-            return self._run([pictures[row] for row in rows] if batch.kind == "image" else batch.take(rows))
+            return self._run([images[row] for row in rows] if images else batch.take(rows))
 
-        return answers(batch, present, len(self.classes), self.logits, run)
+        return checked_predictions(batch, present, len(self.classes), self.logits, run)
 
     def notes(self, batch: Batch) -> Mapping[str, Sequence[Any]]:
-        """Nothing more."""
+        """Return no columns."""
         return {}
 
     def _run(self, inputs: Any) -> Any:
-        torch = torch_module()
+        torch = required("torch", "a torch model", VISION)
         if isinstance(inputs, np.ndarray):
             inputs = torch.from_numpy(inputs.astype(np.float32)).to(self.device)
-        elif inputs and torch.is_tensor(inputs[0]):
+        elif torch.is_tensor(inputs[0]):
             inputs = torch.stack(inputs).to(self.device)
         with torch.inference_mode():
-            said = self.module(inputs)
-        said = getattr(said, "logits", said)
-        if not torch.is_tensor(said):
-            raise BadInput(f"--model: it returns {type(said).__name__}; expected a tensor (items, classes)")
-        return said.to("cpu", torch.float64).numpy()
+            output = self.module(inputs)
+        output = getattr(output, "logits", output)
+        if not torch.is_tensor(output):
+            raise BadInput(f"--model: it returns {type(output).__name__}; expected a tensor (items, classes)")
+        return output.to("cpu", torch.float64).numpy()
 
-    def _pictures(self, batch: Batch, rows: npt.NDArray[np.intp]) -> dict[int, Any]:
-        """Row -> tensor of the images that can be read. Raises BadInput when none of many can."""
+    def _images(self, batch: Batch, rows: npt.NDArray[np.intp]) -> dict[int, Any]:
+        """Return row -> tensor for the images that can be read. Raises BadInput if none can."""
         transform = self.transform
         if transform is None:
             raise BadSettings("--image: this model has no transforms of its own; name them with --transforms")
 
-        def tensor_of(path: Path) -> Any:
+        def read(path: Path) -> Any:
             try:
-                image = opened(path)
+                image = open_image(path)
             except BadInput:
                 return None
             try:
@@ -99,13 +97,14 @@ class NetworkPredictor:
                 raise BadInput(f"{path}: its transforms fail: {type(error).__name__}: {error}") from error
 
         with ThreadPoolExecutor(READERS, thread_name_prefix="hitl-images") as pool:
-            tensors = list(pool.map(tensor_of, [batch.inputs[row] for row in rows]))
-        found = {int(row): tensor for row, tensor in zip(rows, tensors, strict=True) if tensor is not None}
-        missing = [batch.inputs[row] for row in rows if int(row) not in found]
-        if missing and not found:
-            raise BadInput(f"{missing[0]}: cannot be read as an image, nor any other of the batch; see --image-folder")
-        self.unreadable.extend(missing)
-        return found
+            tensors = list(pool.map(read, [batch.inputs[row] for row in rows]))
+        images = {int(row): tensor for row, tensor in zip(rows, tensors, strict=True) if tensor is not None}
+        unreadable = [batch.inputs[row] for row in rows if int(row) not in images]
+        if unreadable and not images:
+            where = "cannot be read as an image, nor any other of the batch; see --image-folder"
+            raise BadInput(f"{unreadable[0]}: {where}")
+        self.unreadable.extend(unreadable)
+        return images
 
 
 def network(
@@ -117,70 +116,82 @@ def network(
     logits: bool = True,
     transform: Callable[[Any], Any] | None = None,
 ) -> NetworkPredictor:
-    """A predictor of a module, with weights from a file, in eval mode on the device ("auto": a GPU if there is one)."""
+    """Return a predictor for a module, with weights from a file ("auto": on a GPU if there is one)."""
     if weights is not None:
         load_weights(module, weights)
-    module, chosen = on_device(module, device)
-    return NetworkPredictor(module, tuple(classes), chosen, logits, transform or getattr(module, "transforms", None))
+    module, device = _on_device(module, device)
+    return NetworkPredictor(module, tuple(classes), device, logits, transform or getattr(module, "transforms", None))
 
 
-def on_device(module: Any, device: str) -> tuple[Any, str]:
-    """The module in eval mode on its device, and which that is ("auto": a GPU if there is one). Raises BadSettings."""
-    chosen = ("cuda" if torch_module().cuda.is_available() else "cpu") if device == "auto" else device
-    try:
-        return module.to(chosen).eval(), chosen
-    except (RuntimeError, AssertionError) as error:
-        raise BadSettings(f"--device {device}: {str(error).splitlines()[0]}") from None
+def image_embedder(module: Any, transform: Callable[[Any], Any], device: str, read: Callable[[str], Any]) -> Embedder:
+    """Return an embedder for a torch module that sees transformed images; its output is flattened."""
+    torch = required("torch", "a torch model", VISION)
+    module, device = _on_device(module, device)
+
+    def run(inputs: list[Any]) -> Any:
+        with torch.inference_mode():
+            output = module(torch.stack(inputs).to(device))
+        return output.to("cpu", torch.float32).flatten(1)
+
+    return Embedder(run, lambda place: transform(read(place)))
 
 
-def load_weights(module: Any, path: Path, but: str | None = None) -> None:
-    """Put the tensors of a file into the module, but for those of its part `but`.
+def backbone(name: str, weights: str, device: str, read: Callable[[str], Any]) -> Embedder:
+    """Return the penultimate layer of an image model of torchvision: 512 numbers for a ResNet-18.
 
-    Raises BadInput where the file holds more, or they do not fit.
+    `weights` is a name that torchvision knows ("DEFAULT") and downloads once, a file with a state_dict (whose last
+    layer may have other classes), or "random". Raises BadSettings for an unknown name, BadInput for unfit weights.
     """
-    state = _read_weights(path)
-    wrapped = next((state[key] for key in WRAPPERS if isinstance(state.get(key), Mapping)), state)
-    if wrapped and all(str(key).startswith("module.") for key in wrapped):  # saved by DataParallel
-        wrapped = {str(key).removeprefix("module."): value for key, value in wrapped.items()}
-    if but is not None:
-        wrapped = {key: value for key, value in wrapped.items() if not str(key).startswith(f"{but}.")}
+    models = _torchvision(f"model torchvision:{name}", name)
+    stated = models.get_model_weights(name)
+    named = stated.__members__.get(weights.rpartition(".")[2])
+    torch = required("torch", "a torch model", VISION)
     try:
-        module.load_state_dict(wrapped)
-    except (RuntimeError, AttributeError, TypeError) as error:
-        said = " ".join(str(error).split())[:300]
-        raise BadInput(f"{path}: the weights do not fit the model (its architecture, its classes?): {said}") from None
+        with torch.random.fork_rng(devices=[], enabled=weights == RANDOM):
+            if weights == RANDOM:
+                torch.manual_seed(0)
+            module = models.get_model(name, weights=named)
+    except (OSError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise BadInput(f"weights {weights}: cannot be had from torchvision: {reason}") from None
+    last = without_last_layer(module)
+    if named is None and weights != RANDOM:
+        if not Path(weights).is_file():
+            raise BadSettings(
+                f"weights {weights}: no such file; expected one, {', '.join(stated.__members__)} or random"
+            )
+        load_weights(module, Path(weights), skip=last)
+    return image_embedder(module, (named or stated.DEFAULT).transforms(), device, read)
 
 
-def state_digest(module: Any) -> str:
-    """SHA-256 of all parameters and buffers: the same network, the same digest."""
-    digest = hashlib.sha256(str(module).encode())
-    for name, value in sorted(module.state_dict().items()):
-        array = value.detach().cpu().contiguous()
-        digest.update(f"{name} {array.dtype} {tuple(array.shape)}".encode())
-        digest.update(array.view(torch_module().uint8).numpy().tobytes() if array.ndim else repr(array.item()).encode())
-    return digest.hexdigest()
+def without_last_layer(module: Any) -> str:
+    """Replace the last linear layer by the identity and return its name. Raises BadSettings if there is none."""
+    nn = required("torch", "a torch model", VISION).nn
+    linear: list[str] = [name for name, part in module.named_modules() if isinstance(part, nn.Linear)]
+    if not linear:
+        raise BadSettings(f"model {type(module).__name__}: its last layer is not linear; expected another model")
+    parent, _, child = linear[-1].rpartition(".")
+    setattr(module.get_submodule(parent), child, nn.Identity())
+    return linear[-1]
 
 
 def torchvision_model(name: str, classes: Sequence[str] | None, transforms: str | None) -> tuple[Any, Any, list[str]]:
-    """An untrained classification model of torchvision, its transforms and its classes.
+    """Return an untrained classification model of torchvision, its transforms and its classes.
 
     The transforms are those of the weights that `transforms` names ("ResNet18_Weights.IMAGENET1K_V1"), else of the
-    model's default weights; without classes, theirs. Raises BadSettings for an unknown name.
+    model's default weights; without classes, theirs are used. Raises BadSettings for an unknown name.
     """
-    models = required("torchvision.models", "a torchvision model", INSTALL)
-    if name not in models.list_models(module=models):
-        raise BadSettings(f"--model torchvision:{name}: no such image classification model of torchvision")
+    models = _torchvision(f"--model torchvision:{name}", name)
     try:
         stated = models.get_weight(transforms) if transforms else models.get_model_weights(name).DEFAULT
     except (ValueError, AttributeError) as error:
         raise BadSettings(f"--transforms {transforms}: {error}") from None
     names = list(classes) if classes is not None else [str(category) for category in stated.meta["categories"]]
-    module = models.get_model(name, weights=None, num_classes=len(names))
-    return module, stated.transforms(), names
+    return models.get_model(name, weights=None, num_classes=len(names)), stated.transforms(), names
 
 
 def timm_model(name: str, classes: Sequence[str] | None) -> tuple[Any, Any, list[str]]:
-    """An untrained model of timm and the transforms its configuration asks for. Raises BadSettings."""
+    """Return an untrained model of timm and the transforms its configuration asks for. Raises BadSettings."""
     timm = required("timm", "a timm model", "timm")
     if classes is None:
         raise BadSettings("--model timm:...: name the classes with --classes, in the order of the outputs")
@@ -192,18 +203,64 @@ def timm_model(name: str, classes: Sequence[str] | None) -> tuple[Any, Any, list
     return module, timm.data.create_transform(**stated, is_training=False), list(classes)
 
 
+def load_weights(module: Any, path: Path, skip: str | None = None) -> None:
+    """Load the tensors of a file into the module, except for those of its part `skip`.
+
+    Raises BadInput if the file holds anything else, or they do not fit.
+    """
+    state = _read_weights(path)
+    state = next((state[key] for key in WRAPPERS if isinstance(state.get(key), Mapping)), state)
+    if state and all(str(key).startswith("module.") for key in state):  # saved by DataParallel
+        state = {str(key).removeprefix("module."): value for key, value in state.items()}
+    if skip is not None:
+        state = {key: value for key, value in state.items() if not str(key).startswith(f"{skip}.")}
+    try:
+        module.load_state_dict(state)
+    except (RuntimeError, AttributeError, TypeError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise BadInput(f"{path}: the weights do not fit the model (its architecture, its classes?): {reason}") from None
+
+
+def state_digest(module: Any) -> str:
+    """Return the SHA-256 of the architecture and all parameters and buffers."""
+    torch = required("torch", "a torch model", VISION)
+    digest = hashlib.sha256(str(module).encode())
+    for name, value in sorted(module.state_dict().items()):
+        array = value.detach().cpu().contiguous()
+        digest.update(f"{name} {array.dtype} {tuple(array.shape)}".encode())
+        digest.update(array.view(torch.uint8).numpy().tobytes() if array.ndim else repr(array.item()).encode())
+    return digest.hexdigest()
+
+
+def _torchvision(setting: str, name: str) -> Any:
+    models = required("torchvision.models", "a torchvision model", VISION)
+    if name not in models.list_models(module=models):
+        raise BadSettings(f"{setting}: no such image classification model of torchvision")
+    return models
+
+
+def _on_device(module: Any, device: str) -> tuple[Any, str]:
+    torch = required("torch", "a torch model", VISION)
+    chosen = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    try:
+        return module.to(chosen).eval(), chosen
+    except (RuntimeError, AssertionError) as error:
+        raise BadSettings(f"--device {device}: {str(error).splitlines()[0]}") from None
+
+
 def _read_weights(path: Path) -> Mapping[str, Any]:
     if not path.is_file():
         raise BadInput(f"--weights {path}: no such file")
     if path.suffix == ".safetensors":
         reader = required("safetensors.torch", "a .safetensors file", "safetensors")
         try:
-            read: Mapping[str, Any] = reader.load_file(path)
+            tensors: Mapping[str, Any] = reader.load_file(path)
         except Exception as error:
             raise BadInput(f"{path}: cannot be read as safetensors: {error}") from None
-        return read
+        return tensors
+    torch = required("torch", "a torch model", VISION)
     try:
-        state = torch_module().load(path, map_location="cpu", weights_only=True)
+        state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises pickle's, zip's and its own errors here
         raise BadInput(
             f"{path}: cannot be read as weights alone ({type(error).__name__}); save module.state_dict(), "

@@ -1,43 +1,114 @@
-"""What runs over the items: a `Predictor` gives each batch one distribution a row, or abstains."""
+"""A `Predictor` gives each item of a batch one distribution over the classes, or abstains. Also: fitted estimators."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from hitl.errors import BadInput, MissingExtra
+from hitl.errors import BadInput, BadSettings, MissingExtra
 from hitl.models.predictors.inputs import Batch
 from hitl.tables.probabilities import Array, distributions
 
+SKLEARN = "hitl-toolkit[sklearn]"
+VISION = "hitl-toolkit[vision]"
+
 
 class Predictor(Protocol):
-    """A model that is ready to judge."""
+    """A model that is ready to predict."""
 
     @property
     def classes(self) -> tuple[str, ...]:
         """The J classes, in the order of the columns."""
 
     def predict(self, batch: Batch) -> Array:
-        """(B, J) distributions over the classes; a row of NaN where there is nothing to judge by."""
+        """Return (B, J) distributions over the classes; a row is NaN where the item has no input."""
 
     def notes(self, batch: Batch) -> Mapping[str, Sequence[Any]]:
-        """More columns of the probability table, one value a row."""
+        """Return more columns for the probability table, one value per row."""
 
 
-def answers(
+@dataclass(frozen=True, slots=True, eq=False)
+class EstimatorPredictor:
+    """A fitted estimator with `predict_proba`. `classes` are its own, or names for them."""
+
+    estimator: Any
+    classes: tuple[str, ...]
+
+    def predict(self, batch: Batch) -> Array:
+        """Return (B, J); a row without any input is NaN, gaps within a row are left to the estimator."""
+
+        def run(rows: npt.NDArray[np.intp]) -> Any:
+            return self.estimator.predict_proba(as_fitted(self.estimator, batch.take(rows), batch.columns))
+
+        return checked_predictions(batch, ~batch.empty, len(self.classes), False, run)
+
+    def notes(self, batch: Batch) -> Mapping[str, Sequence[Any]]:
+        """Return no columns."""
+        return {}
+
+
+def fitted(estimator: Any, classes: Sequence[str] | None) -> EstimatorPredictor:
+    """Return a predictor for a fitted estimator; `classes` may name classes that are the numbers 0..J-1.
+
+    Raises BadSettings if it gives no probabilities, is not fitted, or does not have these classes.
+    """
+    require_probabilities(estimator)
+    labels = getattr(estimator, "classes_", None)
+    if labels is None:
+        raise BadSettings(
+            f"--model: {type(estimator).__name__} is not fitted (it has no classes_); fit it first, or give it labels "
+            "with --folds and --truth"
+        )
+    own = tuple(class_name(label) for label in labels)
+    if classes is None or set(own) <= set(classes):
+        return EstimatorPredictor(estimator, own)
+    if len(classes) == len(own) and list(own) == [str(code) for code in range(len(own))]:
+        return EstimatorPredictor(estimator, tuple(classes))
+    raise BadSettings(f"--classes {', '.join(classes)}: the model knows {', '.join(own)}")
+
+
+def require_probabilities(estimator: Any) -> None:
+    """Raise BadSettings unless the estimator can give probabilities."""
+    if not hasattr(estimator, "predict_proba"):
+        raise BadSettings(
+            f"--model: {type(estimator).__name__} has no predict_proba; wrap it, for instance in CalibratedClassifierCV"
+        )
+
+
+def class_name(value: Any) -> str:
+    """Return a class as text; 3.0 is "3", as in every table that hitl reads."""
+    plain = value.item() if isinstance(value, np.generic) else value
+    return str(int(plain)) if isinstance(plain, float) and plain.is_integer() else str(plain)
+
+
+def as_fitted(estimator: Any, inputs: Any, columns: tuple[str, ...]) -> Any:
+    """Return the inputs as the estimator was fitted on them: a data frame if it knows the names of its features."""
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is None or not isinstance(inputs, np.ndarray):
+        return inputs
+    import pandas as pd
+
+    missing = [str(name) for name in names if name not in columns]
+    if missing:
+        raise BadInput(f"the model was fitted on a feature {missing[0]!r}; found {', '.join(columns) or 'a list'}")
+    return pd.DataFrame(inputs, columns=list(columns))[list(names)]
+
+
+def checked_predictions(
     batch: Batch,
     present: npt.NDArray[np.bool_],
     n_classes: int,
     logits: bool,
     run: Callable[[npt.NDArray[np.intp]], Any],
 ) -> Array:
-    """(B, J): what `run` says of the rows that are present, checked; NaN for the others.
+    """Return (B, J): the checked predictions of `run` for the rows that are present, NaN for the others.
 
-    `run` is user code: whatever it raises becomes BadInput that names the items. So do a wrong shape, NaN, infinities,
+    `run` is user code. Whatever it raises becomes BadInput that names the items, as do a wrong shape, NaN, infinities,
     and (unless they are logits) rows that are not distributions.
     """
     values = np.full((len(batch.items), n_classes), np.nan)
@@ -55,19 +126,19 @@ def answers(
         raise BadInput(
             f"{where}: output of shape {raw.shape}; expected {(len(rows), n_classes)}, one column for each class"
         )
-    named = [batch.items[row] for row in rows]
+    items = [batch.items[row] for row in rows]
     if np.isnan(raw).any():
-        first = named[int(np.flatnonzero(np.isnan(raw).any(axis=1))[0])]
+        first = items[int(np.isnan(raw).any(axis=1).argmax())]
         raise BadInput(f"{where}: answers NaN for item {first!r}; expected {'logits' if logits else 'probabilities'}")
-    values[rows] = distributions(raw, logits, where, named)
+    values[rows] = distributions(raw, logits, where, items)
     return values
 
 
-def required(module: str, what: str, install: str) -> Any:
-    """A module that is not always installed. Raises MissingExtra, saying what needs it and how to install it."""
+def required(module: str, user: str, install: str) -> Any:
+    """Import an optional module. Raises MissingExtra, naming who needs it and how to install it."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] != module.split(".")[0]:
             raise
-        raise MissingExtra(f"{what} needs {module.split('.')[0]}: pip install '{install}'") from None
+        raise MissingExtra(f"{user} needs {module.split('.')[0]}: pip install '{install}'") from None

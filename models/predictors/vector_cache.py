@@ -1,15 +1,14 @@
-"""Numbers of what was embedded before, in a file on disk, by what they were made of: one row a content and embedder.
+"""Vectors of what was embedded before, by digest of their content and their embedder, in one SQLite file.
 
-Each batch is one transaction: a run that was killed goes on where it stopped, and one that is given more items embeds
-only those.
+Each batch is one transaction: a run that was killed goes on where it stopped.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,53 +17,46 @@ import numpy.typing as npt
 
 from hitl.annotations import Floats
 from hitl.errors import BadInput
-from hitl.models.predictors.features import aligned
+from hitl.models.predictors.features import align
 from hitl.tables.vectors import packed, unpacked
 
 
 class VectorCache:
-    """The numbers in one file that one embedder (`space`, see `embedders.identity`) has made.
+    """The vectors that one embedder (`space`, see `loading.embedder_digest`) has made.
 
-    Raises BadInput where the file is there and is something else.
+    Raises BadInput if the file is something else.
     """
 
-    def __init__(self, path: Path, space: str) -> None:
+    def __init__(self, path: Path, space: str = "") -> None:
         self._path, self._space = path, space
-        with self._database() as database:
-            database.execute("CREATE TABLE IF NOT EXISTS vector (space, digest, numbers, PRIMARY KEY (space, digest))")
+        self._run("CREATE TABLE IF NOT EXISTS vector (space, digest, numbers, PRIMARY KEY (space, digest))", [()])
 
     @property
     def width(self) -> int | None:
-        """D of the numbers; None where there are none."""
-        with self._database() as database:
-            row = database.execute("SELECT numbers FROM vector WHERE space = ? LIMIT 1", [self._space]).fetchone()
-        return None if row is None else unpacked([row[0]]).shape[1]
+        """D of the stored vectors; None if there are none."""
+        rows = self._run("SELECT numbers FROM vector WHERE space = ? LIMIT 1", [(self._space,)])
+        return unpacked([rows[0][0]]).shape[1] if rows else None
 
-    def held(self, items: Sequence[str], digests: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """(N,) whether there are numbers made of this."""
-        known = {digest for (digest,) in self._rows("digest", digests)}
-        return np.array([digest in known for digest in digests], dtype=np.bool_)
+    def has(self, items: Sequence[str], digests: Sequence[str]) -> npt.NDArray[np.bool_]:
+        """Return (N,) True for contents that have a vector."""
+        stored = {digest for (digest,) in self._run("SELECT digest FROM vector WHERE space = ?", [(self._space,)])}
+        return np.array([digest in stored for digest in digests], dtype=np.bool_)
 
     def add(self, items: Sequence[str], digests: Sequence[str], x_nd: Floats) -> None:
-        """Keep numbers (N, D)."""
-        rows = [(self._space, digest, packed(row)) for digest, row in zip(digests, x_nd, strict=True)]
-        with self._database() as database:
-            database.executemany("INSERT OR REPLACE INTO vector VALUES (?, ?, ?)", rows)
+        """Store vectors (N, D)."""
+        vectors = zip(digests, x_nd, strict=True)
+        self._run("INSERT OR REPLACE INTO vector VALUES (?, ?, ?)", [(self._space, d, packed(x)) for d, x in vectors])
 
     def read(self, items: Sequence[str], digests: Sequence[str]) -> Floats:
-        """(N, D) numbers, NaN where there are none."""
-        held = self._rows("digest, numbers", digests)
-        return aligned([digest for digest, _ in held], unpacked([numbers for _, numbers in held]), digests)
+        """Return (N, D), NaN for contents that have no vector."""
+        query = "SELECT digest, numbers FROM vector WHERE space = ? AND digest IN (SELECT value FROM json_each(?))"
+        rows = self._run(query, [(self._space, json.dumps(list(digests)))])
+        return align([digest for digest, _ in rows], unpacked([numbers for _, numbers in rows]), digests)
 
-    def _rows(self, columns: str, digests: Sequence[str]) -> list[Any]:
-        query = f"SELECT {columns} FROM vector WHERE space = ? AND digest IN (SELECT value FROM json_each(?))"  # nosec B608  # our own columns
-        with self._database() as database:
-            return database.execute(query, [self._space, json.dumps(list(digests))]).fetchall()
-
-    @contextmanager
-    def _database(self) -> Iterator[sqlite3.Connection]:
+    def _run(self, statement: str, parameters: Iterable[tuple[Any, ...]]) -> list[Any]:
+        """Run a statement for each row of parameters, in one transaction, and return the last result."""
         try:
             with closing(sqlite3.connect(self._path)) as database, database:
-                yield database
+                return [database.execute(statement, row).fetchall() for row in parameters][-1]
         except sqlite3.Error as error:
             raise BadInput(f"{self._path}: cannot be used as a cache of features: {error}; remove it") from None

@@ -103,19 +103,6 @@ def test_items_that_come_after_a_training_are_predicted(tmp_path: Path) -> None:
     assert consensus.confidence[new].mean() > 0.6
 
 
-def test_a_training_of_an_older_version_is_made_anew_for_items_that_it_may_not_know(tmp_path: Path) -> None:
-    folder = folder_of(tmp_path / "p", 40)
-    run(folder)
-    with store_of(folder) as store, store.lease("p") as lease:
-        before = store.trainings("p")
-        store.note_trainings(lease, {name: replace(one, learnable=None) for name, one in before.items()})
-    with (folder / "items.csv").open("a") as file:
-        file.write("120,storm tide\n")
-    report = run(folder)
-    assert report.learned
-    assert report.judgement.evidence["label"].predicted.all()
-
-
 def test_without_learn_nothing_is_learned(tmp_path: Path) -> None:
     folder = folder_of(tmp_path / "p", 40)
     assert run(folder, learn={}).judgement.results["label"].temperatures == {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -126,19 +125,6 @@ def test_a_model_of_features_whose_code_was_edited(tmp_path: Path) -> None:
             (folder / "mine.py").write_text(code.format(number))
             assert run(folder, **changes).learned
             assert run(folder, **changes).learned == {}
-
-
-def test_a_training_of_an_older_version_is_made_anew_once(tmp_path: Path) -> None:
-    """Its tables say of no item what it was given."""
-    folder = folder_of(tmp_path / "p", 40)
-    first = run(folder).learned["label"]
-    with store_of(folder) as store, store.lease("p") as lease:
-        older = replace(first, run="older", made_by=None)
-        for fold, table in store.predicted("p", "label", first.run).items():
-            store.save_predicted(lease, "label", "older", fold, table.drop_columns(["said", "held"]))
-        store.note_trainings(lease, {"label": older})
-    assert run(folder).learned == {"label": first}
-    assert run(folder).learned == {}
 
 
 def test_features_of_one_more_item_are_others_but_what_items_hold_is_not(tmp_path: Path) -> None:

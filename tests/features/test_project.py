@@ -18,7 +18,7 @@ from hitl.connectors.tables import Tables
 from hitl.errors import BadInput, BadSettings
 from hitl.evidence import Evidence
 from hitl.learning import features as project_features
-from hitl.models.predictors.columns import scaled
+from hitl.models.predictors.transforms import scaled
 from hitl.settings import FeatureSettings, Settings
 from hitl.store import Store
 from tests.command_line import forked
@@ -312,7 +312,7 @@ from hitl.store import Store
 from tests.projects import settings
 
 features.ROWS = 5
-library.embed_each.__kwdefaults__["batch_size"] = 4
+library.BATCH = 4
 events = 0
 
 def kill_at(what, done, total):

@@ -10,7 +10,7 @@ import pytest
 from hitl import cycle
 from hitl.connectors.tables import Tables
 from hitl.errors import LeaseLost
-from hitl.models.predictors.texts import tfidf_svd
+from hitl.models.predictors.transforms import tfidf_svd
 from hitl.settings import FeatureSettings
 from hitl.store import Store
 from hitl.store.vectors import FeaturesNote

@@ -13,7 +13,7 @@ import pytest
 from hitl import cycle
 from hitl.connectors.label_studio import LabelStudio, LabelStudioSettings
 from hitl.errors import Refused
-from hitl.models.predictors.texts import tfidf_svd
+from hitl.models.predictors.transforms import tfidf_svd
 from hitl.settings import FeatureSettings, Settings
 from hitl.store import Store
 from tests.connectors.label_studio.conftest import Project

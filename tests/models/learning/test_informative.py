@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from hitl.models.learning.informative import gain, informs
+from hitl.models.learning.informative import gain, is_informative
 
 Floats = np.typing.NDArray[np.float64]
 
@@ -42,7 +42,7 @@ def test_a_classifier_that_knows_nothing_seldom_informs() -> None:
     """Half a chi-square of one degree of freedom is above 4 in 2.3 % of cases."""
     rng, shares = np.random.default_rng(1), (0.6, 0.3, 0.1)
     found = [
-        informs(softmax(np.log(shares) + 0.3 * rng.normal(size=(200, 3)), axis=1), classes(rng, shares, 200))
+        is_informative(softmax(np.log(shares) + 0.3 * rng.normal(size=(200, 3)), axis=1), classes(rng, shares, 200))
         for _ in range(1500)
     ]
     assert np.mean(found) == pytest.approx(0.0228, abs=3 * np.sqrt(0.0228 / 1500))
@@ -53,14 +53,14 @@ def test_one_that_knows_something_informs_however_sure_it_is() -> None:
     q = classes(rng, (0.5, 0.5), 200)
     clue = 0.7 * q + rng.normal(size=q.shape)
     for sharpness in (0.05, 1.0, 20.0):  # 20: wrong with chances of 1e-9, which no likelihood forgives as it is
-        assert informs(softmax(sharpness * clue, axis=1), q)
-    assert not informs(softmax(-clue, axis=1), q)
+        assert is_informative(softmax(sharpness * clue, axis=1), q)
+    assert not is_informative(softmax(-clue, axis=1), q)
 
 
 def test_one_that_is_always_right_informs() -> None:
     q = np.eye(2)[np.arange(40) % 2]
-    assert informs(np.clip(q, 0, 1), q)
-    assert informs(np.clip(q, 1e-9, 1 - 1e-9), q)
+    assert is_informative(np.clip(q, 0, 1), q)
+    assert is_informative(np.clip(q, 1e-9, 1 - 1e-9), q)
 
 
 def test_the_shares_themselves_say_nothing_more() -> None:

@@ -17,9 +17,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 from hitl.errors import BadInput, BadSettings
 from hitl.evidence import Evidence
-from hitl.models.learning import classifiers
-from hitl.models.learning.classifiers import LOGIT_VARIANCE, Combining, Estimating, classifier
-from hitl.models.learning.out_of_fold import Training, out_of_fold, standardised
+from hitl.models.learning.classifiers import LOGIT_VARIANCE, EstimatorClassifier, classifier
+from hitl.models.learning.out_of_fold import Training, out_of_fold, plan_training, standardised
 from hitl.testing.crowds import crowd, reordered
 
 
@@ -37,7 +36,7 @@ def beliefs(evidence: Evidence, truth: Any, sure: float = 0.9) -> np.typing.NDAr
 
 
 def trained(evidence: Evidence, q: Any, **options: Any) -> Training:
-    found = Training.of(evidence, q, **({"folds": 5} | options))
+    found = plan_training(evidence, q, **({"folds": 5} | options))
     assert found is not None
     return found
 
@@ -67,7 +66,7 @@ class Memory:
 def test_what_an_item_says_does_not_reach_its_own_prediction() -> None:
     evidence, truth = evidence_of()
     training = trained(evidence, beliefs(evidence, truth))
-    p = out_of_fold(Estimating(lambda n: Memory()), training)
+    p = out_of_fold(EstimatorClassifier(lambda n: Memory()), training)
     assert np.ptp(p[training.trained_n], axis=1).max() < 1e-12  # a memory knows nothing of any of them
     changed = beliefs(evidence, truth)
     row = int(np.flatnonzero(training.trained_n)[7])
@@ -144,12 +143,12 @@ def test_items_without_features_are_neither_learned_from_nor_predicted() -> None
 @pytest.mark.parametrize("labeled", [0, 1, 9])
 def test_too_little_is_nothing_to_learn_from(labeled: int) -> None:
     evidence, truth = evidence_of(unlabeled=60 - labeled)
-    assert Training.of(evidence, beliefs(evidence, truth), 5) is None
+    assert plan_training(evidence, beliefs(evidence, truth), 5) is None
 
 
 def test_one_class_is_nothing_to_learn_from() -> None:
     evidence, truth = evidence_of()
-    assert Training.of(evidence, beliefs(evidence, np.zeros_like(truth)), 5) is None
+    assert plan_training(evidence, beliefs(evidence, np.zeros_like(truth)), 5) is None
 
 
 def test_a_class_that_nobody_has_seen_is_improbable_not_impossible() -> None:
@@ -182,7 +181,7 @@ def test_features_are_standardised() -> None:
 )
 def test_any_estimator_learns(make: Any) -> None:
     evidence, truth = evidence_of(n_items=150)
-    p = out_of_fold(Estimating(make), trained(evidence, beliefs(evidence, truth)))
+    p = out_of_fold(EstimatorClassifier(make), trained(evidence, beliefs(evidence, truth)))
     assert (p.argmax(axis=1) == truth).mean() > 0.75
 
 
@@ -190,7 +189,7 @@ def test_weights_reach_the_last_step_of_a_pipeline() -> None:
     evidence, truth = evidence_of()
     training = trained(evidence, beliefs(evidence, truth, 0.6))
     bare, piped = (
-        out_of_fold(Estimating(make), training)
+        out_of_fold(EstimatorClassifier(make), training)
         for make in (lambda n: LogisticRegression(), lambda n: make_pipeline(LogisticRegression()))
     )
     np.testing.assert_allclose(bare, piped, atol=1e-12)
@@ -215,18 +214,11 @@ def test_what_cannot_be_used_is_said() -> None:
 
     evidence, truth = evidence_of()
     with pytest.raises(BadInput, match=r"Broken cannot be trained: ValueError: no luck today"):
-        out_of_fold(Estimating(lambda n: Broken()), trained(evidence, beliefs(evidence, truth)))
+        out_of_fold(EstimatorClassifier(lambda n: Broken()), trained(evidence, beliefs(evidence, truth)))
 
 
-@pytest.fixture
-def few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Folds go on from what two have in common, however little it is."""
-    monkeypatch.setattr(classifiers, "FEW", 0)
-
-
-@pytest.mark.usefixtures("few_are_enough")
 @pytest.mark.parametrize("name", ["gp", "gpc-ma"])
-@pytest.mark.parametrize("fold", range(6))
+@pytest.mark.parametrize("fold", [0, 1, 5])
 def test_a_combiner_that_uses_features_is_not_shown_the_labels_of_the_fold(name: str, fold: int) -> None:
     """A process learns from labels, not beliefs: of the items that it predicts they are withdrawn, and their truth."""
     evidence, truth = evidence_of(n_items=80, known=0.3, unlabeled=16)
@@ -243,48 +235,6 @@ def test_a_combiner_that_uses_features_is_not_shown_the_labels_of_the_fold(name:
     )
     after = replace(training, evidence=wrong).predict(classifier(name), fold)
     np.testing.assert_array_equal(before, after)
-
-
-@pytest.mark.usefixtures("few_are_enough")
-def test_gpc_ma_goes_on_from_what_two_folds_have_in_common_and_ends_where_it_would_alone() -> None:
-    """Each fold from a fit to fewer of its own items; the answers are those of cold fits, within what EM leaves."""
-    evidence, truth = evidence_of(n_items=150, unlabeled=20)
-    training = trained(evidence, beliefs(evidence, truth))
-    asked: list[tuple[int, int]] = []
-
-    class Watched(Combining):
-        def predict(self, evidence: Evidence, q_nj: Any, trained_n: Any, first_n: Any = None) -> Any:
-            asked.append((int(trained_n.sum()), 0 if first_n is None else int(first_n.sum())))
-            assert first_n is None or (trained_n[first_n].all() and first_n.sum() < trained_n.sum())
-            return super().predict(evidence, q_nj, trained_n, first_n)
-
-    found = out_of_fold(Watched("gpc-ma", goes_on=True), training)
-    assert asked == [(130, 104), (104, 78), (104, 78), (104, 78), (104, 78), (104, 0)]
-    cold = out_of_fold(Combining("gpc-ma"), training)
-    np.testing.assert_allclose(found, cold, atol=0.1)
-    assert np.abs(found - cold).mean() < 0.01
-    alone = [training.predict(classifier("gpc-ma"), fold) for fold in training.parts]  # a fold that is trained later
-    np.testing.assert_array_equal(found, training.joined(iter(zip(training.parts, alone, strict=True))))
-
-
-def test_where_little_is_in_common_each_fold_begins_anew() -> None:
-    evidence, truth = evidence_of(n_items=80)
-    training = trained(evidence, beliefs(evidence, truth))
-    cold = out_of_fold(Combining("gpc-ma"), training)
-    np.testing.assert_array_equal(out_of_fold(classifier("gpc-ma"), training), cold)
-
-
-@pytest.mark.usefixtures("few_are_enough")
-def test_what_was_learned_of_other_evidence_is_not_gone_on_from() -> None:
-    evidence, truth = evidence_of(n_items=80)
-    one = trained(evidence, beliefs(evidence, truth))
-    said = evidence.annotations
-    turned = replace(evidence, annotations=replace(said, label=((said.label + 1) % 3).astype(said.label.dtype)))
-    other = trained(turned, beliefs(turned, (truth + 1) % 3))
-    assert (one.trained_n == other.trained_n).all()
-    learner = classifier("gpc-ma")
-    out_of_fold(learner, one)
-    np.testing.assert_array_equal(out_of_fold(learner, other), out_of_fold(classifier("gpc-ma"), other))
 
 
 class Saying(Memory):
@@ -321,7 +271,7 @@ def test_an_estimator_that_gives_no_distributions_is_said_to(says: Any, classes:
     evidence, truth = evidence_of()
     training = trained(evidence, beliefs(evidence, truth))
     with pytest.raises(BadInput, match=f"learn.model: {message}"):
-        out_of_fold(Estimating(lambda n: Saying(says, classes)), training)
+        out_of_fold(EstimatorClassifier(lambda n: Saying(says, classes)), training)
 
 
 def test_a_probability_that_rounding_left_below_0_is_0() -> None:
@@ -334,5 +284,5 @@ def test_a_probability_that_rounding_left_below_0_is_0() -> None:
 
     said = {"item": ["a", "b"], "annotator": ["ann", "ann"], "label": ["x", "y"]}
     evidence = Evidence.from_tables(said, features={"item": ["a", "b"], "features": [[0.0], [1.0]]})
-    p_nj = Estimating(lambda width: Rounded()).predict(evidence, np.full((2, 2), 0.5), np.ones(2, np.bool_))
+    p_nj = EstimatorClassifier(lambda width: Rounded()).predict(evidence, np.full((2, 2), 0.5), np.ones(2, np.bool_))
     assert p_nj[:, 1].tolist() == [0, 0]

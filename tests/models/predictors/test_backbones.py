@@ -11,15 +11,15 @@ import pytest
 
 from hitl.errors import BadInput, BadSettings
 from hitl.models.predictors import loading
-from hitl.models.predictors.embedders import embedder, identity
 from hitl.models.predictors.features import embed, places
 from hitl.models.predictors.images import Images
+from hitl.models.predictors.loading import embedder, embedder_digest
 
 torch = pytest.importorskip("torch")
 models = pytest.importorskip("torchvision.models")
 image = pytest.importorskip("PIL.Image")
 
-from hitl.models.predictors.backbones import without_last_layer  # noqa: E402
+from hitl.models.predictors.networks import without_last_layer  # noqa: E402
 
 MINE = """
 import numpy as np
@@ -58,9 +58,7 @@ def pictures(tmp_path: Path) -> list[str]:
 
 def embedded(folder: Path, names: list[str], model: str, weights: str | None = None, **more: Any) -> Any:
     found = Images(folder)
-    return embed(
-        places(names, names, found.stamp), lambda: embedder(model, "image", weights, "cpu", found.open), **more
-    )
+    return embed(places(names, names, found.stamp), lambda: embedder(model, found.open, weights, "cpu"), **more)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +139,7 @@ def test_the_code_of_a_user_sees_images_or_is_a_module(tmp_path: Path, pictures:
     torch.save({"factor": torch.tensor(3.0)}, tmp_path / "w.pt")
     found, _ = embedded(tmp_path, pictures, f"{tmp_path}/mine.py:Whole", str(tmp_path / "w.pt"))
     np.testing.assert_allclose(found, 3 * np.array(expected), rtol=1e-6)
-    said = embedder(f"{tmp_path}/mine.py:Encodes", "text").run(["a", "b"])
+    said = embedder(f"{tmp_path}/mine.py:Encodes").run(["a", "b"])
     assert said.tolist() == [[1.0, 1.0], [1.0, 1.0]]
 
 
@@ -168,13 +166,14 @@ def test_a_model_that_cannot_be_used_says_why(
 ) -> None:
     (tmp_path / "mine.py").write_text(MINE)
     with pytest.raises(BadSettings, match=message):
-        embedder(model.format(folder=tmp_path), kind, weights, "cpu", Images(tmp_path).open)
+        read = Images(tmp_path).open if kind == "image" else None
+        embedder(model.format(folder=tmp_path), read, weights, "cpu")
 
 
 def test_weights_that_do_not_fit(tmp_path: Path) -> None:
     torch.save({"factor": torch.tensor(3.0)}, tmp_path / "w.pt")
     with pytest.raises(BadInput, match=r"w\.pt: the weights do not fit the model"):
-        embedder("torchvision:resnet18", "image", str(tmp_path / "w.pt"), "cpu", Images(tmp_path).open)
+        embedder("torchvision:resnet18", Images(tmp_path).open, str(tmp_path / "w.pt"), "cpu")
 
 
 def test_the_identity_of_an_embedder_is_that_of_its_code_and_weights(tmp_path: Path) -> None:
@@ -182,19 +181,23 @@ def test_the_identity_of_an_embedder_is_that_of_its_code_and_weights(tmp_path: P
     mine.write_text(MINE)
     weights.write_bytes(b"1")
     model = f"{mine}:Whole"
-    said = [identity(model, str(weights)), identity(model), identity("torchvision:resnet18", "random")]
-    said.append(identity("torchvision:resnet18", "DEFAULT"))
+    said = [
+        embedder_digest(model, str(weights)),
+        embedder_digest(model),
+        embedder_digest("torchvision:resnet18", "random"),
+    ]
+    said.append(embedder_digest("torchvision:resnet18", "DEFAULT"))
     mine.write_text(MINE + "#")
-    said.append(identity(model, str(weights)))
+    said.append(embedder_digest(model, str(weights)))
     weights.write_bytes(b"2")
-    said.append(identity(model, str(weights)))
+    said.append(embedder_digest(model, str(weights)))
     assert len(set(said)) == len(said)
     moved = tmp_path / "elsewhere"
     moved.mkdir()
     (moved / "mine.py").write_text(MINE + "#")
-    assert identity(f"{moved}/mine.py:Whole", str(weights)) == said[-1]
-    assert identity("json:loads") != identity("json:dumps")
-    assert identity("nowhere.at.all:model")
+    assert embedder_digest(f"{moved}/mine.py:Whole", str(weights)) == said[-1]
+    assert embedder_digest("json:loads") != embedder_digest("json:dumps")
+    assert embedder_digest("nowhere.at.all:model")
 
 
 def test_weights_by_name_come_from_the_loader_of_torchvision(
@@ -226,32 +229,32 @@ def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [place for place in sys.path if place not in ("", str(tmp_path))])
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    monkeypatch.setattr(loading, "_loaded", {})
+    monkeypatch.setattr(loading, "_loaded_digests", {})
     monkeypatch.delitem(sys.modules, "beside", raising=False)
     (tmp_path / "beside.py").write_text("def encode(texts):\n    return [[1.0] for _ in texts]\n")
     return tmp_path / "beside.py"
 
 
 def test_a_module_beside_the_user_has_the_identity_of_its_code(beside: Path) -> None:
-    before = identity("beside:encode")
-    assert identity("beside:encode") == before
+    before = embedder_digest("beside:encode")
+    assert embedder_digest("beside:encode") == before
     beside.write_text("def encode(texts):\n    return [[2.0] for _ in texts]\n")
-    assert identity("beside:encode") != before
+    assert embedder_digest("beside:encode") != before
 
 
 def test_a_module_that_was_edited_while_it_is_loaded_keeps_the_identity_of_what_is_loaded(beside: Path) -> None:
-    before = identity("beside:encode")
-    assert embedder("beside:encode", "text").run(["a"]) == [[1.0]]
-    assert identity("beside:encode") == before
+    before = embedder_digest("beside:encode")
+    assert embedder("beside:encode").run(["a"]) == [[1.0]]
+    assert embedder_digest("beside:encode") == before
     beside.write_text("def encode(texts):\n    return [[2.0] for _ in texts]\n")
-    assert embedder("beside:encode", "text").run(["a"]) == [[1.0]], "until the process begins anew"
-    assert identity("beside:encode") == before
+    assert embedder("beside:encode").run(["a"]) == [[1.0]], "until the process begins anew"
+    assert embedder_digest("beside:encode") == before
 
 
 def test_a_package_that_cannot_be_imported_is_said_to_be(beside: Path) -> None:
     package = beside.parent / "broken_package"
     package.mkdir()
     (package / "__init__.py").write_text("1 / 0\n")
-    assert identity("broken_package.part:encode") == identity("broken_package.part:encode")
+    assert embedder_digest("broken_package.part:encode") == embedder_digest("broken_package.part:encode")
     with pytest.raises(BadSettings, match=r"broken_package.part: cannot be imported: ZeroDivisionError"):
-        embedder("broken_package.part:encode", "text")
+        embedder("broken_package.part:encode")

@@ -12,6 +12,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
+from hitl.errors import BadInput
 from hitl.tables.files import read_table
 from tests.command_line import Run
 
@@ -86,7 +87,7 @@ def test_a_pickled_estimator_needs_trust(run: Run, folder: Path) -> None:
     expected = model.predict_proba(columns(folder / "items.csv", "a", "b"))
     np.testing.assert_allclose(columns(folder / "p.csv", "p_cat", "p_dog"), expected, rtol=1e-12)
     assert read_table("p.csv").column_names == ["item", "p_cat", "p_dog"]
-    assert not (folder / ".p.csv.parts").exists()
+    assert not (folder / ".p.csv.part").exists()
 
 
 class Trap:
@@ -210,7 +211,7 @@ def test_the_fingerprint_follows_model_inputs_and_settings(
     from hitl.models.predictors import running
 
     seen: list[str] = []
-    monkeypatch.setattr(running.Parts, "begin", lambda self: seen.append(self.fingerprint) or _stop())
+    monkeypatch.setattr(running, "predict", lambda inputs, predictor, output, fingerprint, **_: stop(seen, fingerprint))
     clf = ["-m", "clf.joblib", "--trust", *FEATURES]
     folds = ["-m", "mine:logistic", "--folds", "2", "--truth", "truth.csv", *FEATURES]
     for flags in (
@@ -234,9 +235,8 @@ def test_the_fingerprint_follows_model_inputs_and_settings(
     assert len({one, other_features, folded, other_seed, grouped, other_model, more_truth}) == 7
 
 
-def _stop() -> int:
-    from hitl.errors import BadInput
-
+def stop(seen: list[str], fingerprint: str) -> None:
+    seen.append(fingerprint)
     raise BadInput("stopped by the test")
 
 

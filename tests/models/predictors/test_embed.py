@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hitl.models.predictors.texts import tfidf_svd
+from hitl.models.predictors.transforms import tfidf_svd
 from hitl.tables.vectors import read_vectors, write_vectors
 from tests.command_line import Run
 from tests.projects import folder_with_tables

@@ -17,9 +17,9 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from hitl.annotations import Floats
 from hitl.errors import BadInput
-from hitl.models.predictors import columns, features
-from hitl.models.predictors.features import Embedder, InMemory, embed, rows, texts
-from hitl.models.predictors.texts import tfidf_svd
+from hitl.models.predictors import features, transforms
+from hitl.models.predictors.features import Embedder, embed, rows, texts
+from hitl.models.predictors.transforms import tfidf_svd
 from hitl.models.predictors.vector_cache import VectorCache
 
 WORDS = ["storm", "sea", "bread", "price", "goal", "minute", "battery", "cell", "river", "tall", "cat", "dog"]
@@ -98,7 +98,7 @@ def test_principal_components_are_those_of_scikit_learn(seed: int, dimensions: i
     pca = PCA(dimensions, svd_solver="full").fit(x_nd)
     largest = np.abs(pca.components_).argmax(axis=1)
     sign = np.sign(pca.components_[np.arange(dimensions), largest])
-    np.testing.assert_allclose(columns.principal(x_nd, dimensions), pca.transform(x_nd) * sign, atol=1e-8)
+    np.testing.assert_allclose(transforms.principal(x_nd, dimensions), pca.transform(x_nd) * sign, atol=1e-8)
 
 
 # -- made item by item ---------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ def test_each_item_is_seen_once_in_batches(tmp_path: Path) -> None:
     found, _ = embed(
         texts(NAMES[:7], SAID[:7]),
         model.made,
-        kept=cache,
+        store=cache,
         batch_size=3,
         progress=lambda _, n, of: events.append((n, of)),
     )
@@ -137,11 +137,11 @@ def test_each_item_is_seen_once_in_batches(tmp_path: Path) -> None:
     assert events == [(0, 7), (3, 7), (6, 7), (7, 7)]
     model.seen.clear()
     again = VectorCache(tmp_path / "cache", "lengths")
-    found, _ = embed(texts(NAMES[::-1], SAID[::-1]), model.made, kept=again)
+    found, _ = embed(texts(NAMES[::-1], SAID[::-1]), model.made, store=again)
     assert found.tolist() == [[n + 1, n] for n in range(10)][::-1]
     assert model.seen == [SAID[:6:-1]]
     other = VectorCache(tmp_path / "cache", "another model")
-    assert not other.held(NAMES, texts(NAMES, SAID).digests).any()
+    assert not other.has(NAMES, texts(NAMES, SAID).digests).any()
 
 
 def test_what_is_done_stays_done_when_the_rest_fails(tmp_path: Path) -> None:
@@ -153,9 +153,9 @@ def test_what_is_done_stays_done_when_the_rest_fails(tmp_path: Path) -> None:
 
     cache = VectorCache(tmp_path / "cache", "lengths")
     with pytest.raises(KeyboardInterrupt):
-        embed(texts(NAMES, SAID), Stops().made, kept=cache, batch_size=3)
+        embed(texts(NAMES, SAID), Stops().made, store=cache, batch_size=3)
     model = Lengths()
-    embed(texts(NAMES, SAID), model.made, kept=cache, batch_size=3)
+    embed(texts(NAMES, SAID), model.made, store=cache, batch_size=3)
     assert [text for batch in model.seen for text in batch] == SAID[6:]
 
 
@@ -164,7 +164,7 @@ def test_fewer_dimensions_are_principal_components() -> None:
     names = [str(n) for n in range(30)]
     whole, _ = embed(texts(names, said), Lengths().made)
     fewer, _ = embed(texts(names, said), Lengths().made, dimensions=1)
-    np.testing.assert_allclose(fewer, columns.principal(whole, 1))
+    np.testing.assert_allclose(fewer, transforms.principal(whole, 1))
 
 
 def broken(kind: str) -> Any:
@@ -211,7 +211,7 @@ def test_an_item_that_breaks_the_model_is_named_and_the_others_are_made(kind: st
 @pytest.mark.parametrize("ahead", [0, 1, 3, 100])
 def test_other_processes_make_the_same(ahead: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many batches are under way; what a batch of before says of the width holds for all."""
-    monkeypatch.setattr(features, "AHEAD", ahead)
+    monkeypatch.setattr(features, "MAX_AHEAD", ahead)
     for kind in ("raises", "nan", "wide", "short", "text"):
         expected, left_out = embed(texts(NAMES, SAID), lambda kind=kind: Embedder(broken(kind)), batch_size=2)
         with ThreadPoolExecutor(3) as pool:
@@ -251,8 +251,8 @@ def test_a_model_that_makes_nothing_of_any_item_is_an_error(said: Any, why: str)
 
 def test_numbers_of_another_length_than_those_that_are_kept_are_refused(tmp_path: Path) -> None:
     cache = VectorCache(tmp_path / "cache", "model")
-    embed(texts(NAMES[:5], SAID[:5]), Lengths().made, kept=cache)
-    found, left_out = embed(texts(NAMES, SAID), lambda: Embedder(lambda said: np.ones((len(said), 3))), kept=cache)
+    embed(texts(NAMES[:5], SAID[:5]), Lengths().made, store=cache)
+    found, left_out = embed(texts(NAMES, SAID), lambda: Embedder(lambda said: np.ones((len(said), 3))), store=cache)
     assert list(left_out) == NAMES[5:]
     assert left_out["i5"] == "the model gives shape (1, 3); expected (1, 2), a row each"
     assert found[:5].tolist() == [[n + 1, n] for n in range(5)]
@@ -266,12 +266,12 @@ def test_a_cache_that_is_something_else(tmp_path: Path) -> None:
 
 def test_numbers_are_kept_exactly(tmp_path: Path) -> None:
     x_nd = np.array([[0.1, 1e300], [0.5, 2.0]])
-    for kept in (InMemory(), VectorCache(tmp_path / "cache", "x")):
-        assert kept.width is None
-        kept.add(["a", "b"], ["1", "2"], x_nd)
-        assert kept.width == 2
-        assert kept.read(["b", "c", "a"], ["2", "3", "1"]).tolist()[::2] == [[0.5, 2.0], [0.1, 1e300]]
-        assert np.isnan(kept.read(["c"], ["3"])).all()
+    cache = VectorCache(tmp_path / "cache", "x")
+    assert cache.width is None
+    cache.add(["a", "b"], ["1", "2"], x_nd)
+    assert cache.width == 2
+    assert cache.read(["b", "c", "a"], ["2", "3", "1"]).tolist()[::2] == [[0.5, 2.0], [0.1, 1e300]]
+    assert np.isnan(cache.read(["c"], ["3"])).all()
 
 
 def test_a_digest_tells_contents_apart() -> None:

@@ -14,7 +14,7 @@ import pytest
 from hitl.errors import BadInput, Refused
 from hitl.models.predictors import images
 from hitl.models.predictors.features import places
-from hitl.models.predictors.images import Images, fetched
+from hitl.models.predictors.images import Images, download
 
 image = pytest.importorskip("PIL.Image")
 
@@ -75,12 +75,12 @@ def test_an_image_of_another_server(elsewhere: str, tmp_path: Path) -> None:
 )
 def test_what_is_no_image_there_says_why(elsewhere: str, path: str, message: str) -> None:
     with pytest.raises(BadInput, match=message):
-        fetched(elsewhere + path, most=1_000_000)
+        download(elsewhere + path, max_bytes=1_000_000)
 
 
 def test_a_slow_answer_ends(elsewhere: str) -> None:
     with pytest.raises(TimeoutError):
-        fetched(f"{elsewhere}/slow", seconds=0.2)
+        download(f"{elsewhere}/slow", seconds=0.2)
 
 
 @pytest.mark.parametrize("address", ["file:///etc/hostname", "ftp://example.com/a.png", "s3://bucket/a.png"])
@@ -98,7 +98,7 @@ def test_a_server_that_is_down_is_asked_three_times(tmp_path: Path, monkeypatch:
             raise ConnectionError("refused")
         return png("blue")
 
-    monkeypatch.setattr(images, "fetched", refused)
+    monkeypatch.setattr(images, "download", refused)
     found = Images(tmp_path)
     for n in range(10):
         with pytest.raises(BadInput, match="refused" if n < 3 else "not asked for, down has not answered 3 times"):

@@ -18,7 +18,7 @@ from hitl.models.predictors.inputs import Batch, Inputs
 torch = pytest.importorskip("torch")
 
 from hitl.models.predictors import loading, networks  # noqa: E402
-from hitl.models.predictors.images import opened  # noqa: E402
+from hitl.models.predictors.images import open_image  # noqa: E402
 from hitl.models.predictors.networks import network  # noqa: E402
 
 
@@ -260,7 +260,7 @@ def test_a_file_whose_reader_breaks_is_an_image_that_cannot_be_read() -> None:
     broken = bytearray(kept.getvalue())
     broken[80:84] = bytes(4)
     with pytest.raises(BadInput, match=r"x\.dds: cannot be read as an image: NotImplementedError"):
-        opened(bytes(broken), "x.dds")
+        open_image(bytes(broken), "x.dds")
 
 
 CODE = """
@@ -290,7 +290,7 @@ def test_a_digest_of_all_that_answers_depend_on_is_the_same_in_each_process(tmp_
     digests, alive = [], []
     for changes in ({}, {}, {"probabilities": True}, {"transforms": f"{tmp_path}/cut.py:make"}):
         settings = loading.ModelSettings(f"{tmp_path}/net.py:net", classes=("a", "b"), device="cpu", **changes)
-        found = loading.find(settings)
+        found = loading.load(settings)
         alive.append(found)
         digests.append(loading.ready(settings, found, "image")[1])
     (tmp_path / "cut.py").write_text(f"{CODE}#")

@@ -14,9 +14,9 @@ image = pytest.importorskip("PIL.Image")
 from sklearn.datasets import load_sample_images  # noqa: E402
 
 from hitl.annotations import Floats  # noqa: E402
-from hitl.models.predictors.embedders import embedder  # noqa: E402
 from hitl.models.predictors.features import embed, places  # noqa: E402
 from hitl.models.predictors.images import Images  # noqa: E402
+from hitl.models.predictors.loading import embedder  # noqa: E402
 from tests.models.predictors import lite0  # noqa: E402
 
 PALACE = 698
@@ -42,9 +42,7 @@ def parts(tmp_path: Path) -> list[str]:
 
 def embedded(folder: Path, names: list[str], model: str, weights: str | None = None) -> Floats:
     found = Images(folder)
-    x_nd, left_out = embed(
-        places(names, names, found.stamp), lambda: embedder(model, "image", weights, "cpu", found.open)
-    )
+    x_nd, left_out = embed(places(names, names, found.stamp), lambda: embedder(model, found.open, weights, "cpu"))
     assert left_out == {}
     return x_nd
 

@@ -18,10 +18,10 @@ import pytest
 from pyarrow import parquet
 
 from hitl.errors import BadInput, BadSettings, BadTable, Busy
+from hitl.models.predictors import running
 from hitl.models.predictors.inputs import Batch, Inputs
-from hitl.models.predictors.running import Parts, predict
+from hitl.models.predictors.running import predict
 from hitl.tables.files import read_table
-from hitl.tables.locks import held
 from hitl.tables.probabilities import Array, read_probabilities
 from tests.datasets import dataset
 
@@ -54,112 +54,77 @@ def table(folder: Path, n: int = 100) -> Inputs:
 
 @pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet", "csv.gz", "jsonl.gz"])
 @pytest.mark.parametrize("rows", [1, 30, 1000])
-def test_every_item_once_in_order(tmp_path: Path, ending: str, rows: int) -> None:
-    inputs = table(tmp_path)
-    model = Recorder()
-    told: list[tuple[int, int | None]] = []
-    done = predict(
-        inputs, model, tmp_path / f"p.{ending}", "f", batch_size=16, rows=rows,
-        progress=lambda what, at, total: told.append((at, total)),
-    )  # fmt: skip
-    assert (done.items, done.silent, done.resumed) == (100, 10, 0)
+def test_every_item_once_in_order(tmp_path: Path, ending: str, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "ROWS", rows)
+    inputs, model = table(tmp_path), Recorder()
+    progress: list[tuple[int, int | None]] = []
+    output = tmp_path / f"p.{ending}"
+    summary = predict(
+        inputs, model, output, "f", batch_size=16, progress=lambda what, at, total: progress.append((at, total))
+    )
+    assert (summary.items, summary.silent, summary.resumed) == (100, 10, 0)
     assert model.asked == [(n, min(16, 100 - n)) for n in range(0, 100, 16)]
-    assert told[0] == (0, 100)
-    assert told[-1] == (100, 100)
-    found = read_probabilities(tmp_path / f"p.{ending}").to_pylist()
-    assert [row["item"] for row in found] == [f"i{n}" for n in range(100)]
-    assert [int(row["row"]) for row in found] == list(range(100))
+    assert (progress[0], progress[-1]) == ((0, 100), (100, 100))
+    predicted = read_probabilities(output).to_pylist()
+    assert [row["item"] for row in predicted] == [f"i{n}" for n in range(100)]
+    assert [int(row["row"]) for row in predicted] == list(range(100))
     x = np.linspace(0, 1, 100)
-    for n, row in enumerate(found):
+    for n, row in enumerate(predicted):
         assert (row["p_yes"] is None) if n % 10 == 9 else (float(row["p_yes"]) == x[n])
     assert sorted(os.listdir(tmp_path)) == sorted([f"p.{ending}", "t.csv"])
 
 
-def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    inputs = table(tmp_path)
+def interrupt(inputs: Inputs, output: Path, fingerprint: str) -> None:
     with pytest.raises(KeyboardInterrupt):
-        predict(inputs, Recorder(fail_at=70), tmp_path / "p.csv", "f", batch_size=10, rows=20)
-    assert not (tmp_path / "p.csv").exists()
-    again = Recorder()
-    done = predict(inputs, again, tmp_path / "p.csv", "f", batch_size=8, rows=20)
-    assert done.resumed == 70
+        predict(inputs, Recorder(fail_at=70), output, fingerprint, batch_size=10)
+    assert not output.exists()
+
+
+def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    inputs, again = table(tmp_path), Recorder()
+    interrupt(inputs, tmp_path / "p.csv", "f")
+    assert predict(inputs, again, tmp_path / "p.csv", "f", batch_size=8).resumed == 70
     assert again.asked[0] == (70, 2)  # the rest of the batch in which the earlier run stopped
     assert sum(count for _, count in again.asked) == 30
-    fresh = Recorder()
-    predict(inputs, fresh, tmp_path / "q.csv", "f", batch_size=10)
+    predict(inputs, Recorder(), tmp_path / "q.csv", "f", batch_size=10)
     assert (tmp_path / "p.csv").read_bytes() == (tmp_path / "q.csv").read_bytes()
 
 
 def test_another_fingerprint_begins_anew(tmp_path: Path) -> None:
-    inputs = table(tmp_path)
-    with pytest.raises(KeyboardInterrupt):
-        predict(inputs, Recorder(fail_at=70), tmp_path / "p.csv", "one", batch_size=10, rows=10)
-    model = Recorder()
+    inputs, model = table(tmp_path), Recorder()
+    interrupt(inputs, tmp_path / "p.csv", "one")
     assert predict(inputs, model, tmp_path / "p.csv", "two", batch_size=10).resumed == 0
     assert sum(count for _, count in model.asked) == 100
 
 
-def test_a_lock_that_its_holder_has_removed_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Opened before the other process ended, locked after that: a third one would lock another file of this name."""
-    fcntl = pytest.importorskip("fcntl")
-    lock, flock = tmp_path / "lock", fcntl.flock
-
-    def late(*given: Any) -> None:
-        lock.unlink()
-        flock(*given)
-
-    monkeypatch.setattr(fcntl, "flock", late)
-    with pytest.raises(Busy, match="another process writes it"), held(lock, "p.csv", "file"):
-        pass
-
-
-def test_a_lock_that_cannot_be_removed_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Windows removes no file that is open."""
-    inputs, unlink = table(tmp_path), Path.unlink
-
-    def refused(path: Path, missing_ok: bool = False) -> None:
-        if path.name == "lock":
-            raise PermissionError(path)
-        unlink(path, missing_ok)
-
-    monkeypatch.setattr(Path, "unlink", refused)
-    assert predict(inputs, Recorder(), tmp_path / "p.csv", "f").items == 100
-    assert [path.name for path in (tmp_path / ".p.csv.parts").iterdir()] == ["lock"]
+OTHER = """
+import sys
+from pathlib import Path
+from hitl.models.predictors.running import _open
+part = _open(Path(sys.argv[1]), Path("elsewhere"))
+print("locked", flush=True)
+sys.stdin.read()
+"""
 
 
 def test_two_processes_do_not_write_one_file(tmp_path: Path) -> None:
-    """The parts of the one were taken for those of the other: a file of the answers of two models, without a word."""
-    inputs, output = table(tmp_path), tmp_path / "p.csv"
-    (tmp_path / ".p.csv.parts").mkdir()
-    with (
-        held(tmp_path / ".p.csv.parts" / "lock", "elsewhere"),
-        pytest.raises(Busy, match=r"p\.csv: another process writes it; wait for it, or name another file"),
-    ):
-        predict(inputs, Recorder(), output, "f")
-    assert predict(inputs, Recorder(), output, "f").items == 100
-    assert not (tmp_path / ".p.csv.parts").exists()
+    """The rows of one were taken for those of the other: a file of the answers of two models, without a word."""
+    inputs, part = table(tmp_path), tmp_path / ".p.csv.part"
+    command = [sys.executable, "-c", OTHER, str(part)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"locked\n"
+        with pytest.raises(Busy, match=r"p\.csv: another process writes it; wait for it, or name another file"):
+            predict(inputs, Recorder(), tmp_path / "p.csv", "f")
+        other.kill()
+    assert predict(inputs, Recorder(), tmp_path / "p.csv", "f").items == 100
+    assert sorted(os.listdir(tmp_path)) == ["p.csv", "t.csv"]
 
 
-def test_what_a_killed_run_was_about_to_write_goes_with_its_folder(tmp_path: Path) -> None:
-    folder = tmp_path / ".p.csv.parts"
-    folder.mkdir()
-    for name in (".000000000000-000000000010.parquet.k2j_3x", ".fingerprint.ab0c"):
-        (folder / name).write_bytes(b"half")
-    Parts(folder, "f").remove()
-    assert not folder.exists()
-
-
-def test_a_lost_part_is_judged_again_and_a_stray_file_stays(tmp_path: Path) -> None:
-    inputs = table(tmp_path)
-    with pytest.raises(KeyboardInterrupt):
-        predict(inputs, Recorder(fail_at=90), tmp_path / "p.csv", "f", batch_size=10, rows=10)
-    folder = tmp_path / ".p.csv.parts"
-    (folder / "000000000030-000000000040.parquet").unlink()
-    (folder / "notes.txt").write_text("mine")
-    model = Recorder()
-    assert predict(inputs, model, tmp_path / "p.csv", "f", batch_size=10).resumed == 30
-    assert read_table(tmp_path / "p.csv").num_rows == 100
-    assert os.listdir(folder) == ["notes.txt"]
+def test_a_part_that_is_something_else(tmp_path: Path) -> None:
+    (tmp_path / ".p.csv.part").write_text("no database " * 100)
+    with pytest.raises(BadInput, match=r"p\.csv\.part: cannot be used for unfinished predictions: .*; remove it"):
+        predict(table(tmp_path), Recorder(), tmp_path / "p.csv", "f")
 
 
 def test_the_fingerprint_of_inputs_follows_bytes_columns_and_images(tmp_path: Path) -> None:
@@ -220,7 +185,7 @@ def test_memory_is_bounded_by_the_batch(tmp_path: Path) -> None:
                 return super().predict(batch)
 
         before = pa.total_allocated_bytes()
-        predict(Inputs(tmp_path / "t.parquet"), Watching(), tmp_path / "p.parquet", "f", batch_size=500, rows=2000)
+        predict(Inputs(tmp_path / "t.parquet"), Watching(), tmp_path / "p.parquet", "f", batch_size=500)
         peaks.append((max(alive) - before) / size)
     assert peaks[1] < 0.25
 
@@ -260,19 +225,19 @@ def test_a_killed_process_is_resumed(tmp_path: Path) -> None:
     x = np.random.default_rng(0).normal(size=n)
     (tmp_path / "t.csv").write_text("item,x\n" + "".join(f"{k},{x[k]}\n" for k in range(n)))
     command = [sys.executable, "-m", "hitl", "predict", "t.csv", "-m", "slow.py:Slow", "-o", "p.parquet", "--json"]
-    running = subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "PAUSE": "0.03"})
-    parts = tmp_path / ".p.parquet.parts"
+    killed = subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "PAUSE": "0.03"})
+    part = tmp_path / ".p.parquet.part-wal"
     deadline = time.monotonic() + 60
-    while not list(parts.glob("*.parquet")):
-        assert running.poll() is None
+    while not part.exists() or part.stat().st_size < 100_000:
+        assert killed.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    running.kill()
-    running.wait()
+    killed.kill()
+    killed.wait()
     assert not (tmp_path / "p.parquet").exists()
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert 10_000 <= json.loads(done.stdout)["resumed"] < n
-    found = read_table(tmp_path / "p.parquet")
-    assert found.column("item").to_pylist() == [str(k) for k in range(n)]
-    np.testing.assert_allclose(found.column("p_yes").to_numpy(), 1 / (1 + np.exp(-x)), rtol=1e-12)
-    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
+    assert 256 <= json.loads(done.stdout)["resumed"] < n
+    predicted = read_table(tmp_path / "p.parquet")
+    assert predicted.column("item").to_pylist() == [str(k) for k in range(n)]
+    np.testing.assert_allclose(predicted.column("p_yes").to_numpy(), 1 / (1 + np.exp(-x)), rtol=1e-12)
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []

@@ -1,0 +1,93 @@
+"""Numbers learned from all items at once: scaled columns, principal components, TF-IDF.
+
+numeric          x = (v − mean) / sd, both over the rows (sd of the population; 0 if all values are equal)
+categorical      one column of 0 and 1 for each value, in the order of their names
+principal        the d directions of largest variance of (N, D) numbers, less their mean
+TF-IDF and SVD   t_nv = (count of word v in text n) × (log((1 + N) / (1 + texts with v)) + 1),  rows scaled to length 1;
+                 t ≈ U S Vᵀ, the d largest singular values;  x_n = (U S)_n     (Deerwester et al. 1990)
+
+Words are those of scikit-learn's TfidfVectorizer: lower case, two characters or more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hitl.annotations import Floats
+from hitl.errors import BadInput
+from hitl.models.predictors.predictor import SKLEARN, required
+from hitl.tables.encoding import natural_order
+
+MAX_CATEGORIES = 1_000
+"""A categorical column with more values is a name or a text."""
+
+TFIDF_DIMENSIONS = 100
+"""The number that scikit-learn recommends for latent semantic analysis."""
+
+
+def scaled(name: str, values: Sequence[Any]) -> Floats:
+    """Return (N, d) numbers for the N values of one column: numbers, text that spells numbers, or categories.
+
+    Raises BadInput for a categorical column of too many values.
+    """
+    numbers = _as_numbers(values)
+    if numbers is not None:
+        deviation = numbers.std(axis=0)
+        return np.asarray((numbers - numbers.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0))
+    texts = [str(value) for value in values]
+    categories = natural_order(list(dict.fromkeys(texts)))
+    if len(categories) > MAX_CATEGORIES:
+        raise BadInput(
+            f"column {name!r}: {len(categories):,} different values; expected numbers, or {MAX_CATEGORIES:,} "
+            "categories at most. Of texts make features with text, of names none"
+        )
+    code = {category: j for j, category in enumerate(categories)}
+    return np.eye(len(categories))[[code[text] for text in texts]]
+
+
+def _as_numbers(values: Sequence[Any]) -> Floats | None:
+    """Return (N, d) numbers, or None if a value is not a finite number or a list of them; True and False are not."""
+    if any(isinstance(value, bool) for value in values):
+        return None
+    try:
+        numbers = np.array([np.asarray(value, dtype=np.float64).ravel() for value in values])
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return numbers if numbers.size and np.isfinite(numbers).all() else None
+
+
+def principal(x_nd: Floats, dimensions: int) -> Floats:
+    """Return (N, d) principal components of the rows, d = `dimensions`, at most min(N, D).
+
+    The largest loading of each is positive, so that the same rows give the same numbers.
+    """
+    centred = x_nd - x_nd.mean(axis=0)
+    _, direction_dd = np.linalg.eigh(centred.T @ centred)
+    v_dd = direction_dd[:, ::-1][:, : min(dimensions, *x_nd.shape)]
+    sign = np.sign(v_dd[np.abs(v_dd).argmax(axis=0), np.arange(v_dd.shape[1])])
+    return np.asarray(centred @ (v_dd * sign))
+
+
+def tfidf_svd(texts: Sequence[str], dimensions: int | None = None) -> Floats:
+    """Return (N, d) numbers for N texts, d = `dimensions` (default 100) or fewer if there are fewer texts or words.
+
+    The same texts give the same numbers. A text without any word is a row of NaN. Raises BadInput if no text has one.
+    """
+    extraction = required("sklearn.feature_extraction.text", "TF-IDF", SKLEARN)
+    decomposition = required("sklearn.decomposition", "TF-IDF", SKLEARN)
+    try:
+        t_nv = extraction.TfidfVectorizer().fit_transform(texts)
+    except ValueError as error:  # an empty vocabulary
+        raise BadInput(f"none of the {len(texts)} texts has a word of two letters or more: {error}") from None
+    worded = np.flatnonzero(np.diff(t_nv.indptr))
+    d = min(dimensions or TFIDF_DIMENSIONS, len(worded), t_nv.shape[1])
+    x_nd = np.full((len(texts), d), np.nan)
+    if t_nv.shape[1] == 1:  # scikit-learn does not decompose a single word
+        x_nd[worded] = 1.0
+        return x_nd
+    with np.errstate(invalid="ignore"):  # in the share of variance that each explains, if there is none
+        x_nd[worded] = decomposition.TruncatedSVD(d, random_state=0).fit_transform(t_nv[worded])
+    return x_nd
