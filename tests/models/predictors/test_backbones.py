@@ -165,8 +165,8 @@ def test_a_model_that_cannot_be_used_says_why(
     tmp_path: Path, model: str, kind: Any, weights: str | None, message: str
 ) -> None:
     (tmp_path / "mine.py").write_text(MINE)
+    read = Images(tmp_path).open if kind == "image" else None
     with pytest.raises(BadSettings, match=message):
-        read = Images(tmp_path).open if kind == "image" else None
         embedder(model.format(folder=tmp_path), read, weights, "cpu")
 
 
@@ -181,12 +181,8 @@ def test_the_identity_of_an_embedder_is_that_of_its_code_and_weights(tmp_path: P
     mine.write_text(MINE)
     weights.write_bytes(b"1")
     model = f"{mine}:Whole"
-    said = [
-        embedder_digest(model, str(weights)),
-        embedder_digest(model),
-        embedder_digest("torchvision:resnet18", "random"),
-    ]
-    said.append(embedder_digest("torchvision:resnet18", "DEFAULT"))
+    said = [embedder_digest(model, str(weights)), embedder_digest(model)]
+    said += [embedder_digest("torchvision:resnet18", name) for name in ("random", "DEFAULT")]
     mine.write_text(MINE + "#")
     said.append(embedder_digest(model, str(weights)))
     weights.write_bytes(b"2")
