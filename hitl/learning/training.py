@@ -21,8 +21,8 @@ import numpy.typing as npt
 
 from hitl.annotations import Name
 from hitl.errors import BadSettings
-from hitl.platform import Progress, silent
 from hitl.learning.record import TrainingRecord
+from hitl.platform import Progress, silent
 from hitl.store.folds import Training as StoredTraining
 
 if TYPE_CHECKING:

@@ -25,9 +25,9 @@ import numpy.typing as npt
 
 from hitl.annotations import Floats, Name
 from hitl.errors import BadInput, MissingExtra
-from hitl.platform import Progress, silent
 from hitl.models.predictors.images import READERS
 from hitl.models.predictors.transforms import principal, scaled, tfidf_svd
+from hitl.platform import Progress, silent
 
 Kind = Literal["text", "image", "columns", "numbers"]
 TFIDF = "tfidf"

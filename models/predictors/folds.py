@@ -28,7 +28,6 @@ import numpy as np
 import numpy.typing as npt
 
 from hitl.errors import BadInput, BadSettings
-from hitl.platform import Progress, silent
 from hitl.models.predictors.inputs import Batch, Inputs
 from hitl.models.predictors.predictor import (
     SKLEARN,
@@ -38,6 +37,7 @@ from hitl.models.predictors.predictor import (
     require_probabilities,
     required,
 )
+from hitl.platform import Progress, silent
 from hitl.tables.encoding import natural_order
 from hitl.tables.probabilities import Array
 

@@ -17,9 +17,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from hitl.errors import BadInput, BadSettings, Busy
-from hitl.platform import Progress, silent
 from hitl.models.predictors.inputs import Inputs
 from hitl.models.predictors.predictor import Predictor
+from hitl.platform import Progress, silent
 from hitl.tables.files import require_writable, write_parts
 from hitl.tables.probabilities import as_table
 
