@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 from hitl.errors import BadInput, HitlError
-from hitl.platform import Connector
 from hitl.models.predictors.inputs import stamp
 from hitl.models.predictors.predictor import VISION, required
+from hitl.platform import Connector
 
 READERS = min(8, os.cpu_count() or 1)
 """Threads that open and transform the images of a batch."""
