@@ -192,7 +192,7 @@ class Reading:
         """The one question; its classes are the labels and probability columns seen, and those `kept`, unless given."""
         of, parts = self._of, self._parts()
         if of.classes:
-            return Question(QUESTION, of.classes, of.classes + of.abstain, **parts)
+            return Question(QUESTION, of.classes, of.classes + of.abstain, *parts)
         found: dict[str, None] = dict.fromkeys(kept)
         for name in ("annotations", "truth", *(() if parts else ("gold",))):  # known spans are whole answers there
             table = self.table(name)
@@ -202,7 +202,7 @@ class Reading:
         for table in self._models.values():
             found |= dict.fromkeys(name[2:] for name in table.column_names if name.startswith("p_"))
         classes = tuple(natural_order([name for name in found if name not in of.abstain]))
-        return Question(QUESTION, classes, classes + of.abstain, **parts)
+        return Question(QUESTION, classes, classes + of.abstain, *parts)
 
     def counted(self, answers: Answers) -> dict[str, int]:
         """How many rows each table has."""
@@ -299,12 +299,12 @@ class Reading:
             models[model] = read_probabilities(path, item, items=order, classes=self._of.classes or None)
         return models
 
-    def _parts(self) -> dict[str, str]:
-        """What a question about parts is asked of: a text, where items have one, or a recording."""
+    def _parts(self) -> tuple[str, ...]:
+        """Kind and field of a question about spans: of a text, where items have one, or of a recording."""
         if not self.marks_parts:
-            return {}
+            return ()
         of_texts = any(table_spans.TEXT in data for data in self.data().values())
-        return {"text": table_spans.TEXT} if of_texts else {"line": table_spans.RECORDING}
+        return ("spans", table_spans.TEXT) if of_texts else ("time_spans", table_spans.RECORDING)
 
     def _if_anonymous(self) -> list[str]:
         """Words about answers without a column of annotators, where another column may name them."""

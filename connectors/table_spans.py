@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from hitl.annotations import Name
 from hitl.errors import BadTable
-from hitl.platform import Place, spans_as_label
+from hitl.parts import Place, spans_as_label
 from hitl.texts.span_rows import SpanRows
 from hitl.timelines.segment_rows import segment_in
 from hitl.timelines.timeline_labels import Segment
@@ -65,10 +65,10 @@ def _stretches(rows: SpanRows, label: str) -> list[Segment | None]:
 
 def consensus_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Rows of consensus.csv for the rows of an operation."""
-    of_texts = all(TEXT in span for row in rows for span in row["spans"])
+    of_texts = all(TEXT in span for row in rows for span in row["parts"])
     found = []
     for row in rows:
         nothing = {"start": None, "end": None, "label": None, "confidence": row["confidence"]}
-        for span in row["spans"] or [nothing | ({TEXT: None} if of_texts else {})]:
+        for span in row["parts"] or [nothing | ({TEXT: None} if of_texts else {})]:
             found.append({"item": row["item"], **span})
     return found

@@ -302,7 +302,7 @@ class Tables(Connector):
             whole = pa.concat_tables(tables, promote_options="default")
             return path, whole if whole.num_rows else table_of_rows([], columns)
         pushed = [row for rows in operation.payload["questions"].values() for row in rows]
-        if any("spans" in row for row in pushed):
+        if any("parts" in row for row in pushed):
             columns = ["item", "start", "end", "label", "confidence", "text"]
             return path, table_of_rows(table_spans.consensus_rows(pushed), columns)
         rows = [

@@ -35,11 +35,12 @@ from hitl.crew import EXPECTED_LABELS
 from hitl.design_effect import DesignEffect
 from hitl.errors import BadInput, BadTable
 from hitl.formatting import OneLineRepr, counted, listed
+from hitl.parts import Part
+from hitl.platform import Question
 from hitl.tables.encoding import CheckedNames, names_as_bytes, names_from_bytes
 from hitl.tables.factored_rows import FACTORED_ARRAYS, FactoredTable, as_array, by_factors
 from hitl.tables.files import atomic, write_table
 from hitl.tables.short_rows import row_maxima, row_sums
-from hitl.texts.span_labels import FoundSpan
 
 BROKEN = (zipfile.BadZipFile, zlib.error)
 """What a damaged archive raises."""
@@ -70,43 +71,6 @@ class Mixing:
     draws: int
     rhat: Mapping[str, float]
     effective: Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True)
-class FoundMask:
-    """The pixels of an image that are of a kind, with their mean probability, in [0, 1].
-
-    `rle` has their run lengths, as Label Studio's brush has them (`hitl.models.segmentation.run_length`); the opacity
-    of a pixel is its own probability.
-    """
-
-    item: Name
-    kind: Name
-    height: int
-    width: int
-    rle: tuple[int, ...]
-    probability: float
-
-
-@dataclass(frozen=True, slots=True)
-class FoundBox:
-    """A box of an image: what is in it and where, in percent of the image; x, y is its upper left corner.
-
-    `probability`, in [0, 1], is that the object is there and of this kind; `drawn` of the `answers` about the image
-    have a box of this object. The image's size is in pixels, 0 where it is not known.
-    """
-
-    item: Name
-    kind: Name
-    x: float
-    y: float
-    width: float
-    height: float
-    probability: float
-    drawn: int
-    answers: int
-    image_width: int = 0
-    image_height: int = 0
 
 
 @dataclass(frozen=True, repr=False)
@@ -254,10 +218,8 @@ class Consensus(OneLineRepr):
             None where not modelled.
         design_effect: how these probabilities came from those under independence.
         parameters: what else was learned, by names of the method's own, for its `apply`.
-        spans: where items are texts of which annotators mark parts, the spans that are right, and others that an
-            annotator marked; None where items are judged as wholes.
-        masks: the same for images: the masks that are right.
-        boxes: the same for images on which annotators draw boxes: the objects that are there.
+        question: what was asked, where annotators mark parts of the items; None where items are judged whole.
+        parts: parts of the items that are right, and others that annotators marked.
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -280,9 +242,8 @@ class Consensus(OneLineRepr):
     difficulty: Floats | None = None
     design_effect: DesignEffect = field(default_factory=DesignEffect)
     parameters: Mapping[str, Floats] = field(default_factory=dict)
-    spans: tuple[FoundSpan, ...] | None = None
-    masks: tuple[FoundMask, ...] | None = None
-    boxes: tuple[FoundBox, ...] | None = None
+    question: Question | None = None
+    parts: tuple[Part, ...] = ()
 
     def __post_init__(self) -> None:
         shape = (len(self.items), len(self.classes))
@@ -304,6 +265,11 @@ class Consensus(OneLineRepr):
     def confidence(self) -> Floats:
         """(N,) probability of the most probable class, in [1/J, 1]."""
         return row_maxima(self.probabilities)
+
+    @property
+    def kind(self) -> str:
+        """Name of the kind of answer (`hitl.kinds`)."""
+        return "choices" if self.question is None else self.question.kind
 
     def __str__(self) -> str:
         said = f"{counted(len(self.items), 'item')}; classes: {listed(self.classes)}"
@@ -345,9 +311,8 @@ class Consensus(OneLineRepr):
             "options": people.options,
             "temperatures": dict(self.temperatures),
             "fit": asdict(self.fit),
-            "spans": None if self.spans is None else [astuple(span) for span in self.spans],
-            "masks": None if self.masks is None else [astuple(mask) for mask in self.masks],
-            "boxes": None if self.boxes is None else [astuple(box) for box in self.boxes],
+            "question": None if self.question is None else astuple(self.question),
+            "parts": [astuple(part) for part in self.parts],
         }
         known = {"difficulty": self.difficulty, "dependence": people.dependence, "prior": people.prior}
         known |= {"answers": people.answers}
@@ -377,9 +342,8 @@ class Consensus(OneLineRepr):
             probabilities=probabilities,
             difficulty=None,
             design_effect=DesignEffect(),
-            spans=None,
-            masks=None,
-            boxes=None,
+            question=None,
+            parts=(),
         )
 
     @classmethod
@@ -434,9 +398,8 @@ class Consensus(OneLineRepr):
             arrays.get("difficulty"),
             _design_effect(header, arrays),
             {_current(name): array for name, array in arrays.items() if name.startswith(PARAMETER)},
-            None if header.get("spans") is None else tuple(FoundSpan(*span) for span in header["spans"]),
-            None if header.get("masks") is None else tuple(_mask(*mask) for mask in header["masks"]),
-            None if header.get("boxes") is None else tuple(FoundBox(*box) for box in header["boxes"]),
+            _question(*header["question"]) if header["question"] else None,
+            tuple(Part(*part) for part in header["parts"]),
         )
 
 
@@ -456,8 +419,8 @@ def _read_matrices(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Floats, Floa
     return as_array(table), as_array(table.divided(table.totals()))
 
 
-def _mask(item: Name, kind: Name, height: int, width: int, rle: list[int], probability: float) -> FoundMask:
-    return FoundMask(item, kind, height, width, tuple(rle), probability)
+def _question(name: str, classes: list[Name], options: list[Name], kind: str, field: str) -> Question:
+    return Question(name, tuple(classes), tuple(options), kind, field)
 
 
 def _design_effect(header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> DesignEffect:

@@ -32,17 +32,17 @@ from hitl.tables.vectors import vectors_of
 if TYPE_CHECKING:
     import pandas as pd
 
+    from hitl.platform import Question
+
 ITEM = "item"
 """The column of items of a table that is given in place of an array."""
 
 
 class Parts(Protocol):
-    """What items have within them, and what was asked about it: `hitl.texts.span_labels.TextParts`, for one."""
+    """Parts that annotators marked within the items, in the form of their kind of answer (`hitl.kinds`)."""
 
     @property
-    def question(self) -> str:
-        """Name of the question."""
-        ...
+    def question(self) -> Question: ...  # noqa: D102
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -62,9 +62,8 @@ class Evidence(OneLineRepr):
         sequence: (N, 2) integers, sequence and position, or None.
         graph: sparse symmetric (N, N) non-negative weights; or edges by the names of their items: a table with columns
             item, neighbour and perhaps weight, a list of pairs, a networkx graph (`hitl.tables.edges`); or None.
-
-        parts: the tokens or pixels of items that are texts or images of which annotators mark parts; the labels of such
-            an item are those of one token or pixel. Else None.
+        parts: what annotators marked within the items, where they mark parts; the labels of such an item are those of
+            its least certain part. Else None.
 
     Raises BadEvidence, naming the field and the item.
 
@@ -214,6 +213,11 @@ class Evidence(OneLineRepr):
             featured |= ~np.isnan(self.features).any(axis=1)
         featured.setflags(write=False)
         return featured
+
+    @property
+    def kind(self) -> str:
+        """Name of the kind of answer."""
+        return "choices" if self.parts is None else self.parts.question.kind
 
     def frame(self) -> pd.DataFrame:
         """One row an item: item, labels, truth where any is known, and for each model its most probable class."""

@@ -21,24 +21,20 @@ from hitl.cycle import pull, pushed
 from hitl.errors import BadSettings, BadTable, HitlError, raise_all
 from hitl.export import multiple_choices
 from hitl.formatting import listed
+from hitl.kinds.kind import kind_of
 from hitl.platform import (
-    BOX_DIGITS,
     NO,
     YES,
-    BoxTuple,
     Connector,
     Operation,
     Progress,
     Question,
     Receipt,
-    boxes_as_label,
     silent,
-    spans_as_label,
 )
 from hitl.project import item_names, lease_seconds
 from hitl.tables.columns import require_columns
 from hitl.tables.places import Place, place_in, row_number
-from hitl.timelines.segment_rows import segment_in
 
 if TYPE_CHECKING:
     from hitl.settings import Settings
@@ -94,96 +90,11 @@ def known_truth(table: pa.Table, questions: Sequence[Question], question: str | 
     name = question or alone[0]
     if name not in {*classes_of, *controls} or (question is None and len(alone) > 1):
         raise BadSettings(f"--question: expected one of {', '.join(alone)}")
-    if name in by_name and by_name[name].image is not None:
-        raise BadSettings(f"{name}: known masks are not read from a table; mark an annotation as ground truth there")
-    if name in by_name and by_name[name].boxes is not None:
-        return Operation("gold", name, {"questions": {name: _known_boxes(table, by_name[name], where, place_of)}})
-    if name in by_name and by_name[name].line is not None:
-        return Operation("gold", name, {"questions": {name: _known_segments(table, by_name[name], where, place_of)}})
-    if name in by_name and by_name[name].text is not None:
-        return Operation("gold", name, {"questions": {name: _known_spans(table, by_name[name], where, place_of)}})
-    rows = list(zip(table.column("item").to_pylist(), table.column("label").to_pylist(), strict=True))
     if name in controls:
+        rows = list(zip(table.column("item").to_pylist(), table.column("label").to_pylist(), strict=True))
         return Operation("gold", name, {"questions": _chosen(rows, controls[name], place_of)})
-    labels: dict[str, str] = {}
-    for row, (item, label) in enumerate(rows):
-        if item in labels:
-            raise BadTable(f"{place_of(row)}: item {item!r} appears twice; expected one row for each item")
-        if label in (None, ""):
-            raise BadTable(f"{place_of(row)}: the label is empty; leave out items whose truth is not known")
-        if label not in classes_of[name]:
-            raise BadTable(f"{place_of(row)}: label {label!r} is not one of {listed(classes_of[name])}")
-        labels[item] = label
+    labels = kind_of(by_name[name]).truth(table, by_name[name], where, place_of)
     return Operation("gold", name, {"questions": {name: labels}})
-
-
-_SPAN = ["item", "start", "end", "label"]
-
-
-def _known_spans(table: pa.Table, question: Question, where: str, place_of: Place) -> dict[str, str]:
-    """Item -> its spans as a label."""
-    require_columns(table, ["start", "end"], where, f"{question.name!r} asks about parts of texts")
-    spans: dict[str, list[tuple[int, int, str]]] = {}
-    for row, given in enumerate(table.select(_SPAN).to_pylist()):
-        said: list[Any] = [None if part == "" else part for part in given.values()]
-        item, start, end, label = said
-        own = spans.setdefault(item, [])
-        if start is None and end is None and label is None:
-            continue
-        if not (str(start).isdecimal() and str(end).isdecimal() and int(start) < int(end)):
-            raise BadTable(f"{place_of(row)}: {start!r} to {end!r} is no part of a text; expected 0 <= start < end")
-        if label not in question.classes:
-            raise BadTable(f"{place_of(row)}: label {label!r} is not one of {listed(question.classes)}")
-        own.append((int(start), int(end), label))
-    return {item: spans_as_label(own) for item, own in spans.items()}
-
-
-def _known_boxes(table: pa.Table, question: Question, where: str, place_of: Place) -> dict[str, str]:
-    """Item -> its boxes as a label."""
-    sides = ["x", "y", "width", "height"]
-    require_columns(table, sides, where, f"{question.name!r} asks about boxes, in percent of the image")
-    boxes: dict[str, list[BoxTuple]] = {}
-    for row, given in enumerate(table.select(["item", *sides, "label"]).to_pylist()):
-        item, *place, label = (None if part == "" else part for part in given.values())
-        own = boxes.setdefault(str(item), [])
-        if label is None and place == [None] * 4:
-            continue
-        if label not in question.classes:
-            raise BadTable(f"{place_of(row)}: label {label!r} is not one of {listed(question.classes)}")
-        box = _within(place)
-        if box is None:
-            raise BadTable(
-                f"{place_of(row)}: x, y, width, height are {', '.join(map(str, place))}; expected a box with an area "
-                "from 0 to 100 percent of the image"
-            )
-        own.append((*box, label))
-    return {item: boxes_as_label(0, 0, own) for item, own in boxes.items()}
-
-
-def _within(place: Sequence[Any]) -> tuple[float, float, float, float] | None:
-    """x, y, width and height as numbers; None where they are no box within the image."""
-    try:
-        x, y, width, height = map(float, place)
-    except (TypeError, ValueError):
-        return None
-    area = round(min(width, height), BOX_DIGITS) > 0  # as far as a label tells
-    slack = 10.0**-BOX_DIGITS
-    return (x, y, width, height) if area and min(x, y) >= 0 and max(x + width, y + height) <= 100 + slack else None
-
-
-def _known_segments(table: pa.Table, question: Question, where: str, place_of: Place) -> dict[str, str]:
-    """Item -> its stretches of time as a label."""
-    require_columns(table, ["start", "end"], where, f"{question.name!r} asks about stretches of time")
-    found: dict[str, list[Any]] = {}
-    for row, (item, start, end, label) in enumerate(zip(*(table.column(n).to_pylist() for n in _SPAN), strict=True)):
-        try:
-            segment = segment_in(start, end, label or None)
-        except ValueError as error:
-            raise BadTable(f"{place_of(row)}: {error}") from None
-        if segment is not None and label not in question.classes:
-            raise BadTable(f"{place_of(row)}: label {label!r} is not one of {listed(question.classes)}")
-        found.setdefault(item, []).extend([] if segment is None else [segment])
-    return {item: spans_as_label(own) for item, own in found.items()}
 
 
 def _chosen(

@@ -13,15 +13,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hitl.annotations import column_of, places_of
-from hitl.consensus import Consensus, FoundBox, FoundMask
+from hitl.consensus import Consensus
 from hitl.evidence import Evidence
+from hitl.kinds.choices import label_columns
+from hitl.kinds.kind import kind_of, layers_by_question
 from hitl.metrics import DIGITS
 from hitl.plan import Ask, DoneItems, Expired, Plan
-from hitl.platform import BOX_DIGITS, Operation
+from hitl.platform import Operation
 from hitl.project import annotator_names
 from hitl.tables import row_differences
-from hitl.tables.encoding import CheckedNames, writable
-from hitl.tables.label_columns import ConsensusOperation, LabelColumns, WantedOperation
+from hitl.tables.encoding import CheckedNames
+from hitl.tables.label_columns import ConsensusOperation, WantedOperation
 from hitl.tables.operations_by_difference import (
     NOTHING,
     ConsensusByDifference,
@@ -29,16 +31,11 @@ from hitl.tables.operations_by_difference import (
     consensus_columns,
 )
 from hitl.tables.row_differences import RowsByDifference, digest_of
-from hitl.texts.marked_labels import number_of
-from hitl.texts.text_items import TextParts
 
 if TYPE_CHECKING:
     from hitl.annotations import Name, Names
     from hitl.settings import PushSettings
     from hitl.store import Store
-
-SIDES = ("x", "y", "width", "height")
-"""The numbers of a box."""
 
 Row = TypeVar("Row", Ask, Expired)
 
@@ -68,16 +65,8 @@ def _named(items: Names, names: Mapping[str, str]) -> Names:
 
 def named_result(result: Consensus, names: Mapping[str, str]) -> Consensus:
     """A consensus with other names of its items."""
-    spans = result.spans
-    if spans is not None:
-        spans = tuple(replace(span, document=names.get(str(span.document), span.document)) for span in spans)
-    masks = result.masks
-    if masks is not None:
-        masks = tuple(replace(mask, item=names.get(str(mask.item), mask.item)) for mask in masks)
-    boxes = result.boxes
-    if boxes is not None:
-        boxes = tuple(replace(box, item=names.get(str(box.item), box.item)) for box in boxes)
-    return replace(result, items=_named(result.items, names), spans=spans, masks=masks, boxes=boxes)
+    parts = tuple(replace(part, item=names.get(str(part.item), part.item)) for part in result.parts)
+    return replace(result, items=_named(result.items, names), parts=parts)
 
 
 def named_plan(plan: Plan, names: Mapping[str, str]) -> Plan:
@@ -153,7 +142,7 @@ def _by_difference(judgement: Judgement) -> ConsensusByDifference | None:
     """The consensus of many items that have one label each; None of others."""
     results, classes, rows = judgement.results, {}, {}
     first = next(iter(results.values())).items
-    if not _are_many(first) or any(judgement.evidence[name].parts is not None for name in results):
+    if not _are_many(first) or any(kind_of(result).of_parts for result in results.values()):
         return None
     digest = _digest_of(first)
     for name, result in results.items():
@@ -179,21 +168,11 @@ def _told(known: Evidence) -> npt.NDArray[np.bool_]:
 
 def consensus_operation(judgement: Judgement) -> Operation:
     """The consensus of all questions; in columns where each item has one label."""
-    if all(judgement.evidence[name].parts is None for name in judgement.results):
+    if not any(kind_of(result).of_parts for result in judgement.results.values()):
         return ConsensusOperation(
-            {name: _label_columns(judgement.evidence[name], result) for name, result in judgement.results.items()}
+            {name: label_columns(judgement.evidence[name], result) for name, result in judgement.results.items()}
         )
     return Operation("consensus", "", {"questions": consensus_rows(judgement.evidence, judgement.results)})
-
-
-def _label_columns(known: Evidence, result: Consensus) -> LabelColumns:
-    """Of the items that have a label, known truth or a prediction."""
-    rows = np.flatnonzero(_told(known))
-    items = column_of(result.items)
-    items = items if len(rows) == len(items) else items.take(pa.array(rows))
-    return LabelColumns.of(
-        items, result.classes, result.labels[rows], result.confidence[rows], result.probabilities[rows]
-    )
 
 
 def _same_consensus(shown: Mapping[str, list[dict[str, Any]]], fresh: Mapping[str, list[dict[str, Any]]]) -> bool:
@@ -212,108 +191,20 @@ def _same_consensus(shown: Mapping[str, list[dict[str, Any]]], fresh: Mapping[st
     )
 
 
-def _places(row: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    masks = [(mask["label"], *mask["rle"]) for mask in row.get("masks", ())]
-    boxes = [(box["label"], *(box[side] for side in SIDES)) for box in row.get("boxes", ())]
-    return [*masks, *boxes, *((span["start"], span["end"], span["label"]) for span in row.get("spans", ()))]
+def _places(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [{name: value for name, value in part.items() if name != "confidence"} for part in row.get("parts", ())]
 
 
 def _sure(row: Mapping[str, Any]) -> list[float]:
-    return [part["confidence"] for part in (*row.get("spans", ()), *row.get("masks", ()), *row.get("boxes", ()))]
+    return [part["confidence"] for part in row.get("parts", ())]
 
 
 def consensus_rows(
     evidence: Mapping[str, Evidence], results: Mapping[str, Consensus]
 ) -> dict[str, list[dict[str, Any]]]:
-    """What the operation `consensus` says of each question, of whichever kind it is."""
-    rows: dict[str, list[dict[str, Any]]] = {}
-    for name, result in results.items():
-        known = evidence[name]
-        if isinstance(known.parts, TextParts):
-            rows[known.parts.question] = _with_spans(rows.get(known.parts.question), known, result)
-            continue
-        if result.masks is not None:
-            rows[name] = _with_masks(known, result)
-            continue
-        if result.boxes is not None:
-            rows[name] = _with_boxes(known, result)
-            continue
-        rows[name] = _label_columns(known, result).rows()
-    return rows
-
-
-def _with_spans(others: list[dict[str, Any]] | None, known: Evidence, result: Consensus) -> list[dict[str, Any]]:
-    """Rows of texts, or recordings, with their spans, those of other layers among them."""
-    assert isinstance(known.parts, TextParts)
-    texts = known.parts.labels.texts
-    text_of = {} if texts is None else dict(zip(known.annotations.items, texts, strict=True))
-    spans: dict[Name, list[dict[str, Any]]] = {}
-    for span in result.spans or ():
-        if span.found:
-            shown: dict[str, Any] = {
-                "start": span.start,
-                "end": span.end,
-                "label": str(span.kind),
-                "confidence": round(span.probability, DIGITS),
-            }
-            if texts is not None:
-                shown["text"] = writable(text_of[span.document][int(span.start) : int(span.end)])
-            spans.setdefault(span.document, []).append(shown)
-    before = {row["item"]: row for row in others or ()}
-    rows = []
-    for n in np.flatnonzero((known.annotations.labels_per_item > 0) | known.known):
-        item, sure = result.items[n], round(float(result.confidence[n]), DIGITS)
-        row = before.get(str(item), {"confidence": 1.0, "spans": []})
-        found = sorted(
-            [*row["spans"], *spans.get(item, ())], key=lambda one: (number_of(one["start"]), number_of(one["end"]))
-        )
-        rows.append({"item": str(item), "confidence": min(row["confidence"], sure), "spans": found})
-    return rows
-
-
-def _place(span: Mapping[str, Any]) -> tuple[float, float]:
-    return number_of(span["start"]), number_of(span["end"])
-
-
-def _with_masks(known: Evidence, result: Consensus) -> list[dict[str, Any]]:
-    """Rows of images with their masks."""
-    masks: dict[Name, list[FoundMask]] = {}
-    for mask in result.masks or ():
-        masks.setdefault(mask.item, []).append(mask)
-    rows = []
-    for n in np.flatnonzero((known.annotations.labels_per_item > 0) | known.known):
-        found = masks.get(result.items[n], [])
-        height, width = (found[0].height, found[0].width) if found else (0, 0)
-        shown = [
-            {"label": str(mask.kind), "confidence": round(mask.probability, DIGITS), "rle": list(mask.rle)}
-            for mask in found
-        ]
-        sure = round(float(result.confidence[n]), DIGITS)
-        rows.append(
-            {"item": str(result.items[n]), "confidence": sure, "height": height, "width": width, "masks": shown}
-        )
-    return rows
-
-
-def _with_boxes(known: Evidence, result: Consensus) -> list[dict[str, Any]]:
-    """Rows of images with their boxes."""
-    boxes: dict[Name, list[FoundBox]] = {}
-    for box in result.boxes or ():
-        boxes.setdefault(box.item, []).append(box)
-    rows = []
-    for n in np.flatnonzero((known.annotations.labels_per_item > 0) | known.known):
-        found = boxes.get(result.items[n], [])
-        height, width = (found[0].image_height, found[0].image_width) if found else (0, 0)
-        shown = [
-            {"label": str(box.kind), "confidence": round(box.probability, DIGITS)}
-            | {side: round(getattr(box, side), BOX_DIGITS) for side in SIDES}
-            for box in found
-        ]
-        sure = round(float(result.confidence[n]), DIGITS)
-        rows.append(
-            {"item": str(result.items[n]), "confidence": sure, "height": height, "width": width, "boxes": shown}
-        )
-    return rows
+    """Return what the operation `consensus` says of each question, of whichever kind it is."""
+    layers = layers_by_question(evidence, results)
+    return {question: kind_of(own[0].consensus).rows(own) for question, own in layers.items()}
 
 
 def _assignments(store: Store, project: str, plan: Plan) -> Iterator[Operation]:

@@ -26,99 +26,33 @@ if TYPE_CHECKING:
 Cursor = Mapping[str, Any]
 """Where a pull stopped: JSON values, understood by the connector that made it."""
 
-Kind = Literal["answer", "skip", "gold"]
+AnnotationKind = Literal["answer", "skip", "gold"]
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """One thing asked of every item.
 
-    A project with a single-choice control has one; a multi-label control has one yes/no question a class; a control
-    with which parts of a text are marked has one.
+    A project with a single-choice control has one; a multi-label control has one yes/no question per class; a control
+    that marks parts of an item has one.
 
     Attributes:
         name: unique in the project, stable (for instance "sentiment" or "topics=sports").
-        classes: true classes; options: all legal answers, classes first.
-        text: the field of an item's data that holds the text whose parts are marked; an answer is then a list of spans
-            (`spans_as_label`), and the classes are what a span can be. None: an answer is one of the options.
-        image: the same for an image whose pixels are drawn over (`drawn_as_label`); the classes are what can be drawn.
-        boxes: the same for an image on which boxes are drawn (`boxes_as_label`); the classes are what can be in a box.
-        line: the same for a recording of which stretches of time are marked; an answer is a list of spans, with times
-            as start and end (`Place`).
+        classes: true classes; options: all legal answers, classes first. Of parts: what a part can be.
+        kind: kind of answer, a name in `hitl.kinds.KINDS`: "choices" (one of the options), "spans" of a text,
+            "time_spans" of a recording, "boxes" or "masks" on an image.
+        field: the field of an item's data whose parts are marked.
     """
 
     name: str
     classes: Names
     options: Names
-    text: str | None = None
-    image: str | None = None
-    boxes: str | None = None
-    line: str | None = None
-
-
-Place = int | float | str
-"""Where a span begins or ends: characters of a text; of a recording seconds, frames, ..., or a time in ISO 8601."""
-
-
-def spans_as_label(spans: Iterable[tuple[Place, Place, str]]) -> str:
-    """Start, end and kind of the spans of one answer as a label, in one form: in order, each once.
-
-    Example:
-        >>> spans_as_label([(8, 11, "PER"), (0, 3, "PER")])
-        '[[0,3,"PER"],[8,11,"PER"]]'
-    """
-    ordered = sorted(set(spans), key=lambda span: [(isinstance(part, str), part) for part in span])
-    return json.dumps(ordered, ensure_ascii=False, separators=(",", ":"))
-
-
-def spans_in(label: str) -> list[tuple[Any, Any, str]]:
-    """What `spans_as_label` wrote."""
-    return [(start, end, kind) for start, end, kind in json.loads(label)]
+    kind: str = "choices"
+    field: str = ""
 
 
 YES, NO = "yes", "no"
 """The classes of a question that a multiple choice asks of each of its classes."""
-
-
-def drawn_as_label(height: int, width: int, masks: Iterable[tuple[str, Sequence[int]]]) -> str:
-    """What one answer draws over an image as a label: kind and run lengths of each mask, in order.
-
-    Run lengths are those of Label Studio's brush (`hitl.models.segmentation.run_length`).
-    """
-    ordered = sorted((kind, list(rle)) for kind, rle in masks)
-    return json.dumps({"height": height, "width": width, "masks": ordered}, ensure_ascii=False, separators=(",", ":"))
-
-
-def drawn_in(label: str) -> tuple[int, int, list[tuple[str, list[int]]]]:
-    """Height, width and masks that `drawn_as_label` wrote."""
-    said = json.loads(label)
-    return said["height"], said["width"], [(kind, rle) for kind, rle in said["masks"]]
-
-
-BOX_DIGITS = 4
-"""Digits behind the point of a box's numbers in a label: a hundredth of a pixel where an image has 10,000."""
-
-BoxTuple = tuple[float, float, float, float, str]
-"""A box: x and y of its upper left corner, width and height, in percent of the image; and what is in it."""
-
-
-def boxes_as_label(height: int, width: int, boxes: Iterable[BoxTuple]) -> str:
-    """The boxes that one answer draws on an image as a label, in one form: rounded, in order, each once.
-
-    Height and width are those of the image in pixels, 0 where they are not known.
-
-    Example:
-        >>> boxes_as_label(90, 120, [(50, 20, 10, 10, "cat"), (0, 1 / 3, 10, 10, "dog")])
-        '{"height":90,"width":120,"boxes":[[0.0,0.3333,10.0,10.0,"dog"],[50.0,20.0,10.0,10.0,"cat"]]}'
-    """
-    ordered = sorted({(*(round(float(one), BOX_DIGITS) + 0.0 for one in place), kind) for *place, kind in boxes})
-    return json.dumps({"height": height, "width": width, "boxes": ordered}, ensure_ascii=False, separators=(",", ":"))
-
-
-def boxes_in(label: str) -> tuple[int, int, list[BoxTuple]]:
-    """Height, width and boxes that `boxes_as_label` wrote."""
-    said = json.loads(label)
-    return said["height"], said["width"], [(x, y, width, height, kind) for x, y, width, height, kind in said["boxes"]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +108,7 @@ class AnnotationRow:
     question: str
     annotator: str | None
     label: str | None
-    kind: Kind
+    kind: AnnotationKind
     version: str
     created: str
     duration: float | None = None
@@ -249,10 +183,8 @@ class Operation:
     kind, key and payload (JSON values; item and annotator are platform keys):
 
         consensus      {"questions": {question: [{"item", "label", "confidence", "probabilities": {class: p}}]}}
-                       of texts whose parts are marked: "spans": [{"start", "end", "label", "confidence", "text"}]
-                       in place of "label" and "probabilities", and of recordings without "text"; of images that are
-                       drawn over: "height", "width" and "masks": [{"label", "confidence", "rle"}]; of images on which
-                       boxes are drawn the same with "boxes": [{"label", "confidence", "x", "y", "width", "height"}]
+                       of items whose parts are marked "parts": [{"label", "confidence", ...}] in place of "label" and
+                       "probabilities"; beside them stand the places (`hitl.parts.Part.place`)
         order          {"items": [item, ...], "by": mark}  the first is served first; the mark is that of the store
         assign         {"items": [item, ...]}              key = annotator; empty: nothing to do for them
         labels_wanted  {"items": {item: n}}                n > answers so far: open; else: closed

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, cast
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from hitl.crew import Budget, Crew
     from hitl.evidence import Evidence
     from hitl.learning.graph import ProjectGraph
-    from hitl.models.combiner import Combiner
     from hitl.platform import AnnotatorRow, Connector, Progress, Question
     from hitl.settings import Settings
     from hitl.store import Lease, Store
@@ -168,53 +168,49 @@ def stored_evidence(settings: Settings, store: Store, questions: tuple[Question,
 def given_evidence(settings: Settings, store: Store, questions: tuple[Question, ...]) -> dict[str, Evidence]:
     """The same of annotators, the models of the platform and of `[models]`, the features made last, and the graph."""
     from hitl.annotations import CheckedNames
+    from hitl.kinds.kind import StoredAnswers, kind_of
     from hitl.learning.features import stored_features
-    from hitl.models.segmentation import box_labels, mask_labels
-    from hitl.texts import stored_answers
-    from hitl.timelines import stored_segments
 
     project = settings.name
     names = annotator_names(store, project)
-    plain = next((question for question in questions if not _is_of_parts(question)), None)
-    first = None if plain is None else store.labels(project, plain, names)
+    whole = next((question for question in questions if not kind_of(question).of_parts), None)
+    first = None if whole is None else store.labels(project, whole, names)
     items = CheckedNames.trusted(store.key_column(project)) if first is None else cast("CheckedNames", first.items)
     if not items:
         raise BadInput(f"project {project!r}: no items stored; run `hitl pull` first, or add items on the platform")
     files = _model_files(settings, store, questions)
     features = stored_features(settings, store, cast("tuple[str, ...]", items))
     linked = graph_of(settings, store, items, features)
+
+    def stored_answers(question: Question) -> StoredAnswers:
+        def labels() -> Annotations:
+            return first if first is not None and question == whole else store.labels(project, question, names, items)
+
+        return StoredAnswers(
+            question,
+            names,
+            partial(store.items, project),
+            partial(store.annotations, project, question.name),
+            partial(store.gold, project, question.name),
+            labels,
+            lambda: {**store.predictions(project, question.name), **files[question.name]},
+        )
+
     given: dict[str, Evidence] = {}
     for question in questions:
-        if question.text is not None:
-            answers, gold = store.annotations(project, question.name), store.gold(project, question.name)
-            given |= stored_answers.evidence_of(question, store.items(project), answers, gold, names)
-        elif question.line is not None:
-            answers, gold = store.annotations(project, question.name), store.gold(project, question.name)
-            given |= stored_segments.evidence_of(question, store.items(project), answers, gold, names)
-        elif question.image is not None:
-            answers, gold = store.annotations(project, question.name), store.gold(project, question.name)
-            given[question.name] = mask_labels.evidence_of(question, store.items(project), answers, gold, names)
-        elif question.boxes is not None:
-            answers, gold = store.annotations(project, question.name), store.gold(project, question.name)
-            given[question.name] = box_labels.evidence_of(question, store.items(project), answers, gold, names)
-        else:
-            said = first if first is not None and question == plain else store.labels(project, question, names, items)
-            given[question.name] = _evidence_of(store, project, question, said, files[question.name])
+        given |= kind_of(question).evidence(stored_answers(question))
     adjacency = None if linked is None else linked.adjacency
     return {name: replace(known, features=features, graph=adjacency) for name, known in given.items()}
 
 
 def settle(lease: Lease, settings: Settings, store: Store, questions: tuple[Question, ...]) -> None:
     """Bring up to date what the store keeps of the answers, and its counts, so that evidence is soon read."""
+    from hitl.kinds.kind import kind_of
+
     store.pack(lease, [question.name for question in questions])
-    plain = [question for question in questions if not _is_of_parts(question)]
-    store.settle(lease, plain, annotator_names(store, settings.name))
+    whole = [question for question in questions if not kind_of(question).of_parts]
+    store.settle(lease, whole, annotator_names(store, settings.name))
     store.database.analyse()
-
-
-def _is_of_parts(question: Question) -> bool:
-    """Whether an answer is parts of the item, and not one of the options."""
-    return any(part is not None for part in (question.text, question.line, question.image, question.boxes))
 
 
 def graph_of(settings: Settings, store: Store, items: Names, features: Floats | None) -> ProjectGraph | None:
@@ -231,26 +227,6 @@ def graph_of(settings: Settings, store: Store, items: Names, features: Floats | 
     if chosen.neighbours is None or features is None:
         return None
     return graph_of_features(features, chosen.neighbours)
-
-
-def _evidence_of(
-    store: Store,
-    project: str,
-    question: Question,
-    annotations: Annotations,
-    files: Mapping[str, pa.Table],
-) -> Evidence:
-    from hitl.evidence import Evidence
-
-    columns = {"item", *(f"p_{name}" for name in question.classes)}
-    predicted = {**store.predictions(project, question.name), **files}
-    chosen = {
-        model: table.select([name for name in table.column_names if name in columns])
-        for model, table in predicted.items()
-    }
-    gold = store.gold(project, question.name).to_pandas().set_index("item")["label"]
-    known = gold[gold.isin(question.classes)]
-    return Evidence(annotations, chosen, truth=known if len(known) else None)
 
 
 def _model_files(settings: Settings, store: Store, questions: tuple[Question, ...]) -> dict[str, dict[str, pa.Table]]:
@@ -293,38 +269,17 @@ def usable(settings: Settings, store: Store, questions: tuple[Question, ...]) ->
 
 
 def combined(settings: Settings, evidence: Mapping[str, Evidence], progress: Progress) -> dict[str, Consensus]:
-    """Question name -> its consensus, fitted now by the combiner of the settings.
-
-    Features are there for policies and models too: a combiner that does not use them is not given them. The default
-    for parts of texts is that of `span_consensus`, masks of images are combined by `mask_consensus` alone, and the
-    method judges which boxes on images are objects.
-    """
+    """Question name -> its consensus, fitted now by the combiner of the settings."""
+    from hitl.kinds.kind import kind_of
     from hitl.models.registry import chosen
 
     method = chosen(settings.combine.method, settings.combine.options, settings.combine.paper)
-    by_default = settings.combine.method == "default"
     results = {}
     for position, (name, known) in enumerate(evidence.items(), start=1):
         with one_fit:
-            results[name] = _consensus(known, method, by_default)
+            results[name] = kind_of(known).consensus(known, method)
         progress("combine", position, len(evidence))
     return results
-
-
-def _consensus(known: Evidence, method: Combiner, by_default: bool) -> Consensus:
-    from hitl.models.combiner import seen_by
-    from hitl.models.segmentation import box_consensus, image_consensus
-    from hitl.models.segmentation.box_labels import BoxParts
-    from hitl.models.sequences import span_consensus
-    from hitl.texts.text_items import TextParts
-
-    if known.parts is None:
-        return method.fit(seen_by(method, known))
-    if isinstance(known.parts, TextParts):
-        return span_consensus.of_texts(known, None if by_default else method)
-    if isinstance(known.parts, BoxParts):
-        return box_consensus.of_images(known, method)
-    return image_consensus.of_images(known, method)
 
 
 def is_over(consensus: Consensus | None, evidence: Evidence) -> bool:

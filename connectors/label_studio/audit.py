@@ -15,17 +15,14 @@ from hitl.connectors.label_studio import replies
 from hitl.connectors.label_studio.answers import NotUnderstood
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.form import Form
+from hitl.connectors.label_studio.predictions import label_of
 from hitl.platform import (
     Difference,
     Operation,
     Progress,
     SeenAnswer,
     Snapshot,
-    boxes_as_label,
-    boxes_in,
-    drawn_in,
     silent,
-    spans_as_label,
 )
 
 PAGE = 500
@@ -201,7 +198,8 @@ class _Seen:
         except NotUnderstood as error:
             yield f"task {item}: the consensus cannot be read: {error}"
             return
-        wrong = sorted(name for name, row in rows.items() if _shown(row, read.get(name)) != _wanted(row))
+        asked = {question.name: question for question in self.form.questions}
+        wrong = sorted(name for name, row in rows.items() if read.get(name) != label_of(asked[name], row))
         if wrong:
             yield f"task {item}: the consensus on {', '.join(wrong)} is another one"
         score = min(max(min(float(row["confidence"]) for row in rows.values()), 0.0), 1.0)
@@ -250,25 +248,6 @@ def _predicted(form: Form, said: Mapping[str, Any]) -> Mapping[str, Mapping[str,
         return form.read_prediction(said.get("result"), said.get("score"))
     except NotUnderstood:
         return {}
-
-
-def _wanted(row: Mapping[str, Any]) -> object:
-    """What a row of the consensus says: a label, or the parts that are marked, drawn or boxed."""
-    if "masks" in row:
-        return sorted((str(one["label"]), list(one["rle"])) for one in row["masks"])
-    if "boxes" in row:
-        places = ((one["x"], one["y"], one["width"], one["height"], str(one["label"])) for one in row["boxes"])
-        return boxes_in(boxes_as_label(0, 0, places))[2]
-    if "spans" in row:
-        return spans_as_label([(one["start"], one["end"], str(one["label"])) for one in row["spans"]])
-    return str(row["label"])
-
-
-def _shown(row: Mapping[str, Any], label: str | None) -> object:
-    """The label that is read from the platform, as `_wanted` has what the row says."""
-    if label is None:
-        return None
-    return drawn_in(label)[2] if "masks" in row else boxes_in(label)[2] if "boxes" in row else label
 
 
 def _user(said: Mapping[str, Any]) -> str | None:

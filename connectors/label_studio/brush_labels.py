@@ -15,7 +15,8 @@ from typing import Any
 
 from hitl.connectors.label_studio.answers import Answers, NotUnderstood, results_of
 from hitl.errors import BadSettings
-from hitl.platform import Question, drawn_as_label, drawn_in
+from hitl.parts import drawn_as_label, drawn_in
+from hitl.platform import Question
 
 TYPE = "brushlabels"
 
@@ -38,7 +39,7 @@ class BrushLabels:
     @property
     def questions(self) -> tuple[Question, ...]:
         """What is asked of every item: one question, about its pixels."""
-        return (Question(self.name, self.choices, self.choices, image=self.field),)
+        return (Question(self.name, self.choices, self.choices, "masks", self.field),)
 
     def read(self, result: object) -> Answers:
         """The masks in an annotation's result. Raises NotUnderstood for a region that is no mask of the image."""
@@ -54,7 +55,7 @@ class BrushLabels:
     def write(
         self, labels: Mapping[str, str], distributions: Mapping[str, Mapping[str, float]] | None = None
     ) -> list[dict[str, Any]]:
-        """Regions that say these masks; `distributions` has the mean probability of each kind's pixels.
+        """Regions that say these masks; `distributions` has the mean probability of each, by its label of one mask.
 
         Raises BadSettings for what is no mask.
         """
@@ -69,7 +70,8 @@ class BrushLabels:
         if unknown or kinds:
             raise BadSettings(f"{(unknown + kinds)[0]!r} is no label of control {self.name!r}")
         sure = (distributions or {}).get(self.name, {})
-        return [self._region(height, width, kind, rle, sure.get(kind)) for kind, rle in masks]
+        alone = {kind: drawn_as_label(height, width, [(kind, rle)]) for kind, rle in masks} if sure else {}
+        return [self._region(height, width, kind, rle, sure.get(alone.get(kind, ""))) for kind, rle in masks]
 
     def read_prediction(self, result: object, score: object) -> dict[str, dict[str, float]]:
         """Nothing: a model's masks are not combined with those of annotators yet."""

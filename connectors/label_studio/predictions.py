@@ -20,7 +20,8 @@ from hitl.connectors.label_studio import replies
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.form import Form
 from hitl.errors import BadSettings, Refused
-from hitl.platform import BoxTuple, Operation, Place, Receipt, boxes_as_label, drawn_as_label, spans_as_label
+from hitl.kinds.kind import kind_of
+from hitl.platform import Operation, Question, Receipt
 
 ORDER = "hitl-order-"
 MARK_ENDS = "-"
@@ -198,10 +199,10 @@ def _consensus_rows(form: Form, operation: Operation, name: str) -> list[Row]:
     for question, answers in operation.payload["questions"].items():
         for answer in answers:
             by_item.setdefault(str(answer["item"]), {})[question] = answer
-    rows = []
+    asked, rows = {question.name: question for question in form.questions}, []
     for item, answers in by_item.items():
-        labels = {question: label_of(answer) for question, answer in answers.items()}
-        shares = {question: _shares(answer) for question, answer in answers.items()}
+        labels = {name: label_of(asked[name], answer) for name, answer in answers.items()}
+        shares = {name: _shares(asked[name], answer) for name, answer in answers.items()}
         confidence = min(float(answer["confidence"]) for answer in answers.values())
         rows.append(
             {
@@ -214,35 +215,16 @@ def _consensus_rows(form: Form, operation: Operation, name: str) -> list[Row]:
     return rows
 
 
-def label_of(answer: Mapping[str, Any]) -> str:
-    """The label of a row of the operation `consensus`; of a text or image one that says its spans, masks or boxes."""
-    if "masks" in answer:
-        masks = [(str(mask["label"]), mask["rle"]) for mask in answer["masks"]]
-        return drawn_as_label(answer["height"], answer["width"], masks)
-    if "boxes" in answer:
-        return boxes_as_label(answer["height"], answer["width"], map(_box, answer["boxes"]))
-    if "spans" in answer:
-        return spans_as_label([_span(span) for span in answer["spans"]])
-    return str(answer["label"])
+def label_of(question: Question, answer: Mapping[str, Any]) -> str:
+    """Return the label of a row of the operation `consensus`."""
+    return kind_of(question).write(answer.get("parts", [answer]))
 
 
-def _shares(answer: Mapping[str, Any]) -> Mapping[str, float]:
-    """Class probabilities; of a text or boxes that of each span or box, by its label alone; of masks by kind."""
-    if "masks" in answer:
-        return {str(mask["label"]): float(mask["confidence"]) for mask in answer["masks"]}
-    if "boxes" in answer:
-        return {boxes_as_label(0, 0, [_box(box)]): float(box["confidence"]) for box in answer["boxes"]}
-    if "spans" not in answer:
+def _shares(question: Question, answer: Mapping[str, Any]) -> Mapping[str, float]:
+    """Return class probabilities; of parts the probability of each, by its label alone."""
+    if "parts" not in answer:
         return dict(answer["probabilities"])
-    return {spans_as_label([_span(span)]): float(span["confidence"]) for span in answer["spans"]}
-
-
-def _span(span: Mapping[str, Any]) -> tuple[Place, Place, str]:
-    return span["start"], span["end"], str(span["label"])
-
-
-def _box(box: Mapping[str, Any]) -> BoxTuple:
-    return box["x"], box["y"], box["width"], box["height"], str(box["label"])
+    return {label_of(question, {"parts": [part]}): float(part["confidence"]) for part in answer["parts"]}
 
 
 def existing(client: Client, project: int, rows: Sequence[Row]) -> tuple[list[Row], list[int]]:

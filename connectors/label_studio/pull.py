@@ -31,8 +31,16 @@ from hitl.connectors.label_studio.answers import Answers, NotUnderstood, began_a
 from hitl.connectors.label_studio.client import Client, NoAnswer, TaskPage, where
 from hitl.connectors.label_studio.form import Form
 from hitl.errors import BadSettings, Refused
-from hitl.platform import AnnotationRow, AnnotatorRow, Cursor, ItemRow, Kind, Page, PredictionRow, spans_in
-from hitl.texts.marked_labels import number_of
+from hitl.kinds.kind import kind_of
+from hitl.platform import (
+    AnnotationKind,
+    AnnotationRow,
+    AnnotatorRow,
+    Cursor,
+    ItemRow,
+    Page,
+    PredictionRow,
+)
 
 OVERLAP_OF_OLD = timedelta(seconds=30)
 """How far a pass of version 1 went back behind its `since`, which was the clock of whatever answered first."""
@@ -238,7 +246,7 @@ class Reader:
                 "not asked again: fix or delete it in Label Studio"
             )
         rows.problems += _outside(self.form, task, annotation, answers)
-        stated: Kind = "gold" if annotation.get("ground_truth") else "answer"
+        stated: AnnotationKind = "gold" if annotation.get("ground_truth") else "answer"
         suggested = began_as_suggestion(annotation["result"])
         for question in self.form.questions:
             label = answers.get(question.name)
@@ -388,23 +396,11 @@ def answers(form: Form, task: Mapping[str, Any]) -> int:
 
 
 def _outside(form: Form, task: Mapping[str, Any], annotation: Mapping[str, Any], answers: Answers) -> Iterator[str]:
-    """A line for each span that reaches beyond the text of its task, and each stretch of time of no length."""
+    """Yield a line for each marked part that is left out, such as a span that reaches beyond the text of its task."""
     for question in form.questions:
-        label, text = answers.get(question.name), task["data"].get(question.text)
-        for start, end, kind in spans_in(label) if question.line is not None and label is not None else ():
-            if number_of(start) >= number_of(end):
-                yield (
-                    f"task {task['id']}, annotation {annotation['id']}: {kind!r} from {start} to {end} is no stretch "
-                    "of time; it is left out"
-                )
-        if question.text is None or label is None or not isinstance(text, str):
-            continue
-        for start, end, kind in spans_in(label):
-            if end > len(text):
-                yield (
-                    f"task {task['id']}, annotation {annotation['id']}: {kind!r} from {start} to {end} reaches beyond "
-                    f"the text, which has {len(text)} characters; this span is left out"
-                )
+        label = answers.get(question.name)
+        for line in [] if label is None else kind_of(question).left_out(label, task["data"].get(question.field)):
+            yield f"task {task['id']}, annotation {annotation['id']}: {line}"
 
 
 def _user(annotation: Mapping[str, Any]) -> object:

@@ -17,7 +17,8 @@ from typing import Any
 
 from hitl.connectors.label_studio.answers import Answers, NotUnderstood, results_of
 from hitl.errors import BadSettings
-from hitl.platform import BOX_DIGITS, BoxTuple, Question, boxes_as_label, boxes_in
+from hitl.parts import BOX_DIGITS, BoxTuple, boxes_as_label, boxes_in
+from hitl.platform import Question
 
 TYPE = "rectanglelabels"
 
@@ -43,7 +44,7 @@ class RectangleLabels:
     @property
     def questions(self) -> tuple[Question, ...]:
         """What is asked of every item: one question, about its boxes."""
-        return (Question(self.name, self.choices, self.choices, boxes=self.field),)
+        return (Question(self.name, self.choices, self.choices, "boxes", self.field),)
 
     def read(self, result: object) -> Answers:
         """The boxes in an annotation's result. Raises NotUnderstood for a region that is no box within the image."""
@@ -74,7 +75,9 @@ class RectangleLabels:
             raise BadSettings(f"{(unknown + kinds)[0]!r} is no label of control {self.name!r}")
         sure = (distributions or {}).get(self.name, {})
         size = {"original_width": width, "original_height": height} if height and width else {}
-        return [self._region(n, size, box, sure.get(boxes_as_label(0, 0, [box]))) for n, box in enumerate(boxes)]
+        return [
+            self._region(n, size, box, sure.get(boxes_as_label(height, width, [box]))) for n, box in enumerate(boxes)
+        ]
 
     def read_prediction(self, result: object, score: object) -> dict[str, dict[str, float]]:
         """Nothing: a model's boxes are not combined with those of annotators yet."""

@@ -36,8 +36,9 @@ def prediction(form: Form | None, answers: Mapping[str, Mapping[str, Any]], vers
     if form is None or not answers:
         return None
     try:
-        result = form.write({question: label_of(answer) for question, answer in answers.items()})
-    except BadSettings:
+        asked = {question.name: question for question in form.questions}
+        result = form.write({name: label_of(asked[name], answer) for name, answer in answers.items()})
+    except (BadSettings, KeyError):
         return None
     sure = min(float(answer["confidence"]) for answer in answers.values())
     return {"result": result, "score": min(max(sure, 0.0), 1.0), "model_version": version}

@@ -14,7 +14,8 @@ from typing import Any
 
 from hitl.connectors.label_studio.answers import Answers, NotUnderstood, results_of
 from hitl.errors import BadSettings
-from hitl.platform import Question, spans_as_label, spans_in
+from hitl.parts import spans_as_label, spans_in
+from hitl.platform import Question
 
 TYPE = "labels"
 
@@ -37,7 +38,7 @@ class TextLabels:
     @property
     def questions(self) -> tuple[Question, ...]:
         """What is asked of every item: one question, about its parts."""
-        return (Question(self.name, self.choices, self.choices, self.field),)
+        return (Question(self.name, self.choices, self.choices, "spans", self.field),)
 
     def read(self, result: object) -> Answers:
         """The spans in an annotation's result. Raises NotUnderstood for a region that is no span of the text."""

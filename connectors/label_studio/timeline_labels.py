@@ -24,7 +24,8 @@ from typing import Any
 
 from hitl.connectors.label_studio.answers import Answers, NotUnderstood, results_of
 from hitl.errors import BadSettings
-from hitl.platform import Place, Question, spans_as_label, spans_in
+from hitl.parts import Place, spans_as_label, spans_in
+from hitl.platform import Question
 from hitl.texts.marked_labels import LARGEST
 
 TYPES = {"TimeSeries": "timeserieslabels", "Audio": "labels", "Video": "timelinelabels"}
@@ -56,7 +57,7 @@ class TimelineLabels:
     @property
     def questions(self) -> tuple[Question, ...]:
         """What is asked of every item: one question, about its stretches."""
-        return (Question(self.name, self.choices, self.choices, line=self.field),)
+        return (Question(self.name, self.choices, self.choices, "time_spans", self.field),)
 
     def read(self, result: object) -> Answers:
         """The stretches in an annotation's result. Raises NotUnderstood for a region that is none."""

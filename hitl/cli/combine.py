@@ -147,6 +147,7 @@ def _spans(given: Given, texts: Path | None, wanted: Results, annotators: Path |
 def _project(config: Path, wanted: Results, annotators: Path | None) -> None:
     """Combine what is stored and show or write it; nothing is recorded."""
     from hitl import cycle
+    from hitl.kinds.kind import kind_of
     from hitl.project import item_names, opened
     from hitl.tables.files import require_writable, write_table
 
@@ -156,7 +157,7 @@ def _project(config: Path, wanted: Results, annotators: Path | None) -> None:
         names = item_names(settings, store)
         judgement = cycle.judge(settings, store, connector.questions(), progress).named(names)
     results, found = judgement.results, spans.found_in(judgement)
-    tables = {name: result.table() for name, result in results.items() if not spans.are_of(result)} | found
+    tables = {name: result.table() for name, result in results.items() if not kind_of(result).of_parts} | found
     files = files_for(wanted.output, tables)
     require_unread(config, settings, [*files.values(), *files_for(annotators, results).values()])
     for name, file in files.items():
@@ -172,7 +173,7 @@ def _project(config: Path, wanted: Results, annotators: Path | None) -> None:
                 f"Found: {name}", table.to_pandas(integer_object_nulls=True).drop(columns="rle", errors="ignore")
             )
     for name, result in results.items():
-        _show(f": {name}", result, wanted.output is None and not spans.are_of(result), annotators is None)
+        _show(f": {name}", result, wanted.output is None and not kind_of(result).of_parts, annotators is None)
     show.wrote([*files.values(), *files_for(annotators, results).values()])
 
 

@@ -229,8 +229,8 @@ def export(
     config: Config = HERE,
 ) -> None:
     """Write the labels of the last cycle, one row an item, by your own ids, with what each label rests on."""
-    from hitl.export import annotation_table, asked_table, label_tables, multiple_choices, span_annotation_table
-    from hitl.models.segmentation.box_labels import BoxParts, answer_table
+    from hitl.export import asked_table, label_tables, multiple_choices
+    from hitl.kinds.kind import kind_of
     from hitl.operations import Judgement
     from hitl.project import item_names, stored_evidence
     from hitl.tables.files import require_writable, write_table
@@ -247,7 +247,7 @@ def export(
         names = item_names(settings, store)
         known = stored_evidence(settings, store, connector.questions())
         wanted = results if question is None else controls.get(question, {question: question}).values()
-        layers = [name for name, one in known.items() if one.parts and one.parts.question == question]
+        layers = [name for name, one in known.items() if one.parts and one.parts.question.name == question]
         chosen = {name: results[name] for name in layers or wanted if name in results}
         gone = [name for name in chosen if name not in known]
         if gone:
@@ -257,24 +257,18 @@ def export(
         if judged is not None and judged.revision not in (None, store.revision(settings.name)):
             show.warning("something changed since the last cycle; what that did not judge is left out: run `hitl run`")
         tables = label_tables(Judgement(of_chosen, chosen, last), store.items(settings.name), names)
-        if annotations is not None and any(result.masks is not None for result in chosen.values()):
-            raise BadSettings("export: --annotations does not write masks; the platform exports them")
-        answered = {one.parts.question if one.parts else name: one for name, one in of_chosen.items()}
+        answered = {one.parts.question.name if one.parts else name: one for name, one in of_chosen.items()}
         files, raw = files_for(output, tables), files_for(annotations, answered)
         people = files_for(annotators.path, chosen)
         require_unread(config, settings, [*files.values(), *people.values(), asked, *raw.values()])
+        answer_tables = {name: kind_of(answered[name]).answers(answered[name], names) for name in raw}
         for name, file in files.items():
             write_table(file, tables[name])
         write_annotators(chosen, annotators.path)
         if asked is not None:
             write_table(asked, asked_table(store.asks(settings.name), names))
         for name, file in raw.items():
-            one = answered[name]
-            if isinstance(one.parts, BoxParts):
-                table = answer_table(one, names)
-            else:
-                table = span_annotation_table(one, names) if one.parts else annotation_table(one.annotations, names)
-            write_table(file, table)
+            write_table(file, answer_tables[name])
     show.wrote([*files.values(), *people.values(), asked, *raw.values()])
 
 

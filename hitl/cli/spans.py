@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,6 @@ from hitl.errors import BadSettings
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from hitl.consensus import Consensus
     from hitl.models.sequences.span_consensus import SpanConsensus
     from hitl.operations import Judgement
     from hitl.texts.marked_labels import MarkedLabels
@@ -96,18 +94,13 @@ def summary(found: SpanConsensus, with_spans: bool) -> dict[str, Any]:
     return told | ({"consensus": found.table().to_pylist()} if with_spans else {})
 
 
-def are_of(result: Consensus) -> bool:
-    """Whether a consensus is about parts of its items."""
-    return any(found is not None for found in (result.spans, result.masks, result.boxes))
-
-
 def found_in(judgement: Judgement) -> dict[str, pa.Table]:
-    """Question about parts of texts or images -> what was found, of a judgement whose items have their own names."""
-    from hitl.export import label_tables
+    """Return what was found by question about parts, of a judgement whose items have their own names."""
+    from hitl.kinds.kind import kind_of, layers_by_question
 
-    of_parts = {name: known for name, known in judgement.evidence.items() if known.parts is not None}
-    only = replace(judgement, evidence=of_parts, results={name: judgement.results[name] for name in of_parts})
-    return label_tables(only, None, {})
+    layers = layers_by_question(judgement.evidence, judgement.results)
+    kinds = {question: kind_of(own[0].consensus) for question, own in layers.items()}
+    return {name: kinds[name].table(own, {}) for name, own in layers.items() if kinds[name].of_parts}
 
 
 def _document(item: str) -> str:

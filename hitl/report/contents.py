@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 import numpy as np
 
@@ -71,6 +72,21 @@ class QuestionPage:
                 f"report, question {self.name!r}: truth has shape {np.shape(self.truth)}; "
                 f"expected {(annotations.n_items,)}"
             )
+
+
+@dataclass(frozen=True)
+class PartsSection:
+    """Items whose parts are marked, the least sure first, and the template that draws them.
+
+    Attributes:
+        template: the name of the template.
+        drawn: what it draws, one entry per item.
+        legend: label and colour of each label.
+    """
+
+    template: str
+    drawn: Sequence[Any]
+    legend: Sequence[tuple[str, str]] = ()
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,8 @@ import numpy as np
 import hitl
 from hitl.annotations import Name
 from hitl.models.analysis.complementarity import reliability
-from hitl.report import annotators, measures, models, models_plots, plots, spans, tables
+from hitl.report import annotators, measures, models, models_plots, parts, plots, tables
 from hitl.report.contents import QuestionPage, Report
-from hitl.report.images import boxes, masks
 from hitl.report.verdict import accuracy_of, verdict
 from hitl.tables.files import atomic
 
@@ -148,12 +147,7 @@ def _question(key: str, page: QuestionPage, many: int) -> dict[str, Any]:
         "selectable": len(confusions["annotators"]),
         "contested": tables.contested_rows(page, contested[:ROWS], truth),
         "n_contested": len(contested),
-        "texts": spans.marked_texts(page),
-        "recordings": spans.marked_recordings(page),
-        "stretches": spans.kinds_of(page),
-        "images": masks.drawn_images(page),
-        "boxed": boxes.boxed_images(page),
-        "kinds": masks.kinds_of(page) or boxes.kinds_of(page),
+        "parts": parts.parts_section(page),
         "models": tables.model_rows(page),
         **sections,
         "figures": {f"{key}-{name}": figure for name, figure in figures.items()},

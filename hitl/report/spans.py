@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 import numpy as np
 
 from hitl.annotations import Name
-from hitl.platform import Place
-from hitl.report.contents import QuestionPage
+from hitl.parts import Place
+from hitl.report.contents import PartsSection, QuestionPage
 from hitl.report.svg import ticks
 from hitl.texts.marked_labels import MarkedLabels, number_of
 from hitl.texts.text_items import TextParts
@@ -47,29 +47,28 @@ class MarkedText:
     cut: bool
 
 
-def marked_texts(page: QuestionPage) -> list[MarkedText]:
-    """The texts that annotators answered, the least sure first; none where items are judged as wholes."""
+def marked_texts(page: QuestionPage) -> PartsSection:
+    """Draw the texts that annotators answered."""
     parts = page.evidence.parts
-    if not isinstance(parts, TextParts) or parts.labels.texts is None:
-        return []
+    assert isinstance(parts, TextParts)
+    assert parts.labels.texts is not None
     labels, items, texts = parts.labels, page.evidence.annotations.items, parts.labels.texts
     kinds = {labels.kinds.index(kind): number for number, kind in enumerate(parts.matched.kinds)}
     answered = np.flatnonzero(labels.answers_d > 0)
     first = answered[np.argsort(page.consensus.confidence[answered], kind="stable")][:TEXTS]
     found: dict[Name, list[tuple[int, int, int, str]]] = {}
-    for span in page.consensus.spans or ():
+    for span in page.consensus.parts:
         if span.found:
             note = f"{span.probability:.0%} sure; {span.marked} of {span.answers} marked exactly this"
-            found.setdefault(span.document, []).append(
-                (int(span.start), int(span.end), kinds[labels.kinds.index(span.kind)], note)
-            )
+            place = span.place["start"], span.place["end"]
+            found.setdefault(span.item, []).append((*place, kinds[labels.kinds.index(span.label)], note))
     spans_a: dict[int, list[tuple[int, int, int, str]]] = {}
     for answer, start, end, kind in labels.span_s4.tolist():
         if kind in kinds:
             spans_a.setdefault(answer, []).append((start, end, kinds[kind], ""))
     answers_d = _answers(labels)
     names = [str(kind) for kind in parts.matched.kinds]
-    return [
+    drawn = [
         MarkedText(
             items[d],
             float(page.consensus.confidence[d]),
@@ -82,6 +81,7 @@ def marked_texts(page: QuestionPage) -> list[MarkedText]:
         )
         for d in first.tolist()
     ]
+    return PartsSection("texts.html.j2", drawn)
 
 
 def _answers(labels: MarkedLabels) -> dict[int, list[int]]:
@@ -132,32 +132,29 @@ class MarkedRecording:
         return bool(self.consensus) or any(bars for _, bars in self.annotators)
 
 
-def marked_recordings(page: QuestionPage) -> list[MarkedRecording]:
-    """The recordings that annotators answered, the least sure first; none where items are no recordings."""
+def marked_recordings(page: QuestionPage) -> PartsSection:
+    """Draw the recordings that annotators answered."""
     parts = page.evidence.parts
-    if not isinstance(parts, TextParts) or parts.labels.texts is not None:
-        return []
+    assert isinstance(parts, TextParts)
     answered = np.flatnonzero(parts.labels.answers_d > 0)
     first = answered[np.argsort(page.consensus.confidence[answered], kind="stable")][:TEXTS]
     answers_d = _answers(parts.labels)
-    return [_recording(page, parts, d, answers_d[d]) for d in first.tolist()]
-
-
-def kinds_of(page: QuestionPage) -> list[str]:
-    """The kinds of stretches of this layer, for the legend; none where items are no recordings."""
-    parts = page.evidence.parts
-    if not isinstance(parts, TextParts) or parts.labels.texts is not None:
-        return []
-    return [str(kind) for kind in parts.matched.kinds]
+    drawn = [_recording(page, parts, d, answers_d[d]) for d in first.tolist()]
+    return PartsSection("recordings.html.j2", drawn, [(str(kind), "") for kind in parts.matched.kinds])
 
 
 def _recording(page: QuestionPage, parts: TextParts, d: int, answers: Sequence[int]) -> MarkedRecording:
     labels, item = parts.labels, page.evidence.annotations.items[d]
     kinds = {kind: number for number, kind in enumerate(parts.matched.kinds)}
     found = [
-        (one.start, one.end, kinds[one.kind], f"{one.probability:.0%} sure; {one.marked} of {one.answers} marked it")
-        for one in page.consensus.spans or ()
-        if one.found and one.document == item
+        (
+            one.place["start"],
+            one.place["end"],
+            kinds[one.label],
+            f"{one.probability:.0%} sure; {one.marked} of {one.answers} marked it",
+        )
+        for one in page.consensus.parts
+        if one.found and one.item == item
     ]
     marked: dict[int, list[tuple[Place, Place, int, str]]] = {answer: [] for answer in answers}
     own = labels.span_s4[np.isin(labels.span_s4[:, 0], answers)]

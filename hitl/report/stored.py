@@ -42,17 +42,11 @@ def text_of(data: Mapping[str, Any]) -> str:
 
 
 def asked_before(results: Mapping[str, Consensus]) -> tuple[Question, ...]:
-    """The questions that these results answer; the field of an image is not known, and nothing reads it."""
-    return tuple(_asked(name, found) for name, found in results.items())
-
-
-def _asked(name: str, found: Consensus) -> Question:
-    kinds = found.classes[1:]  # the first one is that nothing is there
-    if found.masks is not None:
-        return Question(name, kinds, kinds, image="")
-    if found.boxes is not None:
-        return Question(name, kinds, kinds, boxes="")
-    return Question(name, found.classes, found.annotators.options)
+    """Return the questions that these results answer, each once: parts may be judged in layers."""
+    asked = (
+        found.question or Question(name, found.classes, found.annotators.options) for name, found in results.items()
+    )
+    return tuple(dict.fromkeys(asked))
 
 
 def shares(metrics: Mapping[str, Any]) -> dict[str, float]:

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from hitl.errors import Refused
+from hitl.kinds.kind import kind_of
 from hitl.platform import (
     AnnotationRow,
     Check,
@@ -27,9 +28,6 @@ from hitl.platform import (
     Page,
     Question,
     Receipt,
-    boxes_in,
-    drawn_in,
-    spans_in,
 )
 from hitl.testing.contract import Fact, add_to, check, refused
 
@@ -67,8 +65,7 @@ def questions_are_stable(connector: Connector) -> None:
     assert connector.questions() == questions
     assert len({question.name for question in questions}) == len(questions)
     for question in questions:
-        of_parts = any(field is not None for field in (question.text, question.image, question.boxes))
-        least = 1 if of_parts else 2  # a part may be there or not
+        least = 1 if kind_of(question).of_parts else 2  # a part may be there or not
         assert len(question.classes) >= least, f"{question.name}: {len(question.classes)} classes; expected {least}"
         assert question.options[: len(question.classes)] == question.classes
 
@@ -94,16 +91,8 @@ def a_first_pull_brings_every_item_once(connector: Connector) -> None:
 
 
 def _is_legal(label: str | None, question: Question) -> bool:
-    """Whether a label is an option; about parts of a text or an image, whether it says some, of the kinds asked for."""
-    if label is None:
-        return False
-    if question.text is not None or question.line is not None:
-        return {kind for *_, kind in spans_in(label)} <= set(question.classes)
-    if question.image is not None:
-        return {kind for kind, _ in drawn_in(label)[2]} <= set(question.classes)
-    if question.boxes is not None:
-        return {kind for *_, kind in boxes_in(label)[2]} <= set(question.classes)
-    return label in question.options
+    """Return True for an option, and for an answer whose parts are what a part can be."""
+    return label is not None and {part["label"] for part in kind_of(question).read(label)} <= set(question.options)
 
 
 @fact

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from hitl.annotations import Floats, Names
 from hitl.errors import BadEvidence
-from hitl.platform import Place
+from hitl.parts import Place
 from hitl.texts.matched_spans import NOTHING, MatchedSpans, Places, matched
 
 Indices = npt.NDArray[np.int64]

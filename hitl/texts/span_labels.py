@@ -30,7 +30,6 @@ from hitl.annotations import Annotations, Floats, Ints, Name, Names
 from hitl.errors import BadEvidence, BadTable
 from hitl.evidence import Evidence
 from hitl.formatting import OneLineRepr, counted, listed
-from hitl.platform import Place
 from hitl.tables.encoding import natural_order
 from hitl.texts.marked_labels import layers_of_kinds, matched_layers, merged
 from hitl.texts.matched_spans import MatchedSpans
@@ -90,24 +89,6 @@ class Layer:
 
     kinds: Names
     evidence: Evidence
-
-
-@dataclass(frozen=True, slots=True)
-class FoundSpan:
-    """Characters `start` to before `end` of a document, of a kind, with the probability that it is right, in [0, 1].
-
-    `marked` of the `answers` to the document have exactly this span. `found`: it is part of the consensus. Of a
-    recording start and end are times, and `marked` counts the answers with a stretch of this kind that matches.
-    """
-
-    document: Name
-    start: Place
-    end: Place
-    kind: Name
-    probability: float
-    marked: int
-    answers: int
-    found: bool
 
 
 @dataclass(frozen=True, slots=True)

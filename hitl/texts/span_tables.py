@@ -16,25 +16,28 @@ import numpy as np
 import pyarrow as pa
 
 from hitl.annotations import Name, Names
+from hitl.parts import Part
 from hitl.tables.encoding import iso_8601, writable
 from hitl.texts.marked_labels import MarkedLabels, number_of
-from hitl.texts.span_labels import FoundSpan
 
 NO_SPAN: Mapping[str, Any] = {"start": None, "end": None, "label": None}
 
 
 def found_table(
-    spans: Iterable[FoundSpan], documents: Names, texts: Sequence[str] | None, empty: Sequence[Name] = ()
+    spans: Iterable[Part], documents: Names, texts: Sequence[str] | None, empty: Sequence[Name] = ()
 ) -> pa.Table:
     """The spans that are part of the consensus, by document and place; `empty` names those in which there is none."""
     place = {name: number for number, name in enumerate(documents)}
-    found = sorted((one for one in spans if one.found), key=lambda one: (number_of(one.start), number_of(one.end)))
+    found = sorted(
+        (one for one in spans if one.found),
+        key=lambda one: (number_of(one.place["start"]), number_of(one.place["end"])),
+    )
     rows: list[dict[str, Any]] = [
         {
-            "document": span.document,
-            "start": span.start,
-            "end": span.end,
-            "label": span.kind,
+            "document": span.item,
+            "start": span.place["start"],
+            "end": span.place["end"],
+            "label": span.label,
             "confidence": span.probability,
             "marked": span.marked,
             "answers": span.answers,

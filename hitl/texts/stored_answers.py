@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from hitl.errors import BadInput
-from hitl.platform import spans_in
+from hitl.parts import spans_in
 from hitl.tables.encoding import ANONYMOUS
 from hitl.texts.span_labels import Answer, SpanLabels
 from hitl.texts.text_items import of_texts
@@ -41,7 +41,7 @@ def evidence_of(
         for row in rows
     ]
     known = {row["item"]: _spans(row) for row in gold.to_pylist()}
-    return of_texts(SpanLabels.from_answers(texts, given, known, question.classes), question.name)
+    return of_texts(SpanLabels.from_answers(texts, given, known, question.classes), question)
 
 
 def _spans(row: Mapping[str, str]) -> list[tuple[int, int, str]]:
@@ -55,11 +55,10 @@ def _spans(row: Mapping[str, str]) -> list[tuple[int, int, str]]:
 
 
 def _text(key: str, data: Mapping[str, object], question: Question) -> str:
-    assert question.text is not None
-    text = data.get(question.text)
+    text = data.get(question.field)
     if not isinstance(text, str):
         raise BadInput(
-            f"item {key}: the field {question.text!r} holds no text, of which {question.name!r} asks; mend its data on "
-            "the platform, then `hitl pull`"
+            f"item {key}: the field {question.field!r} holds no text, of which {question.name!r} asks; mend its data "
+            "on the platform, then `hitl pull`"
         )
     return text

@@ -14,6 +14,7 @@ import numpy as np
 from hitl.annotations import Annotations
 from hitl.evidence import Evidence
 from hitl.formatting import listed
+from hitl.platform import Question
 from hitl.texts.marked_labels import MarkedLabels
 from hitl.texts.matched_spans import Indices, MatchedSpans
 
@@ -29,7 +30,7 @@ class TextParts:
         cluster_d: (D,) the part of each text about which its annotators agree least; -1 where nothing was marked.
     """
 
-    question: str
+    question: Question
     labels: MarkedLabels
     layer: int
     cluster_d: Indices
@@ -40,11 +41,11 @@ class TextParts:
         return self.labels.matched[self.layer]
 
 
-def of_texts(labels: MarkedLabels, question: str) -> dict[str, Evidence]:
+def of_texts(labels: MarkedLabels, question: Question) -> dict[str, Evidence]:
     """Evidence about the texts, one for each layer; the first has the name of the question."""
     found: dict[str, Evidence] = {}
     for number, matched in enumerate(labels.matched):
-        name = f"{question} ({listed(matched.kinds)})" if found else question
+        name = f"{question.name} ({listed(matched.kinds)})" if found else question.name
         found[name] = _of_layer(TextParts(question, labels, number, _least_agreed(matched, len(labels.documents))))
     return found
 

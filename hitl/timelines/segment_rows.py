@@ -14,7 +14,7 @@ from typing import Any
 
 from hitl.annotations import Name
 from hitl.errors import BadTable
-from hitl.platform import Place
+from hitl.parts import Place
 from hitl.tables.arrow import table_of
 from hitl.tables.columns import empty_as_null, require_columns, with_text
 from hitl.tables.encoding import names_of

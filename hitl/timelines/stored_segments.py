@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from hitl.errors import BadInput
-from hitl.platform import spans_in
+from hitl.parts import spans_in
 from hitl.tables.encoding import ANONYMOUS
 from hitl.texts.marked_labels import number_of
 from hitl.texts.text_items import of_texts
@@ -38,7 +38,7 @@ def evidence_of(
     ]
     known = {row["item"]: _segments(row) for row in gold.to_pylist()}
     labels = TimelineLabels.from_answers(items.column("item").to_pylist(), given, known, question.classes)
-    return of_texts(labels, question.name)
+    return of_texts(labels, question)
 
 
 def _segments(row: Mapping[str, str]) -> list[Segment]:

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from hitl.annotations import Floats, Name, Names
 from hitl.formatting import OneLineRepr, counted, listed
-from hitl.platform import Place
+from hitl.parts import Place
 from hitl.tables.encoding import natural_order
 from hitl.texts.marked_labels import Indices, layers_of_kinds, matched_layers, merged, number_of
 from hitl.texts.matched_spans import MatchedSpans

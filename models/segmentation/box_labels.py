@@ -22,7 +22,8 @@ from hitl.errors import BadInput
 from hitl.evidence import Evidence
 from hitl.formatting import listed
 from hitl.models.segmentation.boxes import Box, ClusteredImage, Drawn, joined_boxes
-from hitl.platform import Question, boxes_in
+from hitl.parts import boxes_in
+from hitl.platform import Question
 from hitl.tables.encoding import ANONYMOUS, natural_order
 from hitl.texts.matched_spans import NOTHING
 
@@ -47,7 +48,7 @@ class BoxParts:
         sizes: for each of I images its size.
     """
 
-    question: str
+    question: Question
     classes: Names
     drawn: tuple[Drawn | None, ...]
     known: Mapping[int, tuple[Box, ...]]
@@ -81,7 +82,7 @@ def evidence_of(
     known = {i: _boxes(key, right[key], classes, sizes[i]) for i, key in enumerate(keys) if key in right}
     images = tuple(joined_boxes(one or {}, known.get(i)) for i, one in enumerate(drawn))
     parts = BoxParts(
-        question.name,
+        question,
         classes,
         tuple(drawn),
         known,

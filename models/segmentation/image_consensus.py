@@ -19,7 +19,7 @@ import numpy as np
 from scipy import ndimage
 
 from hitl.annotations import Floats, Name, Names
-from hitl.consensus import Consensus, FoundMask
+from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.combiner import Combiner
 from hitl.models.default import DefaultCombiner
@@ -28,7 +28,7 @@ from hitl.models.segmentation.judged_images import judged_images
 from hitl.models.segmentation.mask_consensus import MaskConsensus, Masks
 from hitl.models.segmentation.mask_labels import Codes, ImageParts, codes_of
 from hitl.models.segmentation.run_length import encode
-from hitl.platform import drawn_in
+from hitl.parts import Part, drawn_in
 
 SHADES = 16
 """Opacities of a mask: the probability of each pixel, as finely as is seen, so that its run lengths stay short."""
@@ -42,7 +42,7 @@ def of_images(evidence: Evidence, method: Combiner | None = None, masks: MaskCon
     parts, items = evidence.parts, evidence.annotations.items
     assert isinstance(parts, ImageParts)
     judged = judged_images(evidence, parts.images, parts.cluster_i, DefaultCombiner() if method is None else method)
-    found: dict[int, list[FoundMask]] = {}
+    found: dict[int, list[Part]] = {}
     drawn = [one for i in judged.answered if (one := parts.drawn[i]) is not None]
     if drawn:
         field = (masks or MaskConsensus()).fit(drawn, parts.classes)
@@ -51,10 +51,12 @@ def of_images(evidence: Evidence, method: Combiner | None = None, masks: MaskCon
             if i not in parts.known:
                 found[i] = _found(field, place, parts.pixels[i], q_cj, items[i])
     found |= {i: _known(parts, i, items[i]) for i in parts.known}
-    return replace(judged.images, masks=tuple(mask for i in sorted(found) for mask in found[i]))
+    return replace(
+        judged.images, question=parts.question, parts=tuple(mask for i in sorted(found) for mask in found[i])
+    )
 
 
-def _found(field: Masks, place: int, pixels: Sequence[Indices], q_cj: Floats, item: Name) -> list[FoundMask]:
+def _found(field: Masks, place: int, pixels: Sequence[Indices], q_cj: Floats, item: Name) -> list[Part]:
     """The masks of one image."""
     code_hw, p_hwj = field.mask(place).astype(np.int16), field.probabilities(place)
     sure_hw = _sure_of_objects(code_hw, pixels, q_cj, field.classes)
@@ -62,7 +64,7 @@ def _found(field: Masks, place: int, pixels: Sequence[Indices], q_cj: Floats, it
     for code, mask in _masks(code_hw, field.classes, item):
         there_hw, p_hw = code_hw == code, p_hwj[..., code] * sure_hw
         rle = encode(there_hw, np.round(p_hw * SHADES) / SHADES * 255)
-        found.append(replace(mask, rle=tuple(rle), probability=float(p_hw[there_hw].mean())))
+        found.append(replace(mask, place={**mask.place, "rle": rle}, probability=float(p_hw[there_hw].mean())))
     return found
 
 
@@ -82,7 +84,7 @@ def _sure_of_objects(code_hw: Codes, pixels_c: Sequence[Indices], q_cj: Floats, 
     return sure_hw
 
 
-def _known(parts: ImageParts, i: int, item: Name) -> list[FoundMask]:
+def _known(parts: ImageParts, i: int, item: Name) -> list[Part]:
     """The known masks of one image."""
     height, width, masks = drawn_in(parts.known[i])
     if not masks:
@@ -90,10 +92,10 @@ def _known(parts: ImageParts, i: int, item: Name) -> list[FoundMask]:
     return [mask for _, mask in _masks(codes_of(masks, parts.classes, height, width), parts.classes, item)]
 
 
-def _masks(code_hw: Codes, classes: Names, item: Name) -> Iterator[tuple[int, FoundMask]]:
+def _masks(code_hw: Codes, classes: Names, item: Name) -> Iterator[tuple[int, Part]]:
     """Code and mask, certain, of each kind that an image has."""
     for code in range(1, len(classes)):
         mask_hw = code_hw == code
         if mask_hw.any():
             height, width = mask_hw.shape
-            yield code, FoundMask(item, classes[code], height, width, tuple(encode(mask_hw)), 1.0)
+            yield code, Part(item, classes[code], {"height": height, "width": width, "rle": encode(mask_hw)}, 1.0)

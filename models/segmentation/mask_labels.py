@@ -27,7 +27,8 @@ from hitl.models.segmentation.boxes import ClusteredImage
 from hitl.models.segmentation.drawn_objects import Indices, drawn_objects
 from hitl.models.segmentation.label_patterns import DrawnMasks
 from hitl.models.segmentation.run_length import decode
-from hitl.platform import Question, drawn_in
+from hitl.parts import drawn_in
+from hitl.platform import Question
 from hitl.texts.matched_spans import NOTHING
 
 BACKGROUND = "background"
@@ -52,7 +53,7 @@ class ImageParts:
         cluster_i: (I,) number of the object that stands for the image; -1 where it has none.
     """
 
-    question: str
+    question: Question
     classes: Names
     drawn: tuple[DrawnMasks | None, ...]
     known: Mapping[int, str]
@@ -85,7 +86,7 @@ def evidence_of(
     return Evidence(
         annotations,
         truth=truth_of(images, cluster_i, there, judged),
-        parts=ImageParts(question.name, classes, drawn, known, images, tuple(one.pixels for one in objects), cluster_i),
+        parts=ImageParts(question, classes, drawn, known, images, tuple(one.pixels for one in objects), cluster_i),
     )
 
 

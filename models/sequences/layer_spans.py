@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hitl.annotations import Floats
 from hitl.consensus import AnnotatorReport, Consensus
-from hitl.texts.span_labels import FoundSpan
+from hitl.parts import Part
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,5 +26,5 @@ class LayerSpans:
     annotators: AnnotatorReport
     q_cj: Floats
     nothing_d: Floats
-    spans: tuple[FoundSpan, ...]
+    spans: tuple[Part, ...]
     text_probability: Floats

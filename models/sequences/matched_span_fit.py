@@ -22,8 +22,10 @@ from hitl.models.combiner import Combiner, seen_by
 from hitl.models.inference.overlooked import chance_of_none, misses
 from hitl.models.sequences.layer_spans import LayerSpans
 from hitl.models.sequences.span_borders import Borders, borders, without_overlap
+from hitl.parts import Part
+from hitl.tables.encoding import writable
 from hitl.texts.matched_spans import Indices, MatchedSpans
-from hitl.texts.span_labels import FoundSpan, SpanLabels
+from hitl.texts.span_labels import SpanLabels
 
 Mask = npt.NDArray[np.bool_]
 
@@ -127,17 +129,17 @@ def _rows_in(row_e4: Indices, some_f4: Indices) -> Mask:
 
 def _spans(
     labels: SpanLabels, matched: MatchedSpans, span_e4: Indices, probability_e: Floats, count_e: Indices, found_e: Mask
-) -> Iterator[FoundSpan]:
+) -> Iterator[Part]:
     tokens, answers_d = labels.tokens, labels.answers_d
     for (cluster, first, last, kind), p, count, found in zip(
         span_e4.tolist(), probability_e.tolist(), count_e.tolist(), found_e.tolist(), strict=True
     ):
         document = int(matched.document_c[cluster])
-        yield FoundSpan(
+        start, end = int(tokens.start_t[first]), int(tokens.end_t[last - 1])
+        yield Part(
             labels.documents[document],
-            int(tokens.start_t[first]),
-            int(tokens.end_t[last - 1]),
             matched.kinds[kind],
+            {"start": start, "end": end, "text": writable(labels.texts[document][start:end])},
             p,
             count,
             int(answers_d[document]),

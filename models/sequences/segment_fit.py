@@ -24,9 +24,9 @@ from hitl.models.combiner import Combiner, seen_by
 from hitl.models.inference.overlooked import chance_of_none, misses
 from hitl.models.sequences.layer_spans import LayerSpans
 from hitl.models.sequences.segment_borders import segment_borders
+from hitl.parts import Part
 from hitl.texts.marked_labels import share_half
 from hitl.texts.matched_spans import Indices, MatchedSpans
-from hitl.texts.span_labels import FoundSpan
 from hitl.timelines.timeline_labels import TimelineLabels
 
 
@@ -73,7 +73,7 @@ def _cut(document_c: Indices, best_c3: Indices, chosen: Indices) -> None:
 
 def _spans(
     labels: TimelineLabels, matched: MatchedSpans, best_c3: Indices, q_cj: Floats, chosen: Indices
-) -> Iterator[FoundSpan]:
+) -> Iterator[Part]:
     """One for each kind that annotators marked of a cluster, and that of the consensus, all with its borders."""
     marked_e2, count_e = np.unique(matched.member_m5[:, [0, 4]], axis=0, return_counts=True)
     marked = dict(zip(map(tuple, marked_e2.tolist()), count_e.tolist(), strict=True))
@@ -81,11 +81,10 @@ def _spans(
     starts, ends = labels.written(best_c3[:, 0]), labels.written(best_c3[:, 1])
     for cluster, kind in sorted({*marked, *found}):
         document = int(matched.document_c[cluster])
-        yield FoundSpan(
+        yield Part(
             labels.documents[document],
-            starts[cluster],
-            ends[cluster],
             matched.kinds[kind],
+            {"start": starts[cluster], "end": ends[cluster]},
             float(q_cj[cluster, 1 + kind]),
             marked.get((cluster, kind), 0),
             int(labels.answers_d[document]),

@@ -29,8 +29,9 @@ from hitl.models.sequences.layer_spans import LayerSpans
 from hitl.models.sequences.matched_span_fit import matched_span_fit
 from hitl.models.sequences.segment_fit import segment_fit
 from hitl.models.sequences.spans_on_paths import Chained, spans_on_paths
+from hitl.parts import Part
 from hitl.texts.marked_labels import MarkedLabels, number_of
-from hitl.texts.span_labels import FoundSpan, SpanLabels
+from hitl.texts.span_labels import SpanLabels
 from hitl.texts.span_tables import found_table
 from hitl.texts.text_items import TextParts
 from hitl.timelines.timeline_labels import TimelineLabels
@@ -49,11 +50,11 @@ class SpanConsensus(OneLineRepr):
 
     labels: MarkedLabels
     layers: tuple[Consensus, ...]
-    candidates: tuple[FoundSpan, ...]
+    candidates: tuple[Part, ...]
     text_probability: Floats
 
     @cached_property
-    def spans(self) -> tuple[FoundSpan, ...]:
+    def spans(self) -> tuple[Part, ...]:
         """Those of the consensus."""
         return tuple(span for span in self.candidates if span.found)
 
@@ -80,7 +81,7 @@ class SpanConsensus(OneLineRepr):
         """Arrow table, a row for each text: document, spans, answers, confidence (that all of its spans are right)."""
         count: dict[Name, int] = {}
         for span in self.spans:
-            count[span.document] = count.get(span.document, 0) + 1
+            count[span.item] = count.get(span.item, 0) + 1
         return pa.table(
             {
                 "document": pa.array(self.labels.documents),
@@ -100,7 +101,7 @@ class SpanConsensus(OneLineRepr):
         right_d = np.zeros(len(labels.documents))
         place = {name: number for number, name in enumerate(labels.documents)}
         for span in self.candidates:
-            right_d[place[span.document]] += span.probability
+            right_d[place[span.item]] += span.probability
         document_a, annotator_a = labels.answer_a2.T
         annotator_s = annotator_a[labels.span_s4[:, 0]]
         marked_k = np.bincount(annotator_s, minlength=k)
@@ -124,7 +125,10 @@ class SpanConsensus(OneLineRepr):
         answer_s, start_s, end_s, kind_s = labels.span_s4.T
         (document_s, annotator_s), kinds = labels.answer_a2[answer_s].T, [labels.kinds[kind] for kind in kind_s]
         if labels.texts is not None:
-            p_of = {(span.document, span.start, span.end, span.kind): span.probability for span in self.candidates}
+            p_of = {
+                (span.item, span.place["start"], span.place["end"], span.label): span.probability
+                for span in self.candidates
+            }
             named = zip((labels.documents[d] for d in document_s), start_s.tolist(), end_s.tolist(), kinds, strict=True)
             return np.array([p_of[span] for span in named])
         q_of = {
@@ -144,7 +148,9 @@ def combined(labels: MarkedLabels, method: Combiner | None = None) -> SpanConsen
     place = {name: number for number, name in enumerate(labels.documents)}
     layers = [_fitted(labels, number, method) for number in range(len(labels.kinds_apart))]
     found = [span for layer in layers for span in layer.spans]
-    found.sort(key=lambda one: (place[one.document], number_of(one.start), number_of(one.end), str(one.kind)))
+    found.sort(
+        key=lambda one: (place[one.item], number_of(one.place["start"]), number_of(one.place["end"]), str(one.label))
+    )
     probability = np.where(labels.judged_d, np.prod([layer.text_probability for layer in layers], axis=0), np.nan)
     return SpanConsensus(labels, tuple(layer.consensus for layer in layers), tuple(found), probability)
 
@@ -164,7 +170,7 @@ def of_texts(evidence: Evidence, method: Combiner | None = None) -> Consensus:
     q_dj[evidence.known] = np.eye(q_dj.shape[1])[evidence.truth[evidence.known]]
     report = replace(found.annotators, labels=evidence.annotations.labels_per_annotator)
     judged = found.consensus.judging(parts.labels.documents, q_dj, report)
-    return replace(judged, parameters={}, spans=found.spans)
+    return replace(judged, parameters={}, question=parts.question, parts=found.spans)
 
 
 def _fitted(labels: MarkedLabels, number: int, method: Combiner | None) -> LayerSpans:

@@ -20,8 +20,10 @@ from hitl.evidence import Evidence
 from hitl.models.combiner import Combiner
 from hitl.models.sequences.layer_spans import LayerSpans
 from hitl.models.sequences.learned_chain import ChainPosterior
+from hitl.parts import Part
+from hitl.tables.encoding import writable
 from hitl.texts.matched_spans import NOTHING, MatchedSpans
-from hitl.texts.span_labels import FoundSpan, Indices, Layer, SpanLabels, Tokens
+from hitl.texts.span_labels import Indices, Layer, SpanLabels, Tokens
 
 
 @runtime_checkable
@@ -101,7 +103,7 @@ def _of_whole_texts(labels: SpanLabels, posterior: ChainPosterior, path: Ints) -
     return probability
 
 
-def _candidates(labels: SpanLabels, layer: Layer, posterior: ChainPosterior, path: Ints) -> list[FoundSpan]:
+def _candidates(labels: SpanLabels, layer: Layer, posterior: ChainPosterior, path: Ints) -> list[Part]:
     """Spans of this layer on the path, and those that annotators marked in judged texts."""
     tokens, judged = labels.tokens, labels.judged_d
     marked = _marked(labels, layer, tokens)
@@ -113,18 +115,18 @@ def _candidates(labels: SpanLabels, layer: Layer, posterior: ChainPosterior, pat
     answers = labels.answers_d
     probability = _of_spans(posterior, tokens, span_e3)
     document_e = tokens.document_t[span_e3[:, 0]]
+    places = [(int(tokens.start_t[first]), int(tokens.end_t[last - 1])) for first, last, _ in spans]
     return [
-        FoundSpan(
+        Part(
             labels.documents[document],
-            int(tokens.start_t[first]),
-            int(tokens.end_t[last - 1]),
             layer.kinds[kind],
+            {"start": start, "end": end, "text": writable(labels.texts[document][start:end])},
             float(p),
             marked.get((first, last, kind), 0),
             int(answers[document]),
             (first, last, kind) in on_path,
         )
-        for (first, last, kind), p, document in zip(spans, probability, document_e, strict=True)
+        for (first, last, kind), (start, end), p, document in zip(spans, places, probability, document_e, strict=True)
     ]
 
 

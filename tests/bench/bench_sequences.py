@@ -120,7 +120,10 @@ def entities(seeds: int) -> Part:
         found = combined(marked, combiner(name)).spans
         tell(
             f"matched, {name}",
-            [Span(int(one.document), one.start // 2, (one.end + 1) // 2, str(one.kind)) for one in found],
+            [
+                Span(int(one.item), one.place["start"] // 2, (one.place["end"] + 1) // 2, str(one.label))
+                for one in found
+            ],
             began,
         )
     return lines, figures
@@ -151,7 +154,7 @@ def crowds(seeds: int) -> Part:
             total = sum(map(len, right.values()))
             for name in FOUND:
                 found = combined(labels, combiner(name)).spans
-                hits = np.array([(one.start, one.end, one.kind) in right[str(one.document)] for one in found])
+                hits = np.array([(*one.at("start", "end"), one.label) in right[str(one.item)] for one in found])
                 sure = np.array([one.probability for one in found])
                 scores[name].append((2 * hits.sum() / (len(found) + total), sure.mean() - hits.mean()))
         mean = {name: np.mean(one, axis=0) for name, one in scores.items()}

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from hitl.evidence import Evidence
-from hitl.export import annotation_table, label_tables
+from hitl.export import label_tables
+from hitl.kinds.kind import kind_of
 from hitl.models.majority import MajorityVote
 from hitl.operations import Judgement
 from hitl.plan import Ask, Done, Plan
@@ -140,8 +141,8 @@ def test_times_are_text_that_reads_back() -> None:
 
 def test_annotations_have_own_ids_and_times() -> None:
     labels = {"item": ["0", "1"], "annotator": ["ann", "ann"], "label": ["cat", "dog"], "time": [0.0, 1.0]}
-    known = Evidence.from_tables(labels, time="time").annotations
-    table = annotation_table(known, NAMES)
+    known = Evidence.from_tables(labels, time="time")
+    table = kind_of(known).answers(known, NAMES)
     assert table.column_names == ["item", "task", "annotator", "label", "time"]
     assert table.to_pylist()[1] == {
         "item": "own 1",

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hitl.platform import Question
 from hitl.texts.matched_spans import NOTHING, MatchedSpans
 from hitl.texts.span_labels import Answer, SpanLabels
 from hitl.texts.text_items import of_texts
@@ -110,7 +111,7 @@ def test_the_order_of_annotators_says_nothing() -> None:
 
 def test_a_text_stands_for_the_part_with_the_smallest_majority() -> None:
     found = labels(ann=[(0, 3, "A"), (8, 11, "A")], bob=[(0, 3, "A"), (8, 11, "B")], cyd=[(0, 3, "A")])
-    known = of_texts(found, "names")["names"]
+    known = of_texts(found, Question("names", ("A", "B"), ("A", "B"), "spans", "text"))["names"]
     rows = zip(known.annotations.annotator, known.annotations.label, strict=True)
     assert {known.annotations.annotators[k]: known.annotations.options[code] for k, code in rows} == {
         "ann": "A",

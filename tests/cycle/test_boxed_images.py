@@ -17,10 +17,10 @@ from hitl.errors import BadTable, MissingToken
 from hitl.export import label_tables
 from hitl.manual_operations import known_truth
 from hitl.operations import Judgement, _same_consensus
+from hitl.parts import BoxTuple, boxes_as_label, boxes_in
 from hitl.platform import (
     AnnotationRow,
     AnnotatorRow,
-    BoxTuple,
     Check,
     Connector,
     Cursor,
@@ -29,8 +29,6 @@ from hitl.platform import (
     Page,
     Question,
     Receipt,
-    boxes_as_label,
-    boxes_in,
 )
 from hitl.project import stored_evidence
 from hitl.report.contents import QuestionPage
@@ -42,7 +40,7 @@ from hitl.store import Store
 from hitl.tables.files import read_table
 from tests.command_line import Run, caller
 
-QUESTION = Question("box", ("cat", "<dog>"), ("cat", "<dog>"), boxes="image")
+QUESTION = Question("box", ("cat", "<dog>"), ("cat", "<dog>"), kind="boxes", field="image")
 CAT, DOG = (10.0, 10.0, 30.0, 40.0, "cat"), (60.0, 20.0, 20.0, 40.0, "<dog>")
 IMAGES: dict[str, list[BoxTuple]] = {"a": [CAT, DOG], "b": [CAT], "c": [], "d": [DOG], "e": [CAT]}
 CREW = ("ann", "bob", "cyd")
@@ -117,7 +115,7 @@ def test_a_cycle_finds_boxes_asks_about_images_and_says_so(store: Store) -> None
     report = cycle.run(settings(), store, platform)
     assert report.pulled.problems == ()
     result = report.judgement.results["box"]
-    assert [(box.item, box.kind) for box in result.boxes or ()] == [
+    assert [(box.item, box.label) for box in result.parts] == [
         ("a", "cat"),
         ("a", "<dog>"),
         ("b", "cat"),
@@ -126,41 +124,42 @@ def test_a_cycle_finds_boxes_asks_about_images_and_says_so(store: Store) -> None
     (pushed,) = (operation for operation in platform.pushed if operation.kind == "consensus")
     rows = {row["item"]: row for row in pushed.payload["questions"]["box"]}
     assert set(rows) == set("abcd"), "the last one has no answer"
-    assert (rows["c"]["boxes"], rows["a"]["width"], rows["a"]["height"]) == ([], 400, 300)
-    shown = rows["b"]["boxes"][0]
+    assert rows["c"]["parts"] == []
+    shown = rows["b"]["parts"][0]
+    assert (shown["image_width"], shown["image_height"]) == (400, 300)
     assert (shown["label"], shown["x"], shown["y"]) == ("cat", pytest.approx(10, abs=1.5), 10)
     assert "e" in {str(ask.item) for ask in report.judgement.plan.asks}
     latest = store.latest("p")
     assert latest is not None
-    assert latest[0]["box"].boxes == result.boxes
+    assert latest[0]["box"].parts == result.parts
     assert cycle.run(settings(), store, platform).changed == 0
 
 
 def test_a_consensus_is_pushed_anew_where_a_box_moved_or_is_surer() -> None:
     box = {"label": "cat", "confidence": 0.9, "x": 1.0, "y": 2.0, "width": 3.0, "height": 4.0}
-    row = {"item": "a", "confidence": 0.8, "height": 300, "width": 400}
+    row = {"item": "a", "confidence": 0.8}
 
     def same(**changes: Any) -> bool:
-        return _same_consensus({"box": [{**row, "boxes": [box]}]}, {"box": [{**row, "boxes": [{**box, **changes}]}]})
+        return _same_consensus({"box": [{**row, "parts": [box]}]}, {"box": [{**row, "parts": [{**box, **changes}]}]})
 
     assert same()
     assert same(confidence=0.9000001)
     for change in ({"confidence": 0.8}, {"label": "dog"}, {"x": 1.5}, {"height": 4.5}):
         assert not same(**change)
-    assert not _same_consensus({"box": [{**row, "boxes": [box]}]}, {"box": [{**row, "boxes": []}]})
+    assert not _same_consensus({"box": [{**row, "parts": [box]}]}, {"box": [{**row, "parts": []}]})
 
 
 def test_the_method_of_the_project_judges_boxes(store: Store) -> None:
     result = cycle.run(settings(combine={"method": "majority"}), store, Platform()).judgement.results["box"]
     assert result.fit.method == "majority"
-    dogs = {box.item: box.probability for box in result.boxes or () if box.kind == "<dog>"}
+    dogs = {box.item: box.probability for box in result.parts if box.label == "<dog>"}
     assert dogs.keys() == {"a", "d"}, "two of three"
 
 
 @pytest.mark.parametrize("answered", ["", "c"])
 def test_it_begins_without_a_box(store: Store, answered: str) -> None:
     report = cycle.run(settings(), store, Platform(answered))
-    assert report.judgement.results["box"].boxes == ()
+    assert report.judgement.results["box"].parts == ()
     assert len({str(ask.item) for ask in report.judgement.plan.asks} - set(answered)) == 4, (
         "as many as each may be asked"
     )
@@ -177,9 +176,9 @@ def test_labels_are_exported_by_the_users_own_ids(store: Store) -> None:
         ("photo c", None),
         ("photo d", "<dog>"),
     ]
-    assert (rows[1]["drawn"], rows[1]["answers"], rows[1]["image_width"], rows[1]["image_height"]) == (2, 3, 400, 300)
+    assert (rows[1]["marked"], rows[1]["answers"], rows[1]["image_width"], rows[1]["image_height"]) == (2, 3, 400, 300)
     assert rows[3]["x"] is rows[3]["confidence"] is None
-    named = judgement.named({"a": "photo a"}).results["box"].boxes or ()
+    named = judgement.named({"a": "photo a"}).results["box"].parts
     assert [box.item for box in named][:3] == ["photo a", "photo a", "b"]
 
 
@@ -238,9 +237,9 @@ def test_known_boxes_are_told_to_the_platform_and_come_back(store: Store) -> Non
     judgement = cycle.run(settings(), store, platform).judgement
     known = judgement.evidence["box"]
     assert [known.annotations.items[n] for n in known.known.nonzero()[0]] == ["b", "e"]
-    found = {(box.item, box.kind): box for box in judgement.results["box"].boxes or ()}
+    found = {(box.item, box.label): box for box in judgement.results["box"].parts}
     assert {item for item, _ in found} == {"a", "d", "e"}, "nothing is on b"
-    assert (found["e", "<dog>"].y, found["e", "<dog>"].probability) == (20.5, 1)
+    assert (found["e", "<dog>"].place["y"], found["e", "<dog>"].probability) == (20.5, 1)
     assert not {"b", "e"} & {str(ask.item) for ask in judgement.plan.asks}
 
 
@@ -273,7 +272,7 @@ def test_the_report_shows_the_boxes_of_everyone(store: Store) -> None:
     assert len(pictures) == 4 * (1 + 3)
     assert {(one.get("width"), one.get("height")) for one in pictures} == {(f"{SIDE:.1f}", f"{SIDE * 0.75:.1f}")}
     question = QuestionPage("box", judgement.evidence["box"], judgement.results["box"])
-    shown = {image.item: image for image in boxed_images(question)}
+    shown = {image.item: image for image in boxed_images(question).drawn}
     assert [image.confidence for image in shown.values()] == sorted(image.confidence for image in shown.values())
     drawn_by = dict(shown["a"].annotators)
     assert [len(drawn_by[who]) for who in CREW] == [2, 2, 1]

@@ -12,7 +12,9 @@ from hitl import cycle
 from hitl.connectors.tables import Tables, TablesSettings
 from hitl.consensus import Consensus
 from hitl.errors import BadTable
-from hitl.export import label_tables, span_annotation_table
+from hitl.export import label_tables
+from hitl.kinds.kind import kind_of
+from hitl.parts import spans_as_label
 from hitl.platform import (
     AnnotationRow,
     AnnotatorRow,
@@ -24,7 +26,6 @@ from hitl.platform import (
     Page,
     Question,
     Receipt,
-    spans_as_label,
 )
 from hitl.report.page import render
 from hitl.report.stored import stored_report
@@ -83,7 +84,7 @@ def test_a_cycle_finds_spans_asks_about_texts_and_says_so(tmp_path: Path) -> Non
     asked = {str(ask.item) for ask in report.judgement.plan.asks}
     assert "t4" in asked
     assert latest is not None
-    assert latest[0]["label"].spans == report.judgement.results["label"].spans
+    assert latest[0]["label"].parts == report.judgement.results["label"].parts
 
 
 def test_a_text_stands_for_the_part_about_which_annotators_agree_least(tmp_path: Path) -> None:
@@ -110,7 +111,7 @@ def test_known_spans_are_truth(tmp_path: Path) -> None:
         judgement = cycle.run(settings(), store, Tables(root)).judgement
     known = judgement.evidence["label"]
     assert [known.annotations.items[n] for n in known.known.nonzero()[0]] == ["t2", "t4"]
-    spans = {(s.document, s.start, s.kind) for s in judgement.results["label"].spans or () if s.found}
+    spans = {(s.item, s.place["start"], s.label) for s in judgement.results["label"].parts if s.found}
     assert {("t4", 0, "PER"), ("t4", 8, "LOC")} <= spans
 
 
@@ -119,7 +120,7 @@ def test_a_stored_consensus_keeps_its_spans(tmp_path: Path) -> None:
     with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
         found = cycle.run(settings(), store, Tables(root)).judgement.results["label"]
     found.save(tmp_path / "c.npz")
-    assert Consensus.load(tmp_path / "c.npz").spans == found.spans
+    assert Consensus.load(tmp_path / "c.npz").parts == found.parts
 
 
 def test_the_report_shows_texts_with_everybodys_spans(tmp_path: Path) -> None:
@@ -228,9 +229,9 @@ class Unanswered(Connector):
         return []
 
 
-@pytest.mark.parametrize("of", ["text", "image"])
-def test_it_begins_without_an_answer(tmp_path: Path, of: str) -> None:
-    platform = Unanswered(Question("q", ("PER", "LOC"), ("PER", "LOC"), **{of: "part"}))
+@pytest.mark.parametrize("kind", ["spans", "time_spans", "masks", "boxes"])
+def test_it_begins_without_an_answer(tmp_path: Path, kind: str) -> None:
+    platform = Unanswered(Question("q", ("PER", "LOC"), ("PER", "LOC"), kind, "part"))
     with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
         report = cycle.run(settings(), store, platform)
     assert {str(ask.item) for ask in report.judgement.plan.asks} >= {"0", "2"}
@@ -249,8 +250,9 @@ class Halved(Unanswered):
 
 
 def test_half_of_a_character_is_pushed_and_exported_as_a_question_mark(tmp_path: Path) -> None:
-    platform = Halved(Question("q", ("PER", "LOC"), ("PER", "LOC"), text="part"))
+    platform = Halved(Question("q", ("PER", "LOC"), ("PER", "LOC"), kind="spans", field="part"))
     with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
         judgement = cycle.run(settings(), store, platform).judgement
+    known = judgement.evidence["q"]
     assert label_tables(judgement, None, {})["q"].column("text").to_pylist() == ["Ada ?"]
-    assert span_annotation_table(judgement.evidence["q"], {}).column("text").to_pylist() == ["Ada ? Bob"]
+    assert kind_of(known).answers(known, {}).column("text").to_pylist() == ["Ada ? Bob"]

@@ -28,7 +28,7 @@ def page(size: int = 200) -> tuple[QuestionPage, list[np.ndarray]]:  # type: ign
 def test_pictures_are_the_masks() -> None:
     image = pytest.importorskip("PIL.Image")
     asked, masks = page()
-    shown = {str(one.item): one for one in drawn_images(asked)}
+    shown = {str(one.item): one for one in drawn_images(asked).drawn}
     assert set(shown) == set("abc"), "nobody has answered the last one"
     for i, item in enumerate("abc"):
         for k, (who, address) in enumerate(shown[item].annotators):

@@ -9,7 +9,15 @@ import numpy as np
 
 from hitl.consensus import AnnotatorReport, Consensus, Fit
 from hitl.plan import Ask, Done, Plan
-from hitl.platform import AnnotationRow, AnnotatorRow, ItemRow, Kind, Operation, Page, PredictionRow
+from hitl.platform import (
+    AnnotationKind,
+    AnnotationRow,
+    AnnotatorRow,
+    ItemRow,
+    Operation,
+    Page,
+    PredictionRow,
+)
 from hitl.store import CycleRecord
 
 
@@ -29,7 +37,7 @@ def said(
     second: int = 0,
     *,
     who: str | None = "ann",
-    kind: Kind = "answer",
+    kind: AnnotationKind = "answer",
     question: str = "q",
     duration: float | None = None,
 ) -> AnnotationRow:

@@ -9,7 +9,7 @@ import pytest
 from hitl.connectors.label_studio.answers import NotUnderstood
 from hitl.connectors.label_studio.form import Form, parse
 from hitl.errors import BadSettings, Refused
-from hitl.platform import spans_as_label, spans_in
+from hitl.parts import spans_as_label, spans_in
 
 VIDEO = (
     '<View><Video name="v" value="$clip"/><TimelineLabels name="what" toName="v"><Label value="goal"/>'
@@ -42,7 +42,7 @@ def read(form: Form, *regions: dict[str, Any]) -> list[tuple[Any, Any, str]]:
 def test_frames_count_from_one_with_the_last_and_from_zero_without_it() -> None:
     form = parse(VIDEO)
     (question,) = form.questions
-    assert (question.line, question.text, question.classes) == ("clip", None, ("goal", "foul"))
+    assert (question.kind, question.field, question.classes) == ("time_spans", "clip", ("goal", "foul"))
     given = [frames((1, 10), (20, 20)), frames((3, 5), label="foul")]
     assert read(form, *given) == [(0, 10, "goal"), (2, 5, "foul"), (19, 20, "goal")]
     label = spans_as_label([(0, 10, "goal"), (19, 20, "goal")])
@@ -59,7 +59,7 @@ def test_frames_count_from_one_with_the_last_and_from_zero_without_it() -> None:
 
 def test_a_sound_is_in_seconds() -> None:
     form = parse(SOUND.format(more=""))
-    assert form.questions[0].line == "sound"
+    assert form.questions[0].field == "sound"
     given = region("labels", "a", start=0.512, end=2, channel=0, labels=["goal"])
     assert read(form, given) == [(0.512, 2, "goal")]
     (written,) = form.write({"what": spans_as_label([(0.512, 2, "goal")])})

@@ -68,10 +68,10 @@ def test_a_cycle_finds_stretches_asks_about_recordings_and_says_so(tmp_path: Pat
     assert list(report.judgement.evidence) == ["label", "label (run)"], "a cough within a run: two layers"
     assert "r4" in {str(ask.item) for ask in report.judgement.plan.asks}
     assert latest is not None
-    spans = report.judgement.results["label"].spans
-    assert latest[0]["label"].spans == spans
+    spans = report.judgement.results["label"].parts
+    assert latest[0]["label"].parts == spans
     report.judgement.results["label"].save(tmp_path / "c.npz")
-    assert Consensus.load(tmp_path / "c.npz").spans == spans
+    assert Consensus.load(tmp_path / "c.npz").parts == spans
     assert "Recordings, the least sure first" in page
     assert page.count('<rect class="f') > 20
     assert "walk, 0 to 12.5; 9" in page
@@ -143,7 +143,7 @@ class Unanswered(Connector):
     """A platform that asks about stretches of three recordings, none of which has an answer."""
 
     def questions(self) -> tuple[Question, ...]:
-        return (Question("q", ("walk", "run"), ("walk", "run"), line="sound"),)
+        return (Question("q", ("walk", "run"), ("walk", "run"), kind="time_spans", field="sound"),)
 
     def pull(self, cursor: Cursor | None) -> Iterator[Page]:
         rows = tuple(ItemRow(str(n), {"sound": f"{n}.wav"}, "1") for n in range(3))

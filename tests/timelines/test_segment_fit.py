@@ -24,7 +24,7 @@ def labels(known: Any = None, **said: Any) -> TimelineLabels:
 def found(consensus: SpanConsensus) -> dict[str, list[Stretch]]:
     by: dict[str, list[Stretch]] = {}
     for span in consensus.spans:
-        by.setdefault(str(span.document), []).append((float(span.start), float(span.end), str(span.kind)))
+        by.setdefault(str(span.item), []).append((*map(float, span.at("start", "end")), str(span.label)))
     return by
 
 
@@ -106,7 +106,7 @@ def test_exact_annotators_say_more_about_borders() -> None:
     said = [moved(sd) for sd in (0.5, 0.5, 4, 4, 4)]
     spans = combined(labels(**dict(zip("abcde", said, strict=True))), MajorityVote()).spans
     true = np.array([one[:2] for of in right for one in of])
-    ours = np.array([(span.start, span.end) for span in spans], float)
+    ours = np.array([span.at("start", "end") for span in spans], float)
     plain = np.median([[one[:2] for of in own for one in of] for own in said], axis=0)
     assert np.abs(ours - true).mean() < 0.8 * np.abs(plain - true).mean()
 
@@ -123,7 +123,7 @@ def test_known_stretches_are_certain_and_a_recording_without_an_answer_is_open()
     given = labels({"r0": [(10, 20, "A")]}, ann=[[(12, 25, "B")], [(0, 5, "A")], []], bob=[[], [(0, 6, "A")], []])
     consensus = combined(given)
     assert found(consensus)["r0"] == [(10.0, 20.0, "A")]
-    assert [span.probability for span in consensus.spans if span.document == "r0"] == [1.0]
+    assert [span.probability for span in consensus.spans if span.item == "r0"] == [1.0]
     assert consensus.table().column_names[-1] == "answers"
     people = {row["annotator"]: row for row in consensus.annotators().to_pylist()}
     assert people["ann"]["recordings"] == 3

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hitl.errors import BadTable
-from hitl.platform import spans_as_label, spans_in
+from hitl.parts import spans_as_label, spans_in
 from hitl.texts.matched_spans import NOTHING
 from hitl.texts.span_tables import answer_table, found_table
 from hitl.timelines.segment_rows import labels_of

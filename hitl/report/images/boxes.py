@@ -7,16 +7,16 @@ image whose size is not known is drawn 4 : 3.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
 from hitl.annotations import Name, Names
-from hitl.consensus import FoundBox
 from hitl.models.segmentation.box_labels import BoxParts, Size
-from hitl.models.segmentation.boxes import Box
-from hitl.report.contents import QuestionPage
+from hitl.parts import Part
+from hitl.report.contents import PartsSection, QuestionPage
 from hitl.report.images.masks import IMAGES, SIDE, colour
 
 UNKNOWN: Size = (3, 4)
@@ -59,33 +59,26 @@ class BoxedImage:
     annotators: tuple[tuple[Name, tuple[Shape, ...]], ...]
 
 
-def boxed_images(page: QuestionPage) -> list[BoxedImage]:
-    """Images that annotators answered, the least sure first; none where no boxes are drawn on items."""
+def boxed_images(page: QuestionPage) -> PartsSection:
+    """Draw the images that annotators answered."""
     parts = page.evidence.parts
-    if not isinstance(parts, BoxParts):
-        return []
+    assert isinstance(parts, BoxParts)
     answered = np.array(parts.answered, np.int64)
     first = answered[np.argsort(page.consensus.confidence[answered], kind="stable")][:IMAGES]
-    found: dict[Name, list[FoundBox]] = {}
-    for box in page.consensus.boxes or ():
+    found: dict[Name, list[Part]] = {}
+    for box in page.consensus.parts:
         found.setdefault(box.item, []).append(box)
-    return [_pictures(page, parts, i, found) for i in first.tolist()]
+    legend = [(str(name), f"#{colour(code)}") for code, name in enumerate(parts.classes[1:], start=1)]
+    return PartsSection("images/boxes.html.j2", [_pictures(page, parts, i, found) for i in first.tolist()], legend)
 
 
-def kinds_of(page: QuestionPage) -> list[tuple[str, str]]:
-    """Kind and colour, for the legend."""
-    parts = page.evidence.parts
-    names = parts.classes[1:] if isinstance(parts, BoxParts) else ()
-    return [(str(name), f"#{colour(code)}") for code, name in enumerate(names, start=1)]
-
-
-def _pictures(page: QuestionPage, parts: BoxParts, i: int, found: dict[Name, list[FoundBox]]) -> BoxedImage:
+def _pictures(page: QuestionPage, parts: BoxParts, i: int, found: dict[Name, list[Part]]) -> BoxedImage:
     item, drawn = page.evidence.annotations.items[i], parts.drawn[i] or {}
     height, width = parts.sizes[i] if min(parts.sizes[i]) > 0 else UNKNOWN
     scale = SIDE / max(height, width)
     size = width * scale, height * scale
     sure = (
-        (box, box.kind, f"{box.probability:.0%}", f", drawn by {box.drawn} of {box.answers}")
+        (box.place, box.label, f"{box.probability:.0%}", f", drawn by {box.marked} of {box.answers}")
         for box in found.get(item, ())
     )
     return BoxedImage(
@@ -95,22 +88,22 @@ def _pictures(page: QuestionPage, parts: BoxParts, i: int, found: dict[Name, lis
         *size,
         _shapes(sure, parts.classes, size),
         tuple(
-            (who, _shapes(((box, box.label, "", "") for box in boxes), parts.classes, size))
+            (who, _shapes(((asdict(box), box.label, "", "") for box in boxes), parts.classes, size))
             for who, boxes in drawn.items()
         ),
     )
 
 
 def _shapes(
-    boxes: Iterable[tuple[Box | FoundBox, Name, str, str]], classes: Names, size: tuple[float, float]
+    boxes: Iterable[tuple[Mapping[str, Any], Name, str, str]], classes: Names, size: tuple[float, float]
 ) -> tuple[Shape, ...]:
     """Boxes, their kinds, words in them and words about them, in a picture of this width and height."""
     wide, high = size
     shapes = []
     for box, kind, words, more in boxes:
-        x, y = box.x * wide / 100, box.y * high / 100
+        x, y = box["x"] * wide / 100, box["y"] * high / 100
         place = max(min(x, wide - ROOM), 0) + 2, min(y + 11, high - 2)
         tone = f"#{colour(classes.index(kind))}"
         title = f"{kind}{f' ({words}{more})' if words else ''}"
-        shapes.append(Shape(x, y, box.width * wide / 100, box.height * high / 100, tone, words, place, title))
+        shapes.append(Shape(x, y, box["width"] * wide / 100, box["height"] * high / 100, tone, words, place, title))
     return tuple(shapes)

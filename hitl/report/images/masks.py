@@ -18,7 +18,7 @@ from hitl.annotations import Name
 from hitl.models.segmentation.label_patterns import DrawnMasks
 from hitl.models.segmentation.mask_labels import ImageParts
 from hitl.models.segmentation.run_length import decode
-from hitl.report.contents import QuestionPage
+from hitl.report.contents import PartsSection, QuestionPage
 
 IMAGES = 12
 """Images shown, the least sure first."""
@@ -45,30 +45,24 @@ class DrawnImage:
     annotators: tuple[tuple[Name, str], ...]
 
 
-def drawn_images(page: QuestionPage) -> list[DrawnImage]:
-    """Images that annotators answered, the least sure first; none where items are not drawn over."""
+def drawn_images(page: QuestionPage) -> PartsSection:
+    """Draw the images that annotators answered."""
     parts = page.evidence.parts
-    if not isinstance(parts, ImageParts):
-        return []
+    assert isinstance(parts, ImageParts)
     answered = np.array([i for i, one in enumerate(parts.drawn) if one is not None], np.int64)
     first = answered[np.argsort(page.consensus.confidence[answered], kind="stable")][:IMAGES]
-    return [_pictures(page, parts, i) for i in first.tolist()]
-
-
-def kinds_of(page: QuestionPage) -> list[tuple[str, str]]:
-    """Kind and colour, for the legend."""
-    parts = page.evidence.parts
-    names = parts.classes[1:] if isinstance(parts, ImageParts) else ()
-    return [(str(name), f"#{colour(code)}") for code, name in enumerate(names, start=1)]
+    legend = [(str(name), f"#{colour(code)}") for code, name in enumerate(parts.classes[1:], start=1)]
+    return PartsSection("images/masks.html.j2", [_pictures(page, parts, i) for i in first.tolist()], legend)
 
 
 def _pictures(page: QuestionPage, parts: ImageParts, i: int) -> DrawnImage:
     item, drawn = page.evidence.annotations.items[i], parts.drawn[i]
     assert isinstance(drawn, DrawnMasks)
     found = np.zeros(drawn.labels.shape[1:], np.uint8)
-    for mask in page.consensus.masks or ():
+    for mask in page.consensus.parts:
         if mask.item == item:
-            found[decode(mask.rle, mask.height, mask.width)] = parts.classes.index(mask.kind)
+            place = mask.place
+            found[decode(place["rle"], place["height"], place["width"])] = parts.classes.index(mask.label)
     share = (drawn.labels > 0).mean(axis=0)
     return DrawnImage(
         item,

@@ -22,7 +22,8 @@ from hitl.connectors.label_studio.form import parse
 from hitl.connectors.label_studio.rectangle_labels import RectangleLabels
 from hitl.errors import BadSettings, Refused
 from hitl.models.segmentation.boxes import Box, intersection_over_union
-from hitl.platform import BoxTuple, Operation, Question, boxes_as_label, boxes_in
+from hitl.parts import BoxTuple, boxes_as_label, boxes_in
+from hitl.platform import Operation, Question
 from hitl.settings import BudgetSettings, CrewSettings, Settings
 from hitl.store import Store
 from tests.connectors.label_studio.browser import needs_browser, open_consensus, text, wait
@@ -61,7 +62,7 @@ def region(box: BoxTuple, **changes: Any) -> dict[str, Any]:
 
 def test_the_control_asks_about_boxes() -> None:
     (question,) = parse(BOXES).questions
-    assert question == Question("box", ("cat", "dog"), ("cat", "dog"), boxes="image")
+    assert question == Question("box", ("cat", "dog"), ("cat", "dog"), kind="boxes", field="image")
     with pytest.raises(Refused, match="labels parts of 'text', which is no <Image>"):
         parse('<View><Text name="text" value="$t"/>' + BOXES.split("\n", 1)[1].replace('"image"', '"text"'))
 
@@ -220,7 +221,7 @@ def test_boxes_go_both_ways(make_project: Callable[..., Project], tmp_path: Path
         assert all(one["original_width"] == WIDTH for one in shown[0]["result"])
     assert str(tasks[-1]) in {str(ask.item) for ask in report.judgement.plan.asks}
     assert again.changed == 0
-    found = {(box.item, box.kind): box for box in report.judgement.results["box"].boxes or ()}
+    found = {(box.item, box.label): box for box in report.judgement.results["box"].parts}
     dog = found[str(tasks[0]), "dog"]
     assert (dog.drawn, dog.answers, dog.image_width, dog.image_height) == (2, 3, WIDTH, HEIGHT)
     assert dog.probability < found[str(tasks[0]), "cat"].probability
@@ -238,8 +239,12 @@ def test_known_boxes_are_ground_truth(make_project: Callable[..., Project], tmp_
         judgement = cycle.run(settings(project), store, project.connector).judgement
     evidence = judgement.evidence["box"]
     assert [evidence.annotations.items[n] for n in evidence.known.nonzero()[0]] == [str(tasks[4])]
-    (box,) = (box for box in judgement.results["box"].boxes or () if box.item == str(tasks[4]))
-    assert (box.kind, box.x, box.y, box.width, box.height, box.probability) == ("dog", *DOG[:4], 1.0)
+    (box,) = (box for box in judgement.results["box"].parts if box.item == str(tasks[4]))
+    assert (box.label, *box.at("x", "y", "width", "height"), box.probability) == (
+        "dog",
+        *DOG[:4],
+        1.0,
+    )
 
 
 @pytest.mark.server

@@ -11,7 +11,8 @@ import pytest
 
 from hitl import cycle
 from hitl.connectors.label_studio import LabelStudioSettings
-from hitl.platform import Operation, spans_as_label, spans_in
+from hitl.parts import spans_as_label, spans_in
+from hitl.platform import Operation
 from hitl.settings import BudgetSettings, CrewSettings, Settings
 from hitl.store import Store
 from hitl.texts.text_items import TextParts
@@ -135,7 +136,7 @@ def test_known_spans_are_ground_truth(make_project: Callable[..., Project], tmp_
         judgement = cycle.run(settings(project), store, project.connector).judgement
     evidence = judgement.evidence["ner"]
     assert [evidence.annotations.items[n] for n in evidence.known.nonzero()[0]] == [str(tasks[5])]
-    spans = {(s.start, s.kind) for s in judgement.results["ner"].spans or () if s.document == str(tasks[5]) and s.found}
+    spans = {(s.start, s.kind) for s in judgement.results["ner"].parts if s.document == str(tasks[5]) and s.found}
     assert spans == {(0, "PER"), (8, "LOC")}
     assert str(tasks[5]) not in {str(ask.item) for ask in judgement.plan.asks}
 

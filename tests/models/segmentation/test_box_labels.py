@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -17,10 +14,11 @@ from hitl.models.inference.overlooked import misses
 from hitl.models.segmentation.box_consensus import of_images
 from hitl.models.segmentation.box_labels import BoxParts, answer_table, evidence_of, standing_for
 from hitl.models.segmentation.boxes import Box, BoxConsensus, clustered, joined_boxes, votes_of
-from hitl.platform import BoxTuple, Question, boxes_as_label
+from hitl.parts import BoxTuple, boxes_as_label
+from hitl.platform import Question
 from hitl.texts.matched_spans import NOTHING
 
-QUESTION = Question("box", ("cat", "dog"), ("cat", "dog"), boxes="image")
+QUESTION = Question("box", ("cat", "dog"), ("cat", "dog"), kind="boxes", field="image")
 LEFT, RIGHT, LOW = (0, 0, 20, 20), (60, 0, 20, 20), (0, 60, 20, 20)
 Row = tuple[str, str | None, list[BoxTuple]]
 
@@ -175,8 +173,18 @@ def test_a_known_image_has_its_known_boxes_exactly() -> None:
     assert found.probabilities[:4].argmax(axis=1).tolist() == [2, 2, 2, 0]
     assert found.probabilities[[0, 2, 3]].max(axis=1).tolist() == [1, 1, 1]
     boxes = [
-        (box.item, box.kind, box.x, box.y, box.width, box.height, box.probability, box.drawn, box.answers)
-        for box in found.boxes or ()
+        (
+            box.item,
+            box.label,
+            box.place["x"],
+            box.place["y"],
+            box.place["width"],
+            box.place["height"],
+            box.probability,
+            box.marked,
+            box.answers,
+        )
+        for box in found.parts
         if box.item != "b"
     ]
     assert boxes == [
@@ -194,9 +202,9 @@ def test_known_truth_says_who_misses_and_who_invents() -> None:
     told = of_images(evidence(rows, {key: [at(LEFT, "cat")] for key in "abcdef"}), VBIBCC())
     by = dict(zip(told.annotators.names, told.annotators.confusion, strict=True))
     assert by["3"][1, 0] > 0.7 > 0.3 > by["2"][1, 0]
-    assert [box.item for box in told.boxes or ()] == list("abcdefgh")
+    assert [box.item for box in told.parts] == list("abcdefgh")
     untold = of_images(evidence(rows), VBIBCC())
-    assert untold.boxes == ()
+    assert untold.parts == ()
 
 
 def report(confusion_kjl: list[list[list[float]]], share_j: list[float]) -> AnnotatorReport:
@@ -234,16 +242,16 @@ def test_an_image_without_a_cluster_may_have_an_object_that_all_overlooked() -> 
 def test_one_kind_is_there_or_not() -> None:
     rows: list[Row] = [(item, who, [at(LEFT, "cat")]) for item in "abc" for who in "234"]
     rows += [("d", "2", [at(LOW, "cat")]), ("d", "3", []), ("d", "4", []), ("e", "2", []), ("e", "3", [])]
-    found = of_images(evidence(rows, question=Question("box", ("cat",), ("cat",), boxes="image")))
+    found = of_images(evidence(rows, question=Question("box", ("cat",), ("cat",), kind="boxes", field="image")))
     assert found.classes == (NOTHING, "cat")
-    assert [box.item for box in found.boxes or ()] == ["a", "b", "c"]
+    assert [box.item for box in found.parts] == ["a", "b", "c"]
     assert found.probabilities[3:5].argmax(axis=1).tolist() == [0, 0]
 
 
 def test_before_the_first_answer_every_class_is_as_likely() -> None:
     found = of_images(evidence([]))
     np.testing.assert_allclose(found.probabilities, 1 / 3)
-    assert found.boxes == ()
+    assert found.parts == ()
     assert found.annotators.names == ()
 
 
@@ -253,11 +261,11 @@ def test_answers_without_any_box_are_answers() -> None:
     found = of_images(known)
     assert found.annotators.names == ("ann",)
     assert found.annotators.labels.tolist() == [3]
-    assert found.boxes == ()
+    assert found.parts == ()
     miss = 0.125  # a quarter of the answers are wrong, half of them as NOTHING
     looked = 3 * (1 - miss)
     assert found.probabilities[0, 0] == pytest.approx(looked / (looked + miss))
-    assert Consensus.from_bytes(found.to_bytes()).boxes == ()
+    assert Consensus.from_bytes(found.to_bytes()).parts == ()
 
 
 def test_boxes_come_back() -> None:
@@ -266,29 +274,15 @@ def test_boxes_come_back() -> None:
         rows += [(item, who, [at(LEFT, "cat", by), at(RIGHT, "dog", -by)]) for who, by in (("1", 0), ("2", 1))]
         rows += [(item, "3", [at(LEFT, "cat", 0.5), at(LOW, "cat")])]
     found = of_images(evidence(rows), VBIBCC())
-    boxes = [box for box in found.boxes or () if box.item == "c"]
-    assert {(box.kind, box.drawn, box.answers) for box in boxes} == {("cat", 3, 3), ("dog", 2, 3)}
-    assert all((box.image_width, box.image_height) == (200, 100) for box in boxes)
+    boxes = [box for box in found.parts if box.item == "c"]
+    assert {(box.label, box.marked, box.answers) for box in boxes} == {("cat", 3, 3), ("dog", 2, 3)}
+    assert all((box.place["image_width"], box.place["image_height"]) == (200, 100) for box in boxes)
     assert [box.probability for box in boxes] == sorted((box.probability for box in boxes), reverse=True)
-    (cat,) = (box for box in boxes if box.kind == "cat")
-    assert (cat.x, cat.y, cat.width, cat.height) == (0.5, 0, 20, 20), "the weighted median"
+    (cat,) = (box for box in boxes if box.label == "cat")
+    assert cat.at("x", "y", "width", "height") == (0.5, 0, 20, 20), "the weighted median"
     assert found.annotators.labels.tolist() == [7, 7, 7]
-    assert Consensus.from_bytes(found.to_bytes()).boxes == found.boxes
-    assert found.judging(("z",), found.probabilities[:1]).boxes is None
-
-
-def test_a_consensus_that_was_stored_before_there_were_boxes_loads() -> None:
-    known = MajorityVote().fit(Evidence(evidence([("a", "1", [at(LEFT, "cat")])]).annotations))
-    packed = known.to_bytes()
-    assert Consensus.from_bytes(packed).boxes is None
-    with np.load(io.BytesIO(packed)) as stored:
-        arrays = dict(stored)
-    header = json.loads(arrays["header"].tobytes())
-    del header["boxes"]
-    arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
-    out = io.BytesIO()
-    np.savez(out, **arrays)
-    assert Consensus.from_bytes(out.getvalue()).boxes is None
+    assert Consensus.from_bytes(found.to_bytes()).parts == found.parts
+    assert found.judging(("z",), found.probabilities[:1]).parts == ()
 
 
 def test_the_combiner_of_existence_is_a_choice() -> None:

@@ -13,7 +13,8 @@ from hitl.models.segmentation.image_consensus import of_images
 from hitl.models.segmentation.label_patterns import DrawnMasks
 from hitl.models.segmentation.mask_labels import ImageParts, evidence_of
 from hitl.models.segmentation.run_length import decode, encode, opacity
-from hitl.platform import Question, drawn_as_label
+from hitl.parts import drawn_as_label
+from hitl.platform import Question
 from tests.models.segmentation.simulated_masks import crowd
 
 CLASSES = ("background", "cat", "dog")
@@ -83,7 +84,7 @@ def evidence(masks: list[np.ndarray]) -> Evidence:
     empty = [None] * len(rows)
     answers = pa.table({"item": item, "annotator": annotator, "label": label, "time": empty, "duration": empty})
     gold = pa.table({"item": pa.array([], pa.string()), "label": pa.array([], pa.string())})
-    question = Question("tag", ("cat",), ("cat",), image="image")
+    question = Question("tag", ("cat",), ("cat",), kind="masks", field="image")
     return evidence_of(question, pa.table({"item": [f"i{i}" for i in range(len(masks))]}), answers, gold, {})
 
 
@@ -96,8 +97,8 @@ def test_pixels_are_hardly_surer_than_they_are_often_right(kind: str, too_carefu
     sure, right = [], []
     for seed in range(2):
         truths, masks = crowd(kind, 8, 128, seed, 3)
-        for mask in of_images(evidence(masks)).masks or ():
-            opaque = opacity(mask.rle, mask.height, mask.width)
+        for mask in of_images(evidence(masks)).parts:
+            opaque = opacity(mask.place["rle"], mask.place["height"], mask.place["width"])
             sure += (opaque[opaque > 0] / 255).tolist()
             right += (truths[int(str(mask.item)[1:])][opaque > 0] > 0).tolist()
     assert -too_careful < np.mean(sure) - np.mean(right) < 0.2
@@ -113,6 +114,6 @@ def test_an_image_is_as_sure_as_the_object_its_annotators_agree_least_about() ->
     found = of_images(known, VBIBCC())
     alone = VBIBCC().fit(Evidence(known.annotations))
     np.testing.assert_allclose(found.probabilities, alone.probabilities, atol=1e-9)
-    last = [mask for mask in found.masks or () if mask.item == "i3"]
-    assert decode(last[0].rle, 30, 30)[5, 5]
+    last = [mask for mask in found.parts if mask.item == "i3"]
+    assert decode(last[0].place["rle"], 30, 30)[5, 5]
     assert last[0].probability == pytest.approx(found.probabilities[3, 1], abs=0.05)

@@ -14,11 +14,12 @@ from hitl.models.segmentation.image_consensus import of_images
 from hitl.models.segmentation.mask_labels import ImageParts, evidence_of
 from hitl.models.segmentation.run_length import decode, encode, opacity
 from hitl.operations import Judgement
+from hitl.parts import drawn_as_label, drawn_in
 from hitl.plan import Plan
-from hitl.platform import Question, drawn_as_label, drawn_in
+from hitl.platform import Question
 from tests.models.segmentation.simulated_masks import crowd, dice
 
-QUESTION = Question("tag", ("cat", "dog"), ("cat", "dog"), image="image")
+QUESTION = Question("tag", ("cat", "dog"), ("cat", "dog"), kind="masks", field="image")
 
 
 def answer(kind: str | None, mask: np.ndarray) -> str:  # type: ignore[type-arg]
@@ -70,7 +71,7 @@ def test_annotators_of_one_image_saw_the_same_size() -> None:
 def test_before_the_first_answer_every_class_is_as_likely() -> None:
     found = of_images(evidence([], []))
     np.testing.assert_allclose(found.probabilities, 1 / 3)
-    assert found.masks == ()
+    assert found.parts == ()
     assert found.annotators.names == ()
 
 
@@ -87,18 +88,18 @@ def test_masks_come_back() -> None:
         (item, str(k), answer("cat", masks[i][k] > 0)) for i, item in enumerate("abcdefgh") for k in range(4) if i < 7
     ]
     found = of_images(evidence(rows, []))
-    shown = {mask.item: decode(mask.rle, mask.height, mask.width) for mask in found.masks or ()}
+    shown = {mask.item: decode(mask.place["rle"], mask.place["height"], mask.place["width"]) for mask in found.parts}
     assert set(shown) == set("abcdefg")
     alone = np.mean([dice(masks[i][k], truths[i]) for i in range(7) for k in range(4)])
     ours = np.mean([dice(shown["abcdefg"[i]].astype(np.int8), truths[i]) for i in range(7)])
     assert ours > alone + 0.1
-    assert all(0.4 < mask.probability < 0.99 for mask in found.masks or ()), "two of four drew some of them"
-    for mask in found.masks or ():  # a pixel is as opaque as it is probable
-        opaque = opacity(mask.rle, mask.height, mask.width) / 255
+    assert all(0.4 < mask.probability < 0.99 for mask in found.parts), "two of four drew some of them"
+    for mask in found.parts:  # a pixel is as opaque as it is probable
+        opaque = opacity(mask.place["rle"], mask.place["height"], mask.place["width"]) / 255
         assert opaque[opaque > 0].mean() == pytest.approx(mask.probability, abs=1 / 32)
     assert found.annotators.labels.tolist() == [7] * 4
     assert found.probabilities[7].tolist() == pytest.approx(found.class_shares.tolist())
-    assert Consensus.from_bytes(found.to_bytes()).masks == found.masks
+    assert Consensus.from_bytes(found.to_bytes()).parts == found.parts
 
 
 def test_a_known_pixel_has_its_class() -> None:
@@ -116,15 +117,15 @@ def test_a_known_image_has_its_known_masks() -> None:
     known[5:12, 5:12] = True
     rows = [("a", str(k), answer("cat", drawn)) for k in range(3)]
     found = of_images(evidence(rows, [("a", answer("dog", known)), ("b", answer("cat", known))]))
-    shown = [(mask.item, mask.kind, mask.probability) for mask in found.masks or ()]
+    shown = [(mask.item, mask.label, mask.probability) for mask in found.parts]
     assert shown == [("a", "dog", 1.0), ("b", "cat", 1.0)]
-    for mask in found.masks or ():
-        np.testing.assert_array_equal(decode(mask.rle, 20, 20), known)
+    for mask in found.parts:
+        np.testing.assert_array_equal(decode(mask.place["rle"], 20, 20), known)
 
 
 def test_two_hundred_kinds_are_told_apart() -> None:
     kinds = tuple(f"kind {n}" for n in range(200))
-    question = Question("tag", kinds, kinds, image="image")
+    question = Question("tag", kinds, kinds, kind="masks", field="image")
     mask = np.eye(9, dtype=bool)
     mask[2:7, 2:7] = True
     listed = pa.table({"item": ["a"], "data": ["{}"]})
@@ -133,8 +134,7 @@ def test_two_hundred_kinds_are_told_apart() -> None:
     rows = {"item": ["a"] * 3, "annotator": ["1", "2", "3"], "label": said, "time": missing, "duration": missing}
     none = pa.table({"item": pa.array([], pa.string()), "label": pa.array([], pa.string())})
     found = of_images(evidence_of(question, listed, pa.table(rows), none, {"1": "ann", "2": "bob", "3": "cyd"}))
-    assert found.masks is not None
-    assert [one.kind for one in found.masks] == ["kind 180"]
+    assert [one.label for one in found.parts] == ["kind 180"]
 
 
 def test_an_export_has_the_images_that_were_judged_with_answers_and_are_still_there() -> None:

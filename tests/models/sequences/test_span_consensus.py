@@ -143,7 +143,7 @@ def crowd(seed: int, texts: int = 150) -> tuple[SpanLabels, set[tuple[Any, ...]]
 
 
 def strict_f1(found: SpanConsensus, right: set[tuple[Any, ...]]) -> float:
-    ours = {(span.document, span.start, span.end, span.kind) for span in found.spans}
+    ours = {(span.item, *span.at("start", "end"), span.label) for span in found.spans}
     return 2 * len(ours & right) / (len(ours) + len(right))
 
 
@@ -156,14 +156,14 @@ def test_spans_are_as_probable_as_they_are_often_right(method: Combiner) -> None
     found = combined(labels, method)
     assert strict_f1(found, right) > strict_f1(combined(labels, MajorityVote()), right) + 0.02
     p = np.array([span.probability for span in found.candidates])
-    hits = np.array([(span.document, span.start, span.end, span.kind) in right for span in found.candidates])
+    hits = np.array([(span.item, *span.at("start", "end"), span.label) in right for span in found.candidates])
     assert p[hits].mean() > p[~hits].mean() + 0.5
     assert abs(p.mean() - hits.mean()) < 0.06
     whole = found.text_probability
     right_by_text = {name: {span for span in right if span[0] == name} for name in labels.documents}
     ours: dict[Any, set[Any]] = {name: set() for name in labels.documents}
     for span in found.spans:
-        ours[span.document].add((span.document, span.start, span.end, span.kind))
+        ours[span.item].add((span.item, *span.at("start", "end"), span.label))
     exact = np.array([ours[name] == right_by_text[name] for name in labels.documents])
     assert abs(whole.mean() - exact.mean()) < 0.12
     assert whole[exact].mean() > whole[~exact].mean()
@@ -184,7 +184,7 @@ def test_layers_come_together_and_nobody_asked_is_nothing_found() -> None:
     }
     labels = SpanLabels.from_tables(rows, {"document": ["a", "b"], "text": ["Acme Paris is", "Acme Paris is"]})
     found = combined(labels)
-    assert [(span.document, span.start, span.end, span.kind, span.marked) for span in found.spans] == [
+    assert [(span.item, *span.at("start", "end"), span.label, span.marked) for span in found.spans] == [
         ("a", 0, 10, "ORG", 2),
         ("a", 5, 10, "LOC", 2),
     ]
@@ -211,6 +211,6 @@ def test_known_spans_are_found_as_they_are() -> None:
     }
     texts = {"document": list(labels.documents), "text": list(labels.texts)}
     found = combined(SpanLabels.from_tables(table, texts, truth))
-    sure = {(s.document, s.start, s.end, s.kind): s.probability for s in found.spans if s.document in ("t0", "t1")}
+    sure = {(s.item, *s.at("start", "end"), s.label): s.probability for s in found.spans if s.item in ("t0", "t1")}
     assert sure.keys() == set(rows)
     assert min(sure.values(), default=1.0) > 1 - 1e-9

@@ -10,7 +10,8 @@ import pytest
 
 from hitl.connectors.label_studio.answers import NotUnderstood
 from hitl.connectors.label_studio.form import parse
-from hitl.platform import AnnotationRow, Operation, spans_as_label
+from hitl.parts import spans_as_label
+from hitl.platform import AnnotationRow, Operation
 from tests.connectors.label_studio.conftest import Project, choice
 
 THREE = """<View><Text name="text" value="$text"/>

@@ -14,7 +14,8 @@ import pytest
 
 from hitl import cycle
 from hitl.connectors.label_studio import LabelStudioSettings
-from hitl.platform import Operation, spans_as_label, spans_in
+from hitl.parts import spans_as_label, spans_in
+from hitl.platform import Operation
 from hitl.settings import BudgetSettings, CrewSettings, Settings
 from hitl.store import Store
 from tests.connectors.label_studio.browser import needs_browser, open_consensus, text, wait

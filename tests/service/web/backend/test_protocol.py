@@ -13,7 +13,7 @@ import pytest
 
 from hitl.connectors.label_studio.form import parse
 from hitl.connectors.tables import TablesSettings
-from hitl.platform import boxes_as_label, spans_as_label
+from hitl.parts import boxes_as_label, spans_as_label
 from hitl.service.web.backend import prepare, routes
 from hitl.settings import Settings
 from tests.service.web.backend.served import (

@@ -1,0 +1,117 @@
+"""Answers that are one of the options: the label of the whole item."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from hitl.annotations import column_of
+from hitl.errors import BadTable
+from hitl.evidence import Evidence
+from hitl.formatting import listed
+from hitl.kinds.kind import Judged, Marked, Place, StoredAnswers, item_columns
+from hitl.models.combiner import seen_by
+from hitl.platform import YES
+from hitl.tables.encoding import iso_8601
+from hitl.tables.label_columns import LabelColumns
+
+if TYPE_CHECKING:
+    from hitl.consensus import Consensus
+    from hitl.models.combiner import Combiner
+    from hitl.platform import Question
+
+
+class Choices:
+    """One of the options per item."""
+
+    of_parts: ClassVar[bool] = False
+
+    def read(self, answer: str) -> list[Marked]:
+        """Return the label."""
+        return [{"label": answer}]
+
+    def write(self, parts: Iterable[Marked]) -> str:
+        """Return the one label."""
+        (part,) = parts
+        return str(part["label"])
+
+    def left_out(self, answer: str, data: object) -> list[str]:
+        """Return nothing: a label is used whole."""
+        return []
+
+    def evidence(self, stored: StoredAnswers) -> dict[str, Evidence]:
+        """Build evidence of answers, predictions of models and ground truth that is one of the classes."""
+        question = stored.question
+        columns = {"item", *(f"p_{name}" for name in question.classes)}
+        predictions = {
+            model: table.select([name for name in table.column_names if name in columns])
+            for model, table in stored.predictions().items()
+        }
+        gold = stored.gold().to_pandas().set_index("item")["label"]
+        truth = gold[gold.isin(question.classes)]
+        return {question.name: Evidence(stored.annotations(), predictions, truth=truth if len(truth) else None)}
+
+    def consensus(self, evidence: Evidence, method: Combiner) -> Consensus:
+        """Combine by the method; features that it does not use are not given to it."""
+        return method.fit(seen_by(method, evidence))
+
+    def rows(self, layers: Sequence[Judged]) -> list[dict[str, Any]]:
+        """Return the label and probabilities of each item with a label, ground truth or a prediction."""
+        ((_, evidence, result),) = layers
+        return label_columns(evidence, result).rows()
+
+    def table(self, layers: Sequence[Judged], names: Mapping[str, str]) -> pa.Table:
+        """Return item, label, confidence and p_<class>, one row per item.
+
+        The questions of a multiple choice are one table: the label is "art,law" where these two are chosen, and the
+        confidence is that of the least certain class.
+        """
+        result = layers[0].consensus
+        columns = item_columns(result.items, names)
+        if len(layers) == 1:
+            table = result.table().drop_columns("item")
+            return pa.table(columns | {name: table.column(name) for name in table.column_names})
+        classes = [one.question.partition("=")[2] for one in layers]
+        codes = [list(map(str, one.consensus.classes)).index(YES) for one in layers]
+        chosen_jn = np.array([one.consensus.labels == code for one, code in zip(layers, codes, strict=True)])
+        labels = [",".join(np.array(classes, dtype=object)[chosen]) for chosen in chosen_jn.T]
+        columns |= {"label": pa.array(labels, pa.string())}
+        columns |= {"confidence": np.min([one.consensus.confidence for one in layers], axis=0)}
+        pairs = zip(classes, layers, codes, strict=True)
+        return pa.table(columns | {f"p_{name}": one.consensus.probabilities[:, code] for name, one, code in pairs})
+
+    def answers(self, evidence: Evidence, names: Mapping[str, str]) -> pa.Table:
+        """Return item, annotator, label, time (ISO 8601, UTC) and duration (seconds), one row per annotation."""
+        table = evidence.annotations.table()
+        columns = item_columns(table.column("item").to_pylist(), names)
+        columns |= {name: table.column(name) for name in table.column_names[1:]}
+        if evidence.annotations.time is not None:
+            columns["time"] = iso_8601(evidence.annotations.time)
+        return pa.table(columns)
+
+    def truth(self, table: pa.Table, question: Question, where: str, place_of: Place) -> dict[str, str]:
+        """Read the columns item and label."""
+        labels: dict[str, str] = {}
+        pairs = zip(table.column("item").to_pylist(), table.column("label").to_pylist(), strict=True)
+        for row, (item, label) in enumerate(pairs):
+            if item in labels:
+                raise BadTable(f"{place_of(row)}: item {item!r} appears twice; expected one row for each item")
+            if label in (None, ""):
+                raise BadTable(f"{place_of(row)}: the label is empty; leave out items whose truth is not known")
+            if label not in question.classes:
+                raise BadTable(f"{place_of(row)}: label {label!r} is not one of {listed(question.classes)}")
+            labels[item] = label
+        return labels
+
+
+def label_columns(evidence: Evidence, result: Consensus) -> LabelColumns:
+    """Return the consensus on items with a label, ground truth or a prediction, in columns."""
+    rows = np.flatnonzero((evidence.annotations.labels_per_item > 0) | evidence.known | evidence.predicted)
+    items = column_of(result.items)
+    items = items if len(rows) == len(items) else items.take(pa.array(rows))
+    return LabelColumns.of(
+        items, result.classes, result.labels[rows], result.confidence[rows], result.probabilities[rows]
+    )

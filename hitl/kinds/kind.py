@@ -1,0 +1,292 @@
+"""The contract of a kind of answer, the kinds there are, and what all kinds that mark parts have in common.
+
+Policies, stopping rules and figures know items alone. An item whose answers mark parts stands for its least certain
+part: what an annotator says of that part is their label of the item.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from hitl.errors import BadSettings
+from hitl.registry import Registry
+from hitl.tables.encoding import ANONYMOUS
+
+if TYPE_CHECKING:
+    from hitl.annotations import Annotations, Name
+    from hitl.consensus import Consensus
+    from hitl.evidence import Evidence
+    from hitl.models.combiner import Combiner
+    from hitl.parts import Part
+    from hitl.platform import Question
+
+KINDS = Registry(
+    "hitl.kinds",
+    "kind of answer",
+    {
+        "choices": "hitl.kinds.choices:Choices",
+        "spans": "hitl.kinds.spans:TextSpans",
+        "time_spans": "hitl.kinds.spans:TimeSpans",
+        "boxes": "hitl.kinds.boxes:Boxes",
+        "masks": "hitl.kinds.masks:Masks",
+    },
+)
+
+NOTHING = "(nothing)"
+"""The class of a candidate that is no part."""
+
+DIGITS = 6
+"""Decimals of a probability that is sent to the platform."""
+
+Marked = Mapping[str, Any]
+"""One part of an answer: its "label", and its place as in `hitl.parts.Part`."""
+
+Place = Callable[[int], str]
+"""Names a row of a table in messages."""
+
+
+class Judged(NamedTuple):
+    """A question, evidence about the items, and the consensus that follows from it."""
+
+    question: str
+    evidence: Evidence
+    consensus: Consensus
+
+
+@dataclass(frozen=True)
+class StoredAnswers:
+    """Stored answers to one question, each table read when it is asked for.
+
+    Attributes:
+        question: the question.
+        names: key of an annotator -> name to show.
+        items: item, data (JSON text), ...
+        answers: item, annotator, label, time, duration.
+        gold: item, label: ground truth.
+        annotations: answers that are one of the options.
+        predictions: model -> item, p_<class>, ...
+    """
+
+    question: Question
+    names: Mapping[str, str]
+    items: Callable[[], pa.Table]
+    answers: Callable[[], pa.Table]
+    gold: Callable[[], pa.Table]
+    annotations: Callable[[], Annotations]
+    predictions: Callable[[], Mapping[str, pa.Table]]
+
+    def by_annotator(self) -> Iterator[tuple[Name, Name, str, float, float]]:
+        """Yield item, annotator, label, time and duration (NaN where unknown) of each answer.
+
+        Answers without an annotator belong to an anonymous one.
+        """
+        for row in self.answers().to_pylist():
+            who = self.names.get(row["annotator"], row["annotator"]) or ANONYMOUS
+            time, duration = (float("nan") if row[name] is None else float(row[name]) for name in ("time", "duration"))
+            yield row["item"], who, row["label"], time, duration
+
+
+class Kind(Protocol):
+    """How one kind of answer is read, combined and written."""
+
+    of_parts: ClassVar[bool]
+    """True where an answer marks parts of the item."""
+
+    def read(self, answer: str) -> list[Marked]:
+        """Read a stored label. Raises ValueError, KeyError or TypeError for a label of another kind."""
+        ...
+
+    def write(self, parts: Iterable[Marked]) -> str:
+        """Write the label that says these parts."""
+        ...
+
+    def left_out(self, answer: str, data: object) -> list[str]:
+        """Return a line for each part of an answer that is not used; `data`: the field whose parts are marked."""
+        ...
+
+    def evidence(self, stored: StoredAnswers) -> dict[str, Evidence]:
+        """Build the evidence of a question; name -> evidence, as parts that may overlap are judged in layers.
+
+        The first has the name of the question. Raises BadInput for an answer that cannot be read.
+        """
+        ...
+
+    def consensus(self, evidence: Evidence, method: Combiner) -> Consensus:
+        """Combine the answers by a method for items."""
+        ...
+
+    def rows(self, layers: Sequence[Judged]) -> list[dict[str, Any]]:
+        """Return what the operation `consensus` says of each answered item (`hitl.platform.Operation`)."""
+        ...
+
+    def table(self, layers: Sequence[Judged], names: Mapping[str, str]) -> pa.Table:
+        """Return the consensus as it is exported, of items that are as they were when judged.
+
+        `names`: key of an item -> the user's own id.
+        """
+        ...
+
+    def answers(self, evidence: Evidence, names: Mapping[str, str]) -> pa.Table:
+        """Return the answers as they are exported. Raises BadSettings for a kind that is not."""
+        ...
+
+    def truth(self, table: pa.Table, question: Question, where: str, place_of: Place) -> dict[str, str]:
+        """Read ground truth from a table; item -> label.
+
+        Raises BadTable for a wrong row, BadSettings for a kind that no table holds.
+        """
+        ...
+
+
+class _Answered(Protocol):
+    @property
+    def kind(self) -> str: ...
+
+
+def kind_of(about: _Answered) -> Kind:
+    """Return the kind of answer of a question, evidence or consensus. Raises BadSettings for an unknown one."""
+    return _kind(about.kind)
+
+
+@cache
+def _kind(name: str) -> Kind:
+    kind: Kind = KINDS.load(name)()
+    return kind
+
+
+def layers_by_question(evidence: Mapping[str, Evidence], results: Mapping[str, Consensus]) -> dict[str, list[Judged]]:
+    """Group the results by question: parts in layers belong to one."""
+    layers: dict[str, list[Judged]] = {}
+    for name, consensus in results.items():
+        parts = evidence[name].parts
+        layers.setdefault(name if parts is None else parts.question.name, []).append(
+            Judged(name, evidence[name], consensus)
+        )
+    return layers
+
+
+def item_columns(keys: Sequence[Name], names: Mapping[str, str]) -> dict[str, pa.Array]:
+    """Name the items in an exported table: "item", the user's own id, and "task", the platform's, where they differ."""
+    own = {"item": pa.array([names.get(str(key), str(key)) for key in keys], pa.string())}
+    if all(key == name for key, name in names.items()):
+        return own
+    return own | {"task": pa.array(map(str, keys), pa.string())}
+
+
+def is_answered(evidence: Evidence) -> npt.NDArray[np.bool_]:
+    """(N,) items with an answer or ground truth."""
+    return (evidence.annotations.labels_per_item > 0) | evidence.known
+
+
+class PartsKind:
+    """What all kinds that mark parts have in common; each adds `read`, `write`, `evidence` and `consensus`."""
+
+    of_parts: ClassVar[bool] = True
+    noun: ClassVar[str] = "parts"
+    item_column: ClassVar[str] = "item"
+    columns: ClassVar[Mapping[str, pa.DataType | None]] = {}
+    """Columns of the exported consensus beside item, label and confidence; None: text or numbers, as the values are."""
+
+    def left_out(self, answer: str, data: object) -> list[str]:
+        """Every part is used."""
+        return []
+
+    def shown(self, part: Part) -> dict[str, Any]:
+        """Return a part as the platform is told."""
+        return {"label": str(part.label), "confidence": round(part.probability, DIGITS), **part.place}
+
+    def ordered(self, parts: list[Part]) -> list[Part]:
+        """Sort the parts of one item."""
+        return parts
+
+    def rows(self, layers: Sequence[Judged]) -> list[dict[str, Any]]:
+        """Return each answered item with its parts; it is as certain as its least certain layer."""
+        evidence, found = layers[0].evidence, self._found(layers)
+        confidence_n = np.min([one.consensus.confidence for one in layers], axis=0)
+        items = evidence.annotations.items
+        return [
+            {
+                "item": str(items[n]),
+                "confidence": round(float(confidence_n[n]), DIGITS),
+                "parts": [self.shown(part) for part in found.get(items[n], ())],
+            }
+            for n in np.flatnonzero(is_answered(evidence)).tolist()
+        ]
+
+    def table(self, layers: Sequence[Judged], names: Mapping[str, str]) -> pa.Table:
+        """Return one row per part, and one without a part for an item in which there is none."""
+        _, evidence, result = layers[0]
+        judged = {*result.items} - self.changed(evidence, [one.consensus for one in layers])
+        items = [evidence.annotations.items[n] for n in np.flatnonzero(is_answered(evidence)).tolist()]
+        items, found = [item for item in items if item in judged], self._found(layers)
+        return self.part_table([(names.get(str(item), str(item)), found.get(item, ())) for item in items])
+
+    def part_table(self, found: Iterable[tuple[Name, Sequence[Part]]]) -> pa.Table:
+        """Return the exported form of items with their parts."""
+        rows = [(item, part) for item, parts in found for part in parts or (None,)]
+        values: dict[str, list[Any]] = {name: [_value(part, name) for _, part in rows] for name in self.columns}
+        known = {"label": pa.string(), "confidence": pa.float64(), "marked": pa.int64(), "answers": pa.int64()}
+        dynamic = [name for name, kind in self.columns.items() if kind is None and name not in known]
+        as_they_are = places_type([value for name in dynamic for value in values[name]])
+        arrays = {}
+        for name, kind in self.columns.items():
+            kind = kind or known.get(name, as_they_are)
+            as_text = pa.types.is_string(kind)
+            column = [_text(one) if as_text and one is not None else one for one in values[name]]
+            arrays[name] = pa.array(column, kind)
+        return pa.table({self.item_column: pa.array([item for item, _ in rows]), **arrays})
+
+    def answers(self, evidence: Evidence, names: Mapping[str, str]) -> pa.Table:
+        """Refuse: the platform exports such answers."""
+        raise BadSettings(f"export: --annotations does not write {self.noun}; the platform exports them")
+
+    def truth(self, table: pa.Table, question: Question, where: str, place_of: Place) -> dict[str, str]:
+        """Refuse: no table holds such ground truth."""
+        raise BadSettings(
+            f"{question.name}: known {self.noun} are not read from a table; mark an annotation as ground truth there"
+        )
+
+    def changed(self, evidence: Evidence, results: Sequence[Consensus]) -> set[Name]:
+        """Return items first marked after they were judged: no part of them was found, and they had class shares.
+
+        The evidence may be newer than the results.
+        """
+        said, result = evidence.annotations, results[0]
+        marked = {said.items[n] for n in np.unique(said.item[said.label > 0]).tolist()}  # the first class is nothing
+        unanswered_n = np.isclose(result.probabilities, result.class_shares).all(axis=1)
+        marked -= {part.item for part in result.parts}
+        return marked.intersection(result.items[n] for n in np.flatnonzero(unanswered_n))
+
+    def _found(self, layers: Sequence[Judged]) -> dict[Name, list[Part]]:
+        """Return the parts of the consensus by item."""
+        parts: dict[Name, list[Part]] = {}
+        for one in layers:
+            for part in one.consensus.parts:
+                if part.found:
+                    parts.setdefault(part.item, []).append(part)
+        return {item: self.ordered(own) for item, own in parts.items()}
+
+
+def places_type(values: Iterable[Any]) -> pa.DataType:
+    """Return text where a value is text, else numbers: whole where all are, or where there is none."""
+    types = {type(value) for value in values if value is not None}
+    return pa.string() if str in types else pa.float64() if float in types else pa.int64()
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, list | tuple) else str(value)
+
+
+def _value(part: Part | None, column: str) -> Any:
+    if part is None:
+        return None
+    own = {"confidence": part.probability, "label": part.label, "marked": part.marked, "answers": part.answers}
+    return own[column] if column in own else part.place.get(column)

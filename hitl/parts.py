@@ -1,0 +1,98 @@
+"""Parts of items, such as spans of a text or boxes on an image, and the stored labels that say them.
+
+An answer that marks parts is stored as one label. Each form of label is written in one way, so that equal answers are
+equal labels.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hitl.annotations import Name
+
+Place = int | float | str
+"""Where a span begins or ends: characters of a text; of a recording seconds, frames, ..., or a time in ISO 8601."""
+
+BOX_DIGITS = 4
+"""Decimals of a box's numbers in a label: a hundredth of a pixel where an image has 10,000."""
+
+BoxTuple = tuple[float, float, float, float, str]
+"""A box: x and y of its upper left corner, width and height, in percent of the image; and what is in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of an item: one of the consensus, or one that only annotators marked.
+
+    Attributes:
+        item: the item it is in.
+        label: what it is.
+        place: where it is, as JSON values: "start", "end" and, of a text, "text" of a span; "x", "y", "width" and
+            "height" (percent of the image) of a box, with the image's size in pixels; "height", "width" (pixels) and
+            "rle" (run lengths) of a mask.
+        probability: that it is right, in [0, 1]; the mean over its pixels for a mask.
+        marked, answers: how many annotators marked it, of how many who answered the item; 0 where not counted.
+        found: True for a part of the consensus.
+    """
+
+    item: Name
+    label: Name
+    place: Mapping[str, Any]
+    probability: float
+    marked: int = 0
+    answers: int = 0
+    found: bool = True
+
+    def at(self, *names: str) -> tuple[Any, ...]:
+        """Return values of its place."""
+        return tuple(self.place[name] for name in names)
+
+
+def spans_as_label(spans: Iterable[tuple[Place, Place, str]]) -> str:
+    """Write start, end and label of the spans of one answer, in order, each once.
+
+    Example:
+        >>> spans_as_label([(8, 11, "PER"), (0, 3, "PER")])
+        '[[0,3,"PER"],[8,11,"PER"]]'
+    """
+    ordered = sorted(set(spans), key=lambda span: [(isinstance(part, str), part) for part in span])
+    return json.dumps(ordered, ensure_ascii=False, separators=(",", ":"))
+
+
+def spans_in(label: str) -> list[tuple[Any, Any, str]]:
+    """Read what `spans_as_label` wrote."""
+    return [(start, end, name) for start, end, name in json.loads(label)]
+
+
+def drawn_as_label(height: int, width: int, masks: Iterable[tuple[str, Sequence[int]]]) -> str:
+    """Write the masks of one answer: size of the image, and label and run lengths of each mask, in order."""
+    ordered = sorted((name, list(rle)) for name, rle in masks)
+    return json.dumps({"height": height, "width": width, "masks": ordered}, ensure_ascii=False, separators=(",", ":"))
+
+
+def drawn_in(label: str) -> tuple[int, int, list[tuple[str, list[int]]]]:
+    """Read height, width and masks that `drawn_as_label` wrote."""
+    answer = json.loads(label)
+    return answer["height"], answer["width"], [(name, rle) for name, rle in answer["masks"]]
+
+
+def boxes_as_label(height: int, width: int, boxes: Iterable[BoxTuple]) -> str:
+    """Write the boxes of one answer: size of the image (0 where unknown), and the boxes, rounded, in order, each once.
+
+    Example:
+        >>> boxes_as_label(90, 120, [(50, 20, 10, 10, "cat"), (0, 1 / 3, 10, 10, "dog")])
+        '{"height":90,"width":120,"boxes":[[0.0,0.3333,10.0,10.0,"dog"],[50.0,20.0,10.0,10.0,"cat"]]}'
+    """
+    ordered = sorted({(*(round(float(side), BOX_DIGITS) + 0.0 for side in place), name) for *place, name in boxes})
+    return json.dumps({"height": height, "width": width, "boxes": ordered}, ensure_ascii=False, separators=(",", ":"))
+
+
+def boxes_in(label: str) -> tuple[int, int, list[BoxTuple]]:
+    """Read height, width and boxes that `boxes_as_label` wrote."""
+    answer = json.loads(label)
+    boxes = [(x, y, width, height, name) for x, y, width, height, name in answer["boxes"]]
+    return answer["height"], answer["width"], boxes

@@ -1,0 +1,47 @@
+"""The parts of items on the page: those of the consensus, and what every annotator marked, the least sure items first.
+
+Each kind of answer that is drawn has a function and a template here; any other kind has a table of its parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hitl.kinds.kind import Judged, kind_of
+from hitl.report import spans
+from hitl.report.contents import PartsSection, QuestionPage
+from hitl.report.images import boxes, masks
+
+ROWS = 40
+"""Rows of a table of parts."""
+
+
+def parts_section(page: QuestionPage) -> PartsSection | None:
+    """Draw the parts of a question's items; None where items are judged whole."""
+    if not kind_of(page.consensus).of_parts:
+        return None
+    return DRAWN.get(page.consensus.kind, parts_table)(page)
+
+
+def parts_table(page: QuestionPage) -> PartsSection:
+    """List the items with their parts, the least sure first."""
+    rows = kind_of(page.consensus).rows([Judged(page.name, page.evidence, page.consensus)])
+    rows.sort(key=lambda row: float(row["confidence"]))
+    return PartsSection("parts_table.html.j2", [_shown(row) for row in rows[:ROWS]])
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    def short(part: dict[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in part.items() if isinstance(value, int | float | str)}
+
+    return {**row, "parts": [short(part) for part in row["parts"]]}
+
+
+DRAWN: dict[str, Callable[[QuestionPage], PartsSection]] = {
+    "spans": spans.marked_texts,
+    "time_spans": spans.marked_recordings,
+    "boxes": boxes.boxed_images,
+    "masks": masks.drawn_images,
+}
+"""Kind of answer -> what draws it."""
