@@ -42,7 +42,7 @@ class Parts(Protocol):
     """Parts that annotators marked within the items, in the form of their kind of answer (`hitl.kinds`)."""
 
     @property
-    def question(self) -> Question: ...  # noqa: D102
+    def question(self) -> Question: ...
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hitl.formatting import counted
 from hitl.plan import Ask, Plan
-from hitl.times import spelled
+from hitl.settings.times import spelled
 
 if TYPE_CHECKING:
     from hitl.annotations import Name

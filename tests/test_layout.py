@@ -32,7 +32,6 @@ CORE = (
     "tables",
     "texts",
     "timelines",
-    "times",
 )
 MAY_IMPORT = {
     "core": {"core"},

@@ -18,8 +18,9 @@ import numpy as np
 import hitl
 from hitl.annotations import Name
 from hitl.models.analysis.complementarity import reliability
-from hitl.report import annotators, measures, models, models_plots, parts, plots, tables
+from hitl.report import annotators, measures, models, models_plots, plots, tables
 from hitl.report.contents import QuestionPage, Report
+from hitl.report.parts.section import parts_section
 from hitl.report.verdict import accuracy_of, verdict
 from hitl.tables.files import atomic
 
@@ -147,7 +148,7 @@ def _question(key: str, page: QuestionPage, many: int) -> dict[str, Any]:
         "selectable": len(confusions["annotators"]),
         "contested": tables.contested_rows(page, contested[:ROWS], truth),
         "n_contested": len(contested),
-        "parts": parts.parts_section(page),
+        "parts": parts_section(page),
         "models": tables.model_rows(page),
         **sections,
         "figures": {f"{key}-{name}": figure for name, figure in figures.items()},

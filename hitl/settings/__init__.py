@@ -34,8 +34,8 @@ from hitl.errors import BadSettings
 from hitl.formatting import plain
 from hitl.settings.environment import Environment, require_keys, secret, unreadable, variable_of
 from hitl.settings.events import EventSettings, is_address, require_different
+from hitl.settings.times import cron_fields, next_time, seconds_of, zone_of
 from hitl.tables.limits import Limits
-from hitl.times import cron_fields, next_time, seconds_of, zone_of
 
 FILE = "hitl.toml"
 WEBHOOK_SECRET = "HITL_WEBHOOK_SECRET"

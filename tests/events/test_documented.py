@@ -16,7 +16,7 @@ from hitl.events.delivery import PAUSES
 from hitl.events.sending import ask
 from hitl.events.signing import headers_of
 from hitl.settings.events import KINDS, EventSettings, key_of
-from hitl.times import spelled
+from hitl.settings.times import spelled
 from tests.events.receivers import OTHER, SECRET
 
 PAGE = (Path(__file__).parents[2] / "docs" / "events.md").read_text()

@@ -12,8 +12,8 @@ import pytest
 
 from hitl.models.segmentation.image_consensus import of_images
 from hitl.report.contents import QuestionPage, Report
-from hitl.report.images.masks import SIDE, drawn_images
 from hitl.report.page import render
+from hitl.report.parts.masks import SIDE, drawn_images
 from tests.models.segmentation.simulated_masks import crowd
 from tests.models.segmentation.test_mask_labels import answer, evidence
 

@@ -17,7 +17,7 @@ from hitl.service.scheduling import scheduler as scheduling
 from hitl.service.scheduling.hints import Debounce
 from hitl.service.scheduling.scheduler import projects_of
 from hitl.service.scheduling.triggers import Cron, Every
-from hitl.times import cron_fields, seconds_of, spelled
+from hitl.settings.times import cron_fields, seconds_of, spelled
 from tests.scheduled import T0, plainly, project
 
 # -- times -------------------------------------------------------------------------------------------------

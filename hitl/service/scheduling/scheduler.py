@@ -34,8 +34,8 @@ from hitl.service.scheduling.triggers import Cron, Every, Soon, Trigger
 from hitl.service.scheduling.worker import Assignment, Tell, Worker, once
 from hitl.service.webhook import Webhooks, url_of
 from hitl.settings import WEBHOOK_SECRET, ScheduleSettings, Settings
+from hitl.settings.times import spelled
 from hitl.store.database import Database
-from hitl.times import spelled
 
 GRACE = 20.0
 """Seconds a running cycle has to come to its next step when the scheduler stops; then it is left as by a crash."""

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 
 from apscheduler.triggers.base import BaseTrigger
 
-from hitl.times import next_time, zone_of
+from hitl.settings.times import next_time, zone_of
 
 
 class Trigger(BaseTrigger):  # type: ignore[misc]
@@ -61,7 +61,7 @@ class Every(Trigger):
 
 @dataclass(frozen=True)
 class Cron(Trigger):
-    """By a cron line (see `hitl.times`) in a time zone."""
+    """By a cron line (see `hitl.settings.times`) in a time zone."""
 
     line: str
     timezone: str

@@ -81,7 +81,7 @@ def marked_texts(page: QuestionPage) -> PartsSection:
         )
         for d in first.tolist()
     ]
-    return PartsSection("texts.html.j2", drawn)
+    return PartsSection("parts/texts.html.j2", drawn)
 
 
 def _answers(labels: MarkedLabels) -> dict[int, list[int]]:
@@ -140,7 +140,7 @@ def marked_recordings(page: QuestionPage) -> PartsSection:
     first = answered[np.argsort(page.consensus.confidence[answered], kind="stable")][:TEXTS]
     answers_d = _answers(parts.labels)
     drawn = [_recording(page, parts, d, answers_d[d]) for d in first.tolist()]
-    return PartsSection("recordings.html.j2", drawn, [(str(kind), "") for kind in parts.matched.kinds])
+    return PartsSection("parts/recordings.html.j2", drawn, [(str(kind), "") for kind in parts.matched.kinds])
 
 
 def _recording(page: QuestionPage, parts: TextParts, d: int, answers: Sequence[int]) -> MarkedRecording:

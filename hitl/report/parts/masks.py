@@ -52,7 +52,7 @@ def drawn_images(page: QuestionPage) -> PartsSection:
     answered = np.array([i for i, one in enumerate(parts.drawn) if one is not None], np.int64)
     first = answered[np.argsort(page.consensus.confidence[answered], kind="stable")][:IMAGES]
     legend = [(str(name), f"#{colour(code)}") for code, name in enumerate(parts.classes[1:], start=1)]
-    return PartsSection("images/masks.html.j2", [_pictures(page, parts, i) for i in first.tolist()], legend)
+    return PartsSection("parts/masks.html.j2", [_pictures(page, parts, i) for i in first.tolist()], legend)
 
 
 def _pictures(page: QuestionPage, parts: ImageParts, i: int) -> DrawnImage:

@@ -17,7 +17,7 @@ from hitl.annotations import Name, Names
 from hitl.models.segmentation.box_labels import BoxParts, Size
 from hitl.parts import Part
 from hitl.report.contents import PartsSection, QuestionPage
-from hitl.report.images.masks import IMAGES, SIDE, colour
+from hitl.report.parts.masks import IMAGES, SIDE, colour
 
 UNKNOWN: Size = (3, 4)
 """Height and width in whose ratio an image of unknown size is drawn."""
@@ -69,7 +69,7 @@ def boxed_images(page: QuestionPage) -> PartsSection:
     for box in page.consensus.parts:
         found.setdefault(box.item, []).append(box)
     legend = [(str(name), f"#{colour(code)}") for code, name in enumerate(parts.classes[1:], start=1)]
-    return PartsSection("images/boxes.html.j2", [_pictures(page, parts, i, found) for i in first.tolist()], legend)
+    return PartsSection("parts/boxes.html.j2", [_pictures(page, parts, i, found) for i in first.tolist()], legend)
 
 
 def _pictures(page: QuestionPage, parts: BoxParts, i: int, found: dict[Name, list[Part]]) -> BoxedImage:

@@ -9,9 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from hitl.kinds.kind import Judged, kind_of
-from hitl.report import spans
 from hitl.report.contents import PartsSection, QuestionPage
-from hitl.report.images import boxes, masks
+from hitl.report.parts import boxes, masks, spans
 
 ROWS = 40
 """Rows of a table of parts."""
@@ -28,7 +27,7 @@ def parts_table(page: QuestionPage) -> PartsSection:
     """List the items with their parts, the least sure first."""
     rows = kind_of(page.consensus).rows([Judged(page.name, page.evidence, page.consensus)])
     rows.sort(key=lambda row: float(row["confidence"]))
-    return PartsSection("parts_table.html.j2", [_shown(row) for row in rows[:ROWS]])
+    return PartsSection("parts/table.html.j2", [_shown(row) for row in rows[:ROWS]])
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
