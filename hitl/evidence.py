@@ -34,15 +34,16 @@ if TYPE_CHECKING:
 
     from hitl.platform import Question
 
-ITEM = "item"
-"""The column of items of a table that is given in place of an array."""
+ITEM = "item"  # column of a table that is given in place of an array
 
 
 class Parts(Protocol):
     """Parts that annotators marked within the items, in the form of their kind of answer (`hitl.kinds`)."""
 
     @property
-    def question(self) -> Question: ...
+    def question(self) -> Question:
+        """The question that asks for them."""
+        ...
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -62,8 +63,7 @@ class Evidence(OneLineRepr):
         sequence: (N, 2) integers, sequence and position, or None.
         graph: sparse symmetric (N, N) non-negative weights; or edges by the names of their items: a table with columns
             item, neighbour and perhaps weight, a list of pairs, a networkx graph (`hitl.tables.edges`); or None.
-        parts: what annotators marked within the items, where they mark parts; the labels of such an item are those of
-            its least certain part. Else None.
+        parts: what annotators marked within the items; labels are then of its least certain part. Else None.
 
     Raises BadEvidence, naming the field and the item.
 
@@ -237,8 +237,6 @@ class Evidence(OneLineRepr):
         parts += [name for name in ("features", "sequence", "graph") if getattr(self, name) is not None]
         return "; ".join([str(self.annotations), *parts])
 
-    # -- checks --------------------------------------------------------------------------------------------
-
     def _item(self, row: int) -> str:
         return f"row {row} (item {self.annotations.items[row]!r})"
 
@@ -260,8 +258,8 @@ class Evidence(OneLineRepr):
             raise BadEvidence(
                 f"{name}: expected {self.annotations.n_classes} columns, one for each class, got {values.shape[1]}"
             )
-        predicts = ~np.isnan(values).all(axis=1)
         _require_distributions(values, lambda row: f"{name}: {self._item(row)}")
+        predicts = ~np.isnan(values).all(axis=1)
         values[predicts] /= values[predicts].sum(axis=1, keepdims=True)
         values.setflags(write=False)
         return values
