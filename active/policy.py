@@ -1,6 +1,6 @@
 """The policy: the questions that together are expected to make the most labels right.
 
-    v_nk  =  ( A_nk + information x I_nk ) (1 + explore sqrt(r_k / (1 + labels of k)))                           (1)
+    v_nk  =  ( A_nk + information x I_nk ) (1 + w sqrt(r_k / (1 + labels of k)))                           (1)
 
 A_nk is by how much annotator k's answer about item n raises the chance that its label is right, I_nk the information
 of the answer in nats (`acquisition.expected_gain`). A alone sees one answer ahead: an item whose label two answers
@@ -9,10 +9,10 @@ lets annotators of whom little is known be tried before equally good ones that a
 the work they can do (`acquisition.utility`).
 
     plan     pairs (n, k) of largest total value, within capacity, skills and cost     (`assignment.assign`, `batch`)
-    spread   beyond `even_shares` even shares of the questions others come first       (`assignment.load_balancing`)
+    spread   beyond `max_load_ratio` even shares of the questions others come first       (`assignment.load_balancing`)
     whom     anyone, where the crew has no names: the items of largest value for an average annotator
-    check    a share `calibrate` of the questions is about items of known truth        (`assignment.gold_questions`)
-    audit    a share `audit` of the questions is about items drawn at random           (`assignment.audit_questions`)
+    check    a share `gold_share` of the questions is about items of known truth       (`assignment.gold_questions`)
+    audit    a share `audit_share` of the questions is about items drawn at random     (`assignment.audit_questions`)
     done     confidence >= target, or the label limit                                  (`stopping.pool_state`)
     worth    where a right label has a price, a question must be expected to bring its cost  (`value_of_information`)
 
@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -62,15 +62,15 @@ class Policy(Protocol):
     ...     def plan(self, questions, crew, budget):
     ...         pool = PoolState.of(questions, budget)
     ...         asks = [Ask(item, None, gain=0.0, right=0.0, why="next") for item in pool.open_items()]
-    ...         return Plan(tuple(asks[: budget.labels]), pool.done, len(pool.open_rows))
+    ...         return Plan(tuple(asks[: budget.open_questions]), pool.done, len(pool.open_rows))
     """
 
     def plan(self, questions: Sequence[Judged], crew: Crew, budget: Budget) -> Plan:
         """The next questions, and the finished items with their labels.
 
         `questions` are one or several (evidence, consensus) pairs about the same items. In a cycle they are a
-        `PoolState`, which knows what is open and done. A plan keeps to `budget.labels`, `budget.cost` and the crew's
-        capacities, and asks only what `assignment.eligibility` allows.
+        `PoolState`, which knows what is open and done. A plan keeps to `budget.open_questions`, `budget.cost` and the
+        crew's capacities, and asks only what `assignment.eligibility` allows.
         """
         ...
 
@@ -81,14 +81,15 @@ class ExpectedGain:
 
     Attributes:
         information: how many right labels a nat of information counts as, >= 0.
-        explore: how much more an unknown annotator's answer counts than a known one's, >= 0; 0: no exploration.
-        calibrate: share of the questions asked about items of known truth (gold questions), in [0, 1).
+        exploration_weight: how much more an unknown annotator's answer counts than a known one's, >= 0; 0: no more.
+        gold_share: share of the questions asked about items of known truth (gold questions), in [0, 1).
         diverse: the batch is a core set of so many times as many of the best items, by their features, >= 1; 1, or
             where there are no features: the best items, alike or not. Helps small batches while there are few labels.
-        even_shares: no annotator is given more than so many even shares of the open questions while another one,
+        max_load_ratio: no annotator is given more than so many even shares of the open questions while another one,
             whose answer would bring at least half as much, has time; >= 1, inf: no such limit.
-        audit: share of the questions asked about items drawn at random, open or done, in [0, 1) and with `calibrate`
-            below 1. Their answers tell how good the labels are (`Ask.probability`). A crew without names has none.
+        audit_share: share of the questions asked about items drawn at random, open or done, in [0, 1) and with
+            `gold_share` below 1. Their answers tell how good the labels are (`Ask.probability`). A crew without
+            names has none.
 
     Example:
         >>> from hitl import Budget, Crew, Evidence
@@ -102,41 +103,36 @@ class ExpectedGain:
     """
 
     information: float = 0.5
-    explore: float = 1.0
-    calibrate: float = 0.0
+    exploration_weight: float = 1.0
+    gold_share: float = 0.0
     diverse: float = 1.0
-    even_shares: float = 1.5
-    audit: float = 0.0
-
-    REMOVED: ClassVar[Mapping[str, str]] = {
-        "exploration": "little known annotators are always tried by `explore`: remove the key",
-        "judged_by": "annotators are judged by all labels: remove the key",
-        "seed": "nothing is drawn any more: remove the key",
-    }
-    """Settings of older versions, and what to write instead."""
+    max_load_ratio: float = 1.5
+    audit_share: float = 0.0
 
     def __post_init__(self) -> None:
-        for name, least in (("information", 0), ("explore", 0), ("diverse", 1)):
+        for name, least in (("information", 0), ("exploration_weight", 0), ("diverse", 1)):
             value = getattr(self, name)
             if not (_is_number(value) and math.isfinite(value) and value >= least):
                 raise BadSettings(f"policy.options.{name} is {value!r}; expected a number, {least} or more")
-        if not (_is_number(self.even_shares) and self.even_shares >= 1):
-            raise BadSettings(f"policy.options.even_shares is {self.even_shares!r}; expected a number of 1 or more")
-        for name in ("calibrate", "audit"):
+        if not (_is_number(self.max_load_ratio) and self.max_load_ratio >= 1):
+            raise BadSettings(
+                f"policy.options.max_load_ratio is {self.max_load_ratio!r}; expected a number of 1 or more"
+            )
+        for name in ("gold_share", "audit_share"):
             value = getattr(self, name)
             if not (_is_number(value) and 0 <= value < 1):
                 raise BadSettings(f"policy.options.{name} is {value!r}; expected a share in [0, 1)")
-        if self.calibrate + self.audit >= 1:
+        if self.gold_share + self.audit_share >= 1:
             raise BadSettings(
-                f"policy.options: calibrate {self.calibrate:g} and audit {self.audit:g} leave no other questions; "
-                "expected less than 1 together"
+                f"policy.options: gold_share {self.gold_share:g} and audit_share {self.audit_share:g} leave no other "
+                "questions; expected less than 1 together"
             )
 
     def plan(self, questions: Sequence[Judged], crew: Crew, budget: Budget) -> Plan:
         """The next questions and the finished items. Raises BadInput where the questions' items differ."""
         pool = PoolState.of(questions, budget)
         plan = Plan((), pool.done, len(pool.open_rows))
-        if not (plan.open_items and budget.labels):
+        if not (plan.open_items and budget.open_questions):
             return plan
         asked = pool if budget.target_accuracy is None else pool.as_if_unknown
         matrices = [_confusion(evidence, consensus, crew) for evidence, consensus in pool]
@@ -172,17 +168,23 @@ class ExpectedGain:
         Checks and audits are shares of what is asked, not of what may be: where other questions run out they are
         chosen anew, as shares of so many as were found; the money that this leaves buys other questions.
         """
-        wanted = budget.labels
+        wanted = budget.open_questions
         while True:
-            few = replace(budget, labels=wanted)
-            due = checks_due(self.calibrate, pool.answered + len(free.crew.asked), wanted)
+            few = replace(budget, open_questions=wanted)
+            due = checks_due(self.gold_share, pool.answered + len(free.crew.asked), wanted)
             checked = checks(pool, free, due, budget.cost)
             audited, probability = self._audits(pool, free, checked, matrices, few)
             beside = checked + audited
-            choice, limit = self._choice(asked, free, beside, gains, budget), budget.labels - len(beside)
+            choice, limit = self._choice(asked, free, beside, gains, budget), budget.open_questions - len(beside)
             others = rows[~np.isin(rows, [item for item, _ in beside])]
             pairs = _best(asked, choice, free.crew, budget, others, limit)
-            if limit and not pairs and budget.worth is not None and not free.crew.asked and choice.best(others, 1):
+            if (
+                limit
+                and not pairs
+                and budget.value_per_label is not None
+                and not free.crew.asked
+                and choice.best(others, 1)
+            ):
                 return None
             if not beside or len(beside) + len(pairs) >= wanted:
                 return _Found(checked, audited, probability, pairs, others)
@@ -192,11 +194,11 @@ class ExpectedGain:
         self, pool: PoolState, free: Eligibility, checked: Places, matrices: Sequence[Floats], budget: Budget
     ) -> tuple[Places, float]:
         """The questions about items drawn at random, within what the checks leave, and their probability."""
-        due = checks_due(self.audit, pool.answered + len(free.crew.asked), budget.labels)
+        due = checks_due(self.audit_share, pool.answered + len(free.crew.asked), budget.open_questions)
         if not due:
             return [], 1.0
         left, money = _after(free, checked), _money_after(free, checked, budget)
-        rows, probability = draw(pool, left, min(due, budget.labels - len(checked)), money)
+        rows, probability = draw(pool, left, min(due, budget.open_questions - len(checked)), money)
         return audits(rows, _right(pool, matrices, rows), left, money), probability
 
     def _choice(self, pool: PoolState, free: Eligibility, beside: Places, gains: Gains, budget: Budget) -> Choice:
@@ -204,11 +206,11 @@ class ExpectedGain:
         left, money, names = _after(free, beside), _money_after(free, beside, budget), free.crew.names
         features = pool[0][0].features if self.diverse > 1 else None
         if not names:
-            return Choice(gains, left, money, self.even_shares, features, self.diverse)
+            return Choice(gains, left, money, self.max_load_ratio, features, self.diverse)
         given_k, anybody_k = labels_of(pool, free.crew), np.array([name == ANONYMOUS for name in names])
         able_k = np.where(anybody_k, np.inf, answerable(free, pool.open_rows))
-        tried = gains.times(exploration(given_k, able_k, self.explore))
-        return Choice(tried, left, money, self.even_shares, features, self.diverse, given_k)
+        tried = gains.times(exploration(given_k, able_k, self.exploration_weight))
+        return Choice(tried, left, money, self.max_load_ratio, features, self.diverse, given_k)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,9 +254,11 @@ def _confusion(evidence: Evidence, consensus: Consensus, crew: Crew) -> Floats:
 
 def _best(pool: PoolState, choice: Choice, crew: Crew, budget: Budget, rows: Rows, limit: int) -> Sequence[Pair]:
     """The best pairs about these items; those that pay, where a right label has a price."""
-    if budget.worth is None:
+    if budget.value_per_label is None:
         return choice.best(rows, limit)
-    might = rows[budget.worth * pool.error[rows] >= min(crew.prices)]  # answers bring no more than the error there is
+    might = rows[
+        budget.value_per_label * pool.error[rows] >= min(crew.prices)
+    ]  # answers bring no more than the error there is
     return that_pay(choice, might, limit, lambda item, person: pays(pool, item, person, crew, budget))
 
 

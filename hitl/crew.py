@@ -95,15 +95,15 @@ class Budget:
     """How many labels may be asked for, and when an item is done.
 
     Attributes:
-        labels: most questions in one plan.
+        open_questions: most questions in one plan.
         target_confidence: an item is done when its most probable class reaches this, in (0, 1].
         min_labels: labels an item needs before it can be done by confidence (0: a model alone may do).
         max_labels: an item with this many labels is done whatever its confidence.
         cost: most that one plan may cost, in the unit of `Crew.cost`.
         target_accuracy: the project is done when this share of all items is expected to be right; None: when every
             item is done.
-        worth: what one more item with a right label is worth, in the unit of `Crew.cost`: nothing is asked that costs
-            more than it is expected to bring. None: no such limit.
+        value_per_label: what one more item with a right label is worth, in the unit of `Crew.cost`: nothing is asked
+            that costs more than it is expected to bring. None: no such limit.
 
     Example:
         >>> from hitl import Budget
@@ -111,26 +111,26 @@ class Budget:
         10
     """
 
-    labels: int = 100
+    open_questions: int = 100
     target_confidence: float = 0.95
     min_labels: int = 1
     max_labels: int = 10
     cost: float = math.inf
     target_accuracy: float | None = None
-    worth: float | None = None
+    value_per_label: float | None = None
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.target_confidence) and 0 < self.target_confidence <= 1):
             raise BadSettings(f"budget.target_confidence is {self.target_confidence}; expected a value in (0, 1]")
-        for key, low in (("labels", 0), ("min_labels", 0), ("max_labels", 1)):
+        for key, low in (("open_questions", 0), ("min_labels", 0), ("max_labels", 1)):
             if getattr(self, key) < low:
                 raise BadSettings(f"budget.{key} is {getattr(self, key)}; expected {low} or more")
         if not self.cost >= 0:
             raise BadSettings(f"budget.cost is {self.cost}; expected 0 or more")
         if self.target_accuracy is not None and not 0 < self.target_accuracy <= 1:
             raise BadSettings(f"budget.target_accuracy is {self.target_accuracy}; expected a value in (0, 1]")
-        if self.worth is not None and not (math.isfinite(self.worth) and self.worth > 0):
-            raise BadSettings(f"budget.worth is {self.worth}; expected a number above 0")
+        if self.value_per_label is not None and not (math.isfinite(self.value_per_label) and self.value_per_label > 0):
+            raise BadSettings(f"budget.value_per_label is {self.value_per_label}; expected a number above 0")
         if self.min_labels > self.max_labels:
             raise BadSettings(f"budget.min_labels {self.min_labels} is above budget.max_labels {self.max_labels}")
 

@@ -82,9 +82,9 @@ def _events(settings: Settings, store: Store) -> Iterator[Check]:
 
 def _policy(settings: Settings) -> Check:
     """Whether the policy can do what its options say."""
-    if settings.policy.options.get("audit") and not settings.crew.annotators:
+    if settings.policy.options.get("audit_share") and not settings.crew.annotators:
         fix = "name them in crew.annotators, or remove the key"
-        return Check("policy", False, "policy.options.audit asks nothing of annotators without names", fix)
+        return Check("policy", False, "policy.options.audit_share asks nothing of annotators without names", fix)
     return Check("policy", True, settings.policy.name)
 
 
@@ -228,7 +228,7 @@ def _edges(settings: Settings, store: Store) -> Iterator[Check]:
 def _skills(settings: Settings, store: Store) -> Iterator[Check]:
     """Whether an annotator can do what each item needs; nothing where items need nothing, or none was pulled yet."""
     items = store.items(settings.name).column("item").to_pylist()
-    if settings.crew.needs is None or not items:
+    if settings.crew.skill_field is None or not items:
         return
     crew = crew_of(settings, store)
     lacks = lacking(items, crew)

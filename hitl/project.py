@@ -371,7 +371,7 @@ def crew_of(settings: Settings, store: Store) -> Crew:
         cost=cast("Mapping[Name, float]", crew.costs),
         default_cost=crew.cost,
         skills={name: frozenset(skills) for name, skills in crew.skills.items()},
-        needs={} if crew.needs is None else skills_needed(store.items(settings.name), crew.needs),
+        needs={} if crew.skill_field is None else skills_needed(store.items(settings.name), crew.skill_field),
     )
 
 
@@ -410,7 +410,7 @@ def ineffective(settings: Settings, store: Store, crew: Crew) -> tuple[tuple[str
     """What `[crew]` says without effect, and what to do about each; `crew` is what became of it."""
     from hitl.settings.without_effect import without_effect
 
-    needless = settings.crew.needs is not None and not crew.needs and store.items(settings.name).num_rows > 0
+    needless = settings.crew.skill_field is not None and not crew.needs and store.items(settings.name).num_rows > 0
     return tuple(without_effect(settings.crew, annotator_names(store, settings.name).values(), needless))
 
 

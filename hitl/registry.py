@@ -67,9 +67,6 @@ class Registry(Mapping[str, str]):
         """One of this name with these settings. Raises BadSettings for an unknown name or setting."""
         made = self.load(name)
         known = [field.name for field in fields(made)] if is_dataclass(made) else []
-        for key, instead in getattr(made, "REMOVED", {}).items():
-            if key in settings:
-                raise BadSettings(f"{self.noun} {name!r} has no setting {key!r} any more: {instead}")
         strange = [key for key in settings if key not in known]
         if strange:
             has = ", ".join(known) or "none"

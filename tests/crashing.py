@@ -46,7 +46,7 @@ def make_project(folder: Path, url: str) -> Path:
     write_answers(folder, 0)
     settings = (
         f'name = "{NAME}"\nstore = "{url}"\n[source]\nkind = "tables"\npath = "."\nclasses = ["0", "1"]\n'
-        '[budget]\nlabels = 12\n[crew]\nannotators = ["dee", "eve"]\n[schedule]\nevery = "10h"\n'
+        '[budget]\nopen_questions = 12\n[crew]\nannotators = ["dee", "eve"]\n[schedule]\nevery = "10h"\n'
     )
     (folder / "hitl.toml").write_text(settings)
     return folder / "hitl.toml"

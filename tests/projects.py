@@ -20,7 +20,7 @@ ANNOTATIONS = "item,annotator,label\n" + "".join(
 
 
 def settings(**changes: Any) -> Settings:
-    budget = {"labels": 6, "target_confidence": 0.97}
+    budget = {"open_questions": 6, "target_confidence": 0.97}
     crew = {"annotators": ("dee", "eve"), "capacity": 4}
     return Settings(name="p", source=TablesSettings(path="."), budget=budget, crew=crew, **changes)  # type: ignore[arg-type]
 

@@ -121,7 +121,7 @@ def test_the_loop_reaches_the_accuracy_of_all_labels_with_little_more_than_half_
     rte_settings = Settings(
         name="rte",
         source=TablesSettings(path="."),
-        budget={"labels": 200, "target_confidence": 0.9},  # type: ignore[arg-type]
+        budget={"open_questions": 200, "target_confidence": 0.9},  # type: ignore[arg-type]
         push={"consensus": False, "order": False, "labels_wanted": False},  # type: ignore[arg-type]
     )
     with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
@@ -330,7 +330,7 @@ def test_costs_skills_and_needs_reach_the_crew(tmp_path: Path) -> None:
         "cost": 2.0,
         "costs": {"dee": 3.0},
         "skills": {"dee": ("de",)},
-        "needs": "lang",
+        "skill_field": "lang",
     }
     ours = settings().model_copy(update={"crew": CrewSettings(**crew)})  # type: ignore[arg-type]
     with Store(f"sqlite:///{folder}/hitl.db") as store:
@@ -351,7 +351,7 @@ def test_checks_are_kept_with_the_plan_and_nobody_who_answers_is_told(tmp_path: 
     """Also when the plan was stored before they had a field of their own; what is pushed does not tell them apart."""
     folder = folder_with_tables(tmp_path / "p")
     (folder / "truth.csv").write_text("item,label\n0,0\n1,1\n")
-    ours = settings(policy={"options": {"calibrate": 0.5}})
+    ours = settings(policy={"options": {"gold_share": 0.5}})
     with Store(f"sqlite:///{folder}/hitl.db") as store:
         first = cycle.run(ours, store, Tables(folder), now=NOON).judgement
         checks = [ask.item for ask in first.plan.asks if ask.check]
@@ -377,7 +377,7 @@ def test_an_unknown_policy_or_option_names_its_key(tmp_path: Path) -> None:
         with pytest.raises(BadSettings, match=r"policy.name 'nonsense' is unknown; expected one of expected-gain"):
             cycle.run(settings(policy={"name": "nonsense"}), store, Tables(folder))
         with pytest.raises(
-            BadSettings, match=r"'expected-gain' has no setting 'x'; it has information, .*even_shares, audit$"
+            BadSettings, match=r"'expected-gain' has no setting 'x'; it has information, .*max_load_ratio, audit_share$"
         ):
             cycle.run(settings(policy={"options": {"x": 1}}), store, Tables(folder))
 

@@ -141,9 +141,13 @@ def _crews(evidence: Evidence) -> dict[str, tuple[ExpectedGain, Crew, Budget]]:
     named = tuple(name for k, name in enumerate(people) if k != evidence.annotations.anonymous)
     busy = Crew(named, default_capacity=3, cost={name: 1 + k % 3 for k, name in enumerate(named)})
     return {
-        "named": (ExpectedGain(), Crew(named), Budget(labels=12, target_confidence=0.99)),
-        "busy": (ExpectedGain(calibrate=0.2), busy, Budget(labels=15, max_labels=6, cost=20.0, worth=50.0)),
-        "anyone": (ExpectedGain(), Crew(), Budget(labels=10, target_confidence=0.97)),
+        "named": (ExpectedGain(), Crew(named), Budget(open_questions=12, target_confidence=0.99)),
+        "busy": (
+            ExpectedGain(gold_share=0.2),
+            busy,
+            Budget(open_questions=15, max_labels=6, cost=20.0, value_per_label=50.0),
+        ),
+        "anyone": (ExpectedGain(), Crew(), Budget(open_questions=10, target_confidence=0.97)),
     }
 
 

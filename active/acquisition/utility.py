@@ -1,7 +1,7 @@
 """The utility of each pair of item and annotator, as a policy sees it.
 
     v_nk  =  b_k sum over open questions of ( A_nk + information I_nk )
-    b_k   =  1 + explore sqrt( r_k / (1 + labels of k) )
+    b_k   =  1 + weight sqrt( r_k / (1 + labels of k) )
 
 r_k in [0, 1]: all labels that k has given and can give, in those of the annotator with most. What is learned of an
 annotator is worth as much as they can still be asked. Where nothing is known of anybody, labels come in proportion to
@@ -50,14 +50,14 @@ def measure(information: float) -> Measure:
     )
 
 
-def exploration(given_k: Floats, able_k: Floats, explore: float) -> Floats:
+def exploration(given_k: Floats, able_k: Floats, weight: float) -> Floats:
     """(K',) b_k: how much more each counts for what is not known of them.
 
     `given_k` labels of each so far, `able_k` open items that each can be asked about; inf: a pool, never at an end.
     """
     all_k = given_k + able_k
     reach_k = np.minimum(all_k / max(all_k[np.isfinite(all_k)].max(initial=0), 1), 1)
-    b_k: Floats = 1 + explore * np.sqrt(reach_k / (1 + given_k))
+    b_k: Floats = 1 + weight * np.sqrt(reach_k / (1 + given_k))
     return b_k
 
 

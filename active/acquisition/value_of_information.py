@@ -72,7 +72,7 @@ def pays(
     crew: Crew,
     budget: Budget,
 ) -> npt.NDArray[np.bool_]:
-    """(P,) whether an answer of this member of the crew about this item brings its cost (`budget.worth`).
+    """(P,) whether an answer of this member of the crew about this item brings its cost (`budget.value_per_label`).
 
     `item` (P,) codes, `person` (P,) positions in the crew, 0 where it has no names. As `best_next` counts it.
     """
@@ -84,7 +84,7 @@ def pays(
             here = person == k
             q_nj = consensus.probabilities[item[here]]
             gain[here] += best_gain_per_label(q_nj, pi_kjl[k], budget.max_labels) / len(questions)
-    return np.asarray((budget.worth or np.inf) * gain >= cost_k[person])
+    return np.asarray((budget.value_per_label or np.inf) * gain >= cost_k[person])
 
 
 def crew_confusion(consensus: Consensus, crew: Crew) -> Floats:

@@ -1,7 +1,7 @@
 """Audit questions, about items drawn at random: their answers tell without bias how good the labels are.
 
     F    items that may be asked about: truth unknown, no answer expected, one of the crew may be asked and is paid for
-    n    how many are drawn: as many as are due of the share `audit`, or all of F
+    n    how many are drawn: as many as are due of the share `audit_share`, or all of F
     p    = n / |F|, the probability of each item of F, open or done, however sure its label is
 
 Answers about items that were chosen because their labels are unsure say nothing about the labels that are sure. An item

@@ -1,7 +1,7 @@
 """The questions of one plan: the best pairs, as far as they pay, and not all alike.
 
     best        of these items, so many pairs of the largest total value
-    spread      beyond so many even shares of them an answer counts half: others are asked           (`even_shares`)
+    spread      beyond so many even shares of them an answer counts half: others are asked           (`max_load_ratio`)
     diverse     the items are a core set (`core_set`) of `diverse` times as many of the best; an item without features
                 is like no other, and in the batch where it is among the best
     pays        a pair that does not bring its cost is left out, and the next best are looked for
@@ -49,7 +49,7 @@ class Choice:
         value: what each answer would bring.
         free: who may be asked about what; a crew without names is one average annotator, who can have every item.
         money: what all questions cost together at most.
-        even_shares: beyond so many even shares of the questions an answer counts half; inf: all count in full.
+        max_load_ratio: beyond so many even shares of the questions an answer counts half; inf: all count in full.
         features: (N, D) of the items, NaN for those without, where they are to be a core set, beside those that wait;
             None: alike or not.
         times: so many times as many candidates the core set is chosen from.
@@ -59,7 +59,7 @@ class Choice:
     value: Gains
     free: Eligibility
     money: float = math.inf
-    even_shares: float = math.inf
+    max_load_ratio: float = math.inf
     features: Floats | None = None
     times: float = 1.0
     given_k: Floats | None = None
@@ -73,7 +73,7 @@ class Choice:
         many = min(limit, len(rows), int(self.free.capacity.sum()))
         pairs = self._by_name(rows, limit, many)
         for _ in range(SETTLING):
-            if len(pairs) == many or math.isinf(self.even_shares):
+            if len(pairs) == many or math.isinf(self.max_load_ratio):
                 break
             many = len(pairs)  # of fewer questions a share is less
             pairs = self._by_name(rows, limit, many)
@@ -109,7 +109,7 @@ class Choice:
     def _by_name(self, rows: Rows, limit: int, many: int) -> Sequence[Pair]:
         """The pairs of largest total value, with shares of so many questions."""
         cost_k = np.array(self.free.crew.prices)
-        share = shares(self.free, rows, many, self.even_shares, self.given_k)
+        share = shares(self.free, rows, many, self.max_load_ratio, self.given_k)
 
         def assigned(value: Gains, money: float) -> Sequence[Pair]:
             bound = value.bound(rows)

@@ -25,8 +25,8 @@ def why_nothing_is_asked(plan: Plan, crew: Crew, budget: Budget) -> str | None:
     """
     if plan.asks or plan.stop or not plan.open_items:
         return None
-    if budget.labels == 0:
-        return "budget.labels is 0"
+    if budget.open_questions == 0:
+        return "budget.open_questions is 0"
     least = min(crew.prices)
     if budget.cost < least:
         return f"budget.cost is {budget.cost:g}, and a label costs {least:g} at least"
@@ -46,7 +46,7 @@ def why_not_asked(questions: Sequence[Judged], plan: Plan, crew: Crew, budget: B
     pool = PoolState.of(questions, budget)
     may = _may_answer_some(pool, replace(crew, asked=()))
     may_by_skill = _may_answer_some(pool, replace(crew, asked=(), skills={}, needs={}))
-    full = f"{_limit(budget)} is full (budget.labels), and " if len(plan.asks) >= budget.labels else ""
+    full = f"{_limit(budget)} is full (budget.open_questions), and " if len(plan.asks) >= budget.open_questions else ""
     found: dict[Name, str] = {}
     for name in left:
         if not crew.capacity_of(name):
@@ -61,7 +61,11 @@ def why_not_asked(questions: Sequence[Judged], plan: Plan, crew: Crew, budget: B
 
 
 def _limit(budget: Budget) -> str:
-    return "the limit of one question" if budget.labels == 1 else f"the limit of {budget.labels:,} questions"
+    return (
+        "the limit of one question"
+        if budget.open_questions == 1
+        else f"the limit of {budget.open_questions:,} questions"
+    )
 
 
 def _may_answer_some(pool: PoolState, crew: Crew) -> dict[Name, bool]:
@@ -83,7 +87,7 @@ def waiting_for_absent(questions: Sequence[Judged], plan: Plan, crew: Crew, budg
     able = np.array([crew.capacity_of(name) > 0 for name in crew.names], dtype=bool)
     away = np.array([name in absent for name in crew.names], dtype=bool) & able
     there = able & ~away
-    if plan.stop or not away.any() or len(plan.asks) >= budget.labels:
+    if plan.stop or not away.any() or len(plan.asks) >= budget.open_questions:
         return None
     free = Eligibility.of(replace(crew, asked=()), pool.annotations)
     waiting, needed = 0, np.zeros(len(crew.names), dtype=bool)

@@ -80,7 +80,9 @@ class Waiting:
     def budget_left(self, budget: Budget, crew: Crew) -> Budget:
         """The budget less what waits."""
         spent = sum(crew.cost_of(ask.annotator) for ask in self.asks if ask.annotator is not None)
-        return replace(budget, labels=max(budget.labels - len(self.asks), 0), cost=max(budget.cost - spent, 0.0))
+        return replace(
+            budget, open_questions=max(budget.open_questions - len(self.asks), 0), cost=max(budget.cost - spent, 0.0)
+        )
 
 
 def next_plan(
@@ -112,7 +114,7 @@ def next_plan(
     held = waiting(previous, pool, crew, budget, now, expire)
     why = rules.project_stop(pool, crew, budget)
     if why is not None:
-        plan = policy.plan(pool, replace(crew, asked=()), replace(budget, labels=0))
+        plan = policy.plan(pool, replace(crew, asked=()), replace(budget, open_questions=0))
         return still_asked(replace(plan, asks=(), stop=why, expired=held.expired, people=held.people))
     plan = _filled(policy, pool, held, previous, crew, budget, now)
     plan = with_answer_times(plan, pool.annotations[0])
@@ -184,7 +186,7 @@ class _Reassignment:
         busy = {ask.annotator for ask in held.asks}
         idle = [name for name in self.present if name not in busy]
         left = held.budget_left(self.budget, self.crew)
-        if not idle or (left.labels and left.cost + CENT >= min(map(self.crew.cost_of, idle))):
+        if not idle or (left.open_questions and left.cost + CENT >= min(map(self.crew.cost_of, idle))):
             return None
         share = max(len(held.asks) // len(self.present), 1)
         spare = _beyond(held.asks, share, held.away)
@@ -294,7 +296,7 @@ def _within(asks: Sequence[Ask], crew: Crew, budget: Budget, away: frozenset[Nam
     cost = 0.0
     for ask in asks:
         price = crew.cost_of(ask.annotator)
-        if len(kept) >= budget.labels or cost + price > budget.cost + CENT:
+        if len(kept) >= budget.open_questions or cost + price > budget.cost + CENT:
             continue
         if ask.annotator is not None:
             if room.get(ask.annotator, 0) <= 0:

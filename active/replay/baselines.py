@@ -146,8 +146,8 @@ def _with_probabilities(
 ) -> tuple[Ask, ...]:
     """How many of each rank are asked, of all that might be; not known where time or money may have run out before."""
     able = free.capacity > 0
-    enough = bool((free.capacity[able] >= budget.labels).all())
-    if not (enough and budget.labels * max(free.crew.prices) <= budget.cost + CENT):
+    enough = bool((free.capacity[able] >= budget.open_questions).all())
+    if not (enough and budget.open_questions * max(free.crew.prices) <= budget.cost + CENT):
         return tuple(replace(ask, probability=None) for ask in asks)
     might = np.concatenate([np.zeros(0, bool), *(mask[:, able].any(axis=1) for _, mask in free.blocks(rows))])
     there = Counter(rank[rows[might]].tolist())
@@ -169,11 +169,11 @@ def _dealt(pool: PoolState, free: Eligibility, budget: Budget, order: Rows, whom
     for block, mask in free.blocks(order):
         for row, may in zip(block.tolist(), mask, strict=True):
             able = np.flatnonzero(may & (given < free.capacity) & (price <= money))
-            if len(asks) < budget.labels and able.size:
+            if len(asks) < budget.open_questions and able.size:
                 person = whom(able, given)
                 given[person] += 1
                 money -= price[person]
                 asks.append(Ask(pool.items[row], crew.members[person], 0.0, 0.0, WHY))
-        if len(asks) >= budget.labels:
+        if len(asks) >= budget.open_questions:
             break
     return Plan(tuple(asks), pool.done, len(pool.open_rows))

@@ -203,11 +203,11 @@ class Replay:
         crew = queue.crew(round_)
         if not crew.names and not queue.staffed(round_):
             return Plan()
-        batch = self.budget.labels
+        batch = self.budget.open_questions
         if self.most_labels is not None:
             batch = min(batch, max(self.most_labels - pool.answered - queue.outstanding, 0))
         target = self.stop.target if self.stop else self.budget.target_accuracy
-        budget = replace(self.budget, labels=batch, target_accuracy=target)
+        budget = replace(self.budget, open_questions=batch, target_accuracy=target)
         return self.policy.plan(pool, crew, budget)
 
 

@@ -171,7 +171,7 @@ class _Future:
     def play(self, rng: np.random.Generator) -> None:
         """To the end of every draw."""
         in_order = self.budget.target_accuracy is not None
-        plan = int(self.budget.labels / self.scale)  # a plan is asked whole
+        plan = int(self.budget.open_questions / self.scale)  # a plan is asked whole
         batch = min(max(plan, -(-self.n_items // ROUNDS)), self.n_items) if in_order else self.n_items
         running_d = np.ones(self.n_draws, dtype=bool)
         while True:
@@ -273,7 +273,7 @@ def _orders(
 ) -> Rows:
     """(D, n, R) who answers next about each item, -1 for no annotator: a race in which speed is what each has room for.
 
-    A plan of `budget.labels` fills the most accurate first; those it leaves without work come after, best first.
+    A plan of `budget.open_questions` fills the most accurate first; those it leaves without work come after.
     """
     depth = max(1, budget.max_labels - int(pool[0][0].annotations.labels_per_item[sample].min()))
     if not crew.names:
@@ -286,7 +286,7 @@ def _orders(
     free_nk = free.mask_rows(sample) & (free.capacity > 0)
     best = np.argsort(-right_k, kind="stable")
     room, speed_k, later_k = free.capacity[best], np.empty(right_k.size), np.empty(right_k.size)
-    speed_k[best] = np.clip(max(budget.labels, 1) - (np.cumsum(room) - room), 0, room)
+    speed_k[best] = np.clip(max(budget.open_questions, 1) - (np.cumsum(room) - room), 0, room)
     later_k[best] = 1e6 * (1 + np.arange(right_k.size))
     depth = min(depth, right_k.size)
     order = np.empty((draws, sample.size, depth), dtype=np.intp)

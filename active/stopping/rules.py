@@ -197,12 +197,13 @@ def project_stop(pool: PoolState, crew: Crew, budget: Budget) -> str | None:
             f"the accuracy expected is {found}, {found.sure:.1%} or more with a probability of {chance:g} %; the "
             f"target is {budget.target_accuracy:.1%}"
         )
-    if budget.worth is not None:
+    if budget.value_per_label is not None:
         gain, cost = value_of_information.best_next(pool, pool.open_rows, crew, budget)
-        if budget.worth * gain < 1:
+        if budget.value_per_label * gain < 1:
             return (
-                f"the best next label costs {cost:g} and is expected to bring {budget.worth * gain * cost:.2g}: "
-                f"{gain * cost:.2g} right labels, worth {budget.worth:g} each"
+                f"the best next label costs {cost:g} and is expected to bring "
+                f"{budget.value_per_label * gain * cost:.2g}: "
+                f"{gain * cost:.2g} right labels, worth {budget.value_per_label:g} each"
             )
     return None
 

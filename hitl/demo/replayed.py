@@ -46,7 +46,7 @@ def _loop(comparison: Comparison, people: RecordedPeople, url: str) -> Judgement
     settings = Settings(
         name="rte",
         source=TablesSettings(path="recorded"),
-        budget=BudgetSettings(labels=BATCH, target_confidence=TARGET),
+        budget=BudgetSettings(open_questions=BATCH, target_confidence=TARGET),
         push=PushSettings(consensus=False, order=False, labels_wanted=False),
     )
     crew = people.crew()

@@ -30,7 +30,7 @@ kind = "tables"
 path = "labels"
 
 [budget]
-labels = 60
+open_questions = 60
 target_confidence = 0.9
 max_labels = 10
 

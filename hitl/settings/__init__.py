@@ -1,4 +1,4 @@
-"""Settings of a project: hitl.toml, overridden by the environment (HITL_BUDGET__LABELS=50), checked at start.
+"""Settings of a project: hitl.toml, overridden by the environment (HITL_BUDGET__OPEN_QUESTIONS=50), checked at start.
 
 What `[source]` holds depends on its kind: each connector brings a class of its own for it (`SourceSettings`). Secrets
 never stand in the file but in the environment (HITL_WEBHOOK_SECRET, and what a connector asks for), or in files that
@@ -91,13 +91,13 @@ class CombineSettings(_Part):
 class BudgetSettings(_Part):
     """How much may be asked at a time, and when items and the project are done (see hitl.crew.Budget)."""
 
-    labels: int = Field(default=100, ge=0, le=UNLIMITED)
+    open_questions: int = Field(default=100, ge=0, le=UNLIMITED)
     target_confidence: float = Field(default=0.95, gt=0, le=1)
     min_labels: int = Field(default=1, ge=0, le=UNLIMITED)
     max_labels: int = Field(default=10, ge=1, le=UNLIMITED)
     cost: float = Field(default=math.inf, ge=0)
     target_accuracy: float | None = Field(default=None, gt=0, le=1)
-    worth: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    value_per_label: float | None = Field(default=None, gt=0, allow_inf_nan=False)
 
     @model_validator(mode="after")
     def _can_be_done(self) -> BudgetSettings:
@@ -113,8 +113,8 @@ Price = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 class CrewSettings(_Part):
     """Who is asked by name. Empty: all have the same queue, and any annotator who comes is served next.
 
-    `needs` names the field of an item's data that says which skills it takes. After `expire_hours` a question that was
-    not answered is given to another annotator.
+    `skill_field` names the field of an item's data that says which skills it takes. After `expire_hours` a question
+    that was not answered is given to another annotator.
     """
 
     annotators: tuple[Annotated[str, Field(min_length=1)], ...] = ()
@@ -123,13 +123,13 @@ class CrewSettings(_Part):
     cost: Price = 1.0
     costs: dict[str, Price] = Field(default_factory=dict)
     skills: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    needs: str | None = Field(default=None, min_length=1)
+    skill_field: str | None = Field(default=None, min_length=1)
     expire_hours: float = Field(default=24.0, gt=0)
 
     @model_validator(mode="after")
-    def _skills_for_needs(self) -> CrewSettings:
-        if self.needs is not None and not self.skills:
-            raise ValueError("needs without skills: no annotator could be asked; expected crew.skills as well")
+    def _skills_for_skill_field(self) -> CrewSettings:
+        if self.skill_field is not None and not self.skills:
+            raise ValueError("skill_field without skills: no annotator could be asked; expected crew.skills as well")
         return self
 
 
@@ -388,7 +388,7 @@ class Settings(_FromFile):
 
     Example:
         >>> from hitl.connectors.tables import TablesSettings
-        >>> Settings(name="pets", source=TablesSettings(path="."), budget={"labels": 20}).budget.labels
+        >>> Settings(name="pets", source=TablesSettings(path="."), budget={"open_questions": 20}).budget.open_questions
         20
     """
 

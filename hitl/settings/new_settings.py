@@ -11,7 +11,7 @@ from hitl.errors import BadSettings
 from hitl.formatting import plain
 
 NEW = """\
-# hitl project. Every key can be overridden: HITL_BUDGET__LABELS=50. Secrets stay there.
+# hitl project. Every key can be overridden: HITL_BUDGET__OPEN_QUESTIONS=50. Secrets stay there.
 name = {name}
 store = {store}  # or postgresql://user@host/database
 
@@ -19,13 +19,13 @@ store = {store}  # or postgresql://user@host/database
 {source}
 
 [budget]
-labels = 100               # questions that may be open at a time
+open_questions = 100       # questions that may be open at a time
 target_confidence = 0.95   # an item is done when its label is this sure
 min_labels = 1             # answers an item needs before it can be done
 max_labels = 10            # answers after which an item is done in any case
 # target_accuracy = 0.97   # the project is done when this share of all labels is right
 # cost = 50.0              # most that the questions of a cycle may cost, in the unit of crew.cost
-# worth = 2.0              # what one more right label is worth; what costs more than it brings is not asked
+# value_per_label = 2.0    # what one more right label is worth; what costs more than it brings is not asked
 
 [crew]
 annotators = {crew}  # asked by name; empty: any who comes
@@ -34,7 +34,7 @@ annotators = {crew}  # asked by name; empty: any who comes
 # cost = 1.0               # what a label costs, in any one unit
 # costs = {{ ann = 2.5 }}    # and for some annotators
 # skills = {{ ann = ["de", "fr"] }}
-# needs = "language"       # the field of an item that says which skills it takes
+# skill_field = "language" # the field of an item that says which skills it takes
 # expire_hours = 24        # then a question that was not answered is given to another annotator
 
 [policy]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hitl.settings import CrewSettings
 
-NEEDS_NAMES = ("capacity", "capacities", "skills", "needs")
+NEEDS_NAMES = ("capacity", "capacities", "skills", "skill_field")
 """Settings that say nothing where no annotator is named."""
 
 
@@ -19,9 +19,10 @@ def without_effect(settings: CrewSettings, named: Collection[str], needless: boo
     `named`: all whom the platform has named; they may have left, and their old answers still have a cost. `needless`:
     there are items, and none has the field of `needs`.
     """
-    if settings.needs is not None and needless:
+    if settings.skill_field is not None and needless:
         yield (
-            f"crew.needs: no item has the field {settings.needs!r}, so that every annotator is asked about every item",
+            f"crew.skill_field: no item has the field {settings.skill_field!r}, so that every annotator is asked about "
+            "every item",
             "name the field of the items' data that says which skills an item takes",
         )
     if not settings.annotators:

@@ -105,7 +105,7 @@ def project(seed: int, names: bool = True) -> Project:
     truth = np.where(np.arange(ITEMS) < rng.integers(0, 4), 0, -1).astype(np.int32)
     questions = tuple(_judged(rng, items, people, truth) for _ in range(1 + seed % 2))
     budget = Budget(
-        labels=int(rng.integers(1, 12)),
+        open_questions=int(rng.integers(1, 12)),
         target_confidence=float(rng.choice([0.8, 0.95, 1.0])),
         max_labels=int(rng.integers(2, 6)),
         cost=float(rng.choice([2.5, 6.0, math.inf])),
@@ -155,10 +155,10 @@ def projects() -> Iterator[Project]:
 
 @fact
 def it_keeps_to_the_budget(policy: Policy) -> None:
-    """No more questions than `budget.labels`, which together cost no more than `budget.cost`."""
+    """No more questions than `budget.open_questions`, which together cost no more than `budget.cost`."""
     for one in projects():
         asks = one.plan(policy).asks
-        assert len(asks) <= one.budget.labels
+        assert len(asks) <= one.budget.open_questions
         assert sum(one.crew.cost_of(ask.annotator) for ask in asks) <= one.budget.cost + CENT
 
 
@@ -230,11 +230,11 @@ def it_lists_the_finished_items_with_their_labels(policy: Policy) -> None:
 
 @fact
 def it_asks_nothing_where_nothing_may_be_asked(policy: Policy) -> None:
-    """With `budget.labels` 0, no money, or no capacity; it still lists what is finished."""
+    """With `budget.open_questions` 0, no money, or no capacity; it still lists what is finished."""
     for one in projects():
         full = one.plan(policy)
         for nothing in (
-            replace(one, budget=replace(one.budget, labels=0)),
+            replace(one, budget=replace(one.budget, open_questions=0)),
             replace(one, budget=replace(one.budget, cost=0.0)),
             *([replace(one, crew=replace(one.crew, capacity={}, default_capacity=0))] if one.crew.names else []),
         ):
@@ -248,10 +248,12 @@ def it_asks_where_it_can(policy: Policy) -> None:
     """With nothing in the way, open items are asked about, and the more so the more labels may be asked for."""
     for seed in range(SEEDS):
         one = project(seed)
-        free = replace(one, crew=Crew(("a", "b")), budget=Budget(labels=5, target_confidence=1.0, max_labels=99))
+        free = replace(
+            one, crew=Crew(("a", "b")), budget=Budget(open_questions=5, target_confidence=1.0, max_labels=99)
+        )
         still = sum(free.is_open(n) for n in range(ITEMS))
         assert len(free.plan(policy).asks) == min(5, still)
-        assert len(replace(free, budget=replace(free.budget, labels=100)).plan(policy).asks) >= still
+        assert len(replace(free, budget=replace(free.budget, open_questions=100)).plan(policy).asks) >= still
 
 
 @fact

@@ -44,11 +44,11 @@ def test_every_policy_keeps_to(name: str, fact: str) -> None:
 
 
 def test_so_does_the_policy_with_other_settings() -> None:
-    check_policy(ExpectedGain(even_shares=1.0, explore=0.0))
+    check_policy(ExpectedGain(max_load_ratio=1.0, exploration_weight=0.0))
     check_policy(ExpectedGain(information=0.0))
-    check_policy(ExpectedGain(calibrate=0.4), {ORDER: "who of equals is checked leaves others their time"})
-    check_policy(ExpectedGain(audit=0.4), {ORDER: "who of equals is drawn for leaves others their time"})
-    check_policy(ExpectedGain(audit=0.4, calibrate=0.5), {ORDER: "the same"})
+    check_policy(ExpectedGain(gold_share=0.4), {ORDER: "who of equals is checked leaves others their time"})
+    check_policy(ExpectedGain(audit_share=0.4), {ORDER: "who of equals is drawn for leaves others their time"})
+    check_policy(ExpectedGain(audit_share=0.4, gold_share=0.5), {ORDER: "the same"})
 
 
 class Reckless:
@@ -83,7 +83,9 @@ def spoilt(change: Any, policy: Policy | None = None) -> Broken:
 
 BREAKS = {
     "it keeps to the budget": Broken(
-        lambda _, q, crew, budget: Evenly().plan(q, crew, replace(budget, labels=budget.labels + 1, cost=1e9))
+        lambda _, q, crew, budget: Evenly().plan(
+            q, crew, replace(budget, open_questions=budget.open_questions + 1, cost=1e9)
+        )
     ),
     "it keeps to the capacities": Broken(
         lambda _, q, crew, budget: ExpectedGain().plan(q, replace(crew, capacity={}, default_capacity=99), budget)
@@ -118,7 +120,9 @@ def test_the_contract_sees_a_policy_that_does_not_keep_to(fact: str) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_uncertainty_asks_about_the_largest_entropy_the_annotators_in_turn(seed: int) -> None:
     one = project(seed)
-    free = replace(one, crew=Crew(("dee", "eve", "fay")), budget=Budget(labels=7, max_labels=99, target_confidence=1.0))
+    free = replace(
+        one, crew=Crew(("dee", "eve", "fay")), budget=Budget(open_questions=7, max_labels=99, target_confidence=1.0)
+    )
     asks = free.plan(Uncertain()).asks
     open_entropy = {
         item: sum(
@@ -136,7 +140,7 @@ def test_a_policy_takes_the_state_of_the_pool_for_its_questions() -> None:
     """A policy that knows nothing of `PoolState` meets a sequence of pairs."""
     one = project(1)
     pool = PoolState.of(one.questions, one.budget)
-    assert PoolState.of(pool, replace(one.budget, labels=0, cost=1.0)) is pool
+    assert PoolState.of(pool, replace(one.budget, open_questions=0, cost=1.0)) is pool
     assert PoolState.of(pool, replace(one.budget, max_labels=77)) is not pool
     assert list(pool) == list(one.questions) == [*pool[:1], pool[1]]
     for name in POLICIES:
@@ -188,7 +192,7 @@ def test_a_cycle_computes_what_is_open_once_for_each_question(
 
     for what in ("item_states", "expected_accuracy"):
         monkeypatch.setattr(rules, what, counting(what, getattr(rules, what)))
-    budget = BudgetSettings(labels=6, target_confidence=0.97, target_accuracy=0.9999, worth=100.0)
+    budget = BudgetSettings(open_questions=6, target_confidence=0.97, target_accuracy=0.9999, value_per_label=100.0)
     ours = settings().model_copy(update={"policy": PolicySettings(name=name), "budget": budget})
     with Store(f"sqlite:///{folder}/hitl.db") as store:
         for number in (1, 2):  # the second has a plan before it

@@ -18,7 +18,6 @@ from hitl.active.assignment.eligibility import Eligibility
 from hitl.active.assignment.gold_questions import CHECK, checks_due
 from hitl.active.assignment.load_balancing import FIRST
 from hitl.active.policy import ExpectedGain
-from hitl.active.registry import policy
 from hitl.active.replay.baselines import Randomly
 from hitl.active.replay.experiments import Simulation, run_trials, spent_to_reach
 from hitl.active.replay.replay import Replay
@@ -62,7 +61,7 @@ def one_answer(q_j: Floats, pi_jl: Floats, information: float = ExpectedGain().i
 
 def open_budget(labels: int = 100) -> Budget:
     """Nothing is done before anything was asked."""
-    return Budget(labels=labels, target_confidence=1.0, min_labels=0, max_labels=99)
+    return Budget(open_questions=labels, target_confidence=1.0, min_labels=0, max_labels=99)
 
 
 @given(st.integers(0, 10_000), st.integers(1, 12), st.integers(1, 4), st.floats(0, 2))
@@ -70,7 +69,9 @@ def test_the_questions_are_those_worth_most_together(seed: int, labels: int, cap
     """Against the best assignment there is: everybody as often as they have capacity, nobody twice about an item."""
     evidence, consensus = judged(np.random.default_rng(seed))
     learned, annotations = consensus.annotators, evidence.annotations
-    plan = ExpectedGain(explore=explore, even_shares=np.inf).plan(  # nothing counts half: load balancing has its own
+    plan = ExpectedGain(
+        exploration_weight=explore, max_load_ratio=np.inf
+    ).plan(  # nothing counts half: load balancing has its own
         [(evidence, consensus)], Crew(learned.names, default_capacity=capacity), open_budget(labels)
     )
     bonus = 1 + explore / np.sqrt(1 + learned.labels)
@@ -162,7 +163,7 @@ def test_newcomers_are_tried_before_equally_good_people_who_are_known() -> None:
         assert ask.annotator == "new"
     asked = [ask.annotator for ask in ExpectedGain().plan([(evidence, consensus)], crew, open_budget(4)).asks]
     assert asked.count("new") == FIRST  # and no more before they have shown something
-    spread = ExpectedGain(explore=0.0).plan([(evidence, consensus)], crew, open_budget(4)).annotators
+    spread = ExpectedGain(exploration_weight=0.0).plan([(evidence, consensus)], crew, open_budget(4)).annotators
     assert len(spread) == 4  # all the same: each a little
 
 
@@ -189,22 +190,25 @@ def test_what_does_not_pay_is_not_asked_and_the_plan_says_so() -> None:
     everything = ExpectedGain().plan([(evidence, consensus)], crew, open_budget())
     assert everything.stop is None
     for price in (5.0, 10.0, 40.0):
-        budget = replace(open_budget(), worth=price)
+        budget = replace(open_budget(), value_per_label=price)
         plan = ExpectedGain().plan([(evidence, consensus)], crew, budget)
         for ask in plan.asks:
             q, pi = consensus.probabilities[[ask.item]], consensus.annotators.confusion[ask.annotator]  # type: ignore[call-overload]
             assert price * best_gain_per_label(q, pi, 99)[0] >= crew.cost_of(ask.annotator)  # type: ignore[arg-type]
         assert 0 < len(plan.asks) <= len(everything.asks)
         assert plan.stop is None
+    cheap = replace(open_budget(), value_per_label=0.01)
     for someone in (crew, Crew(default_cost=2.0)):
-        nothing = ExpectedGain(calibrate=0.9).plan([(evidence, consensus)], someone, replace(open_budget(), worth=0.01))
+        nothing = ExpectedGain(gold_share=0.9).plan(
+            [(evidence, consensus)], someone, replace(open_budget(), value_per_label=0.01)
+        )
         assert nothing.asks == ()
         assert nothing.stop is not None
         assert "worth its cost" in nothing.stop
     waiting = replace(crew, asked=((1, 0),))
-    assert ExpectedGain().plan([(evidence, consensus)], waiting, replace(open_budget(), worth=0.01)).stop is None
+    assert ExpectedGain().plan([(evidence, consensus)], waiting, cheap).stop is None
     busy = replace(crew, default_capacity=0)
-    assert ExpectedGain().plan([(evidence, consensus)], busy, replace(open_budget(), worth=0.01)).stop is None
+    assert ExpectedGain().plan([(evidence, consensus)], busy, cheap).stop is None
 
 
 LIMITS = st.fixed_dictionaries(
@@ -218,9 +222,9 @@ LIMITS = st.fixed_dictionaries(
         "known": st.integers(0, 4),
         "never": st.lists(st.tuples(st.integers(0, 4), st.integers(0, 11)), max_size=20),
         "asked": st.lists(st.tuples(st.integers(0, 5), st.integers(0, 11)), max_size=5, unique_by=lambda pair: pair[1]),
-        "calibrate": st.sampled_from([0.0, 0.3, 0.9]),
+        "gold_share": st.sampled_from([0.0, 0.3, 0.9]),
         "diverse": st.sampled_from([1.0, 2.5]),
-        "even_shares": st.sampled_from([1.0, 1.5, math.inf]),
+        "max_load_ratio": st.sampled_from([1.0, 1.5, math.inf]),
     }
 )
 
@@ -248,8 +252,8 @@ def test_limits_are_never_violated(at: dict[str, Any]) -> None:
         needs={5: frozenset({"de"}), 6: frozenset({"de", "fr"}), 7: frozenset({"it"})},
         asked=tuple(at["asked"]),
     )
-    budget = Budget(at["labels"], 0.9, 1, 3, cost=at["cost"], worth=at["worth"])
-    settings = {name: at[name] for name in ("calibrate", "diverse", "even_shares")}
+    budget = Budget(at["labels"], 0.9, 1, 3, cost=at["cost"], value_per_label=at["worth"])
+    settings = {name: at[name] for name in ("gold_share", "diverse", "max_load_ratio")}
     plan = ExpectedGain(**settings).plan(made, crew, budget)
     answered = {
         (who, item)
@@ -274,7 +278,7 @@ def test_limits_are_never_violated(at: dict[str, Any]) -> None:
     assert len({ask.item for ask in plan.asks}) == len(plan.asks)
     checked = sum(ask.check for ask in plan.asks)
     given_so_far = max(len(evidence.annotations) for evidence, _ in made) + len(crew.asked)
-    assert checked <= checks_due(at["calibrate"], given_so_far, at["labels"])
+    assert checked <= checks_due(at["gold_share"], given_so_far, at["labels"])
     assert plan.open_items + len(plan.done) == 12
     assert plan.stop is None or not plan.asks
     assert plan == ExpectedGain(**settings).plan(made, crew, budget)
@@ -285,7 +289,7 @@ def test_a_crew_with_spammers_and_newcomers_needs_far_fewer_labels_than_random()
     groups = (Group("good", 5, (0.7, 0.9)), Group("random", 3), Group("good", 2, (0.7, 0.9), joins=6))
     truth = (np.arange(150) % 2).astype(np.int32)
     nothing = Annotations.from_matrix(np.full((150, 0), -1), classes=(0, 1))
-    budget = Budget(labels=20, target_confidence=1.0, min_labels=0, max_labels=99)
+    budget = Budget(open_questions=20, target_confidence=1.0, min_labels=0, max_labels=99)
     policies = {"gain": ExpectedGain(), "random": Randomly()}
     replays = {
         name: Replay(VBIBCC(), policy, budget, most_labels=1100, crew=Crew(default_capacity=4))
@@ -300,25 +304,19 @@ def test_a_crew_with_spammers_and_newcomers_needs_far_fewer_labels_than_random()
     ("wrong", "key"),
     [
         ({"information": -1.0}, "information"),
-        ({"explore": float("nan")}, "explore"),
-        ({"explore": "much"}, "explore"),
+        ({"exploration_weight": float("nan")}, "exploration_weight"),
+        ({"exploration_weight": "much"}, "exploration_weight"),
         ({"diverse": 0.5}, "diverse"),
-        ({"even_shares": 0.5}, "even_shares"),
-        ({"even_shares": float("nan")}, "even_shares"),
-        ({"even_shares": None}, "even_shares"),
-        ({"calibrate": 1.0}, "calibrate"),
-        ({"calibrate": True}, "calibrate"),
+        ({"max_load_ratio": 0.5}, "max_load_ratio"),
+        ({"max_load_ratio": float("nan")}, "max_load_ratio"),
+        ({"max_load_ratio": None}, "max_load_ratio"),
+        ({"gold_share": 1.0}, "gold_share"),
+        ({"gold_share": True}, "gold_share"),
     ],
 )
 def test_an_impossible_setting_names_its_key(wrong: dict[str, Any], key: str) -> None:
     with pytest.raises(BadSettings, match=rf"policy\.options\.{key} is .*expected"):
         ExpectedGain(**wrong)
-
-
-@pytest.mark.parametrize("key", ["exploration", "judged_by", "seed"])
-def test_a_setting_of_older_versions_says_what_to_write_instead(key: str) -> None:
-    with pytest.raises(BadSettings, match=rf"'expected-gain' has no setting '{key}' any more: .*remove the key"):
-        policy("expected-gain", **{key: "bonus"})
 
 
 def test_an_item_is_done_by_confidence_limit_or_truth_and_says_so() -> None:
@@ -392,7 +390,7 @@ def test_evidence_and_consensus_must_be_about_the_same_items() -> None:
 @pytest.mark.parametrize(
     ("wrong", "key"),
     [
-        ({"labels": -1}, "budget.labels"),
+        ({"open_questions": -1}, "budget.open_questions"),
         ({"target_confidence": 0.0}, "budget.target_confidence"),
         ({"target_confidence": float("nan")}, "budget.target_confidence"),
         ({"min_labels": 5, "max_labels": 4}, "budget.min_labels"),
@@ -421,7 +419,7 @@ def test_with_a_target_known_items_are_asked_about_as_the_others_are() -> None:
     said = np.hstack([said, np.full((200, 9), -1)])
     evidence = Evidence(Annotations.from_matrix(said, classes=(0, 1)), truth=np.where(np.arange(200) < 40, truth, -1))
     consensus = DawidSkene().fit(evidence)
-    crew, budget = Crew(tuple(range(12))), Budget(labels=120, target_confidence=1.0)
+    crew, budget = Crew(tuple(range(12))), Budget(open_questions=120, target_confidence=1.0)
     plain = ExpectedGain().plan([(evidence, consensus)], crew, budget)
     assert not any(ask.check for ask in plain.asks)
     plan = ExpectedGain().plan([(evidence, consensus)], crew, replace(budget, target_accuracy=0.9))
@@ -429,6 +427,6 @@ def test_with_a_target_known_items_are_asked_about_as_the_others_are() -> None:
     assert 12 <= sum(ask.check for ask in plan.asks) <= 36
     assert {ask.why == CHECK for ask in plan.asks if ask.check} == {True}
     assert list(plan.done.items) == list(plain.done.items)
-    share = ExpectedGain(calibrate=0.25).plan([(evidence, consensus)], crew, replace(budget, target_accuracy=0.9))
+    share = ExpectedGain(gold_share=0.25).plan([(evidence, consensus)], crew, replace(budget, target_accuracy=0.9))
     assert sum(ask.check for ask in share.asks) >= 30
     assert len({(ask.item, ask.annotator) for ask in share.asks}) == len(share.asks) == 120

@@ -35,7 +35,7 @@ def reordered(recorded: Evidence, rng: np.random.Generator) -> Evidence:
 
 def run(recorded: Evidence, seed: int) -> ReplayResult:
     """One replay to the end."""
-    replay = Replay(DefaultCombiner(), budget=Budget(labels=100, target_confidence=TARGET))
+    replay = Replay(DefaultCombiner(), budget=Budget(open_questions=100, target_confidence=TARGET))
     rng = np.random.default_rng(seed)
     return replay.run(reordered(recorded, rng), rng)
 

@@ -136,7 +136,7 @@ def run(name: str, seed: int, batch: int, diverse: float, most: int) -> tuple[Fl
     answers, classes = task.answers, task.classes
     crew = answers.crew(Crew())
     policy = ExpectedGain(diverse=diverse)
-    budget = Budget(labels=batch, target_confidence=1.0, min_labels=0, max_labels=99)
+    budget = Budget(open_questions=batch, target_confidence=1.0, min_labels=0, max_labels=99)
     labels_right, model_right = [], []
     while True:
         evidence = Evidence(answers.revealed(), features=task.x)

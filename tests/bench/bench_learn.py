@@ -106,7 +106,7 @@ def run(job: Job) -> Run:
     rng = np.random.default_rng([job.seed, list(SETS).index(job.data)])
     evidence = reordered(SETS[job.data](), rng)
     batch = -(-len(evidence.annotations) // job.steps)
-    budget = Budget(labels=batch, target_confidence=1.0, min_labels=0, max_labels=2**31 - 1)
+    budget = Budget(open_questions=batch, target_confidence=1.0, min_labels=0, max_labels=2**31 - 1)
     tracks: dict[str, Track] = {}
     for name, judge in ((ALONE, combiner("default")), (LEARNING, Learned(model=job.model))):
         began = time.process_time()

@@ -62,7 +62,7 @@ def pooled(truth: Ints, counts: Ints, probabilities: Floats, model: str) -> Evid
 
 def run(evidence: Evidence, seed: int, most_labels: int, batch: int = BATCH) -> ReplayResult:
     """One replay, to `most_labels` labels in batches."""
-    budget = Budget(labels=batch, target_confidence=1.0, min_labels=0, max_labels=40)
+    budget = Budget(open_questions=batch, target_confidence=1.0, min_labels=0, max_labels=40)
     return Replay(PLEM(), budget=budget, most_labels=most_labels).run(evidence, np.random.default_rng(seed))
 
 

@@ -11,7 +11,7 @@ the same combiner; the truth scores only. Each plan is checked: nobody beyond th
 twice, nobody who is not there, no more questions than the round has.
 
 Then the same without capacities, and a team of five (four right 70 to 95 % of the time, one spammer; 300 items), as it
-is with and without `even_shares`: labels needed, and who is busiest, how much of a plan they get on the way there.
+is with and without `max_load_ratio`: labels needed, and who is busiest, how much of a plan they get on the way there.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Checked:
         pairs = [(ask.annotator, ask.item) for ask in plan.asks]
         names = np.array(annotations.annotators, dtype=object)[annotations.annotator]
         items = np.array(annotations.items, dtype=object)[annotations.item]
-        assert len(pairs) <= budget.labels
+        assert len(pairs) <= budget.open_questions
         assert len(set(pairs)) == len(pairs)
         assert not set(pairs) & (set(zip(names, items, strict=True)) | crew.never | set(crew.asked))
         for name, number in Counter(name for name, _ in pairs).items():
@@ -96,7 +96,7 @@ def evidence(n: int = ITEMS) -> Evidence:
 
 def replays(method: str, policy: Policy, most_labels: int) -> dict[str, Replay]:
     """The policy, and random assignment."""
-    budget = Budget(labels=BATCH, target_confidence=1.0, min_labels=0, max_labels=2**31 - 1)
+    budget = Budget(open_questions=BATCH, target_confidence=1.0, min_labels=0, max_labels=2**31 - 1)
     crew = Crew(default_capacity=CAPACITY)
     judge = combiner(method)
     chosen = {"policy": policy, "random": Evenly()}
@@ -130,13 +130,13 @@ TEAMS: dict[str, tuple[int, tuple[Group, ...], float, int]] = {
 """Nobody has a capacity: items, people, accuracy to reach, most labels."""
 
 
-def shared(name: str, even_shares: float, seeds: int) -> dict[str, Any]:
+def shared(name: str, max_load_ratio: float, seeds: int) -> dict[str, Any]:
     """Labels needed without capacities, and the mean share of a plan that its busiest person gets until then."""
     items, groups, target, most = TEAMS[name]
-    budget = Budget(labels=BATCH, target_confidence=1.0, min_labels=0, max_labels=2**31 - 1)
+    budget = Budget(open_questions=BATCH, target_confidence=1.0, min_labels=0, max_labels=2**31 - 1)
     needed, busiest = [], []
     for child in np.random.SeedSequence(0).spawn(seeds):
-        watched = Watched(ExpectedGain(even_shares=even_shares))
+        watched = Watched(ExpectedGain(max_load_ratio=max_load_ratio))
         replay = Replay(combiner("default"), watched, budget, most)
         found = one_trial(Simulation(evidence(items), groups, CORRELATION), replay, child).to_reach(target)
         needed.append(most if found is None else found[0])
@@ -144,10 +144,10 @@ def shared(name: str, even_shares: float, seeds: int) -> dict[str, Any]:
     return {"needed": needed, "busiest": busiest}
 
 
-def shared_row(name: str, even_shares: float, kept: dict[str, Any]) -> str:
+def shared_row(name: str, max_load_ratio: float, kept: dict[str, Any]) -> str:
     """One line of the second table."""
     needed = f"{np.median(kept['needed']):,.0f} ({min(kept['needed']):,}-{max(kept['needed']):,})"
-    return f"{name:14}{even_shares:>12g}{needed:>24}{np.mean(kept['busiest']):>12.0%}"
+    return f"{name:14}{max_load_ratio:>12g}{needed:>24}{np.mean(kept['busiest']):>12.0%}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -178,13 +178,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         lines.append(row(name, figures[name]))
         print(f"{lines[-1]}   {time.perf_counter() - began:.0f} s", flush=True)
     bars_held = bars(figures)
-    title = f"{'no capacities':14}{'even_shares':>12}{'labels needed':>24}{'busiest':>12}"
+    title = f"{'no capacities':14}{'max_load_ratio':>12}{'labels needed':>24}{'busiest':>12}"
     lines += ["", title]
     print(f"\n{title}", flush=True)
     for team in TEAMS:
         for times in (math.inf, 2.0, 1.5, 1.0):
             kept = shared(team, times, options.seeds)
-            figures[f"{team}, even_shares {times:g}"] = kept
+            figures[f"{team}, max_load_ratio {times:g}"] = kept
             lines.append(shared_row(team, times, kept))
             print(lines[-1], flush=True)
     told = results.held(bars_held)

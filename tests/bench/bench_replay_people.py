@@ -98,7 +98,7 @@ def run(job: Job) -> Curves:
     judge, total = combiner(job.combiner), len(evidence.annotations)
     batch = math.ceil(total / job.steps)
     full = accuracy_of(judge.fit(replace(evidence, truth=None)), evidence)
-    budget = Budget(labels=batch, target_confidence=job.target, min_labels=0, max_labels=2**31 - 1)
+    budget = Budget(open_questions=batch, target_confidence=job.target, min_labels=0, max_labels=2**31 - 1)
     began = time.perf_counter()
     most = math.ceil(job.until * total)
     result = Replay(judge, policy_of(job.policy, job.settings), budget, most_labels=most).run(evidence, rng)

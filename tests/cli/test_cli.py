@@ -272,8 +272,13 @@ BAD_PROJECTS = [
     (["run"], 'name = "x"\n', 78, "source: field required"),
     (["run"], 'name = "x"\n[source]\nkind = "excel"\n', 78, "source.kind"),
     (["run"], 'name = "x"\n[source]\nkind = "tables"\n', 78, "source.path: field required"),
-    (["run"], 'name = "x"\n[source]\nkind = "tables"\npath = "."\n[budget]\nlabels = -1\n', 78, "budget.labels"),
-    (["run"], 'name = "x"\n[source]\nkind = "tables"\npath = "."\n[budgets]\nlabels = 1\n', 78, "budgets"),
+    (
+        ["run"],
+        'name = "x"\n[source]\nkind = "tables"\npath = "."\n[budget]\nopen_questions = -1\n',
+        78,
+        "budget.open_questions",
+    ),
+    (["run"], 'name = "x"\n[source]\nkind = "tables"\npath = "."\n[budgets]\nopen_questions = 1\n', 78, "budgets"),
     (
         ["run"],
         'name = "x"\nlabel_studio_token = "secret"\n[source]\nkind = "tables"\n',
@@ -363,7 +368,7 @@ def test_init_refuses_to_overwrite_and_to_guess(run: Run, project: Path) -> None
 
 
 def test_the_environment_wins_over_the_file(run: Run, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HITL_BUDGET__LABELS", "1")
+    monkeypatch.setenv("HITL_BUDGET__OPEN_QUESTIONS", "1")
     assert run("pull")[0] == 0
     assert len(json.loads(run("plan", "--dry-run", "--json")[1])["plan"]["asks"]) == 1
 

@@ -83,7 +83,7 @@ def test_doctor_says_which_skill_nobody_has(run: Run, project: Path) -> None:
     plain = config.read_text()
 
     def said(needs: str, skills: str) -> tuple[int, str]:
-        crew = f'[crew]\nannotators = ["ann", "bob"]\nneeds = "{needs}"\nskills = {{ bob = ["{skills}"] }}\n'
+        crew = f'[crew]\nannotators = ["ann", "bob"]\nskill_field = "{needs}"\nskills = {{ bob = ["{skills}"] }}\n'
         config.write_text(plain + crew)
         code, out, _ = run("doctor")
         return code, out
@@ -96,7 +96,7 @@ def test_doctor_says_which_skill_nobody_has(run: Run, project: Path) -> None:
     assert (
         "FAIL  skills: no annotator of the crew has what 1 item needs: 'de' (1) (the crew has 'fr'; crew.skills)" in out
     )
-    assert "FAIL  crew: crew.needs: no item has the field 'language'" in said("language", "fr")[1]
+    assert "FAIL  crew: crew.skill_field: no item has the field 'language'" in said("language", "fr")[1]
     (project / "items.csv").write_text("item,lang\n7,fr\n")
     assert run("pull", "--full")[0] == 0
     assert "ok    skills: needed by 1 item; the crew has them" in said("lang", "fr")[1]
@@ -109,7 +109,10 @@ def test_doctor_says_which_skill_nobody_has(run: Run, project: Path) -> None:
         ('annotators = ["ann"]\ncosts = { zed = 9.0 }', "crew.costs: 'zed' is not in crew.annotators"),
         ('annotators = ["ann"]\nskills = { zed = ["de"] }', "crew.skills: 'zed' is not in crew.annotators"),
         ("capacity = 3\ncapacities = { ann = 2 }", "crew.capacity, crew.capacities without crew.annotators"),
-        ('annotators = ["ann"]\nskills = { ann = ["de"] }\nneeds = "langauge"', "no item has the field 'langauge'"),
+        (
+            'annotators = ["ann"]\nskills = { ann = ["de"] }\nskill_field = "langauge"',
+            "no item has the field 'langauge'",
+        ),
     ],
 )
 def test_crew_settings_without_effect_are_told(run: Run, project: Path, crew: str, told: str) -> None:

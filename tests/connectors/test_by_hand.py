@@ -27,7 +27,7 @@ def folder_with_files(folder: Path) -> Path:
     (folder / "new.csv").write_text("item,text\nn1,new\nn2,newer\n")
     (folder / "known.csv").write_text("item,label\n3,1\n4,0\n")
     (folder / "hitl.toml").write_text(
-        'name = "p"\nstore = "sqlite:///hitl.db"\n[source]\nkind = "tables"\npath = "."\n[budget]\nlabels = 6\n'
+        'name = "p"\nstore = "sqlite:///hitl.db"\n[source]\nkind = "tables"\npath = "."\n[budget]\nopen_questions = 6\n'
     )
     with Store(f"sqlite:///{folder}/hitl.db") as store, store.lease("p") as lease:
         cycle.pull(lease, store, Tables(folder))

@@ -19,7 +19,7 @@ from hitl.testing import crowd
 
 EVIDENCE, _ = crowd(np.random.default_rng(0), n_items=1150, n_annotators=20, models=1, known=0.3)
 CONSENSUS = DefaultCombiner().fit(EVIDENCE)
-PLAN = Evenly().plan([(EVIDENCE, CONSENSUS)], Crew(("ann", "bob")), Budget(labels=50))
+PLAN = Evenly().plan([(EVIDENCE, CONSENSUS)], Crew(("ann", "bob")), Budget(open_questions=50))
 RESULTS = {
     "Annotations": EVIDENCE.annotations,
     "Evidence": EVIDENCE,

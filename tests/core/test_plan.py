@@ -152,7 +152,7 @@ def test_a_crew_without_limits_can_take_on_everything() -> None:
     [
         (Crew, {"capacity": {"ann": -1}}, "crew.capacity of 'ann' is -1; expected 0 or more"),
         (Crew, {"default_capacity": -2}, "crew.capacity of 'default' is -2; expected 0 or more"),
-        (Budget, {"labels": -1}, "budget.labels is -1; expected 0 or more"),
+        (Budget, {"open_questions": -1}, "budget.open_questions is -1; expected 0 or more"),
         (Budget, {"min_labels": -1}, "budget.min_labels is -1; expected 0 or more"),
         (Budget, {"max_labels": 0, "min_labels": 0}, "budget.max_labels is 0; expected 1 or more"),
         (Budget, {"min_labels": 4, "max_labels": 3}, "budget.min_labels 4 is above budget.max_labels 3"),
@@ -162,7 +162,7 @@ def test_a_crew_without_limits_can_take_on_everything() -> None:
         (Budget, {"cost": -1.0}, "budget.cost is -1.0; expected 0 or more"),
         (Budget, {"cost": float("nan")}, "budget.cost is nan"),
         (Budget, {"target_accuracy": 1.2}, r"budget.target_accuracy is 1.2; expected a value in \(0, 1\]"),
-        (Budget, {"worth": 0.0}, "budget.worth is 0.0; expected a number above 0"),
+        (Budget, {"value_per_label": 0.0}, "budget.value_per_label is 0.0; expected a number above 0"),
         (Crew, {"cost": {"ann": 0.0}}, "crew.cost of 'ann' is 0.0; expected a number above 0"),
         (Crew, {"default_cost": float("inf")}, "crew.cost of 'default' is inf"),
     ],

@@ -22,10 +22,10 @@ def loaded(folder: Path, text: str) -> Settings:
 
 
 def test_costs_targets_and_worth_reach_the_budget(tmp_path: Path) -> None:
-    budget = project.budget_of(loaded(tmp_path, "[budget]\ncost = 50\ntarget_accuracy = 0.97\nworth = 2.5\n"))
-    assert (budget.cost, budget.target_accuracy, budget.worth) == (50, 0.97, 2.5)
+    budget = project.budget_of(loaded(tmp_path, "[budget]\ncost = 50\ntarget_accuracy = 0.97\nvalue_per_label = 2.5\n"))
+    assert (budget.cost, budget.target_accuracy, budget.value_per_label) == (50, 0.97, 2.5)
     plain = project.budget_of(loaded(tmp_path, ""))
-    assert (plain.cost, plain.target_accuracy, plain.worth) == (math.inf, None, None)
+    assert (plain.cost, plain.target_accuracy, plain.value_per_label) == (math.inf, None, None)
 
 
 @pytest.mark.parametrize(
@@ -33,8 +33,8 @@ def test_costs_targets_and_worth_reach_the_budget(tmp_path: Path) -> None:
     [
         ("[budget]\ncost = -1\n", "budget.cost"),
         ("[budget]\ntarget_accuracy = 1.5\n", "budget.target_accuracy"),
-        ("[budget]\nworth = 0\n", "budget.worth"),
-        ("[budget]\nworth = inf\n", "budget.worth"),
+        ("[budget]\nvalue_per_label = 0\n", "budget.value_per_label"),
+        ("[budget]\nvalue_per_label = inf\n", "budget.value_per_label"),
         ("[budget]\nmin_labels = 11\n", "budget: .*min_labels 11 is above max_labels 10"),
         ("[crew]\ncost = 0\n", "crew.cost"),
         ('[crew]\nannotators = ["ann", ""]\n', "crew.annotators.1"),
@@ -50,8 +50,8 @@ def test_costs_targets_and_worth_reach_the_budget(tmp_path: Path) -> None:
             "models.learned: .learn. gives its",
         ),
         ("[crew]\nexpire_hours = 0\n", "crew.expire_hours"),
-        ('[crew]\nneeds = ""\n', "crew.needs"),
-        ('[crew]\nneeds = "language"\n', "crew: .*needs without skills"),
+        ('[crew]\nskill_field = ""\n', "crew.skill_field"),
+        ('[crew]\nskill_field = "language"\n', "crew: .*skill_field without skills"),
         ('[crew]\nskills = { ann = "de" }\n', "crew.skills.ann"),
         ("[policy]\nnam = 'x'\n", "policy.nam"),
     ],
@@ -65,17 +65,27 @@ def test_what_init_writes_is_read_also_with_its_comments_taken_in(tmp_path: Path
     path = tmp_path / "hitl.toml"
     new_settings.write(path, "x", {"kind": "tables", "path": "."}, "sqlite:///x.db", ["ann"])
     assert project.load(path).policy.name == "expected-gain"
-    keys = ("target_accuracy", "cost", "worth", "capacity", "capacities", "costs", "skills", "needs", "expire_hours")
+    keys = (
+        "target_accuracy",
+        "cost",
+        "value_per_label",
+        "capacity",
+        "capacities",
+        "costs",
+        "skills",
+        "skill_field",
+        "expire_hours",
+    )
     lines = [
         line[2:] if line.startswith(tuple(f"# {key} = " for key in keys)) else line
         for line in path.read_text().splitlines()
     ]
     path.write_text("\n".join(lines))
     read = project.load(path)
-    assert (read.budget.target_accuracy, read.budget.worth) == (0.97, 2.0)
+    assert (read.budget.target_accuracy, read.budget.value_per_label) == (0.97, 2.0)
     assert read.crew.costs == {"ann": 2.5}
     assert read.crew.skills == {"ann": ("de", "fr")}
-    assert (read.crew.needs, read.crew.expire_hours) == ("language", 24)
+    assert (read.crew.skill_field, read.crew.expire_hours) == ("language", 24)
 
 
 def test_policies_are_called_by_name() -> None:
@@ -91,9 +101,9 @@ def test_policies_are_called_by_name() -> None:
             "[crew]\ncapacitys = 3\n",
             r"crew.capacitys: no such key; did you mean 'capacity'\? expected one of annotators, capacity, capacities",
         ),
-        ("[budget]\nxyz = 3\n", r"budget.xyz: no such key; expected one of labels, target_confidence"),
+        ("[budget]\nxyz = 3\n", r"budget.xyz: no such key; expected one of open_questions, target_confidence"),
         (
-            "[budgets]\nlabels = 3\n",
+            "[budgets]\nopen_questions = 3\n",
             r"budgets: no such key; did you mean 'budget'\? expected one of name, source, store",
         ),
     ],
@@ -112,10 +122,10 @@ def test_a_bad_value_of_the_environment_names_its_variable(tmp_path: Path, monke
         loaded(tmp_path, "")
     monkeypatch.setenv("HITL_CREW__ANNOTATORS", '["ann"]')
     assert loaded(tmp_path, "").crew.annotators == ("ann",)
-    monkeypatch.setenv("HITL_BUDGET__LABELS", "-3")
-    with pytest.raises(BadSettings, match=r"budget.labels \(from HITL_BUDGET__LABELS\): input should be"):
+    monkeypatch.setenv("HITL_BUDGET__OPEN_QUESTIONS", "-3")
+    with pytest.raises(BadSettings, match=r"budget.open_questions \(from HITL_BUDGET__OPEN_QUESTIONS\): input"):
         loaded(tmp_path, "")
-    monkeypatch.setenv("HITL_BUDGET__LABELS", "3")
+    monkeypatch.setenv("HITL_BUDGET__OPEN_QUESTIONS", "3")
     monkeypatch.setenv("HITL_CREW", "ann")
     with pytest.raises(BadSettings, match="environment: HITL_CREW cannot be read"):
         loaded(tmp_path, "")
@@ -132,9 +142,9 @@ def test_options_of_the_environment_are_what_they_say(tmp_path: Path, monkeypatc
 def test_a_misspelt_section_of_the_environment_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HITL_SERVICE_PORT_8080_TCP", "tcp://10.0.0.1")  # as Kubernetes sets it, and none of ours
     monkeypatch.setenv("HITL_EVENTS_A__B_SECRET", "x")
-    assert loaded(tmp_path, "").budget.labels
-    monkeypatch.setenv("HITL_BUGDET__LABELS", "50")
-    wanted = r"environment: HITL_BUGDET__LABELS: no such section; did you mean HITL_BUDGET__\.\.\.\? expected one of"
+    assert loaded(tmp_path, "").budget.open_questions
+    monkeypatch.setenv("HITL_BUGDET__OPEN_QUESTIONS", "50")
+    wanted = r"environment: HITL_BUGDET__OPEN_QUESTIONS: no such section; did you mean HITL_BUDGET__\.\.\.\?"
     with pytest.raises(BadSettings, match=wanted):
         loaded(tmp_path, "")
 
@@ -168,9 +178,17 @@ def test_tables_of_names_are_json_in_the_environment(tmp_path: Path, monkeypatch
 
 
 def test_an_empty_variable_does_not_hide_what_a_file_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("BUDGET__LABELS", "SCHEDULE__CRON", "CREW__ANNOTATORS", "LIMITS__ROWS", "MODELS", "EVENTS", "BUDGET"):
+    for name in (
+        "BUDGET__OPEN_QUESTIONS",
+        "SCHEDULE__CRON",
+        "CREW__ANNOTATORS",
+        "LIMITS__ROWS",
+        "MODELS",
+        "EVENTS",
+        "BUDGET",
+    ):
         monkeypatch.setenv(f"HITL_{name}", "")
-    assert loaded(tmp_path, "[budget]\nlabels = 7\n[limits]\nrows = 9\n").budget.labels == 7
+    assert loaded(tmp_path, "[budget]\nopen_questions = 7\n[limits]\nrows = 9\n").budget.open_questions == 7
     assert Limits() == limits()
     for name, said in {"HITL_STORE": "sqlite:///other.db", "HITL_WEBHOOK_SECRET": "hush"}.items():
         (tmp_path / name).write_text(said)

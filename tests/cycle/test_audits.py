@@ -16,7 +16,7 @@ from tests.projects import HOUR, NOON, answers, folder_with_tables, settings
 
 def test_answers_about_items_drawn_at_random_are_compared_with_the_labels_that_stood(tmp_path: Path) -> None:
     folder = folder_with_tables(tmp_path / "p")
-    ours = settings(policy={"options": {"audit": 0.5}})
+    ours = settings(policy={"options": {"audit_share": 0.5}})
     with Store(f"sqlite:///{folder}/hitl.db") as store:
         first = cycle.run(ours, store, Tables(folder), now=NOON).judgement
         drawn = [ask for ask in first.plan.asks if ask.audit]
@@ -42,8 +42,8 @@ def test_answers_about_items_drawn_at_random_are_compared_with_the_labels_that_s
 
 def test_a_done_item_that_is_drawn_is_opened_for_one_more_answer(tmp_path: Path) -> None:
     folder = folder_with_tables(tmp_path / "p")
-    ours = settings(policy={"options": {"audit": 0.9}})
-    ours = ours.model_copy(update={"budget": BudgetSettings(labels=6, target_confidence=0.7)})
+    ours = settings(policy={"options": {"audit_share": 0.9}})
+    ours = ours.model_copy(update={"budget": BudgetSettings(open_questions=6, target_confidence=0.7)})
     with Store(f"sqlite:///{folder}/hitl.db") as store:
         report = cycle.run(ours, store, Tables(folder), now=NOON)
     plan = report.judgement.plan
@@ -55,7 +55,7 @@ def test_a_done_item_that_is_drawn_is_opened_for_one_more_answer(tmp_path: Path)
 
 def test_doctor_says_where_audits_cannot_be(tmp_path: Path) -> None:
     folder = folder_with_tables(tmp_path / "p")
-    text = 'name = "p"\n[source]\nkind = "tables"\npath = "."\n[policy]\noptions = { audit = 0.1 }\n'
+    text = 'name = "p"\n[source]\nkind = "tables"\npath = "."\n[policy]\noptions = { audit_share = 0.1 }\n'
     for crew, ok in (("", False), ('[crew]\nannotators = ["ann"]\n', True)):
         (folder / "hitl.toml").write_text(text + crew)
         found = {check.name: check for check in checks(folder / "hitl.toml")}

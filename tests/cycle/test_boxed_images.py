@@ -100,7 +100,7 @@ TIME = "2026-11-01T10:00:00Z"
 
 def settings(**changes: Any) -> Settings:
     crew = {"annotators": CREW, "capacity": 4}
-    budget = {"labels": 4, "target_confidence": 0.97}
+    budget = {"open_questions": 4, "target_confidence": 0.97}
     return Settings(name="p", source=TablesSettings(path="."), budget=budget, crew=crew, **changes)
 
 
@@ -290,7 +290,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
     crew = ", ".join(f'"{who}"' for who in CREW)
     (tmp_path / "hitl.toml").write_text(
         f'name = "p"\n[source]\nkind = "tables"\npath = "."\n[crew]\nannotators = [{crew}]\ncapacity = 4\n'
-        "[budget]\nlabels = 4\n"
+        "[budget]\nopen_questions = 4\n"
     )
     return caller(tmp_path, monkeypatch, capfd)
 

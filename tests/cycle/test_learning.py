@@ -27,7 +27,7 @@ from tests.command_line import caller
 
 WORDS = {"sea": "storm sail harbour tide wind", "bread": "flour oven loaf crust yeast"}
 PROJECT: dict[str, Any] = {
-    "budget": {"labels": 20, "target_confidence": 0.97},
+    "budget": {"open_questions": 20, "target_confidence": 0.97},
     "features": {"text": "text", "dimensions": 8},
     "learn": {"model": "logistic"},
 }

@@ -40,7 +40,7 @@ def telling(monkeypatch: pytest.MonkeyPatch) -> Telling:
         for one in named:
             monkeypatch.setenv(f"HITL_EVENTS_{one['name'].upper()}_SECRET", SECRET)
         made = projects.settings(events=named, **changes)
-        wanted = {"labels": 6, "target_confidence": 0.6} | (budget or {})
+        wanted = {"open_questions": 6, "target_confidence": 0.6} | (budget or {})
         return made.model_copy(update={"budget": BudgetSettings(**wanted)})
 
     return settings

@@ -21,7 +21,7 @@ SETTINGS = """name = "p"
 kind = "tables"
 path = "labels"
 [budget]
-labels = 6
+open_questions = 6
 target_confidence = 0.6
 """
 

@@ -74,7 +74,7 @@ def project(address: str) -> Settings:
     from tests.projects import settings
 
     made = settings(events=[{"name": "ci", "url": address}])
-    return made.model_copy(update={"budget": BudgetSettings(labels=6, target_confidence=0.6)})
+    return made.model_copy(update={"budget": BudgetSettings(open_questions=6, target_confidence=0.6)})
 
 
 def run_until(folder: Path, url: str, address: str, last: int) -> tuple[int, str]:

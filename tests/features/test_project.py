@@ -64,7 +64,7 @@ def test_a_diverse_policy_plans_with_them(tmp_path: Path) -> None:
     """Nobody has labeled the new items, all equally good to ask about: four questions are about the four topics."""
     folder = folder_with_tables(tmp_path / "p")
     write_items(folder, texts())
-    changes = {"budget": {"labels": 4, "target_confidence": 0.97}, "crew": {}}
+    changes = {"budget": {"open_questions": 4, "target_confidence": 0.97}, "crew": {}}
     options = {"policy": {"name": "expected-gain", "options": {"diverse": 40.0}}}
 
     def topics(**more: Any) -> list[int]:

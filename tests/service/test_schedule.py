@@ -369,8 +369,8 @@ def test_lines_say_what_happened(tmp_path: Path, run: Run) -> None:
     failed = {"event": "failed", "error": "Refused", "message": "no", "next": "2026-11-20T13:00:00+00:00"}
     assert line(base | failed).endswith("failed: Refused: no; next 2026-11-20 13:00:00Z")
     done = {"event": "done", "seconds": 0.5, "new": 3, "labels": 27, "done": 6, "items": 9, "asks": 0}
-    done |= {"operations": 3, "changed": 21, "stop": None, "idle": "budget.labels is 0", "lacking": "a skill"}
-    assert line(base | done).endswith("0 asked, 3 operations, 21 changes; nothing is asked: budget.labels is 0")
+    done |= {"operations": 3, "changed": 21, "stop": None, "idle": "budget.open_questions is 0", "lacking": "a skill"}
+    assert line(base | done).endswith("0 asked, 3 operations, 21 changes; nothing is asked: budget.open_questions is 0")
     ended = done | {"stop": "every item is done", "idle": None, "lacking": None, "next": "2026-11-20T13:00:00+00:00"}
     assert line(base | ended).endswith("; the project is done: every item is done; next 2026-11-20 13:00:00Z")
     assert line(base | done | {"idle": None}).endswith("; left aside: a skill")

@@ -18,7 +18,7 @@ def test_a_cycle_runs_over_this_database(store: Store, tmp_path: Path) -> None:
         name="p",
         source=TablesSettings(path="."),
         crew=CrewSettings(annotators=("dee",)),
-        budget=BudgetSettings(labels=5),
+        budget=BudgetSettings(open_questions=5),
     )
     first = cycle.run(settings, store, Tables(tmp_path))
     plan = first.judgement.plan
@@ -40,7 +40,9 @@ def test_what_is_done_comes_back_as_it_was(store: Store, tmp_path: Path) -> None
     rows = [f"{n},{who},{'yes' if n % 2 else 'no'}" for n in range(9) for who in ("ann", "bob", "cyd")[: 1 + n % 3]]
     (tmp_path / "annotations.csv").write_text("\n".join(["item,annotator,label", *rows]) + "\n")
     (tmp_path / "truth.csv").write_text("item,label\n0,no\n")
-    settings = Settings(name="p", source=TablesSettings(path="."), budget=BudgetSettings(labels=5, max_labels=3))
+    settings = Settings(
+        name="p", source=TablesSettings(path="."), budget=BudgetSettings(open_questions=5, max_labels=3)
+    )
     judged = cycle.run(settings, store, Tables(tmp_path)).judgement
     latest = store.latest("p")
     assert latest is not None

@@ -99,8 +99,8 @@ def test_the_matrices_of_a_crew(named: bool) -> None:
 @pytest.mark.parametrize("named", [False, True], ids=["anyone", "named"])
 def test_plans_and_forecasts_are_those_of_whole_tables(named: bool) -> None:
     evidence, *forms = judged()
-    crew, budget = crew_of(named), Budget(labels=12, target_confidence=0.95)
-    plans = [ExpectedGain(audit=0.1).plan([(evidence, consensus)], crew, budget) for consensus in forms]
+    crew, budget = crew_of(named), Budget(open_questions=12, target_confidence=0.95)
+    plans = [ExpectedGain(audit_share=0.1).plan([(evidence, consensus)], crew, budget) for consensus in forms]
     asked = [[(ask.item, ask.annotator, round(ask.gain, 8), round(ask.right, 8)) for ask in p.asks] for p in plans]
     assert asked[0] == asked[1]
     assert len(asked[0]) == 12

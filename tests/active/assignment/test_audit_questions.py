@@ -110,7 +110,7 @@ def test_the_policy_asks_its_share_and_an_item_once() -> None:
     names, rng, audited, items = names_of(1, 250), np.random.default_rng(0), 0, 0
     for _ in range(40):
         question = judged(matrix, names)
-        plan = ExpectedGain(audit=0.1).plan([question], Crew(PEOPLE), Budget(5, 1.0, 1, 1))
+        plan = ExpectedGain(audit_share=0.1).plan([question], Crew(PEOPLE), Budget(5, 1.0, 1, 1))
         assert len(plan.asks) == len({ask.item for ask in plan.asks}) == 5
         done = {one.item for one in plan.done}
         for ask in plan.asks:
@@ -127,8 +127,10 @@ def test_the_policy_asks_its_share_and_an_item_once() -> None:
 
 
 def test_without_the_setting_nothing_changes() -> None:
-    question, budget = judged(MATRIX, names_of(0, 7), known=1), Budget(labels=6)
-    plain, some = (ExpectedGain(calibrate=0.2, audit=a).plan([question], Crew(PEOPLE), budget) for a in (0.0, 0.4))
+    question, budget = judged(MATRIX, names_of(0, 7), known=1), Budget(open_questions=6)
+    plain, some = (
+        ExpectedGain(gold_share=0.2, audit_share=a).plan([question], Crew(PEOPLE), budget) for a in (0.0, 0.4)
+    )
     assert all(ask.probability == 1.0 and not ask.audit for ask in plain.asks)
     assert any(ask.audit for ask in some.asks)
     assert (plain.done, plain.open_items) == (some.done, some.open_items)
@@ -137,9 +139,12 @@ def test_without_the_setting_nothing_changes() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"audit": 1.0}, r"policy.options.audit is 1.0; expected a share in \[0, 1\)"),
-        ({"audit": True}, "policy.options.audit is True"),
-        ({"audit": 0.5, "calibrate": 0.5}, "calibrate 0.5 and audit 0.5 leave no other questions; expected less than"),
+        ({"audit_share": 1.0}, r"policy.options.audit_share is 1.0; expected a share in \[0, 1\)"),
+        ({"audit_share": True}, "policy.options.audit_share is True"),
+        (
+            {"audit_share": 0.5, "gold_share": 0.5},
+            "gold_share 0.5 and audit_share 0.5 leave no other",
+        ),
     ],
 )
 def test_impossible_shares_are_refused(settings: Any, message: str) -> None:
@@ -149,15 +154,15 @@ def test_impossible_shares_are_refused(settings: Any, message: str) -> None:
 
 def test_an_audit_of_a_done_item_waits_for_its_answer_and_keeps_its_probability() -> None:
     question = judged([[0, 0, -1]] * 6 + [[-1, -1, -1]] * 6, names_of(3, 12))
-    crew, budget = Crew(PEOPLE), Budget(labels=6, target_confidence=0.8, min_labels=2)
-    first = next_plan(ExpectedGain(audit=0.5), [question], crew, budget, now=1.0)
+    crew, budget = Crew(PEOPLE), Budget(open_questions=6, target_confidence=0.8, min_labels=2)
+    first = next_plan(ExpectedGain(audit_share=0.5), [question], crew, budget, now=1.0)
     done = {one.item for one in first.done}
     drawn = [ask for ask in first.asks if ask.audit]
     assert [ask.probability for ask in drawn] == [3 / 12] * 3
     assert done & {ask.item for ask in drawn}
-    again = next_plan(ExpectedGain(audit=0.5), [question], crew, budget, first, now=2.0)
+    again = next_plan(ExpectedGain(audit_share=0.5), [question], crew, budget, first, now=2.0)
     assert [ask for ask in again.asks if ask.audit] == drawn
-    given_up = next_plan(ExpectedGain(audit=0.5), [question], crew, budget, first, now=99.0, expire=10.0)
+    given_up = next_plan(ExpectedGain(audit_share=0.5), [question], crew, budget, first, now=99.0, expire=10.0)
     assert not {ask.since for ask in given_up.asks} & {1.0}
 
 
@@ -171,7 +176,7 @@ def test_the_first_items_of_a_project_are_drawn_as_often_as_is_said(crew: Crew) 
     for seed in range(1500):
         names = names_of(seed, 7)
         question = judged([[-1] * 3] * 7, names, features=np.arange(14.0).reshape(7, 2))
-        asks = ExpectedGain().plan([question], crew, Budget(labels=3)).asks
+        asks = ExpectedGain().plan([question], crew, Budget(open_questions=3)).asks
         assert [ask.probability for ask in asks] == [3 / 7] * 3
         drawn.update(names.index(ask.item) for ask in asks)
     assert all(abs(drawn[n] / 1500 - 3 / 7) < 4 * math.sqrt(12 / 49 / 1500) for n in range(7))
@@ -182,10 +187,12 @@ def test_where_first_items_are_not_alike_their_probability_is_not_known() -> Non
     question = judged([[-1] * 3] * 7, names, features=x_nd)
     only = Crew(PEOPLE, only={"ann": frozenset(names[:2])})
     for policy, crew in ((ExpectedGain(), only), (ExpectedGain(diverse=2.0), Crew(PEOPLE))):
-        asks = policy.plan([question], crew, Budget(labels=3)).asks
+        asks = policy.plan([question], crew, Budget(open_questions=3)).asks
         assert {ask.probability for ask in asks} == {None}
     without = judged([[-1] * 3] * 7, names)  # in the order of the table
-    assert {ask.probability for ask in ExpectedGain().plan([without], Crew(PEOPLE), Budget(labels=3)).asks} == {1.0}
+    assert {ask.probability for ask in ExpectedGain().plan([without], Crew(PEOPLE), Budget(open_questions=3)).asks} == {
+        1.0
+    }
 
 
 @pytest.mark.parametrize("policy", [Evenly, Randomly])

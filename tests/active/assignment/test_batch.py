@@ -93,7 +93,7 @@ def test_what_is_asked_pays_and_what_pays_is_asked(worth_of_one: float) -> None:
     question = judged(np.random.default_rng(3), 12, 3, 3, seen=0.0)
     value = utility(PoolState.of([question], open_budget()), [crew_confusion(question[1], crew)], 0.1)
     named, rows = Choice(value, Eligibility.of(crew, [question[0].annotations])), np.arange(12)
-    budget = Budget(worth=worth_of_one, max_labels=3)
+    budget = Budget(value_per_label=worth_of_one, max_labels=3)
 
     def pays(item: np.ndarray, person: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
         return value_of_information.pays([question], item, person, crew, budget)

@@ -97,12 +97,12 @@ def test_the_policy_asks_its_share_in_a_run_of_small_plans() -> None:
     rng = np.random.default_rng(0)
     matrix = np.full((700, 4), -1)
     truth = np.where(np.arange(700) < 30, 0, -1)
-    policy = ExpectedGain(calibrate=0.05)
+    policy = ExpectedGain(gold_share=0.05)
     checked = asked = 0
     while asked < 600:
         annotations = Annotations.from_matrix(matrix, classes=(0, 1))
         evidence = Evidence(annotations, truth=truth)
-        plan = policy.plan([(evidence, MajorityVote().fit(evidence))], Crew(PEOPLE), Budget(labels=5))
+        plan = policy.plan([(evidence, MajorityVote().fit(evidence))], Crew(PEOPLE), Budget(open_questions=5))
         assert len(plan.asks) == 5
         for ask in plan.asks:
             assert ask.check == (truth[ask.item] >= 0)  # type: ignore[index]
@@ -113,7 +113,7 @@ def test_the_policy_asks_its_share_in_a_run_of_small_plans() -> None:
     assert np.ptp((matrix[:30] >= 0).sum(axis=0)) <= 1
 
 
-@pytest.mark.parametrize("option", ["calibrate", "audit"])
+@pytest.mark.parametrize("option", ["gold_share", "audit_share"])
 def test_the_share_is_one_of_what_is_asked_not_of_what_may_be_open(option: str) -> None:
     """A hundred questions may be open, and the four have time for two each: 40 % were about known or drawn items."""
     matrix, truth = np.full((200, 4), -1), np.where(np.arange(200) < 50, 0, -1)
@@ -128,7 +128,7 @@ def test_the_share_is_one_of_what_is_asked_not_of_what_may_be_open(option: str) 
     assert sum(marked) == 10
 
 
-@pytest.mark.parametrize("option", ["calibrate", "audit"])
+@pytest.mark.parametrize("option", ["gold_share", "audit_share"])
 def test_where_nothing_else_is_left_to_ask_planning_again_adds_nothing(option: str) -> None:
     """Each plan that brought no answer added questions about known or drawn items."""
     question = judged([[0, 0, 0, 0]] * 30 + [[-1] * 4] * 10, known=15)
@@ -139,7 +139,7 @@ def test_where_nothing_else_is_left_to_ask_planning_again_adds_nothing(option: s
     assert next_plan(policy, [question], crew, budget, first, 200.0).asks == first.asks
 
 
-@pytest.mark.parametrize("option", ["calibrate", "audit"])
+@pytest.mark.parametrize("option", ["gold_share", "audit_share"])
 def test_money_that_fewer_checks_leave_buys_other_questions(option: str) -> None:
     """All of it went to checks of those who cost most; without these, as many questions were asked as before."""
     question = judged([[0] * 4] * 30 + [[-1] * 4] * 90, known=60)
@@ -151,27 +151,27 @@ def test_money_that_fewer_checks_leave_buys_other_questions(option: str) -> None
 
 def test_whoever_comes_is_asked_known_items_too() -> None:
     question = judged([[0, 0], [0, -1], [-1, -1], [-1, -1], [-1, -1]], known=3)
-    plan = ExpectedGain(calibrate=0.5).plan([question], Crew(), Budget(labels=3))
+    plan = ExpectedGain(gold_share=0.5).plan([question], Crew(), Budget(open_questions=3))
     assert [ask.item for ask in plan.asks if ask.check] == [2, 1]  # 3 of 6, 1 of the 3 before
     assert all(ask.annotator is None for ask in plan.asks)
 
 
 def test_without_open_items_nobody_is_checked() -> None:
     question = judged([[0, 0, 0, 0]] * 3, known=3)
-    assert ExpectedGain(calibrate=0.5).plan([question], Crew(("new",)), Budget()).asks == ()
+    assert ExpectedGain(gold_share=0.5).plan([question], Crew(("new",)), Budget()).asks == ()
 
 
 def test_what_is_outstanding_moves_the_next_check() -> None:
     """Every second question: none answered, but one is out, so the next is the second."""
     question = judged([[-1] * 4] * 6, known=3)
-    policy, budget = ExpectedGain(calibrate=0.5), Budget(labels=1)
+    policy, budget = ExpectedGain(gold_share=0.5), Budget(open_questions=1)
     assert not policy.plan([question], Crew(PEOPLE), budget).asks[0].check
     assert policy.plan([question], Crew(PEOPLE, asked=((0, 4),)), budget).asks[0].check
 
 
 def test_of_several_questions_all_have_to_know_the_truth() -> None:
     both, one = judged([[-1] * 4] * 4, known=2), judged([[-1] * 4] * 4, known=1)
-    plan = ExpectedGain(calibrate=0.75).plan([both, one], Crew(PEOPLE), Budget(labels=4))
+    plan = ExpectedGain(gold_share=0.75).plan([both, one], Crew(PEOPLE), Budget(open_questions=4))
     assert [ask.item for ask in plan.asks if ask.check] == [0]
     assert {ask.item for ask in plan.asks} == {0, 1, 2, 3}
 
@@ -179,12 +179,12 @@ def test_of_several_questions_all_have_to_know_the_truth() -> None:
 def test_checks_are_spread_among_the_other_questions() -> None:
     question = judged([[-1] * 4] * 20, known=5)
     for crew in (Crew(PEOPLE), Crew()):
-        plan = ExpectedGain(calibrate=0.25).plan([question], crew, Budget(labels=12))
+        plan = ExpectedGain(gold_share=0.25).plan([question], crew, Budget(open_questions=12))
         assert [n for n, ask in enumerate(plan.asks) if ask.check] == [1, 5, 9]
         assert len(plan.asks) == 12
 
 
 def test_checks_of_whoever_comes_are_paid_for() -> None:
     question = judged([[-1] * 4] * 20, known=5)
-    plan = ExpectedGain(calibrate=0.8).plan([question], Crew(default_cost=2.0), Budget(labels=5, cost=5.0))
+    plan = ExpectedGain(gold_share=0.8).plan([question], Crew(default_cost=2.0), Budget(open_questions=5, cost=5.0))
     assert [ask.check for ask in plan.asks] == [True, False]  # the share is one of the two that can be paid for

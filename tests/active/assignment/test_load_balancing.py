@@ -31,7 +31,7 @@ from tests.active.assignment.test_assign import TOLERANCE, best_by_program
 from tests.active.test_policy import open_budget
 
 NAMES = ("ann", "bob", "cyd", "dee", "eve")
-LOTS = Budget(labels=200, target_confidence=1.0, min_labels=0, max_labels=99)
+LOTS = Budget(open_questions=200, target_confidence=1.0, min_labels=0, max_labels=99)
 
 
 def team(accuracy: dict[str, float], items: int = 400, q: Floats | None = None) -> Judged:
@@ -56,12 +56,12 @@ def asked(question: Judged, crew: Crew | None = None, budget: Budget = LOTS, **o
 
 def test_a_plan_of_200_for_a_team_of_five_does_not_go_to_one_person() -> None:
     question = team({"ann": 0.95, "bob": 0.93, "cyd": 0.92, "dee": 0.9, "eve": 0.88})
-    assert asked(question, even_shares=math.inf) == {"ann": 200}
+    assert asked(question, max_load_ratio=math.inf) == {"ann": 200}
     found = asked(question)
     assert found.total() == 200
     assert found == {"ann": 60, "bob": 60, "cyd": 60, "dee": 20}
-    assert asked(question, even_shares=2) == {"ann": 80, "bob": 80, "cyd": 40}
-    assert set(asked(question, even_shares=1).values()) == {40}
+    assert asked(question, max_load_ratio=2) == {"ann": 80, "bob": 80, "cyd": 40}
+    assert set(asked(question, max_load_ratio=1).values()) == {40}
 
 
 def test_a_spammer_gets_nothing_for_being_idle() -> None:
@@ -76,9 +76,9 @@ def test_what_waits_counts_and_who_can_do_little_leaves_the_rest_to_others() -> 
     question = team({"ann": 0.95, "bob": 0.93, "cyd": 0.92, "dee": 0.9, "eve": 0.88})
     waits = tuple(("ann", item) for item in range(60))
     crew = Crew(NAMES, asked=waits)
-    assert asked(question, crew, Budget(labels=140, target_confidence=1.0)) == {"bob": 60, "cyd": 60, "dee": 20}
+    assert asked(question, crew, Budget(open_questions=140, target_confidence=1.0)) == {"bob": 60, "cyd": 60, "dee": 20}
     full = Crew(NAMES, {"ann": 60}, asked=waits)  # has what she can take: the others' share is no larger for it
-    assert asked(question, full, Budget(labels=140, target_confidence=1.0)) == {"bob": 60, "cyd": 60, "dee": 20}
+    assert asked(question, full, Budget(open_questions=140, target_confidence=1.0)) == {"bob": 60, "cyd": 60, "dee": 20}
     busy = Crew(NAMES, {"cyd": 20, "dee": 20, "eve": 0})  # leaves 160 to two: even shares of 80
     assert asked(question, busy) == {"ann": 120, "bob": 80}
     few = Crew(NAMES, only={"bob": frozenset(range(3)), "dee": frozenset({5})})
@@ -90,7 +90,7 @@ def test_what_waits_counts_and_who_can_do_little_leaves_the_rest_to_others() -> 
 
 def test_a_handful_is_nobodys_load_and_who_is_asked_without_names_has_no_share() -> None:
     question = team({"ann": 0.95, "bob": 0.93, "cyd": 0.92, "dee": 0.9, "eve": 0.88})
-    assert asked(question, budget=Budget(labels=HANDFUL, target_confidence=1.0)) == {"ann": HANDFUL}
+    assert asked(question, budget=Budget(open_questions=HANDFUL, target_confidence=1.0)) == {"ann": HANDFUL}
     assert asked(question, Crew()) == {None: 200}
     nobody = Eligibility.of(Crew((*NAMES, ANONYMOUS)), [question[0].annotations])
     assert shares(nobody, np.arange(400), 200, 2.0).tolist() == [80] * 5 + [UNLIMITED]
@@ -107,7 +107,7 @@ def test_nobody_is_given_much_before_they_have_shown_something() -> None:
 def test_a_share_is_of_what_can_be_asked() -> None:
     """A hundred items are left, or money for a hundred: an even share is twenty, though 200 questions are allowed."""
     good = {"ann": 0.95, "bob": 0.93, "cyd": 0.92, "dee": 0.9, "eve": 0.88}
-    assert asked(team(good, 100), even_shares=2) == {"ann": 40, "bob": 40, "cyd": 20}
+    assert asked(team(good, 100), max_load_ratio=2) == {"ann": 40, "bob": 40, "cyd": 20}
     paid = asked(team(good), Crew(NAMES, cost={"dee": 2.0, "eve": 2.0}), Budget(cost=100.0, target_confidence=1.0))
     assert paid == {"ann": 40, "bob": 30, "cyd": 30}  # for the money ann brings more at half than dee in full
 
@@ -131,7 +131,7 @@ def test_an_item_that_needs_many_answers_gets_them_from_many_people() -> None:
     people = SimulatedCrew(NAMES, np.tile([[0.5, 0.5], [0.1, 0.9]], (5, 1, 1)))
     answers = SimulatedAnswers(people, np.arange(60, dtype=np.int32) // 20 % 2, tuple(range(60)), ("a", "b"), seed=1)
     given: list[tuple[Any, Any]] = []
-    budget = Budget(labels=30, target_confidence=0.98, min_labels=2, max_labels=5)
+    budget = Budget(open_questions=30, target_confidence=0.98, min_labels=2, max_labels=5)
     for _ in range(30):
         evidence = Evidence(answers.revealed())
         plan = ExpectedGain().plan([(evidence, VBIBCC().fit(evidence))], Crew(NAMES), budget)
@@ -299,8 +299,8 @@ def test_the_share_of_a_plan_is_kept_or_nobody_half_as_good_had_time(at: dict[st
     names = tuple(accuracy)
     waits = tuple((names[int(rng.integers(2))], item) for item in range(at["waits"]))
     crew = Crew(names, {"p4": 3}, asked=waits)
-    budget = Budget(labels=at["labels"], target_confidence=1.0, max_labels=9, cost=at["cost"])
-    plan = ExpectedGain(even_shares=at["times"], explore=0.0).plan([question], crew, budget)
+    budget = Budget(open_questions=at["labels"], target_confidence=1.0, max_labels=9, cost=at["cost"])
+    plan = ExpectedGain(max_load_ratio=at["times"], exploration_weight=0.0).plan([question], crew, budget)
     gets, load = Counter(ask.annotator for ask in plan.asks), Counter(who for who, _ in waits)
     total = gets + load
     level = even_share(np.array([150, 150, 150, 150, 3]), total.total())
@@ -324,7 +324,7 @@ def test_without_even_shares_nothing_changes() -> None:
     rows = np.arange(400)
     plainly = assign(rows, value.bound(rows), value.values, free, 50, alike=value.alike)
     assert tuple(Choice(value, free).best(rows, 50)) == plainly.pairs
-    shared = Choice(value, free, even_shares=1.0)
+    shared = Choice(value, free, max_load_ratio=1.0)
     assert Counter(pair.person for pair in shared.freely().best(rows, 50)) == {
         0: 50
     }  # candidates are the best there are

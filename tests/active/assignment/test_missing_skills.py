@@ -148,7 +148,10 @@ def folder(tmp_path: Path) -> Path:
 def test_a_typo_closes_nothing_on_the_platform_and_mended_it_is_as_if_it_had_not_been(
     folder: Path,
 ) -> None:
-    right, wrong = crewed(needs="lang", skills={"dee": ("de",)}), crewed(needs="lang", skills={"dee": ("ed",)})
+    right, wrong = (
+        crewed(skill_field="lang", skills={"dee": ("de",)}),
+        crewed(skill_field="lang", skills={"dee": ("ed",)}),
+    )
     with Store(f"sqlite:///{folder}/hitl.db") as store:
         before = cycle.run(right, store, Tables(folder), now=NOON).judgement
         shown = texts(folder)
@@ -172,7 +175,7 @@ def test_status_names_what_is_left_aside_while_others_are_asked(folder: Path) ->
     (folder / "items.csv").write_text("item,lang\n9,it\n10,\n11,\n")
     with Store(f"sqlite:///{folder}/hitl.db") as store:
         metrics = cycle.run(
-            crewed(needs="lang", skills={"dee": ("de",)}), store, Tables(folder), now=NOON
+            crewed(skill_field="lang", skills={"dee": ("de",)}), store, Tables(folder), now=NOON
         ).judgement.metrics
         lines = outlook(metrics)
         assert metrics["idle"] is None
@@ -181,7 +184,7 @@ def test_status_names_what_is_left_aside_while_others_are_asked(folder: Path) ->
         )
         (folder / "items.csv").write_text("item,lang\n9,\n10,\n11,\n")
         after = cycle.run(
-            crewed(needs="lang", skills={"dee": ("de",)}), store, Tables(folder), now=NOON + HOUR
+            crewed(skill_field="lang", skills={"dee": ("de",)}), store, Tables(folder), now=NOON + HOUR
         ).judgement.metrics
     assert after["lacking"] is None
     assert not any("left aside" in line for line in outlook(after))
@@ -189,7 +192,7 @@ def test_status_names_what_is_left_aside_while_others_are_asked(folder: Path) ->
 
 def test_another_reason_comes_first_where_others_could_be_asked(folder: Path) -> None:
     (folder / "items.csv").write_text("item,lang\n9,it\n10,\n11,\n")
-    busy = crewed(needs="lang", skills={"dee": ("de",)}, capacity=0)
+    busy = crewed(skill_field="lang", skills={"dee": ("de",)}, capacity=0)
     with Store(f"sqlite:///{folder}/hitl.db") as store:
         lines = outlook(cycle.run(busy, store, Tables(folder), now=NOON).judgement.metrics)
     assert [line.partition(": ")[0] for line in lines[-2:]] == ["nothing is asked", "left aside"]
@@ -202,7 +205,9 @@ def test_when_all_the_others_are_answered_it_says_so(folder: Path) -> None:
     with (folder / "annotations.csv").open("a") as file:
         file.write("\n".join(rows) + "\n")
     with Store(f"sqlite:///{folder}/hitl.db") as store:
-        judgement = cycle.run(crewed(needs="lang", skills={"dee": ("de",)}), store, Tables(folder), now=NOON).judgement
+        judgement = cycle.run(
+            crewed(skill_field="lang", skills={"dee": ("de",)}), store, Tables(folder), now=NOON
+        ).judgement
     others = judgement.plan.open_items - 1
     assert judgement.plan.stop is None
     assert judgement.metrics["idle"].endswith(f"; every annotator who may answer the {others} others that are open has")

@@ -20,7 +20,7 @@ from hitl.plan import Activity, Ask, Plan
 
 NAMES = (0, 1)
 """What a matrix calls its annotators."""
-OPEN = Budget(labels=5, target_confidence=0.999)
+OPEN = Budget(open_questions=5, target_confidence=0.999)
 
 
 def question() -> tuple[Evidence, Consensus]:
@@ -36,7 +36,7 @@ ALL = frozenset((name, item) for name in NAMES for item in range(4))
 @pytest.mark.parametrize(
     ("crew", "budget", "said"),
     [
-        (Crew(NAMES), replace(OPEN, labels=0), "budget.labels is 0"),
+        (Crew(NAMES), replace(OPEN, open_questions=0), "budget.open_questions is 0"),
         (Crew(NAMES, default_cost=2.0), replace(OPEN, cost=1.5), "budget.cost is 1.5, and a label costs 2 at least"),
         (Crew(NAMES, default_capacity=0), OPEN, "capacity"),
     ],
@@ -103,7 +103,9 @@ def test_nobody_is_waited_for_who_is_there_or_not_needed() -> None:
     assert waiting_for(Crew((*NAMES, 2)), (1,)) is None  # 2 can answer all
     assert waiting_for(Crew((*NAMES, 2), {2: 1}), (1,)) is None  # 2 is busy, and will
     assert waiting_for(Crew(NAMES, {1: 0}, never=frozenset({(0, 3)})), (1,)) is None  # has no capacity: a setting
-    assert waiting_for(Crew(NAMES, never=frozenset({(0, 3)})), (1,), replace(OPEN, labels=1)) is None  # enough to ask
+    assert (
+        waiting_for(Crew(NAMES, never=frozenset({(0, 3)})), (1,), replace(OPEN, open_questions=1)) is None
+    )  # enough to ask
 
 
 def test_annotators_without_questions_are_named_with_the_reason() -> None:
@@ -117,9 +119,12 @@ def test_annotators_without_questions_are_named_with_the_reason() -> None:
     )
     known = question()
     plan = Plan((Ask(3, 1, gain=0.3, right=0.8, why="least sure"),), (), 4)
-    why = why_not_asked([known], plan, crew, replace(OPEN, labels=1))
+    why = why_not_asked([known], plan, crew, replace(OPEN, open_questions=1))
     assert set(why) == {0, 2, 3, 4}
-    assert why[0] == "the limit of one question is full (budget.labels), and more is expected of answers of the others"
+    assert (
+        why[0]
+        == "the limit of one question is full (budget.open_questions), and more is expected of answers of the others"
+    )
     assert "crew.capacities" in why[2]
     assert "answered or skipped" in why[3]
     assert "crew.skills" in why[4]

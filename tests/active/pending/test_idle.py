@@ -19,7 +19,7 @@ from hitl.models.default import DefaultCombiner
 from hitl.plan import Ask, Plan
 from tests.active.pending.test_outstanding import DAY, ITEMS, NEVER_DONE, PEOPLE, old, pairs, planned, questions
 
-SIX = replace(NEVER_DONE, labels=6)
+SIX = replace(NEVER_DONE, open_questions=6)
 FULL = old(("ann", 0), ("ann", 1), ("ann", 2), ("ann", 3), ("bob", 4), ("bob", 5))
 
 
@@ -50,7 +50,7 @@ def test_room_is_made_for_as_many_as_can_be_asked() -> None:
 
 def test_a_queue_of_one_question_stays() -> None:
     two = old(("ann", 0), ("bob", 1))
-    plan = planned(questions(), Crew(PEOPLE), two, 500.0, replace(NEVER_DONE, labels=2))
+    plan = planned(questions(), Crew(PEOPLE), two, 500.0, replace(NEVER_DONE, open_questions=2))
     assert pairs(plan) == pairs(two)
 
 
@@ -66,7 +66,7 @@ def crowd() -> list[Judged]:
     return [(evidence, DefaultCombiner().fit(evidence))]
 
 
-LIMIT = Budget(labels=20, target_confidence=0.999, max_labels=10)
+LIMIT = Budget(open_questions=20, target_confidence=0.999, max_labels=10)
 
 
 def test_whom_the_policy_gave_nothing_is_given_nothing_by_planning_again() -> None:
@@ -116,7 +116,7 @@ def test_who_could_not_be_asked_for_a_while_is_asked_again() -> None:
 def test_who_is_away_makes_room_for_whoever_is_there() -> None:
     """Three of the best had left and held both questions, a day each by turns: the other two were never asked."""
     right, gone = {"ann": 0.95, "bob": 0.95, "dee": 0.95, "fay": 0.7, "gus": 0.7}, ("ann", "bob", "dee")
-    for budget in (Budget(labels=2), Budget(cost=2.0)):
+    for budget in (Budget(open_questions=2), Budget(cost=2.0)):
         rng, plan, answered = np.random.default_rng(0), None, []
         truth = rng.integers(2, size=300)
         said = {
@@ -133,7 +133,7 @@ def test_who_is_away_makes_room_for_whoever_is_there() -> None:
 
 def test_planning_again_gives_the_same_plan_whatever_the_policy() -> None:
     """The policy chose anew for a part of the questions, by turns that are others than for all of them."""
-    pool, crew, budget = crowd(), Crew(("ann", "bob", "dee", "cyd")), replace(LIMIT, labels=5)
+    pool, crew, budget = crowd(), Crew(("ann", "bob", "dee", "cyd")), replace(LIMIT, open_questions=5)
     for seed in range(20):
         first = next_plan(Randomly(seed), pool, crew, budget, None, 100.0, DAY)
         assert len(first.asks) == 5

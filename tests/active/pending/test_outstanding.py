@@ -23,7 +23,7 @@ from hitl.plan import Activity, Ask, Expired, Plan
 DAY = 24 * 3600.0
 PEOPLE = ("ann", "bob", "cyd")
 ITEMS = 8
-NEVER_DONE = Budget(labels=100, target_confidence=1.0, max_labels=99)
+NEVER_DONE = Budget(open_questions=100, target_confidence=1.0, max_labels=99)
 
 
 def questions(answers: dict[tuple[str, int], int] | None = None, items: Sequence[int] = range(ITEMS)) -> list[Judged]:
@@ -74,7 +74,7 @@ def test_what_waits_stays_first_in_the_same_order_with_the_time_it_was_asked() -
 
 def test_the_same_again_changes_nothing() -> None:
     known = questions({("bob", 1): 0})
-    crew, budget = Crew(PEOPLE, default_capacity=2), Budget(labels=5, target_confidence=0.99)
+    crew, budget = Crew(PEOPLE, default_capacity=2), Budget(open_questions=5, target_confidence=0.99)
     first = planned(known, crew, None, 10.0, budget)
     assert len(first.asks) == 5
     assert planned(known, crew, first, 2000.0, budget) == first
@@ -82,14 +82,14 @@ def test_the_same_again_changes_nothing() -> None:
 
 def test_questions_to_anyone_are_planned_anew_and_keep_their_time() -> None:
     known = questions({("bob", 1): 0})
-    first = planned(known, Crew(), None, 10.0, Budget(labels=4))
+    first = planned(known, Crew(), None, 10.0, Budget(open_questions=4))
     assert {ask.annotator for ask in first.asks} == {None}
-    assert planned(known, Crew(), first, 5 * DAY, Budget(labels=4)) == first
+    assert planned(known, Crew(), first, 5 * DAY, Budget(open_questions=4)) == first
 
 
 def held(before: Plan, crew: Crew, answers: dict[tuple[str, int], int], now: float = 200.0, **more: object) -> Plan:
     known = questions(answers, **more)  # type: ignore[arg-type]
-    budget = Budget(labels=100, target_confidence=0.9, max_labels=2)
+    budget = Budget(open_questions=100, target_confidence=0.9, max_labels=2)
     kept = waiting(before, PoolState.of(known, budget), crew, budget, now, DAY)
     return Plan(kept.asks, expired=kept.expired, people=kept.people)
 
@@ -165,7 +165,9 @@ def test_a_question_asked_again_counts_though_somebody_else_could_answer_now() -
     """Bob was asked a second time because nobody else could; ann is back, and bob is still busy with it."""
     away = (Activity("bob", 0, 0.0, away=True), Activity("cyd", 0, 0.0, away=True))
     before = old(("bob", 1), since=DAY, expired=(Expired(1, "bob", 100.0),), people=away)
-    plan = planned(questions({("ann", 0): 0}), Crew(PEOPLE), before, DAY + 1, Budget(labels=3, target_confidence=1.0))
+    plan = planned(
+        questions({("ann", 0): 0}), Crew(PEOPLE), before, DAY + 1, Budget(open_questions=3, target_confidence=1.0)
+    )
     assert pairs(plan)[0] == ("bob", 1)
     assert len(plan.asks_of("bob")) == 1
     assert len(plan.asks) == 3  # the policy gave nothing to bob that had to be taken back
@@ -196,7 +198,7 @@ def test_smaller_limits_hold_for_what_waits_too() -> None:
         ("bob", 3),
     ]
     alone = Crew(PEOPLE, {"bob": 0, "cyd": 0})
-    small = planned(questions(), alone, before, 200.0, Budget(labels=2, target_confidence=1.0))
+    small = planned(questions(), alone, before, 200.0, Budget(open_questions=2, target_confidence=1.0))
     assert pairs(small) == [("ann", 0), ("ann", 1)]
     cheap = planned(
         questions(), Crew(PEOPLE, cost={"ann": 3.0}), before, 200.0, Budget(cost=4.0, target_confidence=1.0)
@@ -281,7 +283,7 @@ MOVES = st.lists(
 def test_whatever_people_do_nothing_is_lost_and_nobody_is_asked_twice(
     moves: list[tuple[str, int, int]], capacity: int, labels: int
 ) -> None:
-    budget = Budget(labels=labels, target_confidence=0.9, max_labels=3)
+    budget = Budget(open_questions=labels, target_confidence=0.9, max_labels=3)
     answers: dict[tuple[str, int], int] = {}
     skipped: set[tuple[str, int]] = set()
     there, items, now, plan = list(PEOPLE), list(range(ITEMS)), 0.0, Plan()
@@ -327,7 +329,7 @@ def holds(
     asked = pairs(plan)
     away = {person.annotator for person in plan.people if person.away}
     assert plan.open_items + len(done) == len(items)
-    assert len(set(asked)) == len(asked) <= budget.labels
+    assert len(set(asked)) == len(asked) <= budget.open_questions
     assert not set(asked) & (set(answers) | skipped)
     for name in crew.names:
         assert len(plan.asks_of(name)) <= (1 if name in away else crew.capacity_of(name))
@@ -342,7 +344,7 @@ def holds(
         queue = [ask.item for ask in plan.asks_of(name) if ask in before.asks]
         assert queue == [item for item in old_order if item in queue]
         assert [ask.item for ask in plan.asks_of(name)][: len(queue)] == queue
-    if plan.stop is None and len(plan.asks) < budget.labels:
+    if plan.stop is None and len(plan.asks) < budget.open_questions:
         free = {name for name in crew.names if name not in away and len(plan.asks_of(name)) < crew.capacity_of(name)}
         left = set(items) - done - set(item_names)
         gave_up = {(expired.annotator, expired.item) for expired in plan.expired}
@@ -355,8 +357,8 @@ def test_checks_wait_for_their_answer_like_other_questions_though_their_items_ar
     annotations = Annotations.from_matrix(matrix, classes=("cat", "dog"))
     evidence = Evidence(annotations, truth=np.array([0, 1, -1, -1, -1, -1], np.int32))
     known = [(evidence, DawidSkene().fit(evidence))]
-    crew, budget = Crew((1, 2)), Budget(labels=4, target_confidence=0.999)
-    policy = ExpectedGain(calibrate=0.5)
+    crew, budget = Crew((1, 2)), Budget(open_questions=4, target_confidence=0.999)
+    policy = ExpectedGain(gold_share=0.5)
     first = next_plan(policy, known, crew, budget, now=1.0)
     checks = [ask for ask in first.asks if ask.item in (0, 1)]
     assert len(checks) == 2
@@ -374,7 +376,7 @@ def test_checks_wait_for_their_answer_like_other_questions_though_their_items_ar
 # -- who is abstaining though their questions are done before they expire ----------------------------------------
 
 FOUR = ("ann", "bob", "cyd", "dee")
-QUICK = Budget(labels=100, target_confidence=1.0, max_labels=2)
+QUICK = Budget(open_questions=100, target_confidence=1.0, max_labels=2)
 """Two answers and an item is done: what ann was asked, others do unasked."""
 
 

@@ -50,7 +50,7 @@ def recorded(n: int = 40, k: int = 5, seed: int = 0) -> Evidence:
 
 
 def everything(labels: int = 20) -> Budget:
-    return Budget(labels=labels, target_confidence=1.0, min_labels=ALL, max_labels=ALL)
+    return Budget(open_questions=labels, target_confidence=1.0, min_labels=ALL, max_labels=ALL)
 
 
 @dataclass
@@ -171,7 +171,7 @@ def test_no_plan_of_a_policy_breaks_a_limit(seed: int) -> None:
     )
     batch = int(rng.integers(5, 20))
     watch = Watch(policy("expected-gain"))
-    budget = Budget(labels=batch, target_confidence=0.99, max_labels=6)
+    budget = Budget(open_questions=batch, target_confidence=0.99, max_labels=6)
     replay = Replay(DefaultCombiner(), watch, budget, crew=crew, responses=responses, most_rounds=25)
     replay.run(recorded(25, 8, seed), rng)
     assert sum(len(plan.asks) for plan in watch.plans) > 50

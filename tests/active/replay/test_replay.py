@@ -47,7 +47,7 @@ def test_an_anonymous_pool_gives_each_label_once_in_the_order_of_the_seed() -> N
 def test_replay_on_rte_beats_majority_vote_with_about_half_the_labels() -> None:
     recorded = rte()
     steps: list[tuple[int, float]] = []
-    replay = Replay(DefaultCombiner(), budget=Budget(labels=100, target_confidence=0.9))
+    replay = Replay(DefaultCombiner(), budget=Budget(open_questions=100, target_confidence=0.9))
     result = replay.run(recorded, np.random.default_rng(0), lambda labels, accuracy: steps.append((labels, accuracy)))
     everything = accuracy_of(MajorityVote().fit(Evidence(recorded.annotations)), recorded)
     assert result.labels[0] == 0
@@ -59,7 +59,7 @@ def test_replay_on_rte_beats_majority_vote_with_about_half_the_labels() -> None:
 
 
 def test_replay_stops_at_the_last_label_allowed() -> None:
-    replay = Replay(DefaultCombiner(), budget=Budget(labels=150), most_labels=400)
+    replay = Replay(DefaultCombiner(), budget=Budget(open_questions=150), most_labels=400)
     result = replay.run(rte(), np.random.default_rng(0))
     assert result.labels.tolist() == [0, 150, 300, 400]
 
@@ -75,7 +75,7 @@ def test_spreading_evenly_gives_every_item_its_turn() -> None:
 
 def test_labels_to_reach_counts_from_where_it_is_not_lost_again() -> None:
     recorded = rte()
-    result = Replay(DefaultCombiner(), budget=Budget(labels=150), most_labels=300).run(
+    result = Replay(DefaultCombiner(), budget=Budget(open_questions=150), most_labels=300).run(
         recorded, np.random.default_rng(0)
     )
     accuracy = np.array([0.5, 0.9, 0.8, 0.9])

@@ -57,7 +57,7 @@ def test_late_answers_leave_nobody_idle_and_nobody_overloaded(policy: Policy) ->
     rng = np.random.default_rng(1)
     recorded = Evidence(Annotations.from_matrix(rng.integers(2, size=(60, 3))), truth=np.zeros(60, int))
     watched = Watched(policy)
-    budget = Budget(labels=30, target_confidence=1.0, max_labels=3)
+    budget = Budget(open_questions=30, target_confidence=1.0, max_labels=3)
     replay = Replay(MajorityVote(), watched, budget, crew=Crew(default_capacity=7), responses=ResponseModel(delay=2.0))
     replay.run(recorded, np.random.default_rng(2))
     assert set(watched.most.values()) == {7}

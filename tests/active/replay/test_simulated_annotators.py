@@ -173,7 +173,9 @@ def test_newcomers_answer_only_after_they_have_come() -> None:
             return plan
 
     evidence = Evidence(annotations, features=np.ones((30, 2)), truth=truth)
-    replay = Replay(MajorityVote(), Watched(), Budget(labels=10, target_confidence=1.0, min_labels=50, max_labels=50))
+    replay = Replay(
+        MajorityVote(), Watched(), Budget(open_questions=10, target_confidence=1.0, min_labels=50, max_labels=50)
+    )
     track = one_trial(Simulation(evidence, groups), replay, np.random.SeedSequence(0))
     early = set().union(*(seen[r] for r in range(3)))
     late = set().union(*(seen[r] for r in seen if r >= 3))

@@ -20,7 +20,7 @@ from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models.default import DefaultCombiner
 
-BUDGET = Budget(labels=200, target_confidence=1.0, min_labels=0, max_labels=2**31 - 1)
+BUDGET = Budget(open_questions=200, target_confidence=1.0, min_labels=0, max_labels=2**31 - 1)
 
 
 def recorded(anonymous: bool = False, labels: int = 9) -> Evidence:

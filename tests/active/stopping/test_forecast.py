@@ -220,7 +220,7 @@ def replayed(combiner: Combiner, seed: int, budget: Budget, n_items: int = 700) 
     said = np.full((n_items, 10), -1)
     said[:60] = would[:60]
     known = np.where(np.arange(n_items) < 60, truth, -1)
-    crew = Crew(tuple(range(10)), default_capacity=budget.labels // 5)
+    crew = Crew(tuple(range(10)), default_capacity=budget.open_questions // 5)
     steps = []
     while True:
         evidence = Evidence(Annotations.from_matrix(said, classes=(0, 1)), truth=known)
@@ -236,9 +236,9 @@ def replayed(combiner: Combiner, seed: int, budget: Budget, n_items: int = 700) 
 @pytest.mark.parametrize(
     ("combiner", "budget"),
     [
-        (OneCoin(), Budget(labels=160, target_confidence=0.95)),
-        (DefaultCombiner(), Budget(labels=250, target_confidence=0.97, max_labels=5)),
-        (OneCoin(), Budget(labels=160, target_confidence=0.99, target_accuracy=0.93)),
+        (OneCoin(), Budget(open_questions=160, target_confidence=0.95)),
+        (DefaultCombiner(), Budget(open_questions=250, target_confidence=0.97, max_labels=5)),
+        (OneCoin(), Budget(open_questions=160, target_confidence=0.99, target_accuracy=0.93)),
     ],
 )
 def test_a_third_into_the_run_it_is_right_to_a_quarter(combiner: Combiner, budget: Budget) -> None:

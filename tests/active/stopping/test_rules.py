@@ -268,7 +268,7 @@ def test_it_is_right_too_with_people_one_has_to_learn_about() -> None:
         would = np.where(rng.random((300, 10)) < skill, truth[:, None], 1 - truth[:, None])
         said = np.where(np.arange(300)[:, None] < 50, would, -1)
         known = np.where(np.arange(300) < 50, truth, -1)
-        budget = Budget(labels=60, target_confidence=0.995, target_accuracy=0.93)
+        budget = Budget(open_questions=60, target_confidence=0.995, target_accuracy=0.93)
         plan = None
         while plan is None or plan.asks:
             evidence = Evidence(Annotations.from_matrix(said, classes=(0, 1)), truth=known)
@@ -317,7 +317,7 @@ def test_the_project_ends_when_the_best_answer_is_not_worth_its_cost() -> None:
     gain = value_of_information.best_gain_per_label(np.array([[0.7, 0.3]]), np.array([[0.9, 0.1], [0.1, 0.9]]), 10)[0]
     crew = Crew((0,), cost={0: 2.0})
     for value, ends in ((1.99 / gain, True), (2.01 / gain, False)):
-        why = stop(question, crew, Budget(worth=value))
+        why = stop(question, crew, Budget(value_per_label=value))
         assert (why is not None) is ends
         assert why is None or "costs 2" in why
 

@@ -57,7 +57,7 @@ class Cell:
 
 def finished(cell: Cell, theirs: str) -> Row:
     """What `compared` says of the default and one of THEIRS in this cell."""
-    budget = Budget(labels=cell.items // BATCH)
+    budget = Budget(open_questions=cell.items // BATCH)
     other = VBIBCC(shared=theirs == SHARED)
     ours, end = (_replayed(cell, judge, budget) for judge in (DefaultCombiner(), other))
     on = _replayed(cell, other, replace(budget, target_confidence=1.0), int(ours.labels[-1]))

@@ -144,7 +144,7 @@ def by_hitl_and_whom(
 
 def _planned(answers: RecordedAnswers, p_nj: Floats, crew: Crew, batch: int, most: int) -> list[Pair]:
     evidence = Evidence(answers.revealed(), {"classifier": p_nj})
-    budget = Budget(labels=batch, target_confidence=1.0, min_labels=0, max_labels=most)
+    budget = Budget(open_questions=batch, target_confidence=1.0, min_labels=0, max_labels=most)
     plan = ExpectedGain().plan([(evidence, DefaultCombiner().fit(evidence))], crew, budget)
     return [(ask.item, ask.annotator) for ask in plan.asks]
 

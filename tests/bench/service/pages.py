@@ -61,7 +61,7 @@ path = "d"
 rows = 200000000
 
 [budget]
-labels = 1000
+open_questions = 1000
 target_confidence = 0.95
 max_labels = 20
 """

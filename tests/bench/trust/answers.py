@@ -120,7 +120,7 @@ def _connector(kind: Any, recorded: Mapping[str, Any], transport: httpx.BaseTran
 def _settings(recorded: Mapping[str, Any]) -> Any:
     from tests.connectors.label_studio.projects import settings_for
 
-    return settings_for(recorded["project"], recorded["crew"], labels=6)
+    return settings_for(recorded["project"], recorded["crew"], open_questions=6)
 
 
 class Replay(httpx.BaseTransport):

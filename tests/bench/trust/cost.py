@@ -40,7 +40,7 @@ def settings() -> Settings:
     return Settings(
         name="p",
         source=TablesSettings(path="d"),
-        budget={"labels": 1000, "target_confidence": 0.95, "max_labels": 8},  # type: ignore[arg-type]
+        budget={"open_questions": 1000, "target_confidence": 0.95, "max_labels": 8},  # type: ignore[arg-type]
         crew={"annotators": tuple(f"p{k}" for k in range(ANNOTATORS))},  # type: ignore[arg-type]
     )
 

@@ -113,7 +113,7 @@ def child(arguments: Sequence[str]) -> None:
     """A cycle, once all is loaded and a line is read."""
     url, token, number, store_url, *crew = arguments
     connector = LabelStudio(url, token, int(number), abstain=("Unsure",), page_size=4)
-    settings = settings_for(int(number), crew, labels=6)
+    settings = settings_for(int(number), crew, open_questions=6)
     with Store(store_url) as store:
         print("ready", flush=True)
         sys.stdin.readline()

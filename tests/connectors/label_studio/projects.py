@@ -17,7 +17,7 @@ def settings_for(number: int, crew: list[str] | tuple[str, ...] = (), **budget: 
         name="p",
         source=LabelStudioSettings(project=number, abstain=("Unsure",)),
         crew=CrewSettings(annotators=tuple(crew), capacity=3) if crew else CrewSettings(),
-        budget=BudgetSettings(**{"labels": 9, "target_confidence": 0.97, **budget}),
+        budget=BudgetSettings(**{"open_questions": 9, "target_confidence": 0.97, **budget}),
     )
 
 

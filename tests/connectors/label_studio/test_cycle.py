@@ -135,7 +135,7 @@ def test_a_skill_that_nobody_has_closes_no_task_and_mended_all_is_as_before(
     emails = [person.email for person in project.people[1:3]]
 
     def needing(*skills: str) -> Settings:
-        crew = CrewSettings(annotators=tuple(emails), capacity=3, needs="text", skills={emails[0]: skills})
+        crew = CrewSettings(annotators=tuple(emails), capacity=3, skill_field="text", skills={emails[0]: skills})
         return settings_for(project.number).model_copy(update={"crew": crew})
 
     right = needing(*(f"text {n}" for n in range(9)))

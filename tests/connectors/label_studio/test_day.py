@@ -143,7 +143,7 @@ def test_a_day_of_four_people_who_are_asked_by_name(make_project: Callable[..., 
         name="day",
         source=LabelStudioSettings(project=project.number),
         crew=CrewSettings(annotators=people, capacity=4, expire_hours=0.3),
-        budget=BudgetSettings(labels=14, target_confidence=0.9, max_labels=4, target_accuracy=0.85),
+        budget=BudgetSettings(open_questions=14, target_confidence=0.9, max_labels=4, target_accuracy=0.85),
     )
     with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
         day = a_day(project, store, settings, FOUR, first=28, later=5)
@@ -166,7 +166,7 @@ def test_a_day_of_whoever_comes(make_project: Callable[..., Project], postgres_u
     settings = Settings(
         name="day",
         source=LabelStudioSettings(project=project.number),
-        budget=BudgetSettings(labels=10, target_confidence=0.8, max_labels=2),
+        budget=BudgetSettings(open_questions=10, target_confidence=0.8, max_labels=2),
     )
     workers = [replace(worker, way="project", minutes=2 * worker.minutes) for worker in FOUR]
     with Store(postgres_url) as store:

@@ -41,7 +41,7 @@ def settings(project: Project) -> Settings:
         name="p",
         source=LabelStudioSettings(url=project.server.url, project=project.number),
         crew={"annotators": people},  # type: ignore[arg-type]
-        budget={"labels": 24},  # type: ignore[arg-type]
+        budget={"open_questions": 24},  # type: ignore[arg-type]
         features={"text": "text", "dimensions": 10},  # type: ignore[arg-type]
         learn={"model": "logistic"},  # type: ignore[arg-type]
     )
@@ -92,7 +92,7 @@ abstain = ["Unsure"]
 [crew]
 annotators = {people}
 [budget]
-labels = 24
+open_questions = 24
 [features]
 text = "text"
 dimensions = 10

@@ -95,7 +95,7 @@ def drawn(project: Project) -> list[int]:
 def settings(project: Project) -> Settings:
     crew = CrewSettings(annotators=tuple(person.email for person in project.people[:3]), capacity=3)
     source = LabelStudioSettings(url=project.server.url, project=project.number)
-    return Settings(name="p", source=source, crew=crew, budget=BudgetSettings(labels=4))
+    return Settings(name="p", source=source, crew=crew, budget=BudgetSettings(open_questions=4))
 
 
 def test_masks_go_both_ways(make_project: Callable[..., Project], tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def marked(project: Project, texts: int = 5) -> list[int]:
 def settings(project: Project, **budget: Any) -> Settings:
     crew = CrewSettings(annotators=tuple(person.email for person in project.people[:4]), capacity=3)
     source = LabelStudioSettings(url=project.server.url, project=project.number)
-    return Settings(name="p", source=source, crew=crew, budget=BudgetSettings(**{"labels": 4, **budget}))
+    return Settings(name="p", source=source, crew=crew, budget=BudgetSettings(**{"open_questions": 4, **budget}))
 
 
 def consensus_of(project: Project, task: int) -> dict[str, Any]:

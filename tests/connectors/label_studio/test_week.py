@@ -72,7 +72,7 @@ class Team:
         (self.folder / f"{name}.toml").write_text(
             f'name = "{name}"\nstore = "sqlite:///shared.db"\n[source]\nkind = "label-studio"\n'
             f'url = "{self.server.url}"\nproject = {self.number[name]}\nkey = "ref"\n'
-            f"[budget]\nlabels = 50\nmin_labels = 2\nmax_labels = 3\n{crew}"
+            f"[budget]\nopen_questions = 50\nmin_labels = 2\nmax_labels = 3\n{crew}"
         )
 
     def run(self, *words: str, code: int = 0) -> str:

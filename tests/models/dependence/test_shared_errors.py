@@ -165,7 +165,7 @@ def test_the_gain_of_an_answer_is_that_of_independent_voices() -> None:
     """Else items that many have answered would be asked about again and again."""
     evidence, _ = simulated(7, 60, 2)
     corrected, raw = DefaultCombiner(0.8).fit(evidence), HierarchicalDawidSkene(accuracy=0.8).fit(evidence)
-    budget = Budget(labels=20, target_confidence=1.0)
+    budget = Budget(open_questions=20, target_confidence=1.0)
     asked = [ExpectedGain().plan([(evidence, c)], Crew(()), budget).asks for c in (corrected, raw)]
     assert [ask.item for ask in asked[0]] == [ask.item for ask in asked[1]]
     np.testing.assert_allclose([ask.gain for ask in asked[0]], [ask.gain for ask in asked[1]], atol=1e-4)

@@ -29,7 +29,7 @@ store = "sqlite:///hitl.db"
 kind = "tables"
 path = "labels"
 [budget]
-labels = 6
+open_questions = 6
 target_confidence = 0.97
 [crew]
 annotators = [{crew}]

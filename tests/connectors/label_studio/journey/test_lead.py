@@ -147,7 +147,7 @@ def write(project: Project, folder: Path) -> None:
         'name = "p"\nstore = "sqlite:///hitl.db"\n[source]\nkind = "label-studio"\n'
         f'url = "{project.server.url}"\nproject = {project.number}\nabstain = ["Unsure"]\n'
         f"[crew]\nannotators = [{crew}]\ncapacity = 3\n"
-        "[budget]\nlabels = 9\ntarget_confidence = 0.97\n"
+        "[budget]\nopen_questions = 9\ntarget_confidence = 0.97\n"
         '[schedule]\npoll = "10h"\n'
     )
 

@@ -111,7 +111,7 @@ def backend(make_project: Callable[..., Project], tmp_path: Path) -> Iterator[Ba
     settings = Settings(
         name="p",
         source=LabelStudioSettings(url=project.server.url, project=project.number, abstain=("Unsure",)),
-        budget=BudgetSettings(labels=5, target_confidence=0.999, min_labels=2),
+        budget=BudgetSettings(open_questions=5, target_confidence=0.999, min_labels=2),
     )
     one = One(settings, None)
     asked = Asked(application({"p": one}))

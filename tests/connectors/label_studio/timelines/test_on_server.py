@@ -107,7 +107,7 @@ def tone(project: Project) -> dict[str, Any]:
 def settings(project: Project) -> Settings:
     crew = CrewSettings(annotators=tuple(person.email for person in project.people[:4]), capacity=3)
     source = LabelStudioSettings(url=project.server.url, project=project.number)
-    return Settings(name="p", source=source, crew=crew, budget=BudgetSettings(labels=4))
+    return Settings(name="p", source=source, crew=crew, budget=BudgetSettings(open_questions=4))
 
 
 def consensus_of(project: Project, task: int) -> dict[str, Any]:

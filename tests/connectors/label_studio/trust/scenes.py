@@ -29,7 +29,7 @@ class Scene:
         self.url = url
         self.tasks: list[int] = []
         people = project.people[1:3]
-        self.settings: Settings = settings_for(project.number, [person.email for person in people], labels=6)
+        self.settings: Settings = settings_for(project.number, [person.email for person in people], open_questions=6)
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.store = Store(f"sqlite:///{folder}/hitl.db")

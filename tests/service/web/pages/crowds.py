@@ -70,5 +70,5 @@ def snapshot(
     finished = [items[row] for row in range(len(items)) if done and done[row]]
     plan = Plan((), tuple(Done(item, ("cat",), 0.9, "sure") for item in finished), len(rows))
     texts = pa.array([f"Text {row % 3}" for row in range(len(items))], pa.large_string())
-    settings: Any = Settings(name="p", source=TablesSettings(path="."), budget={"labels": 6})  # type: ignore[arg-type]
+    settings: Any = Settings(name="p", source=TablesSettings(path="."), budget={"open_questions": 6})  # type: ignore[arg-type]
     return Snapshot(settings, 1, {"label": view}, items, pa.array(items), texts, plan, ())

@@ -14,11 +14,11 @@ from hitl.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class ByName:
-    """`explore` as for the expected gain."""
+    """`exploration_weight` as for the expected gain."""
 
-    explore: float = 1.0
+    exploration_weight: float = 1.0
 
     def plan(self, questions: Sequence[tuple[Evidence, Consensus]], crew: Crew, budget: Budget) -> Plan:
         """The next questions, by item, and the finished items."""
-        plan = ExpectedGain(explore=self.explore).plan(questions, crew, budget)
+        plan = ExpectedGain(exploration_weight=self.exploration_weight).plan(questions, crew, budget)
         return replace(plan, asks=tuple(sorted(plan.asks, key=lambda ask: str(ask.item))))
