@@ -107,7 +107,7 @@ class Budget:
 
     Example:
         >>> from hitl import Budget
-        >>> Budget(labels=50, target_confidence=0.9).max_labels
+        >>> Budget(open_questions=50, target_confidence=0.9).max_labels
         10
     """
 

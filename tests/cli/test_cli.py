@@ -274,9 +274,9 @@ BAD_PROJECTS = [
     (["run"], 'name = "x"\n[source]\nkind = "tables"\n', 78, "source.path: field required"),
     (
         ["run"],
-        'name = "x"\n[source]\nkind = "tables"\npath = "."\n[budget]\nopen_questions = -1\n',
+        'name = "x"\n[source]\nkind = "tables"\npath = "."\n[budget]\nmin_labels = -1\n',
         78,
-        "budget.open_questions",
+        "budget.min_labels",
     ),
     (["run"], 'name = "x"\n[source]\nkind = "tables"\npath = "."\n[budgets]\nopen_questions = 1\n', 78, "budgets"),
     (
