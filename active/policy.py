@@ -97,7 +97,7 @@ class ExpectedGain:
         >>> from hitl.models import MajorityVote
         >>> said = Evidence.from_tables({"item": [1, 1, 2], "annotator": ["al", "bob", "al"], "label": ["x", "y", "y"]})
         >>> questions = [(said, MajorityVote().fit(said))]
-        >>> plan = ExpectedGain().plan(questions, Crew(("al", "bob")), Budget(labels=1))
+        >>> plan = ExpectedGain().plan(questions, Crew(("al", "bob")), Budget(open_questions=1))
         >>> [(ask.item, ask.annotator) for ask in plan.asks]
         [(2, 'bob')]
     """

@@ -105,8 +105,8 @@ def next_plan(
         >>> from hitl.models import MajorityVote
         >>> said = Evidence.from_tables({"item": [1, 1, 2], "annotator": ["al", "bob", "al"], "label": ["x", "y", "y"]})
         >>> questions, crew = [(said, MajorityVote().fit(said))], Crew(("al", "bob"))
-        >>> plan = next_plan(ExpectedGain(), questions, crew, Budget(labels=1), now=100.0)
-        >>> later = next_plan(ExpectedGain(), questions, crew, Budget(labels=1), plan, now=160.0, expire=3600.0)
+        >>> plan = next_plan(ExpectedGain(), questions, crew, Budget(open_questions=1), now=100.0)
+        >>> later = next_plan(ExpectedGain(), questions, crew, Budget(open_questions=1), plan, now=160.0, expire=3600.0)
         >>> [(ask.item, ask.annotator, ask.since) for ask in later.asks]
         [(2, 'bob', 100.0)]
     """

@@ -49,7 +49,7 @@ class Evenly:
         >>> from hitl.models import MajorityVote
         >>> said = Evidence.from_tables({"item": [1, 1, 2], "annotator": ["al", "bob", "al"], "label": ["x", "y", "y"]})
         >>> questions = [(said, MajorityVote().fit(said))]
-        >>> plan = Evenly(seed=1).plan(questions, Crew(("al", "bob")), Budget(labels=1))
+        >>> plan = Evenly(seed=1).plan(questions, Crew(("al", "bob")), Budget(open_questions=1))
         >>> [(ask.item, ask.annotator) for ask in plan.asks]
         [(2, 'bob')]
     """
@@ -78,7 +78,7 @@ class Randomly:
         >>> from hitl.models import MajorityVote
         >>> said = Evidence.from_tables({"item": [1, 1, 2], "annotator": ["al", "bob", "al"], "label": ["x", "y", "y"]})
         >>> questions = [(said, MajorityVote().fit(said))]
-        >>> len(Randomly(seed=1).plan(questions, Crew(("cy", "dee")), Budget(labels=5)).asks)
+        >>> len(Randomly(seed=1).plan(questions, Crew(("cy", "dee")), Budget(open_questions=5)).asks)
         2
     """
 
@@ -106,7 +106,7 @@ class Uncertain:
         >>> from hitl.models import MajorityVote
         >>> said = Evidence.from_tables({"item": [1, 1, 2], "annotator": ["al", "bob", "al"], "label": ["x", "y", "y"]})
         >>> questions = [(said, MajorityVote().fit(said))]
-        >>> plan = Uncertain().plan(questions, Crew(("cy", "dee")), Budget(labels=5))
+        >>> plan = Uncertain().plan(questions, Crew(("cy", "dee")), Budget(open_questions=5))
         >>> [(ask.item, ask.annotator) for ask in plan.asks]
         [(1, 'cy'), (2, 'dee')]
     """

@@ -128,7 +128,7 @@ class Replay:
         >>> from hitl.models import MajorityVote
         >>> said = {"item": [1, 1, 2, 2], "annotator": ["ann", "bob"] * 2, "label": ["x", "x", "y", "y"]}
         >>> recorded = Evidence.from_tables(said, truth={"item": [1, 2], "label": ["x", "y"]})
-        >>> result = Replay(MajorityVote(), budget=Budget(labels=1)).run(recorded)
+        >>> result = Replay(MajorityVote(), budget=Budget(open_questions=1)).run(recorded)
         >>> result.labels_to_reach(0.9)
         2
     """

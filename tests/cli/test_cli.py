@@ -272,12 +272,7 @@ BAD_PROJECTS = [
     (["run"], 'name = "x"\n', 78, "source: field required"),
     (["run"], 'name = "x"\n[source]\nkind = "excel"\n', 78, "source.kind"),
     (["run"], 'name = "x"\n[source]\nkind = "tables"\n', 78, "source.path: field required"),
-    (
-        ["run"],
-        'name = "x"\n[source]\nkind = "tables"\npath = "."\n[budget]\nmin_labels = -1\n',
-        78,
-        "budget.min_labels",
-    ),
+    (["run"], 'name = "x"\n[source]\nkind = "tables"\npath = "."\n[budget]\nmin_labels = -1\n', 78, "min_labels"),
     (["run"], 'name = "x"\n[source]\nkind = "tables"\npath = "."\n[budgets]\nopen_questions = 1\n', 78, "budgets"),
     (
         ["run"],
