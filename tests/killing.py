@@ -51,10 +51,10 @@ def kill_after(last: int) -> list[str]:
         noted(Store, name)
     noted(os, "replace")
     try:
-        import httpx
+        from hitl.connectors.label_studio.connections import BoundedTransport
     except ImportError:
         return steps
-    noted(httpx.HTTPTransport, "handle_request")
+    noted(BoundedTransport, "handle_request")
     return steps
 
 

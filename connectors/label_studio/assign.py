@@ -208,7 +208,7 @@ def _assignees(client: Client, project: int, user: int, wanted: Sequence[int]) -
     some, kind = {"all": False, "included": add}, ANNOTATE
     if add:
         client.call(
-            lambda sdk: sdk.projects.assignments.bulk_assign(project, selected_items=some, type=kind, users=[user])
+            lambda projects: projects.assignments.bulk_assign(project, selected_items=some, type=kind, users=[user])
         )
     for task in drop:
         client.call(partial(_unassign, project, task, user))
@@ -219,5 +219,5 @@ def _has_answered(task: Mapping[str, Any], user: int) -> bool:
     return any(annotation.get("completed_by") == user for annotation in task.get("annotations") or ())
 
 
-def _unassign(project: int, task: int, user: int, sdk: Any) -> None:
-    sdk.projects.assignments.delete(project, task, type=ANNOTATE, users=str(user))
+def _unassign(project: int, task: int, user: int, projects: Any) -> None:
+    projects.assignments.delete(project, task, type=ANNOTATE, users=str(user))

@@ -1,98 +1,131 @@
-"""Requests whose whole duration is bounded, headers included: httpx bounds only the time between two bytes.
+"""An httpx transport that bounds a whole request, headers included: httpx bounds only the time between two bytes.
 
+client = httpx.Client(transport=BoundedTransport(url))
 with within(60.0):
-    client.get(...)          cut off after 60 s, even where the server sends a byte each second
-
+    client.get(...)          is cut off after 60 s, even if the server sends a byte each second
 with within(60.0, sending=20.0):
-    client.post(...)         nothing is sent after 20 s: not by a process that was stopped meanwhile and wakes
+    client.post(...)         sends nothing after 20 s, even in a process that was stopped meanwhile and wakes
 """
 
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
-PIECE = 65_536
-"""Bytes that are sent at once: a server that takes them slowly is cut off too."""
+import httpcore
+import httpx
 
-_this = threading.local()
+CHUNK = 65_536
+"""Bytes sent at once: a server that takes them slowly is cut off too."""
+
+_limits: ContextVar[tuple[float, float]] = ContextVar("limits", default=(math.inf, math.inf))
+"""When a request ends at the latest, and when its last byte is sent; `time.monotonic`."""
 
 
 @contextmanager
 def within(seconds: float, *, sending: float | None = None) -> Iterator[None]:
-    """Requests of this thread end within so many seconds; the last byte is sent within `sending`."""
-    before = _limits()
+    """End the requests of this thread within `seconds`; send their last byte within `sending`."""
     now = time.monotonic()
-    _this.limits = (now + seconds, now + (seconds if sending is None else min(sending, seconds)))
+    before = _limits.set((now + seconds, now + (seconds if sending is None else min(sending, seconds))))
     try:
         yield
     finally:
-        _this.limits = before
+        _limits.reset(before)
 
 
-def bounded(client: Any) -> None:
-    """Have an httpx.Client obey `within`; one with a transport of another kind (tests) stays as it is."""
-    for transport in (client._transport, *client._mounts.values()):
-        pool = getattr(transport, "_pool", None)
-        if pool is not None and hasattr(pool, "_network_backend"):
-            pool._network_backend = _Network(pool._network_backend)
+class BoundedTransport(httpx.BaseTransport):
+    """Pooled connections to one server, through the proxy of the environment, that obey `within`."""
+
+    def __init__(self, url: str) -> None:
+        server, proxies = urlsplit(url), getproxies()
+        address = None if proxy_bypass(server.hostname or "") else proxies.get(server.scheme, proxies.get("all"))
+        proxy = None if address is None else httpx.Proxy(address if "://" in address else f"http://{address}")
+        self._pool = httpcore.ConnectionPool(
+            ssl_context=httpx.create_ssl_context() if server.scheme == "https" else None,
+            proxy=None if proxy is None else httpcore.Proxy(str(proxy.url), auth=proxy.raw_auth),
+            keepalive_expiry=5.0,
+            network_backend=_Network(),
+        )
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Send one request and read the head of its response."""
+        url = request.url
+        target = httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
+        with _httpx_errors():
+            response = self._pool.handle_request(
+                httpcore.Request(
+                    request.method,
+                    target,
+                    headers=request.headers.raw,
+                    content=request.stream,
+                    extensions=request.extensions,
+                )
+            )
+        return httpx.Response(response.status, headers=response.headers, stream=_Body(response))
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._pool.close()
 
 
-def _limits() -> tuple[float, float]:
-    """When requests of this thread end at the latest, and when their last byte is sent."""
-    limits: tuple[float, float] = getattr(_this, "limits", (math.inf, math.inf))
-    return limits
+@contextmanager
+def _httpx_errors() -> Iterator[None]:
+    try:
+        yield
+    except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError) as error:
+        raise getattr(httpx, type(error).__name__)(str(error)) from error  # the two libraries name them alike
+
+
+class _Body(httpx.SyncByteStream):
+    def __init__(self, response: httpcore.Response) -> None:
+        self._response = response
+
+    def __iter__(self) -> Iterator[bytes]:
+        with _httpx_errors():
+            yield from self._response.iter_stream()
+
+    def close(self) -> None:
+        self._response.close()
 
 
 def _left(until: float, timeout: float | None, error: type[Exception]) -> float | None:
-    """The time that is left, the usual timeout at most."""
+    """Return the time left until a limit, at most `timeout`. Raises `error` after the limit."""
     left = until - time.monotonic()
     if left <= 0:
         raise error("the request took too long in all")
-    return timeout if left == math.inf or (timeout is not None and timeout < left) else left
+    left = min(left, math.inf if timeout is None else timeout)
+    return None if left == math.inf else left
 
 
-class _Network:
-    """A network backend of httpcore whose streams obey `within`."""
-
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
-
-    def connect_tcp(self, host: str, port: int, timeout: float | None = None, **more: Any) -> Any:
-        from httpcore import ConnectTimeout
-
-        return _Stream(
-            self._inner.connect_tcp(host, port, timeout=_left(_limits()[0], timeout, ConnectTimeout), **more)
-        )
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
+class _Network(httpcore.SyncBackend):
+    def connect_tcp(self, host: str, port: int, timeout: float | None = None, **more: Any) -> httpcore.NetworkStream:
+        left = _left(_limits.get()[0], timeout, httpcore.ConnectTimeout)
+        return _Stream(super().connect_tcp(host, port, timeout=left, **more))
 
 
-class _Stream:
-    """One connection."""
-
-    def __init__(self, inner: Any) -> None:
+class _Stream(httpcore.NetworkStream):
+    def __init__(self, inner: httpcore.NetworkStream) -> None:
         self._inner = inner
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        from httpcore import ReadTimeout
-
-        return self._inner.read(max_bytes, timeout=_left(_limits()[0], timeout, ReadTimeout))  # type: ignore[no-any-return]
+        return self._inner.read(max_bytes, timeout=_left(_limits.get()[0], timeout, httpcore.ReadTimeout))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        from httpcore import WriteTimeout
+        for start in range(0, len(buffer), CHUNK):
+            left = _left(_limits.get()[1], timeout, httpcore.WriteTimeout)
+            self._inner.write(buffer[start : start + CHUNK], timeout=left)
 
-        for start in range(0, len(buffer), PIECE):
-            left = _left(_limits()[1], timeout, WriteTimeout)
-            self._inner.write(buffer[start : start + PIECE], timeout=left)
-
-    def start_tls(self, *arguments: Any, **named: Any) -> Any:
+    def start_tls(self, *arguments: Any, **named: Any) -> httpcore.NetworkStream:
         return _Stream(self._inner.start_tls(*arguments, **named))
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
+    def close(self) -> None:
+        self._inner.close()
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._inner.get_extra_info(info)

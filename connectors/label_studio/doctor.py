@@ -33,7 +33,7 @@ def check(
     """
     checks: list[Check] = []
     try:
-        version = client.get("/api/version/", replies.version)
+        version = client.get("/api/version/", replies.VERSION)
         release, edition = version.get("release", "?"), str(version.get("edition", "Community"))
         checks.append(Check("label studio", True, f"{client.url}: {edition} {release}"))
         whoami = client.get("/api/current-user/whoami", replies.WITH_ID)

@@ -126,7 +126,7 @@ class Versions:
 
     def send(self, rows: Sequence[Row]) -> int:
         """Import these predictions, of one version or several; gives how many Label Studio says it took."""
-        path, created = f"/api/projects/{self.project}/import/predictions", replies.record(created=replies.whole)
+        path, created = f"/api/projects/{self.project}/import/predictions", replies.CREATED
         parts = [rows[start : start + BATCH] for start in range(0, len(rows), BATCH)]
         return sum(self.client.post(path, part, created)["created"] for part in parts)
 

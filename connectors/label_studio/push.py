@@ -107,7 +107,7 @@ def _add_items(field: str | None, client: Client, project: int, operation: Opera
     rows = [{"data": data, "meta": {META: key}} for key, data in wanted.items() if key not in there]
     for start in range(0, len(rows), IMPORT_BATCH):
         batch = rows[start : start + IMPORT_BATCH]
-        answer = client.post(f"/api/projects/{project}/import", batch, replies.record(task_count=replies.whole))
+        answer = client.post(f"/api/projects/{project}/import", batch, replies.TASK_COUNT)
         if answer["task_count"] != len(batch):
             raise Refused(
                 f"Label Studio took {answer['task_count']} of {len(batch)} tasks: look at the project's import"
@@ -159,7 +159,7 @@ def _gold(form: Form, client: Client, project: int, operation: Operation) -> Rec
         for item, label in labels.items():
             wanted.setdefault(task_ids([item])[0], {})[question] = str(label)
     found = client.tasks_by_id(project, wanted, ("id", "meta", "overlap", "result", *_WHO))
-    me = client.get("/api/current-user/whoami", replies.record(id=replies.whole))["id"]
+    me = client.get("/api/current-user/whoami", replies.WITH_ID)["id"]
     truths, left = _truths(form, wanted, found, me)
     wrong = {number: truth for number, truth in truths.items() if not _has_gold(form, found[number], truth)}
     if wrong:
@@ -242,7 +242,7 @@ def _make_gold(client: Client, task: Mapping[str, Any], truth: Truth, me: int) -
         # Overlap and mark go in one request: a crash before the annotation does not raise it twice.
         client.patch(f"/api/tasks/{number}/", {"overlap": int(task["overlap"]) + 1, "meta": {**meta, RAISED: True}})
     body = {"result": result, "ground_truth": True}
-    client.post(f"/api/tasks/{number}/annotations/", body, replies.record(id=replies.whole, ground_truth=replies.flag))
+    client.post(f"/api/tasks/{number}/annotations/", body, replies.GOLD)
 
 
 def _drop_second_golds(

@@ -1,224 +1,163 @@
-"""What Label Studio answers, checked before it is believed: a reader for each shape that we use.
+"""Shapes of Label Studio's answers, checked before they are believed.
 
-A proxy, a login page or a server in trouble may answer a request with anything, and with status 200. A reader gives the
-value as it is, or raises WrongShape, which says where it is not what it should be.
-
-    get("/api/users/", rows(record(id=whole)))       a list of objects, each with a whole number as its id
+A proxy, a login page or a server in trouble may answer a request with anything, and with status 200.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import Any
+from functools import cache
+from typing import Annotated, Any, NotRequired
 
-Reader = Callable[[Any], Any]
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
+Shape = TypeAdapter[Any]
+
+LARGEST = 2**63 - 1
+"""The largest number that databases hold."""
 
 
 class WrongShape(ValueError):
-    """An answer is not what it should be."""
+    """An answer has another shape than expected; the text says where."""
 
 
-def anything(value: Any) -> Any:
-    """Whatever it is."""
-    return value
-
-
-def nothing(value: Any) -> Any:
-    """What DELETE answers: nothing, or what was deleted."""
-    return value if value is None else _of(dict, "nothing or an object")(value)
-
-
-def _of(kind: type | tuple[type, ...], words: str) -> Reader:
-    def read(value: Any) -> Any:
-        if not isinstance(value, kind):
-            raise WrongShape(f": expected {words}, found {str(value)[:40]!r}")
-        return value
-
-    return read
-
-
-text = _of(str, "text")
-flag = _of(bool, "true or false")
-
-
-LARGEST = 2**63 - 1
-"""Of numbers, on both sides of 0: what databases hold."""
-
-
-def whole(value: Any) -> int:
-    """A whole number of 64 bits."""
-    if type(value) is not int or abs(value) > LARGEST:
-        raise WrongShape(f": expected a whole number, found {str(value)[:40]!r}")
-    return value
-
-
-def number(value: Any) -> float:
-    """A number, finite and not beyond 64 bits."""
-    if type(value) not in (int, float) or not abs(value) <= LARGEST:
-        raise WrongShape(f": expected a number, found {str(value)[:40]!r}")
-    return float(value)
-
-
-def some(reader: Reader) -> Reader:
-    """What the reader reads, or null."""
-    return lambda value: None if value is None else reader(value)
-
-
-def record(**fields: Reader) -> Reader:
-    """An object with these fields; it may have others."""
-    return record_of(fields.items())
-
-
-def record_of(fields: Iterable[tuple[str, Reader]]) -> Reader:
-    """An object with these fields; it may have others."""
-    wanted = tuple(fields)
-
-    def read(value: Any) -> Any:
-        if type(value) is not dict:
-            raise WrongShape(f": expected an object, found {str(value)[:40]!r}")
-        for name, reader in wanted:
-            if name not in value:
-                raise WrongShape(f": {name} is not there")
-            try:
-                reader(value[name])
-            except WrongShape as error:
-                raise WrongShape(f".{name}{error}") from None
-        return value
-
-    return read
-
-
-def rows(reader: Reader, *, least: int = 0) -> Reader:
-    """A list, with so many entries at least."""
-
-    def read(value: Any) -> Any:
-        if type(value) is not list or len(value) < least:
-            what = f"a list of {least} or more" if least else "a list"
-            raise WrongShape(f": expected {what}, found {str(value)[:40]!r}")
-        for place, each in enumerate(value):
-            try:
-                reader(each)
-            except WrongShape as error:
-                raise WrongShape(f"[{place}]{error}") from None
-        return value
-
-    return read
-
-
-def named(reader: Reader) -> Reader:
-    """An object whose names are data: each of its values is what the reader reads."""
-
-    def read(value: Any) -> Any:
-        return record_of((name, reader) for name in value)(value) if isinstance(value, dict) else record()(value)
-
-    return read
-
-
-def user(value: Any) -> dict[str, Any]:
-    """A user, whose address the server may keep to itself."""
-    found: dict[str, Any] = WITH_ID(value)
-    record_of([("email", some(text))] if "email" in found else [])(found)
-    return found
-
-
-def users(value: Any) -> list[dict[str, Any]]:
-    """The users of the server; one at least, to whom the token belongs."""
-    listed = value.get("results") if isinstance(value, dict) else value
-    found: list[dict[str, Any]] = rows(user, least=1)(listed)
-    return found
-
-
-def instant(value: Any) -> str:
-    """A time as Label Studio writes it."""
-    found: str = text(value)
+def read(shape: Shape, answer: object) -> Any:
+    """Return the answer if it has this shape. Raises WrongShape."""
     try:
-        datetime.fromisoformat(found)
-    except ValueError:
-        raise WrongShape(f": expected a time, found {found[:40]!r}") from None
-    return found
+        return shape.validate_python(answer, strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
+        value = "" if first["type"] == "missing" else f", got {str(first['input'])[:40]!r}"
+        raise WrongShape(f"{where}: {first['msg']}{value}") from None
 
 
-_BY = some(_of((int, dict), "a user"))
-_NUMBER = some(number)
-_FIELDS: dict[str, Reader] = {
-    "id": whole,
-    "data": record(),
-    "meta": some(record()),
-    "is_labeled": flag,
-    "overlap": whole,
-    "created_at": text,
-    "updated_at": instant,
-    "annotations_ids": text,
-    "total_annotations": whole,
-    "cancelled_annotations": whole,
+def record(fields: Mapping[str, Any]) -> Any:
+    """Return the type of a JSON object with these fields; it may have others."""
+    make: Any = TypedDict
+    kind = make("record", dict(fields))
+    kind.__pydantic_config__ = ConfigDict(extra="allow")
+    return kind
+
+
+@cache
+def having(names: frozenset[str]) -> Shape:
+    """Return the shape of an object with these fields, whatever they hold."""
+    return Shape(record(dict.fromkeys(names, Any)))
+
+
+def _time(text: str) -> str:
+    datetime.fromisoformat(text)
+    return text
+
+
+def _not_cut_off(page: dict[str, Any]) -> dict[str, Any]:
+    if page["total"] and not page["tasks"]:
+        raise ValueError(f"expected some of {page['total']} tasks")
+    return page
+
+
+def _versioned(answer: dict[str, Any]) -> dict[str, Any]:
+    if not {"release", "edition"} & answer.keys():
+        raise ValueError("expected release or edition")
+    return answer
+
+
+Whole = Annotated[int, Field(ge=-LARGEST, le=LARGEST)]
+Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
+Time = Annotated[str, AfterValidator(_time)]
+Object = dict[str, Any]
+"""A JSON object."""
+
+_FIELDS: Mapping[str, Any] = {
+    "id": Whole,
+    "data": Object,
+    "meta": Object | None,
+    "is_labeled": bool,
+    "overlap": Whole,
+    "created_at": str,
+    "updated_at": Time,
+    "annotations_ids": str,
+    "total_annotations": Whole,
+    "cancelled_annotations": Whole,
 }
-_ANNOTATION: dict[str, Reader] = {
-    "id": whole,
-    "completed_by": _BY,
-    "was_cancelled": some(flag),
-    "ground_truth": some(flag),
-    "lead_time": _NUMBER,
-    "created_at": text,
-    "updated_at": text,
-    "updated_by": anything,
-    "result": anything,
+_ANNOTATION: Mapping[str, Any] = {
+    "id": Whole,
+    "completed_by": int | Object | None,
+    "was_cancelled": bool | None,
+    "ground_truth": bool | None,
+    "lead_time": Number | None,
+    "created_at": str,
+    "updated_at": str,
+    "updated_by": Any,
+    "result": Any,
 }
-_PREDICTION: dict[str, Reader] = {"model_version": some(text), "score": _NUMBER, "result": anything}
+_PREDICTION: Mapping[str, Any] = {"model_version": str | None, "score": Number | None, "result": Any}
 
 
-def tasks(include: Iterable[str]) -> Reader:
-    """A page of tasks with these fields, which are those of its annotations and predictions too (`include`).
+def tasks(include: Collection[str]) -> Shape:
+    """Return the shape of a page of tasks with these fields, which are those of annotations and predictions too.
 
-    Raises KeyError for a field without a reader: what is asked for is never used unread.
+    Raises KeyError for a field without a type: what is asked for is never used unread.
     """
-    wanted = set(include)
-    if strange := wanted - _FIELDS.keys() - _ANNOTATION.keys() - _PREDICTION.keys() - {"annotations", "predictions"}:
-        raise KeyError(f"no reader of {', '.join(sorted(strange))}")
-    fields = [(name, reader) for name, reader in _FIELDS.items() if name in wanted]
-    for name, inner in (("annotations", _ANNOTATION), ("predictions", _PREDICTION)):
-        if name in wanted:
-            own = [(part, reader) for part, reader in inner.items() if part in wanted]
-            fields.append((name, some(rows(record_of(own)))))
-    read_page = record(tasks=rows(record_of(fields)), total=whole)
-
-    def read(value: Any) -> Any:
-        page = read_page(value)
-        if not page["tasks"] and page["total"]:
-            raise WrongShape(f".tasks: expected some of {page['total']} tasks, found none")
-        return page
-
-    return read
+    return _tasks(frozenset(include))
 
 
-def version(value: Any) -> dict[str, Any]:
-    """Which Label Studio it is."""
-    found: dict[str, Any] = record()(value)
-    if not {"release", "edition"} & found.keys():
-        raise WrongShape(": neither release nor edition is there")
-    return found
+@cache
+def _tasks(include: frozenset[str]) -> Shape:
+    nested = {"annotations": _ANNOTATION, "predictions": _PREDICTION}
+    if unread := include - _FIELDS.keys() - _ANNOTATION.keys() - _PREDICTION.keys() - nested.keys():
+        raise KeyError(f"no type of {', '.join(sorted(unread))}")
+    fields = {name: kind for name, kind in _FIELDS.items() if name in include}
+    for name in nested.keys() & include:
+        row = record({part: kind for part, kind in nested[name].items() if part in include})
+        fields[name] = list[row] | None  # type: ignore[valid-type]
+    page = record({"tasks": list[record(fields)], "total": Whole})  # type: ignore[misc]
+    return TypeAdapter(Annotated[page, AfterValidator(_not_cut_off)])
 
 
-PROJECT = record(label_config=text)
-SKIPS = record(skipped_annotations_number=whole)
-LISTED = record(total=whole, total_annotations=whole, tasks=rows(record(id=whole, updated_at=instant)))
-MODELS = record(static=rows(record(model_version=some(text), count=whole, latest=text)))
-VIEW = record(id=whole, data=some(record()))
-VIEWS = rows(VIEW)
-BACKENDS = rows(
-    record(
-        id=whole,
-        title=some(text),
-        url=text,
-        project=whole,
-        state=text,
-        model_version=some(text),
-        auth_method=anything,
-        basic_auth_user=some(text),
-        extra_params=anything,
-    )
-)
-WEBHOOKS = rows(record(id=whole, url=text))
-COUNTS = named(whole)
-OBJECT = record()
-WITH_ID = record(id=whole)
+def _rows(fields: Mapping[str, Any]) -> Any:
+    row = record(fields)
+    return list[row]  # type: ignore[valid-type]
+
+
+def _unpaged(answer: object) -> object:
+    return answer.get("results") if isinstance(answer, dict) else answer
+
+
+_USER: Mapping[str, Any] = {"id": Whole, "email": NotRequired[str | None]}
+_VIEW: Mapping[str, Any] = {"id": Whole, "data": Object | None}
+_BACKEND: Mapping[str, Any] = {
+    "id": Whole,
+    "title": str | None,
+    "url": str,
+    "project": Whole,
+    "state": str,
+    "model_version": str | None,
+    "auth_method": Any,
+    "basic_auth_user": str | None,
+    "extra_params": Any,
+}
+
+ANYTHING = Shape(Any)
+OBJECT = Shape(Object)
+NOTHING = Shape(Object | None)
+"""Answer to DELETE: nothing, or what was deleted."""
+WITH_ID = Shape(record({"id": Whole}))
+VERSION = Shape(Annotated[Object, AfterValidator(_versioned)])
+USER = Shape(record(_USER))
+USERS = Shape(Annotated[_rows(_USER), Field(min_length=1), BeforeValidator(_unpaged)])
+"""One user at least: the token belongs to one."""
+PROJECT = Shape(record({"label_config": str}))
+SKIPS = Shape(record({"skipped_annotations_number": Whole}))
+LISTED = Shape(record({"total": Whole, "total_annotations": Whole, "tasks": _rows({"id": Whole, "updated_at": Time})}))
+MODELS = Shape(record({"static": _rows({"model_version": str | None, "count": Whole, "latest": str})}))
+VIEW, VIEWS = Shape(record(_VIEW)), Shape(_rows(_VIEW))
+BACKENDS = Shape(_rows(_BACKEND))
+WEBHOOKS = Shape(_rows({"id": Whole, "url": str}))
+COUNTS = Shape(dict[str, Whole])
+TASK_COUNT = Shape(record({"task_count": Whole}))
+CREATED = Shape(record({"created": Whole}))
+GOLD = Shape(record({"id": Whole, "ground_truth": bool}))

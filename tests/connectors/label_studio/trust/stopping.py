@@ -105,20 +105,21 @@ def main() -> None:
     import httpx
 
     from hitl import cycle, manual_operations
+    from hitl.connectors.label_studio.connections import BoundedTransport
     from hitl.errors import HitlError
     from hitl.store import Store
 
     said: dict[str, Any] = json.loads(sys.argv[1])
-    requests, send = 0, httpx.HTTPTransport.handle_request
+    requests, send = 0, BoundedTransport.handle_request
 
-    def handle(self: httpx.HTTPTransport, request: httpx.Request) -> httpx.Response:
+    def handle(self: BoundedTransport, request: httpx.Request) -> httpx.Response:
         nonlocal requests
         requests += 1
         if requests == said["step"]:
             os.kill(os.getpid(), signal.SIGSTOP)
         return send(self, request)
 
-    httpx.HTTPTransport.handle_request = handle  # type: ignore[method-assign]
+    BoundedTransport.handle_request = handle  # type: ignore[method-assign]
     for module in (cycle, manual_operations):
         module.lease_seconds = lambda _: LEASE  # type: ignore[attr-defined]
     Store._kept = lambda *_: nullcontext()  # type: ignore[method-assign] # no stop within a transaction: SQLite waits
