@@ -104,9 +104,16 @@ def _left(until: float, timeout: float | None, error: type[Exception]) -> float 
 
 
 class _Network(httpcore.SyncBackend):
-    def connect_tcp(self, host: str, port: int, timeout: float | None = None, **more: Any) -> httpcore.NetworkStream:
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Any = None,
+    ) -> httpcore.NetworkStream:
         left = _left(_limits.get()[0], timeout, httpcore.ConnectTimeout)
-        return _Stream(super().connect_tcp(host, port, timeout=left, **more))
+        return _Stream(super().connect_tcp(host, port, left, local_address, socket_options))
 
 
 class _Stream(httpcore.NetworkStream):

@@ -23,7 +23,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from hitl.connectors.label_studio import replies
@@ -42,8 +42,6 @@ from hitl.platform import (
     PredictionRow,
 )
 
-OVERLAP_OF_OLD = timedelta(seconds=30)
-"""How far a pass of version 1 went back behind its `since`, which was the clock of whatever answered first."""
 NEVER = "1970-01-01T00:00:00.000000Z"
 """Before the first change of any project."""
 OURS = "hitl-"
@@ -81,28 +79,17 @@ class State:
 
     @classmethod
     def load(cls, cursor: Cursor) -> State:
-        """Raises BadSettings for a cursor of another connector or version."""
+        """Raises BadSettings for a cursor of another connector."""
         try:
-            if cursor["version"] == 1:
-                return cls._of_old(cursor)
-            if cursor["version"] != 2:
-                raise KeyError("version")
-            return cls(**{name: value for name, value in cursor.items() if name != "version"})
+            return cls(**cursor)
         except (KeyError, TypeError, ValueError):
             raise BadSettings(
                 "the saved cursor is not one of the Label Studio connector: run `hitl pull --full`"
             ) from None
 
-    @classmethod
-    def _of_old(cls, cursor: Cursor) -> State:
-        """A cursor of version 1: a bulk pass goes on, a pass over changes begins anew."""
-        since = stamp(datetime.fromisoformat(cursor["since"]) - OVERLAP_OF_OLD)
-        after = int(cursor["after"]) if cursor["phase"] == "bulk" else 0
-        return cls(str(cursor["phase"]), since, after, moved=time.time(), models=dict(cursor["models"]))
-
     def save(self) -> Cursor:
         """JSON values."""
-        return {"version": 2, **vars(self), "drift": list(self.drift), "models": dict(self.models)}
+        return {**vars(self), "drift": list(self.drift), "models": dict(self.models)}
 
 
 def pages(client: Client, project: int, form: Form, cursor: Cursor | None, page_size: int) -> Iterator[Page]:

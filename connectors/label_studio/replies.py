@@ -114,8 +114,9 @@ def _tasks(include: frozenset[str]) -> Shape:
     for name in nested.keys() & include:
         row = record({part: kind for part, kind in nested[name].items() if part in include})
         fields[name] = list[row] | None  # type: ignore[valid-type]
-    page = record({"tasks": list[record(fields)], "total": Whole})  # type: ignore[misc]
-    return TypeAdapter(Annotated[page, AfterValidator(_not_cut_off)])
+    page: Any = record({"tasks": list[record(fields)], "total": Whole})  # type: ignore[misc]
+    checked: Any = Annotated[page, AfterValidator(_not_cut_off)]
+    return Shape(checked)
 
 
 def _rows(fields: Mapping[str, Any]) -> Any:
@@ -146,9 +147,11 @@ OBJECT = Shape(Object)
 NOTHING = Shape(Object | None)
 """Answer to DELETE: nothing, or what was deleted."""
 WITH_ID = Shape(record({"id": Whole}))
-VERSION = Shape(Annotated[Object, AfterValidator(_versioned)])
+_version: Any = Annotated[Object, AfterValidator(_versioned)]
+VERSION = Shape(_version)
 USER = Shape(record(_USER))
-USERS = Shape(Annotated[_rows(_USER), Field(min_length=1), BeforeValidator(_unpaged)])
+_users: Any = Annotated[_rows(_USER), Field(min_length=1), BeforeValidator(_unpaged)]
+USERS = Shape(_users)
 """One user at least: the token belongs to one."""
 PROJECT = Shape(record({"label_config": str}))
 SKIPS = Shape(record({"skipped_annotations_number": Whole}))

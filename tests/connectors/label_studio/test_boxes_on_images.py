@@ -203,6 +203,7 @@ def settings(project: Project) -> Settings:
 
 
 @pytest.mark.server
+@pytest.mark.journey
 def test_boxes_go_both_ways(make_project: Callable[..., Project], tmp_path: Path) -> None:
     project = make_project(BOXES)
     tasks = drawn(project)
@@ -228,6 +229,7 @@ def test_boxes_go_both_ways(make_project: Callable[..., Project], tmp_path: Path
 
 
 @pytest.mark.server
+@pytest.mark.journey
 def test_known_boxes_are_ground_truth(make_project: Callable[..., Project], tmp_path: Path) -> None:
     project = make_project(BOXES)
     tasks = drawn(project)
@@ -248,6 +250,7 @@ def test_known_boxes_are_ground_truth(make_project: Callable[..., Project], tmp_
 
 
 @pytest.mark.server
+@pytest.mark.journey
 def test_a_turned_box_is_told(make_project: Callable[..., Project], tmp_path: Path) -> None:
     project = make_project(BOXES)
     task = drawn(project)[4]
@@ -260,6 +263,7 @@ def test_a_turned_box_is_told(make_project: Callable[..., Project], tmp_path: Pa
 
 
 @pytest.mark.server
+@pytest.mark.journey
 @needs_browser
 def test_the_page_shows_the_boxes_of_the_consensus(
     make_project: Callable[..., Project], tmp_path: Path, browser: Any

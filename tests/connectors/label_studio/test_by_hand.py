@@ -16,7 +16,7 @@ from tests.connectors.label_studio.conftest import Project
 from tests.connectors.label_studio.projects import all_tasks
 from tests.killing import EVERY, fatal_steps, run_until, steps_of
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.journey]
 
 
 def prepared(make_project: Callable[..., Project], folder: Path) -> Project:

@@ -15,7 +15,7 @@ from tests.command_line import COMMAND, forked
 from tests.connectors.label_studio.conftest import Project
 from tests.connectors.label_studio.projects import labeled_project
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.journey]
 
 Hitl = Callable[..., subprocess.CompletedProcess[str]]
 AT_ONCE = f"from hitl.connectors.label_studio import client; client.WAITS = (0.0,) * len(client.WAITS); {COMMAND}"

@@ -11,7 +11,6 @@ import pytest
 
 from hitl import cycle
 from hitl import project as projects
-from hitl.crew import Crew
 from hitl.settings import CrewSettings, Settings
 from hitl.store import Store
 from tests.command_line import forked
@@ -19,7 +18,7 @@ from tests.connectors.label_studio.conftest import TOPICS, Project, choice
 from tests.connectors.label_studio.projects import connect, labeled_project, settings_for, shown
 from tests.killing import EVERY, fatal_steps
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.journey]
 
 KILLED = """
 import os, signal, sys
@@ -62,43 +61,6 @@ def test_after_a_run_three_annotators_are_served_exactly_the_plan(
             project.answer(k, mine[0], "good")
             left.remove(mine[0])
     assert left == []
-
-
-def test_after_a_run_everybody_finds_their_plan_in_their_tab(
-    make_project: Callable[..., Project], tmp_path: Path
-) -> None:
-    project = make_project()
-    for task in project.add(9)[:4]:
-        project.answer(0, task, "good")
-    crew = [project.people[k].email for k in (1, 2, 3)]
-    with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
-        plan = cycle.run(settings_for(project.number, crew), store, connect(project)).judgement.plan
-    views = {view["data"]["title"]: view["id"] for view in project.admin.get("/api/dm/views/", project=project.number)}
-    assert len(plan.annotators) == 3
-    for k in (1, 2, 3):
-        planned = [int(str(ask.item)) for ask in plan.asks_of(project.people[k].email)]
-        served = []
-        while (task := project.next(k, views[f"hitl: {project.people[k].email}"])) is not None:
-            project.answer(k, task, "bad")
-            served.append(task)
-        assert served == planned
-        assert planned
-
-
-def test_the_same_run_twice_changes_nothing_the_second_time(
-    make_project: Callable[..., Project], tmp_path: Path
-) -> None:
-    project, tasks = labeled_project(make_project)
-    crew = [project.people[k].email for k in (1, 2)]
-    with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
-        first = cycle.run(settings_for(project.number, crew), store, connect(project))
-        assert first.changed > 0
-        before = shown(project, tasks)
-        project.recorder.requests.clear()
-        second = cycle.run(settings_for(project.number, crew), store, connect(project))
-    assert (second.changed, second.receipts, second.pulled.deleted) == (0, (), 0)
-    assert project.recorder.writes == []
-    assert shown(project, tasks) == before
 
 
 def run_until(project: Project, folder: Path, event: int, crew: list[str]) -> subprocess.CompletedProcess[str]:
@@ -151,31 +113,6 @@ def test_a_skill_that_nobody_has_closes_no_task_and_mended_all_is_as_before(
         assert not meanwhile["tabs"][f"hitl: {emails[0]}"]
         cycle.run(right, store, connect(project))
         assert shown(project, tasks) == before
-
-
-def test_several_cycles_with_edits_deletions_and_skips(make_project: Callable[..., Project], tmp_path: Path) -> None:
-    project, tasks = labeled_project(make_project)
-    with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
-        cycle.run(settings_for(project.number), store, connect(project))
-        edited = project.task(tasks[0])["annotations"][0]
-        project.admin.patch(f"/api/annotations/{edited['id']}/", {"result": choice("Unsure")})
-        project.admin.delete(f"/api/annotations/{project.task(tasks[1])['annotations'][0]['id']}/")
-        project.admin.delete(f"/api/tasks/{tasks[8]}/")
-        project.answer(3, tasks[7], "good", ground_truth=True)
-        report = cycle.run(settings_for(project.number), store, connect(project))
-    judgement = report.judgement
-    (evidence,) = judgement.evidence.values()
-    said = {(row["item"], row["annotator"]): row["label"] for row in evidence.annotations.table().to_pylist()}
-    people = [person.email for person in project.people]
-    assert evidence.annotations.items == tuple(str(task) for task in tasks[:8])
-    assert len(said) == 11
-    assert said[str(tasks[0]), people[0]] == "Unsure" or said[str(tasks[0]), people[1]] == "Unsure"
-    assert evidence.annotations.options == ("bad", "good", "Unsure") or evidence.annotations.options[2] == "Unsure"
-    assert evidence.known.tolist() == [False] * 7 + [True]
-    crew = projects.crew_of(settings_for(project.number), store := Store(f"sqlite:///{tmp_path}/hitl.db"))
-    store.close()
-    assert isinstance(crew, Crew)
-    assert (people[2], str(tasks[6])) in crew.never
 
 
 def test_a_multi_label_project_runs_as_yes_no_questions(make_project: Callable[..., Project], tmp_path: Path) -> None:

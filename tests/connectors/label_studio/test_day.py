@@ -24,7 +24,7 @@ from tests.connectors.label_studio.conftest import Project
 from tests.connectors.label_studio.day import Day, Worker, replayed
 from tests.store.conftest import postgres, postgres_url  # noqa: F401
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.journey]
 
 HOUR = 3600.0
 

@@ -12,7 +12,7 @@ from hitl.demo import on_label_studio
 from hitl.project import load
 from hitl.store import Store
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.journey]
 
 LEAST = 10
 """The fewest items that the command takes."""

@@ -50,6 +50,7 @@ def upload(project: Project, **files: bytes) -> None:
 
 
 @pytest.mark.server
+@pytest.mark.journey
 def test_texts_of_tasks_are_features(project: Project, tmp_path: Path) -> None:
     tasks = project.add(6)
     with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
@@ -60,6 +61,7 @@ def test_texts_of_tasks_are_features(project: Project, tmp_path: Path) -> None:
 
 
 @pytest.mark.server
+@pytest.mark.journey
 def test_uploaded_images_are_fetched_with_the_token_and_once(
     make_project: Callable[..., Project], tmp_path: Path
 ) -> None:

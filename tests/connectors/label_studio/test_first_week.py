@@ -19,7 +19,7 @@ from hitl.store.cycles import CycleRecord
 from tests.connectors.label_studio.conftest import Project, choice
 from tests.connectors.label_studio.projects import connect, settings_for
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.journey]
 
 
 def tab(project: Project, k: int) -> int | None:

@@ -14,7 +14,7 @@ from tests.connectors.label_studio.browser import log_in, needs_browser, text, w
 from tests.connectors.label_studio.conftest import Project
 from tests.connectors.label_studio.projects import connect, labeled_project, settings_for
 
-pytestmark = [pytest.mark.server, needs_browser]
+pytestmark = [pytest.mark.server, pytest.mark.journey, needs_browser]
 
 
 def test_tabs_order_and_predictions_are_there_to_see(

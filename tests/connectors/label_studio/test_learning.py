@@ -20,7 +20,7 @@ from hitl.store import Store
 from tests.connectors.label_studio.conftest import Project
 from tests.connectors.label_studio.projects import connect
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.journey]
 
 WORDS = {"good": ["bright", "warm", "clever"], "bad": ["dull", "cold", "clumsy"]}
 TASKS = 60

@@ -21,7 +21,7 @@ from tests.connectors.label_studio.browser import needs_browser, open_consensus,
 from tests.connectors.label_studio.conftest import Project
 from tests.connectors.label_studio.projects import untouched
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.journey]
 
 MASKS = """<View><Image name="image" value="$image"/>
 <BrushLabels name="tag" toName="image"><Label value="cat" background="#d55e00"/><Label value="dog"/></BrushLabels>

@@ -17,7 +17,7 @@ from hitl.tables.files import read_table
 from tests.command_line import Run, caller
 from tests.connectors.label_studio.conftest import SENTIMENT, TOPICS, Project, choice
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.journey]
 
 
 class Lead:

@@ -16,7 +16,7 @@ from hitl.errors import BadSettings, Unreachable
 from hitl.platform import AnnotationRow, Cursor, HeldItem, ItemRow, Operation, Page
 from tests.connectors.label_studio.conftest import SENTIMENT, TOPICS, Project, choice
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.journey]
 
 
 class Shelf:

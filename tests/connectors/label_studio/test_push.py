@@ -15,7 +15,7 @@ from hitl.errors import BadSettings, Refused, Unreachable
 from hitl.platform import Operation, Receipt
 from tests.connectors.label_studio.conftest import TOPICS, Project
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.journey]
 
 
 def keys(numbers: list[int]) -> list[str]:

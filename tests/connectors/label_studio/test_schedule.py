@@ -14,7 +14,7 @@ from hitl.store import Store
 from tests.connectors.label_studio.conftest import Project
 from tests.scheduled import Told
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.journey]
 
 
 def until(what: Callable[[], bool], seconds: float = 60.0) -> None:

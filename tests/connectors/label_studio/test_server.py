@@ -12,8 +12,6 @@ from hitl.connectors.label_studio import server as local
 from hitl.connectors.label_studio.server import LocalServer, _pip_install, home
 from hitl.errors import BadSettings, MissingExtra
 
-pytestmark = pytest.mark.server
-
 
 def test_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HITL_HOME", "/somewhere")
@@ -23,6 +21,8 @@ def test_home(monkeypatch: pytest.MonkeyPatch) -> None:
     assert home() == Path("/cache/hitl")
 
 
+@pytest.mark.server
+@pytest.mark.journey
 def test_a_given_folder_is_kept_and_used_again_and_every_server_has_its_own_token(
     tmp_path: Path, server: LocalServer
 ) -> None:
@@ -49,6 +49,7 @@ def test_somebody_elses_folder_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "label_studio.sqlite3").read_bytes() == b"theirs"
 
 
+@pytest.mark.server
 def test_a_failed_installation_is_said_and_made_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HITL_HOME", str(tmp_path))
     monkeypatch.setattr(local, "VERSION", "0.0.0.nothing")

@@ -20,7 +20,7 @@ from tests.connectors.label_studio.browser import needs_browser, open_consensus,
 from tests.connectors.label_studio.conftest import Project
 from tests.connectors.label_studio.projects import untouched
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.journey]
 
 SPANS = """<View><Labels name="ner" toName="text"><Label value="PER"/><Label value="ORG"/><Label value="LOC"/></Labels>
 <Text name="text" value="$text"/></View>"""

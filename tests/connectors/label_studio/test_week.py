@@ -18,7 +18,7 @@ from hitl.connectors.label_studio import LabelStudio
 from hitl.connectors.label_studio.server import LocalServer, Person
 from tests.connectors.label_studio.conftest import Project, choice
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.journey]
 
 ROOT = Path(__file__).parents[3]
 TWO = """<View><Text name="text" value="$text"/>

@@ -21,7 +21,7 @@ from tests.service.web.browser.seen import browser, needs_chromium, watched
 from tests.service.web.live.serving import until
 from tests.service.web.processes import first_user, serving
 
-pytestmark = [pytest.mark.server, needs_chromium]
+pytestmark = [pytest.mark.server, pytest.mark.journey, needs_chromium]
 
 PASSWORD = "a-long-password"
 SECRET = "the secret of webhooks"

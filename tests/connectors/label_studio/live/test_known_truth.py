@@ -38,6 +38,7 @@ def answers(project: Project, task: int) -> list[AnnotationRow]:
 
 
 @pytest.mark.server
+@pytest.mark.journey
 def test_known_truth_of_one_control_says_nothing_of_the_others(make_project: Callable[..., Project]) -> None:
     project = make_project(THREE)
     (task,) = project.add(1)
@@ -51,6 +52,7 @@ def test_known_truth_of_one_control_says_nothing_of_the_others(make_project: Cal
 
 
 @pytest.mark.server
+@pytest.mark.journey
 def test_truth_that_would_say_more_than_was_given_is_left_out(make_project: Callable[..., Project]) -> None:
     project = make_project(THREE)
     (task,) = project.add(1)
@@ -60,6 +62,7 @@ def test_truth_that_would_say_more_than_was_given_is_left_out(make_project: Call
 
 
 @pytest.mark.server
+@pytest.mark.journey
 def test_what_somebody_marked_as_truth_by_hand_keeps_what_it_says(make_project: Callable[..., Project]) -> None:
     project = make_project(THREE)
     me = project.admin.get("/api/current-user/whoami")["id"]
@@ -70,6 +73,7 @@ def test_what_somebody_marked_as_truth_by_hand_keeps_what_it_says(make_project: 
 
 
 @pytest.mark.server
+@pytest.mark.journey
 def test_the_truth_of_somebody_else_stays(project: Project) -> None:
     other = int(project.people[0].id)
 
@@ -86,6 +90,7 @@ def test_the_truth_of_somebody_else_stays(project: Project) -> None:
 
 
 @pytest.mark.server
+@pytest.mark.journey
 def test_a_cancelled_annotation_is_no_known_truth(project: Project) -> None:
     me = project.admin.get("/api/current-user/whoami")["id"]
     said = {"result": choice("good"), "completed_by": me, "ground_truth": True, "was_cancelled": True}
@@ -96,6 +101,7 @@ def test_a_cancelled_annotation_is_no_known_truth(project: Project) -> None:
 
 
 @pytest.mark.server
+@pytest.mark.journey
 def test_known_truth_that_cannot_be_read_is_written_anew(project: Project) -> None:
     me = project.admin.get("/api/current-user/whoami")["id"]
     said = {"result": choice("good", "bad"), "completed_by": me, "ground_truth": True}

@@ -16,7 +16,7 @@ from tests.connectors.label_studio.conftest import Project
 from tests.scheduled import Told
 from tests.service.web.live.serving import SECRET, Events, application, cycle, listening, until
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.journey]
 
 
 @pytest.fixture

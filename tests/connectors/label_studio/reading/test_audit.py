@@ -16,7 +16,7 @@ from tests.connectors.label_studio.conftest import Project, choice
 from tests.connectors.label_studio.projects import connect, labeled_project, settings_for
 from tests.connectors.label_studio.reading.clocks import Stamps
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.journey]
 CREW = ("annotator0@example.com", "annotator1@example.com", "annotator2@example.com")
 
 

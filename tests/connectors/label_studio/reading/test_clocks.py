@@ -16,7 +16,7 @@ from hitl.store import Store
 from tests.connectors.label_studio.conftest import Project, choice
 from tests.connectors.label_studio.reading.clocks import Proxy, Stamps
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.journey]
 
 
 class Reading:
@@ -165,32 +165,6 @@ def test_our_own_clock_does_not_matter(project: Project, store: Store, monkeypat
         reading.stamps.annotation(project.answer(0, tasks[n], "good")["id"], -300.0 if n % 2 else 600.0)
         reading.pull()
         assert reading.stored() == reading.there()
-
-
-def test_a_cursor_of_version_1_goes_on(project: Project, store: Store) -> None:
-    tasks = project.add(3)
-    reading = Reading(project, store)
-    project.answer(0, tasks[0], "good")
-    reading.pull()
-    old = {
-        "version": 1,
-        "phase": "changes",
-        "since": "2999-01-01T00:00:00.000000Z",
-        "after": 0,
-        "tasks": 3,
-        "last": tasks[-1],
-        "began": "",
-        "sweep": False,
-        "models": {},
-    }
-    with store.lease("p") as lease:
-        store._note(lease, cursor=json.dumps(old))
-    project.answer(0, tasks[1], "bad")
-    project.admin.delete(f"/api/tasks/{tasks[2]}/")
-    reading.pull()
-    assert reading.stored() == reading.there()
-    assert store.counts("p")["items"] == 2
-    assert (store.cursor("p") or {})["version"] == 2
 
 
 def test_an_unchanged_project_is_counted_and_not_listed(project: Project, store: Store) -> None:

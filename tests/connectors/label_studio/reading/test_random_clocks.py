@@ -7,7 +7,7 @@ import pytest
 from hitl.connectors.label_studio.server import LocalServer, Person
 from tests.bench.trust.clocks import trial
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.journey]
 
 
 @pytest.mark.parametrize("seed", range(1000, 1002))

@@ -9,7 +9,7 @@ from tests.connectors.label_studio.conftest import choice
 from tests.connectors.label_studio.suggesting.conftest import Backend
 from tests.service.web.backend.served import PASSWORD, USER, serving
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.journey]
 
 
 def checks(backend: Backend) -> dict[str, Check]:

@@ -10,7 +10,7 @@ from hitl.platform import Operation
 from tests.connectors.label_studio.browser import log_in, needs_browser, text, wait
 from tests.connectors.label_studio.suggesting.conftest import Backend
 
-pytestmark = [pytest.mark.server, needs_browser]
+pytestmark = [pytest.mark.server, pytest.mark.journey, needs_browser]
 
 
 def chosen(browser: Any) -> list[str]:

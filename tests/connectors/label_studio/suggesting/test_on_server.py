@@ -12,7 +12,7 @@ from tests.connectors.label_studio.projects import untouched
 from tests.connectors.label_studio.suggesting.conftest import Backend
 from tests.service.web.backend.served import PASSWORD, USER, serving
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.journey]
 
 
 def said(predictions: list[dict[str, object]]) -> list[object]:

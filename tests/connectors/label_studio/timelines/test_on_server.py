@@ -22,7 +22,7 @@ from tests.connectors.label_studio.browser import needs_browser, open_consensus,
 from tests.connectors.label_studio.conftest import Project
 from tests.connectors.label_studio.projects import untouched
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.journey]
 
 SERIES = """<View><TimeSeriesLabels name="what" toName="ts"><Label value="walk"/><Label value="run"/>
 </TimeSeriesLabels><TimeSeries name="ts" valueType="json" value="$ts" timeColumn="time"{format}>

@@ -11,7 +11,7 @@ import pytest
 from tests.connectors.label_studio.conftest import Project
 from tests.connectors.label_studio.trust.scenes import Scene, prepared
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.journey]
 
 
 def test_a_task_that_somebody_answers_twice_stays_open_for_as_many_others(

@@ -16,7 +16,7 @@ from tests.connectors.label_studio.projects import shown
 from tests.connectors.label_studio.trust.faults import KINDS, FaultyProxy
 from tests.connectors.label_studio.trust.scenes import ACTIONS, Scene, prepared
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.journey]
 
 SAMPLE = (KINDS[0::4], KINDS[1::4], KINDS[2::4], KINDS[3::4])
 """Kinds of fault, for each action, each kind once; every one at every request: `python -m tests.bench.trust.faults`."""

@@ -21,7 +21,7 @@ from hitl.store import Store
 from tests.connectors.label_studio.conftest import SENTIMENT, Project, choice
 from tests.connectors.label_studio.projects import settings_for
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.journey]
 
 MOOD = SENTIMENT.replace('name="sentiment"', 'name="mood"')
 

@@ -18,7 +18,7 @@ from hitl.store import Store
 from tests.connectors.label_studio.conftest import Project, choice
 from tests.connectors.label_studio.projects import connect, settings_for
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.journey]
 
 
 def imported(project: Project, count: int) -> list[int]:

@@ -11,7 +11,7 @@ from tests.connectors.label_studio.conftest import Project
 from tests.connectors.label_studio.trust.scenes import Scene, prepared
 from tests.connectors.label_studio.trust.stopping import OVERTAKEN, end, stopped
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.journey]
 
 STEPS = (8, 11, 13)
 """Before which requests a later cycle is stopped: some of all that write."""
