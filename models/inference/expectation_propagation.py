@@ -1,4 +1,4 @@
-"""Expectation propagation for a Gaussian process whose values are seen through a probit and annotators.
+"""Expectation propagation for a Gaussian process observed through a probit and annotators.
 
     f ~ N(0, K)          p(labels of n | f_n) = a_n Phi(f_n) + b_n (1 - Phi(f_n))        (Rodrigues 2014, eq. 7)
 
@@ -12,16 +12,16 @@ cavity x likelihood, and the site that gives the posterior these moments:
     curve = -d2 ln Z / dm2 = slope (slope + m / (1 + v))
     tau'  = curve / (1 - v curve)              nu' = (slope + m curve) / (1 - v curve)
 
-These are the moments of the paper's supplement, without its differences of precisions. All sites move at once, which
-costs one factorisation a sweep, and part of the way (damping), which ends at the same fixed point as one by one. Near
-that point a sweep is almost linear in the sites, so the last few of them tell where it leads (Anderson 1965):
+These are the moments of the paper's supplement, without its differences of precisions. All sites move at once, with
+one factorisation per sweep, and part of the way (damping); the fixed point is that of moving one by one. Near it a
+sweep is almost linear in the sites, so the last few predict where it leads (Anderson 1965):
 
     g = argmin | r - dR g |            s <- s + d r - (dS + d dR) g           r: the move, d: damping
 
 with dS, dR the differences of the last sites and moves, in standard deviations of the items.
 
-The likelihood is not log-concave: tau is negative where labels contradict what f was thought to be. So no roots of it
-are taken. With K = L L' (pivoted, of the rank that K has)
+The likelihood is not log-concave: tau is negative if labels contradict f. So no roots of it are taken. With K = L L'
+(pivoted, of the rank that K has)
 
     M = I + L' T L = C C'          V = C^-1 L'          Sigma = V' V          mu = Sigma nu
 
@@ -35,8 +35,8 @@ so that in parameters of K only the last terms move: with u = nu - T mu and R = 
 
     d ln Z_EP / d theta = 1/2 sum_nm (u_n u_m - R_nm) dK_nm / d theta
 
-Where a point is repeated, its sites of one kind c (the same a, b) are all alike: w_c of them count w_c times, and take
-one out for the cavity. Arrays of sites are (C, N).
+A repeated point has equal sites of each kind c (the same a, b): w_c of them count w_c times, less one for the cavity.
+Arrays of sites are (C, N).
 """
 
 from __future__ import annotations
@@ -51,19 +51,19 @@ from scipy.special import log_ndtr
 from hitl.annotations import Floats
 
 RANK_TOLERANCE = 1e-9
-"""Share of the largest variance below which what is left of K is rounding."""
+"""Share of the largest variance below which the rest of K is rounding."""
 
 DAMPING = 0.8
-"""Share of the way that sites move in a sweep: all of it at once overshoots and comes back."""
+"""Share of the way that sites move in a sweep; whole steps overshoot."""
 
 TOLERANCE = 1e-4
-"""Move of a site, in standard deviations of its item, that is none."""
+"""Move of a site, in standard deviations of its item, at which sweeps end."""
 
 MEMORY = 4
-"""Differences of sites and moves that are kept."""
+"""Number of past differences of sites and moves in use."""
 
 NEARLY_LINEAR = 0.1
-"""Move, in standard deviations, below which sweeps look back."""
+"""Move, in standard deviations, below which past sweeps are used."""
 
 LEAST_STEP = 1e-6
 HALF_LOG_2PI = 0.5 * float(np.log(2 * np.pi))
@@ -71,20 +71,20 @@ HALF_LOG_2PI = 0.5 * float(np.log(2 * np.pi))
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Likelihoods:
-    """ln a and ln b of sites (C, N), -inf where they are 0, and how often each is there (C, N)."""
+    """ln a and ln b of sites (C, N), -inf where they are 0, and the number of each (C, N)."""
 
     log_a: Floats
     log_b: Floats
     times: Floats
 
     def of(self, rows: npt.NDArray[np.intp]) -> Likelihoods:
-        """Those of some items."""
+        """Select items."""
         return Likelihoods(self.log_a[:, rows], self.log_b[:, rows], self.times[:, rows])
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Gaussian:
-    """The posterior N(mu, V'V): mean and marginal variance (N,), V (R, N), and ln |I + K T|."""
+    """Posterior N(mu, V'V): mean and marginal variance (N,), V (R, N), and ln |I + K T|."""
 
     mean: Floats
     variance: Floats
@@ -94,7 +94,7 @@ class Gaussian:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Tilted:
-    """Cavities (C, N), with the moments of cavity x likelihood: ln Z and its slope and curvature in the mean."""
+    """Cavities (C, N) with the moments of cavity x likelihood: ln Z and its slope and curvature in the mean."""
 
     mean: Floats
     variance: Floats
@@ -104,7 +104,7 @@ class Tilted:
 
 
 def moments(log_a: Floats, log_b: Floats, mean: Floats, variance: Floats) -> tuple[Floats, Floats, Floats]:
-    """ln Z, slope and curvature (-d2 ln Z / dm2) of a Phi(f) + b (1 - Phi(f)) under N(mean, variance)."""
+    """Return ln Z, slope and curvature (-d2 ln Z / dm2) of a Phi(f) + b (1 - Phi(f)) under N(mean, variance)."""
     spread = 1 + variance
     eta = mean / np.sqrt(spread)
     log_z = np.logaddexp(log_a + log_ndtr(eta), log_b + log_ndtr(-eta))
@@ -114,7 +114,7 @@ def moments(log_a: Floats, log_b: Floats, mean: Floats, variance: Floats) -> tup
 
 
 def root(k_nn: Floats) -> Floats:
-    """(N, R) L with L L' = K to rounding, R the rank of K."""
+    """Return (N, R) L with L L' = K to rounding, R the rank of K."""
     if not k_nn.size:
         return np.zeros((0, 0))
     packed, pivot, rank, _ = lapack.dpstrf(k_nn, tol=RANK_TOLERANCE * k_nn.diagonal().max(), lower=1)
@@ -124,12 +124,12 @@ def root(k_nn: Floats) -> Floats:
 
 
 def gaussian(l_nr: Floats, sites: Floats) -> Gaussian | None:
-    """The posterior of sites (2, N), nu and tau; None where there is none."""
+    """Return the posterior of sites (2, N), nu and tau; None if it does not exist."""
     nu, tau = sites
     if not nu.size:
         return Gaussian(np.zeros(0), np.zeros(0), np.zeros((0, 0)), 0.0)
     up_nr, down_nr = (l_nr[part] * np.sqrt(np.abs(tau[part]))[:, None] for part in (tau > 0, tau < 0))
-    m_rr = up_nr.T @ up_nr  # a matrix by its own transpose costs half a product
+    m_rr = up_nr.T @ up_nr  # BLAS needs half a product for a matrix times its own transpose
     if len(down_nr):
         m_rr -= down_nr.T @ down_nr
     m_rr.flat[:: len(m_rr) + 1] += 1.0
@@ -145,7 +145,7 @@ def gaussian(l_nr: Floats, sites: Floats) -> Gaussian | None:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Propagated:
-    """Where sweeps ended: sites (2, C, N), the posterior, the cavities, and how far the last sweep still moved."""
+    """Result of sweeps: sites (2, C, N), the posterior, the cavities, and the size of the last move."""
 
     sites: Floats
     posterior: Gaussian
@@ -156,9 +156,9 @@ class Propagated:
 def propagate(
     l_nr: Floats, likelihoods: Likelihoods, sites: Floats, *, sweeps: int, tolerance: float = TOLERANCE
 ) -> Propagated:
-    """At most so many sweeps from these sites (2, C, N), until none moves by `tolerance` standard deviations.
+    """Sweep from these sites (2, C, N) until none moves by `tolerance` standard deviations.
 
-    Where the sites do not fit K, as they may after K has changed, it begins from none.
+    If the sites do not fit K, as they may not after K has changed, start from none.
     """
     found = _at(l_nr, likelihoods, sites)
     if found is None:
@@ -170,7 +170,7 @@ def propagate(
 def onwards(
     l_nr: Floats, likelihoods: Likelihoods, found: Propagated, *, sweeps: int, tolerance: float = TOLERANCE
 ) -> Propagated:
-    """At most so many sweeps more."""
+    """Sweep on from a result."""
     past: list[tuple[Floats, Floats]] = []
     for _ in range(sweeps):
         if found.moved < tolerance:
@@ -180,7 +180,7 @@ def onwards(
 
 
 def log_evidence(found: Propagated, likelihoods: Likelihoods) -> float:
-    """ln Z_EP."""
+    """Return ln Z_EP."""
     posterior, at = found.posterior, found.tilted
     part = at.mean**2 / at.variance - posterior.mean**2 / posterior.variance
     part += np.log(at.variance / posterior.variance)
@@ -190,12 +190,12 @@ def log_evidence(found: Propagated, likelihoods: Likelihoods) -> float:
 
 
 def log_gaussian(posterior: Gaussian, sites: Floats) -> float:
-    """The terms of ln Z_EP in which K is, of collapsed sites (2, N)."""
+    """Return the terms of ln Z_EP that depend on K directly, from collapsed sites (2, N)."""
     return 0.5 * float(sites[0] @ posterior.mean) - 0.5 * posterior.log_determinant
 
 
 def gradient_weights(posterior: Gaussian, sites: Floats) -> Floats:
-    """(N, N) d ln Z_EP / dK, of collapsed sites (2, N)."""
+    """Return (N, N) d ln Z_EP / dK, from collapsed sites (2, N)."""
     nu, tau = sites
     u = nu - tau * posterior.mean
     weight_nn = posterior.v_rn.T @ posterior.v_rn
@@ -208,15 +208,15 @@ def gradient_weights(posterior: Gaussian, sites: Floats) -> Floats:
 
 
 def collapsed(sites: Floats, likelihoods: Likelihoods) -> Floats:
-    """(2, N) all sites of each item as one."""
+    """Return (2, N) all sites of each item combined."""
     total: Floats = np.sum(likelihoods.times * sites, axis=1)
     return total
 
 
 def predicted(k_mn: Floats, variance: float, posterior: Gaussian, sites: Floats) -> tuple[Floats, Floats]:
-    """(M,) mean and variance of f at other points: `k_mn` with the points of the sites (2, N), collapsed.
+    """Return (M,) mean and variance of f at other points, from their covariances with those of collapsed sites (2, N).
 
-    k_mn u, and variance - k_mn R k_nm with R = T - T Sigma T.
+    They are k_mn u, and variance - k_mn R k_nm with R = T - T Sigma T.
     """
     nu, tau = sites
     scaled_mn = k_mn * tau
@@ -226,7 +226,7 @@ def predicted(k_mn: Floats, variance: float, posterior: Gaussian, sites: Floats)
 
 
 def _at(l_nr: Floats, likelihoods: Likelihoods, sites: Floats) -> Propagated | None:
-    """The posterior and cavities of these sites; None where one of them has no variance."""
+    """Return posterior and cavities of these sites; None if one has no variance."""
     posterior = gaussian(l_nr, collapsed(sites, likelihoods))
     if posterior is None:
         return None
@@ -240,7 +240,7 @@ def _at(l_nr: Floats, likelihoods: Likelihoods, sites: Floats) -> Propagated | N
 
 
 def _swept(l_nr: Floats, likelihoods: Likelihoods, found: Propagated, past: list[tuple[Floats, Floats]]) -> Propagated:
-    """All sites moved at once; `found`, moved by 0, where no step leads anywhere. `past`: sites and moves so far."""
+    """Move all sites at once; `past` holds the last sites and moves. If no step is valid, return `found` moved by 0."""
     at = found.tilted
     left = 1 - at.variance * at.curve
     move = np.stack((at.slope + at.mean * at.curve, at.curve)) / left - found.sites
@@ -263,7 +263,7 @@ def _swept(l_nr: Floats, likelihoods: Likelihoods, found: Propagated, past: list
 
 
 def _looking_back(past: list[tuple[Floats, Floats]], scale: Floats) -> Floats:
-    """The step of sites (2, C, N) that the last ones and their moves foretell."""
+    """Return the step of sites (2, C, N) predicted by the last sites and moves."""
     sites, moves = (np.stack([one[part] for one in past]) for part in range(2))
     towards = np.diff(moves, axis=0)
     weighed = (towards * scale).reshape(len(towards), -1).T

@@ -1,10 +1,10 @@
-"""Several classes as several questions of two: is the item of class j or of the rest?
+"""Several classes as questions of two: is the item of class j or of the rest?
 
-Two classes are one question, whose second class is "of class 1". Of each question an annotator's answer is j, the rest,
-or an option that is no class. What was expected of their confusion rows is collapsed: the row of the rest is the mean
-of the rows of the other classes.
+Two classes are one question, whose second class is class 1. An annotator's answer to a question is j, the rest, or an
+option that is no class. Expected confusion rows are collapsed: the row of the rest is the mean of the rows of the other
+classes.
 
-The beliefs of the questions are made to sum to 1 (Rodrigues 2014, section 4.2, has one task a genre).
+The beliefs of the questions are normalised to sum to 1 (Rodrigues 2014, section 4.2, has one task a genre).
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from hitl.evidence import Evidence
 from hitl.models.numerics.clamping import clamp
 
 LEAST = 1e-300
-"""A belief that no rounding makes 0."""
+"""Smallest belief of a question."""
 
 
 def asked(n_classes: int) -> range:
-    """The classes j that are asked about."""
+    """Return the classes j with a question."""
     return range(1, 2) if n_classes == 2 else range(n_classes)
 
 
 def question(evidence: Evidence, j: int) -> Evidence:
-    """The evidence about class j, as class 1, against the rest, as class 0."""
+    """Build the evidence about class j, as class 1, against the rest, as class 0."""
     annotations = evidence.annotations
     code = _codes(annotations, j)
     assert evidence.truth is not None
@@ -37,7 +37,7 @@ def question(evidence: Evidence, j: int) -> Evidence:
 
 
 def collapsed(value_jl: Floats, annotations: Annotations, j: int) -> Floats:
-    """(2, L') pseudo-counts of question j, of those (J, L) of the confusion rows."""
+    """Collapse (J, L) pseudo-counts of the confusion rows to (2, L') of question j."""
     code = _codes(annotations, j)
     by_option = np.zeros((len(value_jl), int(code.max()) + 1))
     np.add.at(by_option.T, code, value_jl.T)
@@ -46,12 +46,12 @@ def collapsed(value_jl: Floats, annotations: Annotations, j: int) -> Floats:
 
 
 def column(q_nj: Floats, j: int) -> Floats:
-    """(N, 2) beliefs of question j, of those (N, J) of the classes."""
+    """Return (N, 2) beliefs of question j from those (N, J) of the classes."""
     return np.stack((1 - q_nj[:, j], q_nj[:, j]), axis=1)
 
 
 def joined(q_qn: Floats, evidence: Evidence) -> Floats:
-    """(N, J) beliefs of the classes; `q_qn` (questions, N) those of class j of each question. Known truth is kept."""
+    """Return (N, J) beliefs of the classes from those of class j of each question (questions, N); keeps known truth."""
     if len(q_qn) == 1:
         q_nj = np.stack((1 - q_qn[0], q_qn[0]), axis=1)
     else:
@@ -61,7 +61,7 @@ def joined(q_qn: Floats, evidence: Evidence) -> Floats:
 
 
 def _codes(annotations: Annotations, j: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-    """(L,) the code that each option has in question j."""
+    """Return (L,) the code of each option in question j."""
     code = np.zeros(annotations.n_options, dtype=np.int32)
     code[j] = 1
     extra = annotations.n_options - annotations.n_classes

@@ -13,16 +13,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import prange
 
 from hitl.annotations import Floats
-from hitl.models.numerics.compiled import compiled, threaded
-from hitl.models.numerics.field_passes import exponentials, runs_of
+from hitl.models.numerics.compiled import compiled, in_runs, runs_of
+from hitl.models.numerics.field_passes import exponentials
 from hitl.models.numerics.kernels import BLOCK, log_above_one
 
 
 class Seen(NamedTuple):
-    """Beliefs about what items seem to be, and sums over the items that count and of whose truth nothing is known.
+    """Beliefs about what items seem to be, and sums over the items that count and have no known truth.
 
     q_nj: (N, J); seen_j: (J,) expected items that seem to be of each class; clear: that seem to be what they are;
     items: how many there are.
@@ -35,26 +34,22 @@ class Seen(NamedTuple):
 
 
 def told(message_nj: Floats, clear: float, share_j: Floats) -> Floats:
-    """(N, J) what labels say of the true class, by what they say of what the item seems to be."""
+    """Return (N, J) messages about the true class from messages about what items seem to be."""
     told_nj = np.empty_like(message_nj)
-    runs = runs_of(len(message_nj))
-    (_tell if len(runs) == 2 else _tell_threaded)(runs, message_nj, clear, share_j, told_nj)
+    in_runs(_tell, runs_of(len(message_nj)), message_nj, clear, share_j, told_nj)
     return told_nj
 
 
 def seen(message_nj: Floats, truth_nj: Floats, clear: float, share_j: Floats, counted_n: npt.NDArray[np.bool_]) -> Seen:
-    """What items seem to be, by their messages and the beliefs (N, J) about their truth, in whose place they are."""
-    runs, q_nj = runs_of(len(message_nj)), truth_nj
-    sums = np.zeros((len(runs) - 1, message_nj.shape[1] + 2))
-    see = _see if len(runs) == 2 else _see_threaded
-    see(runs, message_nj, clear, share_j, counted_n, q_nj, sums)
-    *seen_j, clear_items, items = sums.sum(axis=0)
-    return Seen(q_nj, np.array(seen_j), float(clear_items), float(items))
+    """Return beliefs about what items seem to be, in place of those (N, J) about their truth."""
+    sums = in_runs(_see, runs_of(len(message_nj)), message_nj, clear, share_j, counted_n, truth_nj)
+    *seen_j, clear_items, items = np.sum(sums, axis=0)
+    return Seen(truth_nj, np.array(seen_j), float(clear_items), float(items))
 
 
 @compiled
 def _likelihoods(message: Any, share: Any, out: Any, any_of: Any, top_of: Any) -> None:
-    """exp L over its largest value, which is kept, and `any`; not a number where a class is ruled out."""
+    """Write exp L over its largest value, that value (NaN if a class is ruled out), and `any`."""
     for n in range(message.shape[0]):
         top, ruled_out = -np.inf, False
         for j in range(share.shape[0]):
@@ -71,7 +66,7 @@ def _likelihoods(message: Any, share: Any, out: Any, any_of: Any, top_of: Any) -
 
 
 @compiled
-def _tell_items(first: int, last: int, message: Any, clear: float, share: Any, out: Any) -> None:
+def _tell(first: int, last: int, message: Any, clear: float, share: Any, out: Any) -> None:
     any_of, top_of = np.empty(BLOCK), np.empty(BLOCK)
     for begin in range(first, last, BLOCK):
         end = min(begin + BLOCK, last)
@@ -89,19 +84,8 @@ def _tell_items(first: int, last: int, message: Any, clear: float, share: Any, o
 
 
 @compiled
-def _tell(runs: Any, message: Any, clear: float, share: Any, out: Any) -> None:
-    _tell_items(0, message.shape[0], message, clear, share, out)
-
-
-@threaded
-def _tell_threaded(runs: Any, message: Any, clear: float, share: Any, out: Any) -> None:
-    for run in prange(len(runs) - 1):
-        _tell_items(runs[run], runs[run + 1], message, clear, share, out)
-
-
-@compiled
-def _see_items(first: int, last: int, message: Any, clear: float, share: Any, counted: Any, q: Any, sums: Any) -> None:
-    """`q` has the beliefs about the truth, and gets those about what items seem to be."""
+def _see(first: int, last: int, message: Any, clear: float, share: Any, counted: Any, q: Any) -> Any:
+    """Replace the beliefs `q` about the truth by those about what items seem to be; return the sums of `Seen`."""
     classes = share.shape[0]
     likelihood, any_of, top_of = np.empty((BLOCK, classes)), np.empty(BLOCK), np.empty(BLOCK)
     totals = np.zeros(classes + 2)
@@ -127,15 +111,4 @@ def _see_items(first: int, last: int, message: Any, clear: float, share: Any, co
                     totals[j] += q[n, j]
                 totals[classes] += clearly
                 totals[classes + 1] += 1.0
-    sums[:] = totals
-
-
-@compiled
-def _see(runs: Any, message: Any, clear: float, share: Any, counted: Any, q: Any, sums: Any) -> None:
-    _see_items(0, message.shape[0], message, clear, share, counted, q, sums[0])
-
-
-@threaded
-def _see_threaded(runs: Any, message: Any, clear: float, share: Any, counted: Any, q: Any, sums: Any) -> None:
-    for run in prange(len(runs) - 1):
-        _see_items(runs[run], runs[run + 1], message, clear, share, counted, q, sums[run])
+    return totals

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any, TypeVar, cast
 
-from numba import njit
+import numpy as np
+import numpy.typing as npt
+from numba import get_num_threads, njit
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,6 +34,21 @@ def inlined(function: F) -> F:
 def threaded(function: F) -> F:
     """The same with a thread for each turn of its `prange` loop."""
     return _kept(function, {"nogil": True, "error_model": "numpy", "parallel": True})
+
+
+def runs_of(n_items: int, serial_below: int = 10_000) -> npt.NDArray[np.int64]:
+    """Return (threads + 1,) starts of the items of each thread; one thread for few items."""
+    threads = 1 if n_items < serial_below else int(get_num_threads())
+    return np.linspace(0, n_items, threads + 1).astype(np.int64)
+
+
+def in_runs(loop: Callable[..., Any], runs: Sequence[int] | npt.NDArray[np.int64], *given: Any) -> list[Any]:
+    """Call a compiled `loop(first, last, *given)` for each run of items, in threads; return the results in order."""
+    spans = [(int(first), int(last)) for first, last in pairwise(runs)]
+    if len(spans) == 1:
+        return [loop(*spans[0], *given)]
+    with ThreadPoolExecutor(len(spans)) as pool:
+        return list(pool.map(lambda span: loop(*span, *given), spans))
 
 
 def _kept(function: F, options: dict[str, Any]) -> F:

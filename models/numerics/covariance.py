@@ -2,16 +2,15 @@
 
     k(x, x') = s^2 exp( -1/2 sum_d (x_d - x'_d)^2 / l_d^2 )  +  1 + s^2
 
-Isotropic: one length l; automatic relevance determination (ARD): one length a feature, long where a feature tells
-nothing.
+Isotropic: one length l; automatic relevance determination (ARD): one length per feature, long if it is irrelevant.
 
 The constant is the latent mean c ~ N(0, 1 + s^2). With a probit link the share of the class is then
-Phi(c / sqrt(1 + s^2)), which has a uniform prior whatever s: that a class is rare is learned, not held against it.
+Phi(c / sqrt(1 + s^2)), which has a uniform prior for every s.
 
-An item without features (NaN) shares the constant alone: the exponential is 0 between it and all others.
+An item without features (NaN) shares the constant only: its exponential with all others is 0.
 
 Lengths and scale have log-normal priors: ln s ~ N(0, 1), ln l_d ~ N(ln sqrt(D), 1). Features are standardised, so two
-random items are sqrt(2 D) apart and l = sqrt(D) correlates them by exp(-1): the data decide from there.
+random items are sqrt(2 D) apart and l = sqrt(D) correlates them by exp(-1).
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from hitl.annotations import Floats
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SquaredExponential:
-    """The kernel; `log_length` is (1,) for an isotropic one, (D,) for ARD."""
+    """Kernel; `log_length` is (1,) if isotropic, (D,) for ARD."""
 
     log_scale: float
     log_length: Floats
@@ -33,17 +32,17 @@ class SquaredExponential:
 
     @classmethod
     def expected(cls, n_features: int, ard: bool) -> SquaredExponential:
-        """At the mode of its prior."""
+        """Build the kernel at the mode of its prior."""
         middle = 0.5 * np.log(max(n_features, 1))
         return cls(0.0, np.full(n_features if ard else 1, middle), n_features)
 
     @property
     def theta(self) -> Floats:
-        """(1 + lengths,) the logarithms: scale, lengths."""
+        """(1 + lengths,) logarithms of scale and lengths."""
         return np.append(self.log_scale, self.log_length)
 
     def at(self, theta: Floats) -> SquaredExponential:
-        """The kernel with these logarithms."""
+        """Return the kernel with these logarithms."""
         return replace(self, log_scale=float(theta[0]), log_length=np.array(theta[1:]))
 
     @property
@@ -52,7 +51,7 @@ class SquaredExponential:
         return 1 + 2 * float(np.exp(2 * self.log_scale))
 
     def between(self, x_md: Floats, x_nd: Floats) -> Floats:
-        """(M, N) covariance of different items; NaN rows have no features."""
+        """Return (M, N) covariances of different items; NaN rows have no features."""
         k_mn = self._exponential(x_md, x_nd)
         scale = float(np.exp(2 * self.log_scale))
         k_mn *= scale
@@ -60,13 +59,13 @@ class SquaredExponential:
         return k_mn
 
     def over(self, x_nd: Floats) -> Floats:
-        """(N, N) covariance of these items."""
+        """Return (N, N) covariances of these items."""
         k_nn = self.between(x_nd, x_nd)
         np.fill_diagonal(k_nn, self.variance)
         return k_nn
 
     def gradient(self, x_nd: Floats, k_nn: Floats, weight_nn: Floats) -> Floats:
-        """(1 + lengths,) sum_nm weight_nm dk_nm / dtheta, given `over(x_nd)` and symmetric weights."""
+        """Return (1 + lengths,) sum_nm weight_nm dk_nm / dtheta, given `over(x_nd)` and symmetric weights."""
         scale = float(np.exp(2 * self.log_scale))
         of_scale = 2 * (float(np.vdot(weight_nn, k_nn)) - float(weight_nn.sum()))
         part_nn = k_nn - (1 + scale)
@@ -76,11 +75,11 @@ class SquaredExponential:
         return np.append(of_scale, of_length if self.log_length.size == z_nd.shape[1] else of_length.sum())
 
     def log_density(self) -> float:
-        """Log density of scale and lengths, up to a constant."""
+        """Return the log density of scale and lengths, up to a constant."""
         return -0.5 * float(np.sum((self.theta - self._middle) ** 2))
 
     def log_density_gradient(self) -> Floats:
-        """(1 + lengths,) its gradient in theta."""
+        """Return (1 + lengths,) its gradient in theta."""
         return self._middle - self.theta
 
     @property

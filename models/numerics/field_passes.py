@@ -1,4 +1,4 @@
-"""Passes over the items of a field, each through memory once: a half step of beliefs, and what is learned from them.
+"""Passes over the items of a field, each through memory once: a half step of beliefs, and their sums.
 
     half step    out_n = (q_n + p(message_n + own + strength around_n)) / 2
     judgement    p_n ∝ exp(own + field_n)      q_n ∝ p_n exp message_n      log evidence_n = ln sum_j p_n exp message_n
@@ -12,19 +12,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import get_num_threads, prange
 
 from hitl.annotations import Floats
-from hitl.models.numerics.compiled import compiled, threaded
+from hitl.models.numerics.compiled import compiled, in_runs, runs_of
 from hitl.models.numerics.graph import Heard
 from hitl.models.numerics.kernels import BLOCK, exp_nonpositive
 
-SERIAL_BELOW = 10_000
-"""Items below which the calling thread does the work alone."""
-
 
 class Judged(NamedTuple):
-    """Beliefs (N, J), their log evidence, and sums over the items that count, each (J,): see `FieldCounts`."""
+    """Beliefs (N, J), their log evidence, and (J,) sums over the items that count: see `FieldCounts`."""
 
     q_nj: Floats
     log_evidence: float
@@ -37,32 +33,20 @@ class Judged(NamedTuple):
 def half_step(
     message_nj: Floats, own_j: Floats, strength_j: Floats, around_nj: Floats, q_nj: Floats, out_nj: Floats
 ) -> float:
-    """Beliefs half of the way to where the neighbours want them, into `out_nj` (or `q_nj`); the largest change."""
+    """Write beliefs half of the way to those the neighbours imply into `out_nj`; return the largest change."""
     runs = runs_of(len(q_nj))
-    changes = np.zeros(len(runs) - 1)
-    given = (runs, message_nj, own_j, strength_j, around_nj, q_nj, out_nj, changes)
-    (_half if len(changes) == 1 else _half_threaded)(*given)
-    return float(changes.max())
+    return float(max(in_runs(_half, runs, message_nj, own_j, strength_j, around_nj, q_nj, out_nj)))
 
 
 def judged(message_nj: Floats, own_j: Floats, heard: Heard, counted_n: npt.NDArray[np.bool_]) -> Judged:
-    """Beliefs of all items by their messages, in whose place they are, and what their neighbours say."""
-    runs, q_nj = runs_of(len(message_nj)), message_nj
-    sums = np.zeros((len(runs) - 1, 4, message_nj.shape[1]))
-    logs = np.zeros(len(runs) - 1)
-    given = (runs, message_nj, own_j, heard.told_nj, heard.unit_j, heard.slope_nj, counted_n, q_nj, sums, logs)
-    (_judge if len(logs) == 1 else _judge_threaded)(*given)
-    return Judged(q_nj, float(logs.sum()), *sums.sum(axis=0))
-
-
-def runs_of(n_items: int) -> npt.NDArray[np.int64]:
-    """(threads + 1,) where the items of each thread begin."""
-    threads = 1 if n_items < SERIAL_BELOW else int(get_num_threads())
-    return np.linspace(0, n_items, threads + 1).astype(np.int64)
+    """Return beliefs of all items by their messages, which they overwrite, and those of their neighbours."""
+    given = (message_nj, own_j, heard.told_nj, heard.unit_j, heard.slope_nj, counted_n)
+    logs, sums = zip(*in_runs(_judge, runs_of(len(message_nj)), *given, message_nj), strict=True)
+    return Judged(message_nj, float(np.sum(logs)), *np.sum(sums, axis=0))
 
 
 @compiled
-def _step(first: int, last: int, message: Any, own: Any, strength: Any, around: Any, q: Any, out: Any) -> float:
+def _half(first: int, last: int, message: Any, own: Any, strength: Any, around: Any, q: Any, out: Any) -> float:
     change, p = 0.0, np.empty((BLOCK, own.shape[0]))
     for begin in range(first, last, BLOCK):
         end = min(begin + BLOCK, last)
@@ -86,22 +70,9 @@ def _step(first: int, last: int, message: Any, own: Any, strength: Any, around: 
 
 
 @compiled
-def _half(runs: Any, message: Any, own: Any, strength: Any, around: Any, q: Any, out: Any, changes: Any) -> None:
-    changes[0] = _step(0, q.shape[0], message, own, strength, around, q, out)
-
-
-@threaded
-def _half_threaded(
-    runs: Any, message: Any, own: Any, strength: Any, around: Any, q: Any, out: Any, changes: Any
-) -> None:
-    for run in prange(len(runs) - 1):
-        changes[run] = _step(runs[run], runs[run + 1], message, own, strength, around, q, out)
-
-
-@compiled
-def _items(
-    first: int, last: int, message: Any, own: Any, told: Any, unit: Any, slope: Any, counted: Any, q: Any, sums: Any
-) -> float:
+def _judge(
+    first: int, last: int, message: Any, own: Any, told: Any, unit: Any, slope: Any, counted: Any, q: Any
+) -> Any:
     classes = own.shape[0]
     p, tops, totals = np.empty((BLOCK, classes)), np.empty((BLOCK, 2)), np.zeros((4, classes))
     log_evidence = 0.0
@@ -134,27 +105,11 @@ def _items(
                     totals[1, j] += share
                     totals[2, j] += slope[n, j] * (q[n, j] - share)
                     totals[3, j] += slope[n, j] ** 2 * share * (1 - share)
-    sums[:] = totals
-    return log_evidence
+    return log_evidence, totals
 
 
 @compiled
 def exponentials(x: Any) -> None:
-    """e**x of a vector of numbers, none of which is above 0, in its place."""
+    """Replace a vector of numbers <= 0 by e**x."""
     for i in range(x.shape[0]):
         x[i] = exp_nonpositive(x[i])
-
-
-@compiled
-def _judge(
-    runs: Any, message: Any, own: Any, told: Any, unit: Any, slope: Any, counted: Any, q: Any, sums: Any, logs: Any
-) -> None:
-    logs[0] = _items(0, q.shape[0], message, own, told, unit, slope, counted, q, sums[0])
-
-
-@threaded
-def _judge_threaded(
-    runs: Any, message: Any, own: Any, told: Any, unit: Any, slope: Any, counted: Any, q: Any, sums: Any, logs: Any
-) -> None:
-    for run in prange(len(runs) - 1):
-        logs[run] = _items(runs[run], runs[run + 1], message, own, told, unit, slope, counted, q, sums[run])

@@ -16,15 +16,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import get_num_threads, prange
 
 from hitl.annotations import Floats
-from hitl.models.numerics.compiled import compiled, threaded
+from hitl.models.numerics.compiled import compiled, in_runs, runs_of
 
 Indices = npt.NDArray[np.int64]
-
-SERIAL_BELOW = 10_000
-"""Items below which the calling thread does the work alone."""
 
 
 class Passed(NamedTuple):
@@ -37,55 +33,39 @@ class Passed(NamedTuple):
 
 
 def forward_backward(message_nj: Floats, rows: Indices, start: Indices, first_j: Floats, step_ij: Floats) -> Passed:
-    """Exact beliefs of chains that begin with `first_j` and go on by `step_ij`, rows of which sum to 1.
+    """Compute exact beliefs of chains with first classes `first_j` and steps `step_ij`, whose rows sum to 1.
 
-    A chain that is impossible, as known truth and forbidden steps may make one, has log evidence -inf, and beliefs NaN.
+    A chain made impossible by known truth and forbidden steps has log evidence -inf and beliefs NaN.
     """
-    n_chains, j = len(start) - 1, len(first_j)
-    threads = 1 if len(rows) < SERIAL_BELOW else int(get_num_threads())
-    runs = np.array([0, *(bisect_left(start, part * len(rows) / threads) for part in range(1, threads)), n_chains])
-    q_nj, log_z_s = np.empty_like(message_nj), np.empty(n_chains)
-    first_rj, pairs_rij = np.zeros((len(runs) - 1, j)), np.zeros((len(runs) - 1, j, j))
-    steps = np.ascontiguousarray(step_ij), np.ascontiguousarray(step_ij.T)
-    top_n = np.empty(len(message_nj))
-    (_below_top if threads == 1 else _below_top_threaded)(message_nj, top_n, q_nj)
+    q_nj, top_n, log_z_s = np.empty_like(message_nj), np.empty(len(message_nj)), np.empty(len(start) - 1)
+    in_runs(_below_top, runs_of(len(message_nj)), message_nj, top_n, q_nj)
     np.exp(q_nj, out=q_nj)  # many at once: a third of the time of one by one
-    longest = int(np.diff(start).max(initial=0))
-    given = (runs, longest, top_n, rows, start, np.ascontiguousarray(first_j), *steps)
-    (_pass if threads == 1 else _pass_threaded)(*given, q_nj, log_z_s, first_rj, pairs_rij)
-    return Passed(q_nj, log_z_s, first_rj.sum(axis=0), pairs_rij.sum(axis=0) * step_ij)
+    places = runs_of(len(rows))
+    runs = np.array([0, *(bisect_left(start, place) for place in places[1:-1]), len(start) - 1])
+    steps = np.ascontiguousarray(step_ij), np.ascontiguousarray(step_ij.T)
+    sums = in_runs(_pass, runs, top_n, rows, start, np.ascontiguousarray(first_j), *steps, q_nj, log_z_s)
+    firsts, pairs = zip(*sums, strict=True)
+    return Passed(q_nj, log_z_s, np.sum(firsts, axis=0), np.sum(pairs, axis=0) * step_ij)
 
 
 @compiled
-def _row_below_top(message: Any, top: Any, below: Any, n: int) -> None:
-    top[n] = -np.inf
-    for i in range(message.shape[1]):
-        top[n] = max(top[n], message[n, i])
-    for i in range(message.shape[1]):
-        below[n, i] = message[n, i] - top[n]
-
-
-@compiled
-def _below_top(message: Any, top: Any, below: Any) -> None:
-    """The largest message of each item, and all of them less it."""
-    for n in range(len(message)):
-        _row_below_top(message, top, below, n)
-
-
-@threaded
-def _below_top_threaded(message: Any, top: Any, below: Any) -> None:
-    for n in prange(len(message)):
-        _row_below_top(message, top, below, n)
+def _below_top(first: int, last: int, message: Any, top: Any, below: Any) -> None:
+    """Write the largest message of each item, and all of them less it."""
+    for n in range(first, last):
+        top[n] = -np.inf
+        for i in range(message.shape[1]):
+            top[n] = max(top[n], message[n, i])
+        for i in range(message.shape[1]):
+            below[n, i] = message[n, i] - top[n]
 
 
 @compiled
 def _chain(
     top: Any, rows: Any, first: Any, step: Any, turned: Any, q: Any, own_first: Any, own_pairs: Any, e: Any
 ) -> float:
-    """One chain: exp(messages - top) in `q` become beliefs, expected counts are added; its log evidence.
+    """Replace exp(messages - top) in `q` by beliefs, add expected counts, and return the log evidence of one chain.
 
-    `turned` (J, J) is `step` by columns: the inner loops then go through memory in its order, so that several classes
-    are added at once. `e` (T, J) is room to work in.
+    `turned` (J, J) is `step` by columns, so that inner loops read memory in order. `e` (T, J) is workspace.
     """
     j = first.shape[0]
     log_z = 0.0
@@ -132,42 +112,14 @@ def _chain(
 
 @compiled
 def _pass(
-    runs: Any,
-    longest: int,
-    top: Any,
-    rows: Any,
-    start: Any,
-    first: Any,
-    step: Any,
-    turned: Any,
-    q: Any,
-    log_z: Any,
-    firsts: Any,
-    pairs: Any,
-) -> None:
+    begin: int, end: int, top: Any, rows: Any, start: Any, first: Any, step: Any, turned: Any, q: Any, log_z: Any
+) -> Any:
+    """Pass through the chains from `begin` to `end`; return expected first classes and pairs."""
+    own_first, own_pairs = np.zeros(first.shape[0]), np.zeros(step.shape)
+    longest = 0
+    for s in range(begin, end):
+        longest = max(longest, start[s + 1] - start[s])
     room = np.empty((longest, first.shape[0]))
-    for s in range(len(start) - 1):
-        log_z[s] = _chain(top, rows[start[s] : start[s + 1]], first, step, turned, q, firsts[0], pairs[0], room)
-
-
-@threaded
-def _pass_threaded(
-    runs: Any,
-    longest: int,
-    top: Any,
-    rows: Any,
-    start: Any,
-    first: Any,
-    step: Any,
-    turned: Any,
-    q: Any,
-    log_z: Any,
-    firsts: Any,
-    pairs: Any,
-) -> None:
-    for run in prange(len(runs) - 1):
-        room = np.empty((longest, first.shape[0]))
-        own_first, own_pairs = np.zeros(first.shape[0]), np.zeros(step.shape)
-        for s in range(runs[run], runs[run + 1]):
-            log_z[s] = _chain(top, rows[start[s] : start[s + 1]], first, step, turned, q, own_first, own_pairs, room)
-        firsts[run], pairs[run] = own_first, own_pairs
+    for s in range(begin, end):
+        log_z[s] = _chain(top, rows[start[s] : start[s + 1]], first, step, turned, q, own_first, own_pairs, room)
+    return own_first, own_pairs

@@ -12,24 +12,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import get_num_threads, prange
+from numba import get_num_threads
 from scipy import sparse
 
 from hitl.annotations import Floats
-from hitl.models.numerics.compiled import compiled, threaded
+from hitl.models.numerics.compiled import compiled, in_runs
 
 Indices = npt.NDArray[np.int64]
 
 SERIAL_BELOW = 50_000
-"""Edges below which the calling thread does the work alone."""
+"""Edges below which one thread does the work."""
 
 
 class Heard(NamedTuple):
-    """What the neighbours of each item say.
+    """Messages from the neighbours of each item.
 
-    told_nj: (N, J) what they add to its log beliefs, in units of unit_j (J,).
-    slope_nj: (N, J) how much more they would add for each class if the strength of that class grew, in its units.
-    begun: where sweeps go on; the approximation alone reads it.
+    told_nj: (N, J) addition to its log beliefs, in units of unit_j (J,).
+    slope_nj: (N, J) derivative of that addition by the strength of each class.
+    begun: state from which sweeps go on; only the approximation reads it.
     """
 
     told_nj: Floats
@@ -39,7 +39,7 @@ class Heard(NamedTuple):
 
     @property
     def field_nj(self) -> Floats:
-        """(N, J) what they add to its log beliefs, in nats."""
+        """(N, J) addition to log beliefs, in nats."""
         return self.unit_j * self.told_nj
 
 
@@ -48,9 +48,9 @@ class Graph:
     """Neighbours of N items.
 
     Attributes:
-        start_n: (N + 1,) where the neighbours of each item begin.
-        neighbour_e: (2 E,) the neighbour.
-        weight_e: (2 E,) the weight of the edge, > 0, the same in both directions.
+        start_n: (N + 1,) starts of the neighbours of each item.
+        neighbour_e: (2 E,) neighbours.
+        weight_e: (2 E,) weights of the edges, > 0, the same in both directions.
     """
 
     start_n: Indices
@@ -59,7 +59,7 @@ class Graph:
 
     @classmethod
     def of(cls, adjacency: Any) -> Graph:
-        """From a symmetric sparse (N, N) matrix. What an item has with itself is no edge."""
+        """Build from a symmetric sparse (N, N) matrix, whose diagonal is ignored."""
         matrix = sparse.csr_array(adjacency, dtype=np.float64, copy=True)
         matrix.setdiag(0)
         matrix.eliminate_zeros()
@@ -73,20 +73,20 @@ class Graph:
 
     @cached_property
     def degree(self) -> float:
-        """Mean weight of all edges of an item that has any; 0 without edges."""
+        """Mean weight of all edges of a linked item; 0 without edges."""
         linked = int((np.diff(self.start_n) > 0).sum())
         return float(self.weight_e.sum()) / linked if linked else 0.0
 
     @cached_property
     def reverse_e(self) -> Indices:
-        """(2 E,) the place of the same edge in the other direction."""
+        """(2 E,) index of the same edge in the other direction."""
         item_e = np.repeat(np.arange(self.n_items), np.diff(self.start_n))
         order: Indices = np.lexsort((item_e, self.neighbour_e))
         return order
 
     @cached_property
     def weights(self) -> tuple[Floats, Indices]:
-        """(U,) the different weights, and (2 E,) which of them each edge has."""
+        """(U,) distinct weights, and (2 E,) the index of each edge's weight."""
         value_u, code_e = np.unique(self.weight_e, return_inverse=True)
         return value_u, code_e.astype(np.int64)
 
@@ -98,7 +98,7 @@ class Graph:
         return np.concatenate(([0], np.searchsorted(self.start_n[:-1], edges), [self.n_items]))
 
     def largest(self, value_n: Floats) -> Floats:
-        """(N,) the largest value, of at least 0, among the neighbours of each item; 0 for an item without any."""
+        """Return (N,) the largest value, at least 0, among the neighbours of each item; 0 without neighbours."""
         linked_n = np.diff(self.start_n) > 0
         largest_n = np.zeros(self.n_items)
         if linked_n.any():
@@ -106,10 +106,9 @@ class Graph:
         return largest_n
 
     def sums(self, value_nj: Floats, out: Floats | None = None) -> Floats:
-        """(N, J) weighted sums over the neighbours of each item, into `out` where it is given."""
+        """Return (N, J) weighted sums over the neighbours of each item, in `out` if given."""
         sum_nj = np.empty_like(value_nj) if out is None else out
-        add = _sums if len(self.runs) == 2 else _sums_threaded
-        add(self.runs, self.start_n, self.neighbour_e, self.weight_e, value_nj, sum_nj)
+        in_runs(_sum, self.runs, self.start_n, self.neighbour_e, self.weight_e, value_nj, sum_nj)
         return sum_nj
 
 
@@ -122,14 +121,3 @@ def _sum(first: int, last: int, start: Any, neighbour: Any, weight: Any, value: 
             other, w = value[neighbour[e]], weight[e]
             for j in range(own.shape[0]):
                 own[j] += w * other[j]
-
-
-@compiled
-def _sums(runs: Any, start: Any, neighbour: Any, weight: Any, value: Any, out: Any) -> None:
-    _sum(0, out.shape[0], start, neighbour, weight, value, out)
-
-
-@threaded
-def _sums_threaded(runs: Any, start: Any, neighbour: Any, weight: Any, value: Any, out: Any) -> None:
-    for run in prange(len(runs) - 1):
-        _sum(runs[run], runs[run + 1], start, neighbour, weight, value, out)

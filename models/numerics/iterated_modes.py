@@ -1,10 +1,10 @@
-"""Iterated conditional modes (Besag 1986; Traganitis & Giannakis 2019, eq. 33): the likeliest class by the neighbours'.
+"""Iterated conditional modes (Besag 1986; Traganitis & Giannakis 2019, eq. 33): likeliest classes given neighbours.
 
     z_n = argmax_j  message_n[j] + ln share[j] + strength[j] sum_m w_nm [z_m = j]
 
-Items move at once, so that their order does not matter, but none beside a neighbour that gains more by moving: else
-neighbours would swap for ever. Each sweep therefore raises the log joint of all classes. Of neighbours that gain the
-same both move, once.
+Items move at once, so that their order does not matter, but none beside a neighbour that gains more: otherwise
+neighbours would swap for ever. So each sweep raises the log joint of all classes. Neighbours with the same gain both
+move, once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hitl.models.numerics.graph import Graph, Heard
 
 
 def begin(graph: Graph, q_nj: Floats) -> Floats:
-    """(N, J) the likeliest class of each item has 1; among equals the first."""
+    """Return (N, J) one-hot likeliest classes, the first among equals."""
     one_hot_nj: Floats = np.eye(q_nj.shape[1])[q_nj.argmax(axis=1)]
     return one_hot_nj
 
@@ -24,7 +24,7 @@ def begin(graph: Graph, q_nj: Floats) -> Floats:
 def settle(
     message_nj: Floats, log_share_j: Floats, graph: Graph, strength_j: Floats, z_nj: Floats, sweeps: int
 ) -> Heard:
-    """What the neighbours say, after at most `sweeps` from classes (N, J), which go on."""
+    """Return the messages of neighbours after at most `sweeps` from one-hot classes (N, J)."""
     own_nj = message_nj + log_share_j
     before_n = now_n = z_nj.argmax(axis=1)
     every_n = np.arange(len(now_n))

@@ -1,4 +1,4 @@
-"""Sums of digamma and trigamma over many counts, as the maximum of a Dirichlet's likelihood asks for.
+"""Sums of digamma and trigamma over many counts, for the maximum of a Dirichlet's likelihood.
 
     rise_c   = sum_k psi(n_kc + a_c)  - psi(a_c)
     slope_c  = sum_k psi'(n_kc + a_c) - psi'(a_c)      its derivative in a_c, <= 0
@@ -14,15 +14,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import prange
 
 from hitl.annotations import Floats
-from hitl.models.numerics.compiled import compiled, inlined, threaded
+from hitl.models.numerics.compiled import compiled, in_runs, inlined, runs_of
 from hitl.models.numerics.kernels import log_above_one
 from hitl.models.numerics.special import SHIFT, THREADS_FROM
 
 ROWS = 256
-"""Rows of counts that a thread takes at a time."""
+"""Rows of counts that are summed at a time."""
 
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
 _PSI = tuple(b / (2 * i) for i, b in enumerate(_BERNOULLI, 1))[::-1]
@@ -30,13 +29,13 @@ _TRIGAMMA = _BERNOULLI[::-1]
 
 
 def psi_sums(counts_kc: Floats, a_c: Floats) -> tuple[Floats, Floats]:
-    """(C,) rises and (C,) slopes, of counts (K, C) >= 0 and a (C,) > 0."""
+    """Return (C,) rises and (C,) slopes of counts (K, C) >= 0 and a (C,) > 0."""
     counts_kc, a_c = np.ascontiguousarray(counts_kc), np.ascontiguousarray(a_c, dtype=np.float64)
     sums = np.zeros(((len(counts_kc) + ROWS - 1) // ROWS, 2, a_c.size))
-    loop = _sums if counts_kc.size < THREADS_FROM else _sums_threaded
-    loop(counts_kc, a_c, sums)
+    chunks = np.array([0, len(sums)]) if counts_kc.size < THREADS_FROM else runs_of(len(sums), 2)
+    in_runs(_sums, chunks, counts_kc, a_c, sums)
     own = np.zeros((1, 2, a_c.size))
-    _sums(np.zeros((1, a_c.size)), a_c, own)
+    _sums(0, 1, np.zeros((1, a_c.size)), a_c, own)
     rise_c, slope_c = sums.sum(axis=0) - len(counts_kc) * own[0]
     return rise_c, slope_c
 
@@ -69,24 +68,12 @@ def _trigamma(x: float) -> float:
 
 
 @compiled
-def _of_rows(counts: Any, a: Any, sums: Any) -> None:
-    psi, trigamma = np.zeros(a.shape[0]), np.zeros(a.shape[0])
-    for k in range(counts.shape[0]):
-        row = counts[k]
-        for c in range(a.shape[0]):
-            psi[c] += _psi(row[c] + a[c])
-        for c in range(a.shape[0]):
-            trigamma[c] += _trigamma(row[c] + a[c])
-    sums[0], sums[1] = psi, trigamma
-
-
-@compiled
-def _sums(counts: Any, a: Any, sums: Any) -> None:
-    for chunk in range(sums.shape[0]):
-        _of_rows(counts[chunk * ROWS : (chunk + 1) * ROWS], a, sums[chunk])
-
-
-@threaded
-def _sums_threaded(counts: Any, a: Any, sums: Any) -> None:
-    for chunk in prange(sums.shape[0]):
-        _of_rows(counts[chunk * ROWS : (chunk + 1) * ROWS], a, sums[chunk])
+def _sums(first: int, last: int, counts: Any, a: Any, sums: Any) -> None:
+    """Write the sums of chunks of ROWS rows."""
+    for chunk in range(first, last):
+        for k in range(chunk * ROWS, min((chunk + 1) * ROWS, counts.shape[0])):
+            row = counts[k]
+            for c in range(a.shape[0]):
+                sums[chunk, 0, c] += _psi(row[c] + a[c])
+            for c in range(a.shape[0]):
+                sums[chunk, 1, c] += _trigamma(row[c] + a[c])

@@ -1,4 +1,4 @@
-"""An upper bound on E log sum_i exp f_i for independent Gaussians f_i (Knowles & Minka 2011, "tilted" bound).
+"""Upper bound on E log sum_i exp f_i for independent Gaussians f_i (Knowles & Minka 2011, "tilted" bound).
 
 For any a, with f_i ~ N(mu_i, s_i) and s_i the variance,
 
@@ -27,16 +27,16 @@ from hitl.models.predictors.predictor import required
 torch: Any = required("torch", "a Gaussian process", "hitl-toolkit[gp]")
 
 NEWTON_STEPS = 40
-"""At most. Five are enough up to variances of 10, eight up to 30; after any number B(a) is a bound."""
+"""Most steps. Five are enough up to variances of 10, eight up to 30; B(a) is a bound after any number."""
 
 ENOUGH = 1e-11
 """Largest change of a that ends the search."""
 
 
 def tilted(mean_nj: Any, variance_nj: Any) -> tuple[Any, Any]:
-    """(N,) the bound on E log sum_j exp f_nj, and (N, J) a at its minimum; of tensors of means and variances >= 0.
+    """Return (N,) the bound on E log sum_j exp f_nj and (N, J) its a, from tensors of means and variances >= 0.
 
-    Rows of a are distributions, and the derivative in the means, also where the search ended early.
+    Rows of a are distributions, and the derivative in the means, even if the search ended early.
     """
     # Half-way between the minimum for small variances, softmax(mu), and that for large ones, which is nearly even.
     a_nj = torch.softmax(mean_nj / (1 + variance_nj.amax(1, keepdim=True) / 4), dim=1)

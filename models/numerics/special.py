@@ -15,17 +15,16 @@ from math import log, pi
 from typing import Any
 
 import numpy as np
-from numba import prange
 
 from hitl.annotations import Floats
-from hitl.models.numerics.compiled import compiled, threaded
+from hitl.models.numerics.compiled import compiled, in_runs, runs_of
 from hitl.models.numerics.kernels import log_above_one
 
 THREADS_FROM = 50_000
 """Numbers from which threads share the work."""
 
 CHUNK = 8192
-"""Numbers a thread takes at a time."""
+"""Cells that are summed at a time."""
 
 SHIFT = 8
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
@@ -35,42 +34,40 @@ _HALF_LOG_2PI = 0.5 * log(2 * pi)
 
 
 def digamma(x: Floats) -> Floats:
-    """psi(x), for x in (1e-150, 1e30), off by at most 1e-14 * max(|psi(x)|, 1)."""
+    """Return psi(x), for x in (1e-150, 1e30), off by at most 1e-14 * max(|psi(x)|, 1)."""
     flat = np.ravel(x)
     out = np.log(flat + SHIFT)
-    loop = _digamma if flat.size < THREADS_FROM else _digamma_threaded
-    loop(flat, out)
+    in_runs(_digamma, runs_of(flat.size, THREADS_FROM), flat, out)
     return out.reshape(np.shape(x))
 
 
 def log_gamma(x: Floats) -> Floats:
-    """ln Gamma(x), for x in (1e-150, 1e30), off by at most 1e-14 * max(|ln Gamma(x)|, 10)."""
+    """Return ln Gamma(x), for x in (1e-150, 1e30), off by at most 1e-14 * max(|ln Gamma(x)|, 10)."""
     flat = np.ravel(x)
     rising = np.empty_like(flat)
     _rising(flat, rising)
     out = np.log(flat + SHIFT)
-    loop = _log_gamma if flat.size < THREADS_FROM else _log_gamma_threaded
-    loop(flat, np.log(rising), out)
+    in_runs(_log_gamma, runs_of(flat.size, THREADS_FROM), flat, np.log(rising), out)
     return out.reshape(np.shape(x))
 
 
 def log_gamma_rises(mean: Floats, count: Floats, scales: Floats, above: float) -> Floats:
-    """(S,) sums of ln Gamma(s x + n) - ln Gamma(s x) for each scale s, over mean x > 0 and count n of cells.
+    """Return (S,) sums of ln Gamma(s x + n) - ln Gamma(s x) for each scale s, over mean x > 0 and count n of cells.
 
     Cells with a count up to `above` >= 0 are left out. One pass, without arrays of the size of its input.
     """
     mean, count = np.ascontiguousarray(mean).ravel(), np.ascontiguousarray(count).ravel()
     sums = np.zeros(((count.size + CHUNK - 1) // CHUNK, len(scales)))
-    loop = _rises if count.size < THREADS_FROM else _rises_threaded
-    loop(mean, count, np.ascontiguousarray(scales, dtype=np.float64), above, sums)
+    chunks = runs_of(len(sums), THREADS_FROM // CHUNK + 1)
+    in_runs(_rises, chunks, mean, count, np.ascontiguousarray(scales, dtype=np.float64), above, sums)
     total: Floats = sums.sum(axis=0)
     return total
 
 
 @compiled
-def _digamma(x: Any, out: Any) -> None:
-    """`out` holds ln z."""
-    for i in range(x.shape[0]):
+def _digamma(first: int, last: int, x: Any, out: Any) -> None:
+    """Replace ln z in `out`."""
+    for i in range(first, last):
         y = x[i] * (x[i] + 7)
         product = (((y + 28) * y + 252) * y + 720) * y
         slope = (((4 * y + 84) * y + 504) * y + 720) * (2 * x[i] + 7)
@@ -81,24 +78,18 @@ def _digamma(x: Any, out: Any) -> None:
         out[i] -= 0.5 * r + series * r * r + slope / product
 
 
-@threaded
-def _digamma_threaded(x: Any, out: Any) -> None:
-    for chunk in prange((x.shape[0] + CHUNK - 1) // CHUNK):
-        _digamma(x[chunk * CHUNK : (chunk + 1) * CHUNK], out[chunk * CHUNK : (chunk + 1) * CHUNK])
-
-
 @compiled
 def _rising(x: Any, out: Any) -> None:
-    """P(x)."""
+    """Write P(x)."""
     for i in range(x.shape[0]):
         y = x[i] * (x[i] + 7)
         out[i] = (((y + 28) * y + 252) * y + 720) * y
 
 
 @compiled
-def _log_gamma(x: Any, log_rising: Any, out: Any) -> None:
-    """`out` holds ln z."""
-    for i in range(x.shape[0]):
+def _log_gamma(first: int, last: int, x: Any, log_rising: Any, out: Any) -> None:
+    """Replace ln z in `out`."""
+    for i in range(first, last):
         z = x[i] + SHIFT
         r = 1 / z
         series = 0.0
@@ -107,16 +98,9 @@ def _log_gamma(x: Any, log_rising: Any, out: Any) -> None:
         out[i] = (z - 0.5) * out[i] - z + _HALF_LOG_2PI + series * r - log_rising[i]
 
 
-@threaded
-def _log_gamma_threaded(x: Any, log_rising: Any, out: Any) -> None:
-    for chunk in prange((x.shape[0] + CHUNK - 1) // CHUNK):
-        span = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
-        _log_gamma(x[span], log_rising[span], out[span])
-
-
 @compiled
 def rises_of_chunk(mean: Any, count: Any, scales: Any, above: float, sums: Any) -> None:
-    """The sums of `log_gamma_rises` over CHUNK cells at most."""
+    """Write the sums of `log_gamma_rises` over at most CHUNK cells."""
     x, n, terms = np.empty(CHUNK), np.empty(CHUNK), np.empty(CHUNK)
     size = 0
     for i in range(count.shape[0]):
@@ -145,14 +129,7 @@ def rises_of_chunk(mean: Any, count: Any, scales: Any, above: float, sums: Any) 
 
 
 @compiled
-def _rises(mean: Any, count: Any, scales: Any, above: float, sums: Any) -> None:
-    for chunk in range(sums.shape[0]):
-        span = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
-        rises_of_chunk(mean[span], count[span], scales, above, sums[chunk])
-
-
-@threaded
-def _rises_threaded(mean: Any, count: Any, scales: Any, above: float, sums: Any) -> None:
-    for chunk in prange(sums.shape[0]):
+def _rises(first: int, last: int, mean: Any, count: Any, scales: Any, above: float, sums: Any) -> None:
+    for chunk in range(first, last):
         span = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
         rises_of_chunk(mean[span], count[span], scales, above, sums[chunk])

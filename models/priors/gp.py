@@ -2,7 +2,7 @@
 
     f ~ GP(0, k)            p(z_n = 1 | f) = Phi(f(x_n))            z_n given the messages: L[n, 1] and L[n, 0]
 
-The beliefs contain the item's own labels: they are those of its cavity N(m, v), what all other items say of it,
+The beliefs combine the item's own labels with its cavity N(m, v), the evidence of all other items:
 
     q_n1 ∝ a_n Phi(m / sqrt(1 + v))      q_n0 ∝ b_n (1 - Phi(m / sqrt(1 + v)))      a = exp L[n, 1], b = exp L[n, 0]
 
@@ -10,13 +10,13 @@ The beliefs contain the item's own labels: they are those of its cavity N(m, v),
 Z_n, so that the gradient of ln Z_EP in what annotators are like is that of the expected log likelihood under q: the
 loop of `inference.em` climbs it.
 
-Items whose messages are flat have no site. They are predicted, and take no part in the N^3.
+Items with flat messages have no site. They are predicted, and take no part in the N^3.
 
-What it learns from are the sites: natural parameters, which add up. At the fixed point of EP the gradient of
-ln Z_EP + log density in the scale and lengths of the kernel is that at given sites, so that a turn of learning needs no
-sweep. The first two turns go where it is largest while the sites stay, the next ones as a quasi-Newton step says (BFGS)
-that knows from the last moves how the sites follow. No turn lowers the evidence. EP begins from the same sites when the
-messages or the kernel have moved a little.
+The statistics are the sites: natural parameters, which add up. At the fixed point of EP the gradient of ln Z_EP + log
+density in the scale and lengths of the kernel is that at given sites, so a turn of learning needs no sweep. The first
+two turns maximise with the sites held; later ones are quasi-Newton steps (BFGS), which know from the last moves how the
+sites follow. No turn lowers the evidence. EP starts from the last sites when the messages or the kernel have moved a
+little.
 """
 
 from __future__ import annotations
@@ -35,43 +35,42 @@ from hitl.models.numerics.covariance import SquaredExponential
 from hitl.models.priors import Mask, Posterior
 
 OUTSIDE = 1e10
-"""What a kernel is worth less with which these sites have no posterior."""
+"""Penalty of a kernel with which these sites have no posterior."""
 
 EVALUATIONS = 10
-"""Most evaluations of a turn while the sites stay."""
+"""Most evaluations of a turn with the sites held."""
 
 AT_SITES = 2
-"""So many turns begin while the sites stay: then the way they follow is known well enough."""
+"""Number of turns with the sites held."""
 
 FLAT = 0.2
-"""Gradient at which a kernel is left as it is: a move gains at most half its square, as the prior alone bends by 1."""
+"""Gradient below which a kernel stays: a move gains at most half its square, as the prior alone has curvature 1."""
 
 FURTHEST = 1.0
-"""How far a turn moves a logarithm at most: the sites fit nearby kernels only."""
+"""Largest move of a logarithm in one turn: the sites fit nearby kernels only."""
 
 HALVINGS = 4
-"""How often a move that lowers the evidence is halved before the kernel stays as it is."""
+"""Number of times that a move which lowers the evidence is halved before the kernel stays."""
 
 TRIAL = 2
-"""Most sweeps with a kernel that is tried: nearly all of what it gains shows."""
+"""Most sweeps with a candidate kernel, enough to see nearly all of its gain."""
 
 SETTLED = 200
 """Most sweeps at the end, until EP is at its fixed point."""
 
 NO_CURVATURE = 1e-3
-"""Cosine of a move and what it does to the gradient, below which it tells nothing."""
+"""Smallest cosine of a move and its change of the gradient that updates the Hessian."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Process:
-    """The process given likelihoods: what a posterior found, and what the prior learns from.
+    """The process given likelihoods, from which the prior learns.
 
     Attributes:
         kernel: its covariance.
-        rows: the items that have sites, with features `x_rd`.
-        likelihoods, found: of these items.
+        rows: the items that have sites, with features `x_rd`, their likelihoods and EP result.
         l_rr: root of their covariance.
-        n_items: N, of all items.
+        n_items: N, all items.
     """
 
     kernel: SquaredExponential
@@ -89,31 +88,31 @@ class Process:
 
     @property
     def sites(self) -> Floats:
-        """(2, C, N) of all items, 0 where there is none."""
+        """(2, C, N) sites of all items, 0 if there is none."""
         sites = np.zeros((*self.found.sites.shape[:2], self.n_items))
         sites[:, :, self.rows] = self.found.sites
         return sites
 
     @property
     def collapsed(self) -> Floats:
-        """(2, rows) all sites of an item as one."""
+        """(2, rows) all sites of an item combined."""
         return ep.collapsed(self.found.sites, self.likelihoods)
 
     def settled(self) -> Process:
-        """At the fixed point of EP, for all practical purposes."""
+        """Iterate EP to its fixed point."""
         return replace(self, found=ep.onwards(self.l_rr, self.likelihoods, self.found, sweeps=SETTLED))
 
     def latent(self, x_md: Floats) -> tuple[Floats, Floats]:
-        """(M,) mean and variance of f at other points."""
+        """Return (M,) mean and variance of f at other points."""
         k_mr = self.kernel.between(x_md, self.x_rd)
         return ep.predicted(k_mr, self.kernel.variance, self.found.posterior, self.collapsed)
 
     def cavities(self, x_nd: Floats) -> tuple[Floats, Floats]:
-        """(N,) mean and variance of f of all items, given everything but their own messages."""
+        """Return (N,) mean and variance of f of all items, given everything except their own messages."""
         return self._of_all(x_nd, self.found.tilted.mean[0], self.found.tilted.variance[0])
 
     def marginals(self, x_nd: Floats) -> tuple[Floats, Floats]:
-        """(N,) mean and variance of f of all items, given everything."""
+        """Return (N,) mean and variance of f of all items, given everything."""
         return self._of_all(x_nd, self.found.posterior.mean, self.found.posterior.variance)
 
     def _of_all(self, x_nd: Floats, mean_r: Floats, variance_r: Floats) -> tuple[Floats, Floats]:
@@ -124,13 +123,13 @@ class Process:
         return mean_n, variance_n
 
     def gradient(self) -> Floats:
-        """(1 + lengths,) of ln Z_EP + log density in the logarithms of the kernel; exact at the fixed point of EP."""
+        """Return (1 + lengths,) the gradient of ln Z_EP + log density in theta; exact at the fixed point of EP."""
         weight_rr = ep.gradient_weights(self.found.posterior, self.collapsed)
         of_evidence = self.kernel.gradient(self.x_rd, self.kernel.over(self.x_rd), weight_rr)
         return of_evidence + self.kernel.log_density_gradient()
 
     def at_these_sites(self, gradient: Floats) -> Turn:
-        """Where a few steps of BFGS lead while the sites stay, and the inverse Hessian; `gradient` is that here."""
+        """Take a few steps of BFGS with the sites held; `gradient` is that here."""
         theta, sites = self.kernel.theta, self.collapsed
         value = ep.log_gaussian(self.found.posterior, sites) + self.kernel.log_density()
         turn = Turn(theta, gradient, np.eye(theta.size) / max(1.0, float(np.linalg.norm(gradient))))
@@ -149,7 +148,7 @@ class Process:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Turn:
-    """A step of BFGS: where it begins, the gradient there, and the inverse Hessian as `steps` moves have shown it."""
+    """A step of BFGS: its start, the gradient there, and the inverse Hessian learned from `steps` moves."""
 
     theta: Floats
     gradient: Floats
@@ -157,12 +156,12 @@ class Turn:
     steps: int = 0
 
     def onwards(self, theta: Floats, gradient: Floats) -> Turn:
-        """The next step, whose inverse Hessian agrees with what the last move did to the gradient."""
+        """Return the next step, with the inverse Hessian updated by the last change of the gradient."""
         moved, fell = theta - self.theta, self.gradient - gradient
         along = float(moved @ fell)
         if along <= NO_CURVATURE * float(np.sqrt((moved @ moved) * (fell @ fell))):
             return Turn(theta, gradient, self.inverse, self.steps)
-        # the first move tells the size of the inverse in all directions (Nocedal & Wright 2006, eq. 6.20)
+        # the first move sets the scale of the inverse in all directions (Nocedal & Wright 2006, eq. 6.20)
         before = self.inverse if self.steps else np.eye(theta.size) * along / float(fell @ fell)
         across = np.eye(theta.size) - np.outer(moved, fell) / along
         inverse = across @ before @ across.T + np.outer(moved, moved) / along
@@ -170,7 +169,7 @@ class Turn:
 
     @property
     def move(self) -> Floats:
-        """Where the gradient would be none; not too far."""
+        """The quasi-Newton move, bounded."""
         return np.clip(self.inverse @ self.gradient, -FURTHEST, FURTHEST)
 
 
@@ -179,12 +178,12 @@ class GaussianProcess:
     """A latent Gaussian process through a probit.
 
     Attributes:
-        x_nd: (N, D) features, standardised; NaN in the rows of items without.
+        x_nd: (N, D) standardised features; NaN in the rows of items without.
         kernel: its covariance.
-        sites: (2, C, N) nu and tau where EP begins: of the messages (C = 1), and of class 1 and class 0 seen.
-        observed_nj: (N, 2) how often each class was seen as the truth of the item, beside the messages; or None.
-        held: whether `learn` leaves the kernel as it is.
-        sweeps: most sweeps of one posterior.
+        sites: (2, C, N) nu and tau at which EP starts: of the messages (C = 1), and of observed classes 1 and 0.
+        observed_nj: (N, 2) how often each class was observed as the truth of the item, beside the messages; or None.
+        held: True if `learn` keeps the kernel.
+        sweeps: most sweeps per posterior.
     """
 
     x_nd: Floats
@@ -197,13 +196,13 @@ class GaussianProcess:
 
     @classmethod
     def unlearned(cls, x_nd: Floats, ard: bool, observed_nj: Floats | None = None) -> Self:
-        """No sites, and the kernel that is expected."""
+        """Build a process without sites, with the expected kernel."""
         kinds = 1 if observed_nj is None else 3
         kernel = SquaredExponential.expected(x_nd.shape[1], ard)
         return cls(x_nd, kernel, np.zeros((2, kinds, len(x_nd))), observed_nj)
 
     def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
-        """Beliefs; a few sweeps of EP over the items that count and have labels or known truth."""
+        """Return beliefs after a few sweeps of EP over the items that count and have labels or known truth."""
         top_n = message_nj.max(axis=1)
         log_jn = (message_nj - top_n[:, None])[:, ::-1].T  # ln a and ln b, the larger of them 0
         process = self._process(self._likelihoods(log_jn, counted_n))
@@ -211,11 +210,11 @@ class GaussianProcess:
         return Posterior(q_nj, process.log_evidence + float(np.sum(top_n, where=counted_n)), process)
 
     def statistics(self, q_nj: Floats, counted_n: Mask) -> None:
-        """None: beliefs that come from elsewhere have no sites."""
+        """Return None: beliefs from elsewhere have no sites."""
         return None
 
     def learn(self, statistics: Process | None) -> Self:
-        """The sites found, and a kernel nearer to the one of largest evidence; it never lowers the evidence."""
+        """Take over the sites and move the kernel towards the largest evidence; never lowers the evidence."""
         if statistics is None:
             return self
         stays = replace(self, sites=statistics.sites)
@@ -234,7 +233,7 @@ class GaussianProcess:
         return replace(stays, last=None)
 
     def _turn(self, statistics: Process) -> tuple[Turn, Floats]:
-        """This turn and its move: as far as the last turns say or, in the first ones, as the sites do."""
+        """Return this turn and its move: quasi-Newton, or in the first turns with the sites held."""
         theta, gradient = self.kernel.theta, statistics.gradient()
         steps = 0 if self.last is None else self.last.steps
         if np.abs(gradient).max() < FLAT:
@@ -246,11 +245,11 @@ class GaussianProcess:
         return Turn(theta, gradient, found.inverse, steps + 1), found.theta - theta
 
     def log_density(self) -> float:
-        """Log density of scale and lengths, up to a constant."""
+        """Return the log density of scale and lengths, up to a constant."""
         return self.kernel.log_density()
 
     def _process(self, likelihoods: Likelihoods) -> Process:
-        """After a few sweeps from the sites there are; only items that something is said of have one."""
+        """Run a few sweeps from the present sites, over the items with a likelihood."""
         rows = np.flatnonzero((likelihoods.times > 0).any(axis=0))
         return self._process_of(rows, likelihoods.of(rows))
 
@@ -260,7 +259,7 @@ class GaussianProcess:
         return Process(self.kernel, rows, self.x_nd[rows], likelihoods, found, l_rr, len(self.x_nd))
 
     def _likelihoods(self, log_jn: Floats, counted_n: Mask) -> Likelihoods:
-        """Of the messages ln a, ln b (2, N), and of classes seen."""
+        """Build the likelihoods of the messages ln a, ln b (2, N), and of observed classes."""
         informed_n = (log_jn[0] != log_jn[1]).astype(float)
         if self.observed_nj is None:
             return Likelihoods(log_jn[:1], log_jn[1:], (informed_n * counted_n)[None])
@@ -270,7 +269,7 @@ class GaussianProcess:
 
 
 def beliefs(message_nj: Floats, mean_n: Floats, variance_n: Floats) -> Floats:
-    """(N, 2) beliefs given messages and what all else says of f (N,); flat messages: the chance Phi of either class."""
+    """Return (N, 2) beliefs given messages and the cavity of f (N,); with flat messages the chances Phi."""
     eta_n = mean_n / np.sqrt(1 + variance_n)
     log_q_nj = message_nj + log_ndtr(np.stack((-eta_n, eta_n), axis=1))
     log_q_nj -= np.logaddexp(log_q_nj[:, :1], log_q_nj[:, 1:])
@@ -278,7 +277,7 @@ def beliefs(message_nj: Floats, mean_n: Floats, variance_n: Floats) -> Floats:
 
 
 def at_sites(kernel: SquaredExponential, x_nd: Floats, sites: Floats) -> tuple[float, Floats]:
-    """ln Z_EP + log density up to a constant, at collapsed sites (2, N), and its gradient in the logarithms."""
+    """Return ln Z_EP + log density up to a constant, at collapsed sites (2, N), and its gradient in theta."""
     k_nn = kernel.over(x_nd)
     posterior = ep.gaussian(ep.root(k_nn), sites)
     if posterior is None:

@@ -21,10 +21,8 @@ from hitl.models.numerics.graph import Graph
 from hitl.models.priors.apparent_classes import ApparentClasses
 from hitl.models.priors.graph_field import SWEEPS_ALONE, GraphField
 
-J, N = 3, 5
-LINKS = sparse.csr_array(
-    np.array([[0, 1, 0, 0, 0], [1, 0, 1, 1, 0], [0, 1, 0, 0, 0], [0, 1, 0, 0, 0], [0, 0, 0, 0, 0]])
-)
+J, N = 3, 4
+LINKS = sparse.csr_array(np.array([[0, 1, 0, 0], [1, 0, 1, 0], [0, 1, 0, 0], [0, 0, 0, 0]]))
 SHARES, SEEM, CLEAR = np.array([0.2, 0.3, 0.5]), np.array([0.3, 0.5, 0.2]), 0.7
 METHODS = (NetworkDawidSkene(), NetworkIBCC())
 
