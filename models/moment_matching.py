@@ -20,10 +20,10 @@ classes, as soon as the matrices have full rank. So the matrices are found (eq. 
 
     a quadratic whose coefficients are two passes of the hot loops, so that no K x K table is needed.
 
-Which column is which class is decided by the assumption that annotators are better than random on the whole. The
-moments are those of the items whose truth is unknown; what annotators said of known items is counted, and the two are
-added: n_k labels of unknown items count as n_k p_j Pi_k[j] answers. Then items are judged as in Dawid-Skene (eq. 18).
-Where there are too few items to tell anything from moments, the votes take their place.
+Classes are matched to columns on the assumption that annotators are better than random on the whole. The moments are
+those of items of unknown truth; answers to known items are counted, and the two are added: n_k labels of unknown items
+count as n_k p_j Pi_k[j] answers. Then items are estimated as in Dawid-Skene (eq. 18). With too few items for moments,
+the votes take their place.
 """
 
 from __future__ import annotations
@@ -52,22 +52,22 @@ from hitl.models.numerics.votes import voted
 from hitl.models.priors.shares import Shares
 
 TOGETHER = 10
-"""Items a class that three groups need in common; below, the votes decide."""
+"""Items per class that three groups need in common; with fewer, the votes decide."""
 
 DAMPING = 0.5
-"""How far a sweep moves every annotator at once towards what is best given the others."""
+"""Step of a sweep, which moves every annotator at once, towards the best matrix given the others."""
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """What one tensor tells.
+    """Decomposition of one tensor.
 
     Attributes:
-        members: the annotators behind each of the three sources.
+        members: annotators of each of the three sources.
         pi_sjl: (3, J, L) confusion matrices of the sources.
         share_j: (J,) class shares.
-        converged: whether its decomposition stopped by tolerance.
-        items: how many items it rests on.
+        converged: True if it stopped by tolerance.
+        items: number of items behind it.
     """
 
     members: tuple[Codes, ...]
@@ -78,11 +78,11 @@ class Part:
 
     @property
     def of_annotators(self) -> bool:
-        """Whether each source is one annotator."""
+        """True if each source is one annotator."""
         return all(len(members) == 1 for members in self.members)
 
     def aligned(self, reference_sjl: Floats) -> Part:
-        """With the classes in the order that agrees best with reference matrices of its sources."""
+        """Reorder the classes to agree best with reference matrices of its sources."""
         agreement = np.einsum("sil,sjl->ij", self.pi_sjl, reference_sjl)
         found, place = linear_sum_assignment(agreement, maximize=True)
         order = found[np.argsort(place)]
@@ -95,14 +95,14 @@ class MomentMatching:
 
     Attributes:
         triples: at most this many triples of annotators are decomposed.
-        least_shared: items a class that the three annotators of a triple must have labeled in common.
+        least_shared: items per class that the three annotators of a triple must have labeled in common.
         groupings: random splits into three groups, for annotators in no triple.
-        rounds: sweeps over means and cross-moments; few, which regularises where labels are few.
-        accuracy: expected accuracy of annotators, in (0, 1), and
-        strength: how many labels of each class that expectation weighs, > 0.
+        rounds: sweeps over means and cross-moments; few sweeps regularise.
+        accuracy: expected accuracy of annotators, in (0, 1).
+        strength: labels of each class behind that expectation, > 0.
         share_smoothing: pseudo-items of each class, > 0.
         tolerance: a decomposition stops when its relative error falls by less, or after `max_iterations`.
-        seed: of which annotators are compared.
+        seed: seed of the choice of annotators that are compared.
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -135,7 +135,7 @@ class MomentMatching:
         """Match the moments; a `start` has nothing to add. Raises MissingExtra without tensorly."""
         evidence = used(self, evidence)
         began = time.perf_counter()
-        _tensorly()  # said at once, not only where there is a tensor to decompose
+        _tensorly()  # fail at once, not only if there is a tensor to decompose
         annotations = evidence.annotations
         counts_klj, share_j, converged = self._learned(evidence)
         pseudo_jl = self._pseudo_counts(annotations)
@@ -145,7 +145,7 @@ class MomentMatching:
         return concluded(self, began, evidence, q_nj, report, converged=converged)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """Judge other items with what was learned; annotators not met yet are expected to be as the prior says."""
+        """Estimate other items with what was learned; new annotators are at the prior."""
         return warm_start.applied(consensus, evidence, self._pseudo_counts(evidence.annotations))
 
     def _pseudo_counts(self, annotations: Annotations) -> Floats:
@@ -153,7 +153,7 @@ class MomentMatching:
         return confusion.accurate_pseudo_counts(annotations.n_classes, annotations.n_options, self.accuracy, off)
 
     def _learned(self, evidence: Evidence) -> tuple[Floats, Floats, bool]:
-        """Answers (K, L, J) to items of each class, class shares (J,), and whether all decompositions converged."""
+        """Return answers (K, L, J) by class of the item, class shares (J,), and True if all decompositions converged."""
         annotations = evidence.annotations
         unknown = annotations.select(~evidence.known[annotations.item])
         parts = self._parts(unknown)
@@ -172,7 +172,7 @@ class MomentMatching:
         return counts_klj, raised / raised.sum(), all(part.converged for part in parts)
 
     def _parts(self, annotations: Annotations) -> list[Part]:
-        """Tensors of triples of annotators and, if an annotator is in none, of three groups of annotators."""
+        """Decompose tensors of triples of annotators and, if an annotator is in none, of three groups."""
         least = self.least_shared * annotations.n_classes
         parts = []
         for three in moment_triples.triples(annotations, least, self.triples, self.seed):
@@ -194,7 +194,7 @@ class MomentMatching:
 
 
 def matched(annotations: Annotations, pi_kjl: Floats, share_j: Floats, rounds: int) -> Floats:
-    """(K, J, L) confusion matrices after `rounds` sweeps over means and cross-moments."""
+    """Return (K, J, L) confusion matrices after `rounds` sweeps over means and cross-moments."""
     for _ in range(rounds):
         best_kjl = simplex_least_squares(*moment_equations(annotations, pi_kjl, share_j), pi_kjl)
         pi_kjl = (1 - DAMPING) * pi_kjl + DAMPING * best_kjl
@@ -202,11 +202,11 @@ def matched(annotations: Annotations, pi_kjl: Floats, share_j: Floats, rounds: i
 
 
 def moment_equations(annotations: Annotations, pi_kjl: Floats, share_j: Floats) -> tuple[Floats, Floats]:
-    """(K, J, J) A and (K, J, L) B: each annotator's distance from the moments, given the others, is tr X'AX - 2 tr X'B.
+    """Return (K, J, J) A and (K, J, L) B of the distance tr X'AX - 2 tr X'B from the moments, given the others.
 
     A_k = n_k p p' + sum_m n_km D Pi_m Pi_m' D    B_k = n_k p mu_k' + sum_m n_km D Pi_m S_km'    D = diag(p)
 
-    The sums over pairs are sums over items of what all others say there: all answers less one's own.
+    The sums over pairs are sums over items of all answers less one's own.
     """
     joint_kjl = share_j[:, None] * pi_kjl
     answers_k = annotations.labels_per_annotator
@@ -231,7 +231,7 @@ def moment_equations(annotations: Annotations, pi_kjl: Floats, share_j: Floats) 
 def simplex_least_squares(
     quadratic_kji: Floats, linear_kjl: Floats, start_kjl: Floats, iterations: int = 200, tolerance: float = 1e-7
 ) -> Floats:
-    """(K, J, L) minimisers of tr X'AX - 2 tr X'B over matrices with rows on the simplex (accelerated projection)."""
+    """Minimise tr X'AX - 2 tr X'B over (K, J, L) matrices with rows on the simplex, by accelerated projection."""
     steepest = np.maximum(np.linalg.eigvalsh(quadratic_kji)[:, -1], 1e-12)[:, None, None]
     now = ahead = start_kjl
     speed = 1.0
@@ -247,7 +247,7 @@ def simplex_least_squares(
 
 
 def on_simplex(values: Floats) -> Floats:
-    """The nearest non-negative values with sum 1, along the last axis."""
+    """Project onto the simplex along the last axis."""
     falling = -np.sort(-values, axis=-1)
     surplus = (np.cumsum(falling, axis=-1) - 1) / np.arange(1, values.shape[-1] + 1)
     last = (falling > surplus).sum(axis=-1, keepdims=True) - 1
@@ -256,9 +256,9 @@ def on_simplex(values: Floats) -> Floats:
 
 
 def decompose(moment: Floats, n_classes: int, tolerance: float, max_iterations: int) -> tuple[Floats, Floats, bool]:
-    """(3, J, L) confusion matrices, (J,) class shares of a third-order moment, and whether it converged.
+    """Return (3, J, L) confusion matrices and (J,) class shares of a third-order moment, and True if it converged.
 
-    The start is diagonal: every annotator is right more often than not, and all alike.
+    The start is diagonal and the same for all: every annotator is right more often than not.
     """
     cp_tensor, constrained_parafac = _tensorly()
     options = moment.shape[0]
@@ -290,10 +290,10 @@ def _tensorly() -> tuple[Any, Any]:
 
 
 def in_one_order(parts: Sequence[Part], n_annotators: int) -> list[Part]:
-    """The parts with their classes in one order.
+    """Reorder the classes of all parts consistently.
 
-    Annotators being better than random settles the order of each part; then, of a part whose annotators are not, what
-    all parts together say of its annotators.
+    First each part is ordered as if its annotators were better than random, then by the average over all parts, which
+    corrects parts whose annotators are not.
     """
     if not parts:
         return []
@@ -303,7 +303,7 @@ def in_one_order(parts: Sequence[Part], n_annotators: int) -> list[Part]:
 
 
 def average(parts: Sequence[Part], n_annotators: int) -> Floats:
-    """(K, J, L) averages by items; of groups only for annotators whom no part tells of alone; even where none does."""
+    """Return (K, J, L) averages by items; groups count only for annotators in no triple. Others are even."""
     _, n_classes, options = parts[0].pi_sjl.shape
     average_kjl = np.full((n_annotators, n_classes, options), 1 / options)
     for alone in (False, True):

@@ -1,4 +1,4 @@
-"""`hitl annotators`: what a lead wants to know of annotators, for files and for a project."""
+"""`hitl annotators`: profiles of annotators, for files and for a project."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WIDE = 100
 """Columns from which a terminal has room for all figures."""
 
 SHOWN = 2
-"""Typical errors of one annotator in the table; --output and --json have all."""
+"""Typical errors per annotator in the table; --output and --json have all."""
 
 EXAMPLES = examples(
     "hitl annotators annotations.csv --time when",
@@ -51,105 +51,98 @@ def _fit(evidence: Evidence, consensus: Consensus) -> AnnotatorProfiles:
     return AnnotatorProfiler().fit(evidence, consensus)
 
 
-def _frame(found: AnnotatorProfiles) -> pd.DataFrame:
-    """Most labels first."""
-    return found.frame().sort_values("labels", ascending=False, kind="stable")
+def _frame(profiles: AnnotatorProfiles) -> pd.DataFrame:
+    """Return one row per annotator, most labels first."""
+    return profiles.frame().sort_values("labels", ascending=False, kind="stable")
 
 
-def _data(found: AnnotatorProfiles) -> dict[str, Any]:
-    prototypes = found.communities.prototype.round(4).tolist()
-    rows = _frame(found)
+def _data(profiles: AnnotatorProfiles) -> dict[str, Any]:
+    import pandas as pd
+
+    communities, rows = profiles.communities, []
+    for k, row in _frame(profiles).iterrows():
+        change = profiles.changes[k]
+        rows.append(
+            row.to_dict()
+            | {
+                "confusions": [asdict(confusion) for confusion in profiles.confusions[k]],
+                "flags": profiles.flags(k),
+                "community": communities.main[k] + 1 or None,
+                "communities": {str(g + 1): share for g, share in communities.of(k)},
+                "windows": [] if change is None else pd.DataFrame(vars(change.windows)).to_dict("records"),
+            }
+        )
+    prototypes = communities.prototype.round(4).tolist()
     return {
-        "classes": found.people.classes,
-        "options": found.people.options,
-        "entropy": found.entropy,
-        "agreement": asdict(found.agreement),
-        "ways_to_answer": dict(zip(("works", "spams", "misleads"), found.ways.shares.tolist(), strict=True)),
+        "classes": profiles.people.classes,
+        "options": profiles.people.options,
+        "entropy": profiles.entropy,
+        "agreement": asdict(profiles.agreement),
+        "ways_to_answer": dict(zip(("works", "spams", "misleads"), profiles.ways.shares.tolist(), strict=True)),
         "communities": [
             {"community": g, **asdict(kind), "prototype": prototype}
-            for g, (kind, prototype) in enumerate(zip(found.kinds(), prototypes, strict=True), start=1)
+            for g, (kind, prototype) in enumerate(zip(profiles.kinds(), prototypes, strict=True), start=1)
         ],
-        "annotators": [
-            {**row, "confusions": [asdict(one) for one in found.confusions[k]], "flags": found.flags(k)}
-            | {"community": found.communities.main[k] + 1 or None, "communities": _memberships(found, k)}
-            | {"windows": _windows(found, k)}
-            for k, row in zip(rows.index, rows.to_dict("records"), strict=True)
-        ],
+        "annotators": rows,
     }
 
 
-def _memberships(found: AnnotatorProfiles, annotator: int) -> dict[str, float]:
-    return {str(g + 1): share for g, share in found.communities.of(annotator)}
-
-
-def _windows(found: AnnotatorProfiles, annotator: int) -> list[dict[Any, Any]]:
-    """Accuracy over time, one entry a window."""
-    import pandas as pd
-
-    change = found.changes[annotator]
-    return [] if change is None else pd.DataFrame(vars(change.windows)).to_dict("records")
-
-
-def _show(question: str, found: AnnotatorProfiles, rows: int) -> None:
-    """The table of annotators, those to look into first, and what they have in common."""
+def _show(question: str, profiles: AnnotatorProfiles, rows: int) -> None:
+    """Print the table of annotators, flagged ones first, and a summary of the crowd."""
     from rich.console import Console
 
     wide = Console().width >= WIDE
-    names = sorted(_frame(found).index, key=lambda k: not found.flags(k))
-    few = f" ({rows} of {len(names):,}; --rows shows more, --output writes all)" if len(names) > rows else ""
+    order = sorted(_frame(profiles).index, key=lambda k: not profiles.flags(k))
+    few = f" ({rows} of {len(order):,}; --rows shows more, --output writes all)" if len(order) > rows else ""
     title = f"Annotators{f': {question}' if question else ''}{few}"
     figures = ("labels", "accuracy (95 %)", "bits", *(["agrees"] if wide else []))
     words = ("annotator", "group", "what to look into, typical errors")
-    shown = [_row(found, k, wide) for k in names[:rows]]
+    shown = [_row(profiles, k, wide) for k in order[:rows]]
     show.table(title, (words[0], *figures, *words[1:]), shown, words, gap=2 if wide else 1)
-    for text in _summary(found):
+    for text in _summary(profiles):
         show.line(text)
 
 
-def _row(found: AnnotatorProfiles, annotator: int, wide: bool) -> list[str | Text]:
+def _row(profiles: AnnotatorProfiles, annotator: int, wide: bool) -> list[str | Text]:
     from rich.text import Text
 
-    people, (low, high) = found.people, found.people.interval
-    words = [Text(flag, "bold") for flag in found.flags(annotator)]
-    words += [Text(str(confusion)) for confusion in found.confusions[annotator][:SHOWN]]
+    people, (low, high) = profiles.people, profiles.people.interval
+    words = [Text(flag, "bold") for flag in profiles.flags(annotator)]
+    words += [Text(str(confusion)) for confusion in profiles.confusions[annotator][:SHOWN]]
+    groups = profiles.communities.of(annotator)
+    if len(groups) < 2:
+        group = str(groups[0][0] + 1) if groups else UNKNOWN
+    else:
+        group = "\n".join(f"{g + 1}: {share * 100:.0f} %" for g, share in groups)
     return [
-        str(found.names[annotator]),
+        str(profiles.names[annotator]),
         f"{people.labels[annotator]:,}",
         within(people.accuracy[annotator], low[annotator], high[annotator], 0),
-        f"{found.bits[annotator]:.2f}",
-        *([percent(float(found.agrees[annotator]), 0)] if wide else []),
-        _groups(found, annotator),
+        f"{profiles.bits[annotator]:.2f}",
+        *([percent(float(profiles.agrees[annotator]), 0)] if wide else []),
+        group,
         Text("\n").join(words),
     ]
 
 
-def _groups(found: AnnotatorProfiles, annotator: int) -> str:
-    groups = found.communities.of(annotator)
-    if len(groups) < 2:
-        return str(groups[0][0] + 1) if groups else UNKNOWN
-    return "\n".join(f"{g + 1}: {share * 100:.0f} %" for g, share in groups)
-
-
-def _summary(found: AnnotatorProfiles) -> list[str]:
-    """The crowd in a few lines."""
-    together = found.agreement
-    lines = []
-    if together.items:
+def _summary(profiles: AnnotatorProfiles) -> list[str]:
+    agreement, lines = profiles.agreement, []
+    if agreement.items:
         lines.append(
-            f"Agreement: Krippendorff's alpha {figure(together.alpha)} ({figure(together.low)} to "
-            f"{figure(together.high)}), Fleiss' kappa {figure(together.fleiss)}, mean of Cohen's kappa "
-            f"{figure(together.cohen)} over {together.pairs:,} pairs; two labels of an item are equal: "
-            f"{percent(together.observed, 0)} ({together.items:,} items with two labels or more)"
+            f"Agreement: Krippendorff's alpha {figure(agreement.alpha)} ({figure(agreement.low)} to "
+            f"{figure(agreement.high)}), Fleiss' kappa {figure(agreement.fleiss)}, mean of Cohen's kappa "
+            f"{figure(agreement.cohen)} over {agreement.pairs:,} pairs; two labels of an item are equal: "
+            f"{percent(agreement.observed, 0)} ({agreement.items:,} items with two labels or more)"
         )
-    lines.append(f"Bits: what one label tells of the class, of {found.entropy:.2f} that are missing before any label")
-    for g, kind in enumerate(found.kinds(), start=1):
-        people = show.counted(kind.size, "annotator")
-        lines.append(f"Group {g}: {people}, {kind.accuracy * 100:.0f} % right, {kind.bits:.2f} bits; {kind.words}")
-    few = int((found.communities.main < 0).sum())
-    if few:
-        lines.append(f"{UNKNOWN}: {few:,} of {len(found.names):,} annotators have too few labels to be in a group")
-    flagged = sum(bool(found.flags(k)) for k in range(len(found.names)))
     lines.append(
-        f"To look into: {flagged:,} of {len(found.names):,} annotators" if flagged else "No annotator to look into"
+        f"Bits: what one label tells of the class, of {profiles.entropy:.2f} that are missing before any label"
     )
+    for g, kind in enumerate(profiles.kinds(), start=1):
+        size = show.counted(kind.size, "annotator")
+        lines.append(f"Group {g}: {size}, {kind.accuracy * 100:.0f} % right, {kind.bits:.2f} bits; {kind.words}")
+    total, few = len(profiles.names), int((profiles.communities.main < 0).sum())
+    if few:
+        lines.append(f"{UNKNOWN}: {few:,} of {total:,} annotators have too few labels to be in a group")
+    flagged = sum(bool(profiles.flags(k)) for k in range(total))
+    lines.append(f"To look into: {flagged:,} of {total:,} annotators" if flagged else "No annotator to look into")
     return lines

@@ -1,4 +1,4 @@
-"""`hitl models`: when annotators and models together help, for files and for a project."""
+"""`hitl models`: accuracy of annotators and models, alone and together, for files and for a project."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ def _fit(evidence: Evidence, consensus: Consensus) -> ModelProfile:
     return ModelProfiler().fit(evidence, consensus)
 
 
-def _data(found: ModelProfile) -> dict[str, Any]:
+def _data(profiled: ModelProfile) -> dict[str, Any]:
     return {
-        "models": found.models,
-        "temperatures": dict(found.temperatures),
-        "items": found.items,
-        "labeled": found.labeled,
-        "spoken": found.spoken,
-        "expected": _account(found.expected),
-        "measured": None if found.measured is None else _account(found.measured),
+        "models": profiled.models,
+        "temperatures": dict(profiled.temperatures),
+        "items": profiled.items,
+        "labeled": profiled.labeled,
+        "spoken": profiled.spoken,
+        "expected": _account(profiled.expected),
+        "measured": None if profiled.measured is None else _account(profiled.measured),
     }
 
 
@@ -71,10 +71,10 @@ def _account(account: Account) -> dict[str, Any]:
     return data | {name: getattr(account, name).to_dict("records") for name in TABLES}
 
 
-def _show(question: str, found: ModelProfile, rows: int) -> None:
-    """What is right how often, what can skip annotators, who errs with whom."""
-    account, title = found.best, f": {question}" if question else ""
-    if found.measured is not None:
+def _show(question: str, profiled: ModelProfile, rows: int) -> None:
+    """Print accuracies, items that can skip annotators, and dependence of errors."""
+    account, title = profiled.best, f": {question}" if question else ""
+    if profiled.measured is not None:
         how = "measured on items of known truth, each judged by fits that did not see it"
     else:
         how = "expected by the consensus, which believes itself; known truth (--truth, or `hitl gold`) measures it"
@@ -83,21 +83,21 @@ def _show(question: str, found: ModelProfile, rows: int) -> None:
     note = f"; the {rows} of {len(account.classes)} classes where annotators add most" if few else ""
     header: tuple[str, ...] = ("", "items", "model", "annotators", "both", "annotators add")
     show.table(f"Accuracy{title} (95 %){note}", header, _accuracies(account, rows), [""])
-    show.line(_bound(account, measured=found.measured is not None))
-    show.line(_calibration(found, account))
+    show.line(_bound(account, measured=profiled.measured is not None))
+    show.line(_calibration(profiled, account))
     header = ("target", "by", "can skip annotators", "sure from", "claimed", "right of these", "right of all")
     show.table(f"Items that need no annotator{title}", header, _skips(account), ["target"])
     header = ("", "items", "bits", "by chance", "p", "bits, class not given")
     show.table(f"What one still says of the other, given the class{title}", header, _dependence(account), [""])
 
 
-def _accuracies(account: Account, rows: int) -> list[tuple[str, ...]]:
-    found = [("all items", *_accuracy(account.overall.iloc[0]))]
-    classes = account.classes.sort_values("people_add", ascending=False, kind="stable")[:rows]
-    found += [(f"class {row['class']}", *_accuracy(row)) for _, row in classes.iterrows()]
+def _accuracies(account: Account, most: int) -> list[tuple[str, ...]]:
+    rows = [("all items", *_accuracy(account.overall.iloc[0]))]
+    classes = account.classes.sort_values("people_add", ascending=False, kind="stable")[:most]
+    rows += [(f"class {row['class']}", *_accuracy(row)) for _, row in classes.iterrows()]
     for _, row in account.confidence.iterrows():
-        found.append((f"sure {_sure(row['from'])}–{_sure(row['to'])} %", *_accuracy(row)))
-    return found
+        rows.append((f"sure {_sure(row['from'])}–{_sure(row['to'])} %", *_accuracy(row)))
+    return rows
 
 
 def _accuracy(row: pd.Series[Any]) -> tuple[str, ...]:
@@ -117,11 +117,11 @@ def _bound(account: Account, *, measured: bool) -> str:
     )
 
 
-def _calibration(found: ModelProfile, account: Account) -> str:
+def _calibration(profiled: ModelProfile, account: Account) -> str:
     parts = [
         f"{name} {percent(account.error[name])}"
-        + (f" (temperature {found.temperatures[name]:.2f})" if name in found.temperatures else "")
-        for name in found.models
+        + (f" (temperature {profiled.temperatures[name]:.2f})" if name in profiled.temperatures else "")
+        for name in profiled.models
     ]
     after = percent(account.error["calibrated"])
     return f"Calibration error: {', '.join(parts)}; calibrated {after}"
@@ -155,11 +155,11 @@ def _dependence(account: Account) -> list[tuple[str, ...]]:
 
 
 def _sure(share: float) -> str:
-    """A confidence in %, with as many digits as tell it from 100."""
+    """Format a confidence in %, with enough digits to tell it from 100."""
     digits = next((digits for digits in (1, 2, 3) if round(share * 100, digits) < 100), 3)
     return "100" if round(share * 100, digits) >= 100 else f"{share * 100:.{digits}f}"
 
 
 def _points(share: float) -> str:
-    """In points, with its sign; minus zero is zero."""
+    """Format percentage points with a sign; minus zero is zero."""
     return figure(round(share * 100, 1) + 0.0, "+.1f")

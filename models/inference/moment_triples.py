@@ -1,11 +1,9 @@
-"""Whose labels are compared when moments are matched: triples of annotators, and groups of annotators.
+"""Choice of annotators and their moments for moment matching: triples of annotators, and groups of annotators.
 
-A source is one annotator, or a group of annotators with the average of what they say of an item. Given the class,
-different sources are independent, so the third-order moment of three sources tells their confusion matrices apart
-(see `moment_matching`).
+A source is one annotator, or a group with the average of its labels of an item. Given the class, sources are
+independent, so the third-order moment of three sources identifies their confusion matrices (see `moment_matching`).
 
-Which annotators are compared is drawn at random from `seed`, but so that neither their order nor their names nor
-those of items or classes matter: annotators are first put into an order that only what they said decides.
+The choice is drawn from `seed`, but independent of names and orders: annotators are first sorted by their answers.
 """
 
 from __future__ import annotations
@@ -22,17 +20,16 @@ from hitl.models.numerics.votes import votes
 Codes = npt.NDArray[np.intp]
 
 ACTIVE = 200
-"""Triples are sought among this many annotators, those with the most labels."""
+"""Number of annotators among whom triples are sought, those with the most labels."""
 
 PARTNERS = 8
-"""For each of them, among this many of those with whom they share the most items."""
+"""Number of partners of each, those with the most common items."""
 
 
 def triples(annotations: Annotations, least_shared: int, most: int, seed: int) -> list[tuple[int, int, int]]:
-    """At most `most` triples of annotators who have labeled at least `least_shared` items in common, all three.
+    """Return at most `most` triples of annotators with at least `least_shared` common items.
 
-    Those who share many items come first, those already in many of the chosen triples last. The pool of annotators
-    without ids is no annotator.
+    Triples with many items come first, annotators in many chosen triples last. The anonymous pool is left out.
     """
     annotators = _active(annotations)
     lot = np.random.default_rng(seed).random((len(annotators),) * 2)
@@ -53,7 +50,7 @@ def triples(annotations: Annotations, least_shared: int, most: int, seed: int) -
 
 
 def groups(annotations: Annotations, rng: np.random.Generator) -> npt.NDArray[np.intp]:
-    """(K,) a random split of all annotators into three groups that gave about equally many labels."""
+    """Split all annotators at random into three groups with about equally many labels."""
     order = canonical_order(annotations)[rng.permutation(annotations.n_annotators)]
     labels = annotations.labels_per_annotator
     given = np.zeros(3, dtype=np.int64)
@@ -65,7 +62,7 @@ def groups(annotations: Annotations, rng: np.random.Generator) -> npt.NDArray[np
 
 
 def canonical_order(annotations: Annotations) -> Codes:
-    """(K,) annotators by what they said: number of labels, then share of all votes that agree; last by name."""
+    """Return (K,) annotators by number of labels, then by share of all votes that agree, then by name."""
     vote_nl = np.zeros((annotations.n_items, annotations.n_options))
     vote_nl[:, : annotations.n_classes] = votes(annotations)
     vote_nl /= np.maximum(annotations.labels_per_item, 1)[:, None]
@@ -78,7 +75,7 @@ def canonical_order(annotations: Annotations) -> Codes:
 
 
 def triple_moment(annotations: Annotations, annotators: tuple[int, int, int]) -> tuple[Floats, int]:
-    """(L, L, L) how often three annotators say (a, b, c), over the items all three labeled, and their number."""
+    """Return (L, L, L) how often three annotators say (a, b, c), over their common items, and the number of these."""
     start, rows = annotations.by_annotator
     said = [rows[start[k] : start[k + 1]] for k in annotators]
     items = [annotations.item[row] for row in said]
@@ -91,7 +88,7 @@ def triple_moment(annotations: Annotations, annotators: tuple[int, int, int]) ->
 
 
 def group_moment(annotations: Annotations, group_k: Codes) -> tuple[Floats, int]:
-    """(L, L, L) mean product of three groups' average labels, over the items all three labeled, and their number."""
+    """Return (L, L, L) mean products of three groups' average labels over their common items, and their number."""
     n, size = annotations.n_items, annotations.n_options
     cell = annotations.item.astype(np.int64) * size + annotations.label
     label_vnl = np.empty((3, n, size))
@@ -115,7 +112,7 @@ def _active(annotations: Annotations) -> Codes:
 
 
 def _labeled(annotations: Annotations, annotators: Codes) -> sparse.csc_array:
-    """(N, annotators) 1 where the annotator has labeled the item."""
+    """Return (N, annotators) 1 where the annotator has labeled the item."""
     place = np.full(annotations.n_annotators, -1)
     place[annotators] = np.arange(len(annotators))
     column = place[annotations.annotator]
@@ -127,7 +124,7 @@ def _labeled(annotations: Annotations, annotators: Codes) -> sparse.csc_array:
 
 
 def _candidates(shared: npt.NDArray[np.int64], lot: Floats, least_shared: int) -> Codes:
-    """(T, 3) triples of an annotator and two of those with whom they share the most items."""
+    """Return (T, 3) triples of an annotator and two of their partners."""
     found = set()
     for k in range(len(shared)):
         partners = np.lexsort((lot[k], -shared[k]))[:PARTNERS]
@@ -138,7 +135,7 @@ def _candidates(shared: npt.NDArray[np.int64], lot: Floats, least_shared: int) -
 
 
 def _spread(found: Codes, support: npt.NDArray[np.int64], most: int, n_annotators: int) -> Codes:
-    """The chosen triples: each time the one with the most items for each triple its annotators are in already."""
+    """Choose triples greedily, by items per triple that their annotators are in already."""
     times = np.zeros(n_annotators)
     left = np.ones(len(found), dtype=bool)
     chosen: list[int] = []

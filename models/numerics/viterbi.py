@@ -1,9 +1,9 @@
-"""The most probable classes of whole chains (Viterbi 1967; Rabiner 1989, section III B).
+"""Most probable classes of whole chains (Viterbi 1967; Rabiner 1989, section III B).
 
     best_1[j] = first[j] + L_1[j]      best_t[j] = max_i (best_{t-1}[i] + step[i, j]) + L_t[j]          all in logs
 
 and back from the largest at the end. Items are visited in the order of `rows`; chain s has the places start[s] to
-start[s + 1]. Of equals the first class is taken.
+start[s + 1]. Among equals the first class wins.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hitl.models.numerics.forward_backward import Indices
 
 
 def most_probable(message_nj: Floats, rows: Indices, start: Indices, first_j: Floats, step_ij: Floats) -> Ints:
-    """(N,) codes of the classes of each chain's most probable path; `first_j` and rows of `step_ij` sum to 1."""
+    """Return (N,) class codes of each chain's most probable path; `first_j` and rows of `step_ij` sum to 1."""
     path_n = np.empty(len(message_nj), np.int32)
     with np.errstate(divide="ignore"):
         log_first_j, log_step_ij = np.log(first_j), np.log(step_ij)
@@ -38,7 +38,7 @@ def _paths(message: Any, rows: Any, start: Any, first: Any, step: Any, path: Any
 
 @compiled
 def _path(message: Any, rows: Any, first: Any, step: Any, path: Any, came: Any) -> None:
-    """One chain into `path`; `came` (T, J) is room to note the class before."""
+    """Write the path of one chain; `came` (T, J) is workspace for the class before."""
     classes = first.shape[0]
     best, new = np.empty(classes), np.empty(classes)
     for j in range(classes):

@@ -1,10 +1,11 @@
-"""The covariance of a Gaussian process over features, by gpytorch's kernels, and its hyper-parameters.
+"""Covariance of a Gaussian process over features, by gpytorch's kernels, and its hyper-parameters.
 
-    k(x, x') = v exp( -1/2 sum_d (x_d - x'_d)^2 / l_d^2 )        x standardised, or what a backbone makes of it
+    k(x, x') = v exp( -1/2 sum_d (x_d - x'_d)^2 / l_d^2 )        x standardised, or embedded by a backbone
 
 v is the variance, l_d the length scales: one for all D features, or one each (automatic relevance determination). Both
-are at the mode of their posterior in the log. The prior of l_d knows the number of features (Hvarfner, Hellsten & Nardi
-2024), that of v that features tell classes apart: with v = 10 the logits of two of them differ by 4.5, odds of 90.
+are at the mode of their posterior in the log. The prior of l_d depends on the number of features (Hvarfner, Hellsten &
+Nardi 2024); that of v expects features to tell classes apart: with v = 10 the logits of two classes differ by 4.5, odds
+of 90.
 
     log l_d ~ N(sqrt 2 + 1/2 log D, 3)        log v ~ N(log 10, 1)
 
@@ -12,8 +13,8 @@ A function is known by its values at M inducing points z, whitened: with k(z, z)
 
     f(x) = w(x)^T u + e(x)        u ~ N(0, I)        w(x) = L^-1 k(z, x)        var e(x) = v - |w(x)|^2
 
-Kernel parameters and the weights of a backbone are one vector theta. Its gradient is a sum over items of what comes
-through k(z, x), and of what comes through L^-1, which is added up first and taken through the factorisation once.
+Kernel parameters and the weights of a backbone are one vector theta. Its gradient is a sum over items of the part
+through k(z, x), and of the part through L^-1, which is summed first and goes through the factorisation once.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ from hitl.models.predictors.predictor import required
 
 torch: Any = required("torch", "a Gaussian process", "hitl-toolkit[gp]")
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # what gpytorch imports compiles functions in a way that torch has deprecated
+    warnings.simplefilter("ignore")  # gpytorch's imports use functions that torch has deprecated
     gpytorch: Any = required("gpytorch", "a Gaussian process", "hitl-toolkit[gp]")
 
 JITTER = 1e-6
-"""Added to the diagonal of k(z, z), as a share of the variance."""
+"""Addition to the diagonal of k(z, z), as a share of the variance."""
 
 VARIANCE = 10.0
 
@@ -47,7 +48,7 @@ MOMENTUM, MEMORY = 0.5, 0.9
 
 
 class CovarianceModule(torch.nn.Module):  # type: ignore[misc]
-    """Backbone and kernel. Called by the name of what is wanted: so `torch.func.functional_call` reaches all of it."""
+    """Backbone and kernel, called by the name of a method, so that `torch.func.functional_call` reaches all of it."""
 
     def __init__(self, n_features: int, ard: bool, backbone: Any | None = None) -> None:
         super().__init__()
@@ -62,23 +63,23 @@ class CovarianceModule(torch.nn.Module):  # type: ignore[misc]
         self.kernel.initialize(outputscale=VARIANCE)
 
     def forward(self, wanted: str, *given: Any) -> Any:
-        """What the method `wanted` says."""
+        """Call the method `wanted`."""
         return getattr(self, wanted)(*given)
 
     def embedded(self, x_nd: Any) -> Any:
-        """(n, E) what the backbone makes of (n, D) rows."""
+        """Embed (n, D) rows by the backbone."""
         return self.backbone(x_nd)
 
     def between(self, x_nd: Any, z_md: Any) -> Any:
-        """(n, M) covariance of embedded rows."""
+        """Return (n, M) covariances of embedded rows."""
         return self.kernel(x_nd, z_md).to_dense()
 
     def variance(self) -> Any:
-        """The variance v."""
+        """Return the variance v."""
         return self.kernel.outputscale
 
     def log_density(self) -> Any:
-        """Log density of the kernel parameters in their logs, up to a constant."""
+        """Return the log density of the log kernel parameters, up to a constant."""
         log_length = self.kernel.base_kernel.lengthscale.log()
         log_variance = self.kernel.outputscale.log()
         return -((log_length - self.middle) ** 2).sum() / 6 - (log_variance - math.log(VARIANCE)) ** 2 / 2
@@ -89,7 +90,7 @@ class Covariance:
     """A covariance at hyper-parameters theta.
 
     Attributes:
-        module: what computes it.
+        module: backbone and kernel.
         z_md: (M, D) inducing points, standardised, before the backbone.
         theta_p: (P,) log kernel parameters and weights, in the order of `module.named_parameters()`.
         moments_2p: (2, P) running mean and mean square of the gradients, for Adam.
@@ -104,17 +105,17 @@ class Covariance:
 
     @classmethod
     def unlearned(cls, module: CovarianceModule, z_md: Any) -> Self:
-        """As the module is, on the device of the points."""
+        """Build the covariance with the module's parameters, on the device of the points."""
         module.to(z_md.device)
         theta_p = torch.nn.utils.parameters_to_vector(module.parameters()).detach().clone()
         return cls(module, z_md, theta_p, torch.zeros((2, theta_p.numel()), dtype=theta_p.dtype, device=z_md.device))
 
     def at(self, theta_p: Any) -> Self:
-        """The same at other hyper-parameters."""
+        """Return the covariance at other hyper-parameters."""
         return replace(self, theta_p=theta_p)
 
     def call(self, theta_p: Any, wanted: str, *given: Any) -> Any:
-        """What the module says at theta."""
+        """Call a method of the module at theta."""
         parameters, begin = {}, 0
         for name, parameter in self.module.named_parameters():
             parameters[name] = theta_p[begin : begin + parameter.numel()].view_as(parameter)
@@ -122,12 +123,12 @@ class Covariance:
         return torch.func.functional_call(self.module, parameters, (wanted, *given))
 
     def log_density(self) -> float:
-        """Log density of the kernel parameters, up to a constant."""
+        """Return the log density of the kernel parameters, up to a constant."""
         with torch.no_grad():
             return float(self.call(self.theta_p, "log_density"))
 
     def ascended(self, gradient_p: Any, rate: float) -> Self:
-        """A step of Adam up the log evidence, of which this is the gradient, and the log density; `rate` in (0, 1]."""
+        """Take a step of Adam up log evidence (with this gradient) plus log density; `rate` in (0, 1]."""
         theta_p = self.theta_p.detach().clone().requires_grad_()
         self.call(theta_p, "log_density").backward()
         gradient_p = gradient_p + theta_p.grad
@@ -147,10 +148,9 @@ class Covariance:
 
 
 class Basis:
-    """w(x) and var e(x) of rows of features, at one theta; with the gradient in theta if it is learned.
+    """w(x) and var e(x) of rows of features at one theta, with the gradient in theta if it is learned.
 
-    After `w` of some rows has been used, `backward` may take the gradient of a scalar through it; `gradient` then adds
-    up what came through all rows.
+    Gradients of scalars may go backward through the rows; `gradient` then returns their sum.
     """
 
     def __init__(self, covariance: Covariance, learning: bool) -> None:
@@ -163,13 +163,13 @@ class Basis:
             jitter = JITTER * covariance.call(self.theta_p, "variance")
             factor_mm = torch.linalg.cholesky(k_mm + jitter * eye_mm)
             self._inverse = torch.linalg.solve_triangular(factor_mm, eye_mm, upper=False)
-        # Leaves of the rows' graphs: what reaches them is added up, and goes on to theta once.
-        # Without a backbone points do not depend on theta, and the kernel knows its own gradient in closed form.
+        # Leaves of the rows' graphs: gradients are summed here and go on to theta once. Without a backbone the points
+        # do not depend on theta, and the kernel has its gradient in closed form.
         self.points_me = self._points.detach().requires_grad_(self._points.requires_grad)
         self.inverse_mm = self._inverse.detach().requires_grad_(learning)
 
     def rows(self, x_nd: Any) -> tuple[Any, Any]:
-        """(n, M) w(x) and (n,) var e(x)."""
+        """Return (n, M) w(x) and (n,) var e(x)."""
         with torch.set_grad_enabled(self.learning):
             embedded = self.covariance.call(self.theta_p, "embedded", x_nd)
             w_nm = self.covariance.call(self.theta_p, "between", embedded, self.points_me) @ self.inverse_mm.T
@@ -177,7 +177,7 @@ class Basis:
             return w_nm, rest_n.clamp_min(0.0)
 
     def gradient(self) -> Any:
-        """(P,) gradient in theta of all that `backward` was called for."""
+        """Return (P,) the gradient in theta of everything that went backward."""
         ends = [(end, leaf.grad) for end, leaf in ((self._inverse, self.inverse_mm), (self._points, self.points_me))]
         ends = [(end, grad) for end, grad in ends if grad is not None and end.requires_grad]
         if ends:
@@ -186,7 +186,7 @@ class Basis:
 
 
 def backbone_of(given: Any, seed: int) -> Any:
-    """A module: a copy of the one that is given, or of "package.module:name", or what that makes. BadSettings else."""
+    """Copy or make a module from a module, a callable or "package.module:name". Raises BadSettings for others."""
     if isinstance(given, str):
         module, _, name = given.partition(":")
         try:
@@ -202,14 +202,14 @@ def backbone_of(given: Any, seed: int) -> Any:
 
 
 CANDIDATES = 20
-"""Items an inducing point among which these are chosen, where there are more."""
+"""Items per inducing point from which these are chosen."""
 
 LLOYD = 10
-"""Iterations of k-means: inducing points need to be spread as the items are, no more."""
+"""Iterations of k-means: inducing points only need to be spread like the items."""
 
 
 def inducing_points(x_nd: Any, count: int, rng: np.random.Generator) -> Any:
-    """(M, D) at most `count` points that stand for the rows: all different rows where they are few, else k-means."""
+    """Return (M, D) at most `count` points that represent the rows: all distinct rows if they are few, else k-means."""
     distinct_nd = torch.unique(x_nd, dim=0)
     if len(distinct_nd) <= count:
         return distinct_nd

@@ -1,12 +1,11 @@
-"""A Gaussian process over features as the prior of the truth, by variational inference with inducing points.
+"""Gaussian process over features as truth prior, by variational inference with inducing points.
 
     f_j(x) = c_j + g_j(x)      c_j ~ N(0, pi^2 / 6), g_j ~ GP(0, k)      for every class j
     z_n | f ~ softmax(f_1(x_n), ..., f_J(x_n))
 
-Items without features have constants c of their own, alike for all of them: class shares. (The variance of c is that of
-the logarithm of a share under a flat Dirichlet prior.) What models say of an item is a message like those of
-annotators: o_nj is the log probability of their pool, less its log mean over the items, which are the class shares that
-f has already; 0 where all models abstain.
+Items without features share other constants c: class shares. (The variance of c is that of the logarithm of a share
+under a flat Dirichlet prior.) Models' probabilities are messages like those of annotators: o_nj is the log probability
+of their pool, less its log mean over the items, the class shares that f has already; 0 where all models abstain.
 
 Constants and inducing values (see `covariance`) are one vector u_j ~ N(0, I), and f_nj = w_n^T u_j + e_nj. With
 q(u_j) = N(m_j, S_j) the marginal of f_nj has mean mu_nj = w_n^T m_j and variance s_nj = var e_n + w_n^T S_j w_n.
@@ -20,9 +19,8 @@ with beliefs q_nj = softmax_j(L_nj + mu_nj). The derivatives of the sum are q_nj
     S_j^-1 = I + sum_n a_nj (1 - a_nj) w_n w_n^T
     S_j^-1 m_j = sum_n [ q_nj - a_nj + a_nj (1 - a_nj) w_n^T m_j ] w_n
 
-The sums are the statistics: those of two shards add up. A step of natural-gradient ascent goes a part of the way to
-them (Khan & Lin 2017). No more than half: classes compete, and where two of them share an item, whole steps of both
-would overshoot by a factor of two.
+The sums are the statistics: those of two shards add up. A step of natural-gradient ascent goes part of the way to them
+(Khan & Lin 2017), at most half: if two classes compete for an item, whole steps of both overshoot by a factor of two.
 """
 
 from __future__ import annotations
@@ -45,26 +43,26 @@ CONSTANT = math.pi / math.sqrt(6)
 
 LARGEST_STEP = 0.5
 SAMPLED_STEP = 0.2
-"""Steps towards the statistics of all items, and of a sample, of which the last five or so count then."""
+"""Step sizes towards the statistics of all items, and of a sample, of which about the last five count then."""
 
 MEAN, VARIANCE = "latent mean", "latent variance"
 CENTER, SCALE, POINTS, THETA = "gp center", "gp scale", "gp inducing points", "gp hyper-parameters"
 PRECISION, SHIFT, SHARES = "gp precision", "gp shift", "gp log shares of models"
-"""Names of what a consensus keeps: of the functions at its items, and of the process."""
+"""Names of parameters in a consensus: of the functions at its items, and of the process."""
 
 CHUNK = 2**24
-"""Numbers that the largest table of a chunk of items may hold."""
+"""Largest size of a table of a chunk of items."""
 
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """What is known of the items beside their labels.
+    """Features and models' probabilities of the items.
 
     Attributes:
         features: (N, D), rows of NaN for items without.
         pool_nj: (N, J) log probabilities of the pool of models, rows of NaN where all abstain; None without models.
-        center_d, scale_d: what standardises the features.
-        log_share_j: (J,) log mean of the pool over the items that were learned from; 0 without models.
+        center_d, scale_d: standardisation of the features.
+        log_share_j: (J,) log mean of the pool over the items of the fit; 0 without models.
     """
 
     features: Floats
@@ -75,7 +73,7 @@ class Inputs:
 
     @classmethod
     def standardised(cls, features: Floats, pool_nj: Floats | None = None) -> Self:
-        """By the items that have features; shares by those that a model predicts."""
+        """Standardise by the items that have features; shares by those that a model predicts."""
         there = features[~np.isnan(features).any(axis=1)]
         center_d, scale_d = np.zeros(features.shape[1]), np.ones(features.shape[1])
         if len(there):
@@ -84,7 +82,7 @@ class Inputs:
         return cls(features, pool_nj, center_d, np.where(scale_d > 0, scale_d, 1.0), log_share_j)
 
     def over(self, rows: Any) -> Self:
-        """Of these items alone."""
+        """Select items."""
         pool_nj = None if self.pool_nj is None else self.pool_nj[rows]
         return replace(self, features=self.features[rows], pool_nj=pool_nj)
 
@@ -92,14 +90,14 @@ class Inputs:
         return len(self.features)
 
     def tensors(self, rows: slice, like: Any) -> tuple[Any, Any]:
-        """(n, D) standardised features, 0 where there are none, and (n,) 1 where there are, else 0."""
+        """Return (n, D) standardised features, 0 if missing, and (n,) 1 if present, else 0."""
         x_nd = (self.features[rows] - self.center_d) / self.scale_d
         there_n = ~np.isnan(x_nd).any(axis=1)
         x_nd[~there_n] = 0.0
         return torch.from_numpy(x_nd).to(like), torch.from_numpy(there_n).to(like)
 
     def heard(self, message_nj: Floats, rows: slice) -> Floats:
-        """(n, J) messages of these rows, with what models say."""
+        """Return (n, J) messages of these rows, with those of models."""
         if self.pool_nj is None:
             return message_nj[rows]
         return message_nj[rows] + np.nan_to_num(self.pool_nj[rows] - self.log_share_j)
@@ -107,12 +105,9 @@ class Inputs:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class GPStatistics:
-    """What the process learns from; the statistics of two shards add up.
+    """Sums over `items` items of the natural parameters, and the gradient of the bound in the hyper-parameters.
 
-    Attributes:
-        precision_jmm, shift_jm: sums over items of the natural parameters above.
-        gradient_p: gradient of the bound in the hyper-parameters.
-        items: how many they are of.
+    The statistics of two shards add up.
     """
 
     precision_jmm: Any
@@ -129,7 +124,7 @@ class GPStatistics:
         )
 
     def standing_for(self, items: float) -> GPStatistics:
-        """As they would be of so many items, of which these are a sample."""
+        """Scale the statistics of a sample to so many items."""
         share = items / max(self.items, 1)
         return GPStatistics(
             share * self.precision_jmm, share * self.shift_jm, share * self.gradient_p, share * self.items
@@ -138,15 +133,15 @@ class GPStatistics:
 
 @dataclass(frozen=True, eq=False)
 class VariationalGP:
-    """A Gaussian process prior over J classes.
+    """Gaussian process prior over J classes.
 
     Attributes:
         inputs: the items.
         covariance: at its hyper-parameters, with M - 2 inducing points.
         precision_jmm, shift_jm: (J, M, M) S^-1 and (J, M) S^-1 m of q(u_j): inducing values, then the constant of items
             with features, then that of items without.
-        step: part of the way to the statistics that `learn` goes, in (0, 1/2].
-        rate: part of the first step size that hyper-parameters take, in [0, 1]; 0: they are held.
+        step: step size of `learn` towards the statistics, in (0, 1/2].
+        rate: share of the first step size for hyper-parameters, in [0, 1]; 0: they are held.
     """
 
     inputs: Inputs
@@ -160,7 +155,7 @@ class VariationalGP:
     def unlearned(
         cls, inputs: Inputs, module: CovarianceModule, n_classes: int, count: int, device: str, rng: np.random.Generator
     ) -> Self:
-        """q(u) = p(u), nothing is known of the functions; with at most `count` inducing points."""
+        """Build the prior with q(u) = p(u) and at most `count` inducing points."""
         like = torch.zeros((), dtype=torch.float64, device=device)
         rows = np.flatnonzero(~np.isnan(inputs.features).any(axis=1))
         if rows.size > CANDIDATES * count:
@@ -179,7 +174,7 @@ class VariationalGP:
         module: CovarianceModule,
         device: str,
     ) -> Self:
-        """Of what `parameters` kept, over these items."""
+        """Restore the process from `parameters`, over these items."""
         z_md, theta_p, precision_jmm, shift_jm = (
             torch.from_numpy(np.array(parameters[name])).to(device) for name in (POINTS, THETA, PRECISION, SHIFT)
         )
@@ -188,7 +183,7 @@ class VariationalGP:
 
     @property
     def parameters(self) -> dict[str, Floats]:
-        """What a consensus keeps, by names."""
+        """Parameters in a consensus, by names."""
         tensors = {POINTS: self.covariance.z_md, THETA: self.covariance.theta_p}
         tensors |= {PRECISION: self.precision_jmm, SHIFT: self.shift_jm}
         kept: dict[str, Floats] = {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
@@ -196,15 +191,15 @@ class VariationalGP:
         return kept | {CENTER: self.inputs.center_d, SCALE: self.inputs.scale_d, SHARES: log_share_j}
 
     def over(self, rows: Any) -> Self:
-        """The same prior over these items alone."""
+        """Return the prior over these items only."""
         return replace(self, inputs=self.inputs.over(rows))
 
     def paced(self, sampled: bool, rate: float) -> Self:
-        """The same, with steps fit for statistics of a sample or of all; hyper-parameter steps shrunk to `rate`."""
+        """Set the step size for statistics of a sample or of all items, and the rate of hyper-parameters."""
         return replace(self, step=SAMPLED_STEP if sampled else LARGEST_STEP, rate=rate)
 
     def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
-        """Beliefs of all items; bound and statistics of those that count."""
+        """Return beliefs of all items, with bound and statistics of those that count."""
         message_nj = np.asarray(message_nj)
         found = _Sums(self)
         log_evidence = 0.0
@@ -220,7 +215,7 @@ class VariationalGP:
         return Posterior(message_nj, log_evidence, found.statistics())
 
     def statistics(self, q_nj: Floats, counted_n: Mask) -> GPStatistics:
-        """Those of items with these beliefs, whatever the process says of them."""
+        """Return the statistics of items with these beliefs."""
         found = _Sums(self)
         for rows in self._chunks():
             mu_nj, s_nj, add = found.marginals(rows)
@@ -230,14 +225,14 @@ class VariationalGP:
         return found.statistics()
 
     def latent(self) -> dict[str, Floats]:
-        """MEAN and VARIANCE, (N, J) each, of the functions at the items."""
+        """Return MEAN and VARIANCE, (N, J) each, of the functions at the items."""
         found = _Sums(self.paced(False, 0.0))
         parts = [found.marginals(rows)[:2] for rows in self._chunks()]
         mean_nj, variance_nj = (torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True))
         return {MEAN: mean_nj, VARIANCE: variance_nj}
 
     def learn(self, statistics: GPStatistics) -> Self:
-        """A natural-gradient step of q(u) and, unless held, a gradient step of the hyper-parameters."""
+        """Take a natural-gradient step of q(u) and, unless held, a gradient step of the hyper-parameters."""
         size = self.shift_jm.shape[1]
         eye_mm = torch.eye(size, dtype=self.shift_jm.dtype, device=self.shift_jm.device)
         learned = replace(
@@ -250,7 +245,7 @@ class VariationalGP:
         return replace(learned, covariance=self.covariance.ascended(statistics.gradient_p, self.rate))
 
     def log_density(self) -> float:
-        """-KL(q(u) || p(u)) and the log density of the hyper-parameters, up to a constant."""
+        """Return -KL(q(u) || p(u)) plus the log density of the hyper-parameters, up to a constant."""
         factor_jmm = torch.linalg.cholesky(self.precision_jmm)
         m_jm = torch.cholesky_solve(self.shift_jm[..., None], factor_jmm)[..., 0]
         s_jmm = torch.cholesky_inverse(factor_jmm)
@@ -265,14 +260,14 @@ class VariationalGP:
 
 
 class _Sums:
-    """One pass over the items: marginals of a chunk, and the sums of the statistics.
+    """A pass over the items: marginals of chunks, and the sums of the statistics.
 
     With products v_nj = S_j w_n the variances are s_nj = var e_n + w_n^T v_nj, and the gradient of the bound in w_n is
 
         sum_j [ (q_nj - a_nj) m_j  -  a_nj (1 - a_nj) v_nj ]
 
-    so that only what is before w_n is differentiated by torch, and no product is computed twice. Of two classes
-    a_n0 (1 - a_n0) = a_n1 (1 - a_n1), so that S_0 = S_1: one stands for both.
+    so torch only differentiates up to w_n, and no product is computed twice. With two classes a_n0 (1 - a_n0) =
+    a_n1 (1 - a_n1), so S_0 = S_1: one stands for both.
     """
 
     def __init__(self, prior: VariationalGP) -> None:
@@ -290,7 +285,7 @@ class _Sums:
         self.items = 0.0
 
     def marginals(self, rows: slice) -> tuple[Any, Any, Any]:
-        """(n, J) means, (n, J) variances, and a function that adds to the sums, given beliefs, tilts and weights."""
+        """Return (n, J) means and variances, and a function that adds to the sums, given beliefs, tilts and weights."""
         inputs = self.prior.inputs
         x_nd, there_n = inputs.tensors(rows, self.shift_jm)
         given_nm, rest_n = self.basis.rows(x_nd)
@@ -318,13 +313,13 @@ class _Sums:
         return mu_nj, s_nj, add
 
     def statistics(self) -> GPStatistics:
-        """All that was added."""
+        """Return the sums."""
         precision_jmm = self.precision_jmm.expand_as(self.prior.precision_jmm)
         return GPStatistics(precision_jmm, self.shift_jm, self.basis.gradient(), self.items)
 
 
 def fits(parameters: Mapping[str, Floats], n_features: int, module: CovarianceModule) -> bool:
-    """Whether what a consensus keeps is of so many features and of this kernel."""
+    """Return True if parameters in a consensus are of so many features and of this kernel."""
     if not {CENTER, THETA} <= parameters.keys():
         return False
     size = sum(parameter.numel() for parameter in module.parameters())

@@ -1,12 +1,12 @@
-"""Steps of a Markov chain from answers to consecutive items (Traganitis & Giannakis 2019, Algorithm 2), without EM.
+"""Steps of a Markov chain from moments of consecutive items (Traganitis & Giannakis 2019, Algorithm 2), without EM.
 
     S_km = E[e(l_t,k) e(l_t+1,m)']  =  Pi_k' A Pi_m       A = diag(p) step                       (eqs. 21, 22)
     A*   = argmin over A >= 0, sum A = 1 of  sum_km n_km |S_km - Pi_k' A Pi_m|^2
     step[i] ∝ A*[i]                                                                              (eq. 23)
 
-with Pi_k (J x L) the confusion matrices that a method for items has found, for it sees what the stationary chain shows
-of single items; and n_km how often annotator m labeled the item after one that k labeled. With h_k[l] = Pi_k[:, l], u_t
-the sum of h over the labels of item t, and M_t that of Pi_k Pi_k' over its annotators, what is to be minimised is
+with Pi_k (J x L) the confusion matrices found by a method for single items, and n_km how often annotator m labeled the
+item after one that k labeled. With h_k[l] = Pi_k[:, l], u_t the sum of h over the labels of item t, and M_t that of
+Pi_k Pi_k' over its annotators, this minimises
 
     sum_t  <A, A M_{t+1}> by M_t  -  2 u_t' A u_{t+1}
 
@@ -31,16 +31,16 @@ from hitl.models.priors.markov_chain import Sequences
 from hitl.models.sequences.learned_chain import FIRST, STEPS, sequences_of
 
 SUM_WEIGHT = 1e3
-"""How much the sum of A counts in the least squares, beside equations scaled to 1."""
+"""Weight of the sum of A in the least squares, beside equations scaled to 1."""
 
 LEAST = 1e-4
-"""Probability of a step, at least: moments of few items make possible steps impossible."""
+"""Smallest probability of a step: moments of few items would rule out possible steps."""
 
 
 def with_chain(evidence: Evidence, found: Consensus) -> Consensus:
-    """What a method for items found, with the chain that the answers to consecutive items show.
+    """Add the chain estimated from consecutive items to the consensus of a method for single items.
 
-    Raises BadEvidence without a sequence, for other classes, and where no annotator labeled two consecutive items.
+    Raises BadEvidence without a sequence, for other classes, and if no two consecutive items have labels.
     """
     if evidence.sequence is None:
         raise BadEvidence("moments of consecutive items need the sequence of the items (sequence=)")
@@ -55,7 +55,7 @@ def with_chain(evidence: Evidence, found: Consensus) -> Consensus:
 
 
 def joint_shares(evidence: Evidence, found: Consensus, sequences: Sequences) -> Floats:
-    """(J, J) A: the shares of pairs of consecutive classes, sum 1."""
+    """Return (J, J) A, the shares of pairs of consecutive classes; sum 1."""
     annotations = evidence.annotations
     n, j = annotations.n_items, annotations.n_classes
     pseudo_jl = confusion.even_pseudo_counts(j, annotations.n_options, 1.0)
@@ -77,7 +77,7 @@ def joint_shares(evidence: Evidence, found: Consensus, sequences: Sequences) -> 
 
 
 def _on_the_simplex(q: Floats, b: Floats) -> Floats:
-    """The x >= 0 with sum 1 that minimises x' q x - 2 b' x: non-negative least squares of a root of q."""
+    """Return the x >= 0 with sum 1 that minimises x' q x - 2 b' x, by non-negative least squares of a root of q."""
     values, vectors = np.linalg.eigh((q + q.T) / 2)
     root = np.sqrt(np.maximum(values, values[-1] * 1e-12))
     equations = root[:, None] * vectors.T

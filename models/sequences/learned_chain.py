@@ -1,10 +1,10 @@
-"""What a consensus keeps of its Markov chain, so that other sequences are judged, or a fit goes on from it.
+"""Markov chain in a consensus, from which `apply` and a warm start go on.
 
 first    (J,)    probability of each class at the beginning of a sequence
 steps    (J, J)  probability of each class after each class; rows sum to 1
 
-With the messages of the items it is a posterior over whole sequences (`ChainPosterior`): beliefs of each item, the most
-probable path, and the probability of anything that is said of several items, such as where a span begins and ends.
+With the messages of the items it gives a posterior over whole sequences (`ChainPosterior`): beliefs of each item, the
+most probable path, and the probability of events over several items, such as the borders of a span.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from hitl.models.priors.markov_chain import MarkovChain, Sequences
 FIRST, STEPS = "first", "steps"
 
 AT_ONCE = 500_000
-"""About how many places of sequences are held while probabilities of events are found."""
+"""Places of sequences in memory while probabilities of events are computed."""
 
 
 def sequences_of(evidence: Evidence) -> Sequences:
-    """Which items follow each other. Raises BadEvidence where nothing says so, or two items have one place."""
+    """Return the order of the items. Raises BadEvidence without one, or if two items have the same place."""
     if evidence.sequence is None:
         raise BadEvidence("items without places in sequences; expected sequence=, in every shard if there are several")
     order = np.lexsort(evidence.sequence.T[::-1])
@@ -48,7 +48,7 @@ def sequences_of(evidence: Evidence) -> Sequences:
 
 @dataclass(frozen=True, eq=False)
 class ChainPosterior:
-    """A chain and what is known of each item: `message_nj` (N, J) log likelihoods, known truth among them."""
+    """A chain and (N, J) log likelihoods of the items, with known truth."""
 
     message_nj: Floats
     chain: MarkovChain
@@ -60,12 +60,12 @@ class ChainPosterior:
 
     @property
     def path(self) -> Ints:
-        """(N,) codes of the classes on the most probable path of each sequence."""
+        """(N,) class codes on the most probable path of each sequence."""
         order = self.chain.sequences
         return most_probable(self.message_nj, order.rows, order.start, self.chain.first_j, self.chain.step_ij)
 
     def probabilities(self, sequence_e: Indices, where: Callable[[int, Floats], None]) -> Floats:
-        """(E,) probability of each of E events, event e in the sequence of number sequence_e[e].
+        """Return (E,) probabilities of E events, event e in sequence sequence_e[e].
 
         `where(e, message_tj)` sets the messages of classes that the event rules out to -inf, items in their order.
         """
@@ -82,7 +82,7 @@ class ChainPosterior:
             if copies:
                 borders = np.cumsum([0, *map(len, copies)])
                 log_e[part] = self._pass(np.concatenate(copies), np.arange(borders[-1]), borders).log_z_s
-        # A sequence that the event makes impossible has no evidence at all.
+        # A sequence made impossible by the event has no evidence.
         return np.nan_to_num(np.exp(log_e - self.passed.log_z_s[sequence_e]), nan=0.0)
 
     def _pass(self, message_nj: Floats, rows: Indices, start: Indices) -> Passed:
@@ -90,7 +90,7 @@ class ChainPosterior:
 
 
 def chain_posterior(consensus: Consensus, evidence: Evidence, log_pi_klj: Floats) -> ChainPosterior:
-    """The chain that was learned, and what these annotators and models say. Raises BadEvidence for other classes."""
+    """Return the posterior of the learned chain given labels and models. Raises BadEvidence for other classes."""
     require_same_classes(consensus, evidence)
     require_learned(consensus, FIRST, STEPS)
     kept = consensus.parameters
