@@ -153,7 +153,7 @@ class MomentMatching:
         return confusion.accurate_pseudo_counts(annotations.n_classes, annotations.n_options, self.accuracy, off)
 
     def _learned(self, evidence: Evidence) -> tuple[Floats, Floats, bool]:
-        """Return answers (K, L, J) by class of the item, class shares (J,), and True if all decompositions converged."""
+        """Return answers (K, L, J) by class of the item, class shares (J,), and True if all parts converged."""
         annotations = evidence.annotations
         unknown = annotations.select(~evidence.known[annotations.item])
         parts = self._parts(unknown)
