@@ -5,14 +5,12 @@ Also draws from the model itself, for joint-distribution tests (Geweke 2004). No
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 from scipy.special import gammaln
 
-from hitl.annotations import Annotations
 from hitl.evidence import Evidence
 from tests.oracles import Floats
 
@@ -114,102 +112,3 @@ def raised(counts: Floats, option: int, by: int) -> tuple[int, ...]:
 
 
 # -- draws from the model --------------------------------------------------------------------------------------
-
-
-@dataclass
-class World:
-    """Everything the model speaks of, drawn once."""
-
-    share_j: Floats
-    alpha_kjl: Floats
-    log_pi_kjl: Floats
-    truth_n: np.ndarray
-    hard_n: np.ndarray
-    label_m: np.ndarray
-
-
-def draw_world(
-    rng: np.random.Generator,
-    table: Annotations,
-    mean_jl: Floats,
-    smoothing: float,
-    hard: float = 1.0,
-    easy_jl: Floats | None = None,
-) -> World:
-    """Parameters, truths and labels, who labels what being as in `table`."""
-    share = rng.dirichlet(np.full(len(mean_jl), smoothing))
-    alpha = rng.exponential(mean_jl, size=(table.n_annotators, *mean_jl.shape))
-    log_gamma = np.log(rng.gamma(alpha + 1)) - rng.exponential(size=alpha.shape) / alpha
-    log_pi = log_gamma - np.logaddexp.reduce(log_gamma, axis=2, keepdims=True)
-    truth = rng.choice(len(mean_jl), p=share, size=table.n_items)
-    is_hard = rng.random(table.n_items) < hard
-    return World(share, alpha, log_pi, truth, is_hard, draw_labels(rng, table, log_pi, truth, is_hard, easy_jl))
-
-
-def draw_labels(
-    rng: np.random.Generator,
-    table: Annotations,
-    log_pi_kjl: Floats,
-    truth_n: np.ndarray,
-    hard_n: np.ndarray,
-    easy_jl: Floats | None,
-) -> np.ndarray:
-    """(M,) labels given truths and matrices."""
-    chance = np.exp(log_pi_kjl[table.annotator, truth_n[table.item]])
-    if easy_jl is not None:
-        chance = np.where(hard_n[table.item, None], chance, easy_jl[truth_n[table.item]])
-    drawn = (rng.random((len(chance), 1)) > chance.cumsum(axis=1)).sum(axis=1)
-    return np.minimum(drawn, chance.shape[1] - 1)
-
-
-def redraw_labels(
-    rng: np.random.Generator,
-    table: Annotations,
-    smoothing: float,
-    alpha_klj: Floats,
-    truth_n: np.ndarray,
-    hard_n: np.ndarray,
-    easy_jl: Floats | None = None,
-) -> World:
-    """New labels given (t, s, alpha), with the pi and p that a sampler has summed out drawn anew."""
-    alpha = alpha_klj.transpose(0, 2, 1)
-    log_gamma = np.log(rng.gamma(alpha + 1)) - rng.exponential(size=alpha.shape) / alpha
-    log_pi = log_gamma - np.logaddexp.reduce(log_gamma, axis=2, keepdims=True)
-    share = rng.dirichlet(smoothing + np.bincount(truth_n, minlength=alpha.shape[1]))
-    return World(share, alpha, log_pi, truth_n, hard_n, draw_labels(rng, table, log_pi, truth_n, hard_n, easy_jl))
-
-
-def features(world: World, table: Annotations) -> list[float]:
-    """Quantities whose distributions a joint-distribution test compares."""
-    t, pi, label = world.truth_n, np.exp(world.log_pi_kjl), world.label_m
-    first = t == 0
-    right = label == t[table.item]
-    return [
-        world.share_j[0],
-        world.share_j[0] ** 2,
-        first.mean(),
-        first.mean() * world.share_j[0],
-        np.log(world.alpha_kjl[0, 0, 0]),
-        np.log(world.alpha_kjl[0, 1, 0]),
-        np.log(world.alpha_kjl).mean(),
-        world.alpha_kjl.mean(),
-        np.log(world.alpha_kjl[0, 0, 0]) * pi[0, 0, 0],
-        pi[0, 0, 0],
-        pi[0, 1, 0] ** 2,
-        pi[:, :, -1].mean(),
-        right.mean(),
-        right.mean() ** 2,
-        pi[0, 0, 0] * right.mean(),
-        (label == 0).mean(),
-        world.hard_n.mean(),
-        world.hard_n.mean() * right.mean(),
-        world.hard_n.mean() * pi[0, 0, 0],
-    ]
-
-
-def z_scores(independent: Floats, dependent: Floats, effective: Callable[[Floats], float]) -> Floats:
-    """How many standard errors the means of two sets of draws (draws, features) are apart; 0 for constants."""
-    gap = independent.mean(axis=0) - dependent.mean(axis=0)
-    size = np.array([effective(column[None]) for column in dependent.T])
-    error = np.sqrt(independent.var(axis=0) / len(independent) + dependent.var(axis=0) / size)
-    return np.divide(gap, error, out=np.zeros_like(gap), where=error > 0)

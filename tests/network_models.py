@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from hitl.annotations import Annotations
 from hitl.evidence import Evidence
-from hitl.models.sampling import chains, hamiltonian, network_chain, network_groups, network_layout, network_posterior
+from hitl.models.sampling import network_chain, network_groups, network_layout, network_posterior
 from hitl.models.sampling.network_chain import Prior, State
 from hitl.models.sampling.network_layout import Layout
 from hitl.models.sampling.network_posterior import Expected
-from tests import bcc_oracles, network_oracles, oracles
+from tests import network_oracles, oracles
 from tests.network_oracles import Drawn, all_pairs
 from tests.oracles import Floats
 
@@ -135,105 +134,6 @@ def check_posterior(evidence: Evidence, combiner: Any, hard: float, sd: tuple[fl
     np.testing.assert_allclose(people.dependence, exact.correlation_kk, atol=0.05)
     if hard < 1:
         np.testing.assert_allclose(found.difficulty, exact.hard_n, atol=0.02)
-
-
-def check_joint_distribution(hard: float) -> None:
-    """Geweke 2004: draws of everything from the model; and by turns a sweep and new labels from its parameters."""
-    rng = np.random.default_rng(11)
-    table = some_crowd(12, n_items=5, n_annotators=3, asked=0.8, pool=3).annotations
-    world = World(table, hard)
-    independent = np.array([world.features(*world.draw(rng)) for _ in range(3000)])
-    dependent = []
-    parameters, truth, level, label = world.draw(rng)
-    for turn in range(4300):
-        parameters, truth, level = world.swept(rng, parameters, truth, level, label)
-        label = world.labels(rng, parameters, truth, level)
-        if turn >= 300:
-            dependent.append(world.features(parameters, truth, level, label))
-    z = bcc_oracles.z_scores(independent, np.array(dependent), chains.effective_size)
-    assert np.abs(z).max() < 4, z
-
-
-class World:
-    """Draws from the model over a fixed table of who labels what (its last annotator is the pool)."""
-
-    def __init__(self, table: Annotations, hard: float) -> None:
-        self.table, self.hard = table, hard
-        self.model = Model(Evidence(table), hard)
-        prior = self.model.prior
-        self.mean, self.sd = prior.mean_x, prior.precision_x**-0.5
-        self.tuning = hamiltonian.blank_tuning(self.model.layout.networks)
-
-    def draw(self, rng: np.random.Generator) -> tuple[Floats, np.ndarray, np.ndarray, np.ndarray]:
-        shares = rng.dirichlet(np.full(2, 0.8))
-        parameters = np.concatenate((np.log(shares), self.mean + self.sd * rng.normal(size=self.mean.size)))
-        truth = rng.choice(2, p=shares, size=self.table.n_items)
-        level = (rng.random(self.table.n_items) >= self.hard).astype(int)
-        return parameters, truth, level, self.labels(rng, parameters, truth, level)
-
-    def set(self, model: Model, parameters: Floats) -> None:
-        model.state.log_share_j[:], model.state.theta_x[:] = parameters[:2], parameters[2:]
-        network_chain.fill_tables(model.layout.networks, model.state.theta_x, model.state.tables)
-
-    def labels(self, rng: np.random.Generator, parameters: Floats, truth: np.ndarray, level: np.ndarray) -> np.ndarray:
-        """Complete answers of each network, and of them those that the table asks for."""
-        self.set(self.model, parameters)
-        drawn, a = self.model.drawn, self.table
-        label = np.zeros(len(a), np.int32)
-        for group, table in zip(self.model.groups, drawn.tables, strict=True):
-            answers = np.array(network_oracles.answers(len(group), 2))
-            rows = np.flatnonzero(np.isin(a.annotator, group))
-            # One answer of the network an item; but of the pool everybody answers for themselves.
-            chance = rng.random(len(a) if len(group) == 1 else a.n_items)[rows if len(group) == 1 else a.item[rows]]
-            cell = (chance[:, None] > table[0].cumsum(axis=1)[truth[a.item[rows]]]).sum(axis=1)
-            label[rows] = answers[np.minimum(cell, len(answers) - 1), np.searchsorted(group, a.annotator[rows])]
-        easy = rng.random(len(a)) < drawn.easy_djl[0, truth[a.item], 1]
-        return np.where(level[a.item] == 1, easy, label).astype(np.int32)
-
-    def swept(
-        self, rng: np.random.Generator, parameters: Floats, truth: np.ndarray, level: np.ndarray, label: np.ndarray
-    ) -> tuple[Floats, np.ndarray, np.ndarray]:
-        """The parameters after one sweep over these labels, and (t, s) from its last weights."""
-        model = Model(Evidence(replace(self.table, label=label)), self.hard, like=self.model)
-        self.set(model, parameters)
-        networks, state, items = model.layout.networks, model.state, model.layout.items
-        for n, i in enumerate(model.layout.distinct_n):
-            network_chain.count_item(items, i, truth[n], level[n], state.seen_suj, state.items_sj)
-        network_chain.complete(rng, networks, model.layout.patterns, state)
-        learning = 0.0 if self.tuning.root.any() else 1.0  # the first metric will do for all
-        hamiltonian.draw_networks(rng, networks, model.prior, state, self.tuning, learning, 0.0)
-        network_chain.draw_shares(rng, 0.8, state.items_sj, state.log_share_j)
-        model.weigh()
-        network_chain.draw_truths(rng, items, self.hard, state)
-        weight = state.weight_ic[model.layout.distinct_n].cumsum(axis=1)
-        cell = (rng.random((len(truth), 1)) * weight[:, -1:] >= weight).sum(axis=1)
-        return np.concatenate((state.log_share_j, state.theta_x)), cell % 2, cell // 2
-
-    def features(self, parameters: Floats, truth: np.ndarray, level: np.ndarray, label: np.ndarray) -> list[float]:
-        a, theta, w = self.table, parameters[2:], parameters[2 + 12 : 2 + 15]
-        right = (label == truth[a.item]).astype(float)
-        agree = [(label[a.annotator == 0][:2] == label[a.annotator == 1][:2]).mean(), right[a.annotator == 3].mean()]
-        return [
-            np.exp(parameters[0]),
-            np.exp(2 * parameters[0]),
-            (truth == 0).mean(),
-            (truth == 0).mean() * np.exp(parameters[0]),
-            *theta[:6],
-            *w,
-            *(w**2),
-            w[0] * agree[0],
-            *agree,
-            theta[0] ** 2,
-            theta[0] * right.mean(),
-            theta[0] * theta[2],
-            theta[-1],
-            theta[-1] * label.mean(),
-            right.mean(),
-            right.mean() ** 2,
-            label.mean(),
-            level.mean(),
-            level.mean() * right.mean(),
-        ]
 
 
 def copied(seed: int, n_classes: int, known: int = 0, n_items: int = 600) -> tuple[Evidence, np.ndarray]:

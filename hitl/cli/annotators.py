@@ -59,11 +59,11 @@ def _frame(profiles: AnnotatorProfiles) -> pd.DataFrame:
 def _data(profiles: AnnotatorProfiles) -> dict[str, Any]:
     import pandas as pd
 
-    communities, rows = profiles.communities, []
-    for k, row in _frame(profiles).iterrows():
+    communities, frame, rows = profiles.communities, _frame(profiles), []
+    for k, row in zip(frame.index.tolist(), frame.to_dict("records"), strict=True):
         change = profiles.changes[k]
         rows.append(
-            row.to_dict()
+            row
             | {
                 "confusions": [asdict(confusion) for confusion in profiles.confusions[k]],
                 "flags": profiles.flags(k),

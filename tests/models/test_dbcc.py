@@ -19,7 +19,6 @@ from tests.network_models import (
     Model,
     accuracies,
     assert_clearly_better,
-    check_joint_distribution,
     check_posterior,
     check_truths,
     copied,
@@ -134,10 +133,6 @@ def test_people_of_several_networks_are_reported_in_their_own_order() -> None:
     mixing = SMALL.fit(evidence).fit.mixing
     assert mixing is not None
     assert {name for name in mixing.rhat if "coupling" in name} == {"coupling of k0 and k2", "coupling of k1 and k3"}
-
-
-def test_a_sweep_leaves_the_joint_distribution_as_it_is() -> None:
-    check_joint_distribution(1.0)
 
 
 # -- people who copy -----------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from hitl.errors import BadSettings
 from hitl.evidence import Evidence
 from hitl.models.ebcc import EBCC
 from hitl.models.gibbs_ibcc import GibbsIBCC
-from hitl.models.sampling import chains, gibbs, posterior
+from hitl.models.sampling import gibbs, posterior
 from tests import bcc_oracles, oracles
 from tests.gibbs_states import log_joint, matched_variance, some_state
 
@@ -92,35 +92,6 @@ def test_the_papers_settings_are_its_model(shape: dict[str, Any]) -> None:
     np.testing.assert_allclose(found.difficulty, exact.hard_n, atol=0.01)
     usual = bcc_oracles.enumerate_posterior(evidence, lambda_jl, 1.0, 0.8, easy_jl)
     assert np.abs(usual.hard_n - exact.hard_n).max() > 0.1  # the test can tell
-
-
-def test_a_sweep_leaves_the_joint_distribution_as_it_is() -> None:
-    """Geweke 2004: parameters, truths and labels drawn in turn have the distribution of draws from the model."""
-    rng = np.random.default_rng(3)
-    evidence, _ = oracles.crowd(rng, 4, 2, 2, asked=0.9)
-    table = evidence.annotations
-    easy_jl = easy_matrix(0.25, 2, 2)
-    prior = posterior.all_hard(table, 2.0, 0.8, 1.2)._replace(hard=0.6, easy_jl=easy_jl)
-    worlds = [bcc_oracles.draw_world(rng, table, prior.mean_jl, 1.2, 0.6, easy_jl) for _ in range(6000)]
-    independent = np.array([bcc_oracles.features(world, table) for world in worlds])
-    world, known = worlds[0], posterior.known_table(evidence)
-    assert len(known.informative) == 4
-    state = gibbs.blank_state(4, 2, 2, 2)
-    state.truth_n[:], state.is_hard_n[:] = world.truth_n, world.hard_n
-    state.alpha_klj[:] = world.alpha_kjl.transpose(0, 2, 1)
-    dependent = np.empty((8000, independent.shape[1]))
-    for s in range(len(dependent)):
-        known = known._replace(label=world.label_m.astype(np.int32))
-        gibbs.count(known, state)
-        gibbs.draw_alphas(rng, prior, state)
-        gibbs.draw_truths(rng, known, prior, state)
-        world = bcc_oracles.redraw_labels(
-            rng, table, 1.2, state.alpha_klj, state.truth_n, state.is_hard_n.copy(), easy_jl
-        )
-        dependent[s] = bcc_oracles.features(world, table)
-    z = bcc_oracles.z_scores(independent, dependent, chains.effective_size)
-    assert np.abs(z).max() < 4, z.round(1)
-    assert (z != 0).all()
 
 
 # -- difficulty ------------------------------------------------------------------------------------------------

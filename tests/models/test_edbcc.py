@@ -22,7 +22,6 @@ from tests.network_models import (
     Model,
     accuracies,
     assert_clearly_better,
-    check_joint_distribution,
     check_posterior,
     check_truths,
     some_crowd,
@@ -66,10 +65,6 @@ def test_labels_of_easy_items_teach_what_easy_means_and_nothing_else() -> None:
 @pytest.mark.parametrize("shape", FOUR.values(), ids=FOUR)
 def test_the_fit_is_the_exact_posterior_of_four_items(shape: dict[str, Any]) -> None:
     check_posterior(some_crowd(9, n_items=4, **shape), SMALL, 0.4, (1.2, 1.5, 0.6))
-
-
-def test_a_sweep_leaves_the_joint_distribution_as_it_is() -> None:
-    check_joint_distribution(0.6)
 
 
 def test_where_nearly_all_items_are_hard_it_is_dbcc() -> None:

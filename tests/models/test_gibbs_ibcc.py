@@ -196,34 +196,6 @@ def test_the_fit_is_the_exact_posterior_of_five_items(shape: dict[str, Any]) -> 
     assert found.difficulty is None
 
 
-@pytest.mark.parametrize("n_options", [2, 3])
-def test_a_sweep_leaves_the_joint_distribution_as_it_is(n_options: int) -> None:
-    """Geweke 2004: parameters, truths and labels drawn in turn have the distribution of draws from the model."""
-    rng = np.random.default_rng(8)
-    evidence, _ = oracles.crowd(rng, 4, 2, 2, n_options, asked=0.9)
-    table = evidence.annotations
-    prior = posterior.all_hard(table, 2.0, 0.8, 1.2)
-    mean_jl = prior.mean_jl
-    worlds = [bcc_oracles.draw_world(rng, table, mean_jl, 1.2) for _ in range(6000)]
-    independent = np.array([bcc_oracles.features(world, table) for world in worlds])
-    world = worlds[0]
-    known = posterior.known_table(evidence)._replace(label=world.label_m.astype(np.int32))
-    assert len(known.informative) == 4
-    state = gibbs.blank_state(4, 2, 2, n_options)
-    state.truth_n[:], state.alpha_klj[:] = world.truth_n, world.alpha_kjl.transpose(0, 2, 1)
-    gibbs.count(known, state)
-    dependent = np.empty((8000, independent.shape[1]))
-    for s in range(len(dependent)):
-        gibbs.draw_alphas(rng, prior, state)
-        gibbs.draw_truths(rng, known, prior, state)
-        now = bcc_oracles.redraw_labels(rng, table, 1.2, state.alpha_klj, state.truth_n, state.is_hard_n)
-        known.label[:] = now.label_m
-        gibbs.count(known, state)
-        dependent[s] = bcc_oracles.features(now, table)
-    z = bcc_oracles.z_scores(independent, dependent, chains.effective_size)
-    assert np.abs(z).max() < 4, z.round(1)
-
-
 @pytest.mark.parametrize("what", ["items", "annotators", "classes"])
 def test_other_orders_change_the_answer_only_by_chance(what: str) -> None:
     evidence, _ = oracles.crowd(np.random.default_rng(10), 60, 5, 3, 4, pool=20, known=0.1)
@@ -244,16 +216,6 @@ def test_a_start_shortens_the_burn_in_and_keeps_the_answer() -> None:
 
 
 # -- mixing ----------------------------------------------------------------------------------------------------
-
-
-def test_every_monitored_quantity_is_named() -> None:
-    evidence, _ = oracles.crowd(np.random.default_rng(14), 50, 3, 2)
-    mixing = GibbsIBCC().fit(evidence).fit.mixing
-    assert mixing is not None
-    shares, people = {"share of j0", "share of j1"}, {f"accuracy of k{k}" for k in range(3)}
-    assert set(mixing.rhat) == {"log joint", "accuracy"} | shares | people
-    assert max(mixing.rhat.values()) < chains.MIXED_BELOW
-    assert min(mixing.effective.values()) > 200
 
 
 def test_the_people_with_most_labels_are_monitored_one_by_one() -> None:

@@ -19,7 +19,7 @@ from hitl.models.analysis import drift, spammers
 from hitl.models.analysis.annotator_profile import AnnotatorProfiler
 from hitl.models.analysis.drift import DriftTest
 from hitl.models.analysis.information import information
-from hitl.models.analysis.spammers import SPAMS, SpammerModel
+from hitl.models.analysis.spammers import SpammerModel
 from hitl.models.annotators.leave_one_out import FLOOR, Others, some_rows
 from tests.oracles import crowd, pool
 
@@ -159,59 +159,10 @@ def test_the_crowds_prior_is_where_no_nearby_one_is_likelier() -> None:
     assert found == pytest.approx(truth, rel=0.35)
 
 
-def simulated(
-    rng: np.random.Generator, j: int, each: int, spam: float = 0.15, mislead: float = 0.05, n: int = 300, k: int = 50
-) -> tuple[Annotations, Array]:
-    """Annotations of a crowd, and what each annotator is. Spammers say one thing, or anything."""
-    share = rng.dirichlet(np.full(j, 5.0))
-    truth = rng.choice(j, n, p=share)
-    kind = rng.choice(3, k, p=[1 - spam - mislead, spam, mislead])
-    pi_kjl = np.empty((k, j, j))
-    for person, what in enumerate(kind):
-        for true in range(j):
-            right = rng.beta(7, 2)
-            pi_kjl[person, true] = np.insert(rng.dirichlet(np.ones(j - 1)) * (1 - right), true, right)
-        if what == SPAMS:
-            one = 0.97 * np.eye(j)[rng.integers(j)] + 0.03 / j if rng.random() < 0.5 else rng.dirichlet(np.full(j, 5.0))
-            pi_kjl[person] = one
-        if what == spammers.MISLEADS:
-            pi_kjl[person] = 0.9 * np.roll(np.eye(j), 1, axis=1) + 0.1 / j
-    weight = rng.pareto(1.5, k) + 0.1
-    who = np.concatenate([rng.choice(k, each, replace=False, p=weight / weight.sum()) for _ in range(n)])
-    item = np.repeat(np.arange(n), each)
-    said = (pi_kjl[who, truth[item]].cumsum(axis=1) < rng.random((len(item), 1))).sum(axis=1)
-    codes = (item.astype(np.int32), who.astype(np.int32), np.minimum(said, j - 1).astype(np.int32))
-    return Annotations(*codes, tuple(range(n)), tuple(range(k)), tuple(range(j)), tuple(range(j))), kind
-
-
 def ways(annotations: Annotations) -> spammers.WaysToAnswer:
     evidence = Evidence(annotations)
     consensus = CAREFUL.fit(evidence)
     return SpammerModel().fit(annotations, Others(evidence, consensus), consensus.class_shares)
-
-
-@pytest.mark.parametrize(("j", "each"), [(2, 5), (3, 4), (5, 3)])
-def test_the_probability_of_a_spammer_means_what_it_says(j: int, each: int) -> None:
-    """Twelve crowds of fifty: of those said to spam with p, a share p does; none is accused wrongly often."""
-    told, true, labels = [], [], []
-    for seed in range(12):
-        annotations, kind = simulated(np.random.default_rng(seed), j, each)
-        found = ways(annotations)
-        assert found.probability.sum(axis=1) == pytest.approx(1)
-        seen = annotations.labels_per_annotator > 0
-        told.append(found.spams[seen])
-        true.append(kind[seen] == SPAMS)
-        labels.append(annotations.labels_per_annotator[seen])
-    p, spams, many = np.concatenate(told), np.concatenate(true), np.concatenate(labels)
-    for low, high in ((0, 0.05), (0.05, 0.2), (0.2, 0.8), (0.8, 1.01)):
-        inside = (p >= low) & (p < high)
-        deviation = np.sqrt(np.sum(p[inside] * (1 - p[inside])))
-        assert abs(spams[inside].sum() - p[inside].sum()) < 3.5 * deviation + 2
-    assert spams[p >= 0.95].mean() > 0.95
-    enough = spams & (many >= 40)
-    assert (p[enough] >= 0.95).mean() > (
-        0.4 if j == 2 else 0.8
-    )  # two classes, one of them rare: always the other is right
 
 
 def test_kinds_of_bad_answers_are_told_apart() -> None:

@@ -249,16 +249,6 @@ def test_neighbours_that_would_swap_for_ever_do_not() -> None:
     np.testing.assert_allclose(q_nj, 0.5, atol=1e-3)
 
 
-@pytest.mark.parametrize("approximation", APPROXIMATIONS)
-def test_without_strength_it_is_dawid_skene(approximation: str) -> None:
-    evidence, _ = patches(12, 6)
-    alone = DawidSkene(tolerance=1e-6).fit(Evidence(evidence.annotations))
-    found = NetworkDawidSkene(strength=0, approximation=approximation).fit(evidence)
-    np.testing.assert_allclose(found.probabilities, alone.probabilities, atol=1e-10)
-    np.testing.assert_allclose(found.fit.objective, alone.fit.objective, rtol=1e-12)
-    np.testing.assert_allclose(found.annotators.confusion, alone.annotators.confusion, atol=1e-10)
-
-
 @pytest.mark.parametrize("made", [NetworkDawidSkene, NetworkIBCC])
 def test_a_graph_that_says_nothing_is_left_out(made: Callable[..., Any]) -> None:
     evidence, _ = patches(30, 9, labels_an_item=4)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from scipy.special import logsumexp
 
 from hitl.annotations import Annotations
 from hitl.evidence import Evidence
-from hitl.models.dbcc import DBCC
 from hitl.models.sampling import network_groups, network_layout
 from hitl.models.vb_ibcc import VBIBCC
-from tests import network_oracles, oracles
+from tests import oracles
 
 
 def members(evidence: Evidence, exact_states: int, group_states: int) -> list[list[int]]:
@@ -88,51 +85,3 @@ def test_groups_are_made_of_those_who_agree_most_and_stay_small() -> None:
 
 
 # -- the price of cutting --------------------------------------------------------------------------------------------
-
-
-def two_triples(seed: int, within: float, between: float) -> tuple[Evidence, np.ndarray]:
-    """Answers of six annotators drawn from an enumerated network; the truth of one item in five is known."""
-    rng, pairs = np.random.default_rng(seed), network_oracles.all_pairs(6)
-    w = np.array([within if (a < 3) == (b < 3) else between for a, b in pairs])
-    truth, answers = rng.integers(2, size=800), np.array(network_oracles.answers(6, 2))
-    said = np.empty((800, 6), int)
-    for j in range(2):
-        v = np.outer(rng.uniform(0.4, 0.8, size=6), np.eye(2)[j])
-        chance = np.exp(network_oracles.log_table(v, w, pairs)[0])
-        said[truth == j] = answers[rng.choice(64, p=chance, size=(truth == j).sum())]
-    known = rng.random(800) < 0.2
-    return Evidence(Annotations.from_matrix(said, range(2)), truth=np.where(known, truth, -1)), truth
-
-
-def gap(one: Any, other: Any, evidence: Evidence) -> float:
-    return float(np.abs(one.probabilities - other.probabilities)[~evidence.known].mean())
-
-
-def log_loss(found: Any, evidence: Evidence, truth: np.ndarray) -> float:
-    chance = found.probabilities[np.arange(len(truth)), truth][~evidence.known]
-    return float(-np.log(chance).mean())
-
-
-@pytest.mark.parametrize(
-    ("between", "most_off", "share_of_gain"),
-    [(0.0, 0.06, 0.85), (0.4, 0.06, 0.3)],
-    ids=["dependent within groups", "dependent everywhere"],
-)
-def test_cutting_a_network_costs_little_more_than_what_it_cuts(
-    between: float, most_off: float, share_of_gain: float
-) -> None:
-    """Probabilities of the exact network and of the network cut into threes; log loss between that and VB-IBCC's."""
-    settings: dict[str, Any] = {"draws": 300, "thin": 1}
-    off, gained = [], []
-    for seed in range(3):
-        evidence, truth = two_triples(seed, 1.0, between)
-        exact, other_seed = (DBCC(seed=number, **settings).fit(evidence) for number in (0, 1))
-        cut = DBCC(exact_states=0, group_states=8, **settings).fit(evidence)
-        alone = log_loss(VBIBCC().fit(evidence), evidence, truth)
-        assert gap(exact, other_seed, evidence) < 0.012  # chance
-        off.append(gap(exact, cut, evidence))
-        gained.append((alone - log_loss(cut, evidence, truth)) / (alone - log_loss(exact, evidence, truth)))
-        if not between:
-            assert sorted(members(evidence, 0, 8)) == [[0, 1, 2], [3, 4, 5]]
-    assert max(off) < most_off, off
-    assert min(gained) > share_of_gain, gained
