@@ -40,6 +40,7 @@ from hitl.models.calibration.calibrator import floored_log
 from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.combiner import used
 from hitl.models.inference import em
+from hitl.models.inference.engine import Shards
 from hitl.models.numerics.checks import require_one_of
 from hitl.models.pl import PL, calibrated_prior
 from hitl.models.priors.fixed import Fixed
@@ -65,7 +66,7 @@ class BayesianPL(PL):
         [0, 1, 1]
     """
 
-    fit_shards: ClassVar[None] = None  # type: ignore[assignment]  # not yet: what P+L does would leave out the integrals
+    fits_shards: ClassVar[bool] = False
 
     accuracy_at: str = "mean"
 
@@ -83,7 +84,7 @@ class BayesianPL(PL):
         """
         return cls(accuracy=0.75, off=0.1, temperature=LogTemperature(0.5, 0.5), accuracy_at="mode")
 
-    def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
+    def fit(self, evidence: Evidence | Shards, *, start: Consensus | None = None) -> Consensus:
         """Learn from the items with known truth, then judge all. Raises BadEvidence without model or truth."""
         evidence = used(self, evidence)
         began = time.perf_counter()

@@ -63,7 +63,7 @@ class CoinMethod(ABC):
         evidence = used(self, evidence)
         began = time.perf_counter()
         annotations = evidence.annotations
-        found = em.maximise(
+        found = em.run_em(
             evidence,
             Shares.even(annotations.n_classes, self.share_smoothing),
             self.unlearned(annotations),

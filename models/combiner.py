@@ -16,17 +16,17 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeGuard, overload, runtime_checkable
 
 from hitl.annotations import Floats
 from hitl.consensus import AnnotatorReport, Consensus, Fit, Mixing
 from hitl.errors import BadEvidence, BadSettings, IgnoredEvidence
 from hitl.evidence import Evidence
-from hitl.models.inference.passes import IN_TURN, Engine
+from hitl.models.inference.engine import Shards, Table
 from hitl.models.registry import COMBINERS
 
 EVIDENCE = {
@@ -46,7 +46,8 @@ class Combiner(Protocol):
     begin from (usually the same answer, in fewer iterations).
 
     `uses`: which fields of the evidence it uses beside the annotations. Where it cannot do without some of them, a
-    class attribute `needs` names these.
+    class attribute `needs` names these. A method that also fits `Shards` says so: `fits_shards: ClassVar[bool] = True`.
+    What it learned from shards is a consensus without items; `apply` judges these, shard by shard.
 
     Example:
         >>> from hitl.models import Combiner, DawidSkene
@@ -80,44 +81,14 @@ class Applicable(Protocol):
         ...
 
 
-@dataclass(frozen=True, eq=False)
-class FittedToShards:
-    """What a method learned from shards.
+class ShardsCombiner(Applicable, Protocol):
+    """A combiner that fits `Shards` too."""
 
-    Attributes:
-        consensus: what was learned, without items.
-        beliefs: a shard -> beliefs (N, J) of its items.
-    """
+    uses: ClassVar[frozenset[str]]
+    fits_shards: ClassVar[bool]
 
-    consensus: Consensus
-    beliefs: Callable[[Evidence], Floats]
-
-    def judge(self, evidence: Evidence) -> Consensus:
-        """What was learned, with the items of this shard."""
-        return replace(self.consensus, items=evidence.annotations.items, probabilities=self.beliefs(evidence))
-
-
-@runtime_checkable
-class Shardable(Protocol):
-    """A combiner that fits tables in shards, which need not be in memory together.
-
-    Example:
-        >>> from hitl import Annotations, Evidence
-        >>> from hitl.models import MajorityVote
-        >>> shards = [Evidence(Annotations.from_matrix(rows)) for rows in ([[0, 0]], [[1, 1]])]
-        >>> learned = MajorityVote().fit_shards(shards)
-        >>> [learned.judge(shard).labels.tolist() for shard in shards]
-        [[0], [1]]
-    """
-
-    def fit_shards(
-        self, shards: Sequence[Evidence], *, start: Consensus | None = None, engine: Engine = IN_TURN
-    ) -> FittedToShards:
-        """Learn from all shards: what `fit` learns from one table of all their items.
-
-        Shards hold disjoint items, and have the same classes, options and annotators with the same codes. Each may be
-        made anew whenever it is asked for, and is held no longer than its turn. `engine`: where passes are computed.
-        """
+    def fit(self, evidence: Evidence | Shards, *, start: Consensus | None = None) -> Consensus:
+        """Learn from a table and judge its items, or learn from shards."""
         ...
 
 
@@ -125,12 +96,14 @@ class ApplicableCombiner(Combiner, Applicable, Protocol):
     """A combiner whose result judges items it has not seen."""
 
 
-def used(combiner: Combiner, evidence: Evidence) -> Evidence:
+def used(combiner: Combiner, evidence: Evidence | Shards, stacklevel: int = 3) -> Evidence:
     """What this combiner uses of the evidence: the first line of every `fit`.
 
     Warns (IgnoredEvidence) of what is given and not used. Raises BadEvidence where something is missing that the
     combiner needs. Both name methods that would do. Raises BadEvidence for a table, too, which is no evidence yet.
     """
+    if isinstance(evidence, Shards):
+        raise BadSettings(f"method {name_of(combiner)} needs all labels in memory")
     if not isinstance(evidence, Evidence):
         raise BadEvidence(
             f"{name_of(combiner)}: fit got {type(evidence).__name__}; expected hitl.Evidence, which "
@@ -142,14 +115,55 @@ def used(combiner: Combiner, evidence: Evidence) -> Evidence:
     for kind in (kind for kind in EVIDENCE if kind in ignored):
         of = f" of {', '.join(map(repr, evidence.probabilities))}" if kind == "probabilities" else ""
         others = _instead({kind}, "does not", "do not", "so does every other method")
-        warnings.warn(f"{name_of(combiner)} ignores the {kind}{of}; {others}", IgnoredEvidence, stacklevel=3)
+        message = f"{name_of(combiner)} ignores the {kind}{of}; {others}"
+        warnings.warn(message, IgnoredEvidence, stacklevel=stacklevel)
     return without(evidence, ignored)
+
+
+def used_shards(combiner: Combiner, evidence: Evidence | Shards) -> Shards:
+    """Return what this combiner uses of a table or of shards: the first line of a `fit` that takes both.
+
+    The first shard that has all it needs is checked: a known truth, if it needs one, may be in any of them. Raises
+    BadEvidence where none has it.
+    """
+    if not isinstance(evidence, Shards):
+        return Table(used(combiner, evidence, stacklevel=4))
+    needs = needs_of(combiner)
+    complete = (shard for shard in evidence if needs <= given(shard))
+    used(combiner, next(complete, evidence[0]), stacklevel=4)
+    return Shards(_UsedTables(evidence.tables, combiner.uses), evidence.engine)
+
+
+def fits_shards(combiner: Any) -> TypeGuard[ShardsCombiner]:
+    """Return True if the `fit` of a combiner (or a class of them) takes `Shards`."""
+    return bool(getattr(combiner, "fits_shards", False))
+
+
+@dataclass(frozen=True, eq=False)
+class _UsedTables(Sequence[Evidence]):
+    """Tables without the kinds of evidence that a method does not use."""
+
+    tables: Sequence[Evidence]
+    uses: frozenset[str]
+
+    def __len__(self) -> int:
+        return len(self.tables)
+
+    @overload
+    def __getitem__(self, i: int) -> Evidence: ...
+    @overload
+    def __getitem__(self, i: slice) -> Sequence[Evidence]: ...
+    def __getitem__(self, i: int | slice) -> Evidence | Sequence[Evidence]:
+        if isinstance(i, slice):
+            return _UsedTables(self.tables[i], self.uses)
+        evidence = self.tables[i]
+        return without(evidence, given(evidence) - self.uses)
 
 
 def concluded(
     method: Any,
     began: float,
-    evidence: Evidence,
+    evidence: Evidence | Shards,
     q_nj: Floats,
     people: AnnotatorReport,
     *,
@@ -158,13 +172,17 @@ def concluded(
     mixing: Mixing | None = None,
     **learned: Any,
 ) -> Consensus:
-    """The consensus that a fit ends with: beliefs (N, J), annotators, how the fit went, other fields `learned`.
+    """Return the consensus of a fit: beliefs (N, J), annotators, how the fit went, other fields `learned`.
 
-    The class shares are those of the annotators. `began`: what `time.perf_counter()` was when the fit began.
+    The class shares are those of the annotators; of shards there are no items. `began`: `time.perf_counter()` at the
+    beginning of the fit.
     """
     fit = Fit(name_of(method), asdict(method), objective, converged, time.perf_counter() - began, mixing)
-    annotations = evidence.annotations
-    return Consensus(annotations.items, annotations.classes, q_nj, people, people.shares, fit=fit, **learned)
+    items, classes = evidence.annotations.items, evidence.annotations.classes
+    if isinstance(evidence, Shards):
+        people = replace(people, labels=evidence.size.labels_k)
+        items = () if evidence.table is None else items
+    return Consensus(items, classes, q_nj, people, people.shares, fit=fit, **learned)
 
 
 def require_given(combiner: Combiner, evidence: Evidence, kinds: frozenset[str]) -> None:

@@ -13,7 +13,6 @@ Label options may outnumber the classes; items with known truth are clamped.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -25,10 +24,9 @@ from hitl.consensus import Consensus
 from hitl.crew import EXPECTED_LABELS
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
-from hitl.models.combiner import FittedToShards, used
+from hitl.models.combiner import used_shards
 from hitl.models.inference import em, warm_start
-from hitl.models.inference.over_shards import Judge, OverShards, concluded, used_of
-from hitl.models.inference.passes import IN_TURN, Engine, first_of
+from hitl.models.inference.engine import Shards
 from hitl.models.numerics.checks import require_chances, require_counts, require_positive
 from hitl.models.priors.shares import Shares
 
@@ -55,6 +53,7 @@ class DawidSkene:
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"truth"})
+    fits_shards: ClassVar[bool] = True
 
     smoothing: float = 0.01
     accuracy: float | None = None
@@ -70,50 +69,27 @@ class DawidSkene:
         if self.accuracy is not None:
             require_chances(self, "accuracy")
 
-    def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
+    def fit(self, evidence: Evidence | Shards, *, start: Consensus | None = None) -> Consensus:
         """EM from the votes, or from what `start` learned."""
-        evidence = used(self, evidence)
+        shards = used_shards(self, evidence)
         began = time.perf_counter()
-        annotations = evidence.annotations
+        annotations = shards.annotations
         pseudo_jl = self._pseudo_counts(annotations)
-        estimate = em.maximise(
-            evidence,
-            *self._parts(annotations, pseudo_jl),
-            warm_start.first_beliefs(evidence, start, pseudo_jl),
+        found = em.run_em(
+            shards,
+            Shares.even(annotations.n_classes, self.share_smoothing),
+            confusion.Confusion.unlearned(pseudo_jl, annotations.n_annotators),
+            partial(warm_start.first_beliefs, start=start, unmet_jl=pseudo_jl),
             tolerance=self.tolerance,
             max_iterations=self.max_iterations,
             least_labels=self.least_labels,
         )
-        people = confusion.report(annotations, estimate.counts_klj, pseudo_jl, estimate.prior.share_j)
-        return em.concluded(self, began, evidence, estimate, people)
-
-    def fit_shards(
-        self, shards: Sequence[Evidence], *, start: Consensus | None = None, engine: Engine = IN_TURN
-    ) -> FittedToShards:
-        """EM over shards; see `Shardable`."""
-        began = time.perf_counter()
-        shards = used_of(self, shards)
-        annotations = first_of(shards).annotations
-        pseudo_jl = self._pseudo_counts(annotations)
-        first = partial(warm_start.first_beliefs, start=start, unmet_jl=pseudo_jl)
-        passes = OverShards(shards, engine, first, least_labels=self.least_labels)
-        found = passes.climb(
-            *self._parts(annotations, pseudo_jl),
-            tolerance=self.tolerance,
-            max_iterations=self.max_iterations,
-        )
         people = confusion.report(annotations, found.counts_klj, pseudo_jl, found.prior.share_j)
-        judge = Judge(found.prior, found.annotators.log_pi_klj)
-        labels_k, trace = passes.census.labels_k, found.objective
-        return concluded(self, began, annotations, people, labels_k, judge, objective=trace, converged=found.converged)
+        return em.concluded(self, began, shards, found, people)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items, by the same or new annotators, with what was learned."""
         return warm_start.applied(consensus, evidence, self._unmet(consensus, evidence.annotations))
-
-    def _parts(self, annotations: Annotations, pseudo_jl: Floats) -> tuple[Shares, confusion.Confusion]:
-        shares = Shares.even(annotations.n_classes, self.share_smoothing)
-        return shares, confusion.Confusion.unlearned(pseudo_jl, annotations.n_annotators)
 
     def _pseudo_counts(self, annotations: Annotations) -> Floats:
         j, options = annotations.n_classes, annotations.n_options

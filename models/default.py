@@ -11,24 +11,22 @@ Three things make Dawid–Skene fit for any crowd and any model (docs/decisions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.crew import EXPECTED_ACCURACY
 from hitl.design_effect import DesignEffect
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
-from hitl.models.annotators.mean_rows import log_means
-from hitl.models.combiner import FittedToShards, name_of, used
-from hitl.models.dependence import over_shards
-from hitl.models.dependence.design_effect import Independent, independent, of_annotators
-from hitl.models.dependence.over_shards import Answers, ByRows, Tempered
+from hitl.models.combiner import name_of, used_shards
+from hitl.models.dependence.answers import Answers
+from hitl.models.dependence.design_effect import independent, of_annotators
 from hitl.models.hierarchy.hierarchical_dawid_skene import HierarchicalDawidSkene
+from hitl.models.inference.em import Beliefs
+from hitl.models.inference.engine import Shards
 from hitl.models.inference.observed_outputs import Outputs
-from hitl.models.inference.over_shards import used_of
-from hitl.models.inference.passes import IN_TURN, Engine, first_of
 from hitl.models.inference.warm_start import require_same_classes
 from hitl.models.numerics.checks import require_chances
 from hitl.models.numerics.clamping import clamp
@@ -50,49 +48,34 @@ class DefaultCombiner:
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth"})
+    fits_shards: ClassVar[bool] = True
 
     accuracy: float = EXPECTED_ACCURACY
 
     def __post_init__(self) -> None:
         require_chances(self, "accuracy")
 
-    def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
-        """Fit to a table."""
-        evidence = used(self, evidence)
-        return self._corrected(self._method.fit(evidence, start=start), evidence)
-
-    def fit_shards(
-        self, shards: Sequence[Evidence], *, start: Consensus | None = None, engine: Engine = IN_TURN
-    ) -> FittedToShards:
-        """Fit to shards; see `Shardable`."""
-        shards = used_of(self, shards)
-        raw = self._method.fit_shards(shards, start=start, engine=engine)
-        people, shares = raw.consensus.annotators, raw.consensus.class_shares
-        outputs = Outputs.of(first_of(shards), raw.consensus)
-        judged = ByRows(log_means(people.concentration), shares, outputs)
-        effect = over_shards.of_annotators(shards, engine, raw.beliefs, people.concentration, shares, outputs)
-        beliefs = Tempered(judged, effect)
-        people = replace(people, answers=over_shards.answers(shards, engine, beliefs).reported())
-        found = replace(raw.consensus, annotators=people, design_effect=effect)
-        return FittedToShards(_named(found), beliefs)
+    def fit(self, evidence: Evidence | Shards, *, start: Consensus | None = None) -> Consensus:
+        """Fit the hierarchy, then correct its confidence."""
+        shards = used_shards(self, evidence)
+        raw, independent_beliefs = self._method.fitted(shards, start)
+        alpha_kjl, outputs = raw.annotators.concentration, Outputs.of(shards[0], raw)
+        effect = of_annotators(shards, independent_beliefs, alpha_kjl, raw.class_shares, outputs)
+        beliefs = shards.once(_Corrected(raw, alpha_kjl, effect))
+        answers = shards.total(_Answered(beliefs)).reported()
+        found = raw if shards.table is None else raw.judging(raw.items, beliefs(shards.table))
+        found = replace(found, annotators=replace(raw.annotators, answers=answers), design_effect=effect)
+        settings = {"method": raw.fit.method, **raw.fit.settings}  # asked for by name, that method finds something else
+        return replace(found, fit=replace(raw.fit, method="default", settings=settings))
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items with what was learned."""
         self._require_own(consensus, evidence)
         require_same_classes(consensus, evidence)
         alpha_kjl = self._method.concentration(consensus, evidence.annotations)
-        outputs = Outputs.of(evidence, consensus)
-        known = independent(evidence.annotations, alpha_kjl, consensus.class_shares, outputs)
-        return _tempered(consensus, evidence, known, consensus.design_effect)
-
-    def _corrected(self, raw: Consensus, evidence: Evidence) -> Consensus:
-        """What the hierarchy says, its confidence corrected."""
-        alpha_kjl, outputs = raw.annotators.concentration, Outputs.of(evidence, raw)
-        effect = of_annotators(evidence, alpha_kjl, raw.class_shares, raw.probabilities, outputs)
-        known = independent(evidence.annotations, alpha_kjl, raw.class_shares, outputs)
-        judged = _tempered(raw, evidence, known, effect)
-        answers = Answers.of(evidence.annotations, judged.probabilities).reported()
-        return _named(replace(judged, annotators=replace(raw.annotators, answers=answers)))
+        beliefs = _Corrected(consensus, alpha_kjl, consensus.design_effect)
+        judged = consensus.judging(evidence.annotations.items, beliefs(evidence))
+        return replace(judged, design_effect=consensus.design_effect)
 
     def _require_own(self, consensus: Consensus, evidence: Evidence) -> None:
         """Raise BadEvidence where the consensus was not learned by this method from evidence of this kind."""
@@ -115,12 +98,23 @@ class DefaultCombiner:
         return HierarchicalDawidSkene(accuracy=self.accuracy)
 
 
-def _tempered(learned: Consensus, evidence: Evidence, known: Independent, effect: DesignEffect) -> Consensus:
-    judged = learned.judging(evidence.annotations.items, clamp(known.tempered(effect), evidence))
-    return replace(judged, design_effect=effect)
+@dataclass(frozen=True, eq=False)
+class _Corrected:
+    """Beliefs of a shard by Dirichlet parameters (K, J, L) of its annotators, corrected."""
+
+    learned: Consensus
+    alpha_kjl: Floats
+    effect: DesignEffect
+
+    def __call__(self, evidence: Evidence) -> Floats:
+        outputs = Outputs.of(evidence, self.learned)
+        known = independent(evidence.annotations, self.alpha_kjl, self.learned.class_shares, outputs)
+        return clamp(known.tempered(self.effect), evidence)
 
 
-def _named(found: Consensus) -> Consensus:
-    """The same, under the default's name: the method it chose, asked for by name, finds something else."""
-    settings = {"method": found.fit.method, **found.fit.settings}
-    return replace(found, fit=replace(found.fit, method="default", settings=settings))
+@dataclass(frozen=True, eq=False)
+class _Answered:
+    beliefs: Beliefs
+
+    def __call__(self, evidence: Evidence) -> Answers:
+        return Answers.of(evidence.annotations, self.beliefs(evidence))

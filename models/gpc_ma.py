@@ -61,7 +61,7 @@ class Answered:
 
     q_n: Floats
     process: Process
-    estimate: em.Estimate[GaussianProcess, confusion.Confusion]
+    estimate: em.EMResult[GaussianProcess, confusion.Confusion]
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +164,8 @@ class ProcessMethod(ABC):
             prior, q_nj = replace(prior, sites=begun.statistics.sites), begun.q_nj
         least_labels = int(self.by_labels)
 
-        def climbed(prior: P, q_nj: Floats) -> em.Estimate[P, confusion.Confusion]:
-            return em.maximise(
+        def climbed(prior: P, q_nj: Floats) -> em.EMResult[P, confusion.Confusion]:
+            return em.run_em(
                 asked.evidence,
                 prior,
                 annotators,

@@ -9,18 +9,16 @@ The smoothing is a Dirichlet prior of one vote in all: an item no annotator labe
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar
 
+from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
-from hitl.models.annotators import confusion
-from hitl.models.combiner import FittedToShards, concluded, used
-from hitl.models.inference import over_shards
-from hitl.models.inference.over_shards import used_of
-from hitl.models.inference.passes import IN_TURN, Engine
+from hitl.models.combiner import used_shards
+from hitl.models.inference.engine import Shards
+from hitl.models.inference.voted import voted_consensus
+from hitl.models.inference.warm_start import require_same_classes
 from hitl.models.numerics.checks import require_positive
 from hitl.models.numerics.votes import voted
 
@@ -38,22 +36,24 @@ class MajorityVote:
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"truth"})
+    fits_shards: ClassVar[bool] = True
 
     smoothing: float = 1.0
 
     def __post_init__(self) -> None:
         require_positive(self, "smoothing")
 
-    def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
-        """(N, J) smoothed vote fractions; known truths as they are."""
-        evidence = used(self, evidence)
+    def fit(self, evidence: Evidence | Shards, *, start: Consensus | None = None) -> Consensus:
+        """Count votes; a `start` changes nothing."""
+        shards = used_shards(self, evidence)
         began = time.perf_counter()
-        q_nj = voted(evidence, self.smoothing)
-        return concluded(self, began, evidence, q_nj, confusion.report_of_votes(evidence.annotations, q_nj))
+        return voted_consensus(self, began, shards, self._beliefs)
 
-    def fit_shards(
-        self, shards: Sequence[Evidence], *, start: Consensus | None = None, engine: Engine = IN_TURN
-    ) -> FittedToShards:
-        """Votes of shards; see `Shardable`."""
-        began = time.perf_counter()
-        return over_shards.voted(self, began, used_of(self, shards), engine, partial(voted, smoothing=self.smoothing))
+    def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
+        """Count the votes on other items."""
+        require_same_classes(consensus, evidence)
+        return consensus.judging(evidence.annotations.items, self._beliefs(evidence))
+
+    def _beliefs(self, evidence: Evidence) -> Floats:
+        """Return (N, J) smoothed vote fractions; known truths as they are."""
+        return voted(evidence, self.smoothing)

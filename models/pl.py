@@ -10,7 +10,6 @@ a model or all annotators abstain. `PLEM` is the same without truth.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, Self
 
@@ -22,12 +21,10 @@ from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
 from hitl.models.calibration.temperature import LogTemperature
-from hitl.models.combiner import Combiner, FittedToShards, concluded, require_given, used
+from hitl.models.combiner import Combiner, concluded, require_given, used_shards
 from hitl.models.inference import em
-from hitl.models.inference.over_shards import Judge, used_of
-from hitl.models.inference.over_shards import concluded as concluded_over_shards
-from hitl.models.inference.passes import IN_TURN, Additive, Engine, first_of
-from hitl.models.inference.pool_over_shards import OnShard, PoolOverShards
+from hitl.models.inference.engine import Additive, Shards
+from hitl.models.inference.unsupervised_pool import ModelPool
 from hitl.models.inference.warm_start import applied_under, require_same_classes
 from hitl.models.numerics import kernels
 from hitl.models.numerics.checks import require_chances, require_positive
@@ -56,6 +53,7 @@ class PL:
 
     uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth"})
     needs: ClassVar[frozenset[str]] = uses
+    fits_shards: ClassVar[bool] = True
 
     accuracy: float = 0.85
     off: float = 0.3
@@ -77,53 +75,23 @@ class PL:
         """
         return cls(accuracy=0.75, off=0.1, temperature=LogTemperature(0.5, 0.5))
 
-    def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
+    def fit(self, evidence: Evidence | Shards, *, start: Consensus | None = None) -> Consensus:
         """Learn from the items with known truth, then judge all. Raises BadEvidence without model or truth."""
-        evidence = used(self, evidence)
+        shards = used_shards(self, evidence)
         began = time.perf_counter()
-        annotations, known, truth_nj = evidence.annotations, evidence.known, known_truth(evidence)
-        pool = calibrated_prior(self, evidence).supervised(truth_nj, known)
-        pseudo_jl, counts_klj = self.pseudo_counts(annotations), kernels.counts(annotations, truth_nj, known)
-        q_nj = em.expectation(evidence, pool, np.log(confusion.posterior_mode(counts_klj, pseudo_jl))).q_nj
-        people = confusion.report(annotations, counts_klj, pseudo_jl, pool.reported_shares(q_nj))
-        return concluded(
-            self, began, evidence, q_nj, people, temperatures=pool.temperatures, parameters=pool.parameters
-        )
-
-    def fit_shards(
-        self, shards: Sequence[Evidence], *, start: Consensus | None = None, engine: Engine = IN_TURN
-    ) -> FittedToShards:
-        """Learn from the items with known truth, over shards; see `Shardable`."""
-        began = time.perf_counter()
-        shards = used_of(self, shards)
-        annotations, pseudo_jl = first_of(shards).annotations, self.pseudo_counts(first_of(shards).annotations)
-        pools = PoolOverShards(shards, engine, self.temperature)
-        known: KnownCounts = engine.total(KnownCounts.of, shards)
+        annotations, pseudo_jl = shards.annotations, self.pseudo_counts(shards.annotations)
+        pools, known = ModelPool(shards, self.temperature), shards.total(KnownCounts.of)
         pool = pools.supervised(known.total_j)
-        judge = Judge(pool, np.log(confusion.posterior_mode(known.counts_klj, pseudo_jl)), OnShard())
+        log_pi_klj = np.log(confusion.posterior_mode(known.counts_klj, pseudo_jl))
+        judge = shards.once(em.Judge(pool, log_pi_klj, pools.on))
         people = confusion.report(annotations, known.counts_klj, pseudo_jl, pools.reported_shares(pool, judge))
-        return concluded_over_shards(
-            self,
-            began,
-            annotations,
-            people,
-            known.labels_k,
-            judge,
-            temperatures=pool.temperatures,
-            parameters=pool.parameters,
-        )
+        q_nj = np.empty((0, annotations.n_classes)) if shards.table is None else judge(shards.table)
+        return concluded(self, began, shards, q_nj, people, temperatures=pool.temperatures, parameters=pool.parameters)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items with what was learned; annotators and models not met before get the prior's mode."""
         prior = calibrated_prior(self, evidence, consensus)
         return applied_under(prior, consensus, evidence, self.pseudo_counts(evidence.annotations))
-
-    def judge(self, consensus: Consensus, evidence: Evidence) -> Judge:
-        """What `apply` judges by, of any shard with the annotators and models of this one."""
-        prior = calibrated_prior(self, evidence, consensus)
-        prior = prior.over({name: p_nj[:0] for name, p_nj in evidence.probabilities.items()})
-        pi_klj = confusion.confusion_from(consensus, evidence.annotations, self.pseudo_counts(evidence.annotations))
-        return Judge(prior, np.log(pi_klj), OnShard())
 
     def pseudo_counts(self, annotations: Annotations) -> Floats:
         """(J, L) pseudo-counts of a confusion matrix."""
@@ -132,18 +100,16 @@ class PL:
 
 @dataclass(frozen=True, eq=False)
 class KnownCounts(Additive):
-    """(K, L, J) counts of the labels of known items, (J,) known items of each class, (K,) all labels."""
+    """(K, L, J) counts of the labels of known items, and (J,) known items of each class."""
 
     counts_klj: Floats
     total_j: Floats
-    labels_k: npt.NDArray[np.int64]
 
     @classmethod
     def of(cls, evidence: Evidence) -> Self:
-        """Of a shard."""
-        annotations, known, truth_nj = evidence.annotations, evidence.known, known_truth(evidence)
-        counts_klj = kernels.counts(annotations, truth_nj, known)
-        return cls(counts_klj, kernels.totals(truth_nj, known), annotations.labels_per_annotator)
+        """Count one shard."""
+        known, truth_nj = evidence.known, known_truth(evidence)
+        return cls(kernels.counts(evidence.annotations, truth_nj, known), kernels.totals(truth_nj, known))
 
 
 class Calibrating(Combiner, Protocol):

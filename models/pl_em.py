@@ -38,7 +38,6 @@ temperatures too. The confidence is not corrected for annotators who err togethe
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
@@ -49,15 +48,13 @@ from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
 from hitl.models.calibration.temperature import LogTemperature
-from hitl.models.combiner import FittedToShards, used
+from hitl.models.combiner import used_shards
 from hitl.models.inference import em
-from hitl.models.inference.over_shards import Beliefs, Judge, OverShards, concluded, used_of
-from hitl.models.inference.passes import IN_TURN, Engine, first_of
-from hitl.models.inference.pool_over_shards import OnShard, PoolOverShards
-from hitl.models.inference.unsupervised_pool import unsupervised
+from hitl.models.inference.engine import PerShard, Shards
+from hitl.models.inference.unsupervised_pool import ModelPool
 from hitl.models.numerics import kernels
 from hitl.models.numerics.checks import require_counts, require_positive
-from hitl.models.pl import PL, calibrated_prior
+from hitl.models.pl import PL
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,85 +108,45 @@ class PLEM(PL):
         """
         return cls(accuracy=0.75, off=0.1, temperature=LogTemperature(0.5, 0.5), refit=True, enough_labels=1)
 
-    def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
+    def fit(self, evidence: Evidence | Shards, *, start: Consensus | None = None) -> Consensus:
         """EM from the prior's modes, or from what `start` learned. Raises BadEvidence without a model."""
-        evidence = used(self, evidence)
+        shards = used_shards(self, evidence)
         began = time.perf_counter()
-        annotations = evidence.annotations
-        pseudo_jl = self.pseudo_counts(annotations)
-        people = EnteredOnce.unlearned(pseudo_jl, annotations.n_annotators)
-        pool = calibrated_prior(self, evidence)
-        usable = start is not None and start.classes == annotations.classes
-        if not self.refit:
-            pool, q_nj = unsupervised(evidence, pool)
-        else:
-            met = calibrated_prior(self, evidence, start if usable else None)
-            pool = replace(pool, temperature_m=met.temperature_m)
-            q_nj = em.expectation(evidence, pool, people.log_pi_klj).q_nj
-        few = ~evidence.known & (annotations.labels_per_item < self.enough_labels)
-        people = people.once(kernels.counts(annotations, q_nj, few))
-        if start is not None and usable:
-            log_pi_klj = np.log(confusion.confusion_from(start, annotations, pseudo_jl))
-            q_nj = em.expectation(evidence, pool, log_pi_klj).q_nj
-        found = em.maximise(
-            evidence,
-            pool,
-            people,
-            q_nj,
-            tolerance=self.tolerance,
-            max_iterations=self.max_iterations,
-            least_labels=self.enough_labels,
-        )
-        counts_klj, pool = found.counts_klj + people.once_klj, found.prior
-        report = confusion.report(annotations, counts_klj, pseudo_jl, pool.reported_shares(found.q_nj))
-        return em.concluded(
-            self, began, evidence, found, report, temperatures=pool.temperatures, parameters=pool.parameters
-        )
-
-    def fit_shards(
-        self, shards: Sequence[Evidence], *, start: Consensus | None = None, engine: Engine = IN_TURN
-    ) -> FittedToShards:
-        """EM over shards; see `Shardable`."""
-        began = time.perf_counter()
-        shards = used_of(self, shards)
-        annotations, pseudo_jl = first_of(shards).annotations, self.pseudo_counts(first_of(shards).annotations)
-        people = EnteredOnce.unlearned(pseudo_jl, annotations.n_annotators)
-        pools = PoolOverShards(shards, engine, self.temperature)
-        pool = pools.as_learned()
-        first: Beliefs
+        annotations, pseudo_jl = shards.annotations, self.pseudo_counts(shards.annotations)
+        start = start if start is not None and start.classes == annotations.classes else None
+        people = FixedCounts.unlearned(pseudo_jl, annotations.n_annotators)
+        pools = ModelPool(shards, self.temperature)
+        first: em.Beliefs
         if not self.refit:
             pool, first = pools.unsupervised()
         else:
-            usable = start is not None and start.classes == annotations.classes
-            pool = replace(pool, temperature_m=pools.as_learned(start if usable else None).temperature_m)
-            first = Judge(pool, people.log_pi_klj, OnShard())
-        people = people.once(engine.total(_Few(first, self.enough_labels), shards))
-        if start is not None and start.classes == annotations.classes:
-            first = Judge(pool, np.log(confusion.confusion_from(start, annotations, pseudo_jl)), OnShard())
-        passes = OverShards(shards, engine, first, least_labels=self.enough_labels, at=OnShard())
-        found = passes.climb(pool, people, tolerance=self.tolerance, max_iterations=self.max_iterations)
-        counts_klj, pool = found.counts_klj + people.once_klj, found.prior
-        judge = Judge(pool, found.annotators.log_pi_klj, OnShard())
-        report = confusion.report(annotations, counts_klj, pseudo_jl, pools.reported_shares(pool, judge))
-        return concluded(
-            self,
-            began,
-            annotations,
-            report,
-            passes.census.labels_k,
-            judge,
-            objective=found.objective,
-            converged=found.converged,
-            temperatures=pool.temperatures,
-            parameters=pool.parameters,
+            pool = replace(pools.unlearned(), temperature_m=pools.unlearned(start).temperature_m)
+            first = em.Judge(pool, people.log_pi_klj, pools.on)
+        people = people.with_fixed_counts(shards.total(_Few(first, self.enough_labels)))
+        if start is not None:
+            first = em.Judge(pool, np.log(confusion.confusion_from(start, annotations, pseudo_jl)), pools.on)
+        found = em.run_em(
+            shards,
+            pool,
+            people,
+            first,
+            tolerance=self.tolerance,
+            max_iterations=self.max_iterations,
+            least_labels=self.enough_labels,
+            prior_on=pools.on,
         )
+        counts_klj, pool = found.counts_klj + people.fixed_klj, found.prior
+        judge: em.Beliefs = PerShard(em.Judge(pool, found.annotators.log_pi_klj, pools.on), shards.table, found.q_nj)
+        report = confusion.report(annotations, counts_klj, pseudo_jl, pools.reported_shares(pool, judge))
+        kept = {"temperatures": pool.temperatures, "parameters": pool.parameters}
+        return em.concluded(self, began, shards, found, report, **kept)
 
 
 @dataclass(frozen=True, eq=False)
 class _Few:
     """Counts (K, L, J) of a shard's items with few labels, by beliefs."""
 
-    beliefs: Beliefs
+    beliefs: em.Beliefs
     enough_labels: int
 
     def __call__(self, evidence: Evidence) -> Floats:
@@ -198,19 +155,19 @@ class _Few:
 
 
 @dataclass(frozen=True, eq=False)
-class EnteredOnce(confusion.Confusion):
-    """Confusion matrices that some labels enter once: `once_klj` (K, L, J) counts beside the others."""
+class FixedCounts(confusion.Confusion):
+    """Confusion matrices with fixed counts (K, L, J), of labels that count as they were first believed."""
 
-    once_klj: Floats = field(default_factory=lambda: np.zeros(()))
+    fixed_klj: Floats = field(default_factory=lambda: np.zeros(()))
 
-    def once(self, once_klj: Floats) -> Self:
-        """The same, with these counts beside the others."""
-        return replace(self, once_klj=once_klj).learn(np.zeros_like(once_klj))
+    def with_fixed_counts(self, fixed_klj: Floats) -> Self:
+        """Return the same with these counts beside the others."""
+        return replace(self, fixed_klj=fixed_klj).learn(np.zeros_like(fixed_klj))
 
     def learn(self, counts_klj: Floats) -> Self:
         """Posterior mode of every row."""
-        return super().learn(counts_klj + self.once_klj)
+        return super().learn(counts_klj + self.fixed_klj)
 
     def log_density(self) -> float:
-        """Log density of all rows given what entered once, up to a constant."""
-        return super().log_density() + float(np.sum(self.once_klj * self.log_pi_klj))
+        """Log density of all rows given the fixed counts, up to a constant."""
+        return super().log_density() + float(np.sum(self.fixed_klj * self.log_pi_klj))

@@ -175,11 +175,11 @@ class VariationalGPCMA:
 
     def _maximised(
         self, evidence: Evidence, prior: VariationalGP, people: Confusion | DirichletConfusion, q_nj: Floats
-    ) -> em.Estimate[Any, Any]:
+    ) -> em.EMResult[Any, Any]:
         """Iterations look at items that something is said of alone; the others are judged at the end, once."""
         rows = np.flatnonzero(em.informative(evidence, 1))
         rows = rows if rows.size else np.arange(len(q_nj))
-        found = em.maximise(
+        found = em.run_em(
             _over(evidence, rows),
             prior.over(rows),
             people,
@@ -199,7 +199,7 @@ class VariationalGPCMA:
         """The pool of models, if there are any, and the beliefs (N, J) where iterations begin."""
         if not evidence.probabilities:
             return None, voted(evidence)
-        return unsupervised(evidence, calibrated_prior(self, evidence))
+        return unsupervised(evidence, self.temperature)
 
     def _restored(self, learned: Consensus, evidence: Evidence, pool: Calibrated | None) -> VariationalGP:
         restored: VariationalGP = _gp().VariationalGP.restored(
@@ -245,7 +245,7 @@ class VariationalGPCMA:
             return np.log(confusion.confusion_from(learned, annotations, self._pseudo_counts(annotations)))
         return self._vb(annotations).expected_log(learned, annotations)
 
-    def _report(self, annotations: Annotations, found: em.Estimate[Any, Any]) -> AnnotatorReport:
+    def _report(self, annotations: Annotations, found: em.EMResult[Any, Any]) -> AnnotatorReport:
         share_j = shares(found.q_nj)
         if self.annotators == "map":
             return confusion.report(annotations, found.counts_klj, self._pseudo_counts(annotations), share_j)

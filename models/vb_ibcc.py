@@ -18,7 +18,6 @@ which is not learned, and begins at the prior's expectations: `VBIBCC.paper()`. 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Self
@@ -30,10 +29,9 @@ from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion, dirichlet_confusion
 from hitl.models.annotators.dirichlet_confusion import DirichletConfusion
-from hitl.models.combiner import FittedToShards, used
+from hitl.models.combiner import used_shards
 from hitl.models.inference import em, warm_start, working_set
-from hitl.models.inference.over_shards import Judge, OverShards, concluded, used_of
-from hitl.models.inference.passes import IN_TURN, Additive, Engine, first_of
+from hitl.models.inference.engine import Additive, Shards
 from hitl.models.inference.warm_start import require_same_classes
 from hitl.models.numerics import kernels
 from hitl.models.numerics.checks import require_between, require_counts, require_one_of, require_positive
@@ -75,6 +73,7 @@ class VBIBCC:
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"truth"})
+    fits_shards: ClassVar[bool] = True
 
     diagonal: float = 2.0
     off: float = 1.0
@@ -103,39 +102,20 @@ class VBIBCC:
         """
         return cls(shared=False, begin="prior")
 
-    def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
+    def fit(self, evidence: Evidence | Shards, *, start: Consensus | None = None) -> Consensus:
         """Raise the bound from the votes, or from what `start` learned."""
-        evidence = used(self, evidence)
+        shards = used_shards(self, evidence)
         began = time.perf_counter()
-        estimate = em.maximise(
-            evidence,
-            *self._parts(evidence, start),
-            self._start(evidence, start),
+        found = em.run_em(
+            shards,
+            *self._parts(shards, start),
+            partial(self._start, start=start),
             tolerance=self.tolerance,
             max_iterations=self.max_iterations,
             least_labels=self.least_labels,
         )
-        report = dirichlet_confusion.report(evidence.annotations, estimate.annotators, estimate.prior.share_j)
-        return em.concluded(self, began, evidence, estimate, report)
-
-    def fit_shards(
-        self, shards: Sequence[Evidence], *, start: Consensus | None = None, engine: Engine = IN_TURN
-    ) -> FittedToShards:
-        """Raise the bound over shards; see `Shardable`."""
-        began = time.perf_counter()
-        shards = used_of(self, shards)
-        annotations = first_of(shards).annotations
-        agreed = engine.total(self._agreed, shards) if self.anchor else None
-        passes = OverShards(shards, engine, partial(self._start, start=start), least_labels=self.least_labels)
-        found = passes.climb(
-            *self._parts_by(annotations, passes.labels, start, agreed),
-            tolerance=self.tolerance,
-            max_iterations=self.max_iterations,
-        )
-        report = dirichlet_confusion.report(annotations, found.annotators, found.prior.share_j)
-        judge = Judge(found.prior, found.annotators.log_pi_klj)
-        labels_k, trace = passes.census.labels_k, found.objective
-        return concluded(self, began, annotations, report, labels_k, judge, objective=trace, converged=found.converged)
+        report = dirichlet_confusion.report(shards.annotations, found.annotators, found.prior.share_j)
+        return em.concluded(self, began, shards, found, report)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items, by the same or new annotators, with what was learned."""
@@ -156,18 +136,14 @@ class VBIBCC:
         """(J, L) pseudo-counts of a confusion row: the mode of their hyper-prior."""
         return confusion.on_the_diagonal(annotations.n_classes, annotations.n_options, self.diagonal, self.off)
 
-    def _parts(self, evidence: Evidence, start: Consensus | None) -> tuple[DirichletShares, DirichletConfusion]:
-        agreed = self._agreed(evidence) if self.anchor else None
-        return self._parts_by(evidence.annotations, len(evidence.annotations), start, agreed)
-
-    def _parts_by(
-        self, annotations: Annotations, labels: int, start: Consensus | None, agreed: Agreed | None
-    ) -> tuple[DirichletShares, DirichletConfusion]:
+    def _parts(self, shards: Shards, start: Consensus | None) -> tuple[DirichletShares, DirichletConfusion]:
+        annotations, labels = shards.annotations, int(shards.size.labels_k.sum())
         prior = DirichletShares.even(annotations.n_classes, self.share_smoothing)
         people = self.annotators_at_start(annotations, start)
         people = replace(people, newton=working_set.pays(labels, people.counts_klj.size, prior))
-        if agreed is None:
+        if not self.anchor:
             return prior, people
+        agreed = shards.total(self._agreed)
         anchored = replace(prior, anchor=self.anchor, votes_j=agreed.votes_j)
         return anchored, people.anchored(self.anchor, agreed.votes_klj)
 

@@ -64,11 +64,11 @@ class VBIBCCWithModels:
         evidence = used(self, evidence)
         began = time.perf_counter()
         annotations = evidence.annotations
-        pool, q_nj = unsupervised(evidence, calibrated_prior(self, evidence))
+        pool, q_nj = unsupervised(evidence, self.temperature)
         annotators = self._without_models.annotators_at_start(annotations, start)
         if start is not None and start.classes == annotations.classes:
             q_nj = em.expectation(evidence, pool, self._without_models.expected_log(start, annotations)).q_nj
-        estimate = em.maximise(
+        estimate = em.run_em(
             evidence, pool, annotators, q_nj, tolerance=self.tolerance, max_iterations=self.max_iterations
         )
         share_j = estimate.prior.reported_shares(estimate.q_nj)

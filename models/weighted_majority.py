@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -35,11 +35,10 @@ import numpy.typing as npt
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
-from hitl.models.annotators import confusion
-from hitl.models.combiner import FittedToShards, concluded, used
-from hitl.models.inference import over_shards
-from hitl.models.inference.over_shards import used_of
-from hitl.models.inference.passes import IN_TURN, Additive, Engine, first_of
+from hitl.models.combiner import used_shards
+from hitl.models.inference.engine import Additive, Shards
+from hitl.models.inference.voted import voted_consensus
+from hitl.models.inference.warm_start import require_learned, require_same_classes
 from hitl.models.numerics.checks import (
     require_between,
     require_chances,
@@ -55,6 +54,9 @@ ROWS = 500_000
 LEAST_LOG_WEIGHT = -600.0
 """Log of the least weight beside the largest; exp of it is still a number."""
 
+WEIGHTS = "weights"
+"""Parameter of a consensus: (K,) the weight of each annotator."""
+
 Loss = Callable[[Floats, npt.NDArray[np.intp]], Floats]
 """(R, J) weight of the others for each class, with a positive sum, and (R,) own answers -> (R,) losses in [0, 1]."""
 
@@ -64,6 +66,7 @@ class WeightedVotes(ABC):
     """Votes weighted by losses; each method says what a loss is."""
 
     uses: ClassVar[frozenset[str]] = frozenset({"truth"})
+    fits_shards: ClassVar[bool] = True
 
     beta: float = 0.5
     horizon: float | None = 5.0
@@ -86,32 +89,25 @@ class WeightedVotes(ABC):
     def loss(self) -> Loss:
         """What each answer loses."""
 
-    def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
+    def fit(self, evidence: Evidence | Shards, *, start: Consensus | None = None) -> Consensus:
         """Vote `rounds` times for the weights, from equal ones (a `start` changes nothing), and then for the result."""
-        evidence = used(self, evidence)
+        shards = used_shards(self, evidence)
         began = time.perf_counter()
-        annotations = evidence.annotations
-        weight_k: Floats = np.ones(annotations.n_annotators)
+        weight_k: Floats = np.ones(shards.annotations.n_annotators)
         for _ in range(self.rounds):
-            weight_k = scaled(
-                self._weights(*losses(evidence, weight_k, self.loss, self.learn_from)), labels_of(evidence)
-            )
-        q_nj = self._beliefs(evidence, weight_k)
-        return concluded(self, began, evidence, q_nj, confusion.report_of_votes(annotations, q_nj))
+            work = partial(Lost.of, weight_k=weight_k, loss=self.loss, learn_from=self.learn_from)
+            found = shards.total(work)
+            weight_k = scaled(self._weights(found.lost_k, found.counted_k), shards.size.labels_k)
+        beliefs = partial(self._beliefs, weight_k=weight_k)
+        return voted_consensus(self, began, shards, beliefs, parameters={WEIGHTS: weight_k})
 
-    def fit_shards(
-        self, shards: Sequence[Evidence], *, start: Consensus | None = None, engine: Engine = IN_TURN
-    ) -> FittedToShards:
-        """Vote `rounds` times over shards; see `Shardable`."""
-        began = time.perf_counter()
-        shards = used_of(self, shards)
-        weight_k: Floats = np.ones(first_of(shards).annotations.n_annotators)
-        labels_k = engine.total(labels_of, shards) if self.rounds else np.zeros(len(weight_k))
-        for _ in range(self.rounds):
-            work = partial(lost, weight_k=weight_k, loss=self.loss, learn_from=self.learn_from)
-            found = engine.total(work, shards)
-            weight_k = scaled(self._weights(found.lost_k, found.counted_k), labels_k)
-        return over_shards.voted(self, began, shards, engine, partial(self._beliefs, weight_k=weight_k))
+    def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
+        """Vote on other items with the weights that were learned; annotators not met weigh 1."""
+        require_same_classes(consensus, evidence)
+        require_learned(consensus, WEIGHTS)
+        learned = dict(zip(consensus.annotators.names, consensus.parameters[WEIGHTS].tolist(), strict=True))
+        weight_k = np.array([learned.get(name, 1.0) for name in evidence.annotations.annotators])
+        return consensus.judging(evidence.annotations.items, self._beliefs(evidence, weight_k))
 
     def _beliefs(self, evidence: Evidence, weight_k: Floats) -> Floats:
         """(N, J) shares of the weight; known truths as they are."""
@@ -225,15 +221,10 @@ class Lost(Additive):
     lost_k: Floats
     counted_k: Floats
 
-
-def lost(evidence: Evidence, weight_k: Floats, loss: Loss, learn_from: str) -> Lost:
-    """What `losses` gives; of shards it adds up."""
-    return Lost(*losses(evidence, weight_k, loss, learn_from))
-
-
-def labels_of(evidence: Evidence) -> npt.NDArray[np.int64]:
-    """(K,) labels of each annotator."""
-    return evidence.annotations.labels_per_annotator
+    @classmethod
+    def of(cls, evidence: Evidence, weight_k: Floats, loss: Loss, learn_from: str) -> Self:
+        """Compare the answers of a shard."""
+        return cls(*losses(evidence, weight_k, loss, learn_from))
 
 
 def scaled(weight_k: Floats, labels_k: npt.NDArray[Any]) -> Floats:

@@ -129,7 +129,7 @@ def combined(
 
     from hitl.models.registry import chosen
     from hitl.shards.combining import combine
-    from hitl.shards.reading import Shards
+    from hitl.shards.reading import StoredShards
     from hitl.tables.files import require_writable, write_table
 
     others = given.other_than(("annotations", "method", "paper", "config"))
@@ -139,7 +139,7 @@ def combined(
     if output is None:
         raise BadSettings(f"{place}: expected --output FOLDER, for a file of results a shard")
     require_writable(annotators)
-    shards = Shards.open(place)
+    shards = StoredShards.open(place)
     method = chosen(given.method or "default", {}, given.paper)
     with show.progress(as_json) as progress, where.started(progress) as engine:
         found = combine(shards, address(output), method, engine=engine, progress=progress)

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hitl.errors import BadTable
-from hitl.models.inference.passes import Engine, summed
+from hitl.models.inference.engine import Engine, summed
 from hitl.platform import Progress, silent
 from hitl.shards import places
 
@@ -26,8 +26,8 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-class InTurnWithProgress:
-    """Shards one after the other, in this process; says which is in turn."""
+class SerialWithProgress:
+    """One shard after the other, in this process; reports its progress."""
 
     def __init__(self, progress: Progress = silent) -> None:
         self._progress, self._passes = progress, 0

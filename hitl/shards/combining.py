@@ -24,13 +24,13 @@ from pyarrow import parquet
 
 from hitl.consensus import Consensus
 from hitl.errors import BadSettings, BadTable
-from hitl.models.combiner import Combiner, FittedToShards, Shardable, name_of
-from hitl.models.inference.passes import Engine
+from hitl.models.combiner import Combiner, ShardsCombiner, fits_shards, name_of
+from hitl.models.inference.engine import Engine, Shards
 from hitl.models.registry import COMBINERS
 from hitl.platform import Progress, silent
 from hitl.shards import places
-from hitl.shards.checkpoints import Checkpointed, InTurnWithProgress
-from hitl.shards.reading import Shards
+from hitl.shards.checkpoints import Checkpointed, SerialWithProgress
+from hitl.shards.reading import StoredShards
 from hitl.tables.locks import held
 
 SUMMARY = "summary.json"
@@ -49,30 +49,33 @@ class Combined:
 
 
 def combine(
-    shards: Shards, folder: str, method: Combiner, *, engine: Engine | None = None, progress: Progress = silent
+    shards: StoredShards, folder: str, method: Combiner, *, engine: Engine | None = None, progress: Progress = silent
 ) -> Combined:
     """Fit the method to all shards and write the results into a new folder, or go on with an unfinished one.
 
     Raises BadSettings for a method that does not fit shards; BadTable where the folder holds something else; Busy where
     another process writes it.
     """
-    if not isinstance(method, Shardable):
+    if not fits_shards(method):
         raise BadSettings(f"method {name_of(method)} needs all labels in memory; on shards: {', '.join(shardable())}")
     with tempfile.TemporaryDirectory(prefix="hitl-shards-") as copies:
         here = shards.with_copies(copies)
         here.require_disjoint()
         if engine is not None:
             return _combined(shards, folder, method, engine, progress)
-        return _combined(here, folder, method, InTurnWithProgress(progress), progress)
+        return _combined(here, folder, method, SerialWithProgress(progress), progress)
 
 
-def _combined(shards: Shards, folder: str, method: Shardable, engine: Engine, progress: Progress) -> Combined:
+def _combined(
+    shards: StoredShards, folder: str, method: ShardsCombiner, engine: Engine, progress: Progress
+) -> Combined:
     with _claimed(folder, _work(shards, method)) as unfinished:
         passes = Checkpointed(engine, unfinished)
-        learned = method.fit_shards(shards, engine=passes)
-        confidence = _write_items(shards, folder, learned, engine, progress) / max(1, shards.n_items)
-        _write_annotators(folder, learned.consensus)
-        found = Combined(learned.consensus, confidence, passes.passes, passes.read)
+        learned = method.fit(Shards(shards, passes))
+        written = _Written(shards, folder, method, learned)
+        confidence = _write_items(written, engine, progress) / max(1, shards.n_items)
+        _write_annotators(folder, learned)
+        found = Combined(learned, confidence, passes.passes, passes.read)
         summary = _summary(shards, method, found)
         places.write(places.join(folder, SUMMARY), json.dumps(summary, indent=1).encode() + b"\n")
         places.remove(unfinished)
@@ -81,7 +84,7 @@ def _combined(shards: Shards, folder: str, method: Shardable, engine: Engine, pr
 
 def shardable() -> list[str]:
     """The names of the methods that fit shards."""
-    return [name for name in COMBINERS if getattr(COMBINERS.load(name), "fit_shards", None)]
+    return [name for name in COMBINERS if fits_shards(COMBINERS.load(name))]
 
 
 @contextmanager
@@ -119,7 +122,7 @@ def _require_this_work(folder: str, place: str, work: bytes) -> None:
         )
 
 
-def _work(shards: Shards, method: Any) -> bytes:
+def _work(shards: StoredShards, method: Any) -> bytes:
     """What is done, by which a run that goes on is known."""
     from hitl import __version__
 
@@ -129,12 +132,12 @@ def _work(shards: Shards, method: Any) -> bytes:
     return json.dumps(work, indent=1, default=str).encode() + b"\n"
 
 
-def _write_items(shards: Shards, folder: str, learned: FittedToShards, engine: Engine, progress: Progress) -> float:
+def _write_items(written: _Written, engine: Engine, progress: Progress) -> float:
     """A file a shard, but for those that are there; the sum of the confidence of all items."""
     total = 0.0
-    for done, confidence in enumerate(engine.each(_Written(shards, folder, learned), range(len(shards))), start=1):
+    for done, confidence in enumerate(engine.each(written, range(len(written.shards))), start=1):
         total += confidence
-        progress("write results", done, len(shards))
+        progress("write results", done, len(written.shards))
     return total
 
 
@@ -142,16 +145,17 @@ def _write_items(shards: Shards, folder: str, learned: FittedToShards, engine: E
 class _Written:
     """Number of a shard -> the sum of the confidence of its items; their results are in its file then."""
 
-    shards: Shards
+    shards: StoredShards
     folder: str
-    learned: FittedToShards
+    method: ShardsCombiner
+    learned: Consensus
 
     def __call__(self, number: int) -> float:
         place = places.join(self.folder, f"shard-{number:05d}.parquet")
         if places.exists(place):
             table = parquet.read_table(io.BytesIO(places.read(place)), columns=["confidence"])
         else:
-            table = self.learned.judge(self.shards[number]).table()
+            table = self.method.apply(self.learned, self.shards[number]).table()
             places.write(place, _parquet(table))
         return float(table.column("confidence").to_numpy().sum())
 
@@ -169,7 +173,7 @@ def _parquet(table: pa.Table) -> pa.Buffer:
     return sink.getvalue()
 
 
-def _summary(shards: Shards, method: Any, found: Combined) -> Mapping[str, Any]:
+def _summary(shards: StoredShards, method: Any, found: Combined) -> Mapping[str, Any]:
     fit = found.learned.fit
     return {
         "items": shards.n_items,

@@ -32,7 +32,7 @@ from hitl.formatting import counted, listed
 from hitl.platform import Progress, silent
 from hitl.shards import places
 from hitl.shards.forms import MANIFEST, Contents, Folder, Manifest, cell_type, in_order
-from hitl.shards.reading import MappedAnnotations, Shards
+from hitl.shards.reading import MappedAnnotations, StoredShards
 from hitl.shards.runs import Runs, equal_ranges
 from hitl.tables.columns import empty_as_null, numbers_of, require_columns, with_text
 from hitl.tables.encoding import check_names, options_of, seconds_of, warn_of_similar
@@ -173,7 +173,7 @@ class _Encoder:
         progress: Progress,
     ) -> None:
         self.work, self.columns, self.progress, self.run_bytes = work, columns, progress, run_bytes
-        self.like = None if like is None else Shards.open(like)
+        self.like = None if like is None else StoredShards.open(like)
         annotators = () if self.like is None else self.like.annotators
         given = options if self.like is None else self.like.options
         self.annotators = Codes("annotator", annotators)

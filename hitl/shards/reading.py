@@ -76,7 +76,7 @@ class MappedAnnotations(Annotations):
         return (self.cell % self.cell.dtype.type(self.n_options)).astype(np.int32)
 
 
-class Shards(Sequence[Evidence]):
+class StoredShards(Sequence[Evidence]):
     """The shards of one or several folders: `len`, `[i]`, and what they have in common.
 
     `shards[i]` reads the shard anew each time and holds nothing: let go of it before you take the next one. The first
@@ -86,11 +86,11 @@ class Shards(Sequence[Evidence]):
     Example:
         >>> import tempfile
         >>> from hitl import Annotations, Evidence
-        >>> from hitl.shards.reading import Shards, write
+        >>> from hitl.shards.reading import StoredShards, write
         >>> evidence = Evidence(Annotations.from_matrix([[0, 0], [1, 1]], classes=["cat", "dog"]))
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     write([evidence], folder)
-        ...     Shards.open(folder)[0].annotations.label.tolist()
+        ...     StoredShards.open(folder)[0].annotations.label.tolist()
         [0, 0, 1, 1]
     """
 
@@ -106,14 +106,14 @@ class Shards(Sequence[Evidence]):
         """For another process, which may be on another machine."""
         return {**vars(self), "_copies": None, "_checked": set()}
 
-    def with_copies(self, folder: str) -> Shards:
+    def with_copies(self, folder: str) -> StoredShards:
         """The same; those at an address are copied to this folder of this machine when they are first asked for."""
-        copied = object.__new__(Shards)
+        copied = object.__new__(StoredShards)
         vars(copied).update(self.__getstate__(), _copies=folder)
         return copied
 
     @classmethod
-    def open(cls, *patterns: str) -> Shards:
+    def open(cls, *patterns: str) -> StoredShards:
         """The shards of all folders that the paths, globs or addresses name, in their order.
 
         Raises BadTable where a folder holds no shards, or not in the same codes as the others (see `encode`, `like`).
@@ -167,7 +167,7 @@ class Shards(Sequence[Evidence]):
     def __getitem__(self, which: int | slice) -> Evidence | Sequence[Evidence]:
         """Shard number `which`. Raises BadTable where the file is not what was written."""
         if isinstance(which, slice):
-            chosen = object.__new__(Shards)
+            chosen = object.__new__(StoredShards)
             vars(chosen).update(self.__getstate__(), _shards=self._shards[which])
             return chosen
         contents = self.contents(which)

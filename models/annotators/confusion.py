@@ -18,7 +18,7 @@ from numba import prange
 
 from hitl.annotations import Annotations, Floats, Names
 from hitl.consensus import AnnotatorReport, Consensus
-from hitl.models.inference.passes import Additive
+from hitl.models.inference.engine import Additive
 from hitl.models.numerics import kernels
 from hitl.models.numerics.compiled import compiled, inlined, threaded
 from hitl.models.numerics.kernels import threads_for

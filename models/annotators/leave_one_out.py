@@ -59,7 +59,7 @@ def counts_by_others(
     """(K, L, J) expected counts in which each label is judged by q_nj / pi[k, j, l], what all else says of its item.
 
     Rodrigues 2014, section 3.3 (in eqs. 8 and 10): asked again and again, an annotator whose labels shape the consensus
-    agrees with it, looks good, and is asked again. For `em.maximise`; known truth stays what it is.
+    agrees with it, looks good, and is asked again. For `em.run_em`; known truth stays what it is.
     """
     counts_klj = np.zeros((annotations.n_annotators, annotations.n_options, annotations.n_classes))
     rows = np.flatnonzero(among_n[annotations.item])

@@ -21,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 
 from hitl.annotations import Floats
-from hitl.models.inference.gathered import Total, over
 from hitl.models.numerics import kernels
 from hitl.models.numerics.checks import require_between
 
@@ -77,7 +76,7 @@ def map_temperatures(
     """
     items = Likelihood.of(log_p_mnj, q_nj, predicts_nm, weight_n)
     return best_temperatures(
-        over(items), len(log_p_mnj), prior, prior_weight=prior_weight, start_m=start_m, tolerance=tolerance
+        items, len(log_p_mnj), prior, prior_weight=prior_weight, start_m=start_m, tolerance=tolerance
     )
 
 
@@ -130,7 +129,7 @@ class LogLikelihood:
 
 
 def best_temperatures(
-    items: Total,
+    items: Likelihood,
     n_models: int,
     prior: LogTemperature,
     *,
@@ -141,7 +140,7 @@ def best_temperatures(
     """Return what `map_temperatures` returns, from sums over `Likelihood`."""
 
     def objective(log_t_m: Floats) -> float:
-        likelihood: float = items(LogLikelihood(np.exp(log_t_m)))
+        likelihood = LogLikelihood(np.exp(log_t_m))(items)
         return float(likelihood + prior_weight * prior.log_density(np.exp(log_t_m)))
 
     log_t_m = np.clip(np.full(n_models, prior.mean) if start_m is None else np.log(start_m), LOWEST, HIGHEST)

@@ -31,9 +31,9 @@ from hitl.evidence import Evidence
 from hitl.models.annotators.confusion import confusion_from
 from hitl.models.annotators.mean_rows import at_labels, messages
 from hitl.models.dependence.uneven_errors import crowd_counts, together_by
-from hitl.models.inference.gathered import Rows, Total, over
+from hitl.models.inference.em import Beliefs
+from hitl.models.inference.engine import Additive, Rows, Shards
 from hitl.models.inference.observed_outputs import MODEL_INFORMATIVENESS, Outputs
-from hitl.models.inference.passes import Additive
 from hitl.models.numerics import kernels
 from hitl.models.priors.calibrated import RESIDUAL
 
@@ -85,22 +85,35 @@ class KnownItems(Rows):
 
 
 def of_annotators(
-    evidence: Evidence, alpha_kjl: Floats, share_j: Floats, q_nj: Floats, outputs: Outputs | None = None
+    shards: Shards, beliefs: Beliefs, alpha_kjl: Floats, share_j: Floats, outputs: Outputs
 ) -> DesignEffect:
-    """The effect of a fit that learned Dirichlet posteriors `alpha_kjl` (K, J, L), class shares (J,), beliefs (N, J).
+    """Estimate the effect of a fit that learned Dirichlet posteriors (K, J, L), class shares (J,) and beliefs.
 
     Known truths of the evidence, which that fit has used, set its size and the shift.
     """
-    outputs = Outputs(None, share_j) if outputs is None else outputs
-    known = over(held_out(evidence, alpha_kjl, share_j, outputs)) if evidence.known.any() else None
-    return by_crowd(crowd_counts(evidence, q_nj), outputs, known)
+    crowd: Crowd = shards.total(_Crowd(beliefs))
+    known = shards.total(partial(held_out, alpha_kjl=alpha_kjl, share_j=share_j, outputs=outputs))
+    return by_crowd(crowd.counts_lj, outputs, known if crowd.known else None)
 
 
-def by_crowd(counts_lj: Floats, outputs: Outputs, known: Total | None) -> DesignEffect:
-    """The same by the counts of the crowd (`uneven_errors.crowd_counts`) and sums over what `held_out` gives.
+@dataclass(frozen=True, eq=False)
+class Crowd(Additive):
+    """Counts (J, J) of the crowd (`uneven_errors.crowd_counts`), and number of items of known truth."""
 
-    `known` is None where no truth is known.
-    """
+    counts_lj: Floats
+    known: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Crowd:
+    beliefs: Beliefs
+
+    def __call__(self, evidence: Evidence) -> Crowd:
+        return Crowd(crowd_counts(evidence, self.beliefs(evidence)), int(evidence.known.sum()))
+
+
+def by_crowd(counts_lj: Floats, outputs: Outputs, known: KnownItems | None) -> DesignEffect:
+    """Estimate the effect by the counts of the crowd and by `held_out` items; None where no truth is known."""
     chance, informativeness = together_by(counts_lj), outputs.informativeness
     expected, together = (informativeness * BESIDE_MODELS + (1 - informativeness) * EXPECTED * p for p in (chance, 1.0))
     begun = DesignEffect(expected, echo=1.0, residual=outputs.residual)
@@ -116,19 +129,8 @@ def by_crowd(counts_lj: Floats, outputs: Outputs, known: Total | None) -> Design
 def independent(
     annotations: Annotations, alpha_kjl: Floats, share_j: Floats, outputs: Outputs | None = None
 ) -> Independent:
-    """The posterior by the means of Dirichlet matrices, class shares and what models say; no truth is known."""
-    return _beside(messages(annotations, alpha_kjl), annotations, share_j, outputs)
-
-
-def independent_by(
-    annotations: Annotations, log_pi_klj: Floats, share_j: Floats, outputs: Outputs | None = None
-) -> Independent:
-    """The posterior by these log chances of answers (K, L, J), as `independent` has it."""
-    return _beside(kernels.messages(annotations, log_pi_klj), annotations, share_j, outputs)
-
-
-def _beside(log_q0_nj: Floats, annotations: Annotations, share_j: Floats, outputs: Outputs | None) -> Independent:
-    """Messages, which are changed, beside shares and what models say."""
+    """Return the posterior by the means of Dirichlet matrices, class shares and models; no truth is known."""
+    log_q0_nj = messages(annotations, alpha_kjl)
     log_q0_nj += np.log(share_j)
     said_nj, predicted_n = (None, None) if outputs is None else (outputs.log_likelihood(), outputs.predicted_n)
     if said_nj is None or predicted_n is None:
@@ -138,8 +140,9 @@ def _beside(log_q0_nj: Floats, annotations: Annotations, share_j: Floats, output
 
 
 def held_out(evidence: Evidence, alpha_kjl: Floats, share_j: Floats, outputs: Outputs) -> KnownItems:
-    """The items of known truth that have labels, each judged without its own."""
+    """Return the items of known truth that have labels, each judged without its own."""
     assert evidence.truth is not None
+    outputs = outputs.on(evidence)
     labels_n = evidence.annotations.labels_per_item
     rows = np.flatnonzero(evidence.known & (labels_n > 0))
     log_q_nj = without_own_labels(evidence, alpha_kjl, share_j, outputs)[labels_n[evidence.known] > 0]
@@ -175,46 +178,28 @@ def _alike(code_m: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return alike
 
 
-def _loss(theta: Floats, known: Total, begun: DesignEffect, sd: Floats) -> tuple[float, Floats]:
+def _loss(theta: Floats, known: KnownItems, begun: DesignEffect, sd: Floats) -> tuple[float, Floats]:
     """Minus the log posterior of theta = (ln(rho / expected rho), b) / sd, and its gradient."""
     log_times, shift_j = sd[0] * theta[0], sd[1:] * theta[1:]
-    fit: Fit = known(_FitAt(begun, float(np.exp(log_times)), shift_j))
-    gradient = sd * np.append(fit.by_log_rho, fit.excess_j)
-    return float(0.5 * theta @ theta - fit.log_p), theta + gradient
+    log_p, by_log_rho, excess_j = _fit(known, begun, float(np.exp(log_times)), shift_j)
+    gradient = sd * np.append(by_log_rho, excess_j)
+    return float(0.5 * theta @ theta - log_p), theta + gradient
 
 
-@dataclass(frozen=True, eq=False)
-class Fit(Additive):
-    """How well an effect explains known truths: their log probability, and its derivatives but for the sign.
+def _fit(known: KnownItems, begun: DesignEffect, times: float, shift_j: Floats) -> tuple[float, float, Floats]:
+    """Return the log probability of known truths with `times` the expected rho and this shift (J,), in nats.
 
-    Attributes:
-        log_p: in nats.
-        by_log_rho: derivative of -log_p in ln rho.
-        excess_j: (J,) derivative of -log_p in the shift: probability less frequency of each class.
+    Beside it derivatives of minus that: in ln rho, and (J,) in the shift, the probability less the frequency of each
+    class.
     """
-
-    log_p: float
-    by_log_rho: float
-    excess_j: Floats
-
-
-@dataclass(frozen=True, eq=False)
-class _FitAt:
-    """The fit of some items with `times` the rho that is expected, and this shift (J,)."""
-
-    begun: DesignEffect
-    times: float
-    shift_j: Floats
-
-    def __call__(self, known: KnownItems) -> Fit:
-        alone_n = np.where(known.predicted_n, self.begun.residual, 1.0)
-        excess_n = self.times * (self.begun.temperature(known.labels_n, known.predicted_n) - alone_n)  # grows as rho
-        tempered_nj = known.log_q_nj / (alone_n + excess_n)[:, None]
-        log_p_nj = log_softmax(tempered_nj + self.shift_j, axis=1)
-        excess_nj = np.exp(log_p_nj) - np.eye(self.shift_j.size)[known.truth_n]
-        by_log_rho = -((excess_nj * tempered_nj).sum(axis=1) @ (excess_n / (alone_n + excess_n)))
-        log_p = log_p_nj[np.arange(known.truth_n.size), known.truth_n].sum()
-        return Fit(float(log_p), float(by_log_rho), excess_nj.sum(axis=0))
+    alone_n = np.where(known.predicted_n, begun.residual, 1.0)
+    excess_n = times * (begun.temperature(known.labels_n, known.predicted_n) - alone_n)  # grows as rho
+    tempered_nj = known.log_q_nj / (alone_n + excess_n)[:, None]
+    log_p_nj = log_softmax(tempered_nj + shift_j, axis=1)
+    excess_nj = np.exp(log_p_nj) - np.eye(shift_j.size)[known.truth_n]
+    by_log_rho = -((excess_nj * tempered_nj).sum(axis=1) @ (excess_n / (alone_n + excess_n)))
+    log_p = log_p_nj[np.arange(known.truth_n.size), known.truth_n].sum()
+    return float(log_p), float(by_log_rho), excess_nj.sum(axis=0)
 
 
 def residual_temperature(consensus: Consensus) -> float:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -54,7 +53,7 @@ LEAST_CLEAR = 0.5
 field would be learned from itself."""
 
 Prior = ApparentClasses[Observed[GraphField]]
-Estimate = em.Estimate[Prior, Any]
+Estimate = em.EMResult[Prior, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +157,7 @@ class FieldMethod(ABC):
             return plain
         misleading = replace(plain.prior, clear=FIRST_CLEAR, share_j=learned.share_j, learned=True)
         begun = replace(plain.statistics, clear=FIRST_CLEAR * plain.statistics.items)
-        going_on = partial(Expected, plain.counts_klj, begun, 0.0)
+        going_on = Expected(plain.counts_klj, begun, 0.0)
         both = self._maximised(evidence, misleading, plain.annotators, plain.q_nj, going_on)
         likelier = both.objective[-1] > plain.objective[-1] and both.prior.clear > LEAST_CLEAR
         return both if likelier else plain
@@ -169,20 +168,20 @@ class FieldMethod(ABC):
         prior: Prior,
         annotators: Any,
         q_nj: Floats,
-        begun: Callable[[], Expected] | None = None,
+        begun: Expected | None = None,
     ) -> Estimate:
         """Run the loop; if long steps of the strengths led down, go on with short ones."""
         limits: dict[str, Any] = {"tolerance": self.tolerance, "max_iterations": self.max_iterations}
-        fitted = em.maximise(evidence, prior, annotators, q_nj, begun=begun, **limits)
+        fitted = em.run_em(evidence, prior, annotators, q_nj, begun=begun, **limits)
         trace = fitted.objective
         enough = self.tolerance * evidence.annotations.n_items
         if len(trace) < 2 or trace[-1] > trace[-2] - enough or len(trace) >= self.max_iterations:
             return fitted
         field = fitted.prior.prior
         careful = replace(fitted.prior, prior=replace(field, prior=replace(field.prior, quickest=1.0)))
-        going_on = partial(Expected, fitted.counts_klj, fitted.statistics, 0.0)
+        going_on = Expected(fitted.counts_klj, fitted.statistics, 0.0)
         limits["max_iterations"] -= len(trace)
-        more = em.maximise(evidence, careful, fitted.annotators, fitted.q_nj, begun=going_on, **limits)
+        more = em.run_em(evidence, careful, fitted.annotators, fitted.q_nj, begun=going_on, **limits)
         return replace(more, objective=(*trace, *more.objective))
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol, Self
 
 import numpy as np
 
-from hitl.annotations import Annotations, Floats
+from hitl.annotations import Floats
 from hitl.consensus import AnnotatorReport
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
@@ -16,92 +17,89 @@ from hitl.models.hierarchy.skills import SkilledRows, Skills
 from hitl.models.hierarchy.weighed_labels import Left, Pairs, Tally, Weighed
 from hitl.models.hierarchy.weighed_shares import WeighedShares
 from hitl.models.inference import em
+from hitl.models.inference.engine import Additive, PerShard, Shards
 from hitl.models.inference.loop import Expected
 from hitl.models.inference.observed_outputs import Observed, Outputs
+from hitl.models.numerics import kernels
 from hitl.models.priors import Mask
 
 SHARES = 100.0
 """Even items beside those that the shares are learned from."""
 
 
+@dataclass(frozen=True, eq=False)
+class Round(Additive):
+    """The end of a round: the sum of the changes of beliefs, and (L, J) counts of lone labels."""
+
+    moved: float
+    lone_lj: Floats
+
+
 class Form(Protocol):
-    """What counts of the labels of a table, in some form; the counts and the hierarchy have forms of their own."""
+    """Counts of labels in some form; the counts and the hierarchy have forms of their own."""
 
-    @classmethod
-    def of(cls, evidence: Evidence, anchor: float, outputs: Outputs) -> Self:
-        """Of one table."""
-        ...
-
-    def by(self, q_nj: Floats) -> Floats:
-        """Expected counts by beliefs (N, J)."""
-        ...
-
-    def lone(self, q_nj: Floats) -> Floats:
-        """(L, J) expected counts of lone labels by beliefs."""
+    def first(self, first: em.Beliefs) -> tuple[Expected, Floats]:
+        """Return the expectations of first beliefs, and (L, J) counts of lone labels."""
         ...
 
     def shares(self) -> WeighedShares:
-        """The shares before any belief."""
+        """Return the shares before any belief."""
         ...
 
     def skills(self, counts: Floats, lone_lj: Floats, accuracy: float) -> Any:
-        """The hierarchy by expected counts, anchored, and by lone labels."""
+        """Learn the hierarchy from expected counts, anchored, and from lone labels."""
         ...
 
-    def climbed(
-        self,
-        evidence: Evidence,
-        prior: Observed[WeighedShares],
-        skills: Any,
-        q_nj: Floats,
-        begun: Callable[[], Expected],
-        tolerance: float,
-        most: int,
-    ) -> em.Estimate[Observed[WeighedShares], Any]:
-        """EM from beliefs (N, J), whose expectations `begun` gives, the hierarchy held."""
+    def run_em(
+        self, prior: Any, skills: Any, begun: Expected, tolerance: float, most: int
+    ) -> tuple[em.EMResult[Any, Any], em.Beliefs]:
+        """Iterate from `begun`, the hierarchy held; also return the beliefs of a shard at the end."""
         ...
 
-    def report(self, annotations: Annotations, skills: Any, counts: Floats, shares: WeighedShares) -> AnnotatorReport:
-        """What the fit says of the annotators."""
+    def ended(self, before: em.Beliefs, after: em.Beliefs) -> Round:
+        """Compare beliefs before and after a round."""
+        ...
+
+    def report(self, skills: Any, counts: Floats, shares: WeighedShares) -> AnnotatorReport:
+        """Report the annotators."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Counted:
-    """What counts of the labels, of one table or of all shards.
+    """Counts of all labels, in whole tables.
 
     Attributes:
-        weight: u, in [0, 1).
+        shards: the evidence.
         anchor: w, weight of the votes, in [0, 1).
-        tally: what votes say.
-        informativeness: k, in [0, 1].
-        model_share_j: (J,) class shares of the models.
-        weighed: the labels and what they count, where they are in one table.
+        outputs: the models, over no items.
+        weight: u, in [0, 1).
+        weighed: a shard -> its labels, and how much they count.
+        tally: sums over the votes.
     """
 
-    weight: float
+    shards: Shards
     anchor: float
+    outputs: Outputs
+    weight: float
+    weighed: Callable[[Evidence], Weighed]
     tally: Tally
-    informativeness: float
-    model_share_j: Floats
-    weighed: Weighed | None = None
 
     @classmethod
-    def of(cls, evidence: Evidence, anchor: float, outputs: Outputs) -> Self:
-        """Of one table."""
-        weight = Pairs.of(evidence).weight(outputs.informativeness)
-        weighed = Weighed.of(evidence, weight, outputs.informativeness)
-        return cls(weight, anchor, Tally.of(evidence, weighed), outputs.informativeness, outputs.share_j, weighed)
+    def of(cls, shards: Shards, anchor: float, outputs: Outputs) -> Self:
+        """Count the votes of all shards."""
+        weight = shards.total(Pairs.of).weight(outputs.informativeness)
+        weighed = shards.once(partial(Weighed.of, weight=weight, informativeness=outputs.informativeness))
+        return cls(shards, anchor, outputs, weight, weighed, shards.total(_Tally(weighed)))
 
-    def by(self, q_nj: Floats) -> Floats:
-        """(K, L, J) expected counts of the table by beliefs (N, J)."""
-        assert self.weighed is not None
-        return self.weighed.by(q_nj)
+    def first(self, first: em.Beliefs) -> tuple[Expected, Floats]:
+        """Return the expectations of first beliefs, and (L, J) counts of lone labels."""
+        found: FirstCounts = self.shards.total(_FirstCounts(first, self.weighed))
+        return Expected(found.counts_klj, found.items_j, 0.0), found.lone_lj
 
-    def lone(self, q_nj: Floats) -> Floats:
-        """(L, J) expected counts of the table's lone labels by beliefs."""
-        assert self.weighed is not None
-        return self.weighed.lone(q_nj)
+    def ended(self, before: em.Beliefs, after: em.Beliefs) -> Round:
+        """Compare beliefs before and after a round."""
+        return self.shards.total(_Round(before, after, self.weighed))
 
     def skills(self, counts: Floats, lone_lj: Floats, accuracy: float) -> Skills:
         """The hierarchy by expected counts, anchored, and by lone labels."""
@@ -122,40 +120,98 @@ class Counted:
         return pseudo_klj
 
     def shares(self) -> WeighedShares:
-        """The shares before any belief."""
-        weight_n = np.empty(0) if self.weighed is None else self.weighed.weight_n
-        return shares_before(self.tally, weight_n, self.informativeness, self.model_share_j)
+        """Return the shares before any belief, over no items."""
+        return shares_before(self.tally, np.empty(0), self.outputs.informativeness, self.outputs.share_j)
 
-    def climbed(
-        self,
-        evidence: Evidence,
-        prior: Observed[WeighedShares],
-        skills: Skills,
-        q_nj: Floats,
-        begun: Callable[[], Expected],
-        tolerance: float,
-        most: int,
-    ) -> em.Estimate[Observed[WeighedShares], SkilledRows]:
-        """EM from beliefs (N, J), whose expectations `begun` gives, the hierarchy held."""
-        return em.maximise(
-            evidence,
+    def run_em(
+        self, prior: WeighedShares, skills: Skills, begun: Expected, tolerance: float, most: int
+    ) -> tuple[em.EMResult[WeighedShares, SkilledRows], em.Beliefs]:
+        """Iterate from `begun`, the hierarchy held; also return the beliefs of a shard at the end."""
+        prior_on = _PriorOn(self.weighed, self.shards.once(self.outputs.on))
+        found = em.run_em(
+            self.shards,
             prior,
             SkilledRows.unlearned(self.pseudo_counts(skills)),
-            q_nj,
+            np.empty((0, 0)),  # begun
             tolerance=tolerance,
             max_iterations=most,
-            least_labels=least_labels(prior),
-            counts=lambda _annotations, q_nj, _among_n, _log_pi_klj: self.by(q_nj),
+            least_labels=least_labels(self.outputs),
+            counts_of=_CountsOf(self.weighed),
+            prior_on=prior_on,
             begun=begun,
         )
+        judge = em.Judge(found.prior, found.annotators.log_pi_klj, prior_on)
+        return found, PerShard(judge, self.shards.table, found.q_nj)
 
-    def report(
-        self, annotations: Annotations, skills: Skills, counts: Floats, shares: WeighedShares
-    ) -> AnnotatorReport:
-        """What the fit says of the annotators."""
+    def report(self, skills: Skills, counts: Floats, shares: WeighedShares) -> AnnotatorReport:
+        """Report the annotators."""
         alpha_klj = self.anchored(counts)
         alpha_klj += skills.prior_klj
-        return confusion.report_of(annotations, alpha_klj.transpose(0, 2, 1), shares.share_j, prior=skills.crowd_jl)
+        alpha_kjl = alpha_klj.transpose(0, 2, 1)
+        return confusion.report_of(self.shards.annotations, alpha_kjl, shares.share_j, prior=skills.crowd_jl)
+
+
+@dataclass(frozen=True, eq=False)
+class FirstCounts(Additive):
+    """Expected counts (K, L, J), weighed items (J,), and counts (L, J) of lone labels."""
+
+    counts_klj: Floats
+    items_j: Floats
+    lone_lj: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class _FirstCounts:
+    beliefs: em.Beliefs
+    weighed: Callable[[Evidence], Weighed]
+
+    def __call__(self, evidence: Evidence) -> FirstCounts:
+        q_nj, weighed = self.beliefs(evidence), self.weighed(evidence)
+        return FirstCounts(weighed.by(q_nj), kernels.totals(q_nj, weighed.weight_n), weighed.lone(q_nj))
+
+
+@dataclass(frozen=True, eq=False)
+class _Round:
+    before: em.Beliefs
+    after: em.Beliefs
+    weighed: Callable[[Evidence], Weighed]
+
+    def __call__(self, evidence: Evidence) -> Round:
+        q_nj = self.after(evidence)
+        change_nj = q_nj - self.before(evidence)
+        moved = float(np.abs(change_nj, out=change_nj).sum())
+        return Round(moved, self.weighed(evidence).lone(q_nj))
+
+
+@dataclass(frozen=True, eq=False)
+class _Tally:
+    weighed: Callable[[Evidence], Weighed]
+
+    def __call__(self, evidence: Evidence) -> Tally:
+        return Tally.of(evidence, self.weighed(evidence))
+
+
+@dataclass(frozen=True, eq=False)
+class _CountsOf:
+    """Count the labels of a shard by weighed beliefs."""
+
+    weighed: Callable[[Evidence], Weighed]
+
+    def __call__(self, evidence: Evidence) -> em.Counts:
+        weighed = self.weighed(evidence)
+        return lambda _annotations, q_nj, _among_n, _log_pi_klj: weighed.by(q_nj)
+
+
+@dataclass(frozen=True, eq=False)
+class _PriorOn:
+    """Put the shares on a shard's items, beside the models."""
+
+    weighed: Callable[[Evidence], Weighed]
+    outputs: Callable[[Evidence], Outputs]
+
+    def __call__(self, prior: WeighedShares, evidence: Evidence) -> Observed[WeighedShares]:
+        shares = replace(prior, weight_n=self.weighed(evidence).weight_n)
+        return self.outputs(evidence).beside(shares)
 
 
 def shares_before(left: Left, weight_n: Floats, informativeness: float, model_share_j: Floats) -> WeighedShares:
@@ -180,6 +236,6 @@ def spread(named_j: Mask, compared: int) -> Floats:
     return np.where(named_j, (1 - left) / max(named, 1), left / max(unnamed, 1))
 
 
-def least_labels(prior: Observed[WeighedShares]) -> int:
-    """Labels of an item at least from which EM learns: one alone tells nothing, but beside models."""
-    return 2 if prior.log_likelihood_nj is None else 1
+def least_labels(outputs: Outputs) -> int:
+    """Return the least labels of an item from which EM learns: one alone tells nothing, except beside models."""
+    return 2 if outputs.pool is None else 1

@@ -13,7 +13,6 @@ In reports the matrices are such factors, and what labels add where it is more t
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -24,13 +23,13 @@ from scipy import sparse
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import AnnotatorReport
 from hitl.evidence import Evidence
-from hitl.models.hierarchy.counted import Counted, Form, least_labels, shares_before
+from hitl.models.hierarchy.counted import Round, least_labels, shares_before
 from hitl.models.hierarchy.skills import NEGLIGIBLE, STRENGTHS, ExpectedRows, Seen, of_totals, strength
 from hitl.models.hierarchy.weighed_labels import Left, Pairs, Weighed
 from hitl.models.hierarchy.weighed_shares import WeighedShares
 from hitl.models.inference import em, loop
 from hitl.models.inference.loop import Expected
-from hitl.models.inference.observed_outputs import Observed, Outputs
+from hitl.models.inference.observed_outputs import Outputs
 from hitl.models.numerics import kernels
 from hitl.models.numerics.clamping import clamp, observe
 from hitl.models.numerics.observed_cells import BLOCK, Cells, Pseudo, read
@@ -52,11 +51,10 @@ LEAST = 1e-12
 """Beliefs up to this one are left out of the reported matrices."""
 
 
-def form_of(annotations: Annotations) -> type[Form]:
-    """By cells, where classes are many, whole tables large and labels few for their size; else by whole tables."""
+def is_by_cells(annotations: Annotations) -> bool:
+    """Return True where classes are many, whole tables large and labels few for their size."""
     rows, classes = annotations.n_annotators * annotations.n_options, annotations.n_classes
-    by_cells = classes >= BLOCK and rows * classes >= LARGE and len(annotations) < FULL * rows
-    return CountedByCells if by_cells else Counted
+    return classes >= BLOCK and rows * classes >= LARGE and len(annotations) < FULL * rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,46 +101,49 @@ class ReadRows:
 
 @dataclass(frozen=True, eq=False)
 class CountedByCells:
-    """What counts of the labels of a table.
+    """Counts of the labels of a table, by cells.
 
     Attributes:
+        evidence: the table.
         anchor: w, weight of the votes, in [0, 1).
         left: what the weights leave to the votes.
-        informativeness: k, in [0, 1].
-        model_share_j: (J,) class shares of the models.
+        outputs: the models, over its items.
         weighed: the labels and what they count.
         cells: the labels by cells.
         agreed_nj: (N, J) shares of agreeing pairs of votes.
     """
 
+    evidence: Evidence
     anchor: float
     left: Left
-    informativeness: float
-    model_share_j: Floats
+    outputs: Outputs
     weighed: Weighed
     cells: Cells
     agreed_nj: sparse.csr_array
 
     @classmethod
     def of(cls, evidence: Evidence, anchor: float, outputs: Outputs) -> Self:
-        """Of one table."""
+        """Count the votes of one table."""
         weight = Pairs.of(evidence).weight(outputs.informativeness)
         weighed = Weighed.of(evidence, weight, outputs.informativeness)
         agreed_nj = sparse.csr_array(clamp(agreement(evidence.annotations), evidence))
         left, cells = Left.by_weights(evidence, weighed), Cells.of(evidence.annotations)
-        return cls(anchor, left, outputs.informativeness, outputs.share_j, weighed, cells, agreed_nj)
+        return cls(evidence, anchor, left, outputs.on(evidence), weighed, cells, agreed_nj)
 
-    def by(self, q_nj: Floats) -> Floats:
-        """Beliefs (N, J), which stand for their counts."""
-        return q_nj
+    def first(self, first: em.Beliefs) -> tuple[Expected, Floats]:
+        """Return first beliefs (N, J), which stand for their counts, and (L, J) counts of lone labels."""
+        q_nj = first(self.evidence)
+        return Expected(q_nj, kernels.totals(q_nj, self.weighed.weight_n), 0.0), self.weighed.lone(q_nj)
 
-    def lone(self, q_nj: Floats) -> Floats:
-        """(L, J) expected counts of the table's lone labels by beliefs."""
-        return self.weighed.lone(q_nj)
+    def ended(self, before: em.Beliefs, after: em.Beliefs) -> Round:
+        """Compare beliefs before and after a round."""
+        q_nj = after(self.evidence)
+        return Round(float(np.abs(q_nj - before(self.evidence)).sum()), self.weighed.lone(q_nj))
 
     def shares(self) -> WeighedShares:
         """The shares before any belief."""
-        return shares_before(self.left, self.weighed.weight_n, self.informativeness, self.model_share_j)
+        weight_n = self.weighed.weight_n
+        return shares_before(self.left, weight_n, self.outputs.informativeness, self.outputs.share_j)
 
     def skills(self, counts: Floats, lone_lj: Floats, accuracy: float) -> FactoredSkills:
         """The hierarchy by beliefs, anchored, and by lone labels."""
@@ -160,27 +161,18 @@ class CountedByCells:
         learned_nj[agreed.row, agreed.col] += self.anchor * agreed.data
         return learned_nj
 
-    def climbed(
-        self,
-        evidence: Evidence,
-        prior: Observed[WeighedShares],
-        skills: FactoredSkills,
-        q_nj: Floats,
-        begun: Callable[[], Expected],
-        tolerance: float,
-        most: int,
-    ) -> em.Estimate[Observed[WeighedShares], ReadRows]:
-        """EM from beliefs (N, J), whose expectations `begun` gives, the hierarchy held."""
-        passes = _Passes(evidence, clamp(q_nj, evidence), em.informative(evidence, least_labels(prior)), begun)
+    def run_em(
+        self, prior: WeighedShares, skills: FactoredSkills, begun: Expected, tolerance: float, most: int
+    ) -> tuple[em.EMResult[WeighedShares, ReadRows], em.Beliefs]:
+        """Iterate from `begun`, the hierarchy held; also return the beliefs at the end."""
+        passes = _Passes(self.evidence, em.informative(self.evidence, least_labels(self.outputs)), self.outputs, begun)
         rows = ReadRows(self._pseudo(skills), self.weighed.weight_n, np.empty(0))
-        found = loop.climb(passes, prior, rows, tolerance=tolerance, max_iterations=most, ahead=_ahead)
-        learned = found.prior, found.annotators, found.counts_klj, found.statistics
-        return em.Estimate(*learned, found.objective, found.converged, passes.q_nj)
+        found = loop.iterate(passes, prior, rows, tolerance=tolerance, max_iterations=most, begun=begun, ahead=_ahead)
+        return found, lambda evidence: found.q_nj
 
-    def report(
-        self, annotations: Annotations, skills: FactoredSkills, counts: Floats, shares: WeighedShares
-    ) -> AnnotatorReport:
-        """What the fit says of the annotators, by factors."""
+    def report(self, skills: FactoredSkills, counts: Floats, shares: WeighedShares) -> AnnotatorReport:
+        """Report the annotators, by factors."""
+        annotations = self.evidence.annotations
         learned_nj = self.anchored(counts)
         learned_nj[learned_nj <= LEAST] = 0.0
         summed = self.cells.summed(self.weighed.weight_n, annotations.n_items)
@@ -227,24 +219,19 @@ class CountedByCells:
         return sparse.csr_array((of_cells.data, of_cells.indices, start), shape=(len(size), cells.n_classes))
 
 
-@dataclass(eq=False)
 class _Passes:
     """Passes over one table, whose beliefs stand for counts."""
 
-    evidence: Evidence
-    q_nj: Floats
-    informative_n: npt.NDArray[np.bool_]
-    begun: Callable[[], Expected]
-
-    @property
-    def counted(self) -> int:
-        return int(self.informative_n.sum())
+    def __init__(self, evidence: Evidence, counted_n: npt.NDArray[np.bool_], outputs: Outputs, begun: Expected) -> None:
+        self._evidence, self._counted_n, self._outputs, self._begun = evidence, counted_n, outputs, begun
+        self.counted, self.q_nj = int(counted_n.sum()), begun.counts_klj
 
     def first(self, prior: Any, message_nj: Floats) -> Expected:
-        return self.begun()
+        return self._begun
 
-    def expected(self, prior: Any, message_nj: Floats) -> Expected:
-        found = prior.posterior(observe(message_nj.copy(), self.evidence), self.informative_n)
+    def expected(self, prior: WeighedShares, message_nj: Floats) -> Expected:
+        message_nj = observe(message_nj.copy(), self._evidence)
+        found = self._outputs.beside(prior).posterior(message_nj, self._counted_n)
         self.q_nj = found.q_nj
         return Expected(found.q_nj, found.statistics, found.log_evidence)
 

@@ -35,8 +35,7 @@ So a model that says the same of every item changes nothing, and the more one te
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
@@ -48,20 +47,16 @@ from hitl.crew import EXPECTED_ACCURACY
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
 from hitl.models.annotators.dirichlet_confusion import learned_concentration
-from hitl.models.combiner import FittedToShards, used
-from hitl.models.hierarchy.counted import Counted
-from hitl.models.hierarchy.counted_by_cells import form_of
-from hitl.models.hierarchy.skills import CROWD, SkilledRows, Skills
-from hitl.models.hierarchy.weighed_labels import Pairs, Tally, Weighed
-from hitl.models.hierarchy.weighed_shares import WeighedShares
-from hitl.models.inference import em, loop, warm_start
-from hitl.models.inference.loop import Climbed, Expected, From, Passes
-from hitl.models.inference.observed_outputs import Observed, Outputs
-from hitl.models.inference.over_shards import Beliefs, Judge, OverShards, concluded, used_of
-from hitl.models.inference.passes import IN_TURN, Additive, Engine, first_of
+from hitl.models.combiner import used_shards
+from hitl.models.hierarchy.counted import Counted, Form
+from hitl.models.hierarchy.counted_by_cells import CountedByCells, is_by_cells
+from hitl.models.hierarchy.skills import CROWD
+from hitl.models.inference import em, warm_start
+from hitl.models.inference.engine import Shards
+from hitl.models.inference.loop import Expected
+from hitl.models.inference.observed_outputs import Outputs
 from hitl.models.inference.per_item_outputs import weights_per_item
 from hitl.models.inference.warm_start import require_same_classes
-from hitl.models.numerics import kernels
 from hitl.models.numerics.checks import require_between, require_chances, require_counts, require_positive
 from hitl.models.numerics.clamping import clamp
 from hitl.models.numerics.votes import voted
@@ -96,6 +91,7 @@ class HierarchicalDawidSkene:
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth"})
+    fits_shards: ClassVar[bool] = True
 
     accuracy: float = EXPECTED_ACCURACY
     anchor: float | None = None
@@ -109,75 +105,37 @@ class HierarchicalDawidSkene:
         if self.anchor is not None:
             require_between("anchor", self.anchor, -1e-300, 1)
 
-    def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
+    def fit(self, evidence: Evidence | Shards, *, start: Consensus | None = None) -> Consensus:
         """Learn hierarchy, rows and beliefs in turn, from the votes or from what `start` learned."""
-        evidence = used(self, evidence)
-        began = time.perf_counter()
-        outputs = Outputs.of(evidence, weigh=weights_per_item)
-        counted = form_of(evidence.annotations).of(evidence, self._anchor(evidence.annotations), outputs)
-        prior = outputs.beside(counted.shares())
-        q_nj = self._first(evidence, start, outputs)
-        weighed_j = kernels.totals(q_nj, prior.prior.weight_n)
-        begun = [Expected(counted.by(q_nj), weighed_j, 0.0)]  # popped by the climb, so that its table is freed
-        skills = counted.skills(begun[0].counts_klj, counted.lone(q_nj), self.accuracy)
-        for _ in range(ROUNDS):
-            found = counted.climbed(evidence, prior, skills, q_nj, begun.pop, self.tolerance, STEPS)
-            skills = counted.skills(found.counts_klj, counted.lone(found.q_nj), self.accuracy)
-            moved, q_nj, prior = _moved(found.q_nj, q_nj), found.q_nj, found.prior
-            begun = [Expected(found.counts_klj, found.statistics, 0.0)]
-            del found  # of many classes its tables are the largest part of memory
-            if moved < AT_REST:
-                break
-        found = counted.climbed(evidence, prior, skills, q_nj, begun.pop, self.tolerance, self.max_iterations)
-        people = counted.report(evidence.annotations, skills, found.counts_klj, found.prior.prior)
-        return em.concluded(self, began, evidence, found, people, **outputs.kept({}))
+        return self.fitted(used_shards(self, evidence), start)[0]
 
-    def fit_shards(
-        self, shards: Sequence[Evidence], *, start: Consensus | None = None, engine: Engine = IN_TURN
-    ) -> FittedToShards:
-        """Learn hierarchy, rows and beliefs in turn, over shards; see `Shardable`.
-
-        A round ends with one more pass than in memory, which works out anew the beliefs before and after it.
-        """
+    def fitted(self, shards: Shards, start: Consensus | None) -> tuple[Consensus, em.Beliefs]:
+        """Fit to shards; also return the beliefs of a shard at the end of the fit."""
         began = time.perf_counter()
-        shards = used_of(self, shards)
-        annotations = first_of(shards).annotations
-        outputs = Outputs.over_shards(shards, engine, weigh=weights_per_item)
-        labels = _Labels(engine.total(Pairs.of, shards).weight(outputs.informativeness), outputs.informativeness)
-        tally = engine.total(partial(_tally, labels=labels), shards)
-        counted = Counted(labels.weight, self._anchor(annotations), tally, outputs.informativeness, outputs.share_j)
-        at, prior = _OnShard(labels, outputs), counted.shares()
-        before: Beliefs = partial(self._first_of_shard, start=start, outputs=outputs)
-        passes = OverShards(
-            shards, engine, before, least_labels=2 if outputs.pool is None else 1, counts=_Counts(labels), at=at
-        )
-        expected = passes.first(prior, np.empty(0))
-        lone_lj = engine.total(_Round(before, before, labels), shards).lone_lj
+        outputs = Outputs.learned(shards, weigh=weights_per_item)
+        counted = self._form(shards, outputs)
+        prior = counted.shares()
+        before: em.Beliefs = shards.once(partial(self._first, start=start, outputs=outputs))
+        expected, lone_lj = counted.first(before)
         skills = counted.skills(expected.counts_klj, lone_lj, self.accuracy)
         for _ in range(ROUNDS):
-            found = self._climbed_over(passes, expected, prior, skills, counted, STEPS)
-            after = Judge(found.prior, found.annotators.log_pi_klj, at)
-            ended = engine.total(_Round(before, after, labels), shards)
+            found, after = counted.run_em(prior, skills, expected, self.tolerance, STEPS)
+            ended = counted.ended(before, after)
             skills = counted.skills(found.counts_klj, ended.lone_lj, self.accuracy)
             expected, prior, before = Expected(found.counts_klj, found.statistics, 0.0), found.prior, after
             del found, after  # of many classes their tables are the largest part of memory
-            if ended.moved / max(1, passes.census.items * annotations.n_classes) < AT_REST:
+            if ended.moved / max(1, shards.size.items * shards.annotations.n_classes) < AT_REST:
                 break
         del before
-        found = self._climbed_over(passes, expected, prior, skills, counted, self.max_iterations)
-        people = counted.report(annotations, skills, found.counts_klj, found.prior)
-        judge = Judge(found.prior, found.annotators.log_pi_klj, at)
-        return concluded(
-            self,
-            began,
-            annotations,
-            people,
-            passes.census.labels_k,
-            judge,
-            objective=found.objective,
-            converged=found.converged,
-            **outputs.kept({}),
-        )
+        found, beliefs = counted.run_em(prior, skills, expected, self.tolerance, self.max_iterations)
+        people = counted.report(skills, found.counts_klj, found.prior)
+        return em.concluded(self, began, shards, found, people, **outputs.kept({})), beliefs
+
+    def _form(self, shards: Shards, outputs: Outputs) -> Form:
+        annotations = shards.annotations
+        if shards.table is not None and is_by_cells(annotations):
+            return CountedByCells.of(shards.table, self._anchor(annotations), outputs)
+        return Counted.of(shards, self._anchor(annotations), outputs)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items, by the same or new annotators, with what was learned."""
@@ -193,6 +151,7 @@ class HierarchicalDawidSkene:
 
     def _first(self, evidence: Evidence, start: Consensus | None, outputs: Outputs) -> Floats:
         """(N, J) beliefs where iterations begin: at the votes and the models, or at what `start` says beside them."""
+        outputs = outputs.on(evidence)
         q_nj = outputs.beside_votes(voted(evidence), evidence)
         if start is None or not warm_start.usable(start, evidence.annotations):
             return q_nj
@@ -201,16 +160,6 @@ class HierarchicalDawidSkene:
         prior = outputs.beside(learned_shares(start))
         judged_nj = em.expectation(evidence, prior, log_pi_klj).q_nj
         return clamp(np.where(met_n[:, None], judged_nj, q_nj), evidence)
-
-    def _first_of_shard(self, evidence: Evidence, start: Consensus | None, outputs: Outputs) -> Floats:
-        return self._first(evidence, start, outputs.on(evidence))
-
-    def _climbed_over(
-        self, passes: Passes, expected: Expected, prior: WeighedShares, skills: Skills, counted: Counted, most: int
-    ) -> Climbed[WeighedShares, SkilledRows]:
-        rows = SkilledRows.unlearned(counted.pseudo_counts(skills))
-        begun = From(expected, passes)
-        return loop.climb(begun, prior, rows, tolerance=self.tolerance, max_iterations=most)
 
     def _anchor(self, annotations: Annotations) -> float:
         if self.anchor is not None:
@@ -221,71 +170,3 @@ class HierarchicalDawidSkene:
         """(J, L) rows of an annotator of whom nothing is known."""
         wrong = CROWD * (1 - self.accuracy) / (annotations.n_options - 1)
         return confusion.on_the_diagonal(annotations.n_classes, annotations.n_options, CROWD * self.accuracy, wrong)
-
-
-def _moved(new_nj: Floats, old_nj: Floats) -> float:
-    if not new_nj.size:
-        return 0.0
-    change_nj = new_nj - old_nj
-    return float(np.abs(change_nj, out=change_nj).mean())
-
-
-# -- over shards ---------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Labels:
-    """How much the labels of a shard count."""
-
-    weight: float
-    informativeness: float
-
-    def weighed(self, evidence: Evidence) -> Weighed:
-        return Weighed.of(evidence, self.weight, self.informativeness)
-
-
-@dataclass(frozen=True, eq=False)
-class _OnShard:
-    """The shares on a shard's items, beside what models say of these."""
-
-    labels: _Labels
-    outputs: Outputs
-
-    def __call__(self, prior: WeighedShares, evidence: Evidence) -> Observed[WeighedShares]:
-        shares = replace(prior, weight_n=self.labels.weighed(evidence).weight_n)
-        return self.outputs.on(evidence).beside(shares)
-
-
-@dataclass(frozen=True, eq=False)
-class _Counts:
-    """Counts of a shard by weighed beliefs."""
-
-    labels: _Labels
-
-    def __call__(self, evidence: Evidence) -> em.Counts:
-        weighed = self.labels.weighed(evidence)
-        return lambda _annotations, q_nj, _among_n, _log_pi_klj: weighed.by(q_nj)
-
-
-@dataclass(frozen=True, eq=False)
-class Round(Additive):
-    """What ends a round: sum of how far beliefs have moved, and (L, J) counts of lone labels."""
-
-    moved: float
-    lone_lj: Floats
-
-
-@dataclass(frozen=True, eq=False)
-class _Round:
-    before: Beliefs
-    after: Beliefs
-    labels: _Labels
-
-    def __call__(self, evidence: Evidence) -> Round:
-        q_nj = self.after(evidence)
-        lone_lj = self.labels.weighed(evidence).lone(q_nj)
-        return Round(float(np.abs(q_nj - self.before(evidence)).sum()), lone_lj)
-
-
-def _tally(evidence: Evidence, labels: _Labels) -> Tally:
-    return Tally.of(evidence, labels.weighed(evidence))

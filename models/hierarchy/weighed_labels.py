@@ -12,7 +12,7 @@ from scipy import sparse
 
 from hitl.annotations import Annotations, Floats
 from hitl.evidence import Evidence
-from hitl.models.inference.passes import Additive
+from hitl.models.inference.engine import Additive
 from hitl.models.numerics import kernels
 from hitl.models.numerics.clamping import clamp
 from hitl.models.numerics.votes import agreement, labels_of_a_class, votes

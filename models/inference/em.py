@@ -1,13 +1,13 @@
-"""Expectation-maximisation of one table: a truth prior x an annotator model.
+"""Expectation-maximisation of a truth prior x an annotator model, over shards; a table in memory is one shard.
 
-The loop is `inference.loop`; here is what it needs of a table: beliefs, what they let expect, which items count.
+`loop` has the iterations; here is a pass: beliefs, the expectations they give, and the items that count.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,146 +17,223 @@ from hitl.consensus import AnnotatorReport, Consensus
 from hitl.evidence import Evidence
 from hitl.models import combiner
 from hitl.models.annotators import AnnotatorModel
-from hitl.models.inference import working_set
-from hitl.models.inference.loop import Climbed, Expected, climb
-from hitl.models.inference.working_set import Split, split_of
+from hitl.models.inference import loop, working_set
+from hitl.models.inference.engine import Shards, Table
+from hitl.models.inference.loop import EMResult as EMResult
+from hitl.models.inference.loop import Expected
+from hitl.models.inference.working_set import Split
 from hitl.models.numerics import kernels
 from hitl.models.numerics.clamping import clamp, observe
 from hitl.models.priors import Posterior, TruthPrior
 
 P = TypeVar("P", bound=TruthPrior)
 A = TypeVar("A", bound=AnnotatorModel)
+E = TypeVar("E", Expected, Split)
+T = TypeVar("T")
 
-
-@dataclass(frozen=True, eq=False)
-class Estimate(Climbed[P, A]):
-    """The same of a single table, with the beliefs (N, J) of its items."""
-
-    q_nj: Floats
-
+Beliefs = Callable[[Evidence], Floats]
+"""A shard -> beliefs (N, J) of its items."""
 
 Counts = Callable[[Annotations, Floats, npt.NDArray[np.bool_], Floats], Floats]
 """Annotations, beliefs (N, J), which items count (N,), log pi (K, L, J) -> expected counts (K, L, J)."""
 
+CountsOf = Callable[[Evidence], Counts]
+"""A shard -> how its labels are counted."""
+
+PriorOn = Callable[[Any, Evidence], TruthPrior]
+"""Put what a prior has learned on the items of a shard."""
+
 
 def counts_by_all(annotations: Annotations, q_nj: Floats, among_n: npt.NDArray[np.bool_], log_pi_klj: Floats) -> Floats:
-    """(K, L, J) counts by the beliefs as they are, the annotator's own labels in them."""
+    """Return (K, L, J) counts by the beliefs as they are, which the annotator's own labels have shaped."""
     return kernels.counts(annotations, q_nj, among_n)
 
 
-def maximise(
-    evidence: Evidence,
+def same_for_all(prior: Any, evidence: Evidence) -> TruthPrior:
+    """Return a prior that has nothing of its own for each item."""
+    learned: TruthPrior = prior
+    return learned
+
+
+def run_em(
+    evidence: Evidence | Shards,
     prior: P,
     annotators: A,
-    q_nj: Floats,
+    first: Floats | Beliefs,
     *,
     tolerance: float,
     max_iterations: int,
     least_labels: int = 1,
     counts: Counts = counts_by_all,
-    begun: Callable[[], Expected] | None = None,
-) -> Estimate[P, A]:
-    """Iterate from the beliefs `q_nj` until an iteration gains less than `tolerance` nats an item.
+    counts_of: CountsOf | None = None,
+    prior_on: PriorOn = same_for_all,
+    begun: Expected | None = None,
+) -> EMResult[P, A]:
+    """Iterate from first beliefs until an iteration gains less than `tolerance` nats per item.
 
-    The parameters are learned from items with known truth or at least `least_labels` labels; all are judged. `counts`
-    says by which beliefs annotators are judged. `begun` gives what `q_nj` lets expect, where that is known; it is asked
-    once.
+    The parameters are learned from items with known truth or at least `least_labels` labels; all are judged.
+
+    Args:
+        first: beliefs (N, J) of the table, or a function that gives those of a shard.
+        counts: how labels are counted; `counts_of` where that depends on the shard.
+        prior_on: puts the prior on a shard's items.
+        begun: the expectations of the first beliefs, where they are known.
     """
-    table = _Table(evidence, q_nj, informative(evidence, least_labels), counts, begun)
-    quick = counts is counts_by_all and working_set.pays(table.labels, annotators.log_pi_klj.size, prior)
-    loop = working_set.climb if quick else climb
-    found = loop(table, prior, annotators, tolerance=tolerance, max_iterations=max_iterations)
-    return Estimate(
-        found.prior,
-        found.annotators,
-        found.counts_klj,
-        found.statistics,
-        found.objective,
-        found.converged,
-        table.q_nj,
-    )
+    shards = evidence if isinstance(evidence, Shards) else Table(evidence)
+    beliefs = first if callable(first) else _Constant(first)
+    passes = _Passes(shards, prior_on, least_labels, counts_of or _Constant(counts), beliefs)
+    size = annotators.log_pi_klj.size
+    plain = counts_of is None and counts is counts_by_all and prior_on is same_for_all and begun is None
+    if plain and working_set.pays(passes.labels, size, prior):
+        return working_set.iterate_in_few_passes(
+            passes, prior, annotators, tolerance=tolerance, max_iterations=max_iterations
+        )
+    return loop.iterate(passes, prior, annotators, tolerance=tolerance, max_iterations=max_iterations, begun=begun)
 
 
-@dataclass(eq=False)
-class _Table:
-    """Passes over one table in memory, whose beliefs are kept."""
+@dataclass(frozen=True, eq=False)
+class Judge(Generic[P]):
+    """Beliefs of a shard's items by the posterior under learned parameters.
 
-    evidence: Evidence
-    q_nj: Floats
-    informative_n: npt.NDArray[np.bool_]
-    counts: Counts
-    begun: Callable[[], Expected] | None
-    own_nj: Floats | None = None  # beliefs of an earlier pass, whose memory is taken for the next
+    A prior that ties items together learns from those with `least_labels` labels or known truth; the others are judged.
+    """
 
-    @property
-    def counted(self) -> int:
-        return int(self.informative_n.sum())
+    prior: P
+    log_pi_klj: Floats
+    prior_on: PriorOn = same_for_all
+    least_labels: int = 0
 
-    @property
-    def labels(self) -> int:
-        return len(self.evidence.annotations)
+    def __call__(self, evidence: Evidence) -> Floats:
+        """Return (N, J) beliefs."""
+        counted_n = informative(evidence, self.least_labels)
+        return expectation(evidence, self.prior_on(self.prior, evidence), self.log_pi_klj, counted_n).q_nj
 
-    def split(self, prior: Any, log_pi_klj: Floats, bins: int) -> Split:
-        found, self.q_nj = split_of(self.evidence, prior, log_pi_klj, self.informative_n, bins, self.own_nj)
-        self.own_nj = self.q_nj
-        return found
+
+class _Passes:
+    """Passes of the loop over shards. Of one table in memory the beliefs of the last pass are kept."""
+
+    def __init__(
+        self, shards: Shards, prior_on: PriorOn, least_labels: int, counts_of: CountsOf, beliefs: Beliefs
+    ) -> None:
+        self._shards, self._prior_on, self._least_labels = shards, prior_on, least_labels
+        self._counts_of, self._beliefs = counts_of, beliefs
+        self.q_nj: Floats = np.empty((0, shards.annotations.n_classes))
+        self.counted = shards.total(_Counted(least_labels))
+        self.labels = int(shards.size.labels_k.sum())
 
     def first(self, prior: Any, log_pi_klj: Floats) -> Expected:
-        self.q_nj = clamp(self.q_nj, self.evidence)
-        if self.begun is not None:
-            return self.begun()
-        return by_beliefs(self.evidence, prior, self.q_nj, self.informative_n, log_pi_klj, self.counts)
+        parameters = prior, log_pi_klj, self._prior_on, self._least_labels, self._counts_of
+        return self._total(_First(*parameters, self._beliefs))
 
     def expected(self, prior: Any, log_pi_klj: Floats) -> Expected:
-        found, self.q_nj = expected(self.evidence, prior, log_pi_klj, self.informative_n, self.counts)
+        return self._total(_Pass(prior, log_pi_klj, self._prior_on, self._least_labels, self._counts_of))
+
+    def split(self, prior: Any, log_pi_klj: Floats, bins: int) -> Split:
+        return self._total(_SplitPass(prior, log_pi_klj, self._least_labels, bins))
+
+    def _total(self, work: _Work[E]) -> E:
+        if self._shards.table is None:
+            return self._shards.total(work)
+        found, self.q_nj = work.judge(self._shards.table)
         return found
 
 
-def expected(
-    evidence: Evidence,
-    prior: TruthPrior,
-    log_pi_klj: Floats,
-    informative_n: npt.NDArray[np.bool_],
-    counts: Counts = counts_by_all,
-) -> tuple[Expected, Floats]:
-    """What the posterior under these parameters lets expect, and its beliefs (N, J)."""
-    found = expectation(evidence, prior, log_pi_klj, informative_n)
-    counts_klj = counts(evidence.annotations, found.q_nj, informative_n, log_pi_klj)
-    return Expected(counts_klj, found.statistics, found.log_evidence), found.q_nj
+class _Work(Generic[E]):
+    """Work of a pass on a shard."""
+
+    def judge(self, evidence: Evidence) -> tuple[E, Floats]:
+        """Return the expectations, and beliefs (N, J)."""
+        raise NotImplementedError
+
+    def __call__(self, evidence: Evidence) -> E:
+        return self.judge(evidence)[0]
 
 
-def by_beliefs(
-    evidence: Evidence,
-    prior: TruthPrior,
-    q_nj: Floats,
-    informative_n: npt.NDArray[np.bool_],
-    log_pi_klj: Floats,
-    counts: Counts = counts_by_all,
-) -> Expected:
-    """What beliefs (N, J) that are given let expect; without log evidence."""
-    statistics = prior.statistics(q_nj, informative_n)
-    return Expected(counts(evidence.annotations, q_nj, informative_n, log_pi_klj), statistics, 0.0)
+@dataclass(frozen=True, eq=False)
+class _Pass(_Work[Expected]):
+    """Expectations by the posterior under these parameters."""
+
+    prior: Any
+    log_pi_klj: Floats
+    prior_on: PriorOn
+    least_labels: int
+    counts_of: CountsOf
+
+    def judge(self, evidence: Evidence) -> tuple[Expected, Floats]:
+        counted_n = informative(evidence, self.least_labels)
+        found = expectation(evidence, self.prior_on(self.prior, evidence), self.log_pi_klj, counted_n)
+        counts_klj = self.counts_of(evidence)(evidence.annotations, found.q_nj, counted_n, self.log_pi_klj)
+        return Expected(counts_klj, found.statistics, found.log_evidence), found.q_nj
+
+
+@dataclass(frozen=True, eq=False)
+class _First(_Pass):
+    """Expectations by given beliefs; without log evidence."""
+
+    beliefs: Beliefs
+
+    def judge(self, evidence: Evidence) -> tuple[Expected, Floats]:
+        q_nj, counted_n = clamp(self.beliefs(evidence), evidence), informative(evidence, self.least_labels)
+        statistics = self.prior_on(self.prior, evidence).statistics(q_nj, counted_n)
+        counts_klj = self.counts_of(evidence)(evidence.annotations, q_nj, counted_n, self.log_pi_klj)
+        return Expected(counts_klj, statistics, 0.0), q_nj
+
+
+@dataclass(frozen=True, eq=False)
+class _SplitPass(_Work[Split]):
+    """Expectations of sure and unsure items, where the prior is the same for all."""
+
+    prior: Any
+    log_pi_klj: Floats
+    least_labels: int
+    bins: int
+
+    def judge(self, evidence: Evidence) -> tuple[Split, Floats]:
+        return Split.of(evidence, self.prior, self.log_pi_klj, informative(evidence, self.least_labels), self.bins)
+
+
+@dataclass(frozen=True, eq=False)
+class _Constant(Generic[T]):
+    """A function of a shard that is the same for all."""
+
+    value: T
+
+    def __call__(self, evidence: Evidence) -> T:
+        return self.value
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """Number of items to learn from."""
+
+    least_labels: int
+
+    def __call__(self, evidence: Evidence) -> int:
+        return int(informative(evidence, self.least_labels).sum())
 
 
 def concluded(
-    method: Any, began: float, evidence: Evidence, found: Estimate[P, A], people: AnnotatorReport, **learned: Any
+    method: Any,
+    began: float,
+    evidence: Evidence | Shards,
+    found: EMResult[P, A],
+    people: AnnotatorReport,
+    **learned: Any,
 ) -> Consensus:
-    """The consensus of a method that iterates; arguments as those of `combiner.concluded`."""
-    trace, converged = found.objective, found.converged
-    return combiner.concluded(
-        method, began, evidence, found.q_nj, people, objective=trace, converged=converged, **learned
-    )
+    """Return the consensus of a method that iterates; arguments as those of `combiner.concluded`."""
+    learned |= {"objective": found.objective, "converged": found.converged}
+    return combiner.concluded(method, began, evidence, found.q_nj, people, **learned)
 
 
 def informative(evidence: Evidence, least_labels: int) -> npt.NDArray[np.bool_]:
-    """(N,) items to learn from: with known truth or at least `least_labels` labels."""
+    """Return (N,) items to learn from: with known truth or at least `least_labels` labels."""
     return (evidence.annotations.labels_per_item >= least_labels) | evidence.known
 
 
 def expectation(
     evidence: Evidence, prior: TruthPrior, log_pi_klj: Floats, counted_n: npt.NDArray[np.bool_] | None = None
 ) -> Posterior:
-    """The E-step: beliefs of all items, known truth observed; log evidence and statistics of some (default: all)."""
+    """Return beliefs of all items, known truth observed; log evidence and statistics of some (default: all)."""
     message_nj = observe(kernels.messages(evidence.annotations, log_pi_klj), evidence)
     counted_n = np.ones(len(message_nj), dtype=bool) if counted_n is None else counted_n
     return prior.posterior(message_nj, counted_n)

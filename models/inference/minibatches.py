@@ -1,9 +1,9 @@
-"""Minibatches: many cheap steps of a truth prior, before `em.maximise` makes a few dear ones over all items.
+"""Minibatches: many cheap steps of a truth prior, before `em.run_em` makes a few dear ones over all items.
 
 A step takes the next batch of a shuffled order, updates the beliefs of its items, and lets the prior learn from their
 statistics as if they stood for all (stochastic variational inference, Hoffman et al. 2013). Annotators learn now and
 then, from the beliefs that the items seen so far were left with (incremental EM, Neal & Hinton 1998). Steps of what is
-learned by gradients shrink to nothing; `em.maximise` then holds it, and removes the noise from the rest.
+learned by gradients shrink to nothing; `em.run_em` then holds it, and removes the noise from the rest.
 
 Where all items are one batch, this is `em` without momentum.
 """

@@ -15,7 +15,6 @@ have about a class, as a share of its entropy, in [0, 1] (the uncertainty coeffi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Self, TypeVar
 
@@ -28,12 +27,11 @@ from hitl.consensus import Consensus
 from hitl.design_effect import SMALLEST
 from hitl.evidence import Evidence
 from hitl.models.calibration.temperature import LogTemperature
-from hitl.models.inference.passes import Additive, Engine, first_of
-from hitl.models.inference.pool_over_shards import PoolOverShards
-from hitl.models.inference.unsupervised_pool import Weigh, unsupervised, weights_by
+from hitl.models.inference.engine import Additive, Shards, Table
+from hitl.models.inference.unsupervised_pool import ModelPool, Weigh
 from hitl.models.numerics.clamping import clamp
 from hitl.models.priors import Mask, Posterior, TruthPrior
-from hitl.models.priors.calibrated import RESIDUAL, Calibrated
+from hitl.models.priors.calibrated import RESIDUAL, Calibrated, PoolOn
 
 TEMPERATURE = LogTemperature(0.45)
 """Expected of a model whose temperature is not known, as in P+L-EM."""
@@ -77,41 +75,49 @@ class Outputs:
         pool: the pool of them, or None where there is no model.
         share_j: (J,) its mean probabilities; even ones where there is no model.
         informativeness: of the pool, in [0, 1].
+        pool_on: puts the pool on a shard's items, where it is over none.
     """
 
     pool: Calibrated | None
     share_j: Floats
     informativeness: float = 0.0
+    pool_on: PoolOn | None = None
 
     @classmethod
-    def of(cls, evidence: Evidence, learned: Consensus | None = None, weigh: Weigh = weights_by) -> Outputs:
-        """As the labels of the evidence suggest, or as a consensus has learned; `weigh`: see `unsupervised`."""
-        j = evidence.annotations.n_classes
-        if not evidence.probabilities:
-            return cls(None, np.full(j, 1 / j))
-        pool = Calibrated.from_evidence(evidence, TEMPERATURE, learned)
+    def of(cls, evidence: Evidence, learned: Consensus | None = None) -> Outputs:
+        """Learn from the labels of a table, or take what a consensus has learned; over its items."""
         if learned is None:
-            pool, _ = unsupervised(evidence, pool, weigh)
-        kept = {} if learned is None else learned.parameters
+            return cls.learned(Table(evidence)).on(evidence)
+        if not evidence.probabilities:
+            return cls.none(evidence.annotations.n_classes)
+        pool, kept = Calibrated.from_evidence(evidence, TEMPERATURE, learned), learned.parameters
         if MODEL_SHARES in kept:
             pool = replace(pool, residual=float(kept[RESIDUAL]))
             return cls(pool, kept[MODEL_SHARES], float(kept.get(MODEL_INFORMATIVENESS, 0.0)))
-        said = Said.by(pool)
-        return cls(pool, said.share_j, said.informativeness)
+        predicted = Predicted.by(pool)
+        return cls(pool, predicted.share_j, predicted.informativeness)
 
     @classmethod
-    def over_shards(cls, shards: Sequence[Evidence], engine: Engine, weigh: Weigh = weights_by) -> Outputs:
-        """What `of` finds of the labels of one table; the pool is over no items."""
-        annotations, models = first_of(shards).annotations, first_of(shards).probabilities
-        if not models:
-            return cls(None, np.full(annotations.n_classes, 1 / annotations.n_classes))
-        pool, _ = PoolOverShards(shards, engine, TEMPERATURE).unsupervised(weigh)
-        said: Said = engine.total(_Said(pool), shards)
-        return cls(pool, said.share_j, said.informativeness)
+    def learned(cls, shards: Shards, weigh: Weigh | None = None) -> Outputs:
+        """Learn from the labels of all shards, over no items; `weigh`: see `ModelPool.unsupervised`."""
+        if not shards.models:
+            return cls.none(shards.annotations.n_classes)
+        pools = ModelPool(shards, TEMPERATURE)
+        pool, _ = pools.unsupervised(weigh)
+        predicted: Predicted = shards.total(_Predicted(pool, pools.on))
+        return cls(pool, predicted.share_j, predicted.informativeness, pools.on)
+
+    @classmethod
+    def none(cls, n_classes: int) -> Outputs:
+        """No models."""
+        return cls(None, np.full(n_classes, 1 / n_classes))
 
     def on(self, evidence: Evidence) -> Outputs:
-        """The same models over the items of a shard."""
-        return self if self.pool is None else replace(self, pool=self.pool.over(evidence.probabilities))
+        """Put the same models on the items of a shard."""
+        if self.pool is None:
+            return self
+        pool = self.pool.over(evidence.probabilities) if self.pool_on is None else self.pool_on(self.pool, evidence)
+        return replace(self, pool=pool)
 
     def beside(self, prior: P) -> Observed[P]:
         """The prior with what the models say of each item."""
@@ -151,7 +157,7 @@ class Outputs:
 
 
 @dataclass(frozen=True, eq=False)
-class Said(Additive):
+class Predicted(Additive):
     """Sums over the items that a model predicts: (J,) a pool's probabilities, their entropy in nats, and the number."""
 
     total_j: Floats
@@ -159,7 +165,7 @@ class Said(Additive):
     items: int
 
     @classmethod
-    def by(cls, pool: Calibrated) -> Said:
+    def by(cls, pool: Calibrated) -> Predicted:
         """By a pool over its items."""
         log_p_nj = pool.log_prior()[~pool.abstained_n]
         p_nj = np.exp(log_p_nj)
@@ -179,8 +185,9 @@ class Said(Additive):
 
 
 @dataclass(frozen=True, eq=False)
-class _Said:
+class _Predicted:
     pool: Calibrated
+    on: PoolOn
 
-    def __call__(self, evidence: Evidence) -> Said:
-        return Said.by(self.pool.over(evidence.probabilities))
+    def __call__(self, evidence: Evidence) -> Predicted:
+        return Predicted.by(self.on(self.pool, evidence))

@@ -13,7 +13,7 @@ which, but for a constant, lies below the whole objective and touches it where t
 falls from pass to pass. Each inner loop begins with a plain step of EM: a pass that gains less than the tolerance ends
 it all, as in `loop`. The first, large steps are passes over all items, for the same reason as there.
 
-The unsure items are those of the first bins of `numerics.sureness` that have UNSURE of all that is unsure. Where these
+The unsure items are those of the first bins of `numerics.sureness` that hold UNSURE of all doubt. Where these
 are many, because labels are few or bad, nothing is saved: then the loop runs on over all items.
 """
 
@@ -28,22 +28,21 @@ import numpy.typing as npt
 from hitl.annotations import Floats
 from hitl.evidence import Evidence
 from hitl.models.annotators import AnnotatorModel
-from hitl.models.inference import loop
-from hitl.models.inference.loop import Climbed, Expected
-from hitl.models.inference.passes import Additive
+from hitl.models.inference.engine import Additive
+from hitl.models.inference.loop import MOMENTUM_BELOW, EMResult, Expected, Passes, iterate
 from hitl.models.numerics import kernels
 from hitl.models.numerics.sureness import BINS, Rows, first_bins, judged, rows_of
 from hitl.models.priors import Same, TruthPrior
 
 UNSURE = 0.99
-"""Share of all that is unsure, sum of labels_n (1 - max_j q_nj), that is in the working set. What is held slows the
-passes by its share: with .9 to .995 they cost about as much."""
+"""Share of all doubt, sum of labels_n (1 - max_j q_nj), in the working set. The held part slows the passes by its
+share: with .9 to .995 they cost about as much."""
 
 LARGEST_PART = 0.25
 """Labels of the working set, of all labels, from which it is too large to be worth it."""
 
 MOST_LABELS = 2**24
-"""Labels of a working set at most, which bounds its memory to some 100 MB however large the table is."""
+"""Most labels in a working set, which bounds its memory to some 100 MB however large the table is."""
 
 LEAST_LABELS = kernels.SERIAL_BELOW
 """Labels below which a table is small: iterations over all of it cost next to nothing."""
@@ -54,7 +53,7 @@ A = TypeVar("A", bound=AnnotatorModel)
 
 @dataclass(frozen=True, eq=False)
 class Split(Additive):
-    """What a pass gives of sure and unsure items.
+    """Expectations of a pass, sure and unsure items apart.
 
     Attributes:
         held, unsure: of the sure items (and all log evidence), and of the others.
@@ -67,6 +66,18 @@ class Split(Additive):
     parts: tuple[Rows, ...]
     labels_b: npt.NDArray[np.int64]
 
+    @classmethod
+    def of(
+        cls, evidence: Evidence, prior: Same, log_pi_klj: Floats, counted_n: npt.NDArray[np.bool_], bins: int
+    ) -> tuple[Split, Floats]:
+        """Return the split of a shard, and beliefs (N, J). Items in the first `bins` bins are unsure, gold ones not."""
+        found = judged(evidence, log_pi_klj, prior.log_prior()[0], counted_n, min(bins, BINS - 1))
+        held = Expected(found.counts_klj, found.total_j, found.log_evidence)
+        items = np.flatnonzero(found.bin_n < min(bins, BINS - 1))
+        rows, q_nj = rows_of(evidence.annotations, items), found.q_nj[items]
+        unsure = Expected(kernels.counts(rows, q_nj), q_nj.sum(axis=0), 0.0)
+        return cls(held, unsure, (rows,) if items.size else (), found.labels_b), found.q_nj
+
     @property
     def unsure_labels(self) -> int:
         """Labels of the unsure items."""
@@ -74,11 +85,11 @@ class Split(Additive):
 
     @property
     def all(self) -> Expected:
-        """Of all items."""
+        """Expectations of all items."""
         return self.held + self.unsure
 
 
-class SplitPasses(loop.Passes, Protocol):
+class SplitPasses(Passes, Protocol):
     """Passes that can keep the unsure items apart."""
 
     @property
@@ -87,22 +98,24 @@ class SplitPasses(loop.Passes, Protocol):
         ...
 
     def split(self, prior: Any, log_pi_klj: Floats, bins: int) -> Split:
-        """By the posterior under these parameters; items in the first `bins` bins are unsure."""
+        """Expect by the posterior under these parameters; items in the first `bins` bins are unsure."""
         ...
 
 
 def is_large(labels: int, n_cells: int) -> bool:
-    """Whether the labels, not the tables of annotators (of so many cells), are what iterations cost."""
+    """Return True if the labels, not the tables of annotators (of so many cells), are what iterations cost."""
     return labels >= max(LEAST_LABELS, n_cells)
 
 
 def pays(labels: int, n_cells: int, prior: TruthPrior) -> bool:
-    """Whether iterations over unsure items are worth it: items do not depend on each other, and the table is large."""
+    """Return True if iterations over unsure items are worth it: items are independent, and the table is large."""
     return isinstance(prior, Same) and is_large(labels, n_cells)
 
 
-def climb(passes: SplitPasses, prior: P, annotators: A, *, tolerance: float, max_iterations: int) -> Climbed[P, A]:
-    """What `loop.climb` finds, in fewer passes; its trace has the objective after each."""
+def iterate_in_few_passes(
+    passes: SplitPasses, prior: P, annotators: A, *, tolerance: float, max_iterations: int
+) -> EMResult[P, A]:
+    """Find what `loop.iterate` finds, in fewer passes; the trace has the objective after each."""
     found = passes.first(prior, annotators.log_pi_klj)
     trace: list[float] = []
     bins, made, near, converged = 0, 0, False, False
@@ -110,12 +123,11 @@ def climb(passes: SplitPasses, prior: P, annotators: A, *, tolerance: float, max
     while not converged and made < max_iterations:
         left = max_iterations - made
         if near and split is not None and split.unsure_labels > LARGEST_PART * passes.labels:
-            rest = loop.climb(loop.From(found, passes), prior, annotators, tolerance=tolerance, max_iterations=left)
+            rest = iterate(passes, prior, annotators, tolerance=tolerance, max_iterations=left, begun=found)
             return replace(rest, objective=(*trace, *rest.objective))
         if near and split is not None and split.parts:
-            inner = loop.climb(
-                _Unsure(split, passes.counted), prior, annotators, tolerance=tolerance, max_iterations=left
-            )
+            unsure = _Unsure(split, passes.counted)
+            inner = iterate(unsure, prior, annotators, tolerance=tolerance, max_iterations=left, begun=split.all)
             prior, annotators, made = inner.prior, inner.annotators, made + len(inner.objective)
         else:
             prior, annotators, made = prior.learn(found.statistics), annotators.learn(found.counts_klj), made + 1
@@ -125,12 +137,14 @@ def climb(passes: SplitPasses, prior: P, annotators: A, *, tolerance: float, max
         gain = objective - trace[-1] if trace else np.inf
         trace.append(objective)
         converged = bool(gain < tolerance * max(1, passes.counted))
-        near = near or gain < loop.MOMENTUM_BELOW * passes.counted
-    return Climbed(prior, annotators, found.counts_klj, found.statistics, tuple(trace), converged)
+        near = near or gain < MOMENTUM_BELOW * passes.counted
+    return EMResult(prior, annotators, found, tuple(trace), converged, passes.q_nj)
 
 
 class _Unsure:
-    """Passes over the unsure items alone, beside what is held of the others."""
+    """Passes over the unsure items alone, beside the held expectations of the others."""
+
+    q_nj = np.empty((0, 0))
 
     def __init__(self, split: Split, counted: int) -> None:
         self._split, self.counted = split, counted
@@ -146,23 +160,3 @@ class _Unsure:
             counts_klj, total_j, log_z = kernels.expect(rows, log_pi_klj, prior.log_prior()[0], counts_klj)
             statistics, log_evidence = statistics + total_j, log_evidence + log_z
         return Expected(counts_klj, statistics, log_evidence)
-
-
-def split_of(
-    evidence: Evidence,
-    prior: Same,
-    log_pi_klj: Floats,
-    counted_n: npt.NDArray[np.bool_],
-    bins: int,
-    out: Floats | None = None,
-) -> tuple[Split, Floats]:
-    """What the posterior of a shard's items gives, and its beliefs (N, J); items of known truth are sure.
-
-    `out` takes the beliefs.
-    """
-    found = judged(evidence, log_pi_klj, prior.log_prior()[0], counted_n, min(bins, BINS - 1), out)
-    held = Expected(found.counts_klj, found.total_j, found.log_evidence)
-    items = np.flatnonzero(found.bin_n < min(bins, BINS - 1))
-    rows, q_nj = rows_of(evidence.annotations, items), found.q_nj[items]
-    unsure = Expected(kernels.counts(rows, q_nj), q_nj.sum(axis=0), 0.0)
-    return Split(held, unsure, (rows,) if items.size else (), found.labels_b), found.q_nj

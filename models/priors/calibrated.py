@@ -17,7 +17,7 @@ together is in their temperatures); without truth see `inference.unsupervised_po
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -28,7 +28,6 @@ from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.calibration.temperature import Likelihood, LogTemperature, best_temperatures, pool_weights
-from hitl.models.inference.gathered import Total, over
 from hitl.models.numerics import kernels
 from hitl.models.priors import Mask, Posterior, factored
 from hitl.models.priors.model_outputs import ModelOutputs
@@ -190,16 +189,16 @@ class Calibrated:
         return replace(learned, temperature_m=self.temperature_m * np.exp(step_m))
 
     def supervised(self, truth_nj: Floats, known_n: Mask) -> Self:
-        """Held at the temperatures of largest posterior density given known classes; all known items set the shares."""
-        return self.supervised_by(over(self.likelihood(truth_nj, known_n)), kernels.totals(truth_nj, known_n))
+        """Hold the temperatures of largest posterior density given known classes; all known items set the shares."""
+        return self.fitted_to(self.likelihood(truth_nj, known_n), kernels.totals(truth_nj, known_n))
 
     def likelihood(self, truth_nj: Floats, known_n: Mask) -> Likelihood:
-        """What the likelihood of the temperatures is made of, by the known items that a model predicts."""
+        """Return the terms of the likelihood of the temperatures, by the known items that a model predicts."""
         rows = np.flatnonzero(known_n & ~self.abstained_n)
         return Likelihood.of(self.log_p_mnj[:, rows], truth_nj[rows], self.predicts_nm[rows])
 
-    def supervised_by(self, known: Total, total_j: Floats) -> Self:
-        """The same by sums over `likelihood`, and by (J,) the number of known items of each class."""
+    def fitted_to(self, known: Likelihood, total_j: Floats) -> Self:
+        """Hold the temperatures that fit these items best; (J,) numbers of known items per class set the shares."""
         temperature_m = best_temperatures(known, len(self.models), self.prior, start_m=self.temperature_m)
         return replace(self, temperature_m=temperature_m, shares=self.shares.learn(total_j), held=True)
 
@@ -211,6 +210,30 @@ class Calibrated:
     def abstained_n(self) -> npt.NDArray[np.bool_]:
         """(N,) items on which all models abstain."""
         return np.logical_not(np.asarray(self.predicts_nm.any(axis=1)))
+
+
+@dataclass(frozen=True, eq=False)
+class ReadOutputs:
+    """Read what models predict of a shard's items: `Calibrated.log_p_mnj` and `predicts_nm`."""
+
+    models: tuple[str, ...]
+    outputs: ModelOutputs
+
+    def __call__(self, evidence: Evidence) -> tuple[Floats, npt.NDArray[np.bool_]]:
+        """Return both arrays."""
+        return _log_predictions(self.models, self.outputs, evidence.probabilities)
+
+
+@dataclass(frozen=True, eq=False)
+class PoolOn:
+    """Put a pool on a shard's items."""
+
+    read: Callable[[Evidence], tuple[Floats, npt.NDArray[np.bool_]]]
+
+    def __call__(self, pool: Calibrated, evidence: Evidence) -> Calibrated:
+        """Return the same pool, as learned, over them."""
+        log_p_mnj, predicts_nm = self.read(evidence)
+        return replace(pool, log_p_mnj=log_p_mnj, predicts_nm=predicts_nm)
 
 
 def labels_used(evidence: Evidence) -> npt.NDArray[np.int64]:

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from hitl.annotations import Floats
 from hitl.crew import EXPECTED_ACCURACY
-from hitl.models.inference.passes import Additive
+from hitl.models.inference.engine import Additive
 
 FLOOR = 1e-12
 """No model may forbid a class for ever."""

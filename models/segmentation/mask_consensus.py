@@ -34,7 +34,7 @@ from hitl.models.segmentation.pixel_field import PixelField, Singles
 
 METHOD = "mask-consensus"
 
-Found = em.Estimate[PixelField, DirichletConfusion]
+Found = em.EMResult[PixelField, DirichletConfusion]
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,12 +158,12 @@ class MaskConsensus:
         evidence = Evidence(annotations)
         classes = annotations.n_classes
         hyper_jl = confusion.on_the_diagonal(classes, classes, self.diagonal, self.off)
-        return em.maximise(
+        return em.run_em(
             evidence,
             PixelField.even(patterns, strength, self.share_smoothing),
             DirichletConfusion.unlearned(hyper_jl, annotations.n_annotators),
             voted(evidence) * patterns.pixels_p[:, None],
-            # em.maximise counts items, which are patterns here
+            # em.run_em counts items, which are patterns here
             tolerance=self.tolerance * patterns.n_pixels / len(patterns.pixels_p),
             max_iterations=self.max_iterations,
         )

@@ -80,7 +80,7 @@ class BSCSeq:
         each = replace(evidence, annotations=after_own_labels(annotations, sequences))
         outputs = Outputs.of(evidence)
         j, allowed_rj = annotations.n_classes, steps_of_spans(annotations.classes)
-        found = em.maximise(
+        found = em.run_em(
             each,
             outputs.beside(DirichletChain.even(sequences, j, self.step_smoothing, allowed_rj)),
             self._rows.annotators_at_start(each.annotations, start),

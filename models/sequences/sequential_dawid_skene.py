@@ -12,7 +12,7 @@ Dawid-Skene.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
@@ -23,14 +23,13 @@ from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
-from hitl.models.combiner import FittedToShards, require_given, used
+from hitl.models.combiner import require_given, used_shards
 from hitl.models.inference import em
+from hitl.models.inference.engine import PerShard, Shards
 from hitl.models.inference.observed_outputs import Observed, Outputs
-from hitl.models.inference.over_shards import Beliefs, Judge, OverShards, concluded, used_of
-from hitl.models.inference.passes import IN_TURN, Engine, first_of
 from hitl.models.inference.warm_start import beliefs_of
 from hitl.models.numerics.checks import require_counts, require_positive
-from hitl.models.numerics.votes import shares, smoothed
+from hitl.models.numerics.votes import smoothed
 from hitl.models.priors.markov_chain import MarkovChain, Sequences
 from hitl.models.sequences import learned_chain
 
@@ -56,6 +55,7 @@ class SequentialDawidSkene:
 
     uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth", "sequence"})
     needs: ClassVar[frozenset[str]] = frozenset({"sequence"})
+    fits_shards: ClassVar[bool] = True
 
     smoothing: float = 0.01
     step_smoothing: float = 0.01
@@ -66,47 +66,32 @@ class SequentialDawidSkene:
         require_positive(self, "smoothing", "step_smoothing", "tolerance")
         require_counts(self, "max_iterations")
 
-    def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
-        """EM from the votes, or from what `start` learned. Raises BadEvidence without a sequence."""
-        evidence = used(self, evidence)
-        began = time.perf_counter()
-        annotations, pseudo_jl = evidence.annotations, self._pseudo_counts(evidence.annotations)
-        outputs, sequences = Outputs.of(evidence), learned_chain.sequences_of(evidence)
-        found = em.maximise(
-            evidence,
-            outputs.beside(MarkovChain.even(sequences, annotations.n_classes, self.step_smoothing)),
-            confusion.Confusion.unlearned(pseudo_jl, annotations.n_annotators),
-            beliefs_of(evidence, start, learned_chain.STEPS, partial(self._judged, evidence=evidence)),
-            tolerance=self.tolerance,
-            max_iterations=self.max_iterations,
-        )
-        people = confusion.report(annotations, found.counts_klj, pseudo_jl, shares(found.q_nj))
-        chain = {learned_chain.FIRST: found.prior.prior.first_j, learned_chain.STEPS: found.prior.prior.step_ij}
-        return em.concluded(self, began, evidence, found, people, **outputs.kept(chain))
+    def fit(self, evidence: Evidence | Shards, *, start: Consensus | None = None) -> Consensus:
+        """EM from the votes, or from what `start` learned. Raises BadEvidence without a sequence.
 
-    def fit_shards(
-        self, shards: Sequence[Evidence], *, start: Consensus | None = None, engine: Engine = IN_TURN
-    ) -> FittedToShards:
-        """EM over shards that hold whole sequences; see `Shardable`. One in two shards would count as two."""
+        Each sequence has to be in one shard whole: one in two shards would count as two.
+        """
+        shards = used_shards(self, evidence)
         began = time.perf_counter()
-        shards = used_of(self, shards)
-        annotations = first_of(shards).annotations
-        pseudo_jl, outputs = self._pseudo_counts(annotations), Outputs.over_shards(shards, engine)
+        annotations = shards.annotations
+        pseudo_jl, outputs = self._pseudo_counts(annotations), Outputs.learned(shards)
         nothing = Sequences(np.empty((0, 2), np.int64))
-        at = _OnShard(outputs)
-        passes = OverShards(shards, engine, _First(self, start), at=at)
-        found = passes.climb(
+        prior_on = _PriorOn(shards.once(outputs.on), shards.once(learned_chain.sequences_of))
+        found = em.run_em(
+            shards,
             Observed(MarkovChain.even(nothing, annotations.n_classes, self.step_smoothing), None),
             confusion.Confusion.unlearned(pseudo_jl, annotations.n_annotators),
+            partial(self._first, start=start),
             tolerance=self.tolerance,
             max_iterations=self.max_iterations,
+            prior_on=prior_on,
         )
-        judge = Judge(found.prior, found.annotators.log_pi_klj, at, least_labels=1)
-        share_j = smoothed(engine.total(_Total(judge), shards), passes.census.items)
+        judge = em.Judge(found.prior, found.annotators.log_pi_klj, prior_on, least_labels=1)
+        beliefs: em.Beliefs = PerShard(judge, shards.table, found.q_nj)
+        share_j = smoothed(shards.total(_Total(beliefs)), shards.size.items)
         people = confusion.report(annotations, found.counts_klj, pseudo_jl, share_j)
         chain = {learned_chain.FIRST: found.prior.prior.first_j, learned_chain.STEPS: found.prior.prior.step_ij}
-        kept = outputs.kept(chain) | {"objective": found.objective, "converged": found.converged}
-        return concluded(self, began, annotations, people, passes.census.labels_k, judge, **kept)
+        return em.concluded(self, began, shards, found, people, **outputs.kept(chain))
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other sequences, by the same or new annotators, with what was learned."""
@@ -116,6 +101,10 @@ class SequentialDawidSkene:
     def chain_posterior(self, consensus: Consensus, evidence: Evidence) -> learned_chain.ChainPosterior:
         """The posterior over whole sequences that `apply` takes its beliefs from."""
         return learned_chain.chain_posterior(consensus, evidence, self._log_answers(consensus, evidence.annotations))
+
+    def _first(self, evidence: Evidence, start: Consensus | None) -> Floats:
+        """Return (N, J) beliefs where iterations begin."""
+        return beliefs_of(evidence, start, learned_chain.STEPS, partial(self._judged, evidence=evidence))
 
     def _judged(self, consensus: Consensus, evidence: Evidence) -> Floats:
         return self.chain_posterior(consensus, evidence).passed.q_nj
@@ -133,32 +122,21 @@ class SequentialDawidSkene:
 
 
 @dataclass(frozen=True, eq=False)
-class _OnShard:
-    """The chain, and what the models say, on a shard's items."""
+class _PriorOn:
+    """Put the chain on a shard's items, beside the models."""
 
-    outputs: Outputs
+    outputs: Callable[[Evidence], Outputs]
+    sequences: Callable[[Evidence], Sequences]
 
     def __call__(self, prior: Observed[MarkovChain], evidence: Evidence) -> Observed[MarkovChain]:
-        chain = replace(prior.prior, sequences=learned_chain.sequences_of(evidence))
-        return self.outputs.on(evidence).beside(chain)
-
-
-@dataclass(frozen=True, eq=False)
-class _First:
-    """(N, J) beliefs where iterations begin."""
-
-    method: SequentialDawidSkene
-    start: Consensus | None
-
-    def __call__(self, evidence: Evidence) -> Floats:
-        return beliefs_of(evidence, self.start, learned_chain.STEPS, partial(self.method._judged, evidence=evidence))
+        return self.outputs(evidence).beside(replace(prior.prior, sequences=self.sequences(evidence)))
 
 
 @dataclass(frozen=True, eq=False)
 class _Total:
-    """(J,) the sum of a shard's beliefs."""
+    """(J,) sum of a shard's beliefs."""
 
-    beliefs: Beliefs
+    beliefs: em.Beliefs
 
     def __call__(self, evidence: Evidence) -> Floats:
         total_j: Floats = self.beliefs(evidence).sum(axis=0)

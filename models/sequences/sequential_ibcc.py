@@ -69,7 +69,7 @@ class SequentialIBCC:
         began = time.perf_counter()
         annotations = evidence.annotations
         outputs, sequences = Outputs.of(evidence), learned_chain.sequences_of(evidence)
-        found = em.maximise(
+        found = em.run_em(
             evidence,
             outputs.beside(DirichletChain.even(sequences, annotations.n_classes, self.step_smoothing)),
             self._rows.annotators_at_start(annotations, start),

@@ -206,7 +206,7 @@ def iterations(method: str, evidence: Evidence, number: int) -> Callable[[], lis
 
     def run() -> list[float]:
         at: list[float] = []
-        em.maximise(evidence, Timed(prior, at), people, votes_nj, tolerance=1e-300, max_iterations=number)
+        em.run_em(evidence, Timed(prior, at), people, votes_nj, tolerance=1e-300, max_iterations=number)
         return np.diff(at).tolist()
 
     return run

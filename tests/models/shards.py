@@ -1,4 +1,4 @@
-"""Tables cut into shards, and engines that keep the promises of `hitl.models.inference.passes` in other ways."""
+"""Tables cut into shards, and engines that keep the promises of `hitl.models.inference.engine` in other ways."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from hitl.consensus import Consensus
 from hitl.evidence import Evidence
-from hitl.models.inference.passes import InTurn, summed
+from hitl.models.inference.engine import Serial, summed
 
 
 def cut(evidence: Evidence, *ends: int) -> list[Evidence]:
@@ -60,7 +61,7 @@ class Elsewhere:
         return (pickle.loads(done[i]) for i in range(len(shards)))
 
 
-class Counting(InTurn):
+class Counting(Serial):
     """Counts the passes."""
 
     def __init__(self) -> None:
@@ -71,6 +72,6 @@ class Counting(InTurn):
         return super().each(work, shards)
 
 
-def stacked(learned: Any, shards: Sequence[Evidence]) -> np.ndarray:
+def stacked(method: Any, learned: Consensus, shards: Sequence[Evidence]) -> np.ndarray:
     """(N, J) beliefs of all shards."""
-    return np.concatenate([learned.judge(shard).probabilities for shard in shards])
+    return np.concatenate([method.apply(learned, shard).probabilities for shard in shards])

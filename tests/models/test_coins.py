@@ -156,7 +156,7 @@ def test_the_trace_ends_at_the_log_posterior_of_the_parameters(which: str, shape
     evidence, _ = oracles.crowd(rng, 12, 4, 3, **shape)
     people = Coins.unlearned(evidence.annotations, which == "one", 3.0, 1.0)
     votes_nj = MajorityVote().fit(evidence).probabilities
-    estimate = em.maximise(evidence, Shares.even(3, 0.5), people, votes_nj, tolerance=0.0, max_iterations=3)
+    estimate = em.run_em(evidence, Shares.even(3, 0.5), people, votes_nj, tolerance=0.0, max_iterations=3)
     expected = log_posterior(evidence, estimate.annotators, estimate.prior.share_j, 0.5)
     assert estimate.objective[-1] == pytest.approx(expected, abs=1e-8)
 

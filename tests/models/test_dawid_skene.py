@@ -122,7 +122,7 @@ def test_the_trace_is_the_log_posterior_of_the_parameters(shape: dict[str, float
         _, people, prior = steps.maximisation(evidence, prior, people, belief, informative)
         expected.append(log_posterior(evidence, np.exp(people.log_pi_klj).transpose(0, 2, 1), prior.share_j, pseudo))
         belief = em.expectation(evidence, prior, people.log_pi_klj).q_nj
-    estimate = em.maximise(evidence, Shares.even(3, 0.01), people, q_nj, tolerance=0.0, max_iterations=3)
+    estimate = em.run_em(evidence, Shares.even(3, 0.01), people, q_nj, tolerance=0.0, max_iterations=3)
     np.testing.assert_allclose(estimate.objective[: len(expected)], expected[: len(estimate.objective)], atol=1e-8)
 
 
@@ -159,7 +159,7 @@ def test_the_loop_puts_in_the_known_truth_before_it_learns() -> None:
     people = confusion.Confusion.unlearned(confusion.even_pseudo_counts(3, 3, 0.05), 4)
     q_nj = rng.dirichlet(np.ones(3), size=12)
     first = [
-        em.maximise(evidence, Shares.even(3), people, start, tolerance=0.0, max_iterations=1).objective
+        em.run_em(evidence, Shares.even(3), people, start, tolerance=0.0, max_iterations=1).objective
         for start in (q_nj, clamp(q_nj, evidence))
     ]
     assert first[0] == first[1]

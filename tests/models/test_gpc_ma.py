@@ -157,7 +157,7 @@ def test_a_hundred_random_starts_on_hard_data_are_finite() -> None:
         people = confusion.Confusion.unlearned(confusion.on_the_diagonal(2, 2, 7, 2), 4)
         q_nj = rng.dirichlet(np.ones(2), size=24)
         begun = replace(prior, kernel=far, sites=sites)
-        found = em.maximise(evidence, begun, people, q_nj, tolerance=1e-4, max_iterations=15)
+        found = em.run_em(evidence, begun, people, q_nj, tolerance=1e-4, max_iterations=15)
         assert np.isfinite(found.q_nj).all()
         assert np.isfinite(found.objective).all()
         np.testing.assert_allclose(found.q_nj.sum(axis=1), 1)

@@ -82,7 +82,7 @@ def test_the_trace_is_the_log_posterior(shape: dict[str, float]) -> None:
     informative = (annotations.labels_per_item > 0) | evidence.known
     q_nj = clamp(rng.dirichlet(np.ones(3), size=12), evidence)
     people = confusion.Confusion.unlearned(pseudo, annotations.n_annotators)
-    one = em.maximise(evidence, prior, people, q_nj, tolerance=1.0, max_iterations=1)
+    one = em.run_em(evidence, prior, people, q_nj, tolerance=1.0, max_iterations=1)
     _, people, learned = steps.maximisation(evidence, prior, people, q_nj, informative)
     log_prior = oracles.pool(evidence, learned.temperatures, learned.shares.share_j)
     pi_kjl = np.exp(people.log_pi_klj).transpose(0, 2, 1)
@@ -151,7 +151,7 @@ def test_items_with_few_labels_teach_once() -> None:
     evidence, _ = oracles.crowd(rng, 80, 4, 3, models=1, asked=0.6, known=0.1)
     annotations = evidence.annotations
     consensus = PLEM(tolerance=1e-13, max_iterations=2000).fit(evidence)
-    pool, first_nj = unsupervised(evidence, calibrated_prior(PLEM(), evidence))
+    pool, first_nj = unsupervised(evidence, PLEM().temperature)
     again = (annotations.labels_per_item > 2) | evidence.known
     assert 10 < again.sum() < 70
     learned_nj = np.where(again[:, None], consensus.probabilities, first_nj)

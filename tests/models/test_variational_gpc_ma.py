@@ -61,7 +61,7 @@ def test_items_that_nothing_is_said_of_are_judged_as_by_passes_over_all(monkeypa
 
     def over_all(self: Any, evidence: Evidence, prior: Any, people: Any, q_nj: Any) -> Any:
         settings = {"tolerance": self.tolerance, "max_iterations": self.max_iterations}
-        return em.maximise(evidence, prior, people, q_nj, **settings)
+        return em.run_em(evidence, prior, people, q_nj, **settings)
 
     monkeypatch.setattr(VariationalGPCMA, "_maximised", over_all)
     expected = FEW.fit(evidence)

@@ -19,12 +19,12 @@ from hitl.consensus import Consensus
 from hitl.errors import MissingExtra, Unreachable
 from hitl.evidence import Evidence
 from hitl.models import VBIBCC, DawidSkene, DefaultCombiner, MajorityVote
-from hitl.models.inference.passes import InTurn, summed
+from hitl.models.inference.engine import Serial, summed
 from hitl.shards import cluster
 from hitl.shards.cluster import OnCluster, on_dask
 from hitl.shards.combining import combine
 from hitl.shards.encoding import encode
-from hitl.shards.reading import Shards
+from hitl.shards.reading import StoredShards
 from hitl.tables.files import write_table
 from hitl.tables.vectors import read_vectors
 from tests.command_line import Run
@@ -34,11 +34,11 @@ pytest.importorskip("distributed")
 
 
 @pytest.fixture(scope="module")
-def shards(tmp_path_factory: pytest.TempPathFactory) -> Shards:
+def shards(tmp_path_factory: pytest.TempPathFactory) -> StoredShards:
     folder = tmp_path_factory.mktemp("cluster")
     write_table(folder / "labels.csv", crowd(600))
     encode([str(folder / "labels.csv")], str(folder / "shards"), shard_labels=400)
-    return Shards.open(str(folder / "shards"))
+    return StoredShards.open(str(folder / "shards"))
 
 
 @pytest.fixture(scope="module")
@@ -50,10 +50,10 @@ def engine() -> Iterator[OnCluster]:
 
 
 @pytest.mark.parametrize("method", [MajorityVote(), DawidSkene(), VBIBCC()])
-def test_results_are_those_of_one_process(method: Any, shards: Shards, engine: OnCluster, tmp_path: Path) -> None:
+def test_results_are_those_of_one_process(method: Any, shards: StoredShards, engine: OnCluster, tmp_path: Path) -> None:
     assert len(shards) > 4
     combine(shards, str(tmp_path / "there"), method, engine=engine)
-    combine(shards, str(tmp_path / "here"), method, engine=InTurn())
+    combine(shards, str(tmp_path / "here"), method, engine=Serial())
     there, here = results_in(tmp_path / "there"), results_in(tmp_path / "here")
     assert set(there) == set(here)
     for item, row in here.items():
@@ -98,9 +98,9 @@ class Labels:
         return len(evidence.annotations)
 
 
-def test_sums_are_added_in_the_order_of_one_process(shards: Shards, engine: OnCluster) -> None:
+def test_sums_are_added_in_the_order_of_one_process(shards: StoredShards, engine: OnCluster) -> None:
     """To the last bit, of numbers whose sum depends on the order."""
-    assert engine.total(Odd(), shards) == InTurn().total(Odd(), shards)
+    assert engine.total(Odd(), shards) == Serial().total(Odd(), shards)
 
 
 class Odd:
@@ -110,20 +110,20 @@ class Odd:
         return 1.0 / (1 + evidence.annotations.n_items) * 10.0 ** (evidence.annotations.n_items % 17)
 
 
-def test_a_worker_that_is_lost_changes_nothing(shards: Shards, engine: OnCluster, tmp_path: Path) -> None:
+def test_a_worker_that_is_lost_changes_nothing(shards: StoredShards, engine: OnCluster, tmp_path: Path) -> None:
     assert engine.total(Labels(tmp_path / "killed"), shards) == shards.n_labels
     assert (tmp_path / "killed").exists(), "none was killed"
     assert engine.total(Labels(), shards) == shards.n_labels
 
 
-def test_the_only_worker_may_be_lost(shards: Shards, tmp_path: Path) -> None:
+def test_the_only_worker_may_be_lost(shards: StoredShards, tmp_path: Path) -> None:
     with on_dask(None, 1) as alone:
         assert alone.total(Labels(tmp_path / "killed"), shards) == shards.n_labels
 
 
 @pytest.mark.parametrize("method", [VBIBCC(), DefaultCombiner()])
-def test_a_worker_that_is_lost_during_a_fit_changes_nothing(method: Any, shards: Shards, tmp_path: Path) -> None:
-    combine(shards, str(tmp_path / "here"), method, engine=InTurn())
+def test_a_worker_that_is_lost_during_a_fit_changes_nothing(method: Any, shards: StoredShards, tmp_path: Path) -> None:
+    combine(shards, str(tmp_path / "here"), method, engine=Serial())
     with on_dask(None, 2) as engine:
         info = engine._client.scheduler_info(n_workers=-1)["workers"]
         victim = engine._client.run(os.getpid, workers=[next(iter(info))])
@@ -143,14 +143,14 @@ def test_a_worker_that_is_lost_during_a_fit_changes_nothing(method: Any, shards:
 
 
 def test_the_command_takes_the_address_of_a_scheduler(
-    run: Run, shards: Shards, engine: OnCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, shards: StoredShards, engine: OnCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = shards._shards[0][0]
     address = engine._client.scheduler.address
     wanted = ["combine", folder, "--method", "vb-ibcc", "--engine", "dask", "--scheduler", address]
     code, _, err = run(*wanted, "--output", str(tmp_path / "out"))
     assert code == 0, err
-    combine(shards, str(tmp_path / "here"), VBIBCC(), engine=InTurn())
+    combine(shards, str(tmp_path / "here"), VBIBCC(), engine=Serial())
     assert results_in(tmp_path / "out").keys() == results_in(tmp_path / "here").keys()
     monkeypatch.setattr(cluster, "WAIT", 0.5)
     code, _, err = run(*wanted[:-1], "tcp://127.0.0.1:9", "--output", str(tmp_path / "none"))
@@ -211,7 +211,7 @@ def test_features_are_made_by_workers_also_when_one_is_lost(run: Run, engine: On
         (["--engine", "dask", "--workers", "2", "--scheduler", "tcp://x:1"], "exclude each other"),
     ],
 )
-def test_what_does_not_go_together_is_refused(run: Run, shards: Shards, flags: list[str], message: str) -> None:
+def test_what_does_not_go_together_is_refused(run: Run, shards: StoredShards, flags: list[str], message: str) -> None:
     code, _, err = run("combine", shards._shards[0][0], "--output", "out", *flags)
     assert (code, message in err) == (78, True), err
 

@@ -20,12 +20,12 @@ from hitl.consensus import Consensus
 from hitl.errors import BadTable, Busy
 from hitl.evidence import Evidence
 from hitl.models import VBIBCC, DawidSkene, MajorityVote
-from hitl.models.inference.em import Expected
-from hitl.models.inference.passes import InTurn
+from hitl.models.inference.engine import Serial
+from hitl.models.inference.loop import Expected
 from hitl.shards.checkpoints import Checkpointed, packed, unpacked
 from hitl.shards.combining import combine
 from hitl.shards.encoding import encode
-from hitl.shards.reading import Shards, write
+from hitl.shards.reading import StoredShards, write
 from hitl.tables.files import write_table
 from tests.command_line import Run
 from tests.killing import EVERY, fatal_steps, run_until, steps_of
@@ -59,7 +59,7 @@ def results_in(folder: Path) -> dict[str, Any]:
 def test_results_are_those_of_the_table_in_memory(method: Any, tables: Path) -> None:
     known = [str(tables / "truth.csv")]
     encode([str(tables / "labels.csv")], str(tables / "known"), truth=known, shard_labels=150)
-    shards = Shards.open(str(tables / "known"))
+    shards = StoredShards.open(str(tables / "known"))
     found = combine(shards, str(tables / "out"), method)
     truth = {"item": ["i0", "i1", "i999"], "label": ["c0", "c1", "c2"]}
     expected = method.fit(Evidence.from_tables(crowd(), truth=truth))
@@ -126,7 +126,7 @@ def test_making_shards_that_is_killed_leaves_nothing_half_written(every: int, ta
 
 
 def test_another_method_or_other_shards_do_not_go_on_with_it(tables: Path) -> None:
-    class Stops(InTurn):
+    class Stops(Serial):
         passes = 0
 
         def total(self, work: Any, shards: Any) -> Any:
@@ -135,7 +135,7 @@ def test_another_method_or_other_shards_do_not_go_on_with_it(tables: Path) -> No
                 raise KeyboardInterrupt
             return super().total(work, shards)
 
-    shards = Shards.open(str(tables / "shards"))
+    shards = StoredShards.open(str(tables / "shards"))
     with pytest.raises(KeyboardInterrupt):
         combine(shards, str(tables / "out"), VBIBCC(), engine=Stops())
     with pytest.raises(BadTable, match="an unfinished run of another method or version, or over other shards"):
@@ -144,16 +144,16 @@ def test_another_method_or_other_shards_do_not_go_on_with_it(tables: Path) -> No
         combine(shards, str(tables / "out"), VBIBCC(shared=False))
     encode([str(tables / "labels.csv")], str(tables / "others"), shard_labels=150)
     with pytest.raises(BadTable, match="an unfinished run"):
-        combine(Shards.open(str(tables / "others")), str(tables / "out"), VBIBCC())
+        combine(StoredShards.open(str(tables / "others")), str(tables / "out"), VBIBCC())
     assert combine(shards, str(tables / "out"), VBIBCC()).read == 3
     with pytest.raises(BadTable, match="holds results already; name a new folder"):
         combine(shards, str(tables / "out"), VBIBCC())
 
 
 def test_one_process_at_a_time_writes_a_folder(tables: Path) -> None:
-    shards = Shards.open(str(tables / "shards"))
+    shards = StoredShards.open(str(tables / "shards"))
 
-    class Meanwhile(InTurn):
+    class Meanwhile(Serial):
         def total(self, work: Any, some: Any) -> Any:
             with pytest.raises(Busy, match="another process writes it"):
                 combine(shards, str(tables / "out"), MajorityVote())
@@ -166,10 +166,10 @@ def test_addresses_take_results_and_checkpoints(tables: Path) -> None:
     import fsspec
 
     encode([str(tables / "labels.csv")], "memory://scale/shards", shard_labels=200)
-    shards = Shards.open("memory://scale/shards")
+    shards = StoredShards.open("memory://scale/shards")
     combine(shards, "memory://scale/out", VBIBCC())
     assert pickle.loads(pickle.dumps(shards))[0].annotations.items == shards[0].annotations.items
-    combine(Shards.open(str(tables / "shards")), str(tables / "out"), VBIBCC())
+    combine(StoredShards.open(str(tables / "shards")), str(tables / "out"), VBIBCC())
     system = fsspec.filesystem("memory")
     assert {path.rpartition("/")[2] for path in system.ls("/scale/out", detail=False)} == {
         path.name for path in (tables / "out").iterdir()
@@ -206,7 +206,7 @@ def test_checkpoints_hold_values_to_the_last_bit_and_run_nothing(tmp_path: Path)
 
 def test_progress_says_which_pass_and_which_shard_is_in_turn(tables: Path) -> None:
     said: list[tuple[str, int, int | None]] = []
-    shards = Shards.open(str(tables / "shards"))
+    shards = StoredShards.open(str(tables / "shards"))
     found = combine(shards, str(tables / "out"), VBIBCC(), progress=lambda *step: said.append(step))
     passes = [done for what, done, _ in said if what == "passes"]
     assert sorted(set(passes)) == list(range(found.passes))
@@ -218,7 +218,7 @@ def test_progress_says_which_pass_and_which_shard_is_in_turn(tables: Path) -> No
 
 def test_a_pass_is_not_made_twice(tmp_path: Path) -> None:
     evidence = Evidence(Annotations.from_matrix([[0, 0], [1, 1]]))
-    first, second = Checkpointed(InTurn(), str(tmp_path)), Checkpointed(InTurn(), str(tmp_path))
+    first, second = Checkpointed(Serial(), str(tmp_path)), Checkpointed(Serial(), str(tmp_path))
     made = [passes.total(lambda shard: float(len(shard.annotations)), [evidence]) for passes in (first, second)]
     assert made == [4.0, 4.0]
     assert (first.read, second.read) == (0, 1)
@@ -228,7 +228,7 @@ def test_shards_written_from_tables_in_memory_are_the_tables(tmp_path: Path) -> 
     matrix = Annotations.from_matrix([[0, -1, 1], [1, 1, 0], [-1, -1, -1]])
     evidence = Evidence(matrix, {"m": np.array([[0.5, 0.5], [np.nan, np.nan], [0.2, 0.8]])}, truth=np.array([-1, 1, 0]))
     write([evidence, evidence], str(tmp_path))
-    for shard in Shards.open(str(tmp_path)):
+    for shard in StoredShards.open(str(tmp_path)):
         np.testing.assert_array_equal(shard.probabilities["m"], evidence.probabilities["m"])
         np.testing.assert_array_equal(shard.truth, evidence.truth)  # type: ignore[arg-type]
         assert shard.annotations.items == (0, 1, 2)
@@ -281,4 +281,4 @@ def test_what_does_not_go_together_is_an_error(case: str, tables: Path, run: Run
 def test_no_warning_of_mapped_arrays(tables: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        combine(Shards.open(str(tables / "shards")), str(tables / "out"), DawidSkene())
+        combine(StoredShards.open(str(tables / "shards")), str(tables / "out"), DawidSkene())

@@ -15,10 +15,10 @@ import pytest
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models import PL, PLEM, DefaultCombiner, HierarchicalDawidSkene
-from hitl.models.inference.passes import InTurn
+from hitl.models.inference.engine import Serial
 from hitl.shards.combining import combine
 from hitl.shards.encoding import encode
-from hitl.shards.reading import Shards
+from hitl.shards.reading import StoredShards
 from hitl.tables.files import write_table
 from tests.killing import EVERY, fatal_steps, run_until, steps_of
 from tests.shards.test_combining import bytes_in, crowd, results_in
@@ -73,7 +73,7 @@ CASES += [(PLEM(), "models"), (PLEM(), "all"), (PL(), "all"), (HierarchicalDawid
 
 @pytest.mark.parametrize(("method", "name"), CASES)
 def test_results_are_those_of_the_table_in_memory(method: Any, name: str, folder: Path, tmp_path: Path) -> None:
-    shards, evidence = Shards.open(str(folder / name)), in_memory(name)
+    shards, evidence = StoredShards.open(str(folder / name)), in_memory(name)
     assert len(shards) > 4
     expected = method.fit(evidence)
     combine(shards, str(tmp_path / "out"), method)
@@ -132,8 +132,8 @@ def cluster() -> Iterator[Any]:
 def test_a_cluster_gives_the_results_of_one_process(
     method: Any, name: str, folder: Path, cluster: Any, tmp_path: Path
 ) -> None:
-    shards = Shards.open(str(folder / name))
-    combine(shards, str(tmp_path / "here"), method, engine=InTurn())
+    shards = StoredShards.open(str(folder / name))
+    combine(shards, str(tmp_path / "here"), method, engine=Serial())
     combine(shards, str(tmp_path / "there"), method, engine=cluster)
     there, here = results_in(tmp_path / "there"), results_in(tmp_path / "here")
     assert set(there) == set(here)

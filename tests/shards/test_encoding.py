@@ -19,7 +19,7 @@ from hitl.annotations import Annotations
 from hitl.errors import BadAnnotations, BadEvidence, BadTable, Busy, ConflictingLabels, HitlError
 from hitl.evidence import Evidence
 from hitl.shards.encoding import Columns, encode
-from hitl.shards.reading import Shards
+from hitl.shards.reading import StoredShards
 from hitl.tables.files import read_table, write_table
 
 NAMES = st.sampled_from(["a", "b", "é", "x y", "10", "9", "item 7", "=1", "NA"])
@@ -38,7 +38,7 @@ def table(rows: Sequence[tuple[Any, ...]]) -> pa.Table:
     return pa.table({name: pa.array(column, kind) for name, column, kind in zip(names, columns, types, strict=False)})
 
 
-def together(shards: Shards) -> list[tuple[Any, ...]]:
+def together(shards: StoredShards) -> list[tuple[Any, ...]]:
     """All labels of all shards by name, in the order of the items' names."""
     found = []
     for shard in shards:
@@ -68,7 +68,7 @@ def test_shards_say_what_the_table_says_in_memory(
         seen.clear()
         encode([str(path)], f"{folder}/shards", Columns(time=time), shard_labels=5, run_bytes=run_bytes)
         said_of_shards = [str(warning.message) for warning in seen if warning.category is ConflictingLabels]
-        shards = Shards.open(f"{folder}/shards")
+        shards = StoredShards.open(f"{folder}/shards")
         assert [message.split("(first")[0] for message in said] == [
             message.split("(first")[0] for message in said_of_shards
         ]
@@ -122,7 +122,7 @@ def test_labels_added_later_keep_the_codes(tmp_path: Path) -> None:
     write_table(tmp_path / "b.csv", table([("c", "ann", "2"), ("d", None, "2"), ("d", "zoe", "1")]))
     encode([str(tmp_path / "a.csv")], str(tmp_path / "one"))
     encode([str(tmp_path / "b.csv")], str(tmp_path / "two"), like=str(tmp_path / "one"))
-    both = Shards.open(str(tmp_path / "one"), str(tmp_path / "two"))
+    both = StoredShards.open(str(tmp_path / "one"), str(tmp_path / "two"))
     assert both.annotators == ("zoe", "(anonymous)", "ann")
     assert set(together(both)) == {
         ("a", "zoe", "1"),
@@ -134,7 +134,7 @@ def test_labels_added_later_keep_the_codes(tmp_path: Path) -> None:
     other = tmp_path / "other"
     encode([str(tmp_path / "b.csv")], str(other))
     with pytest.raises(BadTable, match="other classes, options, models or codes of annotators"):
-        Shards.open(str(tmp_path / "one"), str(other))
+        StoredShards.open(str(tmp_path / "one"), str(other))
 
 
 def test_probabilities_and_truth_are_those_of_the_tables_in_memory(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_probabilities_and_truth_are_those_of_the_tables_in_memory(tmp_path: Pat
         truth=[files["truth"]],
         shard_labels=30,
     )
-    shards = Shards.open(str(tmp_path / "shards"))
+    shards = StoredShards.open(str(tmp_path / "shards"))
     assert len(shards) > 2
     assert shards.classes == expected.annotations.classes == ("0", "1", "2")
     row = {name: n for n, name in enumerate(expected.annotations.items)}
@@ -247,7 +247,7 @@ def test_what_a_killed_run_left_is_gone_and_a_live_one_is_left_alone(tmp_path: P
         assert (left / "shard-00000.arrow").exists()
     encode([str(tmp_path / "labels.csv")], str(tmp_path / "shards"))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["labels.csv", "shards"]
-    assert len(Shards.open(str(tmp_path / "shards"))) == 1
+    assert len(StoredShards.open(str(tmp_path / "shards"))) == 1
 
 
 def test_addresses_are_read_and_written(tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ def test_addresses_are_read_and_written(tmp_path: Path) -> None:
         system.pipe_file(f"/labels/{number}.csv", f"item,annotator,label\na{number},x,1\nb{number},y,2\n".encode())
     system.pipe_file("/bad.csv", b"item,annotator,label\na,x,1\n,x,2\n")
     encode(["memory://labels/*.csv"], "memory://shards/one", shard_labels=2)
-    shards = Shards.open("memory://shards/one")
+    shards = StoredShards.open("memory://shards/one")
     assert len(shards) == 3
     assert len(together(shards)) == 6
     with pytest.raises(BadAnnotations, match=r"memory://bad.csv, line 3: the item is empty"):
@@ -276,10 +276,10 @@ def test_a_shard_that_was_changed_is_an_error(tmp_path: Path) -> None:
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
     with pytest.raises(BadTable, match="the file is not what was written"):
-        Shards.open(str(tmp_path / "shards"))[0]
+        StoredShards.open(str(tmp_path / "shards"))[0]
     path.write_bytes(content[:100])
     with pytest.raises(BadTable, match="the file is not what was written"):
-        Shards.open(str(tmp_path / "shards"))[0]
+        StoredShards.open(str(tmp_path / "shards"))[0]
 
 
 def test_names_of_annotators_that_are_not_those_of_the_shards_are_an_error(tmp_path: Path) -> None:
@@ -292,10 +292,10 @@ def test_names_of_annotators_that_are_not_those_of_the_shards_are_an_error(tmp_p
     for content in (b"", whole[: len(whole) // 2], b"x" * len(whole)):
         path.write_bytes(content)
         with pytest.raises(BadTable, match=r"annotators.arrow: not the names of annotators: .*; make the shards anew"):
-            Shards.open(str(tmp_path / "one"))
+            StoredShards.open(str(tmp_path / "one"))
     path.write_bytes((tmp_path / "two" / "annotators.arrow").read_bytes())
     with pytest.raises(BadTable, match=r"annotators.arrow: 2 annotators, and the manifest has 1; make the shards"):
-        Shards.open(str(tmp_path / "one"))
+        StoredShards.open(str(tmp_path / "one"))
 
 
 def test_other_readers_of_arrow_open_a_shard(tmp_path: Path) -> None:

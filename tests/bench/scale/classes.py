@@ -25,7 +25,6 @@ from hitl.annotations import Floats
 from hitl.evidence import Evidence
 from hitl.models import DefaultCombiner
 from hitl.models.hierarchy import hierarchical_dawid_skene
-from hitl.models.hierarchy.counted import Counted
 from tests.bench import results
 
 
@@ -44,7 +43,7 @@ def crowd(classes: int, items: int, annotators: int, labels: int) -> Evidence:
 def measured(shape: tuple[int, int, int, int], whole: bool) -> tuple[dict[str, float], Floats]:
     """Figures of a fit, and its beliefs; to be called in a process of its own."""
     if whole:
-        vars(hierarchical_dawid_skene)["form_of"] = lambda _: Counted
+        vars(hierarchical_dawid_skene)["is_by_cells"] = lambda _: False
     DefaultCombiner().fit(crowd(20, 60, 5, 3))
     evidence = crowd(*shape)
     began = time.process_time()

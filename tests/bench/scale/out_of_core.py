@@ -35,13 +35,13 @@ from pyarrow import csv, parquet
 from hitl.annotations import Annotations, Floats
 from hitl.evidence import Evidence
 from hitl.models.default import DefaultCombiner
-from hitl.models.inference.passes import IN_TURN, Engine
+from hitl.models.inference.engine import SERIAL, Engine
 from hitl.models.numerics import kernels
 from hitl.models.vb_ibcc import VBIBCC
 from hitl.shards.cluster import on_dask
 from hitl.shards.combining import combine
 from hitl.shards.encoding import encode
-from hitl.shards.reading import Shards
+from hitl.shards.reading import StoredShards
 from tests.bench import results
 from tests.bench.bench_speed import best, crowd
 
@@ -121,14 +121,14 @@ def fitted_by_default(folders: str, out: str, runs: str) -> dict[str, float]:
 def on_cluster(folders: str, out: str, runs: str) -> dict[str, float]:
     """The same on two workers of this machine, which have compiled and seen the shards before."""
     with on_dask(None, 2) as cluster:
-        cluster.total(_Nothing((ANNOTATORS, CLASSES, CLASSES), touch=True), Shards.open(folders))
+        cluster.total(_Nothing((ANNOTATORS, CLASSES, CLASSES), touch=True), StoredShards.open(folders))
         found = [_fitted(folders, f"{out}-{number}", Timed(cluster), VBIBCC()) for number in range(int(runs))]
         most = max(cluster._client.run(peak).values())
         return min(found, key=lambda run: run["s"]) | {"peak": most, "overhead s": _overhead(cluster, folders)}
 
 
 def _fitted(folders: str, out: str, timed: Timed, method: Any) -> dict[str, float]:
-    shards = Shards.open(folders)
+    shards = StoredShards.open(folders)
     fit = combine(shards, out, method, engine=timed).learned.fit
     whole = time.perf_counter() - timed.began
     shutil.rmtree(out)
@@ -152,7 +152,7 @@ class _Nothing:
 
 def _overhead(engine: Engine, folders: str) -> float:
     """Seconds of a pass without work: that tables are sent, added up and given back."""
-    shards = Shards.open(folders)
+    shards = StoredShards.open(folders)
     table = (ANNOTATORS, CLASSES, CLASSES)
     return best({"nothing": lambda: engine.total(_Nothing(table), shards)}, 3)["nothing"]
 
@@ -160,7 +160,7 @@ def _overhead(engine: Engine, folders: str) -> float:
 class Timed:
     """An engine, by default this process; notes the processor's time from its making to the end of the last pass."""
 
-    def __init__(self, engine: Engine = IN_TURN) -> None:
+    def __init__(self, engine: Engine = SERIAL) -> None:
         self._engine, self.each = engine, engine.each
         self.began, self._first, self.processor = time.perf_counter(), time.process_time(), 0.0
 
@@ -184,7 +184,7 @@ def in_memory() -> dict[str, float]:
 
 def one_pass(folder: str) -> dict[str, float]:
     """Gather and scatter over shards, each mapped anew, and over the same labels as one table in memory."""
-    shards = Shards.open(folder)
+    shards = StoredShards.open(folder)
     taken, labels = 0, 0
     while taken < len(shards) and labels < IN_MEMORY:
         labels += len(shards[taken].annotations)

@@ -19,7 +19,8 @@ from hitl.evidence import Evidence
 from hitl.models.dependence import design_effect
 from hitl.models.dependence.design_effect import EXPECTED, Independent, independent
 from hitl.models.dependence.uneven_errors import together
-from hitl.models.inference.gathered import over
+from hitl.models.inference.engine import Table
+from hitl.models.inference.observed_outputs import Outputs
 from tests import oracles
 from tests.dependent_labels import CROWDS, everywhere, labels_of, plain_log_posterior, some_crowd, table
 
@@ -35,6 +36,11 @@ EFFECTS = {
     "everything": DesignEffect(1.2, 0.5, 1.3, np.array([-0.4, 0.1, 2.0, 0.0])),
 }
 of_any_size = pytest.mark.parametrize("effect", EFFECTS.values(), ids=EFFECTS)
+
+
+def of_annotators(evidence: Evidence, alpha_kjl: Floats, share_j: Floats, q_nj: Floats) -> DesignEffect:
+    """The effect of a table, without models."""
+    return design_effect.of_annotators(Table(evidence), lambda _: q_nj, alpha_kjl, share_j, Outputs(None, share_j))
 
 
 def beliefs_for(evidence: Evidence, seed: int = 0) -> Floats:
@@ -194,7 +200,7 @@ def test_without_shift_confidence_falls_and_labels_stay(shape: dict[str, Any]) -
 def test_without_truth_rho_is_what_is_expected_of_people_who_err_together(name: str) -> None:
     evidence, alpha_kjl, share_j = some_crowd(CROWDS[name])
     q_nj = beliefs_for(evidence)
-    found = design_effect.of_annotators(evidence, alpha_kjl, share_j, q_nj)
+    found = of_annotators(evidence, alpha_kjl, share_j, q_nj)
     assert (found.rho, found.echo) == (EXPECTED * together(evidence, q_nj), 1)
     assert (found.residual, found.shift) == (1, None)
 
@@ -221,7 +227,7 @@ def test_rho_and_shift_are_the_best_that_a_search_of_its_own_finds(name: str) ->
     evidence, alpha_kjl, share_j = some_crowd(CROWDS[name], known=0.6, seed=2)
     q_nj = beliefs_for(evidence)
     objective, expected = plain_objective(evidence, alpha_kjl, share_j, q_nj)
-    found = design_effect.of_annotators(evidence, alpha_kjl, share_j, q_nj)
+    found = of_annotators(evidence, alpha_kjl, share_j, q_nj)
     theta = np.append(np.log(found.rho), found.shift)
     assert np.abs(theta[1:]).max() > 0.02
     assert abs(theta[0] - np.log(expected)) > 0.02
@@ -244,7 +250,7 @@ def test_the_slope_of_the_loss_is_that_of_finite_differences(seed: int) -> None:
     begun = DesignEffect(0.3, echo=1.0, residual=1.3)
 
     def loss(each: Floats) -> tuple[float, Floats]:
-        return design_effect._loss(each, over(known), begun, np.array([0.9, 0.5, 0.5, 0.5]))
+        return design_effect._loss(each, known, begun, np.array([0.9, 0.5, 0.5, 0.5]))
 
     slope = approx_fprime(theta, lambda each: loss(each)[0], 1e-7)
     np.testing.assert_allclose(loss(theta)[1], slope, atol=1e-4)
@@ -257,7 +263,7 @@ def judged(said: Ints, truth: Ints, told: Ints) -> tuple[DesignEffect, DesignEff
     alpha_kjl = oracles.counts(annotations, q_nj) + 0.5
     evidence = Evidence(annotations, truth=told)
     unknown = replace(evidence, truth=np.full(truth.size, -1, np.int32))
-    without, with_it = (design_effect.of_annotators(e, alpha_kjl, share_j, q_nj) for e in (unknown, evidence))
+    without, with_it = (of_annotators(e, alpha_kjl, share_j, q_nj) for e in (unknown, evidence))
     return without, with_it
 
 
@@ -289,8 +295,8 @@ def test_known_items_nobody_labeled_say_nothing() -> None:
     evidence, alpha_kjl, share_j = some_crowd({"unlabeled": 6})
     q_nj = beliefs_for(evidence)
     told = np.where(np.arange(40) >= 34, 0, -1).astype(np.int32)
-    found = design_effect.of_annotators(replace(evidence, truth=told), alpha_kjl, share_j, q_nj)
-    without = design_effect.of_annotators(evidence, alpha_kjl, share_j, q_nj)
+    found = of_annotators(replace(evidence, truth=told), alpha_kjl, share_j, q_nj)
+    without = of_annotators(evidence, alpha_kjl, share_j, q_nj)
     assert found.rho == pytest.approx(without.rho)
     np.testing.assert_array_equal(found.shift, 0)
 
@@ -300,11 +306,9 @@ def test_the_order_of_people_and_classes_does_not_matter() -> None:
     q_nj, rng = beliefs_for(evidence), np.random.default_rng(3)
     people, classes = rng.permutation(evidence.annotations.n_annotators), rng.permutation(4)
     options = np.append(classes, np.arange(4, evidence.annotations.n_options))
-    plain = design_effect.of_annotators(evidence, alpha_kjl, share_j, q_nj)
+    plain = of_annotators(evidence, alpha_kjl, share_j, q_nj)
     other = oracles.reordered(evidence, annotators=people, classes=classes)
-    moved = design_effect.of_annotators(
-        other, alpha_kjl[np.ix_(people, classes, options)], share_j[classes], q_nj[:, classes]
-    )
+    moved = of_annotators(other, alpha_kjl[np.ix_(people, classes, options)], share_j[classes], q_nj[:, classes])
     assert moved.rho == pytest.approx(plain.rho, rel=1e-4)
     np.testing.assert_allclose(moved.shift, plain.shift[classes], atol=1e-4)
 
@@ -314,5 +318,5 @@ def test_no_label_at_all_is_no_reason_to_fail() -> None:
     alpha_kjl, share_j = np.ones((1, 2, 2)), np.array([0.3, 0.7])
     for truth in (None, np.array([1], np.int32)):
         evidence = Evidence(annotations, truth=truth)
-        found = design_effect.of_annotators(evidence, alpha_kjl, share_j, share_j[None])
+        found = of_annotators(evidence, alpha_kjl, share_j, share_j[None])
         np.testing.assert_allclose(independent(annotations, alpha_kjl, share_j).tempered(found), share_j[None])

@@ -29,7 +29,6 @@ from hitl.models.dependence.design_effect import (
     residual_temperature,
 )
 from hitl.models.dependence.uneven_errors import BEFOREHAND
-from hitl.models.inference.gathered import over
 from hitl.models.inference.observed_outputs import Outputs
 from hitl.models.priors.calibrated import RESIDUAL
 from tests import oracles
@@ -87,7 +86,7 @@ def test_rho_and_shift_beside_models_are_the_best_that_a_search_of_its_own_finds
     rng = np.random.default_rng(2)
     log_q_nj, labels_n = 3 * rng.normal(size=(20, 3)) + 2 * np.eye(3)[truth[:20]], rng.integers(1, 5, size=20)
     known = KnownItems(log_q_nj, truth[:20], labels_n, rng.random(20) < 0.6)
-    found = by_crowd(np.zeros((3, 3)), outputs, over(known))
+    found = by_crowd(np.zeros((3, 3)), outputs, known)
     begun = by_crowd(np.zeros((3, 3)), outputs, None)
     assert begun.rho == pytest.approx(
         outputs.informativeness * BESIDE_MODELS + (1 - outputs.informativeness) * EXPECTED * BEFOREHAND

@@ -15,6 +15,7 @@ from hitl.evidence import Evidence
 from hitl.models import DefaultCombiner
 from hitl.models.hierarchy.counted import SHARES, Counted
 from hitl.models.hierarchy.hierarchical_dawid_skene import HierarchicalDawidSkene
+from hitl.models.inference.engine import Table
 from hitl.models.inference.observed_outputs import MODEL_INFORMATIVENESS, Outputs
 from hitl.models.inference.per_item_outputs import (
     BEFOREHAND,
@@ -91,7 +92,7 @@ def test_a_model_that_says_the_same_of_all_tells_nothing_and_one_that_is_certain
 def test_labels_count_as_far_as_they_are_not_spent_on_the_class(seed: int) -> None:
     evidence = some(seed)
     outputs = Outputs.of(evidence)
-    counted, a, k = Counted.of(evidence, 0.3, outputs), evidence.annotations, outputs.informativeness
+    counted, a, k = Counted.of(Table(evidence), 0.3, outputs), evidence.annotations, outputs.informativeness
     spent, labels, expected_n, votes = 0.0, 0, np.zeros(a.n_items), np.zeros(3)
     for n in range(a.n_items):
         m, told = int((a.item == n).sum()), k if evidence.predicted[n] else 0.0
@@ -104,8 +105,7 @@ def test_labels_count_as_far_as_they_are_not_spent_on_the_class(seed: int) -> No
         if evidence.known[n]:
             said = np.eye(3)[evidence.truth[n]]
         votes += (1 - expected_n[n]) * said / max(said.sum(), 1)
-    assert counted.weighed is not None
-    np.testing.assert_allclose(counted.weighed.weight_n, expected_n)
+    np.testing.assert_allclose(counted.weighed(evidence).weight_n, expected_n)
     here_n = (a.labels_per_item > 0) | evidence.known
     beside = SHARES * here_n.sum() / expected_n[here_n].sum()
     expected_j = votes + beside * ((1 - k) / 3 + k * outputs.share_j) + 1 / 3
@@ -115,14 +115,14 @@ def test_labels_count_as_far_as_they_are_not_spent_on_the_class(seed: int) -> No
 def test_a_lone_label_counts_for_the_crowd_as_far_as_models_do_not_tell_its_item() -> None:
     evidence = some(known=0.0)
     outputs = Outputs.of(evidence)
-    counted, a = Counted.of(evidence, 0.3, outputs), evidence.annotations
+    counted, a = Counted.of(Table(evidence), 0.3, outputs), evidence.annotations
     q_nj = np.random.default_rng(1).dirichlet(np.ones(3), size=a.n_items)
     expected_lj = np.zeros((a.n_options, 3))
     for n in np.flatnonzero(a.labels_per_item == 1):
         told = outputs.informativeness if evidence.predicted[n] else 0.0
         expected_lj[a.label[a.item == n][0]] += counted.weight * (1 - told) * q_nj[n]
     assert expected_lj.sum() > 0
-    np.testing.assert_allclose(counted.lone(q_nj), expected_lj)
+    np.testing.assert_allclose(counted.weighed(evidence).lone(q_nj), expected_lj)
 
 
 def test_what_is_always_said_is_taken_out_of_each_model() -> None:

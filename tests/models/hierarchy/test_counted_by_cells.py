@@ -15,7 +15,7 @@ from hitl.evidence import Evidence
 from hitl.models import DefaultCombiner
 from hitl.models.hierarchy import counted_by_cells, hierarchical_dawid_skene
 from hitl.models.hierarchy.counted import Counted
-from hitl.models.hierarchy.counted_by_cells import FULL, CountedByCells, form_of
+from hitl.models.hierarchy.counted_by_cells import FULL, CountedByCells, is_by_cells
 from hitl.tables.factored_rows import FactoredTable
 from hitl.testing import crowd
 
@@ -39,7 +39,7 @@ def fitted(
     form: type, monkeypatch: pytest.MonkeyPatch, evidence: Evidence, start: Consensus | None = None
 ) -> Consensus:
     with monkeypatch.context() as patch:
-        patch.setattr(hierarchical_dawid_skene, "form_of", lambda _: form)
+        patch.setattr(hierarchical_dawid_skene, "is_by_cells", lambda _: form is CountedByCells)
         return DefaultCombiner().fit(evidence, start=start)
 
 
@@ -106,13 +106,13 @@ def test_the_form_goes_by_the_size_of_whole_tables(monkeypatch: pytest.MonkeyPat
     assert len(a.annotations) < FULL * 8 * 60 <= len(full.annotations)
     monkeypatch.setattr(counted_by_cells, "LARGE", 8 * 60 * 60)
     monkeypatch.setattr(counted_by_cells, "BLOCK", 60)
-    assert form_of(a.annotations) is CountedByCells
-    assert form_of(full.annotations) is Counted  # labels in every row
+    assert is_by_cells(a.annotations)
+    assert not is_by_cells(full.annotations)  # labels in every row
     monkeypatch.setattr(counted_by_cells, "BLOCK", 61)
-    assert form_of(a.annotations) is Counted
+    assert not is_by_cells(a.annotations)
     monkeypatch.setattr(counted_by_cells, "BLOCK", 60)
     monkeypatch.setattr(counted_by_cells, "LARGE", 8 * 60 * 60 + 1)
-    assert form_of(a.annotations) is Counted
+    assert not is_by_cells(a.annotations)
 
 
 def test_two_thousand_classes_and_fifty_annotators_need_less_than_half_a_table() -> None:

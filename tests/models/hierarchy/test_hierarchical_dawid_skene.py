@@ -23,6 +23,7 @@ from hitl.models.hierarchy.counted import SHARES, Counted, spread
 from hitl.models.hierarchy.hierarchical_dawid_skene import ANCHOR, ANCHOR_OF_TWO
 from hitl.models.hierarchy.skills import CROWD, SkilledRows, Skills
 from hitl.models.inference import em
+from hitl.models.inference.engine import Table
 from hitl.models.inference.observed_outputs import Outputs
 from hitl.models.numerics.votes import voted
 from hitl.testing import crowd
@@ -61,9 +62,8 @@ def plain_weights(evidence: Evidence) -> Floats:
     return np.array([1.0 if known else alike * (m >= 2) for m, known in zip(labels_n, evidence.known, strict=True)])
 
 
-def weights(counted: Counted) -> Floats:
-    assert counted.weighed is not None
-    return counted.weighed.weight_n
+def weights(evidence: Evidence, anchor: float) -> Floats:
+    return Counted.of(Table(evidence), anchor, Outputs.of(evidence)).weighed(evidence).weight_n
 
 
 def plain_votes(evidence: Evidence) -> Floats:
@@ -90,12 +90,12 @@ def plain_agreement(evidence: Evidence) -> Floats:
 @everywhere
 def test_counts_are_weighed_and_anchored_at_agreeing_votes(shape: dict[str, Any]) -> None:
     evidence = some(shape)
-    counted, weight_n = Counted.of(evidence, 0.3, Outputs.of(evidence)), plain_weights(evidence)
-    np.testing.assert_allclose(weights(counted), weight_n)
+    counted, weight_n = Counted.of(Table(evidence), 0.3, Outputs.of(evidence)), plain_weights(evidence)
+    np.testing.assert_allclose(weights(evidence, 0.3), weight_n)
     q_nj = np.random.default_rng(1).dirichlet(np.ones(evidence.annotations.n_classes), size=30)
     by_beliefs = oracles.counts(evidence.annotations, q_nj * weight_n[:, None]).transpose(0, 2, 1)
     by_votes = oracles.counts(evidence.annotations, plain_agreement(evidence) * weight_n[:, None]).transpose(0, 2, 1)
-    np.testing.assert_allclose(counted.by(q_nj), by_beliefs, atol=1e-12)
+    np.testing.assert_allclose(counted.weighed(evidence).by(q_nj), by_beliefs, atol=1e-12)
     np.testing.assert_allclose(counted.tally.votes_klj, by_votes, atol=1e-12)
     np.testing.assert_allclose(counted.anchored(by_beliefs), 0.7 * by_beliefs + 0.3 * by_votes, atol=1e-12)
 
@@ -104,9 +104,9 @@ def test_counts_are_weighed_and_anchored_at_agreeing_votes(shape: dict[str, Any]
 def test_pseudo_counts_and_counts_make_the_posterior_that_is_reported(shape: dict[str, Any]) -> None:
     """Rows learned from beliefs beside the pseudo-counts are those of prior and anchored counts."""
     evidence = some(shape)
-    counted = Counted.of(evidence, 0.3, Outputs.of(evidence))
-    counts_klj = counted.by(voted(evidence))
-    skills = counted.skills(counts_klj, counted.lone(voted(evidence)), 0.75)
+    counted = Counted.of(Table(evidence), 0.3, Outputs.of(evidence))
+    counts_klj = counted.weighed(evidence).by(voted(evidence))
+    skills = counted.skills(counts_klj, counted.weighed(evidence).lone(voted(evidence)), 0.75)
     found = np.exp(SkilledRows.unlearned(counted.pseudo_counts(skills)).learn(counts_klj).log_pi_klj)
     alpha_klj = skills.prior_klj + 0.7 * counts_klj + 0.3 * counted.tally.votes_klj
     np.testing.assert_allclose(found, alpha_klj / alpha_klj.sum(axis=1, keepdims=True))
@@ -125,27 +125,27 @@ def test_shares_begin_near_even_over_the_classes_in_use(shape: dict[str, Any]) -
         for u, row in zip(weight_n, votes_nj, strict=True):
             expected[j] += (1 - u) * row[j] / max(row.sum(), 1)
     assert votes_nj.any(axis=0).all()
-    np.testing.assert_allclose(Counted.of(evidence, 0.3, Outputs.of(evidence)).shares().pseudo_j, expected)
+    np.testing.assert_allclose(Counted.of(Table(evidence), 0.3, Outputs.of(evidence)).shares().pseudo_j, expected)
 
 
 def test_known_truth_counts_in_full_and_a_lone_label_not_at_all() -> None:
     said = np.array([[0, -1, -1], [1, 1, -1], [2, 2, 0], [1, -1, -1], [-1, -1, -1]])
     evidence = Evidence(table(said, 3, 3), truth=np.array([-1, -1, -1, 2, 0], np.int32))
-    np.testing.assert_allclose(weights(Counted.of(evidence, 0.4, Outputs.of(evidence))), [0, 3 / 5, 3 / 5, 1, 1])
+    np.testing.assert_allclose(weights(evidence, 0.4), [0, 3 / 5, 3 / 5, 1, 1])
 
 
 @everywhere
 def test_the_hierarchy_is_learned_from_anchored_counts_and_lone_labels(shape: dict[str, Any]) -> None:
     evidence = some(shape)
-    a, counted = evidence.annotations, Counted.of(evidence, 0.3, Outputs.of(evidence))
+    a, counted = evidence.annotations, Counted.of(Table(evidence), 0.3, Outputs.of(evidence))
     q_nj = np.random.default_rng(2).dirichlet(np.ones(a.n_classes), size=30)
     lone_lj = np.zeros((a.n_options, a.n_classes))
     for n, votes in enumerate(plain_votes(evidence)):
         if votes.sum() == 1 and not evidence.known[n]:
             for option in a.label[a.item == n]:
                 lone_lj[option] += counted.weight * q_nj[n]
-    expected = Skills.learned(counted.anchored(counted.by(q_nj)), 0.7, lone_lj)
-    found = counted.skills(counted.by(q_nj), counted.lone(q_nj), 0.7)
+    expected = Skills.learned(counted.anchored(counted.weighed(evidence).by(q_nj)), 0.7, lone_lj)
+    found = counted.skills(counted.weighed(evidence).by(q_nj), counted.weighed(evidence).lone(q_nj), 0.7)
     assert found.accuracy == pytest.approx(expected.accuracy)
     np.testing.assert_allclose(found.prior_klj, expected.prior_klj)
     if shape.get("asked") == 0.2:
@@ -168,10 +168,13 @@ def weighed_log_posterior(
 
 def climbed(evidence: Evidence, anchor: float, iterations: int) -> tuple[Any, Floats, Floats]:
     """One climb from the votes with the hierarchy held, (K, J, L) pseudo-counts of the rows and (J,) of the shares."""
-    counted = Counted.of(evidence, anchor, Outputs.of(evidence))
-    skills = counted.skills(counted.by(voted(evidence)), counted.lone(voted(evidence)), 0.75)
-    pseudo_klj, prior = counted.pseudo_counts(skills), counted.shares()
-    found = em.maximise(
+    counted = Counted.of(Table(evidence), anchor, Outputs.of(evidence))
+    skills = counted.skills(
+        counted.weighed(evidence).by(voted(evidence)), counted.weighed(evidence).lone(voted(evidence)), 0.75
+    )
+    weighed = counted.weighed(evidence)
+    pseudo_klj, prior = counted.pseudo_counts(skills), replace(counted.shares(), weight_n=weighed.weight_n)
+    found = em.run_em(
         evidence,
         prior,
         SkilledRows.unlearned(pseudo_klj),
@@ -179,7 +182,7 @@ def climbed(evidence: Evidence, anchor: float, iterations: int) -> tuple[Any, Fl
         tolerance=0.0,
         max_iterations=iterations,
         least_labels=2,
-        counts=lambda _annotations, q_nj, _among_n, _log_pi_klj: counted.by(q_nj),
+        counts=lambda _annotations, q_nj, _among_n, _log_pi_klj: weighed.by(q_nj),
     )
     return found, pseudo_klj.transpose(0, 2, 1), prior.pseudo_j
 

@@ -13,13 +13,14 @@ from hitl.annotations import Annotations
 from hitl.evidence import Evidence
 from hitl.models import PL, PLEM, DefaultCombiner, HierarchicalDawidSkene
 from hitl.models.hierarchy import hierarchical_dawid_skene
-from hitl.models.inference import gathered, unsupervised_pool
+from hitl.models.inference import unsupervised_pool
+from hitl.models.inference.engine import Shards
 
 ITEMS, ANNOTATORS, CLASSES = 2000, 20, 3
 
 
 class Drawn(Sequence[Evidence]):
-    """Shards that are drawn each time they are asked for: five labels an item, half of them of known truth, a model."""
+    """Shards drawn each time they are requested: five labels per item, 40 gold items in all, a model."""
 
     def __init__(self, number: int, models: bool) -> None:
         self._number, self._models = number, models
@@ -40,7 +41,7 @@ class Drawn(Sequence[Evidence]):
         p_nj = rng.dirichlet(np.ones(CLASSES), size=ITEMS)
         p_nj[np.arange(ITEMS), truth] += 1
         models = {"net": p_nj / 2} if self._models else {}
-        known = np.where(np.arange(ITEMS) % 2, -1, truth).astype(np.int32)
+        known = np.where(np.arange(ITEMS) < (40 if i == 0 else 0), truth, -1).astype(np.int32)
         return Evidence(Annotations(item, annotator, label, *names), models, truth=known)
 
 
@@ -57,15 +58,14 @@ class Drawn(Sequence[Evidence]):
 def test_a_fit_of_many_shards_holds_as_much_as_one_of_few(
     method: Any, models: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gathered, "MOST_NUMBERS", 1000)
     monkeypatch.setattr(unsupervised_pool, "ENOUGH", 1000)
     monkeypatch.setattr(hierarchical_dawid_skene, "ROUNDS", 2)
     monkeypatch.setattr(hierarchical_dawid_skene, "STEPS", 2)
-    method.fit_shards(Drawn(1, models))
+    method.fit(Shards(Drawn(1, models)))
     most = []
     for number in (4, 16):
         tracemalloc.start()
-        method.fit_shards(Drawn(number, models))
+        method.fit(Shards(Drawn(number, models)))
         most.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert most[1] < 1.15 * most[0]

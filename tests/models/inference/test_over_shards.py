@@ -13,14 +13,14 @@ from hitl.consensus import Consensus
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models import PL, PLEM, VBIBCC, DawidSkene
-from hitl.models.combiner import Shardable, given, needs_of
-from hitl.models.inference import gathered, unsupervised_pool
-from hitl.models.inference.passes import IN_TURN, summed
+from hitl.models.combiner import fits_shards, given, needs_of
+from hitl.models.inference import unsupervised_pool
+from hitl.models.inference.engine import SERIAL, Shards, summed
 from hitl.models.registry import COMBINERS, combiner
 from tests import oracles
-from tests.models.shards import Counting, Elsewhere, MadeAnew, cut, stacked
+from tests.models.shards import Elsewhere, MadeAnew, cut, stacked
 
-METHODS = [name for name in COMBINERS if isinstance(combiner(name), Shardable)]
+METHODS = [name for name in COMBINERS if fits_shards(COMBINERS.load(name))]
 FAR = 1e-6
 """How far sums in another order may lead."""
 
@@ -76,10 +76,12 @@ def _quiet() -> Any:
 @pytest.mark.parametrize(("method", "table"), CASES)
 def test_one_shard_is_the_table_to_the_last_bit(method: str, table: str) -> None:
     evidence = TABLES[table]
-    whole, learned = combiner(method).fit(evidence), combiner(method).fit_shards([evidence])
-    np.testing.assert_array_equal(learned.judge(evidence).probabilities, whole.probabilities)
+    whole, learned = combiner(method).fit(evidence), combiner(method).fit(Shards([evidence]))
+    np.testing.assert_array_equal(
+        combiner(method).apply(learned, evidence).probabilities, combiner(method).apply(whole, evidence).probabilities
+    )
     for name, value in fields(whole).items():
-        np.testing.assert_array_equal(fields(learned.consensus)[name], value, err_msg=name)
+        np.testing.assert_array_equal(fields(learned)[name], value, err_msg=name)
 
 
 @pytest.mark.parametrize(("method", "table"), CASES)
@@ -87,39 +89,22 @@ def test_one_shard_is_the_table_to_the_last_bit(method: str, table: str) -> None
 def test_any_cut_gives_what_the_table_gives(method: str, table: str, ends: tuple[int, ...]) -> None:
     evidence = TABLES[table]
     shards = MadeAnew(cut(evidence, *ends))
-    whole, learned = combiner(method).fit(evidence), combiner(method).fit_shards(shards)
-    np.testing.assert_allclose(stacked(learned, shards), whole.probabilities, atol=FAR)
-    assert learned.consensus.fit.converged == whole.fit.converged
+    whole, learned = combiner(method).fit(evidence), combiner(method).fit(Shards(shards))
+    np.testing.assert_allclose(
+        stacked(combiner(method), learned, shards), combiner(method).apply(whole, evidence).probabilities, atol=FAR
+    )
+    assert learned.fit.converged == whole.fit.converged
     for name, value in fields(whole).items():
-        np.testing.assert_allclose(fields(learned.consensus)[name], value, rtol=FAR, atol=FAR, err_msg=name)
+        np.testing.assert_allclose(fields(learned)[name], value, rtol=FAR, atol=FAR, err_msg=name)
 
 
 @pytest.mark.parametrize(("method", "table"), CASES)
 def test_who_computes_changes_nothing(method: str, table: str) -> None:
     shards = cut(TABLES[table], 7, 30, 50)
-    here, there = (combiner(method).fit_shards(shards, engine=engine) for engine in (IN_TURN, Elsewhere()))
-    np.testing.assert_array_equal(stacked(here, shards), stacked(there, shards))
-    for name, value in fields(here.consensus).items():
-        np.testing.assert_array_equal(fields(there.consensus)[name], value, err_msg=name)
-
-
-WITH_KNOWN = [case for case in CASES if case[0] in ("default", "pl", "pl-em") and TABLES[case[1]].known.any()]
-
-
-@pytest.mark.parametrize(("method", "table"), WITH_KNOWN)
-def test_known_items_that_are_too_many_to_gather_are_found_anew_for_each_sum(
-    method: str, table: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    evidence, engine = TABLES[table], Counting()
-    whole = combiner(method).fit(evidence)
-    combiner(method).fit_shards(cut(evidence, 1, 2, 40), engine=engine)
-    gathering = len(engine.passes)
-    monkeypatch.setattr(gathered, "MOST_NUMBERS", 10)
-    learned = combiner(method).fit_shards(cut(evidence, 1, 2, 40), engine=engine)
-    assert len(engine.passes) > 2 * gathering + 4
-    np.testing.assert_allclose(stacked(learned, cut(evidence, 1, 2, 40)), whole.probabilities, atol=FAR)
-    for name, value in fields(whole).items():
-        np.testing.assert_allclose(fields(learned.consensus)[name], value, rtol=FAR, atol=FAR, err_msg=name)
+    here, there = (combiner(method).fit(Shards(shards, engine)) for engine in (SERIAL, Elsewhere()))
+    np.testing.assert_array_equal(stacked(combiner(method), here, shards), stacked(combiner(method), there, shards))
+    for name, value in fields(here).items():
+        np.testing.assert_array_equal(fields(there)[name], value, err_msg=name)
 
 
 @pytest.mark.parametrize("method", ["pl-em", "default"])
@@ -130,9 +115,13 @@ def test_of_many_items_a_pool_is_learned_from_the_same_sample(
     everything = combiner(method).fit(TABLES["models"]).temperatures["m0"]
     monkeypatch.setattr(unsupervised_pool, "ENOUGH", 17)
     evidence = TABLES["models"]
-    whole, learned = combiner(method).fit(evidence), combiner(method).fit_shards(cut(evidence, *ends))
+    whole, learned = combiner(method).fit(evidence), combiner(method).fit(Shards(cut(evidence, *ends)))
     assert whole.temperatures["m0"] != everything
-    np.testing.assert_allclose(stacked(learned, cut(evidence, 40)), whole.probabilities, atol=FAR)
+    np.testing.assert_allclose(
+        stacked(combiner(method), learned, cut(evidence, 40)),
+        combiner(method).apply(whole, evidence).probabilities,
+        atol=FAR,
+    )
 
 
 @pytest.mark.parametrize("method", ["pl-em", "default"])
@@ -145,10 +134,14 @@ def test_where_nothing_tells_of_models_or_all_truth_is_known_shards_are_the_tabl
         replace(evidence, annotations=labels.select(np.zeros(len(labels), bool))),
         replace(evidence, annotations=labels.select(np.zeros(len(labels), bool)), truth=truth),
     ):
-        whole, learned = combiner(method).fit(table), combiner(method).fit_shards(cut(table, 13, 44))
-        np.testing.assert_allclose(stacked(learned, cut(table, 13)), whole.probabilities, atol=FAR)
+        whole, learned = combiner(method).fit(table), combiner(method).fit(Shards(cut(table, 13, 44)))
+        np.testing.assert_allclose(
+            stacked(combiner(method), learned, cut(table, 13)),
+            combiner(method).apply(whole, table).probabilities,
+            atol=FAR,
+        )
         for name, value in fields(whole).items():
-            np.testing.assert_allclose(fields(learned.consensus)[name], value, rtol=FAR, atol=FAR, err_msg=name)
+            np.testing.assert_allclose(fields(learned)[name], value, rtol=FAR, atol=FAR, err_msg=name)
 
 
 @pytest.mark.parametrize("settings", [{"refit": True, "enough_labels": 1}, {"accuracy": 0.7, "off": 0.1}])
@@ -157,9 +150,13 @@ def test_settings_of_pl_em_hold_over_shards(settings: dict[str, Any], started: b
     evidence = TABLES["models"]
     start = PLEM().fit(replace(evidence, truth=None)) if started else None
     whole = PLEM(**settings).fit(evidence, start=start)
-    learned = PLEM(**settings).fit_shards(cut(evidence, 1, 30, 41), start=start)
-    np.testing.assert_allclose(stacked(learned, cut(evidence, 33)), whole.probabilities, atol=FAR)
-    np.testing.assert_allclose(list(learned.consensus.temperatures.values()), list(whole.temperatures.values()))
+    learned = PLEM(**settings).fit(Shards(cut(evidence, 1, 30, 41)), start=start)
+    np.testing.assert_allclose(
+        stacked(PLEM(**settings), learned, cut(evidence, 33)),
+        PLEM(**settings).apply(whole, evidence).probabilities,
+        atol=FAR,
+    )
+    np.testing.assert_allclose(list(learned.temperatures.values()), list(whole.temperatures.values()))
 
 
 def test_truth_that_a_method_needs_may_be_in_any_shard() -> None:
@@ -167,10 +164,10 @@ def test_truth_that_a_method_needs_may_be_in_any_shard() -> None:
     assert evidence.truth is not None
     truth = np.where(np.arange(70) < 50, -1, evidence.truth).astype(np.int32)
     table = replace(evidence, truth=truth)
-    whole, learned = PL().fit(table), PL().fit_shards(cut(table, 20, 45))
-    np.testing.assert_allclose(stacked(learned, cut(table, 33)), whole.probabilities, atol=FAR)
+    whole, learned = PL().fit(table), PL().fit(Shards(cut(table, 20, 45)))
+    np.testing.assert_allclose(stacked(PL(), learned, cut(table, 33)), PL().apply(whole, table).probabilities, atol=FAR)
     with pytest.raises(BadEvidence, match="pl needs known truth"):
-        PL().fit_shards(cut(replace(evidence, truth=None), 20, 45))
+        PL().fit(Shards(cut(replace(evidence, truth=None), 20, 45)))
 
 
 @pytest.mark.parametrize("method", ["vb-ibcc", "dawid-skene", "hierarchical-dawid-skene", "default"])
@@ -178,16 +175,24 @@ def test_a_start_is_used_shard_by_shard(method: str) -> None:
     evidence = TABLES["known"]
     start = combiner(method).fit(replace(evidence, truth=None))
     whole = combiner(method).fit(evidence, start=start)
-    learned = combiner(method).fit_shards(cut(evidence, 20, 41), start=start)
-    assert whole.fit.iterations == learned.consensus.fit.iterations
-    np.testing.assert_allclose(stacked(learned, cut(evidence, 33)), whole.probabilities, atol=FAR)
+    learned = combiner(method).fit(Shards(cut(evidence, 20, 41)), start=start)
+    assert whole.fit.iterations == learned.fit.iterations
+    np.testing.assert_allclose(
+        stacked(combiner(method), learned, cut(evidence, 33)),
+        combiner(method).apply(whole, evidence).probabilities,
+        atol=FAR,
+    )
 
 
 @pytest.mark.parametrize("settings", [{"anchor": 0.4, "least_labels": 2}, {"begin": "prior", "shared": False}])
 def test_settings_of_vb_ibcc_hold_over_shards(settings: dict[str, Any]) -> None:
     evidence = TABLES["known"]
-    whole, learned = VBIBCC(**settings).fit(evidence), VBIBCC(**settings).fit_shards(cut(evidence, 20, 41))
-    np.testing.assert_allclose(stacked(learned, cut(evidence, 33)), whole.probabilities, atol=FAR)
+    whole, learned = VBIBCC(**settings).fit(evidence), VBIBCC(**settings).fit(Shards(cut(evidence, 20, 41)))
+    np.testing.assert_allclose(
+        stacked(VBIBCC(**settings), learned, cut(evidence, 33)),
+        VBIBCC(**settings).apply(whole, evidence).probabilities,
+        atol=FAR,
+    )
 
 
 def test_sums_are_added_in_pairs_of_neighbours() -> None:
@@ -214,4 +219,4 @@ def _in_pairs(parts: list[str]) -> str:
 
 def test_no_shard_is_an_error() -> None:
     with pytest.raises(BadEvidence, match="no shards"):
-        DawidSkene().fit_shards([])
+        DawidSkene().fit(Shards([]))

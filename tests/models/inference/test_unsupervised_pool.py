@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -11,22 +12,35 @@ from scipy.special import log_softmax, logsumexp, softmax
 from hitl import score
 from hitl.annotations import Annotations
 from hitl.evidence import Evidence
+from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.inference import unsupervised_pool
 from hitl.models.inference.unsupervised_pool import (
+    Part,
+    PoolWeights,
+    chosen,
     error_correlation,
-    estimated_weights,
-    informative_rows,
     newton_step,
     unsupervised,
+    weights_by,
 )
 from hitl.models.majority import MajorityVote
-from hitl.models.pl import calibrated_prior
 from hitl.models.pl_em import PLEM
 from tests import oracles
 from tests.pools_of_models import simulated
 
 Floats = oracles.Floats
 PRIOR = PLEM().temperature
+
+
+def weights_of(evidence: Evidence) -> PoolWeights:
+    found = []
+
+    def weigh(labeled: Part, predicted: Callable[[], Part], prior: LogTemperature) -> PoolWeights:
+        found.append(weights_by(labeled, predicted, prior))
+        return found[0]
+
+    unsupervised(evidence, PLEM().temperature, weigh)
+    return found[0]
 
 
 def features(rng: np.random.Generator, models: int, items: int, classes: int) -> tuple[Floats, Floats]:
@@ -154,9 +168,8 @@ def test_the_residual_temperature_is_the_root_of_how_much_surer_the_pool_is_than
 ) -> None:
     """In sums of the exponents of log p_m: those of the pool that is held, and those that were learned."""
     evidence, _ = simulated(21, 400, models=models, right=0.85)
-    pool = calibrated_prior(PLEM(), evidence)
-    held, _ = unsupervised(evidence, pool)
-    worth = estimated_weights(evidence, pool, informative_rows(evidence, pool))
+    held, _ = unsupervised(evidence, PLEM().temperature)
+    worth = weights_of(evidence)
     held_mn = np.linalg.lstsq(  # the exponents, from the beliefs themselves
         np.stack(
             [np.log(p)[:, 1:].ravel() - np.log(p)[:, :1].repeat(4, 1).ravel() for p in evidence.probabilities.values()],
@@ -258,12 +271,11 @@ def test_a_copy_or_a_random_model_changes_next_to_nothing(items: int) -> None:
 
 def test_a_large_pool_is_learned_from_some_items(monkeypatch: pytest.MonkeyPatch) -> None:
     evidence, _ = simulated(4, 3000, models=2)
-    pool = calibrated_prior(PLEM(), evidence)
-    everything = unsupervised(evidence, pool)[0].temperature_m
+    everything = unsupervised(evidence, PLEM().temperature)[0].temperature_m
     monkeypatch.setattr(unsupervised_pool, "ENOUGH", 1000)
-    rows = informative_rows(evidence, pool)
+    rows = chosen(3000)
     assert (rows.size, rows[0], rows[-1]) == (1000, 0, 2999)
-    some = unsupervised(evidence, pool)[0].temperature_m
+    some = unsupervised(evidence, PLEM().temperature)[0].temperature_m
     np.testing.assert_allclose(some, everything, rtol=0.5)
     assert not np.allclose(some, everything)
 
@@ -276,12 +288,9 @@ def test_where_nothing_teaches_models_are_as_expected() -> None:
 
 def test_what_is_learned_does_not_depend_on_the_order_of_models() -> None:
     evidence, _ = simulated(6, 500, models=3)
-    pool = calibrated_prior(PLEM(), evidence)
-    rows = informative_rows(evidence, pool)
-    worth = estimated_weights(evidence, pool, rows)
+    worth = weights_of(evidence)
     turned = Evidence(evidence.annotations, dict(reversed(evidence.probabilities.items())))
-    other = calibrated_prior(PLEM(), turned)
-    again = estimated_weights(turned, other, rows)
+    again = weights_of(turned)
     np.testing.assert_allclose(again.weight_m[::-1], worth.weight_m, rtol=1e-8)
     np.testing.assert_allclose(again.correlation_mm[::-1, ::-1], worth.correlation_mm, rtol=1e-8)
 
@@ -300,10 +309,7 @@ def test_errors_are_as_correlated_where_people_were_asked_because_models_disagre
         matrix = np.full((n, 1), -1)
         matrix[rows, 0] = said
         evidence = Evidence(Annotations.from_matrix(matrix, classes=(0, 1, 2, 3)), probabilities)
-        pool = calibrated_prior(PLEM(), evidence)
-        found[name] = estimated_weights(evidence, pool, informative_rows(evidence, pool)).correlation_mm[
-            np.triu_indices(3, 1)
-        ]
+        found[name] = weights_of(evidence).correlation_mm[np.triu_indices(3, 1)]
     wrong_m = [(p.argmax(axis=1) != truth).astype(float) for p in probabilities.values()]
     real = np.corrcoef(wrong_m)[np.triu_indices(3, 1)]
     assert np.abs(found["at random"] - real).max() < 0.2

@@ -10,7 +10,8 @@ import pytest
 from hitl.evidence import Evidence
 from hitl.models import VBIBCC, DawidSkene
 from hitl.models.inference import working_set
-from hitl.models.inference.loop import Climbed
+from hitl.models.inference.engine import Shards
+from hitl.models.inference.loop import EMResult
 from hitl.models.numerics import kernels
 from hitl.models.numerics.clamping import observe
 from hitl.models.numerics.sureness import BINS, first_bins, judged, rows_of
@@ -82,22 +83,26 @@ def test_known_truths_gaps_and_other_answers(method: Any, never: Any) -> None:
 def test_shards_are_fitted_in_as_few_passes(method: Any, large: Evidence) -> None:
     whole, engine = method().fit(large), Counting()
     shards = cut(large, 2500, 2600, 6000)
-    learned = method().fit_shards(shards, engine=engine)
-    assert learned.consensus.fit.iterations == whole.fit.iterations
-    assert len(engine.passes) == whole.fit.iterations + 2  # a census, and the votes
-    np.testing.assert_allclose(stacked(learned, shards), whole.probabilities, atol=1e-6)
-    alone = method().fit_shards([large])
-    np.testing.assert_array_equal(stacked(alone, [large]), whole.probabilities)
-    there = method().fit_shards(shards, engine=Elsewhere())
-    np.testing.assert_array_equal(stacked(there, shards), stacked(learned, shards))
+    learned = method().fit(Shards(shards, engine))
+    assert learned.fit.iterations == whole.fit.iterations
+    assert len(engine.passes) == whole.fit.iterations + 3  # two censuses, and the votes
+    np.testing.assert_allclose(
+        stacked(method(), learned, shards), method().apply(whole, large).probabilities, atol=1e-6
+    )
+    alone = method().fit(Shards([large]))
+    np.testing.assert_array_equal(stacked(method(), alone, [large]), method().apply(whole, large).probabilities)
+    there = method().fit(Shards(shards, Elsewhere()))
+    np.testing.assert_array_equal(stacked(method(), there, shards), stacked(method(), learned, shards))
 
 
 def test_where_many_items_are_unsure_the_loop_runs_on_over_all(never: Any) -> None:
     evidence = Evidence(crowd(12_000, 120, 5, 3)[0])
     quick = DawidSkene().fit(evidence)
     shards = cut(evidence, 5000)
-    learned = DawidSkene().fit_shards(shards)
-    np.testing.assert_allclose(stacked(learned, shards), quick.probabilities, atol=1e-6)
+    learned = DawidSkene().fit(Shards(shards))
+    np.testing.assert_allclose(
+        stacked(DawidSkene(), learned, shards), DawidSkene().apply(quick, evidence).probabilities, atol=1e-6
+    )
     never()
     whole = DawidSkene().fit(evidence)
     assert quick.fit.objective[-1] == pytest.approx(whole.fit.objective[-1], abs=1e-7 * 12_000)
@@ -105,10 +110,10 @@ def test_where_many_items_are_unsure_the_loop_runs_on_over_all(never: Any) -> No
 
 
 def test_a_small_table_has_no_working_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: Any, **__: Any) -> Climbed[Any, Any]:
+    def fail(*_: Any, **__: Any) -> EMResult[Any, Any]:
         raise AssertionError("a small table")
 
-    monkeypatch.setattr(working_set, "climb", fail)
+    monkeypatch.setattr(working_set, "iterate_in_few_passes", fail)
     DawidSkene().fit(oracles.crowd(np.random.default_rng(0), 200, 8, 3)[0])
 
 

@@ -77,7 +77,7 @@ def test_a_chain_runs_through_the_one_loop(seed: int) -> None:
     start_nj = rng.dirichlet(np.ones(2), size=6)
     pseudo_jl = accurate_pseudo_counts(2, 2, 0.75, 0.2)
     people = Confusion.unlearned(pseudo_jl, 3)
-    found = em.maximise(evidence, STAY, people, start_nj, tolerance=1e-10, max_iterations=60)
+    found = em.run_em(evidence, STAY, people, start_nj, tolerance=1e-10, max_iterations=60)
     assert (np.diff(found.objective) > -1e-9).all()
     pi_kjl = np.exp(found.annotators.log_pi_klj).transpose(0, 2, 1)
     q_nj, log_evidence, _ = enumerated(found.prior, evidence, pi_kjl)

@@ -12,7 +12,6 @@ from hitl.annotations import Annotations
 from hitl.evidence import Evidence
 from hitl.models import PLEM
 from hitl.models.inference.unsupervised_pool import unsupervised
-from hitl.models.pl import calibrated_prior
 from tests import oracles
 from tests.oracles import Floats
 
@@ -103,7 +102,7 @@ def test_without_truth_the_temperature_drifts_as_it_is_said_to() -> None:
 def test_how_often_an_item_counts_follows_from_its_labels() -> None:
     """By the last beliefs from `enough_labels` on, else by the first; the temperature is held."""
     evidence, _ = oracles.crowd(np.random.default_rng(5), 80, 4, 3, models=1, asked=0.5)
-    a, first_nj = evidence.annotations, unsupervised(evidence, calibrated_prior(PLEM(), evidence))[1]
+    a, first_nj = evidence.annotations, unsupervised(evidence, PLEM().temperature)[1]
     for enough in (1, 2, 3, 99):
         method = PLEM(enough_labels=enough, tolerance=1e-13, max_iterations=3000)
         found = method.fit(evidence)

@@ -12,13 +12,14 @@ from hitl.consensus import Consensus
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models import SequentialDawidSkene
-from hitl.models.inference.passes import IN_TURN
+from hitl.models.inference.engine import SERIAL, Shards
 from hitl.shards.combining import combine
-from hitl.shards.reading import Shards, write
+from hitl.shards.reading import StoredShards, write
 from tests.models.sequences.test_sequential import simulated
 from tests.models.shards import Elsewhere, MadeAnew, cut, stacked
 
 FAR = 1e-6
+METHOD = SequentialDawidSkene()
 
 
 def evidence_of(models: bool = False, known: bool = False, gaps: bool = False) -> Evidence:
@@ -57,9 +58,11 @@ def require_alike(found: Consensus, expected: Consensus, far: float) -> None:
 @cases
 def test_one_shard_is_the_table_to_the_last_bit(case: dict[str, bool]) -> None:
     evidence = evidence_of(**case)
-    whole, learned = SequentialDawidSkene().fit(evidence), SequentialDawidSkene().fit_shards([evidence])
-    np.testing.assert_array_equal(learned.judge(evidence).probabilities, whole.probabilities)
-    require_alike(learned.consensus, whole, 0.0)
+    whole, learned = METHOD.fit(evidence), METHOD.fit(Shards([evidence]))
+    np.testing.assert_array_equal(
+        METHOD.apply(learned, evidence).probabilities, METHOD.apply(whole, evidence).probabilities
+    )
+    require_alike(learned, whole, 0.0)
 
 
 @cases
@@ -68,21 +71,19 @@ def test_any_cut_between_sequences_gives_what_the_table_gives(case: dict[str, bo
     evidence = evidence_of(**case)
     shards = MadeAnew(cut(evidence, *ends(evidence, every)))
     assert len(shards) > 2
-    whole, learned = SequentialDawidSkene().fit(evidence), SequentialDawidSkene().fit_shards(shards)
-    np.testing.assert_allclose(stacked(learned, shards), whole.probabilities, atol=FAR)
-    require_alike(learned.consensus, whole, FAR)
+    whole, learned = METHOD.fit(evidence), METHOD.fit(Shards(shards))
+    np.testing.assert_allclose(stacked(METHOD, learned, shards), METHOD.apply(whole, evidence).probabilities, atol=FAR)
+    require_alike(learned, whole, FAR)
 
 
 def test_who_computes_and_a_start_change_nothing() -> None:
     evidence = evidence_of(models=True, known=True)
-    shards, start = cut(evidence, *ends(evidence, 3)), SequentialDawidSkene().fit(replace(evidence, truth=None))
-    here, there = (
-        SequentialDawidSkene().fit_shards(shards, start=start, engine=engine) for engine in (IN_TURN, Elsewhere())
-    )
-    np.testing.assert_array_equal(stacked(here, shards), stacked(there, shards))
-    whole = SequentialDawidSkene().fit(evidence, start=start)
-    assert whole.fit.iterations == here.consensus.fit.iterations
-    np.testing.assert_allclose(stacked(here, shards), whole.probabilities, atol=FAR)
+    shards, start = cut(evidence, *ends(evidence, 3)), METHOD.fit(replace(evidence, truth=None))
+    here, there = (METHOD.fit(Shards(shards, engine), start=start) for engine in (SERIAL, Elsewhere()))
+    np.testing.assert_array_equal(stacked(METHOD, here, shards), stacked(METHOD, there, shards))
+    whole = METHOD.fit(evidence, start=start)
+    assert whole.fit.iterations == here.fit.iterations
+    np.testing.assert_allclose(stacked(METHOD, here, shards), METHOD.apply(whole, evidence).probabilities, atol=FAR)
 
 
 def test_a_folder_of_shards_keeps_places_in_sequences(tmp_path: Path) -> None:
@@ -91,13 +92,13 @@ def test_a_folder_of_shards_keeps_places_in_sequences(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
     parts = cut(evidence, *ends(evidence, 4))
     write(parts, str(tmp_path / "shards"))
-    shards = Shards.open(str(tmp_path / "shards"))
+    shards = StoredShards.open(str(tmp_path / "shards"))
     np.testing.assert_array_equal(np.concatenate([shard.sequence for shard in shards]), evidence.sequence)
-    found = combine(shards, str(tmp_path / "out"), SequentialDawidSkene())
-    whole = SequentialDawidSkene().fit(evidence)
+    found = combine(shards, str(tmp_path / "out"), METHOD)
+    whole = METHOD.fit(evidence)
     require_alike(found.learned, whole, FAR)
-    assert found.confidence == pytest.approx(whole.confidence.mean(), abs=FAR)
+    assert found.confidence == pytest.approx(METHOD.apply(whole, evidence).confidence.mean(), abs=FAR)
     with pytest.raises(BadEvidence, match="is in the tables 0 and 1; expected all its items in one"):
         write(cut(evidence, ends(evidence, 1)[0] + 1), str(tmp_path / "cut"))
     with pytest.raises(BadEvidence, match="expected sequence=, in every shard"):
-        SequentialDawidSkene().fit_shards([parts[0], replace(parts[1], sequence=None)])
+        METHOD.fit(Shards([parts[0], replace(parts[1], sequence=None)]))

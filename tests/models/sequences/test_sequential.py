@@ -155,7 +155,7 @@ def test_an_estimate_climbs_and_no_nearby_chain_is_better() -> None:
     evidence, _, chain, _ = simulated(400, 6)
     people = Confusion.unlearned(np.full((J, J), 0.01), 10)
     begun = np.full((400, J), 1 / J) + 0.1 * np.random.default_rng(0).random((400, J))
-    found = em.maximise(
+    found = em.run_em(
         evidence,
         MarkovChain.even(chain.sequences, J),
         people,
