@@ -33,15 +33,17 @@ from hitl.models.combiner import (
     EVIDENCE,
     Applicable,
     Combiner,
+    fits_shards,
     given,
     name_of,
     needs_of,
     without,
 )
+from hitl.models.inference.engine import Shards
 from hitl.models.majority import MajorityVote
 from hitl.models.registry import COMBINERS
 from hitl.testing.contract import DoesNotApply, Fact, add_to, check, refused
-from hitl.testing.crowds import of_use, reordered, sample, with_everything
+from hitl.testing.crowds import of_use, part, reordered, sample, with_everything
 
 FACTS: dict[str, Fact[Any]] = {}
 """Fact in words -> a function of a combiner."""
@@ -456,3 +458,18 @@ def other_classes_cannot_be_judged(combiner: Any) -> None:
     for shape in ({"n_classes": 4}, {"n_classes": 2}):
         with refused(BadInput, "classes"):
             combiner.apply(learned, sample(combiner, seed=18, **shape)[0])
+
+
+@fact
+def shards_are_fitted_as_one_table(combiner: Any) -> None:
+    """`fit` of shards learns what `fit` of one table learns, and `apply` judges their items as that fit does."""
+    if not fits_shards(combiner):
+        raise DoesNotApply(f"{type(combiner).__name__} needs all labels in memory")
+    evidence, _ = sample(combiner, seed=24, n_items=80)
+    whole = combiner.fit(evidence)
+    learned = combiner.fit(Shards([part(evidence, 0, 30), part(evidence, 30, 80)]))
+    assert not learned.items
+    np.testing.assert_array_equal(learned.annotators.labels, whole.annotators.labels)
+    judged = combiner.apply(whole, evidence).probabilities
+    np.testing.assert_allclose(combiner.apply(learned, evidence).probabilities, judged, atol=1e-6)
+    np.testing.assert_allclose(judged, whole.probabilities, atol=1e-3)  # by parameters of one iteration more

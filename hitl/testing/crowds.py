@@ -150,3 +150,16 @@ def reordered(
         sequence=None if evidence.sequence is None else evidence.sequence[items],
         graph=None if evidence.graph is None else evidence.graph[items][:, items],
     )
+
+
+def part(evidence: Evidence, first: int, last: int) -> Evidence:
+    """Return the items first to last alone, with the codes of the whole table."""
+    whole = evidence.annotations
+    some = whole.select((whole.item >= first) & (whole.item < last))
+    assert evidence.truth is not None
+    return Evidence(
+        replace(some, item=some.item - first, items=whole.items[first:last]),
+        {name: p_nj[first:last] for name, p_nj in evidence.probabilities.items()},
+        truth=evidence.truth[first:last],
+        sequence=None if evidence.sequence is None else evidence.sequence[first:last],
+    )

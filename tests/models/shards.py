@@ -13,25 +13,13 @@ import numpy as np
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.inference.engine import Serial, summed
+from hitl.testing.crowds import part
 
 
 def cut(evidence: Evidence, *ends: int) -> list[Evidence]:
     """Shards of the items up to each end, and of the rest."""
     bounds = [0, *ends, evidence.annotations.n_items]
     return [part(evidence, first, last) for first, last in pairwise(bounds)]
-
-
-def part(evidence: Evidence, first: int, last: int) -> Evidence:
-    """The items first to last alone, with the codes of the whole table."""
-    whole = evidence.annotations
-    some = whole.select((whole.item >= first) & (whole.item < last))
-    assert evidence.truth is not None
-    return Evidence(
-        replace(some, item=some.item - first, items=whole.items[first:last]),
-        {name: p_nj[first:last] for name, p_nj in evidence.probabilities.items()},
-        truth=evidence.truth[first:last],
-        sequence=None if evidence.sequence is None else evidence.sequence[first:last],
-    )
 
 
 class MadeAnew(Sequence[Evidence]):
