@@ -1,28 +1,30 @@
-"""The ear for webhooks: one POST route a project and /health, on the standard library's server.
+"""Take webhooks of the labeling platform: POST /webhook/{project}, with the secret in X-Hitl-Secret.
 
-A webhook is a hint, unsigned and sent once, and the platform's annotator waits for the answer: it is answered at once,
-and what it says is looked up on the platform afterwards. Of the body only the action is read.
+A webhook is a hint, unsigned and sent once, and the platform's annotator waits for the answer. So it is answered at
+once, and what it says is looked up on the platform afterwards. Whoever can reach the port can send anything: the secret
+is compared before the body is read, and of the body, which has a size and a time, only the action counts.
 
-    POST /webhook/<project>   X-Hitl-Secret: ...       200 {"queued": true}; false: nothing that concerns labels
-    GET  /health                                       200 {"status": "ok"}; 503 and what is wrong
-
-Whoever can reach the port can send anything: the secret is compared before the body is read, and each request has a
-time, each body a size and all connections a number that they may not exceed. It serves HTTP; put a server for HTTPS in
-front of it.
+`hitl serve` includes the route; `hitl schedule` serves it with /health at `schedule.webhook`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import json
 import socket
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socketserver import TCPServer
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote
+
+import uvicorn
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from hitl.errors import BadSettings
 
@@ -32,62 +34,89 @@ LARGEST_BODY = 1_000_000
 """Bytes of a body that are read for its action; a larger one counts as a hint unread."""
 
 SECONDS = 10.0
-"""How long a connection may take in all, however slowly it sends."""
+"""Seconds that a client has for its headers, and again for its body, however slowly it sends."""
 
 CONNECTIONS = 32
-"""How many may be open at a time; one more is closed unanswered (a webhook is only a hint)."""
+"""Connections of `hitl schedule` at a time; one more is refused."""
 
 CONCERNS_LABELS = ("ANNOTATION", "TASK")
 """How Label Studio's actions begin that can change a plan; what a cycle pushes raises none of them."""
 
-Hint = Callable[[], None]
+Hint = Callable[[], object]
 Trouble = Callable[[], Mapping[str, object] | None]
-"""What is wrong; None: all is well."""
+"""Return what is wrong; None: all is well."""
 
 
-class Webhooks:
-    """A server of one address; `hints` by project, called at once and quick; `trouble` for /health.
+class Queued(BaseModel):
+    """Answer to a webhook; `queued` is False for one that concerns no labels."""
 
-    Raises BadSettings where it cannot listen, and for a secret that no header can carry.
+    queued: bool
+
+
+def router(hints: Mapping[str, Hint], secret: str, public: Callable[[Any], Any] = lambda endpoint: endpoint) -> APIRouter:
+    """Return the route of webhooks; it calls the hint of the project. Without a secret all are refused.
+
+    Raise BadSettings for a secret that no header can carry.
     """
-
-    def __init__(self, address: str, secret: str, hints: Mapping[str, Hint], trouble: Trouble) -> None:
-        if not secret.isascii():
-            raise BadSettings(
-                "schedule.webhook: the secret has letters that headers of HTTP do not carry; expected letters, digits "
-                "and signs of an English keyboard"
-            )
-        host, _, port = address.rpartition(":")
-        handler = type(
-            "Handler", (_Handler,), {"secret": secret, "hints": dict(hints), "trouble": staticmethod(trouble)}
+    if not secret.isascii():
+        raise BadSettings(
+            "schedule.webhook: the secret has letters that headers of HTTP do not carry; expected letters, digits "
+            "and signs of an English keyboard"
         )
-        try:
-            kind = _ServerIPv6 if ":" in host else _Server
-            self._server = kind((host.strip("[]"), int(port)), handler)
-        except OSError as error:
-            raise BadSettings(f"schedule.webhook: cannot listen at {address}: {error.strerror or error}") from None
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(0.1,), name="hitl webhook", daemon=True
-        )
+    routes = APIRouter(tags=["live"])
+    said = {401: "the secret is missing or wrong", 404: "no such project"}
 
-    @property
-    def port(self) -> int:
-        """The port it listens at."""
-        return int(self._server.server_address[1])
+    @routes.post(
+        "/webhook/{project}",
+        response_model=Queued,
+        responses={code: {"description": text} for code, text in said.items()},
+        summary="A hint of the labeling platform",
+    )
+    @public
+    async def webhook(project: str, request: Request) -> JSONResponse:
+        """Look at the platform soon: something may have changed there."""
+        sent = request.headers.get(SECRET_HEADER, "").encode("latin-1", "replace")
+        if not hmac.compare_digest(sent, secret.encode()) or not secret:
+            raise HTTPException(401, f"the header {SECRET_HEADER} is missing or wrong")
+        if project not in hints:
+            raise HTTPException(404, f"there is no project {project!r}")
+        queued = concerns_labels(await _body(request))
+        if queued:
+            hints[project]()
+        return JSONResponse({"queued": queued})
 
-    def start(self) -> None:
-        """Serve, in a thread."""
-        self._thread.start()
+    return routes
 
-    def stop(self) -> None:
-        """Stop listening."""
-        if self._thread.is_alive():
-            self._server.shutdown()
-        self._server.server_close()
+
+def concerns_labels(body: bytes) -> bool:
+    """Return True if the action of a body may change a plan; one without an action may."""
+    try:
+        data = json.loads(body or b"{}")
+    except (ValueError, RecursionError):
+        return True
+    action = data.get("action") if isinstance(data, dict) else None
+    return not isinstance(action, str) or action.upper().startswith(CONCERNS_LABELS)
+
+
+async def _body(request: Request) -> bytes:
+    """Read the body; b"" for one that is too large, too slow or broken off: it counts as a hint."""
+    length = request.headers.get("content-length", "")
+    if length.isascii() and length.isdigit() and (len(length) > 19 or int(length) > LARGEST_BODY):
+        return b""
+    body = bytearray()
+    try:
+        async with asyncio.timeout(SECONDS):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > LARGEST_BODY:
+                    return b""
+    except (TimeoutError, ClientDisconnect):
+        return b""
+    return bytes(body)
 
 
 def url_of(address: str, project: str) -> str:
-    """What to enter as the URL on the platform; an address that stands for all is this machine's name there."""
+    """Return the URL to enter on the platform; an address that stands for all is this machine's name there."""
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
     if host in ("0.0.0.0", "::"):  # nosec B104  # compared, not bound to
@@ -95,105 +124,63 @@ def url_of(address: str, project: str) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/webhook/{quote(project, safe='')}"
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = CONNECTIONS
+class Impatient(H11Protocol):
+    """HTTP/1.1 that cuts off a client who has not sent its headers in time; uvicorn waits for them without end."""
 
-    def __init__(self, *arguments: Any) -> None:
-        self._free = threading.BoundedSemaphore(CONNECTIONS)
-        super().__init__(*arguments)
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Start the clock."""
+        super().connection_made(transport)
+        self.loop.call_later(SECONDS, self._require_request)
 
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Handle it in a thread, if one is free."""
-        if not self._free.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
+    def _require_request(self) -> None:
+        if self.cycle is None:
+            self.transport.abort()
+
+
+class Listener(threading.Thread):
+    """Serve the webhooks of `hitl schedule`, and /health, at one address.
+
+    Raise BadSettings where it cannot listen.
+    """
+
+    def __init__(self, address: str, secret: str, hints: Mapping[str, Hint], trouble: Trouble) -> None:
+        super().__init__(name="hitl webhook", daemon=True)
+        app = FastAPI(openapi_url=None)
+        app.include_router(router(hints, secret))
+
+        @app.get("/health")
+        def health() -> JSONResponse:
+            found = trouble()
+            return JSONResponse(dict(found or {"status": "ok"}), 503 if found else 200)
+
+        @app.exception_handler(HTTPException)
+        async def refuse(request: Request, error: HTTPException) -> JSONResponse:
+            return JSONResponse({"error": str(error.detail)}, error.status_code)
+
+        host, _, port = address.rpartition(":")
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
-            super().process_request(request, client_address)
-        except BaseException:  # no thread could be started
-            self._free.release()
-            raise
+            self._socket = socket.create_server((host.strip("[]"), int(port)), family=family, backlog=CONNECTIONS)
+        except OSError as error:
+            raise BadSettings(f"schedule.webhook: cannot listen at {address}: {error.strerror or error}") from None
+        config = uvicorn.Config(
+            app, http=Impatient, ws="none", limit_concurrency=CONNECTIONS, log_config=None, access_log=False,
+            server_header=False, timeout_graceful_shutdown=1,
+        )  # fmt: skip
+        self._server = uvicorn.Server(config)
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Handle it, and cut it off when its time is over: a timeout of the socket begins anew with each byte."""
-        limit = threading.Timer(SECONDS, _cut_off, (request,))
-        limit.daemon = True
-        limit.start()
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            limit.cancel()
-            self._free.release()
+    @property
+    def port(self) -> int:
+        """Port that it listens at."""
+        return int(self._socket.getsockname()[1])
 
-    def server_bind(self) -> None:
-        """Bind without asking a name server for our own name."""
-        TCPServer.server_bind(self)
-        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+    def run(self) -> None:
+        """Serve until stopped."""
+        self._server.run([self._socket])
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away is no news."""
-
-
-def _cut_off(request: socket.socket) -> None:
-    """End both directions: closing alone leaves a thread that reads at it for as long as something comes."""
-    with suppress(OSError):  # it is over already
-        request.shutdown(socket.SHUT_RDWR)
-
-
-class _ServerIPv6(_Server):
-    address_family = socket.AF_INET6
-
-
-class _Handler(BaseHTTPRequestHandler):
-    timeout = SECONDS
-    secret: str
-    hints: Mapping[str, Hint]
-    trouble: Trouble
-
-    def do_GET(self) -> None:
-        if urlsplit(self.path).path != "/health":
-            self._answer(404, {"error": "not found; expected /health"})
-            return
-        trouble = self.trouble()
-        self._answer(503 if trouble else 200, trouble or {"status": "ok"})
-
-    def do_POST(self) -> None:
-        given = self.headers.get(SECRET_HEADER, "")
-        if not hmac.compare_digest(given.encode("latin-1"), self.secret.encode()):
-            self._answer(401, {"error": f"the header {SECRET_HEADER} is missing or wrong"})
-            return
-        route, _, project = urlsplit(self.path).path.removeprefix("/").partition("/")
-        hint = self.hints.get(unquote(project))
-        if route != "webhook" or hint is None:
-            self._answer(404, {"error": "not found; expected /webhook/<project>"})
-            return
-        concerned = concerns_labels(self._body())
-        if concerned:
-            hint()
-        self._answer(200, {"queued": concerned})
-
-    def _body(self) -> bytes:
-        length = self.headers.get("Content-Length", "0")
-        wanted = int(length) if length.isascii() and length.isdigit() and len(length) < 20 else 0
-        return self.rfile.read(wanted) if wanted <= LARGEST_BODY else b""
-
-    def _answer(self, status: int, data: Mapping[str, object]) -> None:
-        body = json.dumps(data).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Nothing: a line says when a cycle begins."""
-
-
-def concerns_labels(body: bytes) -> bool:
-    """Whether the action of a body may change a plan; one without an action may."""
-    try:
-        data = json.loads(body or b"{}")
-    except (ValueError, RecursionError):
-        return True
-    action = data.get("action") if isinstance(data, dict) else None
-    return not isinstance(action, str) or action.upper().startswith(CONCERNS_LABELS)
+    def stop(self) -> None:
+        """Stop listening."""
+        self._server.should_exit = True
+        if self.is_alive():
+            self.join(5.0)
+        self._socket.close()
