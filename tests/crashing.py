@@ -1,12 +1,12 @@
 """A scheduler that is killed again and again: `python -m tests.crashing FOLDER URL KILLS SEED` prints figures as JSON.
 
-Each round is one new answer in the tables and one time at which the project's job is due. One to three schedulers are
-started and killed with SIGKILL, half of them after a random time (uniform over what an undisturbed one takes), half
-after a random step (uniform over its steps, which are many where much is written); then one more is left to finish.
-Every scheduler is a process of its own, forked from this one, which has compiled and opens no database.
+Each round is one new answer in the tables; the project's next time comes soon after its last cycle has ended. One to
+three schedulers are started and killed with SIGKILL, half of them after a random time (uniform over what an undisturbed
+one takes), half after a random step (uniform over its steps, which are many where much is written); then one more is
+left to finish. Every scheduler is a process of its own, forked from this one, which has compiled and opens no database.
 
-    lost     a due time without a recorded cycle that saw the round's answer and whose operations are all confirmed
-    twice    a second recorded cycle for the same due time, or an operation that changed the platform twice
+    lost     a round without a recorded cycle that saw its answer and whose operations are all confirmed
+    twice    a second recorded cycle of a round, or an operation that changed the platform twice
 """
 
 from __future__ import annotations
@@ -19,18 +19,15 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from hitl.connectors.tables import Tables
+from hitl.cycle import run_if_changed
 from hitl.platform import Operation, Receipt
-from hitl.service.scheduling.jobs import Jobs
-from hitl.service.scheduling.ledger import Ledger, name_of
-from hitl.service.scheduling.scheduler import Scheduler, projects_of
-from hitl.service.scheduling.worker import once
+from hitl.project import opened
+from hitl.service.loop import Loops, projects_of
 from hitl.store import Store
-from tests.scheduled import make_due
 
 NAME, ITEMS = "crashing", 40
 FIRST = [(n, who) for n in range(ITEMS) for who in ("ann", "bob", "cyd")]
@@ -46,7 +43,7 @@ def make_project(folder: Path, url: str) -> Path:
     write_answers(folder, 0)
     settings = (
         f'name = "{NAME}"\nstore = "{url}"\n[source]\nkind = "tables"\npath = "."\nclasses = ["0", "1"]\n'
-        '[budget]\nopen_questions = 12\n[crew]\nannotators = ["dee", "eve"]\n[schedule]\nevery = "10h"\n'
+        '[budget]\nopen_questions = 12\n[crew]\nannotators = ["dee", "eve"]\n[schedule]\nevery = "0.3s"\n'
     )
     (folder / "hitl.toml").write_text(settings)
     return folder / "hitl.toml"
@@ -91,8 +88,8 @@ def answer_of(work: Callable[[], Any]) -> Any:
     return json.loads(text)
 
 
-def keep(config: Path, steps: Path, effects: Path, last: int = 0) -> None:
-    """A scheduler until nothing is due; notes each step, and kills itself after the last (0: after none)."""
+def keep(config: Path, labels: int, steps: Path, effects: Path, last: int = 0) -> None:
+    """A scheduler until so many labels are judged; notes each step, and kills itself after the last (0: after none)."""
     step = os.open(steps, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     effect = os.open(effects, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     pushed = Tables.push
@@ -105,20 +102,6 @@ def keep(config: Path, steps: Path, effects: Path, last: int = 0) -> None:
         if taken == last:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def noted(owner: type, name: str, what: str) -> None:
-        method = getattr(owner, name)
-
-        def call(self: Any, *arguments: Any) -> Any:
-            result = method(self, *arguments)
-            note(what)
-            return result
-
-        setattr(owner, name, call)
-
-    noted(Ledger, "mark", "marked")
-    noted(Jobs, "update_job", "moved on")
-    noted(Ledger, "done", "ledger done")
-
     def push(self: Tables, operations: Iterable[Operation]) -> Iterator[Receipt]:
         for receipt in pushed(self, operations):
             done = receipt.operation
@@ -128,23 +111,31 @@ def keep(config: Path, steps: Path, effects: Path, last: int = 0) -> None:
     Tables.push = push  # type: ignore[method-assign]
     note("start")
     (project,) = projects_of([config])
-    scheduler = Scheduler(
+    loops = Loops(
         [project],
         lambda event, name, said: print(event, dict(said), file=sys.stderr) if "error" in said else note(event),
         lambda what, done, total: note(what),
     )
-    scheduler.start()
-    jobs = scheduler.jobs[project.store]
-    while scheduler.next_runs()[0]["next"] <= datetime.now(UTC) or jobs.ledger.pending(NAME):
-        assert scheduler.alive
-        time.sleep(0.02)
+    loops.start()
+    with Store(project.store) as store:
+        while True:
+            cycle = store.last_cycle(NAME)
+            if cycle is not None and cycle.metrics["labels"] == labels and not store.pending(NAME):
+                break
+            assert loops.alive
+            time.sleep(0.02)
     note("idle")
-    assert scheduler.stop()
+    assert loops.stop()
+
+
+def run_once(config: Path) -> None:
+    with opened(config) as given:
+        run_if_changed(*given)
 
 
 def found(url: str) -> dict[str, Any]:
     with Store(url) as store:
-        cycles = [(each.metrics.get("due"), each.metrics["labels"]) for each in store.cycles(NAME)]
+        cycles = [each.metrics["labels"] for each in store.cycles(NAME)]
         return {"cycles": cycles, "pending": len(store.pending(NAME))}
 
 
@@ -152,21 +143,21 @@ def crash(folder: Path, url: str, kills: int, seed: int) -> dict[str, Any]:
     """Kill schedulers until `kills` of them were hit; what went wrong, and where they were hit."""
     config, rng = make_project(folder, url), random.Random(seed)
     steps, effects = folder / "steps", folder / "effects"
-    began = time.monotonic()
-    assert ended(forked(lambda: keep(config, steps, effects))) == 0
-    taken, lengths, hit, missed, rounds, dues = 0, [0.0], Counter[str](), 0, 0, [""]
+    began, rounds = time.monotonic(), 0
+    assert ended(forked(lambda: keep(config, len(FIRST), steps, effects))) == 0
+    taken, lengths, hit, missed = 0, [0.0], Counter[str](), 0
     lost: list[str] = []
     twice: list[str] = []
     while hit.total() < kills:
         rounds += 1
+        labels = len(FIRST) + rounds
         write_answers(folder, rounds)
-        dues.append(answer_of(lambda: name_of(make_due(url, NAME))))
         effects.unlink(missing_ok=True)
         if rounds > 2:  # two are left in peace, to measure
             for _ in range(min(rng.choice((1, 1, 2, 3)), kills - hit.total())):
                 steps.unlink(missing_ok=True)
                 last = rng.randint(1, taken) if rng.random() < 0.5 else 0
-                pid = forked(lambda last=last: keep(config, steps, effects, last))  # type: ignore[misc]
+                pid = forked(lambda labels=labels, last=last: keep(config, labels, steps, effects, last))  # type: ignore[misc]
                 if not last:
                     time.sleep(rng.uniform(0, max(lengths)))
                     os.kill(pid, signal.SIGKILL)
@@ -176,16 +167,14 @@ def crash(folder: Path, url: str, kills: int, seed: int) -> dict[str, Any]:
                     missed += 1
         steps.unlink(missing_ok=True)
         start = time.monotonic()
-        if ended(forked(lambda: keep(config, steps, effects))) != 0:
+        if ended(forked(lambda labels=labels: keep(config, labels, steps, effects))) != 0:  # type: ignore[misc]
             lost.append(f"round {rounds}: the scheduler after the kills failed")
         if rounds <= 2:
             lengths.append(time.monotonic() - start)
             taken = len(steps.read_text().splitlines())
         now = answer_of(lambda: found(url))
-        cycles = Counter(due for due, _ in now["cycles"])
-        twice += [f"round {rounds}: {cycles[due]} cycles due {due}" for due in dues[1:] if cycles[due] > 1]
-        if [dues[-1], len(FIRST) + rounds] not in now["cycles"] or now["pending"]:
-            lost.append(f"round {rounds}: due {dues[-1]}, {now['pending']} pending, last cycle {now['cycles'][-1:]}")
+        if now["cycles"][-1:] != [len(FIRST) + rounds] or now["pending"]:
+            lost.append(f"round {rounds}: {now['pending']} pending, last cycle {now['cycles'][-1:]}")
         if len(now["cycles"]) != rounds + 1:
             twice.append(f"round {rounds}: {len(now['cycles'])} cycles in all")
         changes = Counter(line.rsplit(" ", 1)[0] for line in effects.read_text().splitlines() if line[-2:] != " 0")
@@ -218,7 +207,7 @@ def undisturbed(folder: Path, rounds: int) -> dict[str, bytes]:
     def all_rounds() -> None:
         for done in range(rounds + 1):
             write_answers(twin, done)
-            once(config)
+            run_once(config)
 
     assert ended(forked(all_rounds)) == 0
     return output(twin)
@@ -226,5 +215,5 @@ def undisturbed(folder: Path, rounds: int) -> dict[str, bytes]:
 
 if __name__ == "__main__":
     warm = Path(sys.argv[1]).with_name("warm")
-    once(make_project(warm, f"sqlite:///{warm}/hitl.db"))  # compiled code is inherited
+    run_once(make_project(warm, f"sqlite:///{warm}/hitl.db"))  # compiled code is inherited
     print(json.dumps(crash(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))))

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
-from datetime import UTC, datetime
+import threading
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
-from hitl.service.scheduling import scheduler as scheduling
-from hitl.service.scheduling import worker as workers
-from hitl.service.scheduling.jobs import KEPT, Jobs, Kind, job_id, next_run
-from hitl.service.scheduling.triggers import Every
-from hitl.store.database import Database
+from hitl.project import stored
+from hitl.service import loop as loops
 
 
 def free_port() -> int:
@@ -23,18 +20,6 @@ def free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
-
-
-def make_due(url: str, project: str, kind: Kind = "every") -> datetime:
-    """The project's job of this kind, at intervals, is due now; when that is."""
-    when = datetime.now(UTC)
-    database = Database(url)
-    Jobs(database, [project])
-    with database.write() as connection:
-        moved = sa.update(next_run).where(next_run.c.id == job_id(project, kind))
-        assert connection.execute(moved.values(time=when.timestamp())).rowcount == 1
-    database.close()
-    return when
 
 
 T0 = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -82,39 +67,29 @@ class Told:
         return [said for name, _, said in self.events if name == event]
 
 
-class Clockwork:
-    """APScheduler's scheduler with a clock that is set by hand, its thread never started."""
+class Clock:
+    """The time that loops read, set by hand."""
 
-    def __init__(self, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now, self.woken, self.jobs = T0, list[str](), jobs
-        clock = self
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = T0
+        monkeypatch.setattr(loops, "clock", lambda: self.now)
 
-        class Fake(datetime):
-            @classmethod
-            def now(cls, tz: Any = None) -> datetime:  # type: ignore[override]
-                return clock.now.astimezone(tz)
-
-        monkeypatch.setattr("apscheduler.schedulers.base.datetime", Fake)
-        self.clock = scheduling.Clock(timezone=UTC, job_defaults=KEPT)
-        self.clock.add_jobstore(jobs, "default")
-        self.clock.add_executor(scheduling.Waking(self.woken.append), "default")
-        super(type(self.clock).__mro__[2], self.clock).start(paused=False)  # BaseScheduler.start: no thread
-
-    def every(self, project: str, seconds: float) -> None:
-        first = {"next_run_time": self.now}
-        self.clock.add_job(
-            workers.once, Every(seconds, self.now), args=("x",), id=job_id(project, "every"), name="e", **first
-        )
-
-    def next_run(self) -> datetime | None:
-        """When the next job is due."""
-        return self.jobs.get_next_run_time()
-
-    def tick(self, to: datetime) -> float | None:
-        self.now = to
-        return self.clock._process_jobs()
+    def later(self, **span: float) -> datetime:
+        self.now += timedelta(**span)
+        return self.now
 
 
-def clockwork(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> Clockwork:
-    monkeypatch.setattr(scheduling.Clock, "wakeup", lambda self: None)
-    return Clockwork(jobs, monkeypatch)
+def history(config: Path) -> list[dict[str, Any]]:
+    """What each recorded cycle of the project noted."""
+    with stored(config) as (settings, store):
+        return [dict(each.metrics) for each in store.cycles(settings.name)]
+
+
+def until(what: Callable[[], Any], seconds: float = 120.0) -> Any:
+    """Wait until it is true (a first cycle compiles); return what it says."""
+    for _ in range(int(seconds / 0.02)):
+        found = what()
+        if found:
+            return found
+        threading.Event().wait(0.02)
+    raise AssertionError("it did not come to that")

@@ -7,10 +7,8 @@ import json
 import signal
 import sqlite3
 import subprocess
-import threading
 from contextlib import closing
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,7 +25,6 @@ from hitl.errors import BadSettings, BadTable, Busy, LeaseLost, StoreError, Unre
 from hitl.metrics import outlook
 from hitl.operations import Judgement, operations_of
 from hitl.platform import Question
-from hitl.service.scheduling.worker import Worker
 from hitl.settings import CrewSettings, Settings
 from hitl.status import status_of
 from hitl.store import Store
@@ -285,9 +282,6 @@ def test_a_cycle_reads_no_history_but_the_last_one(tmp_path: Path) -> None:
         fresh = cycle.run(settings(), store, Tables(folder), due="2026-11-22", now=NOON)
         assert set(fresh.judgement.evidence) == {"label"}
         assert status_of(settings(), store, NOON).as_json()["cycles"] == 5
-        work = SimpleNamespace(project="p", config=folder / "hitl.toml", after_annotations=1)
-        look = Worker(work, None, threading.Event(), lambda *said: None)  # type: ignore[arg-type]
-        assert look.new_annotations(store, Tables(folder)) == 0
 
 
 def test_why_a_cycle_failed_is_kept_until_one_does_not(tmp_path: Path) -> None:

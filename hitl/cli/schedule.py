@@ -16,10 +16,9 @@ import typer
 
 from hitl.cli import show
 from hitl.cli.options import HERE, Json
-from hitl.errors import MissingExtra
 
 if TYPE_CHECKING:
-    from hitl.service.scheduling.scheduler import Project, Scheduler
+    from hitl.service.loop import Loops, Project
 
 _one_line = threading.Lock()
 
@@ -29,37 +28,33 @@ def schedule(
         list[Path] | None,
         typer.Option("--config", "-c", help="A project's hitl.toml; repeat for several.", envvar="HITL_CONFIG"),
     ] = None,
-    listing: Annotated[bool, typer.Option("--list", help="Show the jobs and their next times, and end.")] = False,
+    listing: Annotated[bool, typer.Option("--list", help="Show what is due next, and end.")] = False,
     as_json: Json = False,
 ) -> None:
     """Keep cycles going: at intervals or by cron, after new annotations, on webhooks; see \\[schedule] in hitl.toml.
 
     Until SIGTERM or SIGINT: a running cycle is left at its next step, and resumed at the next start.
     """
-    try:
-        from hitl.service.scheduling.scheduler import GRACE, Scheduler, need_secrets, projects_of
-    except ImportError as error:
-        if (error.name or "").partition(".")[0] != "apscheduler":
-            raise
-        raise MissingExtra("hitl schedule needs APScheduler: pip install 'hitl-toolkit[service]'") from None
-    scheduler: Scheduler
+    from hitl.service.loop import GRACE, Loops, projects_of, require_secrets
+
+    loops: Loops
     projects = projects_of(configs or [HERE])
     if not listing:
-        need_secrets(projects)
-    scheduler = Scheduler(projects, teller(as_json, lambda project: scheduler.next_run(project)))
+        require_secrets(projects)
+    loops = Loops(projects, teller(as_json, lambda project: loops.next_run(project)))
     if listing:
-        _list(scheduler, as_json)
-        scheduler.stop()
+        _list(loops, as_json)
+        loops.stop()
         return
-    _stop_on_signals(scheduler)
+    _stop_on_signals(loops)
     try:
-        scheduler.prepare()
-        _list(scheduler, as_json)
+        loops.prepare()
+        _list(loops, as_json)
         with _couriers(projects):
-            scheduler.start()
-            scheduler.wait()
+            loops.start()
+            loops.wait()
     finally:
-        if not scheduler.stop():
+        if not loops.stop():
             print(f"hitl: a cycle took no step for {GRACE:g} s and was given up", file=sys.stderr)
 
 
@@ -79,32 +74,30 @@ def _couriers(projects: Sequence[Project]) -> Iterator[None]:
             couriers.stop()
 
 
-def _stop_on_signals(scheduler: Scheduler) -> None:
-    """The first signal asks; a second one ends the process (which harms nothing)."""
+def _stop_on_signals(loops: Loops) -> None:
+    """Ask at the first signal; a second one ends the process (which harms nothing)."""
 
     def ask(number: int, frame: object) -> None:
         signal.signal(number, signal.SIG_DFL)
-        scheduler.ask_to_stop()
+        loops.ask_to_stop()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, ask)
 
 
-def _list(scheduler: Scheduler, as_json: bool) -> None:
-    from hitl.service.webhook import SECRET_HEADER
-
-    rows = scheduler.next_runs()
-    webhooks = scheduler.webhooks()
+def _list(loops: Loops, as_json: bool) -> None:
+    rows = loops.next_runs()
+    webhooks = loops.webhooks()
     data = {
         "jobs": [{**row, "next": row["next"].isoformat()} for row in rows],
         "webhooks": show.without_passwords(webhooks),
     }
     lines = [f"{row['project']}: {row['when']}; next {_time(row['next'])}" for row in rows]
     lines += [
-        f"{row['project']}: webhook at {row['listens']}; give the platform {row['url']} and the header {SECRET_HEADER}"
+        f"{row['project']}: webhook at {row['listens']}; give the platform {row['url']} and the header X-Hitl-Secret"
         for row in webhooks
     ]
-    show.result(data, lines or ["no jobs in the store yet: `hitl schedule` makes them"], as_json)
+    show.result(data, lines, as_json)
     sys.stdout.flush()
 
 

@@ -15,7 +15,6 @@ from hitl.errors import BadSettings, MissingExtra
 EXAMPLES = examples(
     "hitl serve  # http://127.0.0.1:8500",
     "hitl serve -c a/hitl.toml -c b/hitl.toml --address 0.0.0.0:8500 --access postgresql://user@host/database",
-    "hitl serve --workers 4  # all projects in one PostgreSQL database",
     "hitl serve --no-scheduler  # where `hitl schedule` runs apart",
 )
 
@@ -27,7 +26,6 @@ NEEDED = {  # what may be missing without the extra `service`
     "argon2",
     "multipart",
     "python_multipart",
-    "apscheduler",
 }
 
 
@@ -40,10 +38,6 @@ def serve(
         str, typer.Option(help="Where to listen: host:port.", envvar="HITL_SERVE_ADDRESS")
     ] = "127.0.0.1:8500",
     access: Access = None,
-    workers: Annotated[
-        int,
-        typer.Option(help="Processes that serve; more than one needs PostgreSQL.", envvar="HITL_SERVE_WORKERS", min=1),
-    ] = 1,
     scheduler: Annotated[
         bool, typer.Option("--scheduler/--no-scheduler", help="Run the cycles that \\[schedule] wants.")
     ] = True,
@@ -85,7 +79,6 @@ def serve(
         proxy_header,
         proxy_role,
         as_json,
-        workers,
     )
     server.serve(wanted, _say)
 

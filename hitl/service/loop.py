@@ -15,6 +15,7 @@ it was recorded is due at once and sends what is left. The lease keeps two loops
 from __future__ import annotations
 
 import logging
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,17 +24,18 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from hitl.connectors.catalog import connector_of
 from hitl.cycle import CycleReport, Unchanged, pull, run_if_changed
-from hitl.errors import BadSettings, Busy, HitlError, StoreError, Unreachable
-from hitl.exchange import Connector, Progress, silent
+from hitl.errors import BadSettings, Busy, HitlError, MissingExtra, StoreError, Unreachable
+from hitl.platform import Connector, Progress, silent
 from hitl.project import lease_seconds, load, opened, recalled, store_url
 from hitl.settings import WEBHOOK_SECRET, ScheduleSettings, Settings
 from hitl.store import Store
 from hitl.store.cycles import BASIS
 from hitl.tables.limits import within
-from hitl.times import spelled
+from hitl.settings.times import spelled
 
 if TYPE_CHECKING:
     from hitl.service.webhook import Listener
@@ -277,7 +279,9 @@ class ProjectLoop(threading.Thread):
                 self._again = datetime.fromisoformat(last.metrics["due"]), now
                 return now
         self._resumes = False
-        times = [] if self._run_at is None else [_within(self._run_at, now, schedule.debounce_at_most)]
+        times: list[datetime | None] = []
+        if self._run_at is not None:
+            times.append(_within(self._run_at, now, schedule.debounce_at_most))
         before = [when for when in ended if when is not None and when <= now]  # a clock may have been ahead
         if before or schedule.every is None:
             times.append(schedule.next_after(max(before, default=min(self._since, now))))
@@ -500,14 +504,20 @@ class Loops:
 
     def prepare(self) -> None:
         """Take the addresses of webhooks; nothing runs yet. Raise BadSettings where that cannot be done."""
-        from hitl.service.webhook import Listener
-
         require_secrets(self.projects)
-        for address in dict.fromkeys(project.schedule.webhook for project in self.projects):
-            if address is not None:
-                at = [loop for loop in self.loops if loop.project.schedule.webhook == address]
-                hints = {loop.project.name: loop.hint for loop in at}
-                self._listeners.append(Listener(address, at[0].project.secret, hints, self.trouble))
+        addresses = dict.fromkeys(project.schedule.webhook for project in self.projects)
+        for address in filter(None, addresses):
+            try:
+                from hitl.service.webhook import Listener
+            except ImportError as error:
+                if (error.name or "").partition(".")[0] not in ("fastapi", "uvicorn", "h11"):
+                    raise
+                raise MissingExtra(
+                    "schedule.webhook needs more packages: pip install 'hitl-toolkit[service]'"
+                ) from None
+            at = [loop for loop in self.loops if loop.project.schedule.webhook == address]
+            hints = {loop.project.name: loop.hint for loop in at}
+            self._listeners.append(Listener(address, at[0].project.secret, hints, self.trouble))
 
     def start(self) -> None:
         """Run in threads."""
@@ -541,8 +551,6 @@ class Loops:
 
     def webhooks(self) -> list[dict[str, str]]:
         """List where webhooks are taken: project, listens (host:port) and the url to give to the platform."""
-        from hitl.service.webhook import url_of
-
         return [
             {"project": project.name, "listens": address, "url": url_of(address, project.name)}
             for project in self.projects
@@ -563,6 +571,15 @@ class Loops:
             for store in self._stores:
                 store.close()
         return stopped
+
+
+def url_of(address: str, project: str) -> str:
+    """Return the URL to enter on the platform; an address that stands for all is this machine's name there."""
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    if host in ("0.0.0.0", "::"):  # nosec B104  # compared, not bound to
+        host = socket.gethostname()
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/webhook/{quote(project, safe='')}"
 
 
 def stop_all(loops: Sequence[ProjectLoop], grace: float = GRACE) -> bool:

@@ -16,8 +16,8 @@ import socket
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import quote
 
+import h11
 import uvicorn
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import JSONResponse
@@ -53,7 +53,9 @@ class Queued(BaseModel):
     queued: bool
 
 
-def router(hints: Mapping[str, Hint], secret: str, public: Callable[[Any], Any] = lambda endpoint: endpoint) -> APIRouter:
+def router(
+    hints: Mapping[str, Hint], secret: str, public: Callable[[Any], Any] = lambda endpoint: endpoint
+) -> APIRouter:
     """Return the route of webhooks; it calls the hint of the project. Without a secret all are refused.
 
     Raise BadSettings for a secret that no header can carry.
@@ -115,26 +117,33 @@ async def _body(request: Request) -> bytes:
     return bytes(body)
 
 
-def url_of(address: str, project: str) -> str:
-    """Return the URL to enter on the platform; an address that stands for all is this machine's name there."""
-    host, _, port = address.rpartition(":")
-    host = host.strip("[]")
-    if host in ("0.0.0.0", "::"):  # nosec B104  # compared, not bound to
-        host = socket.gethostname()
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}/webhook/{quote(project, safe='')}"
-
-
 class Impatient(H11Protocol):
     """HTTP/1.1 that cuts off a client who has not sent its headers in time; uvicorn waits for them without end."""
+
+    _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the clock."""
         super().connection_made(transport)
-        self.loop.call_later(SECONDS, self._require_request)
+        self._deadline = self.loop.call_later(SECONDS, transport.abort)
 
-    def _require_request(self) -> None:
-        if self.cycle is None:
-            self.transport.abort()
+    def data_received(self, data: bytes) -> None:
+        """Start the clock with the first byte of a request; stop it when its headers are there."""
+        if self._deadline is None and self.conn.their_state is h11.IDLE:
+            self._deadline = self.loop.call_later(SECONDS, self.transport.abort)
+        super().data_received(data)
+        if self.conn.their_state is not h11.IDLE:
+            self._stop_clock()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the clock."""
+        self._stop_clock()
+        super().connection_lost(exc)
+
+    def _stop_clock(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
 
 class Listener(threading.Thread):

@@ -158,25 +158,6 @@ class Database:
         """
         return self._once(lambda connection: int(connection.execute(statement).rowcount), writes=True)
 
-    @contextmanager
-    def session(self, silent: int) -> Iterator[Any]:
-        """A connection of its own to PostgreSQL, as psycopg has it, that commits each statement.
-
-        What it holds the server lets go when it has heard nothing for `silent` seconds (by TCP), or at the end.
-        """
-        import psycopg
-
-        each, address = max(silent // 3, 1), self._url.set(drivername="postgresql")
-        lives = {"keepalives_idle": each, "keepalives_interval": each, "keepalives_count": 2}
-        given: dict[str, Any] = {"autocommit": True, "tcp_user_timeout": 1000 * silent, **lives}
-        try:
-            with psycopg.connect(address.render_as_string(hide_password=False), **given) as connection:
-                for name, value in {**lives, "user_timeout": 1000 * silent}.items():
-                    connection.execute(f"SET tcp_{name} = {value}")
-                yield connection
-        except psycopg.Error as error:
-            raise StoreError(self._sentence(str(error), connecting=True)) from None
-
     def _alive(self) -> sa.Connection:
         """A connection that has just answered."""
         connection = self.engine.connect()

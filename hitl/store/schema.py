@@ -17,7 +17,6 @@
     ask                                         every question that was planned, of whom, and when first
     operation                                   the outbox: what must still be, or was, pushed
     user, grant, session, token                 who may use the service, of which no project has a part (`service.web`)
-    hint                                        that the platform has told of news that no pull has looked for yet
     event, delivery, told, address              what others are told of, whether it arrived, and what was told before
 
 Times are seconds since the epoch (float64, UTC). JSON is text: it must come back as it went in (PostgreSQL's jsonb
@@ -314,16 +313,6 @@ token = _table(
     column("created", sa.Double()),
     column("used", sa.Double(), null=True),
     sa.Index("hitl_token_digest", "digest", unique=True),
-)
-
-hint = _table(
-    "hitl_hint",
-    key("project"),
-    column("first_at", sa.Double()),
-    column("last_at", sa.Double()),
-    column("count", sa.BigInteger()),
-    column("taken", sa.BigInteger()),
-    with_rowid=True,
 )
 
 event = _table(

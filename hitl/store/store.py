@@ -2,9 +2,8 @@
 
 Its other methods are where their tables are: `lease`, `tables` (what was pulled), `vectors` (features made of it),
 `folds` (what was learned from it), `cycles` (what was concluded), `pushes` (what may be on its way), `asks` (what was
-ever asked), `said` (what was pulled of a few items), `hints` (what the platform has told of) and `events` (what others
-are told). Writes take a `Lease`, but for those of hints and deliveries; each is one transaction that begins with the
-fence. Reads take a project's name.
+ever asked) and `events` (what others are told). Writes take a `Lease`, but for those of deliveries; each is one
+transaction that begins with the fence. Reads take a project's name.
 """
 
 from __future__ import annotations
@@ -26,11 +25,9 @@ from hitl.store.cycles import Concluded
 from hitl.store.events import Announced, Announcement, announce
 from hitl.store.folds import Learnt
 from hitl.store.held import Compared
-from hitl.store.hints import Hinted
 from hitl.store.lease import Lease
 from hitl.store.pushes import Pushes
 from hitl.store.reworks import SentBack
-from hitl.store.said import Said
 from hitl.store.schema import project as projects
 from hitl.store.tables import Pulled
 from hitl.store.vectors import Embedded
@@ -52,7 +49,7 @@ class Failure:
     messages: tuple[str, ...] = ()
 
 
-class Store(Pulled, Compared, Said, Embedded, Learnt, Concluded, Asked, SentBack, Viewed, Pushes, Hinted, Announced):
+class Store(Pulled, Compared, Embedded, Learnt, Concluded, Asked, SentBack, Viewed, Pushes, Announced):
     """What was pulled, what was made of it, what was concluded, what must still be pushed.
 
     `url` is "sqlite:///folder/hitl.db" or "postgresql://user:password@host/database". Opening brings the schema up to

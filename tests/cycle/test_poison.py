@@ -11,14 +11,12 @@ from hitl import cycle
 from hitl.audit import audit
 from hitl.connectors.tables import Tables
 from hitl.errors import BadInput
-from hitl.service.scheduling.scheduler import projects_of
-from hitl.service.scheduling.worker import figures
+from hitl.service.loop import Loops, figures, projects_of
 from hitl.settings import Settings
 from hitl.store import Store
 from tests import scheduled
 from tests.projects import answers, folder_with_tables, settings
 from tests.scheduled import T0, Told
-from tests.service.test_schedule_worker import worker_of
 
 MODEL = "item,p_0,p_1\n" + "".join(f"{n},{0.9 if n % 2 else 0.2},{0.1 if n % 2 else 0.8}\n" for n in range(12))
 GRAPH = "item,neighbour\n" + "".join(f"{n},{n + 1}\n" for n in range(11))
@@ -116,13 +114,12 @@ def test_a_dead_table_leaves_what_was_asked_and_the_advice_cures(place: tuple[Pa
 def test_a_scheduled_cycle_tells_what_it_left_out(tmp_path: Path) -> None:
     told, config = Told(), scheduled.project(tmp_path)
     config.write_text(config.read_text() + '[models]\ngpt = "gpt.csv"\n')
-    worker, ledger, _ = worker_of(config, told)
-    assert projects_of([config])
-    ledger.mark([("p", T0)], T0)
-    worker.turn()
-    (said,) = told["done"][0]["problems"]
-    assert said.startswith("models.gpt is left out: ")
-    (tmp_path / "gpt.csv").write_text(MODEL)
-    ledger.mark([("p", T0.replace(hour=13))], T0.replace(hour=13))
-    worker.turn()
+    with Loops(projects_of([config]), told) as loops:
+        (loop,) = loops.loops
+        loop.turn()
+        (said,) = told["done"][0]["problems"]
+        assert said.startswith("models.gpt is left out: ")
+        (tmp_path / "gpt.csv").write_text(MODEL)
+        loop._run_at = T0  # a webhook has come
+        loop.turn()
     assert "problems" not in told["done"][1]

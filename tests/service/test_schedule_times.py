@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 
 from hitl import project as projects
 from hitl.errors import BadSettings
-from hitl.service.scheduling import scheduler as scheduling
-from hitl.service.scheduling.hints import Debounce
-from hitl.service.scheduling.scheduler import projects_of
-from hitl.service.scheduling.triggers import Cron, Every
+from hitl.service.loop import Debounce, projects_of, require_secrets
+from hitl.settings import ScheduleSettings
 from hitl.settings.times import cron_fields, seconds_of, spelled
 from tests.scheduled import T0, plainly, project
 
@@ -56,42 +54,27 @@ def test_cron_lines_come_when_a_plain_reading_says(line: str, start: datetime) -
     zone, end = ZoneInfo("Europe/Vienna"), start + timedelta(days=8)
     minutes = [start + timedelta(minutes=n) for n in range(8 * 24 * 60)]
     expected = [when for when in minutes if plainly(line, when.astimezone(zone))]
-    found, trigger, last = [], Cron(line, "Europe/Vienna"), None
-    now = start
-    while (when := trigger.get_next_fire_time(last, now)) is not None and when.astimezone(UTC) < end:
+    schedule = ScheduleSettings(cron=line, timezone="Europe/Vienna")
+    assert times_of(schedule, start - timedelta(seconds=1), end) == expected
+
+
+def times_of(schedule: ScheduleSettings, start: datetime, end: datetime) -> list[datetime]:
+    """When cycles are due after `start` and before `end`."""
+    found, when = [], schedule.next_after(start)
+    while when is not None and when < end:
         found.append(when.astimezone(UTC))
-        last, now = when, when.astimezone(UTC)
-    assert found == expected
+        when = schedule.next_after(when)
+    return found
 
 
 def test_a_time_left_out_in_spring_comes_once_and_one_that_comes_twice_in_autumn_twice() -> None:
-    def days(start: datetime) -> list[datetime]:
-        trigger, last, found, now = Cron("30 2 * * *", "Europe/Vienna"), None, list[datetime](), start
-        while len(found) < 3:
-            last = trigger.get_next_fire_time(last, now)
-            now = last.astimezone(UTC)
-            found.append(now)
-        return found
-
-    assert days(datetime(2026, 3, 28, tzinfo=UTC)) == [
+    schedule = ScheduleSettings(cron="30 2 * * *", timezone="Europe/Vienna")
+    assert times_of(schedule, datetime(2026, 3, 28, tzinfo=UTC), datetime(2026, 3, 31, tzinfo=UTC)) == [
         datetime(2026, 3, day, hour, 30, tzinfo=UTC) for day, hour in ((28, 1), (29, 1), (30, 0))
     ]
-    assert days(datetime(2026, 10, 24, 12, tzinfo=UTC)) == [
+    assert times_of(schedule, datetime(2026, 10, 24, 12, tzinfo=UTC), datetime(2026, 10, 27, tzinfo=UTC)) == [
         datetime(2026, 10, day, hour, 30, tzinfo=UTC) for day, hour in ((25, 0), (25, 1), (26, 1))
     ]
-
-
-@given(st.floats(1, 1e6), st.floats(-1e7, 1e8), st.none() | st.floats(-1e7, 1e8))
-def test_every_so_often_comes_next_on_its_own_grid(seconds: float, now: float, last: float | None) -> None:
-    """The times are start + n seconds; the next is the first that is not past and after the last one."""
-    at, previous = T0 + timedelta(seconds=now), None if last is None else T0 + timedelta(seconds=last)
-    when = Every(seconds, T0).get_next_fire_time(previous, at)
-    steps = (when - T0).total_seconds() / seconds
-    assert steps == pytest.approx(round(steps), abs=1e-5 / seconds + 1e-9 * abs(steps))
-    assert when >= at
-    assert previous is None or previous > at or when > previous
-    if when > T0 and (previous is None or previous < at):
-        assert when - timedelta(seconds=seconds) < at + timedelta(microseconds=2)
 
 
 @pytest.mark.parametrize(
@@ -99,15 +82,8 @@ def test_every_so_often_comes_next_on_its_own_grid(seconds: float, now: float, l
     [("0 0 29 2 *", "2028-02-29"), ("0 0 29 2 mon", "2044-02-29"), ("0 0 31 2 *", None), ("0 0 1 1 *", "2027-01-01")],
 )
 def test_rare_dates_are_found_and_impossible_ones_given_up(line: str, expected: str | None) -> None:
-    when = Cron(line, "UTC").get_next_fire_time(None, T0)
+    when = ScheduleSettings(cron=line).next_after(T0)
     assert (when and f"{when:%Y-%m-%d}") == expected
-
-
-def test_what_was_missed_is_skipped_at_once() -> None:
-    """A year of missed minutes is no work: a restart must not count them."""
-    now = T0 + timedelta(days=365)
-    assert Cron("* * * * *", "UTC").get_next_fire_time(T0, now) == now
-    assert Every(1.0, T0).get_next_fire_time(T0, now) == now
 
 
 @pytest.mark.parametrize(
@@ -158,13 +134,8 @@ def test_a_week_goes_round_and_sunday_has_two_numbers() -> None:
     ],
 )
 def test_settings_that_are_wrong_name_the_key(tmp_path: Path, schedule: str, message: str) -> None:
-    def wanted() -> None:
-        (found,) = projects_of([project(tmp_path, schedule)])
-        scheduling.need_secrets([found])
-        scheduling.wanted_jobs(found.schedule, T0)
-
     with pytest.raises(BadSettings, match=message):
-        wanted()
+        require_secrets(projects_of([project(tmp_path, schedule)]))
 
 
 def test_a_secret_does_not_stand_in_the_file_and_comes_from_the_environment(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -132,14 +131,13 @@ def test_a_wrong_database_says_where(postgres: str) -> None:
 def test_connections_that_broke_are_replaced(postgres_url: str, use: str) -> None:
     """As after a restart of the server; whichever way the first query takes after it."""
     with Store(postgres_url) as store:
-        gone = sa.delete(schema.hint).where(schema.hint.c.project == "p")
+        gone = sa.delete(schema.view).where(schema.view.c.project == "p")
         uses: dict[str, Callable[[], object]] = {
             "table": lambda: store.items("p").num_rows,
             "rows": lambda: store.counts("p")["items"],
             "change": lambda: store.database.change(gone),
-            "write": lambda: store.take_hint("p"),
+            "write": lambda: store.forget_view("p", "v"),
         }
-        store.note_hint("p")
         uses[use]()
         with psycopg.connect(postgres_url, autocommit=True) as connection:
             kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
@@ -147,23 +145,6 @@ def test_connections_that_broke_are_replaced(postgres_url: str, use: str) -> Non
         uses[use]()
         assert store.items("p").num_rows == 0
         assert store.counts("p")["items"] == 0
-
-
-def test_a_hint_that_waits_for_a_pull_costs_one_question(postgres_url: str) -> None:
-    """300 webhooks a second: each message to the server and back may wait for a processor, and for the interpreter."""
-    asked: list[str] = []
-    with Store(postgres_url) as store:
-        store.note_hint("p")
-        store.note_hint("p")
-        with store.database.engine.connect() as connection:
-            driver = connection.connection.driver_connection
-        with tempfile.TemporaryFile("w+") as trace:
-            driver.pgconn.trace(trace.fileno())  # type: ignore[union-attr]
-            assert not store.note_hint("p")
-            driver.pgconn.untrace()  # type: ignore[union-attr]
-            trace.seek(0)
-            asked = [line for line in trace if "ReadyForQuery" in line]
-    assert len(asked) == 1
 
 
 def test_missing_extra(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +187,7 @@ def test_sqlite_keeps_a_log(sqlite_url: str) -> None:
 
 def test_counting_is_left_while_somebody_writes(url: str) -> None:
     with Store(url) as store, Store(url) as other, other.database.write() as connection:
-        connection.execute(sa.insert(schema.hint).values(project="p", first_at=0.0, last_at=0.0, count=1, taken=0))
+        connection.execute(sa.insert(schema.view).values(project="p", name="v", query="", by="ann", since=0.0))
         store.database.analyse()  # neither an error nor a wait
         if not store.database.postgres:
             with store.database.read() as reading:

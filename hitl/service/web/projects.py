@@ -1,6 +1,6 @@
 """The projects that are served: each with its store and its newest snapshot, brought up to date in a thread.
 
-    look      revision of the store and number of the last cycle: two small queries a second
+    look      revision of the store and number of the last cycle: two small queries, often
     load      a snapshot, where one of them moved; requests go on reading the one before
 
 The platform is asked which questions there are once, and where it does not answer those of the last cycle are shown.
@@ -9,6 +9,7 @@ The platform is asked which questions there are once, and where it does not answ
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,13 +22,16 @@ from hitl.store import Store
 from hitl.tables.limits import within
 
 if TYPE_CHECKING:
-    from hitl.annotations import Floats, Name
     from hitl.platform import Question
+    from hitl.service.loop import ProjectLoop
     from hitl.service.web.work import Work
     from hitl.settings import Settings
 
-EVERY = 1.0
+EVERY = 0.5
 """Seconds between two looks at the stores."""
+
+SHARE = 0.1
+"""Share of the time that loading may take while labels come."""
 
 Prepare = Callable[[Snapshot], None]
 """Computes what requests look up in a snapshot, before they have it."""
@@ -41,42 +45,6 @@ class Moment:
     cycle: int
 
 
-@dataclass(frozen=True, eq=False)
-class Now:
-    """What is newer of one item than the snapshot.
-
-    Attributes:
-        said: annotator -> label; all that is said of it.
-        belief: (J,) what is believed of it.
-    """
-
-    said: Mapping[Name, Name]
-    belief: Floats
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """How far the live beliefs were from those of a cycle.
-
-    Attributes:
-        cycle: its number.
-        largest, mean: absolute difference of a probability, over the items and classes.
-        items: how many items were compared: those with as many labels in both.
-    """
-
-    cycle: int
-    largest: float
-    mean: float
-    items: int
-
-
-Differences = Callable[[], Mapping[str, Difference]]
-"""Question -> how far what was believed live was from the last cycle that came meanwhile."""
-
-Newer = Callable[[str, str], Now | None]
-"""Question and platform's key of an item -> what is newer of it than the snapshot; None: nothing is."""
-
-
 class Watched:
     """One project that is served. Raises what `hitl.project.load` and `Store` raise."""
 
@@ -87,12 +55,10 @@ class Watched:
         self.store = Store(store_url(self.settings.store, self.config.parent))
         self.snapshot: Snapshot | None = None
         self.trouble: str | None = None  # why it cannot be loaded
-        self.unread: str | None = None  # why the last look at the platform failed
+        self.loop: ProjectLoop | None = None  # what pulls and runs its cycles
         self.work: Work | None = None  # what somebody has started
-        self.tell: Callable[[Work], object] = lambda work: None  # other workers of what was started here
-        self.newer: Newer = lambda question, item: None
-        self.differences: Differences = dict
-        self.followed = False  # somebody else keeps the snapshot up to date
+        self.loads, self.load_seconds = 0, 0.0
+        self._loaded_at = 0.0
         self._seen: Moment | None = None
         self._questions: tuple[Question, ...] | None = None
         self._one_at_a_time = threading.Lock()
@@ -103,6 +69,11 @@ class Watched:
         return self.settings.name
 
     @property
+    def unread(self) -> str | None:
+        """Why the platform could not be read the last time; None: it was."""
+        return None if self.loop is None else self.loop.unread
+
+    @property
     def warning(self) -> str | None:
         """What to say beside what is shown; None: nothing is wrong."""
         if self.trouble is not None or self.unread is None:
@@ -110,19 +81,18 @@ class Watched:
         return f"the last look at the platform failed, so that new answers may be missing: {self.unread}"
 
     def moment(self) -> Moment:
-        """Where the store stands."""
+        """Read where the store stands."""
         last = self.store.last_cycle(self.name)
         return Moment(self.store.revision(self.name), 0 if last is None else last.number)
 
     def refresh(self) -> bool:
-        """Load a new snapshot where the store has moved on; whether one was loaded. What fails is the `trouble`."""
-        if self.followed:
-            return False
+        """Load a new snapshot where the store has moved on; True if one was loaded. What fails is the `trouble`."""
         with self._one_at_a_time:
             try:
                 now = self.moment()
                 if now == self._seen:
                     return False
+                start = time.monotonic()
                 with within(self.settings.limits.limits()):
                     found = snapshot_of(self.settings, self.store, self._asked(now))
                 self._prepare(found)
@@ -130,13 +100,14 @@ class Watched:
             except HitlError as error:
                 self.trouble = str(error)
                 return False
+            self._loaded_at = time.monotonic()
+            self.load_seconds, self.loads = self._loaded_at - start, self.loads + 1
             return True
 
-    def follow(self, snapshot: Snapshot, moment: Moment) -> None:
-        """Take a snapshot that somebody else has made of the store as it was then."""
-        self._prepare(snapshot)
-        with self._one_at_a_time:
-            self.snapshot, self._seen, self.trouble = snapshot, moment, None
+    @property
+    def rests(self) -> bool:
+        """Return True if loading now would take more than its share of the time."""
+        return time.monotonic() < self._loaded_at + self.load_seconds * (1 / SHARE - 1)
 
     def _asked(self, now: Moment) -> tuple[Question, ...] | None:
         """The questions of the platform; None: those of the last cycle."""
@@ -168,7 +139,7 @@ class Projects(Mapping[str, Watched]):
                     f"{config}: another project that is served is called {one.name!r} too; expected a name of its own"
                 )
             self._watched[one.name] = one
-        self._stop = threading.Event()
+        self._woken, self._stopping = threading.Event(), False
         self._thread = threading.Thread(target=self._keep_looking, name="hitl snapshots", daemon=True)
 
     def __getitem__(self, name: str) -> Watched:
@@ -184,9 +155,14 @@ class Projects(Mapping[str, Watched]):
         """Look for news, in a thread."""
         self._thread.start()
 
+    def wake(self) -> None:
+        """Have the thread look now."""
+        self._woken.set()
+
     def stop(self) -> None:
         """Stop looking, and close the stores."""
-        self._stop.set()
+        self._stopping = True
+        self._woken.set()
         if self._thread.is_alive():
             self._thread.join(5.0)
         for one in self._watched.values():
@@ -198,6 +174,9 @@ class Projects(Mapping[str, Watched]):
             one.refresh()
 
     def _keep_looking(self) -> None:
-        while not self._stop.is_set():
-            self.look()
-            self._stop.wait(EVERY)
+        while not self._stopping:
+            for one in self._watched.values():
+                if not one.rests:
+                    one.refresh()
+            self._woken.wait(EVERY)
+            self._woken.clear()

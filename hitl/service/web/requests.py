@@ -3,13 +3,12 @@
 X-Request-ID     taken from the request where it is short and plain, else drawn; in every answer, error and log line
 log              one JSON line a request; no query, no body, no header: they may hold what is secret
 /metrics         requests and their seconds, by route and status
-HEAD             what GET answers, without its body; not of events, which have no end
+HEAD             what GET answers, without its body
 500              for an unexpected error, with the number that finds it in the log
 """
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
 import time
@@ -17,15 +16,11 @@ from typing import Any
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.multiprocess import MultiProcessCollector
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hitl.service.web.access.guard import proxies_of
 from hitl.service.web.errors import unexpected
-
-FIGURES = "PROMETHEUS_MULTIPROC_DIR"
-"""Where prometheus_client keeps what several workers count; set before it is imported."""
 
 PLAIN = re.compile(rb"[A-Za-z0-9_.-]{1,64}")
 """What a request's number may look like."""
@@ -52,16 +47,12 @@ METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
 
 class Measured:
-    """Requests by route, method and status, and their seconds; of several workers the sum, whichever is asked."""
+    """Counts requests by route, method and status, and measures their seconds."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        mine: CollectorRegistry | None = registry
-        if FIGURES in os.environ:
-            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-            mine = None  # it reads what all have written
-        self._count = Counter("hitl_requests", "Requests answered", ("method", "route", "status"), registry=mine)
+        self._count = Counter("hitl_requests", "Requests answered", ("method", "route", "status"), registry=registry)
         self._seconds = Histogram(
-            "hitl_request_seconds", "Seconds to an answer", ("route",), buckets=BUCKETS, registry=mine
+            "hitl_request_seconds", "Seconds to an answer", ("route",), buckets=BUCKETS, registry=registry
         )
 
     def took(self, method: str, route: str, status: int, seconds: float) -> None:
@@ -87,7 +78,7 @@ class Surrounded:
         scope.setdefault("state", {})["request_id"] = number
         method, status, start = scope["method"], 0, time.perf_counter()
         scope["scheme"] = proxies_of(Request(scope)).scheme(Request(scope))  # redirects name it
-        if method == "HEAD" and not scope["path"].endswith("/events"):
+        if method == "HEAD":
             scope = {**scope, "method": "GET"}
 
         async def answered(message: Message) -> None:
@@ -111,7 +102,8 @@ class Surrounded:
             self._measured.took(method, route, status or 500, seconds)
             said: dict[str, Any] = {"status": status or 500, "ms": round(seconds * 1e3, 1), "request_id": number}
             caller = getattr(scope["state"].get("caller"), "name", None)
-            self._log.info("request", method=method, route=route, caller=caller, **said)
+            if not route.endswith("/state"):  # pages ask for it all the time
+                self._log.info("request", method=method, route=route, caller=caller, **said)
 
 
 def _headers(message: Message, number: str) -> list[tuple[bytes, bytes]]:

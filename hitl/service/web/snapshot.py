@@ -10,7 +10,9 @@ computed here once, so that no request waits for it.
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -20,14 +22,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hitl.annotations import Floats, Ints, Name
-from hitl.basis import stored_results
-from hitl.errors import BadInput
+from hitl.errors import BadEvidence, BadInput, IgnoredEvidence
 from hitl.metrics import expected_accuracy
 from hitl.models.analysis.information import information
+from hitl.models.combiner import Applicable, name_of, seen_by
+from hitl.models.registry import chosen
 from hitl.operations import named_plan, named_result
 from hitl.plan import DoneItems
 from hitl.platform import Question, silent
-from hitl.project import item_names, stored_evidence
+from hitl.project import combined, is_over, item_names, one_fit, stored_evidence
 from hitl.report.contents import QuestionPage
 from hitl.report.measures import contested, typical_confusions
 from hitl.report.stored import asked_before, text_of
@@ -221,10 +224,6 @@ class Snapshot:
         return self.views[question]
 
 
-Judged = tuple[Mapping[str, "Evidence"], Mapping[str, "Consensus"]]
-"""Question -> evidence, and consensus over the same items; by the platform's keys."""
-
-
 def questions_of(store: Store, project: str) -> tuple[Question, ...]:
     """The questions that the last cycle answered. Raises BadInput before the first."""
     latest = store.latest(project)
@@ -233,19 +232,15 @@ def questions_of(store: Store, project: str) -> tuple[Question, ...]:
     return asked_before(latest[0])
 
 
-def snapshot_of(
-    settings: Settings, store: Store, questions: tuple[Question, ...] | None = None, judged: Judged | None = None
-) -> Snapshot:
-    """The project as it is stored now; `questions` None: those that the last cycle answered.
+def snapshot_of(settings: Settings, store: Store, questions: tuple[Question, ...] | None = None) -> Snapshot:
+    """Read the project as it is stored now; `questions` None: those that the last cycle answered.
 
-    Where labels came since the last cycle they are fitted here, and nothing is recorded, unless somebody who follows
-    them has `judged` them. Raises BadInput where nothing is stored, or, without `questions`, before the first cycle.
+    Where labels came since the last cycle, what it learned is applied to them; nothing is recorded. Raises BadInput
+    where nothing is stored, or, without `questions`, before the first cycle.
     """
     project, revision = settings.name, store.revision(settings.name)
-    if judged is None:
-        known = stored_evidence(settings, store, questions or questions_of(store, project))
-        judged = known, stored_results(settings, store, known, silent)[0]
-    evidence, results = judged
+    evidence = stored_evidence(settings, store, questions or questions_of(store, project))
+    results = current_results(settings, store, evidence)
     names, latest = item_names(settings, store), store.latest(project)
     before = {} if latest is None else latest[0]
     views = {name: _view(name, known, results[name], names, before.get(name)) for name, known in evidence.items()}
@@ -265,6 +260,36 @@ def snapshot_of(
     for name in ("counts", "item_place", "key_place", "is_done"):
         getattr(found, name)
     return found
+
+
+def current_results(settings: Settings, store: Store, evidence: Mapping[str, Evidence]) -> dict[str, Consensus]:
+    """Return the last cycle's consensus of each question, applied to newer labels; fitted where that cannot be."""
+    latest, last = store.latest(settings.name), store.last_cycle(settings.name)
+    before = {} if latest is None else latest[0]
+    unchanged = last is not None and last.revision == store.revision(settings.name)
+    method = chosen(settings.combine.method, settings.combine.options, settings.combine.paper)
+    results = {}
+    for name, known in evidence.items():
+        learned, annotations = before.get(name), known.annotations
+        if learned is not None and unchanged and is_over(learned, known):
+            results[name] = learned
+            continue
+        applies = (
+            learned is not None
+            and known.parts is None
+            and isinstance(method, Applicable)
+            and learned.fit.method == name_of(method)
+            and (learned.classes, learned.annotators.options) == (annotations.classes, annotations.options)
+        )
+        if applies:
+            assert learned is not None
+            assert isinstance(method, Applicable)
+            with one_fit, suppress(BadEvidence), warnings.catch_warnings():
+                warnings.simplefilter("ignore", IgnoredEvidence)  # the cycle has said it
+                results[name] = method.apply(learned, seen_by(method, known))
+                continue
+        results[name] = combined(settings, {name: known}, silent)[name]
+    return results
 
 
 def _view(

@@ -1,7 +1,6 @@
 """What leads start on a page: plan, push, run. Each is what the command of that name does, in a thread, one a project.
 
-What fails is told on the page; the store knows everything that was done. Of several workers the others show it too,
-from beginning to end; what they start meanwhile finds the project held, as if somebody had started it at a terminal.
+What fails is told on the page; the store knows everything that was done.
 """
 
 from __future__ import annotations
@@ -37,7 +36,6 @@ class Work:
     Attributes:
         what: plan, push or run; by: who started it; at: when, in seconds since the epoch.
         step: what it is doing; ended: when it ended, or None; said: what came of it; failed: whether it is an error.
-        worker: the number of the worker that does it; None: this one.
     """
 
     what: str
@@ -47,7 +45,6 @@ class Work:
     ended: float | None = None
     said: str = ""
     failed: bool = False
-    worker: int | None = None
 
     def progress(self, what: str, done: int, total: int | None) -> None:
         """A step of it."""
@@ -122,10 +119,9 @@ _lock = threading.Lock()
 def start(one: Watched, what: str, by: str) -> Work:
     """Start it in a thread. Raises 409 while something else that was started here goes on."""
     with _lock:
-        if one.work is not None and one.work.ended is None and one.work.worker is None:
+        if one.work is not None and one.work.ended is None:
             raise HTTPException(409, f"{one.work.what!r} has been going on since {one.work.by} started it; wait for it")
         one.work = work = Work(what, by, time.time())
-    one.tell(work)
     threading.Thread(target=_do, args=(one, work), name=f"hitl {what} {one.name}", daemon=True).start()
     return work
 
@@ -142,5 +138,4 @@ def _do(one: Watched, work: Work) -> None:
         work.said, work.failed = f"{type(error).__name__}: {error}", True
     finally:
         work.ended = time.time()
-        one.tell(work)
         one.refresh()

@@ -26,8 +26,8 @@ import numpy as np
 
 from tests.bench import results
 from tests.bench.service.pages import NAME, PAGES, PASSWORD, of_command_line, served
+from tests.scheduled import until
 from tests.service.web.browser.seen import browser
-from tests.service.web.live.serving import until
 
 REPEATS = 5
 BAR = 1000.0

@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from hitl.service.scheduling.scheduler import Scheduler, projects_of
+from hitl.service.loop import Loops, projects_of
 from hitl.store import Store
 from tests.connectors.label_studio.conftest import Project
-from tests.scheduled import Told
+from tests.scheduled import Told, until
 
 pytestmark = [pytest.mark.server, pytest.mark.journey]
-
-
-def until(what: Callable[[], bool], seconds: float = 60.0) -> None:
-    for _ in range(int(seconds / 0.05)):
-        if what():
-            return
-        threading.Event().wait(0.05)
-    raise AssertionError("it did not come to that")
 
 
 def settled(told: Told) -> int:
@@ -54,7 +45,8 @@ def test_an_answer_brings_a_cycle_and_a_push_brings_none(
         "/api/webhooks/", {"project": project.number, "send_payload": True, "send_for_all_actions": True, **hook}
     )
     told = Told()
-    scheduler = Scheduler(projects_of([config]), told)
+    scheduler = Loops(projects_of([config]), told)
+    scheduler.prepare()
     scheduler.start()
     try:
         until(lambda: len(told["done"]) == 1)

@@ -91,13 +91,9 @@ def item(
     row = snapshot.item_place.get(item)
     if row is None:
         raise HTTPException(404, f"no item {item!r} in project {project!r}")
-    now = one.newer(name, snapshot.keys[row])
-    story = story_of(view, row, now)
+    story = story_of(view, row)
     asks = [ask for ask in (snapshot.plan.asks if snapshot.plan else ()) if str(ask.item) == item]
-    told = line(snapshot, view, row)
-    if now is not None:
-        told |= {"label": story.label, "confidence": float(now.belief.max()), "labels": len(now.said)}
-    facts = {"item": told, "question": name, **story.facts}
+    facts = {"item": line(snapshot, view, row), "question": name, **story.facts}
     shown = {
         "story": story,
         "asks": asks,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,6 @@ from hitl.service.web.callers import OneProject, Shown, Viewer
 from hitl.service.web.errors import responses
 from hitl.service.web.formats import FORMS, Page, answer, pages
 from hitl.service.web.pages.items import CHANGED
-from hitl.service.web.projects import Difference
 from hitl.service.web.snapshot import QuestionView, Snapshot
 from hitl.status import status_of
 
@@ -65,7 +63,7 @@ def overview(project: str, request: Request, caller: Viewer, one: OneProject, sn
     questions = []
     for rank, view in enumerate(snapshot.views.values(), start=1):
         figures[f"confidence-{rank}"] = confidence_figure(view.consensus.confidence, len(view.consensus.classes))
-        questions.append({**_question(rank, view), "live": _live(one.differences().get(view.page.name))})
+        questions.append(_question(rank, view))
     if len(history) > 1:
         figures["history"] = history_figure(history)
     page = Page(
@@ -89,9 +87,11 @@ def overview(project: str, request: Request, caller: Viewer, one: OneProject, sn
     return answer(request, page, caller, project)
 
 
-def _live(found: Difference | None) -> dict[str, Any] | None:
-    """How far live beliefs were from the last cycle; None where none came while they were followed."""
-    return None if found is None or not found.items else asdict(found)
+@router.get("/projects/{project}/state", summary="Whether a project has news", responses=responses(401, 404))
+def state(project: str, caller: Viewer, one: OneProject) -> dict[str, object]:
+    """Return what differs when the pages of the project show something else; they ask for it while they are open."""
+    work = None if one.work is None else one.work.ended
+    return {"loads": one.loads, "warning": one.warning, "work": work}
 
 
 def _question(rank: int, view: QuestionView) -> dict[str, Any]:

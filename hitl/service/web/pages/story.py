@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from hitl.annotations import Floats, Name
-from hitl.service.web.projects import Now
 from hitl.service.web.snapshot import QuestionView
 
 SMALLEST = 1e-12
@@ -60,11 +59,10 @@ BELIEFS = 12
 """Classes whose probability is told."""
 
 
-def story_of(view: QuestionView, n: int, now: Now | None = None) -> Story:
-    """The story of the item in row n; `now`: what is said and believed of it since the view was made."""
+def story_of(view: QuestionView, n: int) -> Story:
+    """Tell the story of the item in row n."""
     consensus = view.consensus
-    q_j = consensus.probabilities[n] if now is None else now.belief
-    label = int(consensus.labels[n]) if now is None else int(q_j.argmax())
+    q_j, label = consensus.probabilities[n], int(consensus.labels[n])
     ranks = [j for j in np.argsort(-q_j, kind="stable").tolist() if j != label]
     other = ranks[0] if ranks else None
     names = list(map(str, consensus.classes))
@@ -72,24 +70,16 @@ def story_of(view: QuestionView, n: int, now: Now | None = None) -> Story:
         names[label],
         None if other is None else names[other],
         [(names[j], float(q_j[j])) for j in [label, *ranks][:BELIEFS]],
-        answers_of(view, n, label, other, None if now is None else now.said),
+        answers_of(view, n, label, other),
         _models(view, n, label),
         None if other is None else _typical(view, n, q_j, label, other),
     )
 
 
-def answers_of(
-    view: QuestionView, n: int, label: int, other: int | None, said: Mapping[Name, Name] | None = None
-) -> list[dict[str, Any]]:
-    """A row for each answer to item n, the heaviest first; the weight is for class `label` against class `other`.
-
-    `said`: annotator -> label, where that is newer than the view.
-    """
+def answers_of(view: QuestionView, n: int, label: int, other: int | None) -> list[dict[str, Any]]:
+    """List the answers to item n, the heaviest first; the weight is for class `label` against class `other`."""
     report, given = view.consensus.annotators, _given(view, n)
     low, high = report.interval
-    if said is not None:
-        times = {(who, what): time for who, what, time in given}
-        given = [(who, what, times.get((who, what))) for who, what in said.items()]
     option = {name: code for code, name in enumerate(report.options)}
     rows = []
     for annotator, says, time in given:

@@ -1,5 +1,5 @@
 "use strict";
-// Figures: every element of class "plot" draws the figure of its id. Live: what the server tells refreshes the page's parts.
+// Figures: every element of class "plot" draws the figure of its id. Live: news of the project refresh the page's parts.
 (() => {
   let figures = {};
   const read = () => document.querySelectorAll("script.figures").forEach((place) => {
@@ -20,14 +20,26 @@
   document.body.addEventListener("htmx:afterSettle", () => { read(); drawAll(); });
 
   const state = document.getElementById("live-state");
-  const address = document.body.dataset.events;
-  if (address && document.querySelector("[data-live]") && window.EventSource) {
-    const source = new EventSource(address);
+  const address = document.body.dataset.state;
+  if (address && document.querySelector("[data-live]")) {
     const say = (text) => { if (state && state.textContent !== text) state.textContent = text; };
-    const changed = () => htmx.trigger(document.body, "hitl:changed");
-    source.onopen = () => say("live");
-    source.onerror = () => say("not live: trying again");
-    ["belief", "cycle", "plan", "reload"].forEach((name) => source.addEventListener(name, changed));
+    let seen = null;
+    const look = async () => {
+      if (document.hidden) return;
+      try {
+        const answer = await fetch(address);
+        if (!answer.ok) throw new Error(answer.status);
+        const now = await answer.text();
+        if (seen !== null && now !== seen) htmx.trigger(document.body, "hitl:changed");
+        seen = now;
+        say("live");
+      } catch {
+        say("not live: trying again");
+      }
+    };
+    look();
+    setInterval(look, 1500);
+    document.addEventListener("visibilitychange", look);
   }
 
   // Filters act when they change; without a script there is the button.

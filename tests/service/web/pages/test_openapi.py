@@ -22,11 +22,10 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from hitl.service.web import work
-from hitl.service.web.access import Accounts, Role, public, requires
+from hitl.service.web.access import Accounts
 from hitl.service.web.app import Parts, application
-from hitl.service.web.live import Live
 from hitl.service.web.projects import Projects
-from hitl.service.web.server import _backend
+from hitl.service.web.server import parts_of
 from tests.service.web.served import Served, served_crowd, serving, small
 
 CHECKS = [
@@ -37,8 +36,6 @@ CHECKS = [
     response_schema_conformance,
 ]
 SECRET = "the secret of webhooks"
-ENDLESS = "/projects/{project}/events"
-"""It streams until the client goes."""
 
 GIVEN: dict[str, Any] = {"project": "p", "item": "item 3", "annotator": "cyd"}
 
@@ -51,12 +48,11 @@ def document() -> dict[str, Any]:
 
 def whole(projects: Projects, accounts: Accounts) -> FastAPI:
     """The application with all that `hitl serve` puts into it; nothing runs beside it."""
-    live = Live(projects).router(requires(Role.VIEWER), SECRET, public)
-    return application(Parts(projects, accounts, [live, _backend(projects, accounts)]))
+    return application(Parts(projects, accounts, parts_of(projects, accounts).routers))
 
 
 DOCUMENT = document()
-ROUTES = [(method, path) for path, methods in DOCUMENT["paths"].items() for method in methods if path != ENDLESS]
+ROUTES = [(method, path) for path, methods in DOCUMENT["paths"].items() for method in methods]
 
 
 @pytest.fixture(scope="module")

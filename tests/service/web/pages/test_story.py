@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from hitl.models import OneCoin
 from hitl.service.web.pages.story import story_of
-from hitl.service.web.projects import Now
 from hitl.service.web.snapshot import Snapshot
 from tests.service.web.pages import crowds
 from tests.service.web.pages.crowds import snapshot
@@ -38,23 +37,6 @@ def test_weights_are_likelihood_ratios_of_what_was_said(known: Snapshot, n: int)
         assert math.exp(row["weight"]) == pytest.approx(ratio, rel=1e-9)
     weights = [abs(row["weight"]) for row in story.answers]
     assert weights == sorted(weights, reverse=True)
-
-
-@given(crowds.crowds("dawid-skene"), st.integers(0, 7))
-def test_what_is_newer_than_the_snapshot_takes_its_place(known: Snapshot, n: int) -> None:
-    """The same answers but one, and one of somebody else, with a belief that turns the label."""
-    view = known.view(None)
-    n %= len(known.keys)
-    before = story_of(view, n)
-    said = {row["annotator"]: row["said"] for row in before.answers[1:]} | {"zoe": before.other}
-    belief = np.full(len(view.consensus.classes), 0.0)
-    belief[[str(name) for name in view.consensus.classes].index(str(before.other))] = 1.0
-    story = story_of(view, n, Now(said, belief))
-    assert story.label == before.other
-    assert {row["annotator"]: row["said"] for row in story.answers} == said
-    (new,) = [row for row in story.answers if row["annotator"] == "zoe"]
-    assert new["weight"] is None  # nothing is known of them yet
-    assert all(row["weight"] is not None for row in story.answers if row["annotator"] != "zoe")
 
 
 @given(crowds.crowds("dawid-skene"), st.integers(0, 7))

@@ -1,1 +1,0 @@
-"""Cycles when they are due."""
