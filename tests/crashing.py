@@ -26,7 +26,8 @@ from hitl.connectors.tables import Tables
 from hitl.cycle import run_if_changed
 from hitl.platform import Operation, Receipt
 from hitl.project import opened
-from hitl.service.loop import Loops, projects_of
+from hitl.service.loops import Loops
+from hitl.service.scheduled import projects_of
 from hitl.store import Store
 
 NAME, ITEMS = "crashing", 40

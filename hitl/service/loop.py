@@ -15,33 +15,28 @@ it was recorded is due at once and sends what is left. The lease keeps two loops
 from __future__ import annotations
 
 import logging
-import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from typing import Any
 
 from hitl.connectors.catalog import connector_of
 from hitl.cycle import CycleReport, Unchanged, pull, run_if_changed
-from hitl.errors import BadSettings, Busy, HitlError, MissingExtra, StoreError, Unreachable
+from hitl.errors import BadSettings, Busy, HitlError, StoreError, Unreachable
 from hitl.platform import Connector, Progress, silent
-from hitl.project import lease_seconds, load, opened, recalled, store_url
-from hitl.settings import WEBHOOK_SECRET, ScheduleSettings, Settings
+from hitl.project import lease_seconds, load, opened, recalled
+from hitl.service.scheduled import LAST_RETRY, Debounce, Project, is_late
+from hitl.settings import Settings
 from hitl.store import Store
 from hitl.store.cycles import BASIS
 from hitl.tables.limits import within
 from hitl.settings.times import spelled
 
-if TYPE_CHECKING:
-    from hitl.service.webhook import Listener
-
-FIRST_RETRY, LAST_RETRY = 5.0, 600.0
-"""Seconds to the first retry, doubled with each, up to the last; whatever the platform asks for."""
+FIRST_RETRY = 5.0
+"""Seconds to the first retry, doubled with each, up to LAST_RETRY; whatever the platform asks for."""
 
 LAST_BUSY_RETRY = 60.0
 """Seconds between retries, at most, while another process holds the project."""
@@ -54,9 +49,6 @@ GAP = 0.25
 
 LONGEST = 60.0
 """Seconds until the clock is read again, at most: it may have been set."""
-
-GRACE = 20.0
-"""Seconds a running cycle has to reach its next step when the loops stop; then it is left as by a crash."""
 
 MAY_PASS = (Busy, Unreachable, StoreError, OSError)
 """Errors after which the same run is tried again."""
@@ -77,94 +69,6 @@ class Stopped(BaseException):
 def clock() -> datetime:
     """Return the time; replaced in tests."""
     return datetime.now(UTC)
-
-
-@dataclass(frozen=True)
-class Project:
-    """A project that is served: its hitl.toml and settings."""
-
-    config: Path
-    settings: Settings
-
-    @property
-    def name(self) -> str:
-        """Name of the project in its store."""
-        return self.settings.name
-
-    @property
-    def schedule(self) -> ScheduleSettings:
-        """When its cycles run."""
-        return self.settings.schedule
-
-    @property
-    def store(self) -> str:
-        """Address of its store."""
-        return store_url(self.settings.store, self.config.parent)
-
-    @property
-    def is_scheduled(self) -> bool:
-        """Return True if its settings say when a cycle runs."""
-        schedule = self.schedule
-        starts = (schedule.every, schedule.cron, schedule.after_annotations, schedule.webhook)
-        return any(start is not None for start in starts)
-
-    @property
-    def secret(self) -> str:
-        """Secret that its webhooks carry, or ""."""
-        return "" if self.settings.webhook_secret is None else self.settings.webhook_secret.get_secret_value()
-
-
-def projects_of(configs: Sequence[Path]) -> tuple[Project, ...]:
-    """Load the projects to schedule. Raise BadSettings for one that is there twice, or that nothing starts."""
-    projects = [Project(config.resolve(), load(config)) for config in configs]
-    seen: dict[tuple[str, str], Path] = {}
-    listening: dict[tuple[str, str], Path] = {}
-    for project in projects:
-        schedule = project.schedule
-        if not project.is_scheduled:
-            raise BadSettings(
-                f'{project.config}: nothing says when to run; expected schedule.every = "15m", schedule.cron, '
-                "schedule.after_annotations or schedule.webhook"
-            )
-        if schedule.cron is not None and schedule.next_after(clock()) is None:
-            raise BadSettings(f"schedule.cron: {schedule.cron!r} never comes")
-        other = seen.setdefault((project.store, project.name), project.config)
-        if other is not project.config:
-            raise BadSettings(f"{project.config}: project {project.name!r} of the same store is in {other} too")
-        if schedule.webhook is None:
-            continue
-        other = listening.setdefault((schedule.webhook, project.name), project.config)
-        if other is not project.config:
-            raise BadSettings(
-                f"{project.config}: a project {project.name!r} listens at {schedule.webhook} already ({other}); "
-                "expected another name, or another schedule.webhook"
-            )
-    return tuple(projects)
-
-
-def require_secrets(projects: Iterable[Project]) -> None:
-    """Raise BadSettings unless each project has its platform's token, and a secret where it listens for webhooks."""
-    for project in projects:
-        connector_of(project.settings.source, project.config.parent)  # finds a missing token
-        if project.schedule.webhook is not None and project.secret == "":
-            raise BadSettings(f"{project.config}: schedule.webhook needs a secret: set {WEBHOOK_SECRET}")
-
-
-@dataclass
-class Debounce:
-    """Merge a burst of hints into one run: `quiet` seconds after the last, `at_most` after the first."""
-
-    quiet: float
-    at_most: float
-    first: datetime | None = None
-    due: datetime | None = None
-
-    def hint(self, now: datetime) -> datetime:
-        """Return when to run, after a hint at this time."""
-        if self.first is None or self.due is None or not self.first <= now < self.due:  # before: a clock was set back
-            self.first = now
-        self.due = min(now + timedelta(seconds=self.quiet), self.first + timedelta(seconds=self.at_most))
-        return self.due
 
 
 @dataclass
@@ -432,22 +336,6 @@ class ProjectLoop(threading.Thread):
         return self._finished if is_late(self.project.schedule, self._finished, tried, now) else None
 
 
-def is_late(schedule: ScheduleSettings, finished: datetime, begun: datetime | None, now: datetime) -> bool:
-    """Return True if a cycle should have finished by now.
-
-    With a period (every, cron): `late_after` of its times have passed since the last one `finished`. Without: one was
-    `begun` and none has finished for `late_after` of the longest retries.
-    """
-    if schedule.every is not None:
-        return now > finished + timedelta(seconds=schedule.every * schedule.late_after)
-    if schedule.cron is not None:
-        when: datetime | None = finished
-        for _ in range(schedule.late_after + 1):  # the last of them has just become due
-            when = None if when is None else schedule.next_after(when)
-        return when is not None and when <= now
-    return begun is not None and now > begun + timedelta(seconds=LAST_RETRY * schedule.late_after)
-
-
 def retry_delay(attempt: int, error: Exception) -> float:
     """Return the seconds until the next attempt, after `attempt` that failed (1, 2, ...)."""
     hint = error.retry_after if isinstance(error, Unreachable) else None
@@ -476,130 +364,3 @@ def _in_words(error: Exception) -> dict[str, str]:
 def _within(when: datetime, now: datetime, seconds: float) -> datetime:
     """Return the time; `now` if it is further away than it can be meant, as after a clock was set back."""
     return when if when <= now + timedelta(seconds=seconds) else now
-
-
-class Loops:
-    """The loops of several projects, each with a store of its own, and where they listen for webhooks.
-
-    Example:
-        >>> with Loops((), lambda event, project, said: None) as loops:
-        ...     loops.alive
-        True
-    """
-
-    def __init__(self, projects: Sequence[Project], tell: Tell, progress: Progress = silent) -> None:
-        self.projects = tuple(projects)
-        self._stop, self._listeners = threading.Event(), list["Listener"]()
-        self._stores: list[Store] = []
-        self.loops: list[ProjectLoop] = []
-        for project in projects:
-            self._stores.append(Store(project.store))
-            self.loops.append(ProjectLoop(project, self._stores[-1], tell, progress))
-
-    def __enter__(self) -> Loops:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.stop()
-
-    def prepare(self) -> None:
-        """Take the addresses of webhooks; nothing runs yet. Raise BadSettings where that cannot be done."""
-        require_secrets(self.projects)
-        addresses = dict.fromkeys(project.schedule.webhook for project in self.projects)
-        for address in filter(None, addresses):
-            try:
-                from hitl.service.webhook import Listener
-            except ImportError as error:
-                if (error.name or "").partition(".")[0] not in ("fastapi", "uvicorn", "h11"):
-                    raise
-                raise MissingExtra(
-                    "schedule.webhook needs more packages: pip install 'hitl-toolkit[service]'"
-                ) from None
-            at = [loop for loop in self.loops if loop.project.schedule.webhook == address]
-            hints = {loop.project.name: loop.hint for loop in at}
-            self._listeners.append(Listener(address, at[0].project.secret, hints, self.trouble))
-
-    def start(self) -> None:
-        """Run in threads."""
-        for thread in (*self._listeners, *self.loops):
-            thread.start()
-
-    def wait(self) -> None:
-        """Wait until `ask_to_stop`. Raise HitlError when a thread has ended by itself, which none should."""
-        while not self._stop.wait(2.0):
-            if not self.alive:
-                raise HitlError("schedule: a thread has ended by itself; start it again (nothing is lost)")
-
-    @property
-    def alive(self) -> bool:
-        """Return True if all loops run."""
-        return all(loop.is_alive() for loop in self.loops)
-
-    def trouble(self) -> Mapping[str, Any] | None:
-        """Return what is wrong, for /health; None: every project is served."""
-        return trouble_of(self.loops)
-
-    def next_runs(self) -> list[dict[str, Any]]:
-        """List what is due next in all projects, the next one first."""
-        rows = [row for loop in self.loops for row in loop.next_runs()]
-        return sorted(rows, key=lambda row: (row["next"], row["project"]))
-
-    def next_run(self, project: str) -> datetime | None:
-        """Return when the next cycle of this project is due, as far as is known."""
-        times = [row["next"] for row in self.next_runs() if row["project"] == project and row["kind"] != "look"]
-        return min(times, default=None)
-
-    def webhooks(self) -> list[dict[str, str]]:
-        """List where webhooks are taken: project, listens (host:port) and the url to give to the platform."""
-        return [
-            {"project": project.name, "listens": address, "url": url_of(address, project.name)}
-            for project in self.projects
-            if (address := project.schedule.webhook) is not None
-        ]
-
-    def ask_to_stop(self) -> None:
-        """Have `wait` return soon. Safe from a signal."""
-        self._stop.set()
-
-    def stop(self, grace: float = GRACE) -> bool:
-        """Stop; a running cycle is left at its next step. Return True if all came to that within `grace` seconds."""
-        self._stop.set()
-        for listener in self._listeners:
-            listener.stop()
-        stopped = stop_all(self.loops, grace)
-        if stopped:
-            for store in self._stores:
-                store.close()
-        return stopped
-
-
-def url_of(address: str, project: str) -> str:
-    """Return the URL to enter on the platform; an address that stands for all is this machine's name there."""
-    host, _, port = address.rpartition(":")
-    host = host.strip("[]")
-    if host in ("0.0.0.0", "::"):  # nosec B104  # compared, not bound to
-        host = socket.gethostname()
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}/webhook/{quote(project, safe='')}"
-
-
-def stop_all(loops: Sequence[ProjectLoop], grace: float = GRACE) -> bool:
-    """Stop loops; return True if all ended within `grace` seconds."""
-    deadline = time.monotonic() + grace
-    for loop in loops:
-        loop.stop()
-    for loop in loops:
-        if loop.ident is not None:
-            loop.join(max(deadline - time.monotonic(), 0.0))
-    return not any(loop.is_alive() for loop in loops)
-
-
-def trouble_of(loops: Sequence[ProjectLoop]) -> Mapping[str, Any] | None:
-    """Return what is wrong with these loops; None: nothing is."""
-    if not all(loop.is_alive() for loop in loops):
-        return {"status": "the scheduler has stopped"}
-    now, late = clock(), {}
-    for loop in loops:
-        since = loop.late_since(now) if loop.project.is_scheduled else None
-        if since is not None:
-            late[loop.project.name] = f"no cycle has finished since {since:%Y-%m-%d %H:%M:%S}Z"
-    return {"status": "late", "projects": late} if late else None

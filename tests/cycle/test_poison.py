@@ -11,7 +11,9 @@ from hitl import cycle
 from hitl.audit import audit
 from hitl.connectors.tables import Tables
 from hitl.errors import BadInput
-from hitl.service.loop import Loops, figures, projects_of
+from hitl.service.loop import figures
+from hitl.service.loops import Loops
+from hitl.service.scheduled import projects_of
 from hitl.settings import Settings
 from hitl.store import Store
 from tests import scheduled

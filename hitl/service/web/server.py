@@ -18,7 +18,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from hitl.events.delivery import Couriers
-from hitl.service.loop import Project, ProjectLoop, stop_all, trouble_of
+from hitl.service.loop import ProjectLoop
+from hitl.service.loops import stop_all, trouble_of
+from hitl.service.scheduled import Project
 from hitl.service.web import backend
 from hitl.service.web.access import Accounts, Proxies, Role, must_have_credentials, public
 from hitl.service.web.app import Parts, application

@@ -1,0 +1,140 @@
+"""Several project loops as one service: `hitl schedule` runs them alone, `hitl serve` beside its pages."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from hitl.errors import HitlError, MissingExtra
+from hitl.platform import Progress, silent
+from hitl.service import loop as looping
+from hitl.service.loop import ProjectLoop, Tell
+from hitl.service.scheduled import Project, require_secrets, url_of
+from hitl.store import Store
+
+if TYPE_CHECKING:
+    from hitl.service.webhook import Listener
+
+GRACE = 20.0
+"""Seconds a running cycle has to reach its next step when the loops stop; then it is left as by a crash."""
+
+
+class Loops:
+    """The loops of several projects, each with a store of its own, and where they listen for webhooks.
+
+    Example:
+        >>> with Loops((), lambda event, project, said: None) as loops:
+        ...     loops.alive
+        True
+    """
+
+    def __init__(self, projects: Sequence[Project], tell: Tell, progress: Progress = silent) -> None:
+        self.projects = tuple(projects)
+        self._stop, self._listeners = threading.Event(), list["Listener"]()
+        self._stores: list[Store] = []
+        self.loops: list[ProjectLoop] = []
+        for project in projects:
+            self._stores.append(Store(project.store))
+            self.loops.append(ProjectLoop(project, self._stores[-1], tell, progress))
+
+    def __enter__(self) -> Loops:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    def prepare(self) -> None:
+        """Take the addresses of webhooks; nothing runs yet. Raise BadSettings where that cannot be done."""
+        require_secrets(self.projects)
+        addresses = dict.fromkeys(project.schedule.webhook for project in self.projects)
+        for address in filter(None, addresses):
+            try:
+                from hitl.service.webhook import Listener
+            except ImportError as error:
+                if (error.name or "").partition(".")[0] not in ("fastapi", "uvicorn", "h11"):
+                    raise
+                raise MissingExtra(
+                    "schedule.webhook needs more packages: pip install 'hitl-toolkit[service]'"
+                ) from None
+            at = [loop for loop in self.loops if loop.project.schedule.webhook == address]
+            hints = {loop.project.name: loop.hint for loop in at}
+            self._listeners.append(Listener(address, at[0].project.secret, hints, self.trouble))
+
+    def start(self) -> None:
+        """Run in threads."""
+        for thread in (*self._listeners, *self.loops):
+            thread.start()
+
+    def wait(self) -> None:
+        """Wait until `ask_to_stop`. Raise HitlError when a thread has ended by itself, which none should."""
+        while not self._stop.wait(2.0):
+            if not self.alive:
+                raise HitlError("schedule: a thread has ended by itself; start it again (nothing is lost)")
+
+    @property
+    def alive(self) -> bool:
+        """Return True if all loops run."""
+        return all(loop.is_alive() for loop in self.loops)
+
+    def trouble(self) -> Mapping[str, Any] | None:
+        """Return what is wrong, for /health; None: every project is served."""
+        return trouble_of(self.loops)
+
+    def next_runs(self) -> list[dict[str, Any]]:
+        """List what is due next in all projects, the next one first."""
+        rows = [row for loop in self.loops for row in loop.next_runs()]
+        return sorted(rows, key=lambda row: (row["next"], row["project"]))
+
+    def next_run(self, project: str) -> datetime | None:
+        """Return when the next cycle of this project is due, as far as is known."""
+        times = [row["next"] for row in self.next_runs() if row["project"] == project and row["kind"] != "look"]
+        return min(times, default=None)
+
+    def webhooks(self) -> list[dict[str, str]]:
+        """List where webhooks are taken: project, listens (host:port) and the url to give to the platform."""
+        return [
+            {"project": project.name, "listens": address, "url": url_of(address, project.name)}
+            for project in self.projects
+            if (address := project.schedule.webhook) is not None
+        ]
+
+    def ask_to_stop(self) -> None:
+        """Have `wait` return soon. Safe from a signal."""
+        self._stop.set()
+
+    def stop(self, grace: float = GRACE) -> bool:
+        """Stop; a running cycle is left at its next step. Return True if all came to that within `grace` seconds."""
+        self._stop.set()
+        for listener in self._listeners:
+            listener.stop()
+        stopped = stop_all(self.loops, grace)
+        if stopped:
+            for store in self._stores:
+                store.close()
+        return stopped
+
+
+def stop_all(loops: Sequence[ProjectLoop], grace: float = GRACE) -> bool:
+    """Stop loops; return True if all ended within `grace` seconds."""
+    deadline = time.monotonic() + grace
+    for loop in loops:
+        loop.stop()
+    for loop in loops:
+        if loop.ident is not None:
+            loop.join(max(deadline - time.monotonic(), 0.0))
+    return not any(loop.is_alive() for loop in loops)
+
+
+def trouble_of(loops: Sequence[ProjectLoop]) -> Mapping[str, Any] | None:
+    """Return what is wrong with these loops; None: nothing is."""
+    if not all(loop.is_alive() for loop in loops):
+        return {"status": "the scheduler has stopped"}
+    now, late = looping.clock(), {}
+    for loop in loops:
+        since = loop.late_since(now) if loop.project.is_scheduled else None
+        if since is not None:
+            late[loop.project.name] = f"no cycle has finished since {since:%Y-%m-%d %H:%M:%S}Z"
+    return {"status": "late", "projects": late} if late else None
