@@ -30,10 +30,10 @@ from hitl.platform import Connector, Progress, silent
 from hitl.project import lease_seconds, load, opened, recalled
 from hitl.service.scheduled import LAST_RETRY, Debounce, Project, is_late
 from hitl.settings import Settings
+from hitl.settings.times import spelled
 from hitl.store import Store
 from hitl.store.cycles import BASIS
 from hitl.tables.limits import within
-from hitl.settings.times import spelled
 
 FIRST_RETRY = 5.0
 """Seconds to the first retry, doubled with each, up to LAST_RETRY; whatever the platform asks for."""
