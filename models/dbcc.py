@@ -1,20 +1,19 @@
-"""Dependent Bayesian classifier combination (Kim & Ghahramani 2012, section 3.2): annotators who answer alike.
+"""Dependent Bayesian classifier combination (Kim & Ghahramani 2012, section 3.2): annotators who copy or fail alike.
 
     p ~ Dir(nu)    t_n ~ Cat(p)    V_kjl ~ N(mu_jl, answer_sd^2)    W_kk' ~ N(0, coupling_sd^2)
     p(answers of all | t_n = j) = exp( sum_k V_kj,l_nk + sum_{k<k'} W_kk' [l_nk = l_nk'] ) / Z_j     (eqs. 21, 24, 25)
 
-W > 0 says that two annotators agree more often than the class explains: they copy, or fail alike. Several of them then
-count for little more than one. The partition function Z is exact as long as the answers of all who share items can be
-listed (`exact_states`); beyond, annotators who agree most beyond chance are put into groups (`group_states`) and W is 0
-between groups (see `network_groups`). Annotators who did not answer an item are summed out, not ignored: they are part
-of the network, so an annotator's confusion matrix is the same whichever others answered. The pool of annotators
-without ids depends on no annotator.
+W > 0: two annotators agree more often than the class explains. Several of them then count for little more than one. The
+partition function Z is exact as long as the answers of all who share items can be listed (`exact_states`); beyond,
+annotators who agree most beyond chance are grouped (`group_states`) and W is 0 between groups (see `network_groups`).
+Annotators who did not answer an item are summed out, not ignored, so an annotator's confusion matrix is the same
+whichever others answered. The pool of annotators without ids depends on no annotator.
 
-`accuracy` sets mu as in eq. 32; without one mu is the zero mean of eq. 24, with which nothing but known items tells the
-classes apart. The likelihood hardly does: three copying annotators and a truth that they miss, or a truth that they
-tell and three others who fail alike, explain the same answers equally well. Where few annotators label (a handful, all
-connected) give truth for some items, as the paper does, or use EDBCC, whose easy items tell the difference. The paper's
-sd of 3 makes this worse: with W so free the network explains what the classes should, so `coupling_sd` is small.
+`accuracy` sets mu as in eq. 32; without it mu is the zero mean of eq. 24, and only known items tell the classes apart.
+The likelihood hardly does: three annotators who copy and are wrong, or who are right while three others fail alike,
+explain the same answers equally well. With few annotators (a handful, all connected) give truth for some items, as the
+paper does, or use EDBCC, whose easy items tell the difference. The paper's sd of 3 makes this worse: with W so free the
+network explains what the classes should, so `coupling_sd` is small.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ from hitl.models.sampling.network_posterior import Expected, NetworkChains
 class DBCC(NetworkChains):
     """Bayesian classifier combination with dependent annotators, by several chains; settings as in `NetworkChains`.
 
-    The result's `annotators.dependence` is the correlation of two annotators' errors given the class. What it keeps of
-    the networks is too little to judge items it has not seen; there is no `apply`. A fit takes seconds on a thousand
-    labels of a few annotators, half a minute with hundreds of annotators or dozens of options.
+    The result's `annotators.dependence` is the correlation of two annotators' errors given the class. It does not
+    keep the networks, so there is no `apply`. A fit takes seconds on a thousand labels of a few annotators, half
+    a minute with hundreds of annotators or dozens of options.
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -47,12 +46,11 @@ class DBCC(NetworkChains):
 
         V and W ~ N(0, 3^2) (eqs. 24, 25) with one W for each two annotators, as eq. 21 has it (eq. 25 prints one for
         each two answers as well); nu = 1 (eq. 9). Without known truth nothing in this prior tells the classes apart.
-        The paper runs one chain of 100,000 draws or more by Metropolis steps and keeps every hundredth after 10,000.
-        The length of the chains stays hitl's: they draw from the same posterior, and the result says if they have not
-        mixed.
+        The paper runs one chain of 100,000 draws or more by Metropolis steps and keeps every hundredth after 10,000;
+        the length of the chains stays hitl's, which draw from the same posterior.
         """
         return cls(accuracy=None, answer_sd=3.0, coupling_sd=3.0, share_smoothing=1.0)
 
     def expected(self) -> Expected:
-        """What is expected of annotators, where every item is hard."""
+        """Return expectations with every item hard."""
         return Expected(self.accuracy, self.answer_sd, self.coupling_sd)

@@ -4,17 +4,17 @@
     alpha_kjl ~ Exp(mean lambda_jl)    pi_kj ~ Dir(alpha_kj)
     l_nk | t_n = j ~ Cat(pi_kj) where s_n = 1 (hard), else Cat(E_j)                           (eqs. 14-16)
 
-E is the same for every annotator and fixed: 1 - epsilon on the diagonal, the rest spread evenly. So where all agree
-the item is probably easy, and what annotators do on hard items is learned from hard items alone: eq. 19 as printed also
-counts the easy ones; only those with s_n = 1 may add to the counts of pi.
+E is fixed and the same for every annotator: 1 - epsilon on the diagonal, the rest spread evenly. So an item on which
+all agree is probably easy, and confusion on hard items is learned from hard items only. Eq. 19 as printed also counts
+the easy ones; only those with s_n = 1 may add to the counts of pi.
 
 A single s_n hangs on each d_n, which therefore integrates out: s_n ~ Bernoulli(h), h = beta_1 / (beta_1 + beta_2).
 (t_n, s_n) are drawn together (see `sampling`).
 
 The paper's beta = (0.5, 0.5) is h = 0.5 (`EBCC.paper()`). With eq. 19 corrected that is worse than IBCC on the paper's
-own data: so many items on which all agree are called easy that the hard ones give a false picture of who is right
-where two contradict two. h = 0.8 is better than IBCC there (docs/benchmarks/satellite.txt). Elsewhere it hardly
-matters: error on the paper's DNA .056 at 0.5 and .054 at 0.8, IBCC .054; mean accuracy on 11 crowds .800, .802, .803.
+own data: so many unanimous items are called easy that the hard ones mislead about who is right where two contradict
+two. h = 0.8 is better than IBCC there (docs/benchmarks/satellite.txt). Elsewhere it hardly matters: error on the
+paper's DNA .056 at 0.5 and .054 at 0.8, IBCC .054; mean accuracy on 11 crowds .800, .802, .803.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from hitl.models.sampling.posterior import GibbsChains, all_hard
 class EBCC(GibbsChains):
     """Bayesian classifier combination with easy and hard items, by several Gibbs chains.
 
-    The result's `difficulty` is the probability that an item is hard. Its confusion matrices are what annotators do on
-    all items, easy and hard in the proportion found in each class.
+    The result's `difficulty` is the probability that an item is hard. Its confusion matrices are over all items, easy
+    and hard in the estimated proportion of each class.
 
     Attributes:
         epsilon: chance of a wrong answer on an easy item, in (0, 1).
@@ -63,14 +63,13 @@ class EBCC(GibbsChains):
 
         beta = (0.5, 0.5), so that half of the items are expected to be hard (eq. 16); epsilon = 0.01 (the paper has
         0.003 too); lambda = 8 on the diagonal and 1 off it (eq. 4); nu = 1 (eq. 9). Labels of easy items do not count
-        for the matrices, as the model says; eq. 19 as printed would count them. The paper runs one chain of 50,000
-        draws and keeps every hundredth after 10,000. The length of the chains stays hitl's: they draw from the same
-        posterior, and the result says if they have not mixed.
+        for the matrices, unlike in eq. 19 as printed. The paper runs one chain of 50,000 draws and keeps every
+        hundredth after 10,000; the length of the chains stays hitl's, which draw from the same posterior.
         """
         return cls(diagonal=8.0, off=1.0, share_smoothing=1.0, epsilon=0.01, hard=0.5)
 
     def prior(self, annotations: Annotations) -> gibbs.Prior:
-        """That of IBCC on hard items."""
+        """Return the prior of IBCC on hard items."""
         hard = all_hard(annotations, self.diagonal, self.off, self.share_smoothing)
         wrong = self.epsilon / (annotations.n_options - 1)
         easy_jl = on_the_diagonal(annotations.n_classes, annotations.n_options, 1 - self.epsilon, wrong)

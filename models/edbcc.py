@@ -3,15 +3,15 @@
     s_n ~ Bernoulli(hard)    U_jl ~ N(mu_jl, easy_sd^2)
     answers of item n | t_n = j ~ DBCC's networks where s_n = 1, else each label ~ Cat(softmax U_j)      (eqs. 29-33)
 
-U is the same for every annotator: on easy items nearly all are right, independently of each other. So where all agree
-the item is probably easy, and dependence is learned from hard items. A single s_n hangs on each d_n of the paper, which
-therefore integrates out: `hard` = beta_1 / (beta_1 + beta_2), 0.5 in the paper.
+U is the same for every annotator: on easy items nearly all are right, independently of each other. So an item on which
+all agree is probably easy, and dependence is learned from hard items. A single s_n hangs on each d_n of the paper,
+which therefore integrates out: `hard` = beta_1 / (beta_1 + beta_2), 0.5 in the paper.
 
 The paper lets U vary widely (easy_sd 3) and grounds it by known items. Without any, easy items must stay easy, or the
-two kinds of items turn into something else (on `rte` accuracy fell to 0.5): easy_sd is small here, which keeps
-softmax(U) near `easy_accuracy`, as EBCC's fixed matrix is. Then easy items tell which of several explanations of the
-answers is the truth: with some hundreds of items it mostly takes no known one to see through annotators who copy.
-Where it does not work out (few items, copies of very poor answers) the chains as a rule disagree.
+two kinds of items lose their meaning (on `rte` accuracy fell to 0.5): easy_sd is small here, which keeps softmax(U)
+near `easy_accuracy`, like EBCC's fixed matrix. Then easy items show which explanation of the answers is true: with some
+hundreds of items it mostly takes no known one to see through annotators who copy. If it fails (few items, copies of
+very poor answers) the chains usually disagree.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class EDBCC(NetworkChains):
     """Bayesian classifier combination with dependent annotators and with easy and hard items, by several chains.
 
     The result's `difficulty` is the probability that an item is hard, `annotators.dependence` the correlation of two
-    annotators' errors given the class. Both this and the confusion matrices are of all items, easy and hard in the
-    proportion found in each class. There is no `apply`, as for DBCC.
+    annotators' errors given the class. Both this and the confusion matrices are over all items, easy and hard in the
+    estimated proportion of each class. There is no `apply`, as for DBCC.
 
     Attributes:
         hard: prior probability that an item is hard, in (0, 1).
@@ -62,9 +62,8 @@ class EDBCC(NetworkChains):
 
         V ~ N(mu_v, 3^2) with mu_v of p_v = 0.85, U ~ N(mu_u, 3^2) with mu_u of p_u = 0.99 (eqs. 32, 33), W ~ N(0, 3^2)
         (eq. 25), beta = (0.5, 0.5), so that half of the items are expected to be hard (eq. 16), nu = 1 (eq. 9). The
-        paper runs one chain of 100,000 draws or more by Metropolis steps and keeps every hundredth after 10,000. The
-        length of the chains stays hitl's: they draw from the same posterior, and the result says if they have not
-        mixed.
+        paper runs one chain of 100,000 draws or more by Metropolis steps and keeps every hundredth after 10,000; the
+        length of the chains stays hitl's, which draw from the same posterior.
         """
         return cls(
             accuracy=0.85,
@@ -77,5 +76,5 @@ class EDBCC(NetworkChains):
         )
 
     def expected(self) -> Expected:
-        """What is expected of annotators, on hard and on easy items."""
+        """Return expectations on hard and on easy items."""
         return Expected(self.accuracy, self.answer_sd, self.coupling_sd, self.hard, self.easy_accuracy, self.easy_sd)

@@ -3,10 +3,10 @@
     p ~ Dir(nu)    t_n ~ Cat(p)    alpha_kjl ~ Exp(mean lambda_jl)    pi_kj ~ Dir(alpha_kj)
     l_nk | t_n = j ~ Cat(pi_kj)                                                              (eqs. 2-10)
 
-lambda is larger on the diagonal (8 against 1 in the paper), which says that annotators are better than random. Every
-annotator has an alpha of their own, so this prior stays broad: exponential in the weight of each cell.
+lambda is larger on the diagonal (8 against 1 in the paper): annotators are expected to be better than random. Every
+annotator has their own alpha, so this prior stays broad: exponential in the weight of each cell.
 
-The draws are made in `sampling` and averaged in `posterior`.
+`sampling.gibbs` draws, `sampling.posterior` averages.
 """
 
 from __future__ import annotations
@@ -39,15 +39,14 @@ class GibbsIBCC(GibbsChains):
         """As Kim & Ghahramani 2012 have it (section 4), which is the default.
 
         lambda = 8 on the diagonal and 1 off it (eq. 4); nu = 1 (eq. 9). The paper runs one chain of 50,000 draws and
-        keeps every hundredth after 10,000. The length of the chains stays hitl's: they draw from the same posterior,
-        and the result says if they have not mixed.
+        keeps every hundredth after 10,000; the length of the chains stays hitl's, which draw from the same posterior.
         """
         return cls(diagonal=8.0, off=1.0, share_smoothing=1.0)
 
     def prior(self, annotations: Annotations) -> gibbs.Prior:
-        """Every item is hard."""
+        """Return a prior in which every item is hard."""
         return all_hard(annotations, self.diagonal, self.off, self.share_smoothing)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """Judge other items, by the same or new annotators, with the posterior means of what was learned."""
+        """Estimate other items, by the same or new annotators, with the posterior means."""
         return warm_start.applied(consensus, evidence, self.prior(evidence.annotations).mean_jl)

@@ -5,15 +5,14 @@
     E   expectation propagation over the labeled items; q_nj from each item's cavity and its own labels (`priors.gp`)
     M   confusion matrices at their posterior mode from q_nj (eqs. 8, 10); the kernel's scale and lengths
 
-Features tie items together: what is learned of one item is said of all that are like it, labeled or not. Several
-classes are one question each, class against rest (`inference.one_versus_rest`), with a process and sensitivities and
-specificities of its own.
+Features tie items together: evidence about one item counts for all similar ones, labeled or not. Several classes are
+one question each, class against rest (`inference.one_versus_rest`), with their own process, sensitivities and
+specificities.
 
-Annotators have the prior Beta(right, wrong) on their sensitivity and specificity; of more than two classes the wrong
-answers are spread evenly over them. Without it all roles may swap while there are few labels: every annotator wrong,
-every label turned round.
+Sensitivity and specificity have the prior Beta(right, wrong); with more than two classes wrong answers are spread
+evenly. Without it few labels can be explained with every annotator wrong and every label reversed.
 
-`ProcessMethod` is what this method and its baselines (`gpc_baselines`) share.
+`ProcessMethod` is shared with its baselines (`gpc_baselines`).
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ P = TypeVar("P", bound=TruthPrior)
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Question:
-    """What a method makes of the evidence about one class: two classes, and how often each was seen as the truth."""
+    """Evidence about one class against the rest, and (N, 2) how often each was observed as the truth."""
 
     evidence: Evidence
     observed_nj: Floats | None = None
@@ -57,7 +56,7 @@ class Question:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Answered:
-    """What was found of one question: (N,) beliefs that the item is of the class, and the parts."""
+    """Answer to one question: (N,) beliefs that the item is of the class, and the fit."""
 
     q_n: Floats
     process: Process
@@ -66,12 +65,12 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class ProcessMethod(ABC):
-    """What the methods of a Gaussian process share: settings, the fit, and how other items are judged."""
+    """Settings, fit and apply of methods with a Gaussian process."""
 
     uses: ClassVar[frozenset[str]] = frozenset({"features", "truth"})
     needs: ClassVar[frozenset[str]] = frozenset({"features"})
     by_labels: ClassVar[bool] = False
-    """Whether an item's own labels judge it, beside its features."""
+    """True if an item's own labels count, beside its features."""
 
     ard: bool = False
     tolerance: float = 1e-4
@@ -83,23 +82,23 @@ class ProcessMethod(ABC):
 
     @abstractmethod
     def question(self, evidence: Evidence, j: int) -> Question:
-        """What is asked about class j."""
+        """Build the question about class j."""
 
     @abstractmethod
     def pseudo_counts(self, annotations: Annotations) -> Floats:
-        """(J, L) what is expected of annotators, as pseudo-counts of their confusion rows."""
+        """Return (J, L) expected pseudo-counts of confusion rows."""
 
     @abstractmethod
     def report(self, evidence: Evidence, q_nj: Floats, found: Sequence[Answered]) -> AnnotatorReport:
-        """What is said of the annotators."""
+        """Report the annotators."""
 
     @property
     def counts(self) -> em.Counts:
-        """By which beliefs annotators are judged."""
+        """Beliefs by which the labels of annotators are counted."""
         return em.counts_by_all
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
-        """From the votes, or from what `start` learned. Raises BadEvidence without features."""
+        """Fit from the votes, or from `start`. Raises BadEvidence without features."""
         evidence = used(self, evidence)
         began = time.perf_counter()
         assert evidence.features is not None
@@ -131,9 +130,9 @@ class ProcessMethod(ABC):
         )
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """Judge other items by their features, and by their labels where the method does; nothing is refitted.
+        """Estimate other items from their features, and their labels if the method uses them, without a refit.
 
-        Items that it learned from, of the same name and features, are judged by all but their own earlier labels.
+        Items that it learned from, of the same name and features, leave out their own earlier labels.
         """
         require_given(self, evidence, frozenset({"features"}))
         require_same_classes(consensus, evidence)
@@ -189,7 +188,7 @@ class ProcessMethod(ABC):
         return Answered(q_n, process, estimate)
 
     def _judged(self, evidence: Evidence, learned: LatentClasses, q: int, j: int, latent_xn: Floats) -> Floats:
-        """(N,) beliefs that the items are of class j."""
+        """Return (N,) beliefs that the items are of class j."""
         if not self.by_labels:
             return _chance(latent_xn)
         asked = one_versus_rest.question(evidence, j)
@@ -198,12 +197,12 @@ class ProcessMethod(ABC):
         return beliefs(message_nj, *learned.without_own(q, latent_xn))[:, 1]
 
     def _annotators(self, annotations: Annotations, j: int, n_annotators: int) -> confusion.Confusion:
-        """Annotators' answers to a question, at the prior's mode."""
+        """Return annotators' confusion rows for a question, at the prior's mode."""
         pseudo_jl = one_versus_rest.collapsed(self.pseudo_counts(annotations), annotations, j)
         return confusion.Confusion.unlearned(pseudo_jl, n_annotators)
 
     def _unmet(self, annotations: Annotations, j: int) -> Floats:
-        """(L', 2) log chance of each answer of an annotator not met."""
+        """Return (L', 2) log chances of the answers of an annotator without labels."""
         unmet_lj: Floats = self._annotators(annotations, j, 1).log_pi_klj[0]
         return unmet_lj
 
@@ -212,14 +211,14 @@ class ProcessMethod(ABC):
 class GPCMA(ProcessMethod):
     """Gaussian process classification with multiple annotators.
 
-    O(N^3) an iteration, for N labeled items: a thousand take seconds a class, some thousands minutes.
+    O(N^3) per iteration, for N labeled items: a thousand take seconds per class, some thousands minutes.
 
     Attributes:
-        ard: one length for each feature (automatic relevance determination) in place of one for all.
-        tolerance: an iteration that gains less, in nats an item, is the last.
-        right, wrong: what sensitivities and specificities are expected to be, Beta(right, wrong), both > 1.
-        leave_one_out: judge annotators by what all else says of an item, their own label left out. For active learning,
-            where annotators are chosen by what they are believed to be.
+        ard: one length per feature (automatic relevance determination) instead of one for all.
+        tolerance: an iteration that gains less, in nats per item, is the last.
+        right, wrong: prior Beta(right, wrong) of sensitivities and specificities, both > 1.
+        leave_one_out: judge annotators by all evidence except their own label of an item. For active learning, which
+            chooses annotators by their estimated skill.
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -243,20 +242,20 @@ class GPCMA(ProcessMethod):
 
     @property
     def counts(self) -> em.Counts:
-        """By all labels, or by those of the others."""
+        """All labels, or those of the others."""
         return counts_by_others if self.leave_one_out else em.counts_by_all
 
     def question(self, evidence: Evidence, j: int) -> Question:
-        """Whether items are of class j, as annotators answered."""
+        """Ask if items are of class j, by the annotators' labels."""
         return Question(one_versus_rest.question(evidence, j))
 
     def pseudo_counts(self, annotations: Annotations) -> Floats:
-        """(J, L) one less than the Beta parameters; that of wrong answers divided among them."""
+        """Return (J, L) one less than the Beta parameters, that of wrong answers divided among them."""
         j, options = annotations.n_classes, annotations.n_options
         return confusion.on_the_diagonal(j, options, self.right - 1, (self.wrong - 1) / (options - 1))
 
     def report(self, evidence: Evidence, q_nj: Floats, found: Sequence[Answered]) -> AnnotatorReport:
-        """Confusion matrices by the joint beliefs; of two classes those of the fit."""
+        """Report confusion matrices by the joint beliefs; with two classes those of the fit."""
         annotations, pseudo_jl = evidence.annotations, self.pseudo_counts(evidence.annotations)
         if annotations.n_classes == 2:
             counts_klj = found[0].estimate.counts_klj
@@ -268,11 +267,11 @@ class GPCMA(ProcessMethod):
 
 
 def _chance(latent_xn: Floats) -> Floats:
-    """(N,) Phi(mean / sqrt(1 + variance))."""
+    """Return (N,) Phi(mean / sqrt(1 + variance))."""
     return beliefs(np.zeros((latent_xn.shape[1], 2)), *latent_xn)[:, 1]
 
 
 def _summed(traces: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
-    """The objective of all questions after each iteration; one that has ended stays where it is."""
+    """Return the objective of all questions after each iteration; one that has ended keeps its value."""
     longest = max(map(len, traces))
     return tuple(np.sum([[*trace, *trace[-1:] * (longest - len(trace))] for trace in traces], axis=0).tolist())

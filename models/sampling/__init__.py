@@ -1,1 +1,1 @@
-"""Gibbs, Metropolis and Hamiltonian samplers, and what their draws say."""
+"""Gibbs and Hamiltonian samplers, and averages over their draws."""

@@ -320,31 +320,6 @@ def test_settings_out_of_range_are_named(setting: str, value: float) -> None:
 # -- as a start for Dawid-Skene ------------------------------------------------------------------------------
 
 
-def misled(seed: int) -> tuple[Evidence, Floats]:
-    """Most people mistake half of class 2 for class 0, so that the votes are a bad start."""
-    rng = np.random.default_rng(seed)
-    truth = rng.integers(3, size=1500)
-    weak = np.array([[0.70, 0.15, 0.15], [0.2, 0.6, 0.2], [0.52, 0.05, 0.43]])
-    good = np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]])
-    draws = rng.random((1500, 9, 1))
-    pi = np.stack([weak] * 7 + [good] * 2)
-    said = (draws > np.cumsum(pi[:, truth].transpose(1, 0, 2), axis=2)[:, :, :-1]).sum(axis=2)
-    return Evidence(Annotations.from_matrix(said)), truth
-
-
-@pytest.mark.parametrize("make", [lambda: simulated(1500, 15), lambda: misled(16)], ids=["simulated", "misled"])
-def test_dawid_skene_started_from_moments_is_at_least_as_likely_as_from_votes(make: object) -> None:
-    evidence, truth = make()
-    votes = DawidSkene().fit(evidence)
-    start = MomentMatching().fit(evidence)
-    moments = DawidSkene().fit(evidence, start=start)
-    assert moments.fit.objective[-1] >= votes.fit.objective[-1] - 1e-3
-    assert moments.fit.objective[0] > votes.fit.objective[0]
-    assert score.accuracy(start.probabilities, truth) > score.accuracy(
-        MajorityVote().fit(evidence).probabilities, truth
-    )
-
-
 @pytest.mark.parametrize(
     ("name", "accuracy", "likelihood"),
     [("bluebirds", 0.88, 0.01), ("rte", 0.92, 1.0), ("sentence_polarity", 0.905, 0.01), ("music_genre", 0.75, 10.0)],

@@ -49,7 +49,7 @@ def test_every_calibrator_is_among_them() -> None:
 
 @every
 @pytest.mark.parametrize("classes", [2, 60])
-@pytest.mark.parametrize("n", [1, 3, 200])
+@pytest.mark.parametrize("n", [1, 200])
 def test_sure_models_missing_classes_and_single_items_give_distributions(
     calibrator: Calibrator, classes: int, n: int
 ) -> None:

@@ -46,9 +46,9 @@ def pooled(seed: int, n: int, slope: float) -> tuple[np.ndarray, np.ndarray]:
     return s, rng.uniform(0.5, 2, size=s.size)
 
 
-@pytest.mark.parametrize("bins", [1, 2, 4, 8])
-@pytest.mark.parametrize("slope", [0.5, 1.0, 4.0])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("bins", [1, 3, 8])
+@pytest.mark.parametrize("slope", [0.5, 4.0])
+@pytest.mark.parametrize("seed", range(2))
 def test_the_bins_keep_nearly_all_that_any_bins_can(bins: int, slope: float, seed: int) -> None:
     s, w = pooled(seed, 60, slope)
     none, everything = information(s, w, np.empty(0)), best_partition(s, w, len(s)) if bins == 8 else None
@@ -60,7 +60,7 @@ def test_the_bins_keep_nearly_all_that_any_bins_can(bins: int, slope: float, see
         assert found - none >= 0.9 * (everything - none)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_no_edge_lies_better_a_little_further(seed: int) -> None:
     """The iteration ends where neither step gains: edges between items that each bin describes better."""
     s, w = pooled(seed, 500, 3.0)

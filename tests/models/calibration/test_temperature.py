@@ -41,9 +41,9 @@ def objective(log_p: np.ndarray, q: np.ndarray, t: np.ndarray, w: np.ndarray, pr
 GRID = np.exp(np.linspace(np.log(0.05), np.log(50), 4_001))
 
 
-@pytest.mark.parametrize("n", [0, 1, 10, 200])
+@pytest.mark.parametrize("n", [0, 1, 100])
 @pytest.mark.parametrize("prior_weight", [1.0, 30.0])
-@pytest.mark.parametrize("sharpness", [0.2, 3.0, 12.0])
+@pytest.mark.parametrize("sharpness", [0.2, 12.0])
 def test_one_temperature_is_the_best_of_a_dense_grid(n: int, prior_weight: float, sharpness: float) -> None:
     rng = np.random.default_rng(n)
     log_p, q = data(rng, n, sharpness=sharpness)

@@ -41,9 +41,9 @@ class AsItIs(ClassifierMixin, BaseEstimator):
 # -- maximum likelihood and a posteriori -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("prior", [None, LogTemperature(), LogTemperature(-0.5, 0.1)])
-@pytest.mark.parametrize("n", [5, 100, 1000])
-@pytest.mark.parametrize("slope", [0.3, 1.0, 6.0])
+@pytest.mark.parametrize("prior", [None, LogTemperature(-0.5, 0.1)])
+@pytest.mark.parametrize("n", [5, 300])
+@pytest.mark.parametrize("slope", [0.3, 6.0])
 @pytest.mark.parametrize("soft", [False, True])
 def test_no_temperature_of_a_dense_grid_is_better(
     prior: LogTemperature | None, n: int, slope: float, soft: bool
@@ -78,8 +78,8 @@ def test_applying_is_the_softmax_of_log_probabilities_over_t() -> None:
 # -- the posterior ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("prior", [LogTemperature(), LogTemperature(0.0, 2.0), LogTemperature(1.0, 0.05)])
-@pytest.mark.parametrize("n", [1, 10, 100, 3000])
+@pytest.mark.parametrize("prior", [LogTemperature(0.0, 2.0), LogTemperature(1.0, 0.05)])
+@pytest.mark.parametrize("n", [1, 100, 3000])
 @pytest.mark.parametrize("slope", [0.3, 3.0])
 def test_quadrature_agrees_with_a_grid_fifty_times_finer(prior: LogTemperature, n: int, slope: float) -> None:
     p, truth = honest(np.random.default_rng(n), n, 3)
