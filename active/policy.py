@@ -163,7 +163,7 @@ class ExpectedGain:
         gains: Gains,
         budget: Budget,
     ) -> _Found | None:
-        """What is asked, of open items about `rows`; None where no question that can be asked is worth its cost.
+        """Choose the questions, those about open items among `rows`; None if no question is worth its cost.
 
         Checks and audits are shares of what is asked, not of what may be: where other questions run out they are
         chosen anew, as shares of so many as were found; the money that this leaves buys other questions.
@@ -178,13 +178,8 @@ class ExpectedGain:
             choice, limit = self._choice(asked, free, beside, gains, budget), budget.open_questions - len(beside)
             others = rows[~np.isin(rows, [item for item, _ in beside])]
             pairs = _best(asked, choice, free.crew, budget, others, limit)
-            if (
-                limit
-                and not pairs
-                and budget.value_per_label is not None
-                and not free.crew.asked
-                and choice.best(others, 1)
-            ):
+            priced = budget.value_per_label is not None and not free.crew.asked
+            if priced and limit and not pairs and choice.best(others, 1):
                 return None
             if not beside or len(beside) + len(pairs) >= wanted:
                 return _Found(checked, audited, probability, pairs, others)
@@ -197,13 +192,13 @@ class ExpectedGain:
         due = checks_due(self.audit_share, pool.answered + len(free.crew.asked), budget.open_questions)
         if not due:
             return [], 1.0
-        left, money = _after(free, checked), _money_after(free, checked, budget)
+        left, money = _left(free, checked, budget)
         rows, probability = draw(pool, left, min(due, budget.open_questions - len(checked)), money)
         return audits(rows, _right(pool, matrices, rows), left, money), probability
 
     def _choice(self, pool: PoolState, free: Eligibility, beside: Places, gains: Gains, budget: Budget) -> Choice:
-        """What can be asked beside these questions, within what they leave of time and money."""
-        left, money, names = _after(free, beside), _money_after(free, beside, budget), free.crew.names
+        """Collect the candidates beside these questions, within the time and money that are left."""
+        (left, money), names = _left(free, beside, budget), free.crew.names
         features = pool[0][0].features if self.diverse > 1 else None
         if not names:
             return Choice(gains, left, money, self.max_load_ratio, features, self.diverse)
@@ -224,19 +219,15 @@ class _Found:
     rows: Rows
 
 
-def _after(free: Eligibility, places: Places) -> Eligibility:
-    """Who may be asked what when these questions have been asked too."""
+def _left(free: Eligibility, places: Places, budget: Budget) -> tuple[Eligibility, float]:
+    """Return who may still be asked what once these questions are asked, and the money that is left."""
     item, person = np.array(places, dtype=np.int64).reshape(-1, 2).T
-    return free.after(item, person)
-
-
-def _money_after(free: Eligibility, places: Places, budget: Budget) -> float:
-    """What these questions leave of the money."""
-    return max(budget.cost - math.fsum(free.crew.prices[person] for _, person in places), 0.0)
+    money = max(budget.cost - math.fsum(free.crew.prices[k] for _, k in places), 0.0)
+    return free.after(item, person), money
 
 
 def _interchangeable(rows: Rows, gains: Gains, free: Eligibility) -> bool:
-    """Whether nothing but their names tells these items apart: who of them is asked about is then drawn."""
+    """Return True if only their names tell these items apart: which of them are asked about is then drawn."""
     masks = (mask for _, mask in free.blocks(rows))
     first = free.mask_rows(rows[:1])
     return not gains.alike(rows).any() and all(bool((mask == first).all()) for mask in masks)
@@ -256,9 +247,8 @@ def _best(pool: PoolState, choice: Choice, crew: Crew, budget: Budget, rows: Row
     """The best pairs about these items; those that pay, where a right label has a price."""
     if budget.value_per_label is None:
         return choice.best(rows, limit)
-    might = rows[
-        budget.value_per_label * pool.error[rows] >= min(crew.prices)
-    ]  # answers bring no more than the error there is
+    error = pool.error[rows]  # answers bring no more than the error there is
+    might = rows[budget.value_per_label * error >= min(crew.prices)]
     return that_pay(choice, might, limit, lambda item, person: pays(pool, item, person, crew, budget))
 
 
@@ -278,7 +268,7 @@ def _asks(
     chance: Mapping[int, float | None],
     audited: set[int],
 ) -> tuple[Ask, ...]:
-    """The questions: what each is expected to bring in right labels, and the chance that the answer is right.
+    """Build the questions, with their expected gain in right labels and the chance of a right answer.
 
     `chance`: the probability of the items that were drawn, `audited` those of them that are for an audit.
     """

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 UNLIMITED = 2**31 - 1
 
 EXPECTED_ACCURACY, EXPECTED_LABELS = 0.75, 4.0
-"""What is expected of an annotator before any label is judged: the share of right labels, and how many labels of their
+"""Expectation of an annotator before any label is judged: the share of right labels, and how many labels of their
 own outweigh it. One source for every method: three of four labels right, the smallest whole numbers with the accuracy
 that Kerrigan, Smyth & Steyvers 2021 (section 4) expect of an annotator not met. In a confusion row they are the mean of
 the diagonal and the sum of the pseudo-counts."""
@@ -28,7 +28,7 @@ CENT = 1e-9
 
 @dataclass(frozen=True)
 class Crew:
-    """Who is available, how much each can take on, and who may not see what.
+    """Annotators who are available, how much each can take on, and what they may not see.
 
     Attributes:
         names: annotators that can be asked by name; empty: the next annotator who comes ("anyone") is asked.
@@ -72,16 +72,16 @@ class Crew:
                 raise BadSettings(f"crew.cost of {name!r} is {price}; expected a number above 0")
 
     def capacity_of(self, name: Name) -> int:
-        """How many items this annotator may be given in one plan."""
+        """Return how many items this annotator may be given in one plan."""
         return self.capacity.get(name, self.default_capacity)
 
     def cost_of(self, name: Name | None) -> float:
-        """What one label of this annotator costs (None: of anyone)."""
+        """Return the cost of one label of this annotator (None: of anyone)."""
         return self.default_cost if name is None else self.cost.get(name, self.default_cost)
 
     @property
     def members(self) -> tuple[Name | None, ...]:
-        """Who can be asked: the names, or None alone, which stands for anyone."""
+        """Names that can be asked, or None alone, which stands for anyone."""
         return self.names or (None,)
 
     @property
@@ -92,7 +92,7 @@ class Crew:
 
 @dataclass(frozen=True)
 class Budget:
-    """How many labels may be asked for, and when an item is done.
+    """Limits on the questions, and when an item is done.
 
     Attributes:
         open_questions: most questions in one plan.

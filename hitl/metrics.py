@@ -30,7 +30,7 @@ DIGITS = 6
 
 
 def metrics_of(questions: Sequence[rules.Judged], plan: Plan, crew: Crew, budget: Budget) -> dict[str, Any]:
-    """What the history of cycles and `hitl status` show: JSON values.
+    """Build the figures of a run for the history and `hitl status`: JSON values.
 
     items, labels of all questions and how many annotators gave them, done (and by which reason), mean confidence,
     agreement; the expected accuracy with its interval, what was spent, the forecast, why the project stopped, and what
@@ -65,7 +65,7 @@ def metrics_of(questions: Sequence[rules.Judged], plan: Plan, crew: Crew, budget
 
 
 def _counted(values: Sequence[str]) -> dict[str, int]:
-    """How often each comes, in the order in which they come first."""
+    """Count values, in the order of their first appearance."""
     if not isinstance(values, Coded):
         return dict(Counter(values))
     found: dict[str, int] = {}
@@ -96,7 +96,7 @@ def _models(pool: PoolState) -> dict[str, dict[str, Any]]:
 def _idle(
     pool: PoolState, lacks: Sequence[missing_skills.Lacking], plan: Plan, crew: Crew, budget: Budget
 ) -> str | None:
-    """Why nothing is asked although items are open."""
+    """Explain why nothing is asked although items are open."""
     reason = why_nothing_is_asked(plan, crew, budget)
     if reason is None or not lacks or open_to_crew(pool, crew, budget):
         return reason
@@ -166,7 +166,7 @@ def _checked(expected: rules.Expected) -> str:
     if expected.unknowable:
         return f"not known: {expected.unknowable}"
     if not expected.checked:
-        return f"unchecked: {expected.unchecked or known_items.too_few(0)}"  # older versions recorded no reason
+        return f"unchecked: {expected.unchecked or known_items.too_few(0)}"
     return (
         f"checked on {expected.checked} items of known truth: {expected.wrong:.0f} would be wrong without it, "
         f"{expected.expected_wrong:.1f} were expected"
@@ -174,7 +174,7 @@ def _checked(expected: rules.Expected) -> str:
 
 
 def _of_audit(said: Mapping[str, Any] | None) -> list[str]:
-    """What the answers about items drawn at random say; nothing without such answers."""
+    """Describe the answers about items drawn at random."""
     if said is None:
         return []
     found = _recorded_as(AuditedAgreement, said)

@@ -7,7 +7,7 @@ should be served.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from operator import eq
 from pathlib import Path
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FORMAT = 1
-
-_CHECKED = "to know the annotator: its truth is known"
-"""By this `why`, exactly, a check was known in plans that were saved before `Ask.check` was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +123,7 @@ class DoneItems(Sequence[Done]):
 
     @classmethod
     def of(cls, done: Sequence[Done]) -> DoneItems:
-        """The same in columns."""
+        """Convert to columns."""
         if isinstance(done, DoneItems):
             return done
         item, labels, confidence, why = (
@@ -172,7 +169,7 @@ class Expired:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """When an annotator was last active.
+    """Last activity of an annotator.
 
     Attributes:
         annotator: who.
@@ -188,15 +185,10 @@ class Activity:
     away: bool = False
     unanswered: float = 0.0
 
-    @classmethod
-    def from_dict(cls, row: Mapping[str, Any]) -> Activity:
-        """From JSON; plans saved by older versions call `last_active` `heard`."""
-        return cls(**{"last_active" if key == "heard" else key: value for key, value in row.items()})
-
 
 @dataclass(frozen=True, repr=False)
 class Plan(OneLineRepr):
-    """What to do next.
+    """Next questions, and the finished items.
 
     Attributes:
         asks: questions in serving order, first to be served first; an item may stand here once for each
@@ -286,17 +278,16 @@ class Plan(OneLineRepr):
 
     @classmethod
     def from_json(cls, text: str, where: str = "plan") -> Plan:
-        """What `to_json` wrote. Raises BadTable for another version or other JSON."""
+        """Read the result of `to_json`. Raises BadTable for another version or other JSON."""
         try:
             data: dict[str, Any] = json.loads(text)
             if data["format"] != FORMAT:
                 raise BadTable(f"{where}: saved as format {data['format']}; this version of hitl reads {FORMAT}")
-            older = {"probability": None}  # in plans from before it existed it is not known
-            asks = tuple(Ask(**{"check": row.get("why") == _CHECKED, **older, **row}) for row in data["asks"])
+            asks = tuple(Ask(**row) for row in data["asks"])
             done = tuple(Done(**{**row, "labels": tuple(row["labels"])}) for row in data["done"])
-            expired = tuple(Expired(**row) for row in data.get("expired", ()))  # not in plans before these existed
-            crew = tuple(Activity.from_dict(row) for row in data.get("people", ()))
-            return cls(asks, done, data["open_items"], data.get("stop"), expired, crew)
+            expired = tuple(Expired(**row) for row in data["expired"])
+            people = tuple(Activity(**row) for row in data["people"])
+            return cls(asks, done, data["open_items"], data["stop"], expired, people)
         except (KeyError, TypeError, ValueError) as error:
             raise BadTable(f"{where}: not a saved plan: {error}") from None
 
@@ -317,7 +308,7 @@ class Plan(OneLineRepr):
 
 
 def _as_dict(row: Ask | Expired | Activity) -> dict[str, Any]:
-    """As `asdict` has it, which copies every value."""
+    """Convert like `asdict`, without copying every value."""
     return {name: getattr(row, name) for name in row.__slots__}
 
 

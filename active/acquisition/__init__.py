@@ -1,1 +1,1 @@
-"""What an answer is worth: scores, expected gain, value of information, core sets."""
+"""Acquisition: scores, expected gain, value of information, core sets."""

@@ -247,7 +247,7 @@ def _entropy(q_nj: Floats, out: Floats) -> None:
 
 @dataclass(frozen=True)
 class Measure:
-    """What an answer brings: `gain(q_rj, confusion_kjl)` (R, K), and `bound` (N,), which no gain exceeds."""
+    """Gain of an answer: `gain(q_rj, confusion_kjl)` (R, K), and `bound` (N,), which no gain exceeds."""
 
     gain: Callable[[Floats, Floats], Floats]
     bound: Callable[[Floats, Floats], Floats]
@@ -268,7 +268,7 @@ class Question:
 
 @dataclass(frozen=True, eq=False)
 class Gains:
-    """What answers to all open questions about an item bring: their gains add up, times a factor of each annotator.
+    """Gain of an answer to all open questions about an item: their sum, times a factor per annotator.
 
     Attributes:
         measure: the gain of one answer to one question.
@@ -281,11 +281,11 @@ class Gains:
     factor_k: Floats | float = 1.0
 
     def times(self, factor_k: Floats) -> Gains:
-        """The same where each annotator (K',) counts so much more."""
+        """Multiply the gains of each annotator (K',)."""
         return replace(self, factor_k=self.factor_k * factor_k)
 
     def per_cost(self, cost_k: Floats) -> Gains:
-        """What the average price buys."""
+        """Divide the gains by cost, relative to the average cost."""
         return self.times(cost_k.mean() / cost_k)
 
     def values(self, rows: Rows) -> Floats:
@@ -307,7 +307,6 @@ class Gains:
         return np.unique(key, return_inverse=True)[1]
 
     def _sum(self, rows: Rows, of: Callable[[Floats, Floats], Floats]) -> Floats:
-        """What each question adds where it is open, over all of them."""
         parts = []
         for question in self.questions:
             parts.append(of(question.q_nj[rows], question.confusion_kjl))

@@ -76,7 +76,6 @@ def _x_log_x(x: Floats) -> Floats:
 
 
 def _columns(table: FactoredTable) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Factors and cells by true class."""
     factors, cells = table.factors, table.by_class
     arrays = factors.crowd_lj, factors.wrong_kj, factors.right_kj, factors.other_kj
     crowd, wrong, right, other = (np.ascontiguousarray(array.T) for array in arrays)
@@ -85,7 +84,7 @@ def _columns(table: FactoredTable) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
 
 @compiled
 def _of_cell(j: int, k: int, option: int, crowd: Any, wrong: Any, right: Any, other: Any) -> Any:
-    """What is expected of a cell before labels."""
+    """Return the chance in a cell before labels change it."""
     if option == j:
         return right[j, k]
     return crowd[j, option] * (wrong[j, k] if option < right.shape[0] else other[j, k])

@@ -34,7 +34,7 @@ from hitl.models.dependence.design_effect import beliefs_for_gain
 
 
 def utility(pool: PoolState, matrices: Sequence[Floats], information: float) -> Gains:
-    """By these confusion matrices (K', J, L) of the crew, one a question; what is not open brings nothing."""
+    """Build the gains by these confusion matrices (K', J, L), one per question; closed questions bring nothing."""
     parts = [
         Question(beliefs_for_gain(evidence, consensus), pi_kjl, state == OPEN)
         for (evidence, consensus), state, pi_kjl in zip(pool, pool.states, matrices, strict=True)

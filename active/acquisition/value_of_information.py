@@ -27,7 +27,7 @@ SEQUENCES = 1024
 """Sequences of answers that are looked at at most: 10 answers of two options, 3 of ten."""
 
 ITEMS, PEOPLE = 200, 10
-"""How many of the least certain items, and of the crew's best for their cost, are looked at."""
+"""Least certain items, and members of the crew that are best for their cost, to look at."""
 
 
 def best_gain_per_label(q_nj: Floats, pi_jl: Floats, most: int) -> Floats:

@@ -1,1 +1,1 @@
-"""Who is asked what: eligibility, assignment, load balancing, gold questions."""
+"""Assignment: eligibility, the best pairs, load balancing, gold and audit questions."""

@@ -1,4 +1,4 @@
-"""Who is asked what: the pairs of items and annotators of the largest total value.
+"""Choose the pairs of items and annotators of the largest total value.
 
     maximise    sum over pairs (n, k) of v_nk
     where       each item is in one pair at most, annotator k in capacity_k, all in `limit`, and only who may be asked;
@@ -40,7 +40,7 @@ BLOCK = 4096
 """Items whose values are computed at a time."""
 
 BEYOND = 0.5
-"""How much of its value an answer beyond an annotator's share counts: another one half as good is asked instead.
+"""Share of its value that an answer beyond an annotator's share counts: others half as good are asked instead.
 
 The middle between 1, which spreads nothing, and 0, a hard cap, which gives the rest to annotators who guess. Only this
 value was measured, on five public crowds and simulated ones (docs/decisions.md, 2026-11-20)."""
@@ -128,17 +128,6 @@ def assign(
     the best choice may use up the last coins better. And no more than `effort` values are computed, and those of twice
     `limit` items: where all are busy, so that values depend on who is left, bounds that hold for the best annotator
     exclude few items. `gap` says what is proven.
-
-    Example:
-        >>> import numpy as np
-        >>> from hitl import Crew, Evidence
-        >>> from hitl.active import Eligibility, assign
-        >>> said = Evidence.from_tables({"item": [0, 1, 2], "annotator": ["cy"] * 3, "label": ["x", "y", "x"]})
-        >>> free = Eligibility.of(Crew(("ann", "bob"), default_capacity=2), [said.annotations])
-        >>> value = np.array([[0.3, 0.2], [0.1, 0.4], [0.2, 0.1]])
-        >>> chosen = assign(np.arange(3), value.max(axis=1), lambda rows: value[rows], free, limit=2)
-        >>> [(pair.item, pair.person) for pair in chosen]
-        [(1, 1), (0, 0)]
     """
     codes: Rows = np.asarray(rows, dtype=np.int64)
     price = np.array(eligible.crew.prices)
@@ -194,7 +183,7 @@ class _People:
         return most if within.all() else np.maximum(most, BEYOND * bound - toll[~within].min())
 
     def beyond(self, whom: Rows, share: Rows) -> _People:
-        """The same where the time of these annotators beyond their share (K,) is columns of its own."""
+        """Give the time of these annotators beyond their share (K,) columns of its own."""
         capacity = self.capacity.copy()
         capacity[whom] = share[whom]
         return _People(
@@ -261,7 +250,7 @@ class _Market:
         return column, replace(prices, people=np.append(prices.people, prices.people[new])), grid
 
     def _price_of_money(self, fineness: float) -> float:
-        """At which no more than the limit is spent, and little less. Begins near the last one."""
+        """Find the price at which no more than the limit is spent, and little less. Begins near the last one."""
         low, high = self.money / 1.05, self.money * 1.05
         most = float((self.value.max(axis=0) / self.price).max()) + 1e-12
         if not self.money or self._spent(self._pairs(fineness, high)[0]) > self.cost:
@@ -299,11 +288,10 @@ class _Market:
             self.people = people.beyond(np.union1d(over, busiest[:more]), self.share)
 
     def _used(self, column: Rows) -> Rows:
-        """(K,) how many questions stand in each annotator's own column."""
         return np.bincount(column[column >= 0], minlength=len(self.price))[: len(self.price)]
 
     def _one_column(self, which: npt.NDArray[np.bool_]) -> Rows:
-        """Who of these annotators (K,) has one column still, though their share is less than their capacity."""
+        """Select annotators (K,) who still have one column though their share is less than their capacity."""
         return np.flatnonzero(which & (self.share < self.people.capacity[: len(self.share)]))
 
     def _buy(self, column: Rows) -> None:
@@ -381,7 +369,7 @@ class _Market:
     def _unlike(
         self, block: Rows, code: Rows, toll: Floats, enough: float, profit: Floats, known: dict[int, float]
     ) -> Rows:
-        """Those of a block that have to be looked at one by one: items like them would improve on what was found.
+        """Select the items of a block to look at one by one: items like them would improve on the choice.
 
         The others get the profit that the first of those like them would make if every annotator could be asked.
         """
@@ -394,7 +382,6 @@ class _Market:
         return block[best > enough]
 
     def _largest(self, profit: Floats) -> float:
-        """The sum of the `limit` largest, if above 0."""
         if len(profit) > self.limit:
             profit = np.partition(profit, len(profit) - self.limit)[-self.limit :]
         return float(np.maximum(profit, 0.0).sum())

@@ -27,7 +27,7 @@ from hitl.annotations import Floats
 from hitl.crew import CENT
 
 AUDIT = "to know the labels: drawn at random"
-"""Why a question is asked for an audit, in words for annotators; programs look at `Ask.audit`."""
+"""Reason for an audit question, in words for annotators; programs look at `Ask.audit`."""
 
 
 def draw(pool: PoolState, free: Eligibility, wanted: int, money: float = math.inf) -> tuple[Rows, float]:
@@ -62,5 +62,4 @@ def audits(rows: Rows, right: Floats, free: Eligibility, money: float = math.inf
 
 
 def _payable(free: Eligibility, money: float) -> Mask:
-    """(K',) whose next answer costs no more than this."""
     return np.array(free.crew.prices) <= money + CENT

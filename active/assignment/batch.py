@@ -29,13 +29,13 @@ from hitl.annotations import Floats
 from hitl.crew import CENT
 
 Pays = Callable[[Rows, Rows], npt.NDArray[np.bool_]]
-"""Whether pairs (item codes, crew positions) bring their cost."""
+"""Tell which pairs (item codes, crew positions) bring their cost."""
 
 ROUNDS = 8
-"""How often the next best pairs are looked for where some do not pay."""
+"""Attempts to replace pairs that do not pay."""
 
 SETTLING = 4
-"""How often shares are made anew where money buys fewer questions than they were shares of."""
+"""Attempts to compute shares again where money buys fewer questions than they were shares of."""
 
 AT_LEAST = 64
 """Pairs that are looked at the first time, at least."""
@@ -43,7 +43,7 @@ AT_LEAST = 64
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """Who can be asked, what that would bring, and within which limits.
+    """Candidates for one plan: eligible annotators, the value of their answers, and the limits.
 
     Attributes:
         value: what each answer would bring.
@@ -65,7 +65,7 @@ class Choice:
     given_k: Floats | None = None
 
     def best(self, rows: Rows, limit: int) -> Sequence[Pair]:
-        """At most `limit` pairs about these items, an item once, most valuable first; equals in the order of `rows`."""
+        """Return at most `limit` pairs, an item once, most valuable first; ties in the order of `rows`."""
         if self.features is not None:
             rows = self._not_alike(self.features, rows, limit)
         if not self.free.crew.names:
@@ -80,11 +80,11 @@ class Choice:
         return pairs
 
     def without(self, pairs: Sequence[Pair]) -> Choice:
-        """The same where these pairs may not be asked."""
+        """Exclude these pairs."""
         return replace(self, free=self.free.without(*_places(pairs)))
 
     def freely(self) -> Choice:
-        """The same, alike or not, without limits on cost and on how much those can do who can do anything."""
+        """Drop the core set, the limit on cost and the capacities of annotators who have any."""
         free = replace(self.free, capacity=np.where(self.free.capacity > 0, len(self.free.items), 0))
         return Choice(self.value, free)
 
@@ -122,7 +122,6 @@ class Choice:
 
 
 def _places(pairs: Sequence[Pair]) -> tuple[Rows, Rows]:
-    """Item codes and crew positions."""
     return np.array([pair.item for pair in pairs], np.int64), np.array([pair.person for pair in pairs], np.int64)
 
 

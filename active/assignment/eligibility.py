@@ -1,4 +1,4 @@
-"""Who may be asked about which item. This is the only place of the rule.
+"""Decide who may be asked about which item. This is the only place of the rule.
 
     eligible[n, k]  =  item n may be asked about, annotator k may answer it, and k has not answered any question of it
 
@@ -99,7 +99,7 @@ class Eligibility:
 
     @classmethod
     def of(cls, crew: Crew, answered: Sequence[Annotations]) -> Eligibility:
-        """What `crew` and the answers to one or several questions about the same items allow.
+        """Apply the limits of `crew` and the answers to one or several questions about the same items.
 
         Annotators and items that the crew or the annotations do not know are passed over. An expected answer
         (`crew.asked`) takes from the capacity while its annotator may still give it.
@@ -135,13 +135,13 @@ class Eligibility:
         return replace(free, capacity=np.maximum(free.capacity - load, 0), load=load, closed=closed)
 
     def after(self, item: npt.NDArray[np.integer], person: npt.NDArray[np.integer]) -> Eligibility:
-        """What is left when these have been asked too: items may then be given to others, in the same plan."""
+        """Subtract these questions; their items may then be given to others in the same plan."""
         more = np.bincount(person, minlength=len(self.load))
         left = replace(self, capacity=np.maximum(self.capacity - more, 0), load=self.load + more)
         return left.without(item, person)
 
     def without(self, item: npt.NDArray[np.integer], person: npt.NDArray[np.integer]) -> Eligibility:
-        """The same where these (item code, crew position) pairs may not be asked."""
+        """Exclude these (item code, crew position) pairs."""
         asked = PeopleOf.of(len(self.items), np.asarray(item, dtype=np.int64), np.asarray(person, dtype=np.int64))
         return replace(self, barred=(*self.barred, asked))
 
@@ -159,13 +159,13 @@ class Eligibility:
         return free
 
     def blocks(self, rows: npt.NDArray[np.integer]) -> Iterator[tuple[Rows, Mask]]:
-        """The same, so many rows at a time: (rows of the block, who may be asked)."""
+        """Yield (rows of the block, their mask) block by block."""
         for start in range(0, len(rows), BLOCK):
             block: Rows = np.asarray(rows[start : start + BLOCK], dtype=np.int64)
             yield block, self.mask_rows(block)
 
     def any_of(self, rows: npt.NDArray[np.integer]) -> bool:
-        """Whether any of the crew may be asked about any of these items, capacity aside."""
+        """Return True if anyone may be asked about any of these items, capacity aside."""
         return any(bool(mask.any()) for _, mask in self.blocks(rows))
 
     def eligible(self, item: npt.NDArray[np.integer], person: npt.NDArray[np.integer]) -> Mask:
@@ -177,7 +177,7 @@ class Eligibility:
         return np.concatenate(parts) if parts else np.zeros(0, dtype=bool)
 
     def may_be_asked(self, pairs: Sequence[tuple[Name | None, Name]]) -> list[bool]:
-        """The same for pairs of names, (annotator, item); False for an annotator or an item that is not known here."""
+        """Check (annotator, item) pairs of names; False for an unknown annotator or item."""
         row = places_of(self.items, (name for _, name in pairs))
         place = {name: position for position, name in enumerate(self.crew.members)}
         known = np.array([who in place and name in row for who, name in pairs], dtype=bool)
@@ -196,7 +196,7 @@ def _codes(pairs: Iterable[tuple[Name, Name]], place: Mapping[Name, int], row: M
 
 
 def _answered(given: Annotations, place: Mapping[Name, int]) -> PeopleOf:
-    """Who has answered what: the annotations as they are."""
+    """List who has answered what, without copying the annotations."""
     return PeopleOf(
         given.item_start, given.annotator, np.array([place.get(name, -1) for name in given.annotators], np.int32)
     )

@@ -18,14 +18,14 @@ from hitl.annotations import Floats, Name
 from hitl.crew import CENT
 
 CHECK = "to know the annotator: its truth is known"
-"""Why a question about an item of known truth is asked, in words for annotators; programs look at `Ask.check`."""
+"""Reason for a gold question, in words for annotators; programs look at `Ask.check`."""
 
 HAIR = 1e-9
 """Products this near to a whole number are that number."""
 
 
 def checks_due(share: float, answered: int, wanted: int) -> int:
-    """How many of the next `wanted` questions are checks, after so many that were answered or are expected."""
+    """Count the checks among the next `wanted` questions, after `answered` answered or expected ones."""
     return math.floor(share * (answered + wanted) + HAIR) - math.floor(share * answered + HAIR)
 
 

@@ -1,4 +1,4 @@
-"""How many questions each annotator may have before others come first: so many even shares, or a handful.
+"""Limit the questions of one annotator while others have time: some even shares, or a handful.
 
     r_k     questions that annotator k can have: those expected of them, and those they can still be given
     s       an even share, the level at which          sum_k min(r_k, s) = what is asked of all together

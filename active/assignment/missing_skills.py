@@ -16,12 +16,12 @@ from hitl.annotations import Name
 from hitl.crew import Crew
 
 SHOWN = 5
-"""How many skills are named."""
+"""Skills that are named in a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lacking:
-    """So many open items need these skills: no annotator of the crew has any of them, or none has all `together`."""
+    """Number of open items that need these skills: nobody has any of them, or nobody has all `together`."""
 
     skills: tuple[str, ...]
     items: int
@@ -29,7 +29,7 @@ class Lacking:
 
 
 def lacking(items: Iterable[Name], crew: Crew) -> tuple[Lacking, ...]:
-    """What these items need and no annotator of the crew can do, most items first; nothing where anyone may answer."""
+    """List the skills that these items need and nobody in the crew has, most items first."""
     if not (crew.needs and crew.names):
         return ()
     people = [crew.skills.get(name, frozenset()) for name in crew.names]

@@ -1,4 +1,4 @@
-"""Who seems to be away: they were asked, and for `expire` seconds neither answered nor skipped anything.
+"""Notice who is away: asked, and for `expire` seconds neither answered nor skipped anything.
 
     active       when a plan first saw that an annotator had answered or skipped more than before
     away         from when a question asked since then expired; or from when they had had questions for as long as that,
@@ -29,7 +29,7 @@ def activity_now(
     now: float,
     expire: float,
 ) -> tuple[Activity, ...]:
-    """When each of the crew was last active, and who is away; annotators never active nor missed are left out.
+    """Return when each was last active and who is away; annotators never active nor missed are left out.
 
     `expired` are the questions given up just now, `settled` those of the last plan that were done without their answer.
     """
@@ -61,7 +61,7 @@ def still_asked(plan: Plan) -> Plan:
 
 
 def _answers_and_skips(answered: Sequence[Annotations], crew: Crew) -> Counter[Name]:
-    """How many answers and skips there are of each. Counted, not dated: times may be those of a recording."""
+    """Count answers and skips; they are not dated, because times may be those of a recording."""
     count = Counter(name for name, _ in crew.never)
     for given in answered:
         count.update(dict(zip(given.annotators, given.labels_per_annotator.tolist(), strict=True)))

@@ -1,4 +1,4 @@
-"""How long answers take, so that a plan says how much work it is.
+"""Estimate the time of answers, so that a plan says how much work it is.
 
     time of k  =  median of annotator k's durations, where there are FEWEST or more;  else the median of all durations
 

@@ -1,4 +1,4 @@
-"""Why nothing is asked although items are open, and for which annotators the project waits: in words."""
+"""Explain why nothing is asked although items are open, and for whom the project waits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hitl.crew import Budget, Crew
 from hitl.plan import Plan
 
 SHOWN = 5
-"""How many annotators are named."""
+"""Annotators that are named in a message."""
 
 
 def why_nothing_is_asked(plan: Plan, crew: Crew, budget: Budget) -> str | None:
@@ -46,7 +46,9 @@ def why_not_asked(questions: Sequence[Judged], plan: Plan, crew: Crew, budget: B
     pool = PoolState.of(questions, budget)
     may = _may_answer_some(pool, replace(crew, asked=()))
     may_by_skill = _may_answer_some(pool, replace(crew, asked=(), skills={}, needs={}))
-    full = f"{_limit(budget)} is full (budget.open_questions), and " if len(plan.asks) >= budget.open_questions else ""
+    most = budget.open_questions
+    limit = "one question" if most == 1 else f"{most:,} questions"
+    full = f"the limit of {limit} is full (budget.open_questions), and " if len(plan.asks) >= most else ""
     found: dict[Name, str] = {}
     for name in left:
         if not crew.capacity_of(name):
@@ -60,16 +62,8 @@ def why_not_asked(questions: Sequence[Judged], plan: Plan, crew: Crew, budget: B
     return found
 
 
-def _limit(budget: Budget) -> str:
-    return (
-        "the limit of one question"
-        if budget.open_questions == 1
-        else f"the limit of {budget.open_questions:,} questions"
-    )
-
-
 def _may_answer_some(pool: PoolState, crew: Crew) -> dict[Name, bool]:
-    """Who may answer an open item at all, capacity aside."""
+    """Tell who may answer any open item, capacity aside."""
     able = np.zeros(len(crew.names), dtype=bool)
     for _, may in Eligibility.of(crew, pool.annotations).blocks(pool.open_rows):
         able |= may.any(axis=0)

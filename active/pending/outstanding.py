@@ -47,7 +47,7 @@ HOUR = 3600.0
 
 @dataclass(frozen=True)
 class Waiting:
-    """What is still expected, and of which annotators.
+    """Questions that still wait, and the state of the annotators.
 
     Attributes:
         asks: questions that wait for their answer, in serving order.
@@ -63,11 +63,11 @@ class Waiting:
 
     @property
     def away(self) -> frozenset[Name]:
-        """Who seems to have left."""
+        """Annotators who seem to be away."""
         return frozenset(person.annotator for person in self.people if person.away)
 
     def without(self, asks: Sequence[Ask]) -> Waiting:
-        """The same, with these questions back in the pool."""
+        """Return these questions to the pool."""
         returned = set(asks)
         return replace(self, asks=tuple(ask for ask in self.asks if ask not in returned))
 
@@ -80,9 +80,8 @@ class Waiting:
     def budget_left(self, budget: Budget, crew: Crew) -> Budget:
         """The budget less what waits."""
         spent = sum(crew.cost_of(ask.annotator) for ask in self.asks if ask.annotator is not None)
-        return replace(
-            budget, open_questions=max(budget.open_questions - len(self.asks), 0), cost=max(budget.cost - spent, 0.0)
-        )
+        room = max(budget.open_questions - len(self.asks), 0)
+        return replace(budget, open_questions=room, cost=max(budget.cost - spent, 0.0))
 
 
 def next_plan(
@@ -98,17 +97,6 @@ def next_plan(
 
     `questions` are (evidence, consensus) pairs about the same items, or their `PoolState`; `now` is in seconds since
     the epoch, `expire` how many seconds a question may wait.
-
-    Example:
-        >>> from hitl import Budget, Crew, Evidence
-        >>> from hitl.active import ExpectedGain, next_plan
-        >>> from hitl.models import MajorityVote
-        >>> said = Evidence.from_tables({"item": [1, 1, 2], "annotator": ["al", "bob", "al"], "label": ["x", "y", "y"]})
-        >>> questions, crew = [(said, MajorityVote().fit(said))], Crew(("al", "bob"))
-        >>> plan = next_plan(ExpectedGain(), questions, crew, Budget(open_questions=1), now=100.0)
-        >>> later = next_plan(ExpectedGain(), questions, crew, Budget(open_questions=1), plan, now=160.0, expire=3600.0)
-        >>> [(ask.item, ask.annotator, ask.since) for ask in later.asks]
-        [(2, 'bob', 100.0)]
     """
     pool, previous = PoolState.of(questions, budget), previous or Plan()
     held = waiting(previous, pool, crew, budget, now, expire)
@@ -123,16 +111,15 @@ def next_plan(
     if lacking(pool.open_items(), crew):
         return replace(plan, stop=None)
     if not open_to_crew(pool, crew, budget):
-        return replace(
-            plan, stop=f"no annotator of the crew can answer any of the {plan.open_items} items that are open"
-        )
+        why = f"no annotator of the crew can answer any of the {plan.open_items} items that are open"
+        return replace(plan, stop=why)
     return plan
 
 
 def _filled(
     policy: Policy, pool: PoolState, held: Waiting, previous: Plan, crew: Crew, budget: Budget, now: float
 ) -> Plan:
-    """What waits and what the policy adds; less of what waits where annotators would have no question at all.
+    """Add the policy's questions to those that wait; withdraw some of these for annotators without any.
 
     Each reassignment gives an annotator their first question, and leaves one to each other who is present.
     """
@@ -175,11 +162,10 @@ class _Reassignment:
 
     @cached_property
     def anew(self) -> list[Ask]:
-        """What the policy asks of the present annotators if nothing waits."""
         return self._asks(self.waits.without(self.waits.asks), self.present)
 
     def step(self, held: Waiting, for_new: bool) -> tuple[Waiting, tuple[Ask, ...]] | None:
-        """What still waits, and the questions in place of what was withdrawn; None if no annotator gets any.
+        """Return what still waits, and the questions in place of what was withdrawn; None if no annotator gets any.
 
         `for_new`: annotators without any label may get some.
         """
@@ -198,7 +184,7 @@ class _Reassignment:
         return self._instead(held, spare, asks)
 
     def _asks(self, held: Waiting, among: Sequence[Name]) -> list[Ask]:
-        """What the policy asks of these annotators if it may ask no others."""
+        """Ask the policy for questions to these annotators only."""
         asked = held.crew_now(self.crew)
         asked = replace(asked, capacity={n: asked.capacity_of(n) if n in among else 0 for n in asked.names})
         plan = self.policy.plan(self.pool, asked, held.budget_left(self.budget, self.crew))
@@ -207,7 +193,7 @@ class _Reassignment:
     def _instead(
         self, held: Waiting, spare: Sequence[Ask], asks: Sequence[Ask]
     ) -> tuple[Waiting, tuple[Ask, ...]] | None:
-        """What waits without as many `spare` questions as the first of `asks` need, in number and in cost.
+        """Withdraw as many `spare` questions as the first of `asks` need, in number and in cost.
 
         An item that `asks` give to another annotator is withdrawn first.
         """
@@ -237,7 +223,7 @@ def _beyond(asks: Sequence[Ask], share: int, away: frozenset[Name]) -> list[Ask]
 
 
 def waiting(previous: Plan, pool: PoolState, crew: Crew, budget: Budget, now: float, expire: float) -> Waiting:
-    """What of the last plan is still expected now.
+    """Select the questions of the last plan that are still expected.
 
     A question of an annotator who has left the crew, or may not answer it any more, returns to the pool at once; so
     does one whose item is done, unless it is a check or an audit, which are asked about done items.
@@ -284,7 +270,7 @@ def merged(plan: Plan, held: Waiting, previous: Plan, crew: Crew, budget: Budget
 
 
 def open_to_crew(questions: Sequence[Judged], crew: Crew, budget: Budget) -> bool:
-    """Whether any annotator of the crew, away or at their capacity, may still be asked about an open item."""
+    """Return True if anyone in the crew, away or at capacity, may still be asked about an open item."""
     pool = PoolState.of(questions, budget)
     return Eligibility.of(replace(crew, asked=()), pool.annotations).any_of(pool.open_rows)
 
@@ -318,5 +304,5 @@ def _unwanted(expired: Sequence[Expired], free: Eligibility, away: frozenset[Nam
 
 
 def _capacities(crew: Crew, away: frozenset[Name]) -> dict[Name, int]:
-    """How many questions each may have at a time: one at most for annotators who are away."""
+    """Return the number of questions each may have at a time: at most one for annotators who are away."""
     return {name: min(crew.capacity_of(name), 1 if name in away else UNLIMITED) for name in crew.names}

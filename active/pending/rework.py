@@ -14,7 +14,7 @@ from hitl.plan import Ask, Plan, Rework
 
 
 def without_rework(plan: Plan | None) -> Plan | None:
-    """A plan without the questions about items that were sent back: they come anew while they are to be asked."""
+    """Drop the questions about items that were sent back: they are added again while they are due."""
     return plan and replace(plan, asks=tuple(ask for ask in plan.asks if not ask.sent_back))
 
 
@@ -25,14 +25,6 @@ def with_rework(
 
     An item that is gone is left out. Answers without a time cannot be told from older ones: then the question stays
     until it is taken back.
-
-    Example:
-        >>> from hitl.models import MajorityVote
-        >>> said = Evidence.from_tables({"item": ["a", "b"], "annotator": ["al", "al"], "label": ["x", "y"]})
-        >>> back = [Rework("a", "al", since=100.0, note="look at the title", by="lea")]
-        >>> plan = with_rework(Plan(), back, {"q": said}, {"q": MajorityVote().fit(said)})
-        >>> [(ask.item, ask.annotator, ask.why) for ask in plan.asks]
-        [('a', 'al', 'sent back by lea: look at the title')]
     """
     if not sent_back or not evidence:
         return plan
@@ -51,13 +43,13 @@ def with_rework(
 
 
 def is_answered(back: Rework, n: int, evidence: Mapping[str, Evidence]) -> bool:
-    """Whether the annotator has labeled the item, which is the n-th of the evidence, since it was sent back."""
+    """Return True if the annotator labeled item `n` of the evidence since it was sent back."""
     times = [_answered(known, n, back.annotator) for known in evidence.values()]
     return any(time is not None and time > back.since for time in times)
 
 
 def _answered(known: Evidence, n: int, annotator: Name) -> float | None:
-    """When the annotator labeled the n-th item last; None: never. Minus infinity where the time is not known."""
+    """Return when the annotator last labeled item `n`: None for never, -inf for an unknown time."""
     annotations = known.annotations
     if annotator not in annotations.annotators:
         return None

@@ -1,4 +1,4 @@
-"""What a policy is measured against: simple policies, which do not weigh who is asked.
+"""Baselines for policies: simple ones, which do not weigh who is asked.
 
     even           an item with the fewest labels, drawn among equals, to any annotator who may have it
     random         any item, to any annotator who may have it
@@ -30,7 +30,7 @@ from hitl.errors import BadSettings
 from hitl.plan import Ask, Plan
 
 WHY = "by turns"
-"""What a baseline says of a question; its gain and its chance of being right are not estimated (0)."""
+"""Reason that a baseline gives; its gain and its chance of being right are not estimated (0)."""
 
 CENT = 1e-9
 """Sums of costs that differ by less are equal."""
@@ -144,7 +144,7 @@ def _drawn(seed: int, pool: PoolState, crew: Crew, budget: Budget, rank: Rows) -
 def _with_probabilities(
     asks: tuple[Ask, ...], pool: PoolState, free: Eligibility, budget: Budget, rows: Rows, rank: Rows
 ) -> tuple[Ask, ...]:
-    """How many of each rank are asked, of all that might be; not known where time or money may have run out before."""
+    """Set the share of each rank that is asked; None where time or money may have run out before."""
     able = free.capacity > 0
     enough = bool((free.capacity[able] >= budget.open_questions).all())
     if not (enough and budget.open_questions * max(free.crew.prices) <= budget.cost + CENT):
@@ -157,7 +157,6 @@ def _with_probabilities(
 
 
 def _to_ask(pool: PoolState, free: Eligibility) -> Rows:
-    """Codes of the open items of which no answer is expected."""
     return pool.open_rows[~free.closed[pool.open_rows]]
 
 

@@ -11,7 +11,7 @@ import os
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, fields, is_dataclass, replace
 from multiprocessing import get_context
 from typing import Any, Protocol
@@ -31,9 +31,15 @@ FEW = 10
 POINTS = 200
 """Points at which curves are compared."""
 
+Job = tuple[str, int]
+"""Strategy, number of the seed."""
+
+Call = tuple["Source", Replay, np.random.SeedSequence]
+"""Arguments of `one_trial`."""
+
 
 class Source(Protocol):
-    """Where the annotators of a replay come from."""
+    """Source of a replay's annotators."""
 
     def begin(self, rng: np.random.Generator, replay: Replay) -> tuple[Answers, Evidence, Replay]:
         """Annotators who have not been asked yet, what is known beside their answers, and the replay fit for them."""
@@ -107,7 +113,7 @@ class Simulation:
 
 
 def reordered(evidence: Evidence, rng: np.random.Generator) -> Evidence:
-    """The same evidence with its items and annotators in another order: only ties notice."""
+    """Permute items and annotators: only ties notice."""
     annotations = evidence.annotations
     item, person = rng.permutation(annotations.n_items), rng.permutation(annotations.n_annotators)
     place_n, place_k = np.argsort(item).astype(np.int32), np.argsort(person).astype(np.int32)
@@ -152,31 +158,22 @@ def run_trials(
     """Strategy -> a track for each seed, in order. `on_done(replays done, of)` as they end.
 
     `executor` takes the place of `workers`: any of `concurrent.futures`, or `get_executor()` of a Dask client.
-
-    Example:
-        >>> import numpy as np
-        >>> from hitl.active import Evenly, Recording, Replay, run_trials
-        >>> from hitl.models import MajorityVote
-        >>> from hitl.testing import crowd
-        >>> evidence, _ = crowd(np.random.default_rng(0), n_items=20, known=1.0)
-        >>> strategies = {"gain": Replay(MajorityVote()), "even": Replay(MajorityVote(), Evenly())}
-        >>> tracks = run_trials(Recording(evidence), strategies, seeds=2)
-        >>> {name: len(seeds) for name, seeds in tracks.items()}
-        {'gain': 2, 'even': 2}
     """
-    children = np.random.SeedSequence(seed).spawn(seeds)
-    jobs = [(name, rank) for rank in range(seeds) for name in replays]  # a strategy can be slow: mix them
-    found: dict[Job, Track] = {}
-    with closing(
-        _tracks(source, replays, jobs, children, workers)
-        if executor is None
-        else _submitted(source, replays, jobs, children, executor)
-    ) as tracks:
-        for job, track in tracks:
-            found[job] = track
+    children = np.random.SeedSequence(seed).spawn(seeds)  # a strategy can be slow: mix them
+    calls = {(name, rank): (source, replays[name], child) for rank, child in enumerate(children) for name in replays}
+    tracks: dict[Job, Track] = {}
+    with ExitStack() as stack:
+        if executor is None and workers > 1:  # not forked: threads of the parent (numba, BLAS) do not survive a fork
+            executor = stack.enter_context(ProcessPoolExecutor(workers, get_context("spawn"), _single_threaded))
+        if executor is None:
+            finished = ((job, one_trial(*call)) for job, call in calls.items())
+        else:
+            finished = stack.enter_context(closing(_finished(executor, calls)))
+        for job, track in finished:
+            tracks[job] = track
             if on_done:
-                on_done(len(found), len(jobs))
-    return {name: tuple(found[name, rank] for rank in range(seeds)) for name in replays}
+                on_done(len(tracks), len(calls))
+    return {name: tuple(tracks[name, rank] for rank in range(seeds)) for name in replays}
 
 
 def one_trial(source: Source, replay: Replay, seed: np.random.SeedSequence) -> Track:
@@ -196,7 +193,7 @@ def one_trial(source: Source, replay: Replay, seed: np.random.SeedSequence) -> T
 
 @dataclass(frozen=True)
 class Spent:
-    """What one strategy spent until a target was reached and not lost again, over all its seeds.
+    """Labels and cost that one strategy spent until it reached a target for good, over all its seeds.
 
     Attributes:
         labels, cost: (median, lowest, highest); infinite where it was not reached.
@@ -209,19 +206,7 @@ class Spent:
 
 
 def spent_to_reach(tracks: Sequence[Track], accuracy: float) -> Spent:
-    """Labels and cost until this accuracy; a seed that never reached it counts as infinite.
-
-    Example:
-        >>> import numpy as np
-        >>> from hitl.active import Recording, Replay, run_trials, spent_to_reach
-        >>> from hitl.models import MajorityVote
-        >>> from hitl.testing import crowd
-        >>> evidence, _ = crowd(np.random.default_rng(0), n_items=20, known=1.0)
-        >>> tracks = run_trials(Recording(evidence), {"gain": Replay(MajorityVote())}, seeds=2)
-        >>> spent = spent_to_reach(tracks["gain"], 0.4)
-        >>> spent.reached, len(spent.labels)  # median, lowest, highest
-        (2, 3)
-    """
+    """Return the labels and cost until this accuracy; a seed that never reached it counts as infinite."""
     found = [track.to_reach(accuracy) for track in tracks]
     labels, cost = (
         tuple(float(summary(values)) for summary in (np.median, np.min, np.max))
@@ -250,66 +235,25 @@ def seeded(policy: Any, seed: int) -> Any:
     return replace(policy, seed=seed) if draws and not isinstance(policy, type) else policy
 
 
-Job = tuple[str, int]
-"""Strategy, and number of the seed."""
-
-_shared: dict[str, Any] = {}
-"""What a worker process was given when it started."""
-
-
-def _tracks(
-    source: Source,
-    replays: Mapping[str, Replay],
-    jobs: Sequence[Job],
-    seeds: Sequence[np.random.SeedSequence],
-    workers: int,
-) -> Generator[tuple[Job, Track], None, None]:
-    """The track of each job, as they end."""
-    if workers == 1:
-        yield from (((name, rank), one_trial(source, replays[name], seeds[rank])) for name, rank in jobs)
-        return
-    # Not forked: threads of the parent (numba, BLAS) do not survive a fork.
-    with ProcessPoolExecutor(workers, get_context("spawn"), _start, (source, dict(replays))) as pool:
-        waiting = {pool.submit(_in_worker, name, seeds[rank]): (name, rank) for name, rank in jobs}
-        try:
-            for future in as_completed(waiting):
-                yield waiting[future], future.result()
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
-def _submitted(
-    source: Source,
-    replays: Mapping[str, Replay],
-    jobs: Sequence[Job],
-    seeds: Sequence[np.random.SeedSequence],
-    executor: Executor,
-) -> Generator[tuple[Job, Track], None, None]:
-    """The same by workers that are not ours: each job brings what it needs."""
-    waiting = {executor.submit(_alone, source, replays[name], seeds[rank]): (name, rank) for name, rank in jobs}
-    try:
-        for future in as_completed(waiting):
-            yield waiting[future], future.result()
-    finally:
-        for future in waiting:
-            future.cancel()
-
-
-def _alone(source: Source, replay: Replay, seed: np.random.SeedSequence) -> Track:
-    import numba
-
-    numba.set_num_threads(1)
-    return one_trial(source, replay, seed)
-
-
-def _start(source: Source, replays: dict[str, Replay]) -> None:
-    """Keep what all jobs share; one thread each, for the processes share the machine's cores."""
+def _single_threaded() -> None:
+    """Give a process one thread: processes share the machine's cores."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     import numba
 
     numba.set_num_threads(1)
-    _shared.update(source=source, replays=replays)
 
 
-def _in_worker(name: str, seed: np.random.SeedSequence) -> Track:
-    return one_trial(_shared["source"], _shared["replays"][name], seed)
+def _single_threaded_trial(source: Source, replay: Replay, seed: np.random.SeedSequence) -> Track:
+    _single_threaded()
+    return one_trial(source, replay, seed)
+
+
+def _finished(executor: Executor, calls: Mapping[Job, Call]) -> Generator[tuple[Job, Track], None, None]:
+    """Yield the track of each job as it ends; cancel the others if the caller stops."""
+    futures = {executor.submit(_single_threaded_trial, *call): job for job, call in calls.items()}
+    try:
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+    finally:
+        for future in futures:
+            future.cancel()

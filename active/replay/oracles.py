@@ -1,4 +1,4 @@
-"""Who answers in a replay: `Answers` is what a replay asks, `RecordedAnswers` gives back what was recorded.
+"""Annotators of a replay: `Answers` is the contract, `RecordedAnswers` gives back recorded labels.
 
 An answer that was not recorded is not available. An anonymous pool answers each item with its recorded labels in a
 random order, none used twice.
@@ -25,15 +25,15 @@ class Answers(Protocol):
 
     @property
     def spent(self) -> int:
-        """How many answers were given."""
+        """Number of answers given."""
         ...
 
     def revealed(self) -> Annotations:
-        """What was answered so far; all items stay in the pool."""
+        """Return the answers so far; all items stay in the pool."""
         ...
 
     def crew(self, limits: Crew) -> Crew:
-        """Who can be asked what, within `limits`."""
+        """Return who can be asked what, within `limits`."""
         ...
 
     def reveal(self, asks: Sequence[Pair]) -> int:
@@ -58,7 +58,7 @@ class RecordedAnswers:
 
     @property
     def spent(self) -> int:
-        """How many answers were revealed."""
+        """Number of answers revealed."""
         return self._spent
 
     def crew(self, limits: Crew) -> Crew:
@@ -82,7 +82,7 @@ class RecordedAnswers:
         return replace(limits, names=limits.names or annotations.annotators, only=only)
 
     def revealed(self) -> Annotations:
-        """What was answered so far; all items stay in the pool."""
+        """Return the answers so far; all items stay in the pool."""
         return self._all.select(self._revealed)
 
     def reveal(self, asks: Sequence[Pair]) -> int:
@@ -97,7 +97,6 @@ class RecordedAnswers:
         return self._spent - before
 
     def _next(self, item: int) -> int | None:
-        """The next answer of an anonymous pool."""
         waiting = self._queue[item]
         while waiting and self._revealed[waiting[0]]:
             waiting.pop(0)
@@ -105,6 +104,6 @@ class RecordedAnswers:
 
 
 def cost_of(answered: Annotations, crew: Crew) -> float:
-    """What these answers cost, in the unit of `Crew.cost`; anonymous ones cost the default."""
+    """Return the cost of these answers in the unit of `Crew.cost`; anonymous ones cost the default."""
     price = [crew.default_cost if name == ANONYMOUS else crew.cost_of(name) for name in answered.annotators]
     return float(answered.labels_per_annotator @ np.array(price, dtype=np.float64)) if price else 0.0

@@ -36,12 +36,10 @@ from hitl.plan import Plan
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Answers", "RecordedAnswers", "Replay", "ReplayResult", "Track", "accuracy_of", "spread_evenly"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Track(OneLineRepr):
-    """What a replay went through, before each plan.
+    """Steps of a replay, one before each plan.
 
     Attributes:
         labels: (S,) human labels spent at each step, rising; the first step is before any label.
@@ -90,23 +88,13 @@ class ReplayResult(Track):
         >>> from hitl.testing import crowd
         >>> recorded, _ = crowd(np.random.default_rng(0), n_items=20, known=1.0)
         >>> result = Replay(MajorityVote()).run(recorded)
-        >>> int(result.labels[-1]), len(recorded.annotations), result.cost_to_reach(1.01)
+        >>> int(result.labels[-1]), len(recorded.annotations), result.to_reach(1.01)
         (54, 54, None)
     """
 
     consensus: Consensus
     evidence: Evidence
     rounds: npt.NDArray[np.int64]
-
-    def labels_to_reach(self, accuracy: float) -> int | None:
-        """Labels after which the accuracy is reached and not lost again, or None."""
-        found = self.to_reach(accuracy)
-        return None if found is None else found[0]
-
-    def cost_to_reach(self, accuracy: float) -> float | None:
-        """Cost after which the accuracy is reached and not lost again, or None."""
-        found = self.to_reach(accuracy)
-        return None if found is None else found[1]
 
 
 @dataclass(frozen=True)
@@ -115,7 +103,7 @@ class Replay:
 
     Attributes:
         combiner, policy: what judges and what chooses.
-        budget: `labels` is the size of a batch; the item limits and the target apply as in real life.
+        budget: `open_questions` is the size of a batch; the item limits and the target apply as in real life.
         most_labels: labels after which to stop at the latest, or None for all that there are.
         crew: limits of the crew (capacity a batch, cost); who can answer what follows from the annotators.
         responses: how annotators respond; as it comes, every answer is there before the next plan.
@@ -129,8 +117,8 @@ class Replay:
         >>> said = {"item": [1, 1, 2, 2], "annotator": ["ann", "bob"] * 2, "label": ["x", "x", "y", "y"]}
         >>> recorded = Evidence.from_tables(said, truth={"item": [1, 2], "label": ["x", "y"]})
         >>> result = Replay(MajorityVote(), budget=Budget(open_questions=1)).run(recorded)
-        >>> result.labels_to_reach(0.9)
-        2
+        >>> result.to_reach(0.9)  # labels, cost
+        (2, 2.0)
     """
 
     combiner: Combiner
@@ -162,7 +150,7 @@ class Replay:
         rng: np.random.Generator,
         on_step: Callable[[int, float], None] | None = None,
     ) -> ReplayResult:
-        """The same with any annotators; `known` is what is known beside their answers, and its truth only scores,
+        """Replay with any annotators; `known` is what is known beside their answers, and its truth only scores,
         but for what `stop` tells.
 
         `rng` draws the delays and skips. Raises BadEvidence when no item has a known truth.
@@ -238,7 +226,6 @@ def spread_evenly(recorded: Evidence, combiner: Combiner, budgets: Sequence[int]
 
 
 def _not_told(known: Evidence, told: Ints) -> Evidence:
-    """What scores: the known truth, without that of the items which the fits are given."""
     assert known.truth is not None
     return replace(known, truth=np.where(told >= 0, -1, known.truth).astype(np.int32))
 

@@ -1,4 +1,4 @@
-"""How annotators respond in a replay: late and out of order, with skips; some come later, some leave.
+"""Responses of annotators in a replay: late and out of order, with skips; some come later, some leave.
 
 Time is counted in rounds: one plan and what is answered before the next. A question handed out in round t is answered
 at t + delay, delay ~ Exponential(mean `delay` / speed of the annotator), and is seen by the first plan after that.
@@ -23,7 +23,7 @@ from hitl.errors import BadSettings
 
 @dataclass(frozen=True)
 class ResponseModel:
-    """How annotators respond; as it comes, every answer is there before the next plan.
+    """Responses of annotators; by default every answer is there before the next plan.
 
     Attributes:
         delay: mean rounds until an answer, >= 0; 0: every answer is there before the next plan.
@@ -67,7 +67,7 @@ class ResponseModel:
                 raise BadSettings(f"responses.speed of {name!r} is {value}; expected a number above 0")
 
     def present(self, name: Name, time: float) -> bool:
-        """Whether this annotator is there at this time."""
+        """Return True if this annotator is there at this time."""
         return self.joins.get(name, 0) <= time < self.leaves.get(name, math.inf)
 
 
@@ -90,11 +90,11 @@ class AnswerQueue:
         self._never: set[tuple[Name, Name]] = set()
         self._exhausted: set[Pair] = set()
         self.settled = 0
-        """How many questions came back: answered, skipped or expired."""
+        """Number of questions that came back: answered, skipped or expired."""
 
     @property
     def outstanding(self) -> int:
-        """How many answers will still come to what was asked."""
+        """Number of answers still to come."""
         return sum(math.isfinite(handed.due) for handed in self._outstanding)
 
     def crew(self, round_: int) -> Crew:
@@ -113,7 +113,7 @@ class AnswerQueue:
         )
 
     def staffed(self, round_: int) -> bool:
-        """Whether any annotator can be asked in this round; a crew without names is always there."""
+        """Return True if anyone can be asked in this round; a crew without names is always there."""
         return not self._crew.names or any(self._responses.present(name, round_) for name in self._crew.names)
 
     def hand_out(self, pairs: Sequence[Pair], round_: int) -> None:
@@ -134,7 +134,7 @@ class AnswerQueue:
         return chance > 0 and bool(self._rng.random() < chance)
 
     def arrived(self, round_: int) -> list[Pair]:
-        """What is answered before the next plan, in the order of arrival; skips and expired questions are put aside."""
+        """Return what is answered before the next plan, in order of arrival; put skips and expired questions aside."""
         end, before = round_ + 1, self._outstanding
         back = sorted((handed for handed in before if handed.due < end), key=lambda handed: handed.due)
         self._outstanding = [h for h in before if h.due >= end and end - h.at < self._responses.expire]
@@ -144,13 +144,13 @@ class AnswerQueue:
         return [handed.pair for handed in back if not handed.skipped]
 
     def unavailable(self, pair: Pair) -> None:
-        """There is no answer to this: it is not asked again."""
+        """Note that nobody has this answer: it is not asked again."""
         item, who = pair
         self._exhausted.add(pair)
         self._never.add((_name(who), item))
 
     def awaits(self, round_: int) -> bool:
-        """Whether something can still change by waiting: an answer, an expiry, an annotator who joins."""
+        """Return True if waiting can still change something: an answer, an expiry, an annotator who joins."""
         coming = any(round_ < first < math.inf for first in self._responses.joins.values())
         expiring = math.isfinite(self._responses.expire)
         return coming or any(expiring or math.isfinite(handed.due) for handed in self._outstanding)

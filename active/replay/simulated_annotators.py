@@ -37,7 +37,7 @@ HARDNESS, LIKENESS, PERSON = 0, 1, 2
 
 @dataclass(frozen=True)
 class Group:
-    """So many annotators of one kind.
+    """Annotators of one kind.
 
         good        right with their accuracy, errors spread evenly over the other classes
         random      answers without looking, every option alike
@@ -175,11 +175,11 @@ class SimulatedAnswers:
 
     @property
     def spent(self) -> int:
-        """How many answers were given."""
+        """Number of answers given."""
         return len(self._said)
 
     def crew(self, limits: Crew) -> Crew:
-        """All the simulated annotators, or those that `limits` names; with their costs, and all its limits."""
+        """Return all simulated annotators, or those that `limits` names, with their costs and all its limits."""
         unknown = set(limits.names) - set(self._person)
         if unknown:
             raise BadEvidence(
@@ -189,7 +189,7 @@ class SimulatedAnswers:
         return replace(limits, names=limits.names or self._people.names, cost=cost)
 
     def revealed(self) -> Annotations:
-        """What was answered so far; all items and annotators are listed."""
+        """Return the answers so far; all items and annotators are listed."""
         said = self._said
         item, person = (np.array([pair[side] for pair in said], dtype=np.int32) for side in (0, 1))
         label = np.array(list(said.values()), dtype=np.int32)

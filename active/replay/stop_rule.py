@@ -1,4 +1,4 @@
-"""Where a project with a target accuracy would have ended in a replay: what it claimed there, and what was true.
+"""Stop rule in a replay: where a project with a target accuracy would have ended, its claim there, and the truth.
 
     reached when   the accuracy is surely at the target (`stopping.rules.reached`)
     claimed        the accuracy expected, and its 95 % interval, by the labels and the items of known truth
@@ -29,7 +29,7 @@ GOLD_LABELS = 3
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """Where the rule would have ended the project.
+    """End of the project by the rule.
 
     Attributes:
         labels: labels spent then, those of the items of known truth among them.
@@ -95,7 +95,7 @@ class StopRule:
                     break
 
     def stopped(self, pool: PoolState, known: Evidence, spent: int) -> Stopped | None:
-        """Where it stands if the project would end here. `pool` is what it sees, `known` has the whole truth."""
+        """Return the end if the project would end here. `pool` is what it sees, `known` has the whole truth."""
         (evidence, consensus), expected = pool[0], pool.expected
         if not rules.reached(expected, self.target):
             return None

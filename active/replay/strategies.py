@@ -1,4 +1,4 @@
-"""What it takes to compare policies: strategies beside the baselines, an accuracy to reach, and truth to score by.
+"""Compare policies: strategies beside the baselines, an accuracy to reach, and truth to score by.
 
 Every policy stands beside two baselines: the same combiner, and majority vote, with labels spread evenly.
 """
@@ -24,7 +24,7 @@ EVEN, MAJORITY = "evenly", "majority vote, evenly"
 """The names of the two baselines."""
 
 LEARNING = "learning"
-"""What a policy is called beside a model that learns."""
+"""Suffix of a policy beside a model that learns."""
 
 STEPS = 100
 """Batches of a replay, as it comes."""
@@ -36,7 +36,7 @@ NEAR = 0.005
 """The target, as it comes: this far below the accuracy with all recorded labels, or one item, whichever is more."""
 
 ROUNDING = 1e-9
-"""So that 7 right of 10 are one item below 8 right: 0.8 - 0.1 is more than 0.7 to a computer."""
+"""Tolerance, because 0.8 - 0.1 is more than 0.7 to a computer: 7 right of 10 are one item below 8 right."""
 
 SIMULATED_TARGET = 0.95
 """The target for simulated annotators, who have no recorded labels to measure all of them by."""
@@ -73,12 +73,6 @@ def strategies(
         stop: note where projects with this target accuracy would have ended, and what was true there.
 
     Raises BadSettings for an unknown name.
-
-    Example:
-        >>> from hitl import Evidence
-        >>> said = {"item": [1, 1, 2], "annotator": ["a", "b", "a"], "label": ["x", "y", "y"]}
-        >>> list(strategies(Evidence.from_tables(said), ["random"]))
-        ['random', 'evenly', 'majority vote, evenly']
     """
     recorded = len(evidence.annotations)
     if labels is None and not recorded:
@@ -103,14 +97,14 @@ def strategies(
 
 
 def near_all_labels(evidence: Evidence, method: str) -> float:
-    """Half a point or one item, whichever is more, below the accuracy with all recorded labels."""
+    """Return the accuracy with all recorded labels, less half a point or one item, whichever is more."""
     judge = combiner(method)
     full = accuracy_of(judge.fit(seen_by(judge, replace(evidence, truth=None))), evidence)
     return max(full - max(NEAR, 1 / int(evidence.known.sum())) - ROUNDING, 0.0)
 
 
 def doubt_about_truth(evidence: Evidence) -> str | None:
-    """Why an accuracy over this little known truth is mostly chance, or None. Raises BadInput for less than that."""
+    """Explain why an accuracy over so little truth is mostly chance, or return None. Raises BadInput below that."""
     known = int(evidence.known.sum())
     if known == 0:
         raise BadInput("replay: no item has a known truth; expected --truth with some of the items to score against")

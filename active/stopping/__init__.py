@@ -1,1 +1,1 @@
-"""When an item and a project are done, and what is still to come."""
+"""Stopping: when an item and a project are done, and what is still to come."""

@@ -1,4 +1,4 @@
-"""How many more labels it takes: "about n labels, cost c, to reach a".
+"""Forecast the labels still to come: "about n labels, cost c, to reach a".
 
 The policy's own future is played through on the present beliefs, several times (draws). In each draw
 
@@ -65,7 +65,7 @@ LARGEST = 5_000_000
 """Cells of the drawn confusion matrices; above it the expected ones are used."""
 
 EARLY = 6.0
-"""Where the interval ends at more than so many times its beginning, the words say that it is too early."""
+"""Ratio of the ends of the interval above which the words say that it is too early."""
 
 NEVER = 1e12
 
@@ -74,7 +74,7 @@ Rows = npt.NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What is still to come.
+    """Labels and cost still to come.
 
     Attributes:
         labels: labels of all questions expected until the project is done; low, high: central 95 % interval.
@@ -100,7 +100,7 @@ class Forecast:
 
     @property
     def too_early(self) -> bool:
-        """Whether the interval is too wide to plan by: its end is more than EARLY times its beginning."""
+        """Return True if the interval is too wide to plan by: its end is more than EARLY times its beginning."""
         return self.high > EARLY * self.low
 
     def __str__(self) -> str:
@@ -121,7 +121,7 @@ class Forecast:
 
 
 def forecast(questions: Sequence[Judged], crew: Crew, budget: Budget, *, draws: int = 16, seed: int = 0) -> Forecast:
-    """How many more labels until the project is done. `draws` futures are played through, drawn by `seed` >= 0.
+    """Forecast the labels until the project is done. `draws` futures are played through, drawn by `seed` >= 0.
 
     >>> print(forecast([(evidence, consensus)], Crew(("ann", "bob")), Budget(target_accuracy=0.95)))
     about 1,240 labels (830 to 1,850), cost 1,240, to reach 95.0%
@@ -152,7 +152,6 @@ class _Future:
     """Draws x items that are played through; axes d (draw), n (item of the sample), k (crew)."""
 
     def __init__(self, pool: PoolState, crew: Crew, budget: Budget, draws: int, rng: np.random.Generator) -> None:
-        """Everything before the first answer."""
         rows = pool.open_rows
         sample = np.sort(rng.choice(rows, SAMPLE, replace=False)) if rows.size > SAMPLE else rows
         matrices = [crew_confusion(consensus, crew) for _, consensus in pool]
@@ -169,7 +168,6 @@ class _Future:
         self.reached_d = np.zeros(draws, dtype=bool)
 
     def play(self, rng: np.random.Generator) -> None:
-        """To the end of every draw."""
         in_order = self.budget.target_accuracy is not None
         plan = int(self.budget.open_questions / self.scale)  # a plan is asked whole
         batch = min(max(plan, -(-self.n_items // ROUNDS)), self.n_items) if in_order else self.n_items
@@ -343,7 +341,7 @@ def _doubts(pool: PoolState) -> tuple[float, str | None]:
 
 
 def _informative_labels(evidence: Evidence) -> float:
-    """Mean number of labels of an annotator on items of known truth, or with three labels or more."""
+    """Return the mean number of labels per annotator on items of known truth, or with three labels or more."""
     annotations = evidence.annotations
     informative = evidence.known | (annotations.labels_per_item >= 3)
     people = int((annotations.labels_per_annotator > 0).sum())

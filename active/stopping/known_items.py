@@ -1,4 +1,4 @@
-"""What the confidence is worth: items of known truth, judged as if nobody knew it.
+"""Check the confidence on items of known truth, judged as if nobody knew it.
 
 The method is fitted without the truth of the known items that check it (at most MOST_CHECKED; it may learn from
 others). What that fit expects of all items, and how often it is wrong on these, say how many labels are wrong. Each
@@ -43,12 +43,12 @@ LEAST_ERRORS = 1e-9
 """Expected errors below which their ratio to others is not taken."""
 
 INSTEAD = "the method default can"
-"""What to use where a method cannot be checked."""
+"""Advice where a method cannot be checked."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Checked:
-    """What known items say of the confidence.
+    """Result of the check on known items.
 
     Attributes:
         rows: (n,) codes of those that checked it, none where it could not be checked.
@@ -83,7 +83,7 @@ def checked(evidence: Evidence, consensus: Consensus) -> Checked:
 
 
 def as_if_unknown(evidence: Evidence, consensus: Consensus, check: Checked) -> tuple[Evidence, Consensus]:
-    """The same without the truth of those known items that are to check the confidence, so that they are asked about.
+    """Hide the truth of the known items that are to check the confidence, so that they are asked about.
 
     Before there are enough to check it, what is believed of them follows from matrices learned with their truth.
     """
@@ -116,7 +116,6 @@ def _most_labelled(evidence: Evidence, among: npt.NDArray[np.bool_]) -> Rows:
 
 
 def _without_truth(evidence: Evidence, rows: Rows) -> Evidence:
-    """The evidence without the truth of these items."""
     assert evidence.truth is not None
     truth = evidence.truth.copy()
     truth[rows] = -1
@@ -134,7 +133,7 @@ def _blind(method: ApplicableCombiner, evidence: Evidence, consensus: Consensus,
 
 
 def _errors(found: Consensus, evidence: Evidence, rows: Rows) -> tuple[float, float]:
-    """How many of these items are wrong, and how many are expected to be."""
+    """Return how many of these items are wrong, and how many are expected to be."""
     assert evidence.truth is not None
     return float((found.labels[rows] != evidence.truth[rows]).sum()), float((1 - found.confidence[rows]).sum())
 

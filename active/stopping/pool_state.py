@@ -1,4 +1,4 @@
-"""Where a pool of items stands: what is open, what is done, and how good its labels are. Computed once a cycle.
+"""State of a pool of items: open, done, and how good its labels are. Computed once a run.
 
     state[q, n]   of each question q whether item n is open, or why not          (`rules.item_states`)
     open          n has an open question
@@ -126,15 +126,15 @@ class PoolState(tuple[Judged, ...]):
 
     @cached_property
     def answered(self) -> int:
-        """How many answers there are, to the question that has most."""
+        """Number of answers to the question that has most."""
         return max(len(given) for given in self.annotations)
 
     def fewest_first(self, rows: Rows) -> Rows:
-        """These codes, those with fewer labels first."""
+        """Sort these codes by number of labels, fewest first."""
         return np.asarray(rows[np.argsort(self.labels[rows], kind="stable")])
 
     def drawn(self, rows: Rows, seed: str = "") -> Rows:
-        """These codes in an order that depends on the names of the items and `seed` alone, not on where they stand."""
+        """Shuffle these codes by the names of the items and `seed` alone, not by where they stand."""
         names = [sha256(f"{seed}{self.annotations[0].items[row]}".encode()).digest() for row in rows]
         return np.asarray(rows[sorted(range(len(rows)), key=names.__getitem__)])
 
@@ -147,12 +147,12 @@ class PoolState(tuple[Judged, ...]):
 
     @cached_property
     def checks(self) -> list[Checked]:
-        """What known items say of the confidence of each question."""
+        """Checks of the confidence by known items, one per question."""
         return [checked(*question) for question in self]
 
     @cached_property
     def as_if_unknown(self) -> PoolState:
-        """The same, known items that are to check the confidence among those that may be asked about."""
+        """State in which known items that are to check the confidence may be asked about."""
         if not any(evidence.known.any() for evidence, _ in self):
             return self
         blind = map(as_if_unknown, *zip(*self, strict=True), self.checks)
@@ -175,5 +175,4 @@ class PoolState(tuple[Judged, ...]):
 
 
 def _rules(budget: Budget) -> tuple[float, int, int]:
-    """What of a budget says when an item is done."""
     return budget.target_confidence, budget.min_labels, budget.max_labels

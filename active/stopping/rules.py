@@ -1,4 +1,4 @@
-"""When an item is done, and when the project is.
+"""Rules for the end of an item and of the project.
 
 An item is done when its truth is known, its confidence reaches the target, or it has its share of labels.
 
@@ -63,7 +63,7 @@ FEW_LABELS = 3.0
 """Labels an item below which, without known truth or a model, the accuracy is not known."""
 
 LEVEL, SURE_LEVEL = 0.95, 0.90
-"""Of the interval that is shown, and of that whose lower end has to reach a target beside items of known truth."""
+"""Levels of the interval that is shown, and of that whose lower end has to reach a target beside known items."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class Expected:
 
     @property
     def overconfident(self) -> bool:
-        """Whether known items are wrong more often than chance explains (by two standard deviations)."""
+        """Return True if known items are wrong more often than chance explains (by two standard deviations)."""
         return self.checked > 0 and bool(self.wrong > self.expected_wrong + 2 * np.sqrt(max(self.expected_wrong, 1.0)))
 
     def __str__(self) -> str:
@@ -146,7 +146,7 @@ def interval_of_errors(
     ratio_variance: float = 0.0,
     level: float = LEVEL,
 ) -> tuple[float, float, float]:
-    """The same from E, sum_n e_n (1 - e_n) and N; the interval holds the share `level`."""
+    """Compute the same from E, sum_n e_n (1 - e_n) and N; the interval holds the share `level`."""
     wrong = min(ratio * errors / max(size, 1), 1.0)
     spread = (ratio * variance + errors**2 * ratio_variance) / max(size, 1) ** 2
     right = 1.0 - wrong
@@ -164,14 +164,6 @@ def expected_accuracy(questions: Sequence[Judged], checks: Sequence[Checked] | N
     `checks` are what known items say of each question, where that was found before. With several questions an item,
     accuracy is the mean over them, and an item's questions are taken to err together: the interval is then rather too
     wide.
-
-    Example:
-        >>> from hitl import Evidence
-        >>> from hitl.active import expected_accuracy
-        >>> from hitl.models import MajorityVote
-        >>> said = Evidence.from_tables({"item": [1, 1, 2], "annotator": ["al", "bob", "al"], "label": ["x", "y", "y"]})
-        >>> print(expected_accuracy([(said, MajorityVote().fit(said))]))
-        62.5% (95 % interval 0.0% to 100.0%)
     """
     errors = [_error(*question) for question in questions]
     error, deviation = np.mean(errors, axis=0), np.mean([np.sqrt(e * (1 - e)) for e in errors], axis=0)
@@ -188,7 +180,7 @@ def expected_accuracy(questions: Sequence[Judged], checks: Sequence[Checked] | N
 
 
 def project_stop(pool: PoolState, crew: Crew, budget: Budget) -> str | None:
-    """Why the project is done, in words, or None while it is not."""
+    """Explain why the project is done, or return None while it is not."""
     if not pool.open_rows.size:
         return "every item is done"
     if budget.target_accuracy is not None and reached(pool.expected, budget.target_accuracy):
@@ -200,16 +192,16 @@ def project_stop(pool: PoolState, crew: Crew, budget: Budget) -> str | None:
     if budget.value_per_label is not None:
         gain, cost = value_of_information.best_next(pool, pool.open_rows, crew, budget)
         if budget.value_per_label * gain < 1:
+            worth, right = budget.value_per_label, gain * cost
             return (
-                f"the best next label costs {cost:g} and is expected to bring "
-                f"{budget.value_per_label * gain * cost:.2g}: "
-                f"{gain * cost:.2g} right labels, worth {budget.value_per_label:g} each"
+                f"the best next label costs {cost:g} and is expected to bring {worth * right:.2g}: {right:.2g} right "
+                f"labels, worth {worth:g} each"
             )
     return None
 
 
 def reached(expected: Expected, target: float) -> bool:
-    """Whether the accuracy has surely reached the target, where labels can tell."""
+    """Return True if the accuracy has surely reached the target, where labels can tell."""
     return expected.sure >= target and not expected.unknowable
 
 
@@ -219,7 +211,7 @@ def _error(evidence: Evidence, consensus: Consensus) -> Floats:
 
 
 def _unknowable(evidence: Evidence, consensus: Consensus) -> str:
-    """Why the labels alone cannot say how good they are, and what would; empty where they can.
+    """Explain why the labels alone cannot say how good they are, and what would; empty where they can.
 
     Models stand for as many labels of the items that they predict, as far as they tell anything.
     """

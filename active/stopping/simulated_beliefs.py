@@ -30,7 +30,7 @@ class Belief:
     def __init__(
         self, evidence: Evidence, consensus: Consensus, rows: Rows, pi_kjl: Floats, draws: int, rng: np.random.Generator
     ) -> None:
-        """What the consensus believes of the items `rows`, ready for answers by the matrices `pi_kjl` (K, J, L)."""
+        """Start from the beliefs about the items `rows`, ready for answers by the matrices `pi_kjl` (K, J, L)."""
         labels_n = evidence.annotations.labels_per_item[rows].astype(np.intp)
         self.effect, self.predicted_n = consensus.design_effect, evidence.predicted[rows]
         log_q0_nj = self.effect.untemper(consensus.probabilities[rows], labels_n, self.predicted_n)
@@ -50,7 +50,7 @@ class Belief:
         self.confidence_dn[d, n] = self.probabilities(d, n).max(axis=1)
 
     def update_many(self, d: Rows, n: Rows, k: Rows, count_ml: Rows) -> None:
-        """So many answers of each kind (m, L) of crew member k about item n in draw d, for each of these."""
+        """Add answers of each kind (m, L) of crew member k about item n in draw d, for each of these."""
         for label in range(count_ml.shape[1]):
             said = given(self.pi_kjl, k, np.full(len(k), label))
             self.log_q0_dnj[d, n] += count_ml[:, label, None] * np.log(np.maximum(said, TINY))

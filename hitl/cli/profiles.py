@@ -1,4 +1,4 @@
-"""What `annotators` and `models` share: a profile of files or of a project, shown, written, or printed as JSON."""
+"""Shared parts of `annotators` and `models`: a profile of files or of a project, shown, written, or printed as JSON."""
 
 from __future__ import annotations
 
@@ -78,7 +78,6 @@ Judged = tuple[str | None, str, dict[str, tuple["Evidence", "Consensus"]]]
 
 
 def _of_files(kind: Profiler, given: Given, consensus: Path | None, output: Path | None) -> Judged:
-    """By the saved consensus, or one made here by the method."""
     from hitl.tables.files import require_distinct
 
     require_distinct([output], [*given.files, *([consensus] if consensus else [])])
@@ -99,7 +98,7 @@ def judged_files(command: str, given: Given, saved: Path | None) -> tuple[Eviden
 
 
 def _of_project(kind: Profiler, config: Path, output: Path | None, as_json: bool) -> Judged:
-    """By the consensus of the last cycle where that is still over what is stored."""
+    """Use the consensus of the last run if nothing stored has changed since."""
     from hitl.basis import stored_results
     from hitl.project import opened, stored_evidence
 

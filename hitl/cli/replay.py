@@ -49,7 +49,7 @@ TRUTH_SCORES = "--truth only scores: no policy and no method sees it"
 TRUTH_IS_TOLD = "--truth scores; the items of --gold are known from the beginning, and not scored"
 PICTURES = (".html", ".svg")
 STEP = ("labels", "cost", "accuracy", "done")
-"""What is written of every step."""
+"""Columns written per step."""
 
 EXAMPLES = examples(
     "hitl replay annotations.csv --truth truth.csv --output replay.html",
@@ -84,7 +84,7 @@ class Recorded:
 
     @property
     def given(self) -> Given:
-        """The same as other commands read it; truth read as one label of each item where there are no annotations."""
+        """Read as other commands do; without annotations, the truth is read as one label per item."""
         if self.annotations is not None:
             return Given(**vars(self))
         return Given(**{**vars(self), "annotations": self.truth, "anonymous": True})
@@ -92,7 +92,7 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Asked:
-    """What is compared; `None` leaves it to the data."""
+    """Settings of the comparison; `None` leaves it to the data."""
 
     method: Method = None
     policy: Policies = None
@@ -198,7 +198,7 @@ def replay(
             "--people and --capacity are about annotators, and some of these answers name none; expected an annotator "
             "in every row"
         )
-    _check(outputs, [*recorded.given.files, *(path for path in (asked.people, asked.groups) if path)])
+    _require_writable(outputs, [*recorded.given.files, *(path for path in (asked.people, asked.groups) if path)])
     doubt = doubt_about_truth(evidence)
     if doubt is not None:
         show.warning(doubt)
@@ -253,7 +253,6 @@ def _near_duplicates(path: Path | None, item: str, items: frozenset[Any]) -> dic
 
 
 def _run(source: Source, replays: Mapping[str, Any], asked: Asked, quiet: bool) -> dict[str, tuple[Track, ...]]:
-    """Every strategy with every seed."""
     from concurrent.futures.process import BrokenProcessPool
 
     from hitl.active.replay.experiments import run_trials
@@ -276,7 +275,7 @@ def _run(source: Source, replays: Mapping[str, Any], asked: Asked, quiet: bool) 
 
 @contextmanager
 def _executor(asked: Asked, workers: int) -> Iterator[Executor | None]:
-    """That of the cluster; None: processes of this machine."""
+    """Yield the executor of the cluster, or None for processes of this machine."""
     if asked.engine == "here":
         yield None
         return
@@ -292,41 +291,30 @@ def _evidence(recorded: Recorded, simulated: bool) -> Evidence:
     if simulated == (recorded.annotations is not None):
         raise BadSettings("replay: expected either a file of annotations or --simulate, who is to be asked")
     evidence = recorded.given.evidence()
-    return (
-        replace(evidence, annotations=evidence.annotations.select(evidence.annotations.item < 0))
-        if simulated
-        else evidence
-    )
+    none = evidence.annotations.item < 0
+    return replace(evidence, annotations=evidence.annotations.select(none)) if simulated else evidence
 
 
-def _check(outputs: Sequence[Path], read: Sequence[Path]) -> None:
-    from hitl.tables.files import require_distinct, require_file, require_folder
+def _require_writable(outputs: Sequence[Path], read: Sequence[Path]) -> None:
+    from hitl.tables.files import FORMATS, format_of, require_distinct, require_file, require_folder
 
     for path in outputs:
-        if path.suffix.lower() not in PICTURES:
-            _need_format(path)
+        try:
+            if path.suffix.lower() not in PICTURES:
+                format_of(path)
+        except BadTable:
+            raise BadTable(
+                f"{path}: unknown format {path.suffix!r}; expected {PICTURES[0]} (a page), {PICTURES[1]} (a picture), "
+                f"or every step as a table: {', '.join(FORMATS)} (.gz allowed)"
+            ) from None
         require_folder(path)
         require_file(path)
     require_distinct(outputs, read)
 
 
-def _need_format(path: Path) -> None:
-    from hitl.tables.files import FORMATS, format_of
-
-    try:
-        format_of(path)
-    except BadTable:
-        raise BadTable(
-            f"{path}: unknown format {path.suffix!r}; expected {PICTURES[0]} (a page), {PICTURES[1]} (a picture), or "
-            f"every step as a table: {', '.join(FORMATS)} (.gz allowed)"
-        ) from None
-
-
 def _cores() -> int:
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not Linux
-        return os.cpu_count() or 1
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux only
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 # -- what is shown -------------------------------------------------------------------------------------------------
@@ -335,9 +323,14 @@ def _cores() -> int:
 def _report(
     evidence: Evidence, asked: Asked, tracks: Mapping[str, tuple[Track, ...]], targets: Sequence[float], simulated: bool
 ) -> ReplayReport:
-    from hitl.active.replay.experiments import FEW, spent_to_reach
+    from hitl.active.replay.experiments import FEW, band, spent_to_reach
     from hitl.active.replay.strategies import EVEN
+    from hitl.report.contents import Curve
     from hitl.report.replay import ReplayReport, Row
+
+    def curves(over_cost: bool) -> tuple[Curve, ...]:
+        bands = {name: band(several, over_cost) for name, several in tracks.items()}
+        return tuple(Curve(name, one.x, one.middle, one.low, one.high) for name, one in bands.items())
 
     annotations = evidence.annotations
     rows = []
@@ -354,20 +347,12 @@ def _report(
     return ReplayReport(
         title="Replay: accuracy against labels and cost" if costly else "Replay: accuracy against labels",
         subtitle=f"{said}; {seeds}; combined by {asked.combiner}",
-        by_labels=_curves(tracks, over_cost=False),
-        by_cost=_curves(tracks, over_cost=True) if costly else (),
+        by_labels=curves(over_cost=False),
+        by_cost=curves(over_cost=True) if costly else (),
         rows=tuple(rows),
         band=f"lowest to highest of {seeds}" if asked.seeds < FEW else f"10th to 90th in a hundred of {seeds}",
         command=shlex.join(["hitl", *sys.argv[1:]]),
     )
-
-
-def _curves(tracks: Mapping[str, tuple[Track, ...]], over_cost: bool) -> Any:
-    from hitl.active.replay.experiments import band
-    from hitl.report.contents import Curve
-
-    bands = {name: band(several, over_cost) for name, several in tracks.items()}
-    return tuple(Curve(name, one.x, one.middle, one.low, one.high) for name, one in bands.items())
 
 
 def _range(spent: tuple[float, float, float], reached: int, digits: int) -> str:
@@ -379,7 +364,6 @@ def _range(spent: tuple[float, float, float], reached: int, digits: int) -> str:
 
 
 def _saving(own: Spent, even: Spent) -> str:
-    """How many times fewer labels than spread evenly, in words."""
     ratio = _times_fewer(own, even)
     if not ratio:
         return "–"
@@ -422,7 +406,7 @@ def _show_stops(asked: Asked, tracks: Mapping[str, tuple[Track, ...]]) -> None:
 
 
 def _data(asked: Asked, tracks: Mapping[str, tuple[Track, ...]], targets: Sequence[float]) -> dict[str, Any]:
-    """The same as JSON; null where a seed never reached the target."""
+    """Build the JSON; null where a seed never reached the target."""
     from hitl.active.replay.experiments import spent_to_reach
     from hitl.active.replay.strategies import EVEN
 
@@ -447,16 +431,9 @@ def _write(report: ReplayReport, tracks: Mapping[str, tuple[Track, ...]], path: 
     from hitl.report.replay import write_page, write_svg
 
     suffix = path.suffix.lower()
-    if suffix == ".html":
-        write_page(report, path)
-    elif suffix == ".svg":
-        write_svg(report, path)
-    else:
-        _write_table(tracks, path)
-
-
-def _write_table(tracks: Mapping[str, tuple[Track, ...]], path: Path) -> None:
-    """One row for each step of each replay."""
+    if suffix in PICTURES:
+        (write_page if suffix == ".html" else write_svg)(report, path)
+        return
     import pandas as pd
     import pyarrow as pa
 

@@ -1,4 +1,4 @@
-"""Who answers in a replay, as a command line names them: simulated annotators, and the limits of all."""
+"""Annotators of a replay from the command line: simulated ones, and the limits of all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What replays have shown: a page with figures, or the figures alone as SVG."""
+"""Report of replays: a page with figures, or the figures alone as SVG."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hitl.report.page import document, write_text
 
 @dataclass(frozen=True)
 class Row:
-    """What one strategy needed for one target, in words: `labels`, `cost` and `saving` as they are shown."""
+    """Row of the table, in words: what one strategy needed for one target."""
 
     target: str
     strategy: str
@@ -27,7 +27,7 @@ class Row:
 
 @dataclass(frozen=True, eq=False)
 class ReplayReport:
-    """Everything on the page.
+    """Contents of the page.
 
     Attributes:
         title, subtitle: the heading and a line under it.
@@ -77,7 +77,7 @@ def figure(axis: str, curves: Sequence[Curve]) -> plots.Figure:
 
 
 def ends_of(curves: Sequence[Curve]) -> tuple[float, float]:
-    """Where the y axis starts and ends: below the lowest curve after a twentieth of its way, above the highest."""
+    """Return the ends of the y axis: below the lowest curve after a twentieth of its way, above the highest."""
     low = min(float(np.min((c.value if c.low is None else c.low)[len(c.value) // 20 :])) for c in curves)
     high = max(float(np.max(c.value if c.high is None else c.high)) for c in curves)
     return float(max(0.0, np.floor(low * 50) / 50 - 0.01)), float(min(1.005, np.ceil(high * 100) / 100 + 0.005))

@@ -1,4 +1,4 @@
-"""What every policy must do: questions, crew and budget in, a plan out.
+"""Contract of a policy: questions, crew and budget in, a plan out.
 
 `check_policy` tries all facts. FACTS has them one by one, for a test each:
 
@@ -60,7 +60,7 @@ class Project:
     budget: Budget
 
     def plan(self, policy: Policy) -> Plan:
-        """What the policy asks."""
+        """Plan with this policy."""
         return policy.plan(self.questions, self.crew, self.budget)
 
     @property
@@ -78,7 +78,7 @@ class Project:
         return found
 
     def is_open(self, item: int) -> bool:
-        """Whether one of its questions is: unknown, too few labels, and not sure enough."""
+        """Return True if one of its questions is unknown, has too few labels, and is not sure enough."""
         budget = self.budget
         for evidence, consensus in self.questions:
             labels = evidence.annotations.labels_per_item[item]
@@ -88,7 +88,7 @@ class Project:
         return False
 
     def may_answer(self, annotator: Name, item: Name) -> bool:
-        """Whether they may be asked: not answered, not barred, one of theirs, within their skills."""
+        """Return True if they may be asked: not answered, not barred, one of theirs, within their skills."""
         crew = self.crew
         has = crew.skills.get(annotator, frozenset())
         return (
@@ -143,7 +143,7 @@ def _crew(rng: np.random.Generator, items: Sequence[Name], people: tuple[Name, .
 
 
 def projects() -> Iterator[Project]:
-    """All of them, with and without names."""
+    """Yield all projects, with and without names."""
     for seed in range(SEEDS):
         yield project(seed)
     for seed in range(SEEDS // 3):

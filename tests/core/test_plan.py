@@ -57,28 +57,6 @@ def test_finished_items_are_kept_in_columns_and_look_like_a_sequence_of_done() -
         done[3]
 
 
-def test_a_plan_of_an_older_version_is_read() -> None:
-    ask = {"item": "a", "annotator": "ann", "gain": 0.5, "right": 0.9, "why": "unsure"}
-    plan = Plan.from_json(json.dumps({"format": 1, "asks": [ask], "done": [], "open_items": 2}))
-    assert plan == Plan((Ask("a", "ann", 0.5, 0.9, "unsure", 0.0, probability=None),), (), 2, None, (), ())
-
-
-def test_a_check_of_an_older_version_is_known_by_its_words() -> None:
-    """All three fields that plans had then; a `check` that is stored counts, whatever the words."""
-    rows = [
-        {"item": "a", "annotator": "ann", "gain": 0.0, "right": 0.9, "why": why, "since": 7.0}
-        for why in ("to know the annotator: its truth is known", "cat at 60% after 1 label")
-    ]
-    plan = Plan.from_json(json.dumps({"format": 1, "asks": rows, "done": [], "open_items": 1}))
-    assert [(ask.check, ask.why, ask.since) for ask in plan.asks] == [
-        (True, rows[0]["why"], 7.0),
-        (False, rows[1]["why"], 7.0),
-    ]
-    told = [{**rows[0], "check": False}, {**rows[1], "check": True}]
-    plan = Plan.from_json(json.dumps({"format": 1, "asks": told, "done": [], "open_items": 1}))
-    assert [ask.check for ask in plan.asks] == [False, True]
-
-
 def test_the_saved_form_starts_with_its_version() -> None:
     assert PLAN.to_json().startswith('{"format": 1,')
 

@@ -252,10 +252,10 @@ def test_cost_is_counted_beside_labels() -> None:
     assert result.cost[-1] == 40 * (2.5 + 4.0 + 3 * 0.5)
     answered = result.evidence.annotations
     assert cost_of(answered, crew) == sum(crew.cost_of(name) for name, _ in said(answered))
-    assert result.cost_to_reach(0.0) == 0
-    assert result.cost_to_reach(1.01) is None
+    assert result.to_reach(0.0) == (0, 0.0)
+    assert result.to_reach(1.01) is None
     step = int(np.flatnonzero(result.accuracy < 0.9)[-1]) + 1
-    assert (result.labels_to_reach(0.9), result.cost_to_reach(0.9)) == (result.labels[step], result.cost[step])
+    assert result.to_reach(0.9) == (result.labels[step], result.cost[step])
     pool = replace(evidence.annotations, annotators=(ANONYMOUS, 1, 2, 3, 4), anonymous=0)
     assert cost_of(pool, crew) == 40 * (4.0 + 4 * 0.5)
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hitl.active.replay.replay import RecordedAnswers, Replay, accuracy_of, spread_evenly
+from hitl.active.replay.oracles import RecordedAnswers
+from hitl.active.replay.replay import Replay, accuracy_of, spread_evenly
 from hitl.annotations import Annotations
 from hitl.crew import Budget, Crew
 from hitl.demo.recorded import rte
@@ -80,10 +81,9 @@ def test_labels_to_reach_counts_from_where_it_is_not_lost_again() -> None:
     )
     accuracy = np.array([0.5, 0.9, 0.8, 0.9])
     changed = replace(result, labels=np.arange(4), cost=2.0 * np.arange(4), accuracy=accuracy)
-    assert changed.cost_to_reach(0.85) == 6
-    assert changed.labels_to_reach(0.85) == 3
-    assert changed.labels_to_reach(0.5) == 0
-    assert changed.labels_to_reach(0.95) is None
+    assert changed.to_reach(0.85) == (3, 6)
+    assert changed.to_reach(0.5) == (0, 0)
+    assert changed.to_reach(0.95) is None
 
 
 def test_replay_needs_some_truth_to_score() -> None:
@@ -95,11 +95,10 @@ def test_cifar10h_reaches_985_and_990_within_the_bars() -> None:
     """Bars of the issue: 98.5 % with 6,000 human labels and 99.0 % with 14,000."""
     folder("cifar10h")
     result = bench_replay_cifar10h.run(bench_replay_cifar10h.recorded(), seed=0, most_labels=15_000, batch=500)
-    first = {target: result.labels_to_reach(target) for target in (0.985, 0.99)}
-    assert first[0.985] is not None
-    assert first[0.985] <= 6_000
-    assert first[0.99] is not None
-    assert first[0.99] <= 14_000
+    for target, most_labels in ((0.985, 6_000), (0.99, 14_000)):
+        reached = result.to_reach(target)
+        assert reached is not None
+        assert reached[0] <= most_labels
 
 
 def test_the_published_file_is_read_as_it_is(tmp_path: Path) -> None:
