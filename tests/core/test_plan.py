@@ -129,6 +129,7 @@ def test_a_crew_without_limits_can_take_on_everything() -> None:
     ("make", "settings", "message"),
     [
         (Crew, {"capacity": {"ann": -1}}, "crew.capacity of 'ann' is -1; expected 0 or more"),
+        (Crew, {"names": ("ann", "bob", "ann")}, "crew.annotators names 'ann' twice"),
         (Crew, {"default_capacity": -2}, "crew.capacity of 'default' is -2; expected 0 or more"),
         (Budget, {"open_questions": -1}, "budget.open_questions is -1; expected 0 or more"),
         (Budget, {"min_labels": -1}, "budget.min_labels is -1; expected 0 or more"),

@@ -128,8 +128,10 @@ def test_what_can_be_asked_is_asked_beside_it() -> None:
 # -- projects ----------------------------------------------------------------------------------------------
 
 
-def crewed(**crew: Any) -> Settings:
-    return settings().model_copy(update={"crew": CrewSettings(annotators=("dee", "eve"), **crew)})
+def crewed(skill: str = "de", **crew: Any) -> Settings:
+    """Dee has this skill, and items name theirs in the field `lang`."""
+    limits = CrewSettings(annotators=("dee", "eve"), skill_field="lang", skills={"dee": (skill,)}, **crew)
+    return settings().model_copy(update={"crew": limits})
 
 
 def texts(folder: Path) -> dict[str, str]:
@@ -145,13 +147,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_typo_closes_nothing_on_the_platform_and_mended_it_is_as_if_it_had_not_been(
-    folder: Path,
-) -> None:
-    right, wrong = (
-        crewed(skill_field="lang", skills={"dee": ("de",)}),
-        crewed(skill_field="lang", skills={"dee": ("ed",)}),
-    )
+def test_a_typo_closes_nothing_on_the_platform_and_mended_it_is_as_if_it_had_not_been(folder: Path) -> None:
+    right, wrong = crewed("de"), crewed("ed")
     with Store(f"sqlite:///{folder}/hitl.db") as store:
         before = cycle.run(right, store, Tables(folder), now=NOON).judgement
         shown = texts(folder)
@@ -174,25 +171,21 @@ def test_a_typo_closes_nothing_on_the_platform_and_mended_it_is_as_if_it_had_not
 def test_status_names_what_is_left_aside_while_others_are_asked(folder: Path) -> None:
     (folder / "items.csv").write_text("item,lang\n9,it\n10,\n11,\n")
     with Store(f"sqlite:///{folder}/hitl.db") as store:
-        metrics = cycle.run(
-            crewed(skill_field="lang", skills={"dee": ("de",)}), store, Tables(folder), now=NOON
-        ).judgement.metrics
+        metrics = cycle.run(crewed(), store, Tables(folder), now=NOON).judgement.metrics
         lines = outlook(metrics)
         assert metrics["idle"] is None
         assert any(
             line.startswith("left aside: no annotator of the crew has what 1 item needs: 'it' (1)") for line in lines
         )
         (folder / "items.csv").write_text("item,lang\n9,\n10,\n11,\n")
-        after = cycle.run(
-            crewed(skill_field="lang", skills={"dee": ("de",)}), store, Tables(folder), now=NOON + HOUR
-        ).judgement.metrics
+        after = cycle.run(crewed(), store, Tables(folder), now=NOON + HOUR).judgement.metrics
     assert after["lacking"] is None
     assert not any("left aside" in line for line in outlook(after))
 
 
 def test_another_reason_comes_first_where_others_could_be_asked(folder: Path) -> None:
     (folder / "items.csv").write_text("item,lang\n9,it\n10,\n11,\n")
-    busy = crewed(skill_field="lang", skills={"dee": ("de",)}, capacity=0)
+    busy = crewed(capacity=0)
     with Store(f"sqlite:///{folder}/hitl.db") as store:
         lines = outlook(cycle.run(busy, store, Tables(folder), now=NOON).judgement.metrics)
     assert [line.partition(": ")[0] for line in lines[-2:]] == ["nothing is asked", "left aside"]
@@ -205,9 +198,7 @@ def test_when_all_the_others_are_answered_it_says_so(folder: Path) -> None:
     with (folder / "annotations.csv").open("a") as file:
         file.write("\n".join(rows) + "\n")
     with Store(f"sqlite:///{folder}/hitl.db") as store:
-        judgement = cycle.run(
-            crewed(skill_field="lang", skills={"dee": ("de",)}), store, Tables(folder), now=NOON
-        ).judgement
+        judgement = cycle.run(crewed(), store, Tables(folder), now=NOON).judgement
     others = judgement.plan.open_items - 1
     assert judgement.plan.stop is None
     assert judgement.metrics["idle"].endswith(f"; every annotator who may answer the {others} others that are open has")

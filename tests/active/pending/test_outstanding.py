@@ -29,21 +29,10 @@ NEVER_DONE = Budget(open_questions=100, target_confidence=1.0, max_labels=99)
 def questions(answers: dict[tuple[str, int], int] | None = None, items: Sequence[int] = range(ITEMS)) -> list[Judged]:
     """What is known when these people have answered these items."""
     pairs = [(who, item, label) for (who, item), label in (answers or {}).items() if item in items]
-    frame = {
-        "item": [item for _, item, _ in pairs],
-        "annotator": [who for who, _, _ in pairs],
-        "label": [label for *_, label in pairs],
-    }
-    import pandas as pd
-
-    annotations = (
-        Annotations.from_frame(pd.DataFrame(frame), items=list(items), classes=[0, 1])
-        if pairs
-        else Annotations(
-            np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.int32), tuple(items), (), (0, 1), (0, 1)
-        )
-    )
-    evidence = Evidence(annotations)
+    names = tuple(dict.fromkeys(who for who, _, _ in pairs))
+    codes = [(list(items).index(item), names.index(who), label) for who, item, label in pairs]
+    item, annotator, label = np.array(codes, dtype=np.int32).reshape(-1, 3).T
+    evidence = Evidence(Annotations(item, annotator, label, tuple(items), names, (0, 1), (0, 1)))
     return [(evidence, DawidSkene().fit(evidence))]
 
 
@@ -165,9 +154,8 @@ def test_a_question_asked_again_counts_though_somebody_else_could_answer_now() -
     """Bob was asked a second time because nobody else could; ann is back, and bob is still busy with it."""
     away = (Activity("bob", 0, 0.0, away=True), Activity("cyd", 0, 0.0, away=True))
     before = old(("bob", 1), since=DAY, expired=(Expired(1, "bob", 100.0),), people=away)
-    plan = planned(
-        questions({("ann", 0): 0}), Crew(PEOPLE), before, DAY + 1, Budget(open_questions=3, target_confidence=1.0)
-    )
+    budget = Budget(open_questions=3, target_confidence=1.0)
+    plan = planned(questions({("ann", 0): 0}), Crew(PEOPLE), before, DAY + 1, budget)
     assert pairs(plan)[0] == ("bob", 1)
     assert len(plan.asks_of("bob")) == 1
     assert len(plan.asks) == 3  # the policy gave nothing to bob that had to be taken back
