@@ -95,8 +95,8 @@ class ExpectedGain:
         >>> from hitl import Budget, Crew, Evidence
         >>> from hitl.active import ExpectedGain
         >>> from hitl.models import MajorityVote
-        >>> said = Evidence.from_tables({"item": [1, 1, 2], "annotator": ["al", "bob", "al"], "label": ["x", "y", "y"]})
-        >>> questions = [(said, MajorityVote().fit(said))]
+        >>> data = Evidence.from_tables({"item": [1, 1, 2], "annotator": ["al", "bob", "al"], "label": ["x", "y", "y"]})
+        >>> questions = [(data, MajorityVote().fit(data))]
         >>> plan = ExpectedGain().plan(questions, Crew(("al", "bob")), Budget(open_questions=1))
         >>> [(ask.item, ask.annotator) for ask in plan.asks]
         [(2, 'bob')]
@@ -142,15 +142,15 @@ class ExpectedGain:
         drawn = not pool.answered and any(evidence.features is not None for evidence, _ in pool)
         if drawn:
             rows = pool.drawn(rows)  # all are alike, and what learns from the first labels should see all kinds
-        found = self._found(pool, asked, free, rows, matrices, gains, budget)
-        if found is None:
+        chosen = self._found(pool, asked, free, rows, matrices, gains, budget)
+        if chosen is None:
             return replace(plan, stop=NOT_WORTH)
-        others = [(pair.item, pair.person) for pair in found.pairs]
-        chance: dict[int, float | None] = dict.fromkeys((item for item, _ in found.audited), found.probability)
+        others = [(pair.item, pair.person) for pair in chosen.pairs]
+        chance: dict[int, float | None] = dict.fromkeys((item for item, _ in chosen.audited), chosen.probability)
         if drawn and others:
-            alike = self.diverse == 1 and _interchangeable(found.rows, gains, free)
-            chance |= dict.fromkeys((item for item, _ in others), len(others) / len(found.rows) if alike else None)
-        places, audited = _mixed(found.checked, found.audited, others), {item for item, _ in found.audited}
+            alike = self.diverse == 1 and _interchangeable(chosen.rows, gains, free)
+            chance |= dict.fromkeys((item for item, _ in others), len(others) / len(chosen.rows) if alike else None)
+        places, audited = _mixed(chosen.checked, chosen.audited, others), {item for item, _ in chosen.audited}
         return replace(plan, asks=_asks(pool, crew, places, gains, matrices, chance, audited))
 
     def _found(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -106,10 +106,10 @@ def _idle(
 
 
 def outlook(metrics: Mapping[str, Any]) -> list[str]:
-    """In words: what is expected now and still to come. Cycles of older versions recorded neither."""
+    """In words: what is expected now and still to come."""
     lines = []
     if metrics.get("expected"):
-        expected = _recorded_as(rules.Expected, metrics["expected"])
+        expected = rules.Expected(**metrics["expected"])
         lines.append(f"accuracy expected now: {expected}; {_checked(expected)}")
         if not expected.checked and not metrics.get("corrected", True):
             lines.append(f"caution: {TOO_SURE}")
@@ -121,7 +121,7 @@ def outlook(metrics: Mapping[str, Any]) -> list[str]:
     elif metrics.get("idle"):
         lines.append(f"nothing is asked: {metrics['idle']}")
     elif metrics.get("forecast"):
-        ahead = _recorded_as(forecast.Forecast, metrics["forecast"])
+        ahead = forecast.Forecast(**metrics["forecast"])
         lines.append(f"to come: {ahead}")
         if ahead.caution:
             lines.append(f"caution: {ahead.caution}")
@@ -139,7 +139,7 @@ NAMED = 5
 
 
 def without_questions(metrics: Mapping[str, Any]) -> list[str]:
-    """Who is asked nothing and why, a line for each reason. Cycles of older versions recorded none."""
+    """Who is asked nothing and why, a line for each reason."""
     by_reason: dict[str, list[str]] = {}
     for name, why in metrics.get("unasked", {}).items():
         by_reason.setdefault(why, []).append(name)
@@ -177,7 +177,7 @@ def _of_audit(said: Mapping[str, Any] | None) -> list[str]:
     """Describe the answers about items drawn at random."""
     if said is None:
         return []
-    found = _recorded_as(AuditedAgreement, said)
+    found = AuditedAgreement(**said)
     return [
         f"audit: of {found.drawn:,} questions about items drawn at random {found.answered:,} are answered; labels, as "
         f"they stood when asked, agree with such answers in {found.share:.1%} of all items (95 % interval "
@@ -193,12 +193,6 @@ def _of_model(name: str, said: Mapping[str, Any], items: int) -> str:
     if said["agrees"] is not None:
         parts.append(f"agrees with the label of {said['agrees']:.1%} of {said['compared']:,} that annotators labeled")
     return f"{', '.join(parts)} (whether it helps: `hitl models`)"
-
-
-def _recorded_as(kind: type[Any], data: Mapping[str, Any]) -> Any:
-    """The value that was recorded; figures that only other versions record are left aside."""
-    known = {each.name for each in fields(kind)}
-    return kind(**{name: value for name, value in data.items() if name in known})
 
 
 def _agreement(annotations: Annotations, consensus: Consensus) -> float | None:

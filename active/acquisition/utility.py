@@ -65,6 +65,6 @@ def labels_of(pool: PoolState, crew: Crew) -> Floats:
     """(K',) how many labels each of the crew has given, averaged over the questions."""
     labels = np.zeros(len(crew.names))
     for _, consensus in pool:
-        given = dict(zip(consensus.annotators.names, consensus.annotators.labels.tolist(), strict=True))
-        labels += [given.get(name, 0) for name in crew.names]
+        labels_by_name = dict(zip(consensus.annotators.names, consensus.annotators.labels.tolist(), strict=True))
+        labels += [labels_by_name.get(name, 0) for name in crew.names]
     return labels / len(pool)

@@ -220,10 +220,10 @@ class _Market:
         fineness, most = tolerance, math.inf
         while True:
             column, prices, grid = self._best(fineness)
-            found = self._total(column)
-            bound, fresh, value = self._look(prices, grid, found * (1 + tolerance), most_looks, alike)
+            total = self._total(column)
+            bound, fresh, value = self._look(prices, grid, total * (1 + tolerance), most_looks, alike)
             most = min(most, bound)
-            if most <= found * (1 + tolerance):
+            if most <= total * (1 + tolerance):
                 return self._assignment(column, most)
             if len(fresh):
                 self.inside, self.value = np.append(self.inside, fresh), np.concatenate([self.value, value])
@@ -273,13 +273,13 @@ class _Market:
             best = np.sort(np.maximum(people.profit(self.value, toll), 0.0))[::-1][: self.limit]
             grid = max(coarse * fineness * float(best.mean()), float(best[0]) / MOST * 1.001, 1e-300)
             steps = in_steps(self.value, people.person, people.counts, toll, grid)
-            found = best_pairs(steps, people.capacity, people.load, self.limit)
-            used = self._used(found.column)
+            pairing = best_pairs(steps, people.capacity, people.load, self.limit)
+            used = self._used(pairing.column)
             over = self._one_column(used > self.share)
             if not len(over):
                 if coarse == 1:
-                    price = found.price.astype(np.float64) * grid
-                    return found.column, _Prices(price, money, found.threshold * grid), grid
+                    price = pairing.price.astype(np.float64) * grid
+                    return pairing.column, _Prices(price, money, pairing.threshold * grid), grid
                 coarse = 1
                 continue
             busiest = self._one_column(used > 0)
@@ -341,7 +341,7 @@ class _Market:
         rest = rest[np.argsort(-profit[rest], kind="stable")]
         same = None if alike is None or not len(rest) else alike(self.rows[rest])
         fresh: list[tuple[Rows, Floats]] = []
-        known: dict[int, float] = {}
+        profit_of_code: dict[int, float] = {}
         changed = True
         begin = 0
         while begin < len(rest) and self.looked_at < most_looks:
@@ -350,7 +350,7 @@ class _Market:
             block = rest[begin : begin + min(BLOCK, most_looks - self.looked_at)]
             begin, here = begin + len(block), slice(begin, begin + len(block))
             if same is not None:
-                block = self._unlike(block, same[here], toll, prices.threshold + grid, profit, known)
+                block = self._unlike(block, same[here], toll, prices.threshold + grid, profit, profit_of_code)
                 changed = len(block) > 0
                 if not changed:
                     continue
@@ -367,17 +367,17 @@ class _Market:
         return most, np.concatenate([codes for codes, _ in fresh]), np.concatenate([value for _, value in fresh])
 
     def _unlike(
-        self, block: Rows, code: Rows, toll: Floats, enough: float, profit: Floats, known: dict[int, float]
+        self, block: Rows, code: Rows, toll: Floats, enough: float, profit: Floats, profit_of_code: dict[int, float]
     ) -> Rows:
         """Select the items of a block to look at one by one: items like them would improve on the choice.
 
         The others get the profit that the first of those like them would make if every annotator could be asked.
         """
         codes, one, place = np.unique(code, return_index=True, return_inverse=True)
-        new = np.array([position for position, c in enumerate(codes.tolist()) if c not in known], dtype=np.int64)
+        new = np.flatnonzero([c not in profit_of_code for c in codes.tolist()])
         for position, most in zip(new, self.people.profit(self._raw(block[one[new]]), toll), strict=True):
-            known[int(codes[position])] = float(most)
-        best = np.array([known[c] for c in codes.tolist()])[place]
+            profit_of_code[int(codes[position])] = float(most)
+        best = np.array([profit_of_code[c] for c in codes.tolist()])[place]
         profit[block] = np.minimum(profit[block], best)
         return block[best > enough]
 

@@ -49,16 +49,16 @@ def audits(rows: Rows, right: Floats, free: Eligibility, money: float = math.inf
     one with fewest of these questions is asked.
     """
     price, capacity = np.array(free.crew.prices), free.capacity.copy()
-    given = np.zeros(len(price), np.int64)
-    found: list[tuple[int, int]] = []
+    assigned = np.zeros(len(price), np.int64)
+    pairs: list[tuple[int, int]] = []
     for row, may, right_k in zip(rows.tolist(), free.mask_rows(rows), np.round(right, 9), strict=True):
-        able = np.flatnonzero(may & (capacity > given) & _payable(free, money))
+        able = np.flatnonzero(may & (capacity > assigned) & _payable(free, money))
         if able.size:
-            person = int(able[np.lexsort((given[able], -right_k[able]))[0]])
-            found.append((row, person))
-            given[person] += 1
+            person = int(able[np.lexsort((assigned[able], -right_k[able]))[0]])
+            pairs.append((row, person))
+            assigned[person] += 1
             money -= price[person]
-    return found
+    return pairs
 
 
 def _payable(free: Eligibility, money: float) -> Mask:

@@ -80,8 +80,8 @@ class Eligibility:
     Example:
         >>> from hitl import Crew, Evidence
         >>> from hitl.active import Eligibility
-        >>> said = Evidence.from_tables({"item": [1, 1, 2], "annotator": ["al", "bob", "al"], "label": ["x", "y", "y"]})
-        >>> free = Eligibility.of(Crew(("al", "bob", "cy"), never=frozenset({("cy", 1)})), [said.annotations])
+        >>> data = Evidence.from_tables({"item": [1, 1, 2], "annotator": ["al", "bob", "al"], "label": ["x", "y", "y"]})
+        >>> free = Eligibility.of(Crew(("al", "bob", "cy"), never=frozenset({("cy", 1)})), [data.annotations])
         >>> free.may_be_asked([("al", 1), ("bob", 2), ("cy", 1), ("cy", 2)])
         [False, True, False, True]
     """
@@ -180,26 +180,25 @@ class Eligibility:
         """Check (annotator, item) pairs of names; False for an unknown annotator or item."""
         row = places_of(self.items, (name for _, name in pairs))
         place = {name: position for position, name in enumerate(self.crew.members)}
-        known = np.array([who in place and name in row for who, name in pairs], dtype=bool)
-        codes = [(row[name], place[who]) for (who, name), here in zip(pairs, known, strict=True) if here]
+        allowed = np.array([who in place and name in row for who, name in pairs], dtype=bool)
+        codes = [(row[name], place[who]) for (who, name), here in zip(pairs, allowed, strict=True) if here]
         item, person = np.array(codes, dtype=np.int64).reshape(-1, 2).T
-        known[known] = self.eligible(item, person)
-        found: list[bool] = known.tolist()
+        allowed[allowed] = self.eligible(item, person)
+        found: list[bool] = allowed.tolist()
         return found
 
 
 def _codes(pairs: Iterable[tuple[Name, Name]], place: Mapping[Name, int], row: Mapping[Name, int]) -> tuple[Rows, Rows]:
     """Item codes and crew positions of (person, item) pairs, those known to both, in order of item and person."""
-    known = sorted((row[name], place[person]) for person, name in pairs if person in place and name in row)
-    item, person = np.array(known, dtype=np.int64).reshape(-1, 2).T
+    codes = sorted((row[name], place[person]) for person, name in pairs if person in place and name in row)
+    item, person = np.array(codes, dtype=np.int64).reshape(-1, 2).T
     return item, person
 
 
-def _answered(given: Annotations, place: Mapping[Name, int]) -> PeopleOf:
+def _answered(annotations: Annotations, place: Mapping[Name, int]) -> PeopleOf:
     """List who has answered what, without copying the annotations."""
-    return PeopleOf(
-        given.item_start, given.annotator, np.array([place.get(name, -1) for name in given.annotators], np.int32)
-    )
+    place_k = np.array([place.get(name, -1) for name in annotations.annotators], np.int32)
+    return PeopleOf(annotations.item_start, annotations.annotator, place_k)
 
 
 def _skills(crew: Crew, row: Mapping[Name, int], n_items: int) -> tuple[Ints | None, Mask]:

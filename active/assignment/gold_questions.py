@@ -41,27 +41,27 @@ def checks(pool: PoolState, free: Eligibility, wanted: int, money: float = math.
     capacity = free.capacity.copy()
     price = np.array(free.crew.prices)
     checked = _checked(pool, free)
-    found: list[tuple[int, int]] = []
-    while len(found) < wanted:
+    pairs: list[tuple[int, int]] = []
+    while len(pairs) < wanted:
         able = (capacity > 0) & (items_left > 0) & (price <= money + CENT)
         if not able.any():
             break
         person = int(np.argmin(np.where(able, checked, np.inf)))
         row = int(np.argmax(allowed[:, person]))  # the first allowed has the fewest answers
-        found.append((int(items[row]), person))
+        pairs.append((int(items[row]), person))
         items_left -= allowed[row]
         allowed[row] = False  # an item once in a plan
         checked[person] += 1
         capacity[person] -= 1
         money -= price[person]
-    return found
+    return pairs
 
 
 def _checked(pool: PoolState, free: Eligibility) -> Floats:
     """(K',) how many known items each of the crew has answered or was asked about."""
-    given = pool[0][0].annotations
-    number = np.bincount(given.annotator[pool.known[given.item]], minlength=given.n_annotators)
-    count: Counter[Name | None] = Counter(dict(zip(given.annotators, number.tolist(), strict=True)))
+    annotations = pool[0][0].annotations
+    number = np.bincount(annotations.annotator[pool.known[annotations.item]], minlength=annotations.n_annotators)
+    count: Counter[Name | None] = Counter(dict(zip(annotations.annotators, number.tolist(), strict=True)))
     expected = {pool.items[row] for row in np.flatnonzero(pool.known & free.closed)}
     count.update(who for who, item in free.crew.asked if item in expected)
     return np.array([count[name] for name in free.crew.members], dtype=np.float64)

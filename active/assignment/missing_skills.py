@@ -35,12 +35,12 @@ def lacking(items: Iterable[Name], crew: Crew) -> tuple[Lacking, ...]:
     people = [crew.skills.get(name, frozenset()) for name in crew.names]
     had = frozenset().union(*people)
     needed = Counter(need for item in items if (need := crew.needs.get(item)))
-    found: Counter[tuple[tuple[str, ...], bool]] = Counter()
+    items_by_skills: Counter[tuple[tuple[str, ...], bool]] = Counter()
     for need, count in needed.items():
         if not any(need <= skills for skills in people):
             missing = need - had
-            found[tuple(sorted(missing or need)), not missing] += count
-    ranked = sorted(found.items(), key=lambda entry: (-entry[1], entry[0]))
+            items_by_skills[tuple(sorted(missing or need)), not missing] += count
+    ranked = sorted(items_by_skills.items(), key=lambda entry: (-entry[1], entry[0]))
     return tuple(Lacking(skills, count, together) for (skills, together), count in ranked)
 
 
@@ -51,8 +51,8 @@ def in_words(lacks: Sequence[Lacking], crew: Crew) -> str:
     more = f", and {len(lacks) - SHOWN} more" if len(lacks) > SHOWN else ""
     had = sorted(frozenset().union(*(crew.skills.get(name, frozenset()) for name in crew.names)))
     has = f"the crew has {', '.join(map(repr, had[:SHOWN]))}{', ...' if len(had) > SHOWN else ''}"
-    said = f"no annotator of the crew has what {total:,} item{' needs' if total == 1 else 's need'}: {named}{more}"
-    return f"{said} ({has if had else 'the crew has no skills'}; crew.skills)"
+    sentence = f"no annotator of the crew has what {total:,} item{' needs' if total == 1 else 's need'}: {named}{more}"
+    return f"{sentence} ({has if had else 'the crew has no skills'}; crew.skills)"
 
 
 def _named(each: Lacking, crew: Crew) -> str:

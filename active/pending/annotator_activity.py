@@ -56,8 +56,8 @@ def still_asked(plan: Plan) -> Plan:
     """The plan, where no annotator owes an answer who is asked nothing in it."""
     asked = {ask.annotator for ask in plan.asks}
     people = [person if person.annotator in asked else replace(person, unanswered=0.0) for person in plan.people]
-    kept = [person for person in people if person.answers or person.away or person.unanswered]
-    return replace(plan, people=tuple(kept))
+    active = [person for person in people if person.answers or person.away or person.unanswered]
+    return replace(plan, people=tuple(active))
 
 
 def _answers_and_skips(answered: Sequence[Annotations], crew: Crew) -> Counter[Name]:

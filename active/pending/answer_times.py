@@ -26,8 +26,8 @@ def seconds_per_answer(annotations: Annotations) -> tuple[float, Mapping[Name, f
     """(seconds of an average answer, seconds of those who have answered often enough); 0 where no duration is known."""
     if annotations.duration is None:
         return 0.0, {}
-    known = np.isfinite(annotations.duration) & (annotations.duration > 0)
-    seconds, person = annotations.duration[known], annotations.annotator[known]
+    timed = np.isfinite(annotations.duration) & (annotations.duration > 0)
+    seconds, person = annotations.duration[timed], annotations.annotator[timed]
     if not len(seconds):
         return 0.0, {}
     order = np.argsort(person, kind="stable")

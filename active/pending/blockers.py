@@ -49,17 +49,17 @@ def why_not_asked(questions: Sequence[Judged], plan: Plan, crew: Crew, budget: B
     most = budget.open_questions
     limit = "one question" if most == 1 else f"{most:,} questions"
     full = f"the limit of {limit} is full (budget.open_questions), and " if len(plan.asks) >= most else ""
-    found: dict[Name, str] = {}
+    reasons: dict[Name, str] = {}
     for name in left:
         if not crew.capacity_of(name):
-            found[name] = "no capacity (crew.capacity, crew.capacities)"
+            reasons[name] = "no capacity (crew.capacity, crew.capacities)"
         elif not may[name] and may_by_skill[name]:
-            found[name] = "no open item that their skills allow (crew.skills)"
+            reasons[name] = "no open item that their skills allow (crew.skills)"
         elif not may[name]:
-            found[name] = "no open item left that they have not answered or skipped"
+            reasons[name] = "no open item left that they have not answered or skipped"
         else:
-            found[name] = f"{full}more is expected of answers of the others"
-    return found
+            reasons[name] = f"{full}more is expected of answers of the others"
+    return reasons
 
 
 def _may_answer_some(pool: PoolState, crew: Crew) -> dict[Name, bool]:

@@ -197,9 +197,9 @@ class _Reassignment:
 
         An item that `asks` give to another annotator is withdrawn first.
         """
-        given = {ask.item for ask in asks}
-        first = sorted(spare, key=lambda ask: ask.item not in given)
-        least = sum(ask.item in given for ask in first)
+        reassigned = {ask.item for ask in asks}
+        first = sorted(spare, key=lambda ask: ask.item not in reassigned)
+        least = sum(ask.item in reassigned for ask in first)
         price, paid = (np.cumsum([self.crew.cost_of(ask.annotator) for ask in part]) for part in (asks, first))
         money = held.budget_left(self.budget, self.crew).cost + CENT + paid
         for many in range(min(len(asks), len(spare)), 0, -1):
@@ -249,8 +249,8 @@ def waiting(previous: Plan, pool: PoolState, crew: Crew, budget: Budget, now: fl
     settled = [ask for who, ask in named if ask.item in done and (who, ask.item) in may_answer]
     people = activity_now(previous, pool.annotations, crew, fresh, settled, now, expire)
     away = frozenset(person.annotator for person in people if person.away)
-    kept = _within(asks, crew, budget, away)
-    return Waiting(kept, expired, people, _unwanted(expired, free, away))
+    held = _within(asks, crew, budget, away)
+    return Waiting(held, expired, people, _unwanted(expired, free, away))
 
 
 def merged(plan: Plan, held: Waiting, previous: Plan, crew: Crew, budget: Budget, now: float) -> Plan:
@@ -278,19 +278,19 @@ def open_to_crew(questions: Sequence[Judged], crew: Crew, budget: Budget) -> boo
 def _within(asks: Sequence[Ask], crew: Crew, budget: Budget, away: frozenset[Name]) -> tuple[Ask, ...]:
     """The first of these questions that capacities and budget of today allow."""
     room = _capacities(crew, away)
-    kept: list[Ask] = []
+    within: list[Ask] = []
     cost = 0.0
     for ask in asks:
         price = crew.cost_of(ask.annotator)
-        if len(kept) >= budget.open_questions or cost + price > budget.cost + CENT:
+        if len(within) >= budget.open_questions or cost + price > budget.cost + CENT:
             continue
         if ask.annotator is not None:
             if room.get(ask.annotator, 0) <= 0:
                 continue
             room[ask.annotator] -= 1
-        kept.append(ask)
+        within.append(ask)
         cost += price
-    return tuple(kept)
+    return tuple(within)
 
 
 def _unwanted(expired: Sequence[Expired], free: Eligibility, away: frozenset[Name]) -> frozenset[Pair]:

@@ -48,9 +48,9 @@ def is_answered(back: Rework, n: int, evidence: Mapping[str, Evidence]) -> bool:
     return any(time is not None and time > back.since for time in times)
 
 
-def _answered(known: Evidence, n: int, annotator: Name) -> float | None:
+def _answered(evidence: Evidence, n: int, annotator: Name) -> float | None:
     """Return when the annotator last labeled item `n`: None for never, -inf for an unknown time."""
-    annotations = known.annotations
+    annotations = evidence.annotations
     if annotator not in annotations.annotators:
         return None
     k = annotations.annotators.index(annotator)

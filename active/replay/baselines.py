@@ -47,8 +47,8 @@ class Evenly:
         >>> from hitl import Budget, Crew, Evidence
         >>> from hitl.active import Evenly
         >>> from hitl.models import MajorityVote
-        >>> said = Evidence.from_tables({"item": [1, 1, 2], "annotator": ["al", "bob", "al"], "label": ["x", "y", "y"]})
-        >>> questions = [(said, MajorityVote().fit(said))]
+        >>> data = Evidence.from_tables({"item": [1, 1, 2], "annotator": ["al", "bob", "al"], "label": ["x", "y", "y"]})
+        >>> questions = [(data, MajorityVote().fit(data))]
         >>> plan = Evenly(seed=1).plan(questions, Crew(("al", "bob")), Budget(open_questions=1))
         >>> [(ask.item, ask.annotator) for ask in plan.asks]
         [(2, 'bob')]
@@ -76,8 +76,8 @@ class Randomly:
         >>> from hitl import Budget, Crew, Evidence
         >>> from hitl.active import Randomly
         >>> from hitl.models import MajorityVote
-        >>> said = Evidence.from_tables({"item": [1, 1, 2], "annotator": ["al", "bob", "al"], "label": ["x", "y", "y"]})
-        >>> questions = [(said, MajorityVote().fit(said))]
+        >>> data = Evidence.from_tables({"item": [1, 1, 2], "annotator": ["al", "bob", "al"], "label": ["x", "y", "y"]})
+        >>> questions = [(data, MajorityVote().fit(data))]
         >>> len(Randomly(seed=1).plan(questions, Crew(("cy", "dee")), Budget(open_questions=5)).asks)
         2
     """
@@ -104,8 +104,8 @@ class Uncertain:
         >>> from hitl import Budget, Crew, Evidence
         >>> from hitl.active import Uncertain
         >>> from hitl.models import MajorityVote
-        >>> said = Evidence.from_tables({"item": [1, 1, 2], "annotator": ["al", "bob", "al"], "label": ["x", "y", "y"]})
-        >>> questions = [(said, MajorityVote().fit(said))]
+        >>> data = Evidence.from_tables({"item": [1, 1, 2], "annotator": ["al", "bob", "al"], "label": ["x", "y", "y"]})
+        >>> questions = [(data, MajorityVote().fit(data))]
         >>> plan = Uncertain().plan(questions, Crew(("cy", "dee")), Budget(open_questions=5))
         >>> [(ask.item, ask.annotator) for ask in plan.asks]
         [(1, 'cy'), (2, 'dee')]
@@ -163,14 +163,14 @@ def _to_ask(pool: PoolState, free: Eligibility) -> Rows:
 def _dealt(pool: PoolState, free: Eligibility, budget: Budget, order: Rows, whom: Callable[[Rows, Rows], int]) -> Plan:
     """Each item in order to one of the crew: `whom(positions that may be asked, (K',) given so far)`."""
     crew, price, money = free.crew, np.array(free.crew.prices), budget.cost + CENT
-    given = np.zeros(len(crew.members), dtype=np.int64)
+    assigned = np.zeros(len(crew.members), dtype=np.int64)
     asks: list[Ask] = []
     for block, mask in free.blocks(order):
         for row, may in zip(block.tolist(), mask, strict=True):
-            able = np.flatnonzero(may & (given < free.capacity) & (price <= money))
+            able = np.flatnonzero(may & (assigned < free.capacity) & (price <= money))
             if len(asks) < budget.open_questions and able.size:
-                person = whom(able, given)
-                given[person] += 1
+                person = whom(able, assigned)
+                assigned[person] += 1
                 money -= price[person]
                 asks.append(Ask(pool.items[row], crew.members[person], 0.0, 0.0, WHY))
         if len(asks) >= budget.open_questions:

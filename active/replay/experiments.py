@@ -207,12 +207,14 @@ class Spent:
 
 def spent_to_reach(tracks: Sequence[Track], accuracy: float) -> Spent:
     """Return the labels and cost until this accuracy; a seed that never reached it counts as infinite."""
-    found = [track.to_reach(accuracy) for track in tracks]
+    reached = [track.to_reach(accuracy) for track in tracks]
     labels, cost = (
         tuple(float(summary(values)) for summary in (np.median, np.min, np.max))
-        for values in zip(*[(math.inf, math.inf) if one is None else one for one in found], strict=True)
+        for values in zip(*[(math.inf, math.inf) if one is None else one for one in reached], strict=True)
     )
-    return Spent((labels[0], labels[1], labels[2]), (cost[0], cost[1], cost[2]), sum(one is not None for one in found))
+    return Spent(
+        (labels[0], labels[1], labels[2]), (cost[0], cost[1], cost[2]), sum(one is not None for one in reached)
+    )
 
 
 def band(tracks: Sequence[Track], over_cost: bool = False) -> Band:

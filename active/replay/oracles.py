@@ -74,8 +74,8 @@ class RecordedAnswers:
         start, rows = annotations.by_annotator
         for k, name in enumerate(annotations.annotators):
             codes = annotations.item[rows[start[k] : start[k + 1]]]
-            known = frozenset(annotations.items[code] for code in codes.tolist())
-            only[name] = known & limits.only.get(name, known)
+            recorded = frozenset(annotations.items[code] for code in codes.tolist())
+            only[name] = recorded & limits.only.get(name, recorded)
         unknown = set(limits.names) - set(annotations.annotators)
         if unknown:
             raise BadEvidence(f"replay: {min(map(str, unknown))!r} of the crew is not among the recorded annotators")

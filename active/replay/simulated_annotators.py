@@ -190,9 +190,9 @@ class SimulatedAnswers:
 
     def revealed(self) -> Annotations:
         """Return the answers so far; all items and annotators are listed."""
-        said = self._said
-        item, person = (np.array([pair[side] for pair in said], dtype=np.int32) for side in (0, 1))
-        label = np.array(list(said.values()), dtype=np.int32)
+        answers = self._said
+        item, person = (np.array([pair[side] for pair in answers], dtype=np.int32) for side in (0, 1))
+        label = np.array(list(answers.values()), dtype=np.int32)
         return Annotations(item, person, label, self._items, self._people.names, self._classes, self._classes)
 
     def reveal(self, asks: Sequence[Pair]) -> int:

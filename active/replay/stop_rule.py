@@ -102,5 +102,5 @@ class StopRule:
         assert known.truth is not None
         scored = known.known & ~evidence.known
         right = score.accuracy(consensus.probabilities[scored], known.truth[scored])
-        told = float(evidence.known.mean())
-        return Stopped(spent, expected.accuracy, expected.low, expected.high, told + (1 - told) * right)
+        known_share = float(evidence.known.mean())
+        return Stopped(spent, expected.accuracy, expected.low, expected.high, known_share + (1 - known_share) * right)

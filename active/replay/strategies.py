@@ -86,14 +86,14 @@ def strategies(
         limits = fixed if chooses in ("even", "random") else budget
         return Replay(combiner(judge), policy(chooses), limits, labels, crew or Crew(), responses, stop=stop)
 
-    found = {name: strategy(method, name) for name in policies if name != "even"}
+    replays = {name: strategy(method, name) for name in policies if name != "even"}
     if learn is not None:
         learned = Learned(method, learn, groups=groups)
-        found |= {f"{name}, {LEARNING}": replace(replay, combiner=learned) for name, replay in found.items()}
-    found[EVEN] = strategy(method, "even")
+        replays |= {f"{name}, {LEARNING}": replace(replay, combiner=learned) for name, replay in replays.items()}
+    replays[EVEN] = strategy(method, "even")
     if method != "majority":
-        found[MAJORITY] = strategy("majority", "even")
-    return found
+        replays[MAJORITY] = strategy("majority", "even")
+    return replays
 
 
 def near_all_labels(evidence: Evidence, method: str) -> float:
@@ -105,17 +105,17 @@ def near_all_labels(evidence: Evidence, method: str) -> float:
 
 def doubt_about_truth(evidence: Evidence) -> str | None:
     """Explain why an accuracy over so little truth is mostly chance, or return None. Raises BadInput below that."""
-    known = int(evidence.known.sum())
-    if known == 0:
+    n_known = int(evidence.known.sum())
+    if n_known == 0:
         raise BadInput("replay: no item has a known truth; expected --truth with some of the items to score against")
-    if known < FEWEST:
+    if n_known < FEWEST:
         raise BadInput(
-            f"replay: the truth of {known} item{'' if known == 1 else 's'} is known; expected {FEWEST} or more, better "
-            "some hundreds, or an accuracy says nothing"
+            f"replay: the truth of {n_known} item{'' if n_known == 1 else 's'} is known; expected {FEWEST} or more, "
+            "better some hundreds, or an accuracy says nothing"
         )
-    if known < FEW:
+    if n_known < FEW:
         return (
-            f"the truth of {known} items is known: one item is {1 / known:.1%} of the accuracy, so differences are "
+            f"the truth of {n_known} items is known: one item is {1 / n_known:.1%} of the accuracy, so differences are "
             "mostly chance"
         )
     return None

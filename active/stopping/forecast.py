@@ -251,12 +251,12 @@ def _as_they_may_be(consensus: Consensus, crew: Crew, pi_kjl: Floats, draws: int
     if not crew.names or draws * pi_kjl.size > LARGEST:
         return pi_kjl[None]
     place = {name: k for k, name in enumerate(learned.names)}
-    known = np.array([k for k, name in enumerate(crew.names) if name in place], dtype=np.intp)
+    learned_rows = np.array([k for k, name in enumerate(crew.names) if name in place], dtype=np.intp)
     drawn = np.repeat(pi_kjl[None], draws, axis=0)
-    if known.size:
-        alpha = learned.concentration[[place[crew.names[k]] for k in known]]
+    if learned_rows.size:
+        alpha = learned.concentration[[place[crew.names[k]] for k in learned_rows]]
         gamma = rng.gamma(np.maximum(alpha, 1e-3), size=(draws, *alpha.shape)) + 1e-300
-        drawn[:, known] = gamma / gamma.sum(axis=-1, keepdims=True)
+        drawn[:, learned_rows] = gamma / gamma.sum(axis=-1, keepdims=True)
     return drawn
 
 

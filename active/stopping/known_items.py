@@ -132,10 +132,10 @@ def _blind(method: ApplicableCombiner, evidence: Evidence, consensus: Consensus,
     return Checked(rows, wrong, expected_wrong, float(scale), "", blind.probabilities[rows])
 
 
-def _errors(found: Consensus, evidence: Evidence, rows: Rows) -> tuple[float, float]:
+def _errors(consensus: Consensus, evidence: Evidence, rows: Rows) -> tuple[float, float]:
     """Return how many of these items are wrong, and how many are expected to be."""
     assert evidence.truth is not None
-    return float((found.labels[rows] != evidence.truth[rows]).sum()), float((1 - found.confidence[rows]).sum())
+    return float((consensus.labels[rows] != evidence.truth[rows]).sum()), float((1 - consensus.confidence[rows]).sum())
 
 
 def _excess(errors: tuple[float, float]) -> float:

@@ -41,8 +41,8 @@ class PoolState(tuple[Judged, ...]):
         >>> from hitl import Budget, Evidence
         >>> from hitl.active import PoolState
         >>> from hitl.models import MajorityVote
-        >>> said = Evidence.from_tables({"item": [1, 1, 2], "annotator": ["al", "bob", "al"], "label": ["x", "y", "y"]})
-        >>> pool = PoolState.of([(said, MajorityVote().fit(said))], Budget(max_labels=2, target_confidence=1.0))
+        >>> data = Evidence.from_tables({"item": [1, 1, 2], "annotator": ["al", "bob", "al"], "label": ["x", "y", "y"]})
+        >>> pool = PoolState.of([(data, MajorityVote().fit(data))], Budget(max_labels=2, target_confidence=1.0))
         >>> list(pool.open_items()), [done.item for done in pool.done]
         ([2], [1])
     """
@@ -166,12 +166,12 @@ class PoolState(tuple[Judged, ...]):
     def standing(self, item: int) -> str:
         """In words: where this item (its code) stands."""
         labels = int(self.labels[item])
-        said = f"{labels} label{'' if labels == 1 else 's'}"
+        count = f"{labels} label{'' if labels == 1 else 's'}"
         if len(self) > 1:
             unsure = min(float(consensus.confidence[item]) for _, consensus in self)
-            return f"least sure of its questions {unsure:.0%} after {said}"
+            return f"least sure of its questions {unsure:.0%} after {count}"
         consensus = self[0][1]
-        return f"{consensus.classes[consensus.labels[item]]} at {consensus.confidence[item]:.0%} after {said}"
+        return f"{consensus.classes[consensus.labels[item]]} at {consensus.confidence[item]:.0%} after {count}"
 
 
 def _rules(budget: Budget) -> tuple[float, int, int]:

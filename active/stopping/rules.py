@@ -184,9 +184,9 @@ def project_stop(pool: PoolState, crew: Crew, budget: Budget) -> str | None:
     if not pool.open_rows.size:
         return "every item is done"
     if budget.target_accuracy is not None and reached(pool.expected, budget.target_accuracy):
-        found, chance = pool.expected, 50 + 50 * pool.expected.level
+        expected, chance = pool.expected, 50 + 50 * pool.expected.level
         return (
-            f"the accuracy expected is {found}, {found.sure:.1%} or more with a probability of {chance:g} %; the "
+            f"the accuracy expected is {expected}, {expected.sure:.1%} or more with a probability of {chance:g} %; the "
             f"target is {budget.target_accuracy:.1%}"
         )
     if budget.value_per_label is not None:
