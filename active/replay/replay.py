@@ -24,7 +24,7 @@ from hitl.active.replay.oracles import Answers, RecordedAnswers, cost_of
 from hitl.active.replay.response_model import AnswerQueue, ResponseModel
 from hitl.active.replay.stop_rule import Stopped, StopRule
 from hitl.active.stopping.pool_state import PoolState
-from hitl.annotations import Floats, Ints
+from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
 from hitl.errors import BadEvidence
@@ -160,13 +160,15 @@ class Replay:
         steps: list[tuple[int, float, float, int]] = []
         done: list[int] = []
         stopped: Stopped | None = None
-        told = self.stop.told(known, rng) if self.stop else None
-        scored = known if told is None else _not_told(known, told)
+        gold_truth, scored = self.stop.draw_gold(known, rng) if self.stop else None, known
+        if gold_truth is not None:  # what the fits are given does not score
+            assert known.truth is not None
+            scored = replace(known, truth=np.where(gold_truth >= 0, -1, known.truth).astype(np.int32))
         if self.stop:
-            self.stop.answered(told, answers, crew, rng)
+            self.stop.label_gold(gold_truth, answers, crew, rng)
         for round_ in count():
             if not steps or answers.spent > steps[-1][0]:
-                evidence = replace(known, annotations=answers.revealed(), truth=told)
+                evidence = replace(known, annotations=answers.revealed(), truth=gold_truth)
                 # Cold, as in a cycle: a warm start keeps early mistakes.
                 consensus = self.combiner.fit(seen_by(self.combiner, evidence))
                 pool = PoolState.of([(evidence, consensus)], self.budget)
@@ -223,11 +225,6 @@ def spread_evenly(recorded: Evidence, combiner: Combiner, budgets: Sequence[int]
         evidence = replace(recorded, annotations=annotations.select(chosen), truth=None)
         accuracy.append(accuracy_of(combiner.fit(seen_by(combiner, evidence)), recorded))
     return np.array(accuracy)
-
-
-def _not_told(known: Evidence, told: Ints) -> Evidence:
-    assert known.truth is not None
-    return replace(known, truth=np.where(told >= 0, -1, known.truth).astype(np.int32))
 
 
 def accuracy_of(consensus: Consensus, recorded: Evidence) -> float:

@@ -62,31 +62,31 @@ class StopRule:
     target: float
     gold: int = 0
 
-    def told(self, known: Evidence, rng: np.random.Generator) -> Ints | None:
-        """(N,) truth of `gold` items drawn from those with recorded truth, -1 elsewhere; None without any.
+    def draw_gold(self, recorded: Evidence, rng: np.random.Generator) -> Ints | None:
+        """Return (N,) truth of `gold` items drawn from those with recorded truth, -1 elsewhere; None without any.
 
         Raises BadEvidence where fewer than that, or none to score by, would be left.
         """
         if not self.gold:
             return None
-        assert known.truth is not None
-        candidates = np.flatnonzero(known.known)
+        assert recorded.truth is not None
+        candidates = np.flatnonzero(recorded.known)
         if candidates.size <= self.gold:
             raise BadEvidence(
                 f"replay: {self.gold} items of known truth asked for, and {candidates.size} have one; expected fewer, "
                 "so that others are left to score by"
             )
-        told: npt.NDArray[np.int32] = np.full(len(known.truth), -1, dtype=np.int32)
+        gold_truth: npt.NDArray[np.int32] = np.full(len(recorded.truth), -1, dtype=np.int32)
         chosen = rng.choice(candidates, self.gold, replace=False)
-        told[chosen] = known.truth[chosen]
-        return told
+        gold_truth[chosen] = recorded.truth[chosen]
+        return gold_truth
 
-    def answered(self, told: Ints | None, answers: Answers, crew: Crew, rng: np.random.Generator) -> None:
+    def label_gold(self, gold_truth: Ints | None, answers: Answers, crew: Crew, rng: np.random.Generator) -> None:
         """Have each item of known truth answered `GOLD_LABELS` times, by annotators drawn at random."""
-        if told is None:
+        if gold_truth is None:
             return
         items = answers.revealed().items
-        for row in np.flatnonzero(told >= 0):
+        for row in np.flatnonzero(gold_truth >= 0):
             people = [crew.names[k] for k in rng.permutation(len(crew.names))] or [None] * GOLD_LABELS
             missing = GOLD_LABELS
             for who in people:
@@ -94,13 +94,13 @@ class StopRule:
                 if not missing:
                     break
 
-    def stopped(self, pool: PoolState, known: Evidence, spent: int) -> Stopped | None:
-        """Return the end if the project would end here. `pool` is what it sees, `known` has the whole truth."""
+    def stopped(self, pool: PoolState, recorded: Evidence, spent: int) -> Stopped | None:
+        """Return the end if the project would end here. `pool` is what it sees, `recorded` has the whole truth."""
         (evidence, consensus), expected = pool[0], pool.expected
         if not rules.reached(expected, self.target):
             return None
-        assert known.truth is not None
-        scored = known.known & ~evidence.known
-        right = score.accuracy(consensus.probabilities[scored], known.truth[scored])
+        assert recorded.truth is not None
+        scored = recorded.known & ~evidence.known
+        right = score.accuracy(consensus.probabilities[scored], recorded.truth[scored])
         known_share = float(evidence.known.mean())
         return Stopped(spent, expected.accuracy, expected.low, expected.high, known_share + (1 - known_share) * right)

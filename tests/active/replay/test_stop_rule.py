@@ -48,8 +48,8 @@ def test_it_stops_at_the_first_step_at_which_the_rule_says_so(gold: int) -> None
     assert track.stopped is not None
     step = int(np.flatnonzero(track.labels == track.stopped.labels)[0])
     assert track.stopped.low >= 0.8
-    told = gold / 200
-    assert track.stopped.accuracy >= told
+    known_share = gold / 200
+    assert track.stopped.accuracy >= known_share
     if not gold:
         assert track.stopped.accuracy == pytest.approx(track.accuracy[step])
     assert step > 0
@@ -77,30 +77,30 @@ def test_items_of_known_truth_are_drawn_from_those_that_have_one_and_answered() 
     evidence = recorded()
     half = replace(evidence, truth=np.where(np.arange(200) < 100, evidence.truth, -1))
     rng, rule = np.random.default_rng(0), StopRule(0.9, 30)
-    told = rule.told(half, rng)
-    assert told is not None
-    assert (told >= 0).sum() == 30
-    assert (np.flatnonzero(told >= 0) < 100).all()
-    np.testing.assert_array_equal(told[told >= 0], evidence.truth[told >= 0])
+    gold_truth = rule.draw_gold(half, rng)
+    assert gold_truth is not None
+    assert (gold_truth >= 0).sum() == 30
+    assert (np.flatnonzero(gold_truth >= 0) < 100).all()
+    np.testing.assert_array_equal(gold_truth[gold_truth >= 0], evidence.truth[gold_truth >= 0])
     answers = RecordedAnswers(half.annotations, rng)
-    rule.answered(told, answers, answers.crew(Crew()), rng)
-    np.testing.assert_array_equal(answers.revealed().labels_per_item, np.where(told >= 0, GOLD_LABELS, 0))
+    rule.label_gold(gold_truth, answers, answers.crew(Crew()), rng)
+    np.testing.assert_array_equal(answers.revealed().labels_per_item, np.where(gold_truth >= 0, GOLD_LABELS, 0))
     with pytest.raises(BadEvidence, match="100 items of known truth asked for, and 100 have one"):
-        StopRule(0.9, 100).told(half, rng)
-    assert rule.told(replace(half), np.random.default_rng(1)).tolist() != told.tolist()
+        StopRule(0.9, 100).draw_gold(half, rng)
+    assert rule.draw_gold(replace(half), np.random.default_rng(1)).tolist() != gold_truth.tolist()
 
 
 def test_people_without_names_answer_too() -> None:
     evidence, rng, rule = recorded(anonymous=True), np.random.default_rng(0), StopRule(0.9, 10)
-    told, answers = rule.told(evidence, rng), RecordedAnswers(evidence.annotations, rng)
-    rule.answered(told, answers, answers.crew(Crew()), rng)
+    gold_truth, answers = rule.draw_gold(evidence, rng), RecordedAnswers(evidence.annotations, rng)
+    rule.label_gold(gold_truth, answers, answers.crew(Crew()), rng)
     assert answers.spent == 10 * GOLD_LABELS
 
 
 def test_what_is_true_counts_known_items_as_right_and_scores_the_others() -> None:
     evidence = recorded()
-    told = np.where(np.arange(200) < 50, evidence.truth, -1)
-    seen = replace(evidence, truth=told)
+    gold_truth = np.where(np.arange(200) < 50, evidence.truth, -1)
+    seen = replace(evidence, truth=gold_truth)
     consensus = DefaultCombiner().fit(seen)
     found = StopRule(0.01, 50).stopped(PoolState.of([(seen, consensus)], Budget()), evidence, 1800)
     expected = rules.expected_accuracy([(seen, consensus)])
