@@ -25,15 +25,12 @@ from hitl.active.assignment.eligibility import Eligibility
 from hitl.active.stopping.pool_state import PoolState, Rows
 from hitl.active.stopping.rules import OPEN, Judged
 from hitl.annotations import places_of
-from hitl.crew import Budget, Crew
+from hitl.crew import CENT, Budget, Crew
 from hitl.errors import BadSettings
 from hitl.plan import Ask, Plan
 
 WHY = "by turns"
 """Reason that a baseline gives; its gain and its chance of being right are not estimated (0)."""
-
-CENT = 1e-9
-"""Sums of costs that differ by less are equal."""
 
 
 @dataclass(frozen=True, slots=True)
