@@ -76,7 +76,7 @@ class BayesianPL(PL):
 
     @classmethod
     def paper(cls) -> Self:
-        """As Kerrigan, Smyth & Steyvers 2021 have it (appendix G, eq. 22).
+        """Return the settings of Kerrigan, Smyth & Steyvers 2021 (appendix G, eq. 22).
 
         The priors of `PL.paper`, whose mode is at the expected accuracy, so that the rows of a matrix are
         Dirichlet(N + b + 1) given the known items. The temperature is integrated by quadrature, which is exact; the

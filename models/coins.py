@@ -38,7 +38,7 @@ from hitl.models.priors.shares import Shares
 
 @dataclass(frozen=True, slots=True)
 class CoinMethod(ABC):
-    """What both methods share: their settings, the fit, and how other items are judged."""
+    """Settings, `fit` and `apply` of both methods."""
 
     uses: ClassVar[frozenset[str]] = frozenset({"truth"})
 

@@ -97,7 +97,7 @@ class ApplicableCombiner(Combiner, Applicable, Protocol):
 
 
 def used(combiner: Combiner, evidence: Evidence | Shards, stacklevel: int = 3) -> Evidence:
-    """What this combiner uses of the evidence: the first line of every `fit`.
+    """Return the evidence that this combiner uses: the first line of every `fit`.
 
     Warns (IgnoredEvidence) of what is given and not used. Raises BadEvidence where something is missing that the
     combiner needs. Both name methods that would do. Raises BadEvidence for a table, too, which is no evidence yet.
@@ -195,7 +195,7 @@ def require_given(combiner: Combiner, evidence: Evidence, kinds: frozenset[str])
 
 
 def given(evidence: Evidence) -> frozenset[str]:
-    """Which kinds of evidence there are beside the annotations."""
+    """Return the kinds of evidence that are present beside the annotations."""
     there = {kind for kind in ("features", "sequence", "graph") if getattr(evidence, kind) is not None}
     there |= {"probabilities"} if evidence.probabilities else set()
     there |= {"truth"} if evidence.known.any() else set()
@@ -203,7 +203,7 @@ def given(evidence: Evidence) -> frozenset[str]:
 
 
 def without(evidence: Evidence, kinds: frozenset[str]) -> Evidence:
-    """The same evidence less these kinds; itself where it has none of them."""
+    """Return the evidence without these kinds; the same object if it has none of them."""
     gone: dict[str, Any] = {kind: {} if kind == "probabilities" else None for kind in kinds & given(evidence)}
     return replace(evidence, **gone) if gone else evidence
 

@@ -113,7 +113,7 @@ class LR:
         return consensus.judging(evidence.annotations.items, q_nj)
 
     def _own(self, evidence: Evidence) -> dict[str, Name]:
-        """Whose weights are their own: parameter -> name."""
+        """Return parameter -> name of each annotator with weights of their own."""
         annotations = evidence.annotations
         if self.own_weights is None:
             return {}

@@ -24,7 +24,7 @@ from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.combiner import Combiner, concluded, require_given, used_shards
 from hitl.models.inference import em
 from hitl.models.inference.engine import Additive, Shards
-from hitl.models.inference.unsupervised_pool import ModelPool
+from hitl.models.inference.model_pool import ModelPool
 from hitl.models.inference.warm_start import applied_under, require_same_classes
 from hitl.models.numerics import kernels
 from hitl.models.numerics.checks import require_chances, require_positive
@@ -65,7 +65,7 @@ class PL:
 
     @classmethod
     def paper(cls) -> Self:
-        """As Kerrigan, Smyth & Steyvers 2021 have it (section 4).
+        """Return the settings of Kerrigan, Smyth & Steyvers 2021 (section 4).
 
         Each row of a confusion matrix has a Dirichlet prior with 0.1 pseudo-counts off the diagonal and as many on it
         as put its mode at an accuracy of 0.75 (2.7 for ten classes), and log T ~ N(0.5, 0.5^2). The text has the

@@ -51,7 +51,7 @@ from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.combiner import used_shards
 from hitl.models.inference import em
 from hitl.models.inference.engine import PerShard, Shards
-from hitl.models.inference.unsupervised_pool import ModelPool
+from hitl.models.inference.model_pool import ModelPool
 from hitl.models.numerics import kernels
 from hitl.models.numerics.checks import require_counts, require_positive
 from hitl.models.pl import PL
@@ -101,7 +101,7 @@ class PLEM(PL):
 
     @classmethod
     def paper(cls) -> Self:
-        """As Kerrigan, Smyth & Steyvers 2021 have it (section 4 and appendix I, P+L-EM by maximum a posteriori).
+        """Return the settings of Kerrigan, Smyth & Steyvers 2021 (section 4 and appendix I, MAP).
 
         The priors of `PL.paper`. Every M step fits the temperature (eq. 26) and counts all labels (eq. 28). EM begins
         at the priors' modes; the paper prints no start.

@@ -66,7 +66,7 @@ def combiner(name: str, **settings: Any) -> Combiner:
 
 
 def _has_prior(made: Any) -> bool:
-    """Whether the temperature of a method is the prior of one; that of another package may be a number."""
+    """Return True if `temperature` of a method is a prior; that of another package may be a number."""
     prior = import_module("hitl.models.calibration.temperature").LogTemperature
     known = fields(made) if is_dataclass(made) else ()
     return any(field.name == "temperature" and isinstance(field.default, prior) for field in known)

@@ -38,7 +38,7 @@ from hitl.models.annotators.dirichlet_confusion import DirichletConfusion
 from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.combiner import require_given, used
 from hitl.models.inference import em, minibatches
-from hitl.models.inference.unsupervised_pool import unsupervised
+from hitl.models.inference.model_pool import unsupervised
 from hitl.models.inference.warm_start import require_same_classes
 from hitl.models.numerics.checks import require_chances, require_counts, require_positive
 from hitl.models.numerics.votes import shares, voted

@@ -93,7 +93,7 @@ class VBIBCC:
 
     @classmethod
     def paper(cls) -> Self:
-        """As Simpson et al. 2011 print it.
+        """Return the settings of Simpson et al. 2011.
 
         The prior of each confusion row is a point value alpha_0, which is not learned (section 1.1), and iterations
         begin at the prior's expectations (section 2, after eq. 23; the other choice there is at random). The paper
@@ -148,7 +148,7 @@ class VBIBCC:
         return anchored, people.anchored(self.anchor, agreed.votes_klj)
 
     def _agreed(self, evidence: Evidence) -> Agreed:
-        """What the anchor holds to."""
+        """Count the votes that the anchor holds to."""
         informative_n = em.informative(evidence, self.least_labels)
         agreed_nj = clamp(agreement(evidence.annotations), evidence)
         votes_klj = kernels.counts(evidence.annotations, agreed_nj, informative_n)
@@ -172,7 +172,7 @@ class VBIBCC:
         return np.where(met_n[:, None], self._beliefs(start, evidence), first_nj)
 
     def _expected(self, evidence: Evidence) -> Floats:
-        """Beliefs by eq. 7 where shares and matrices are at the prior."""
+        """Return beliefs by eq. 7 with shares and matrices at the prior."""
         annotations = evidence.annotations
         prior = DirichletShares.even(annotations.n_classes, self.share_smoothing)
         return em.expectation(evidence, prior, self.annotators_at_start(annotations, None).log_pi_klj).q_nj

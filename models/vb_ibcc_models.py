@@ -21,7 +21,7 @@ from hitl.models.annotators import dirichlet_confusion
 from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.combiner import used
 from hitl.models.inference import em
-from hitl.models.inference.unsupervised_pool import unsupervised
+from hitl.models.inference.model_pool import unsupervised
 from hitl.models.numerics.checks import require_counts, require_positive
 from hitl.models.pl import calibrated_prior
 from hitl.models.vb_ibcc import VBIBCC

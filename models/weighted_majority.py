@@ -87,7 +87,7 @@ class WeightedVotes(ABC):
     @property
     @abstractmethod
     def loss(self) -> Loss:
-        """What each answer loses."""
+        """Loss of each answer."""
 
     def fit(self, evidence: Evidence | Shards, *, start: Consensus | None = None) -> Consensus:
         """Vote `rounds` times for the weights, from equal ones (a `start` changes nothing), and then for the result."""
@@ -148,7 +148,7 @@ class WeightedMajority(WeightedVotes):
 
     @classmethod
     def paper(cls) -> Self:
-        """As Littlestone & Warmuth 1994 have it; give it truth for some items, or it is a majority vote.
+        """Return the settings of Littlestone & Warmuth 1994; without truth for some items it is a majority vote.
 
         Each mistake on an item of known truth multiplies the annotator's weight by beta; all other items are then
         judged by the weights, with the share of the weight as the probability, as their randomised algorithm decides.

@@ -38,7 +38,7 @@ class SerialWithProgress:
         return total
 
     def each(self, work: Callable[[T], R], shards: Sequence[T]) -> Iterator[R]:
-        """What `work` gives of each shard, in their order; whoever asks sees how far it is."""
+        """Yield `work` of each shard, in their order."""
         return (work(shards[number]) for number in range(len(shards)))
 
     def _in_turn(self, work: Callable[[T], S], shards: Sequence[T]) -> Iterator[S]:
@@ -61,7 +61,7 @@ class Checkpointed:
         """How many passes there were, and how many of them were read."""
 
     def total(self, work: Callable[[T], S], shards: Sequence[T]) -> S:
-        """What the pass gives, or gave."""
+        """Return the stored result of the pass, or compute and store it."""
         place = places.join(self._folder, f"pass-{self.passes:05d}.npz")
         self.passes += 1
         if places.exists(place):
@@ -73,7 +73,7 @@ class Checkpointed:
         return found
 
     def each(self, work: Callable[[T], R], shards: Sequence[T]) -> Iterator[R]:
-        """What `work` gives of each shard; it is not kept."""
+        """Yield `work` of each shard; nothing is stored."""
         return self._engine.each(work, shards)
 
 
@@ -103,7 +103,7 @@ def packed(value: Any) -> bytes:
 
 
 def unpacked(content: bytes, where: str) -> Any:
-    """What `packed` made. Raises BadTable, naming the place, for anything else."""
+    """Read what `packed` made. Raises BadTable, naming the place, for anything else."""
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as stored:
             arrays = dict(stored)

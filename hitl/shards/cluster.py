@@ -62,7 +62,7 @@ class OnCluster:
         return total
 
     def each(self, work: Callable[[T], R], shards: Sequence[T]) -> Iterator[R]:
-        """What `work` gives of each shard, in their order; it has to be small."""
+        """Yield `work` of each shard, in their order; it has to be small."""
         return (part.result() for part in self._begun(work, shards, 1))
 
     def _begun(self, work: Callable[[T], R], shards: Sequence[T], size: int) -> list[Future]:
@@ -96,7 +96,7 @@ def _itself(value: T) -> T:
 
 
 def _neighbours(n_shards: int, n_workers: int) -> int:
-    """How many shards a task has, a power of two."""
+    """Return the number of shards of a task, a power of two."""
     least = max(n_shards // (TASKS * max(n_workers, 1)), 1)
     return 1 << least.bit_length() - 1
 

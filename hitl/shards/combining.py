@@ -40,7 +40,7 @@ WORK = "work.json"
 
 @dataclass(frozen=True)
 class Combined:
-    """What was done: what was learned, without items; how many passes were made, and read from an earlier run."""
+    """Result of `combine`: the consensus without items, and how many passes were made, and read from an earlier run."""
 
     learned: Consensus
     confidence: float
@@ -123,7 +123,7 @@ def _require_this_work(folder: str, place: str, work: bytes) -> None:
 
 
 def _work(shards: StoredShards, method: Any) -> bytes:
-    """What is done, by which a run that goes on is known."""
+    """Describe the work, to recognise it when a run goes on."""
     from hitl import __version__
 
     checksum = zlib.crc32(repr(shards.checksums).encode())

@@ -53,7 +53,7 @@ SHARD_LABELS = 2_000_000
 
 @dataclass(frozen=True)
 class Columns:
-    """What the columns are called; `annotator=None`: no annotator has an id; `time=None`: no times."""
+    """Names of the columns; `annotator=None`: no annotator has an id; `time=None`: no times."""
 
     item: str = "item"
     annotator: str | None = "annotator"

@@ -55,7 +55,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What all shards have in common, and the list of them.
+    """List of shards, and what they have in common.
 
     `annotators` is how many there are, `anonymous` the code of those without ids, or None; `models` have columns of
     probabilities.
@@ -72,21 +72,21 @@ class Manifest:
 
     @property
     def items(self) -> int:
-        """Of all shards."""
+        """Items of all shards."""
         return sum(shard.items for shard in self.shards)
 
     @property
     def labels(self) -> int:
-        """Of all shards."""
+        """Labels of all shards."""
         return sum(shard.labels for shard in self.shards)
 
     def to_bytes(self) -> bytes:
-        """As JSON."""
+        """Return JSON."""
         return json.dumps(asdict(self), indent=1, ensure_ascii=False).encode() + b"\n"
 
     @classmethod
     def from_bytes(cls, packed: bytes, where: str) -> Manifest:
-        """What `to_bytes` made. Raises BadTable, naming the place, for anything else."""
+        """Read what `to_bytes` made. Raises BadTable, naming the place, for anything else."""
         try:
             found = json.loads(packed)
             version = found["format"]
@@ -100,7 +100,7 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Contents:
-    """What one shard holds, as arrays: item n has the labels item_start[n]:item_start[n + 1]."""
+    """Arrays of one shard: item n has the labels item_start[n]:item_start[n + 1]."""
 
     items: pa.Array
     item_start: npt.NDArray[np.int64]
@@ -132,7 +132,7 @@ class Contents:
 
     @classmethod
     def mapped(cls, source: Any) -> Contents:
-        """From an open Arrow file; the arrays are those of the file."""
+        """Read an open Arrow file without copying its arrays."""
         file = pa.ipc.open_file(source)
         batch = file.get_batch(0)
         cells = batch.column("cell")
@@ -200,7 +200,7 @@ def names_to_bytes(names: Names) -> pa.Buffer:
 
 
 def names_from(source: Any, number: int, where: str) -> Names:
-    """What `names_to_bytes` made of so many names. Raises BadTable, naming the place, for anything else."""
+    """Read what `names_to_bytes` made of so many names. Raises BadTable, naming the place, for anything else."""
     try:
         names = tuple(pa.ipc.open_file(source).get_batch(0).column("annotator").to_pylist())
     except (pa.ArrowException, LookupError) as error:

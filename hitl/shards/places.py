@@ -20,7 +20,7 @@ from hitl.tables.files import atomic
 
 
 def is_address(place: str) -> bool:
-    """Whether it is not a path of this machine."""
+    """Return True if it is no path of this machine."""
     return "://" in place
 
 
@@ -45,7 +45,7 @@ def matching(pattern: str) -> list[str]:
 
 
 def exists(place: str) -> bool:
-    """Whether the file is there."""
+    """Return True if the file exists."""
     if not is_address(place):
         return Path(place).exists()
     system, path = _system(place)
@@ -87,7 +87,7 @@ def remove(folder: str) -> None:
 
 
 def mapped(place: str) -> Any:
-    """What Arrow reads the file from: a map of it, or its bytes where it is not of this machine."""
+    """Open a file for Arrow: mapped into memory, or its bytes if it is not on this machine."""
     with _reached(place):
         return pa.BufferReader(read(place)) if is_address(place) else pa.memory_map(place)
 
@@ -126,7 +126,7 @@ def _system(place: str) -> tuple[Any, str]:
 
 @contextmanager
 def _reached(place: str) -> Iterator[None]:
-    """What a system of files raises, as BadTable that names the place."""
+    """Raise errors of the file system as BadTable, naming the place."""
     try:
         yield
     except FileNotFoundError:

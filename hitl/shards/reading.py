@@ -95,7 +95,7 @@ class StoredShards(Sequence[Evidence]):
     """
 
     def __init__(self, folders: Sequence[tuple[str, Manifest]], annotators: Names) -> None:
-        """Those of folders whose annotators are the first of `annotators`."""
+        """Take the shards of folders whose annotators are the first of `annotators`."""
         self.manifest = max((manifest for _, manifest in folders), key=lambda manifest: manifest.annotators)
         self.annotators = annotators
         self._shards = [(folder, shard) for folder, manifest in folders for shard in manifest.shards]
@@ -107,7 +107,7 @@ class StoredShards(Sequence[Evidence]):
         return {**vars(self), "_copies": None, "_checked": set()}
 
     def with_copies(self, folder: str) -> StoredShards:
-        """The same; those at an address are copied to this folder of this machine when they are first asked for."""
+        """Copy shards at an address to this local folder when they are first requested."""
         copied = object.__new__(StoredShards)
         vars(copied).update(self.__getstate__(), _copies=folder)
         return copied
@@ -157,7 +157,7 @@ class StoredShards(Sequence[Evidence]):
         return tuple(shard.checksum for _, shard in self._shards)
 
     def __len__(self) -> int:
-        """How many shards."""
+        """Number of shards."""
         return len(self._shards)
 
     @overload
@@ -211,7 +211,7 @@ class StoredShards(Sequence[Evidence]):
 
 
 def _meet(one: Sequence[int] | None, two: Sequence[int] | None) -> bool:
-    """Whether items of these buckets may be the same; buckets that are not known may be any."""
+    """Return True if these buckets may share items; unknown buckets may be any."""
     return one is None or two is None or (one[0] < two[1] and two[0] < one[1])
 
 
@@ -261,5 +261,5 @@ def _names(folder: str, manifest: Manifest) -> Names:
 
 
 def _common(manifest: Manifest) -> tuple[Any, ...]:
-    """What all folders must have alike."""
+    """Return what all folders must share."""
     return manifest.classes, manifest.options, manifest.models

@@ -88,7 +88,7 @@ def asked(combiner: Any, contract: Any) -> None:
 
 
 def gives_a_consensus(shape: Mapping[str, Any], combiner: Combiner) -> None:
-    """The consensus has the shapes, names and sums that it promises."""
+    """Check that the consensus has the shapes, names and sums that it promises."""
     evidence, _ = sample(combiner, **shape)
     annotations = evidence.annotations
     if needs_of(combiner) - given(evidence):
@@ -116,7 +116,7 @@ FACTS |= {f"gives a consensus: {name}": partial(gives_a_consensus, shape) for na
 
 
 def _accuracies(combiner: Combiner) -> tuple[float, float]:
-    """Of this combiner and of the majority vote, on the items of unknown truth."""
+    """Return the accuracies of this combiner and of the majority vote, on the items of unknown truth."""
     evidence, truth = sample(combiner, seed=1, n_items=200)
     unknown = ~evidence.known
     vote = MajorityVote().fit(of_use(MajorityVote(), evidence))

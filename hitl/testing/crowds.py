@@ -110,7 +110,7 @@ def sample(combiner: Combiner, seed: int = 0, n_items: int = 40, **shape: Any) -
 
 
 def of_use(combiner: Combiner, evidence: Evidence) -> Evidence:
-    """The same evidence without what this combiner declares no use of."""
+    """Return the evidence without what this combiner declares no use of."""
     assert hasattr(combiner, "uses"), f"{type(combiner).__name__} does not declare `uses`; see hitl.models.combiner"
     return without(evidence, given(evidence) - combiner.uses)
 
@@ -122,7 +122,7 @@ def reordered(
     classes: NDArray[np.intp] | None = None,
     rows: NDArray[np.intp] | None = None,
 ) -> Evidence:
-    """The same evidence with new codes: place i of the new order holds the old code items[i], and so on."""
+    """Give the evidence new codes: place i of the new order holds the old code items[i], and so on."""
     a = evidence.annotations
     items = np.arange(a.n_items) if items is None else items
     annotators = np.arange(a.n_annotators) if annotators is None else annotators

@@ -76,7 +76,7 @@ class Coins:
         return float(beta + PASS * np.log(self.said_ko).sum())
 
     def report(self, annotations: Annotations, counts_klj: Floats, share_j: Floats) -> AnnotatorReport:
-        """What the fit says of the annotators.
+        """Report the annotators.
 
         A row of a confusion matrix weighs as many answers as its coin has seen. What one coin has seen is divided
         among the rows by class share, so that the accuracy is as uncertain as the coin.

@@ -121,7 +121,7 @@ def report(annotations: Annotations, counts_klj: Floats, pseudo_jl: Floats, shar
 
 @dataclass(frozen=True, eq=False)
 class VotesCounted(Additive):
-    """What is said of annotators by beliefs that come from no model of who confuses what; of shards it adds up.
+    """Counts for a report of annotators by beliefs that come from no model of their errors; they add up over shards.
 
     Attributes:
         counts_klj: (K, L, J) labels by the beliefs.
@@ -138,12 +138,12 @@ class VotesCounted(Additive):
 
     @classmethod
     def of(cls, annotations: Annotations, q_nj: Floats) -> Self:
-        """By these beliefs (N, J)."""
+        """Count by these beliefs (N, J)."""
         counts_klj, answers_k3 = kernels.counts(annotations, q_nj), _answers_beside_labels(annotations, q_nj)
         return cls(counts_klj, q_nj.sum(axis=0), len(q_nj), answers_k3, annotations.labels_per_annotator)
 
     def report(self, annotations: Annotations) -> AnnotatorReport:
-        """How often each annotator agrees.
+        """Report how often each annotator agrees.
 
         The matrices are those of the beliefs. The accuracy is that of the answers beside the labels: vote fractions are
         not chances, and an annotator who is always right among votes of three to one would be said to be right in 3 of
@@ -233,5 +233,5 @@ def judged_by(learned: AnnotatorReport, annotations: Annotations) -> npt.NDArray
 
 
 def same_codes(learned: AnnotatorReport, classes: Names, options: Names) -> bool:
-    """Whether a fit used the same class and option codes."""
+    """Return True if a fit used the same class and option codes."""
     return learned.classes == classes and learned.options == options

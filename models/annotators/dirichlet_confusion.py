@@ -73,7 +73,7 @@ class DirichletConfusion:
         return cls(hyper_jl, hyper_jl, np.zeros((n_annotators, *hyper_jl.T.shape)), shared)
 
     def anchored(self, anchor: float, votes_klj: Floats) -> Self:
-        """The same, held by the votes with weight `anchor`."""
+        """Return the same, held by the votes with weight `anchor`."""
         return replace(self, anchor=anchor, votes_klj=votes_klj)
 
     @property
@@ -112,7 +112,7 @@ class DirichletConfusion:
 
 
 def report(annotations: Annotations, annotators: DirichletConfusion, share_j: Floats) -> AnnotatorReport:
-    """What the fit says of the annotators: their posteriors, and the shared prior for annotators not met yet."""
+    """Report the posteriors of annotators, and the shared prior for annotators not met yet."""
     alpha_kjl = annotators.alpha_klj.transpose(0, 2, 1)
     return confusion.report_of(annotations, alpha_kjl, share_j, prior=annotators.prior_jl)
 

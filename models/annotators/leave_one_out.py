@@ -73,7 +73,7 @@ def counts_by_others(
 
 
 def some_rows(annotations: Annotations, most_labels: int) -> npt.NDArray[np.intp]:
-    """At most `most_labels` rows of each annotator, evenly spread in time (in item order without times).
+    """Choose at most `most_labels` rows of each annotator, evenly spread in time (in item order without times).
 
     Ordered by annotator, then time. Rows of the pool of annotators without ids are left out.
     """

@@ -18,7 +18,7 @@ from hitl.models.priors.markov_chain import Sequences
 
 
 def after_own_labels(annotations: Annotations, sequences: Sequences) -> Annotations:
-    """The same labels by K (L + 1) annotators: k (L + 1) + h has given label h before, h = L: none.
+    """Split annotators by the label before: k (L + 1) + h has given label h before, h = L: none.
 
     Labels without an annotator are after none. The new annotators are named by their numbers.
     """

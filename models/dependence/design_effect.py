@@ -203,7 +203,7 @@ def _fit(known: KnownItems, begun: DesignEffect, times: float, shift_j: Floats) 
 
 
 def residual_temperature(consensus: Consensus) -> float:
-    """What the models of a consensus still need where they alone judge an item, >= 1."""
+    """Return the temperature >= 1 that the models of a consensus need where they alone judge an item."""
     informativeness = float(consensus.parameters.get(MODEL_INFORMATIVENESS, np.array(1.0)))
     return 1 + informativeness * (float(consensus.parameters.get(RESIDUAL, np.array(1.0))) - 1)
 

@@ -30,7 +30,7 @@ from scipy.special import expit, gammaln, logit, logsumexp
 from hitl.annotations import Floats
 from hitl.evidence import Evidence
 from hitl.models.numerics import kernels
-from hitl.models.numerics.sureness import Rows
+from hitl.models.numerics.confidence_bins import Rows
 from hitl.models.numerics.votes import labels_of_a_class
 
 BEFOREHAND = 0.9
@@ -52,7 +52,7 @@ def together(evidence: Evidence, q_nj: Floats) -> float:
 
 
 def together_by(counts_lj: Floats) -> float:
-    """The same by the counts of the crowd, which of shards add up."""
+    """Return the same by the counts of the crowd, which add up over shards."""
     return max(float(expit(logit(BEFOREHAND) + log_bayes_factor(counts_lj))), LEAST)
 
 

@@ -32,9 +32,9 @@ from hitl.models.inference.loop import Expected
 from hitl.models.inference.observed_outputs import Outputs
 from hitl.models.numerics import kernels
 from hitl.models.numerics.clamping import clamp, observe
+from hitl.models.numerics.confidence_bins import Rows
 from hitl.models.numerics.observed_cells import BLOCK, Cells, Pseudo, read
 from hitl.models.numerics.strengths_of_cells import log_likelihood
-from hitl.models.numerics.sureness import Rows
 from hitl.models.numerics.votes import agreement
 from hitl.tables.factored_rows import FactoredTable, Factors, as_array
 
@@ -189,7 +189,7 @@ class CountedByCells:
         )
 
     def _seen(self, learned_nj: Floats, lone_lj: Floats) -> tuple[Seen, Floats]:
-        """What tells how good annotators are, and (K, J) answers of every kind."""
+        """Return the counts that tell how good annotators are, and (K, J) answers of every kind."""
         a, weight_n = self.weighed.annotations, self.weighed.weight_n
         of_a_class = a.label < a.n_classes
         by_kind = a.annotator + a.n_annotators * ~of_a_class
@@ -205,7 +205,7 @@ class CountedByCells:
         return kernels.counts(labels, q_nj, self.weighed.weight_n)
 
     def _pseudo(self, skills: FactoredSkills) -> Pseudo:
-        """What stands beside the counts by beliefs, in their unit."""
+        """Return the counts beside those by beliefs, in their unit."""
         summed = self.cells.summed(self.weighed.weight_n, self.agreed_nj.shape[0])
         votes_pj = sparse.csr_array(summed @ self.agreed_nj * (self.anchor / (1 - self.anchor)))
         return Pseudo(skills.prior.times(1 / (1 - self.anchor)), votes_pj, self.cells)

@@ -53,7 +53,7 @@ EDGE = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class Skills:
-    """What is expected of annotators, and of each one's rows.
+    """Expected rows of annotators, and of the crowd.
 
     Attributes:
         accuracy: c of the crowd, in (0, 1).
@@ -70,7 +70,7 @@ class Skills:
 
     @classmethod
     def learned(cls, counts_klj: Floats, expected: float, lone_lj: Floats) -> Skills:
-        """From expected counts (K, L, J), and (L, J) of lone labels, which say something of the crowd alone.
+        """Learn from expected counts (K, L, J), and (L, J) of lone labels, which tell of the crowd alone.
 
         `expected`: accuracy before any label is seen, in (0, 1).
         """
@@ -99,7 +99,7 @@ class Seen:
 
     @classmethod
     def of(cls, counts_klj: Floats, lone_lj: Floats) -> Seen:
-        """Of whole tables (K, L, J)."""
+        """Count whole tables (K, L, J)."""
         of_classes = counts_klj[:, : counts_klj.shape[2]]
         right_k = np.einsum("kjj->k", of_classes)
         return cls(right_k, over_options(of_classes), counts_klj.sum(axis=0), lone_lj)
@@ -107,7 +107,7 @@ class Seen:
 
 @dataclass(frozen=True, eq=False)
 class ExpectedRows:
-    """What is expected of annotators, but for how far it is believed.
+    """Expected rows of annotators, without their strength.
 
     Attributes:
         accuracy: c of the crowd, in (0, 1).
@@ -123,7 +123,7 @@ class ExpectedRows:
 
     @classmethod
     def by(cls, seen: Seen, expected: float) -> ExpectedRows:
-        """By these counts; `expected`: accuracy before any label is seen, in (0, 1)."""
+        """Learn from these counts; `expected`: accuracy before any label is seen, in (0, 1)."""
         options, classes = seen.lone_lj.shape
         right_k, total_k = seen.right_k, seen.said_kj.sum(axis=1)
         right = right_k.sum() + seen.lone_lj.trace()  # no option beyond the classes is right

@@ -28,7 +28,7 @@ class Pairs(Additive):
 
     @classmethod
     def of(cls, evidence: Evidence) -> Self:
-        """Of a shard."""
+        """Count one shard."""
         labels_n = labels_of_a_class(evidence.annotations)
         several_n = labels_n >= 2
         predicted = int(np.count_nonzero(several_n & evidence.predicted))
@@ -41,7 +41,7 @@ class Pairs(Additive):
 
 @dataclass(frozen=True, eq=False)
 class Weighed:
-    """What counts of the labels of a shard.
+    """Weights of the labels of a shard.
 
     Attributes:
         annotations: the labels.
@@ -57,7 +57,7 @@ class Weighed:
 
     @classmethod
     def of(cls, evidence: Evidence, weight: float, informativeness: float) -> Self:
-        """By the number of labels of each item, by known truth, and by how much models tell of an item's class."""
+        """Weigh by the number of labels, by known truth, and by how much models tell of an item's class."""
         labels_n = labels_of_a_class(evidence.annotations)
         informativeness_n = np.where(evidence.predicted, informativeness, 0.0)
         weight_n = np.where(evidence.known, 1.0, np.where(labels_n >= 2, weight, informativeness_n))
@@ -65,7 +65,7 @@ class Weighed:
 
     @cached_property
     def lone_m(self) -> npt.NDArray[np.intp]:
-        """Which labels are about items with one."""
+        """Rows of the labels about items with one."""
         return np.flatnonzero(self.lone_n[self.annotations.item])
 
     def by(self, q_nj: Floats) -> Floats:
@@ -82,7 +82,7 @@ class Weighed:
 
 @dataclass(frozen=True, eq=False)
 class Left(Additive):
-    """What the weights leave to the votes.
+    """Votes that the weights leave over.
 
     Attributes:
         left_j: (J,) votes, in items, less the weights.
@@ -99,7 +99,7 @@ class Left(Additive):
 
     @classmethod
     def by_weights(cls, evidence: Evidence, weighed: Weighed, **others: Floats) -> Self:
-        """Of a shard, with `others` of its fields."""
+        """Count one shard, with `others` of its fields."""
         annotations, weight_n = evidence.annotations, weighed.weight_n
         votes_nj = clamp(votes(annotations), evidence)
         votes_nj = votes_nj / np.maximum(votes_nj.sum(axis=1, keepdims=True), 1.0)
@@ -113,12 +113,12 @@ class Left(Additive):
 
 @dataclass(frozen=True, eq=False)
 class Tally(Left):
-    """What votes say; `votes_klj` (K, L, J): counts by the shares of agreeing pairs of votes, weighed."""
+    """Sums over votes; `votes_klj` (K, L, J): counts by the shares of agreeing pairs of votes, weighed."""
 
     votes_klj: Floats
 
     @classmethod
     def of(cls, evidence: Evidence, weighed: Weighed) -> Self:
-        """Of a shard."""
+        """Count one shard."""
         agreed_nj = clamp(agreement(evidence.annotations), evidence)
         return cls.by_weights(evidence, weighed, votes_klj=weighed.by(agreed_nj))

@@ -27,7 +27,7 @@ class WeighedShares:
 
     @classmethod
     def unlearned(cls, weight_n: Floats, pseudo_j: Floats) -> WeighedShares:
-        """At the mode of the prior."""
+        """Start at the mode of the prior."""
         return cls(pseudo_j / pseudo_j.sum(), weight_n, pseudo_j)
 
     def log_prior(self) -> Floats:

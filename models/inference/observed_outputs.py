@@ -28,7 +28,8 @@ from hitl.design_effect import SMALLEST
 from hitl.evidence import Evidence
 from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.inference.engine import Additive, Shards, Table
-from hitl.models.inference.unsupervised_pool import ModelPool, Weigh
+from hitl.models.inference.model_pool import ModelPool
+from hitl.models.inference.unsupervised_pool import Weigh
 from hitl.models.numerics.clamping import clamp
 from hitl.models.priors import Mask, Posterior, TruthPrior
 from hitl.models.priors.calibrated import RESIDUAL, Calibrated, PoolOn
@@ -55,7 +56,7 @@ class Observed(Generic[P]):
         return self.prior.posterior(message_nj, counted_n)
 
     def statistics(self, q_nj: Floats, counted_n: Mask) -> Any:
-        """Those of the prior."""
+        """Return the statistics of the prior."""
         return self.prior.statistics(q_nj, counted_n)
 
     def learn(self, statistics: Any) -> Self:
@@ -63,13 +64,13 @@ class Observed(Generic[P]):
         return replace(self, prior=self.prior.learn(statistics))
 
     def log_density(self) -> float:
-        """That of the prior."""
+        """Return the log density of the prior."""
         return self.prior.log_density()
 
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """What the models of the evidence say.
+    """Predictions of all models, pooled.
 
     Attributes:
         pool: the pool of them, or None where there is no model.
@@ -166,7 +167,7 @@ class Predicted(Additive):
 
     @classmethod
     def by(cls, pool: Calibrated) -> Predicted:
-        """By a pool over its items."""
+        """Sum over the items of a pool."""
         log_p_nj = pool.log_prior()[~pool.abstained_n]
         p_nj = np.exp(log_p_nj)
         return cls(p_nj.sum(axis=0), float(-np.einsum("nj,nj->", p_nj, log_p_nj)), len(p_nj))
@@ -178,7 +179,7 @@ class Predicted(Additive):
 
     @property
     def informativeness(self) -> float:
-        """What the pool tells of a class, in [0, 1]."""
+        """Information of the pool about a class, in [0, 1]."""
         share_j = self.share_j
         unknown = self.items * float(-(share_j @ np.log(np.maximum(share_j, np.finfo(float).tiny))))
         return max(1 - self.entropy / unknown, 0.0) if unknown > 0 else 0.0

@@ -55,7 +55,7 @@ def weights_per_item(labeled: Part, predicted: Callable[[], Part], prior: LogTem
 
 
 def less_what_is_always_said(part: Part) -> Part:
-    """The same items, with features f."""
+    """Return the same items with features f."""
     feature_mnj = part.feature_mnj.copy()
     for said_nj, predicts_n in zip(feature_mnj, part.predicts_nm.T, strict=True):
         if predicts_n.any():

@@ -37,7 +37,7 @@ def require_learned(learned: Consensus, *parameters: str) -> None:
 
 
 def usable(start: Consensus | None, annotations: Annotations) -> bool:
-    """Whether there is a start with the same classes and options."""
+    """Return True if there is a start with the same classes and options."""
     return start is not None and confusion.same_codes(start.annotators, annotations.classes, annotations.options)
 
 
@@ -48,13 +48,13 @@ def judged(learned: Consensus, evidence: Evidence, unmet_jl: Floats) -> Floats:
 
 
 def applied(learned: Consensus, evidence: Evidence, unmet_jl: Floats) -> Consensus:
-    """What was learned, with the beliefs of other items that `judged` gives."""
+    """Return what was learned with the beliefs of other items by `judged`."""
     require_same_classes(learned, evidence)
     return applied_under(learned_prior(learned, evidence), learned, evidence, unmet_jl)
 
 
 def applied_under(prior: TruthPrior, learned: Consensus, evidence: Evidence, unmet_jl: Floats) -> Consensus:
-    """The same under another prior than the one that was learned."""
+    """Judge other items under another prior than the one that was learned."""
     log_pi_klj = np.log(confusion.confusion_from(learned, evidence.annotations, unmet_jl))
     return learned.judging(evidence.annotations.items, em.expectation(evidence, prior, log_pi_klj).q_nj)
 

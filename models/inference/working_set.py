@@ -13,7 +13,7 @@ which, but for a constant, lies below the whole objective and touches it where t
 falls from pass to pass. Each inner loop begins with a plain step of EM: a pass that gains less than the tolerance ends
 it all, as in `loop`. The first, large steps are passes over all items, for the same reason as there.
 
-The unsure items are those of the first bins of `numerics.sureness` that hold UNSURE of all doubt. Where these
+The unsure items are those of the first bins of `numerics.confidence_bins` that hold UNSURE of all doubt. Where these
 are many, because labels are few or bad, nothing is saved: then the loop runs on over all items.
 """
 
@@ -31,7 +31,7 @@ from hitl.models.annotators import AnnotatorModel
 from hitl.models.inference.engine import Additive
 from hitl.models.inference.loop import MOMENTUM_BELOW, EMResult, Expected, Passes, iterate
 from hitl.models.numerics import kernels
-from hitl.models.numerics.sureness import BINS, Rows, first_bins, judged, rows_of
+from hitl.models.numerics.confidence_bins import BINS, Rows, first_bins, judged, rows_of
 from hitl.models.priors import Same, TruthPrior
 
 UNSURE = 0.99

@@ -29,7 +29,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Posterior:
-    """What a prior makes of messages.
+    """Beliefs of a prior given messages.
 
     Attributes:
         q_nj: (N, J) marginal beliefs; rows sum to 1.

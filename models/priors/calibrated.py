@@ -44,7 +44,7 @@ LARGEST_STEP = 0.5
 
 @dataclass(frozen=True, eq=False, slots=True)
 class PoolStatistics:
-    """What a pool learns from; the statistics of two shards add up.
+    """Statistics that a pool learns from; they add up over shards.
 
     Attributes:
         counts_j: (J,) expected number of items of each class among those without predictions.
@@ -102,7 +102,7 @@ class Calibrated:
     def without_items(
         cls, models: tuple[str, ...], outputs: ModelOutputs, prior: LogTemperature, learned: Consensus | None = None
     ) -> Calibrated:
-        """The same pool of these models over no items."""
+        """Build the pool of these models over no items."""
         outputs, temperature_m, correlation_mm = _learned(models, outputs, prior, learned)
         n_models, n_classes = outputs.knows_mj.shape
         nothing = np.empty((n_models, 0, n_classes)), np.empty((0, n_models), dtype=bool)
@@ -115,7 +115,7 @@ class Calibrated:
 
     @property
     def parameters(self) -> dict[str, Floats]:
-        """What a consensus keeps beside the temperatures, in their order."""
+        """Parameters for a consensus beside the temperatures, in their order."""
         return {
             CORRELATION: self.correlation_mm,
             CERTAINTY: self.outputs.certainty_m,
@@ -124,15 +124,15 @@ class Calibrated:
         }
 
     def at(self, temperature_m: Floats, correlation_mm: Floats, residual: float = 1.0) -> Calibrated:
-        """The same pool held at these temperatures."""
+        """Return the pool held at these temperatures."""
         return replace(self, temperature_m=temperature_m, correlation_mm=correlation_mm, residual=residual, held=True)
 
     def with_shares(self, shares: Shares) -> Calibrated:
-        """The same pool with other class shares for the items on which all models abstain."""
+        """Return the pool with other class shares for the items on which all models abstain."""
         return replace(self, shares=shares)
 
     def over(self, probabilities: Mapping[str, Floats]) -> Calibrated:
-        """The same pool, as learned, over other items: (N, J) for each of its models, NaN where one abstains."""
+        """Put the pool on other items: (N, J) for each of its models, NaN where one abstains."""
         log_p_mnj, predicts_nm = _log_predictions(self.models, self.outputs, probabilities)
         return replace(self, log_p_mnj=log_p_mnj, predicts_nm=predicts_nm)
 
@@ -145,7 +145,7 @@ class Calibrated:
         return self.shares_by(bool(self.abstained_n.any()), kernels.totals(q_nj, everything))
 
     def shares_by(self, abstained: bool, total_j: Floats) -> Floats:
-        """The same where all models abstain on some item or not, by the sum of all beliefs."""
+        """Return (J,) shares by the sum of all beliefs; the prior's if all models abstain on some item."""
         return (self.shares if abstained else self.shares.learn(total_j)).share_j
 
     def log_prior(self) -> Floats:
@@ -248,7 +248,7 @@ def labels_used(evidence: Evidence) -> npt.NDArray[np.int64]:
 def _learned(
     models: tuple[str, ...], outputs: ModelOutputs, prior: LogTemperature, learned: Consensus | None
 ) -> tuple[ModelOutputs, Floats, Floats]:
-    """How the models are read, their temperatures (M,) and the correlation of their errors (M, M)."""
+    """Return how the models are read, their temperatures (M,), and the correlation of their errors (M, M)."""
     temperature_m, correlation_mm = np.full(len(models), prior.mode), np.ones((len(models), len(models)))
     if learned is None:
         return outputs, temperature_m, correlation_mm

@@ -28,7 +28,7 @@ class Fixed:
         return 0.0
 
     def learn(self, statistics: float) -> Self:
-        """The same."""
+        """Return itself."""
         return self
 
     def log_density(self) -> float:

@@ -25,7 +25,7 @@ from hitl.models.priors import Mask, Posterior
 
 @dataclass(frozen=True, eq=False)
 class Sequences:
-    """Which items follow each other: (N, 2) the sequence of each item and its position in it."""
+    """(N, 2) sequence of each item, and its position in it."""
 
     place_n2: npt.NDArray[np.int64]
 

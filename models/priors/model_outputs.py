@@ -34,7 +34,7 @@ LEAST_ROWS = 20
 
 @dataclass(frozen=True, eq=False)
 class OutputsSeen(Additive):
-    """What there is to see of predictions; of two shards it adds up.
+    """Counts over predictions; they add up over shards.
 
     Attributes:
         predicted_m: (M,) items that each model predicts.
@@ -48,12 +48,12 @@ class OutputsSeen(Additive):
 
     @classmethod
     def of(cls, models: tuple[str, ...], probabilities: Mapping[str, Floats]) -> Self:
-        """Of (N, J) predictions of each model, NaN where it abstains."""
+        """Count (N, J) predictions of each model, NaN where it abstains."""
         counted = [_counted(probabilities[name]) for name in models]
         return cls(*(np.array([one[field] for one in counted]) for field in range(3)))
 
     def read(self, used_j: npt.NDArray[np.bool_]) -> ModelOutputs:
-        """How the models are read; `used_j` (J,) classes in use."""
+        """Return how the models are read; `used_j` (J,) classes in use."""
         enough_m = self.predicted_m >= LEAST_ROWS
         knows_mj = (self.possible_mj > 0) | ~used_j | ~enough_m[:, None]
         return ModelOutputs(np.where(enough_m & (self.unsure_m == 0), EXPECTED_ACCURACY, 1.0), knows_mj)
@@ -68,7 +68,7 @@ def _counted(p_nj: Floats) -> tuple[int, int, npt.NDArray[np.int64]]:
 
 @dataclass(frozen=True, eq=False)
 class ModelOutputs:
-    """How each of M models is read: `certainty_m` (M,) c in (1 / J, 1], `knows_mj` (M, J) the classes it knows."""
+    """Reading of M models: `certainty_m` (M,) c in (1 / J, 1], `knows_mj` (M, J) the classes each knows."""
 
     certainty_m: Floats
     knows_mj: npt.NDArray[np.bool_]
@@ -77,7 +77,7 @@ class ModelOutputs:
     def of(
         cls, models: tuple[str, ...], probabilities: Mapping[str, Floats], used_j: npt.NDArray[np.bool_]
     ) -> ModelOutputs:
-        """As these predictions, (N, J) of each model, NaN where it abstains, look; `used_j` (J,) classes in use."""
+        """Read models by their predictions (N, J), NaN where one abstains; `used_j` (J,) classes in use."""
         return OutputsSeen.of(models, probabilities).read(used_j)
 
     def log_p(self, m: int, p_nj: Floats) -> Floats:

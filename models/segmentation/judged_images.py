@@ -1,7 +1,7 @@
 """Images as items, by the objects that annotators joined in them: what any combiner says of those, and of each image.
 
 An image has the beliefs of the cluster it stands for. One whose annotators all drew nothing has no cluster: it has an
-object that all of them overlooked, or none (`inference.overlooked`, of images of one size). An image without an answer
+object that all of them missed, or none (`inference.missed_objects`, of images of one size). An image without an answer
 has the class shares of clusters, which are even until there is one.
 """
 
@@ -18,7 +18,7 @@ from hitl.consensus import AnnotatorReport, Consensus, Fit
 from hitl.crew import EXPECTED_ACCURACY, EXPECTED_LABELS
 from hitl.evidence import Evidence
 from hitl.models.combiner import Combiner, name_of
-from hitl.models.inference.overlooked import chance_of_none, misses, shares_of_kinds
+from hitl.models.inference.missed_objects import chance_of_none, misses, shares_of_kinds
 from hitl.models.segmentation.boxes import ClusteredImage, votes_of
 
 

@@ -5,7 +5,7 @@
     p(span)         = p(kind) p(begins there) p(ends there)
     found             clusters that are more likely a span than nothing; of spans that overlap, those whose log odds sum
                       to the most
-    overlooked        spans that none of a text's annotators marked (`overlooked`)
+    missed            spans that none of a text's annotators marked (`missed_objects`)
 
 A text is right with the probability that all of its spans are, and that nothing was overlooked.
 """
@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from hitl.annotations import Floats
 from hitl.models.combiner import Combiner, seen_by
-from hitl.models.inference.overlooked import chance_of_none, misses
+from hitl.models.inference.missed_objects import chance_of_none, misses
 from hitl.models.sequences.layer_spans import LayerSpans
 from hitl.models.sequences.span_borders import Borders, borders, without_overlap
 from hitl.parts import Part

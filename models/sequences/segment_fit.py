@@ -7,7 +7,7 @@
     p(stretch)      = p(kind): borders on a time axis are right by degrees
     found             clusters that are more likely a stretch than nothing; of two that share more than half of the
                       shorter one the more probable; where two overlap by less, the first ends where the second begins
-    overlooked        as for texts (`overlooked`), with recordings of one size
+    missed            as for texts (`missed_objects`), with recordings of one size
 
 A recording is right with the probability that all of its stretches are there, and that none was overlooked.
 """
@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from hitl.annotations import Floats
 from hitl.models.combiner import Combiner, seen_by
-from hitl.models.inference.overlooked import chance_of_none, misses
+from hitl.models.inference.missed_objects import chance_of_none, misses
 from hitl.models.sequences.layer_spans import LayerSpans
 from hitl.models.sequences.segment_borders import segment_borders
 from hitl.parts import Part

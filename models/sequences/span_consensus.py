@@ -23,7 +23,7 @@ from hitl.errors import BadSettings
 from hitl.evidence import Evidence
 from hitl.formatting import OneLineRepr, counted
 from hitl.models.combiner import Combiner
-from hitl.models.inference.overlooked import shares_of_kinds
+from hitl.models.inference.missed_objects import shares_of_kinds
 from hitl.models.registry import combiner
 from hitl.models.sequences.layer_spans import LayerSpans
 from hitl.models.sequences.matched_span_fit import matched_span_fit

@@ -17,7 +17,7 @@ from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
 from hitl.models.calibration.temperature import LogTemperature, map_temperatures
 from hitl.models.inference import em
-from hitl.models.inference.unsupervised_pool import unsupervised
+from hitl.models.inference.model_pool import unsupervised
 from hitl.models.numerics.clamping import clamp
 from hitl.models.pl import PL, calibrated_prior
 from hitl.models.pl_em import PLEM

@@ -14,13 +14,13 @@ from hitl.annotations import Annotations
 from hitl.evidence import Evidence
 from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.inference import unsupervised_pool
+from hitl.models.inference.model_pool import unsupervised
 from hitl.models.inference.unsupervised_pool import (
     Part,
     PoolWeights,
     chosen,
     error_correlation,
     newton_step,
-    unsupervised,
     weights_by,
 )
 from hitl.models.majority import MajorityVote

@@ -14,7 +14,7 @@ from hitl.models.inference.engine import Shards
 from hitl.models.inference.loop import EMResult
 from hitl.models.numerics import kernels
 from hitl.models.numerics.clamping import observe
-from hitl.models.numerics.sureness import BINS, first_bins, judged, rows_of
+from hitl.models.numerics.confidence_bins import BINS, first_bins, judged, rows_of
 from hitl.models.priors import Same
 from tests import oracles
 from tests.bench.bench_speed import crowd

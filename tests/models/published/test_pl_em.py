@@ -11,7 +11,7 @@ from scipy.optimize import minimize_scalar
 from hitl.annotations import Annotations
 from hitl.evidence import Evidence
 from hitl.models import PLEM
-from hitl.models.inference.unsupervised_pool import unsupervised
+from hitl.models.inference.model_pool import unsupervised
 from tests import oracles
 from tests.oracles import Floats
 

@@ -10,7 +10,7 @@ from hitl.consensus import AnnotatorReport, Consensus
 from hitl.errors import BadInput
 from hitl.evidence import Evidence
 from hitl.models import VBIBCC, MajorityVote
-from hitl.models.inference.overlooked import misses
+from hitl.models.inference.missed_objects import misses
 from hitl.models.segmentation.box_consensus import of_images
 from hitl.models.segmentation.box_labels import BoxParts, answer_table, evidence_of, standing_for
 from hitl.models.segmentation.boxes import Box, BoxConsensus, clustered, joined_boxes, votes_of

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from hitl.models.inference.overlooked import chance_of_none
+from hitl.models.inference.missed_objects import chance_of_none
 from hitl.models.sequences.span_borders import NEAR, borders, without_overlap
 
 
