@@ -11,7 +11,6 @@ from scipy.special import logsumexp
 
 from hitl.annotations import Annotations
 from hitl.consensus import Consensus
-from hitl.errors import BadEvidence, BadSettings
 from hitl.evidence import Evidence
 from hitl.models import PL, BayesianPL
 from hitl.models.bayesian_pl import FACTOR, WEIGHT, repeated_answers
@@ -221,19 +220,3 @@ def test_new_items_are_judged_by_what_was_learned_also_after_saving() -> None:
     learned = BayesianPL().fit(told)
     judged = BayesianPL().apply(Consensus.from_bytes(learned.to_bytes()), replace(evidence, truth=None))
     np.testing.assert_allclose(judged.probabilities[20:], learned.probabilities[20:], atol=1e-12)
-
-
-def test_what_it_needs_it_says() -> None:
-    evidence, truth = oracles.crowd(np.random.default_rng(9), 20, 3, 3, models=1)
-    with pytest.raises(BadEvidence, match=r"bayesian-pl needs class probabilities of a model .* found none"):
-        BayesianPL().fit(Evidence(evidence.annotations, truth=truth))
-    with pytest.raises(
-        BadEvidence,
-        match=r"bayesian-pl needs known truth .* found none; default and hierarchical-dawid-skene do without",
-    ):
-        BayesianPL().fit(evidence)
-    for setting in ({"accuracy": 1.0}, {"off": 0.0}):
-        with pytest.raises(BadSettings, match=next(iter(setting))):
-            BayesianPL(**setting)
-    with pytest.raises(BadSettings, match="accuracy_at is 'median'; expected one of mean, mode"):
-        BayesianPL(accuracy_at="median")

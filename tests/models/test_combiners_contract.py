@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import hitl.models
 from hitl.consensus import Consensus
-from hitl.errors import BadEvidence, IgnoredEvidence
+from hitl.errors import BadEvidence, BadSettings, IgnoredEvidence
 from hitl.evidence import Evidence
 from hitl.models import PL, PLEM, VBIBCC, DefaultCombiner, MajorityVote, registry
 from hitl.testing.combiners import FACTS, assert_permuted
@@ -217,6 +217,27 @@ def test_what_is_missing_is_named_with_methods_that_do_without(
 ) -> None:
     with pytest.raises(BadEvidence, match=message):
         method.fit(crowd(np.random.default_rng(0), 20, **shape)[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("LL", {"accuracy": 1.0}),
+        ("LL", {"off": 0.0}),
+        ("LL", {"share_smoothing": 0.0}),
+        ("LR", {"strength": 0.0}),
+        ("LR", {"pseudo_items": 0.0}),
+        ("LR", {"own_weights": 0}),
+        ("LR", {"max_iterations": 0}),
+        ("SP", {"accuracy": 0.0}),
+        ("SP", {"strength": 0.0}),
+        ("BayesianPL", {"off": 0.0}),
+        ("BayesianPL", {"accuracy_at": "median"}),
+    ],
+)
+def test_settings_out_of_range_are_named(name: str, settings: dict[str, Any]) -> None:
+    with pytest.raises(BadSettings, match=next(iter(settings))):
+        COMBINERS[name](**settings)
 
 
 # -- the suite sees what it should ---------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from hitl import score
 from hitl.annotations import Annotations
 from hitl.demo.recorded import rte
-from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
 from hitl.models.dawid_skene import DawidSkene
@@ -251,15 +250,6 @@ def test_large_share_smoothing_keeps_the_shares_even() -> None:
 # -- from an earlier fit, and on items not seen --------------------------------------------------------------
 
 
-def test_a_warm_start_finds_the_same_in_fewer_iterations() -> None:
-    evidence, _ = oracles.crowd(np.random.default_rng(18), 150, 8, 3)
-    cold = DawidSkene().fit(evidence)
-    warm = DawidSkene().fit(evidence, start=cold)
-    assert warm.fit.iterations < cold.fit.iterations / 2
-    np.testing.assert_allclose(warm.probabilities, cold.probabilities, atol=0.01)
-    assert warm.fit.objective[-1] >= cold.fit.objective[-1] - 1e-6
-
-
 def test_a_start_that_knows_none_of_those_who_speak_is_no_trap() -> None:
     """Even beliefs are a fixed point of EM: people whom `start` has not met must begin from the votes."""
     evidence, truth = oracles.crowd(np.random.default_rng(19), 200, 6, 3)
@@ -283,15 +273,6 @@ def test_people_met_for_the_first_time_on_their_own_items_are_no_trap() -> None:
     assert score.accuracy(warm.probabilities[100:], truth[100:]) > 0.75
 
 
-def test_a_start_of_other_classes_or_options_is_not_used() -> None:
-    evidence, _ = oracles.crowd(np.random.default_rng(21), 50, 5, 3)
-    cold = DawidSkene().fit(evidence)
-    for options in (3, 4):
-        other, _ = oracles.crowd(np.random.default_rng(22), 50, 5, 4 if options == 4 else 2, options)
-        warm = DawidSkene().fit(evidence, start=DawidSkene().fit(other))
-        np.testing.assert_array_equal(warm.probabilities, cold.probabilities)
-
-
 def test_new_items_are_judged_by_hand_computation() -> None:
     learned = DawidSkene().fit(oracles.crowd(np.random.default_rng(23), 80, 3, 3)[0])
     annotations = Annotations.from_frame(
@@ -308,13 +289,6 @@ def test_new_items_are_judged_by_hand_computation() -> None:
     np.testing.assert_allclose(judged.probabilities[1], share, atol=1e-12)
     assert judged.items == ("new", "unlabeled")
     assert judged.annotators is learned.annotators
-
-
-def test_other_classes_cannot_be_judged() -> None:
-    learned = DawidSkene().fit(oracles.crowd(np.random.default_rng(24), 20, 3, 3)[0])
-    evidence = Evidence(Annotations.from_matrix(np.array([[0], [1], [2]])))
-    with pytest.raises(BadEvidence, match=r"estimated for the classes j0, j1, j2; the evidence has 0, 1, 2"):
-        DawidSkene().apply(learned, evidence)
 
 
 # -- real people ---------------------------------------------------------------------------------------------

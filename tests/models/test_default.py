@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -277,20 +276,6 @@ def fitted() -> tuple[Evidence, Consensus]:
     evidence, truth, _ = simulated(9, 300, 0.75, hard=0.2)
     evidence = replace(evidence, truth=some_known(truth, 60))
     return evidence, DefaultCombiner().fit(evidence)
-
-
-def test_the_same_items_are_judged_the_same(fitted: tuple[Evidence, Consensus], tmp_path: Path) -> None:
-    evidence, found = fitted
-    assert np.abs(found.design_effect.shift).max() > 0.01
-    found.save(tmp_path / "it.npz")
-    for consensus in (found, Consensus.load(tmp_path / "it.npz")):
-        again = DefaultCombiner().apply(consensus, evidence)
-        np.testing.assert_allclose(again.probabilities, found.probabilities, atol=1e-12)
-    loaded = Consensus.load(tmp_path / "it.npz")
-    assert (loaded.design_effect.rho, loaded.design_effect.echo) == (found.design_effect.rho, 1)
-    np.testing.assert_array_equal(loaded.design_effect.shift, found.design_effect.shift)
-    np.testing.assert_array_equal(loaded.annotators.answers, found.annotators.answers)
-    np.testing.assert_array_equal(loaded.annotators.accuracy, found.annotators.accuracy)
 
 
 def test_new_items_are_judged_with_the_same_correction(fitted: tuple[Evidence, Consensus]) -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from hitl.annotations import Annotations
 from hitl.consensus import Consensus
-from hitl.errors import BadEvidence, BadSettings
 from hitl.evidence import Evidence
 from hitl.models import LL
 from hitl.models.ll import model_confusion, model_labels
@@ -140,16 +139,3 @@ def test_it_learns_from_the_known_items_alone() -> None:
     again = LL().fit(Evidence(others, {"m0": p}, truth=evidence.truth))
     np.testing.assert_allclose(again.annotators.confusion, learned.annotators.confusion)
     np.testing.assert_allclose(again.parameters["confusion of model m0"], learned.parameters["confusion of model m0"])
-
-
-def test_what_it_needs_it_says() -> None:
-    evidence, truth = oracles.crowd(np.random.default_rng(7), 20, 3, 3, models=1)
-    with pytest.raises(BadEvidence, match=r"ll needs class probabilities of a model .* found none"):
-        LL().fit(Evidence(evidence.annotations, truth=truth))
-    with pytest.raises(
-        BadEvidence, match=r"ll needs known truth .* found none; default and hierarchical-dawid-skene do without"
-    ):
-        LL().fit(evidence)
-    for setting in ({"accuracy": 1.0}, {"off": 0.0}, {"share_smoothing": 0.0}):
-        with pytest.raises(BadSettings, match=next(iter(setting))):
-            LL(**setting)

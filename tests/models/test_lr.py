@@ -14,7 +14,6 @@ from scipy.special import logsumexp
 from hitl import score
 from hitl.annotations import Annotations
 from hitl.consensus import Consensus
-from hitl.errors import BadEvidence, BadSettings
 from hitl.evidence import Evidence
 from hitl.models import LR, PL
 from tests import oracles
@@ -163,19 +162,6 @@ def test_an_own_block_tells_good_people_from_bad() -> None:
         score.accuracy(LR(own_weights=k).fit(evidence).probabilities[unknown], truth[unknown]) for k in (None, 500)
     )
     assert own > 0.9 > 0.8 > pooled
-
-
-def test_what_it_needs_it_says() -> None:
-    evidence, truth = oracles.crowd(np.random.default_rng(6), 20, 3, 3, models=1)
-    with pytest.raises(BadEvidence, match=r"lr needs class probabilities of a model .* found none"):
-        LR().fit(Evidence(evidence.annotations, truth=truth))
-    with pytest.raises(
-        BadEvidence, match=r"lr needs known truth .* found none; default and hierarchical-dawid-skene do without"
-    ):
-        LR().fit(evidence)
-    for setting in ({"strength": 0.0}, {"pseudo_items": 0.0}, {"own_weights": 0}, {"max_iterations": 0}):
-        with pytest.raises(BadSettings, match=next(iter(setting))):
-            LR(**setting)
 
 
 def test_it_says_when_it_did_not_converge() -> None:

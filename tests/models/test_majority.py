@@ -32,12 +32,6 @@ def test_probabilities_are_smoothed_vote_fractions() -> None:
     assert consensus.fit.iterations == 0
 
 
-def test_less_smoothing_is_more_certain() -> None:
-    p = MajorityVote(smoothing=1e-9).fit(Evidence(VOTES)).probabilities
-    np.testing.assert_allclose(p[0], [2 / 3, 1 / 3, 0], atol=1e-9)
-    np.testing.assert_allclose(p[2], 1 / 3)
-
-
 def test_options_that_are_no_class_do_not_vote() -> None:
     codes = np.array([0, 0, 0], np.int32)
     annotations = Annotations(
@@ -71,11 +65,6 @@ def test_accuracy_on_real_crowds_is_the_published_one(name: str, expected: float
     p = MajorityVote().fit(without_truth(evidence)).probabilities
     # Ties: the published figures break them at random, here they share the credit.
     assert score.accuracy(p[evidence.known], evidence.truth[evidence.known]) == pytest.approx(expected, abs=0.012)
-
-
-def test_a_simulated_crowd_is_better_than_one_person() -> None:
-    evidence, truth = oracles.crowd(np.random.default_rng(0), 300, 7, 3, asked=1.0, accuracy=(0.6, 0.7))
-    assert score.accuracy(MajorityVote().fit(evidence).probabilities, truth) > 0.8
 
 
 def test_accuracies_can_be_compared_with_those_of_other_methods() -> None:

@@ -12,7 +12,6 @@ from scipy.special import softmax
 
 from hitl import score
 from hitl.annotations import Annotations
-from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
 from hitl.models.calibration.temperature import LogTemperature, map_temperatures
@@ -242,25 +241,6 @@ def test_new_items_are_judged_by_eq_3_and_strangers_by_the_priors_mode(method: P
     assert judged.annotators is learned.annotators
 
 
-@pytest.mark.parametrize("method", [PL(), PLEM()], ids=["P+L", "P+L-EM"])
-def test_what_it_needs_it_says(method: PL | PLEM) -> None:
-    evidence, truth = oracles.crowd(np.random.default_rng(35), 20, 3, 3, models=1)
-    with pytest.raises(BadEvidence, match=r"needs class probabilities of a model \(probabilities=, --probabilities\)"):
-        method.fit(Evidence(evidence.annotations, truth=truth))
-    learned = method.fit(Evidence(evidence.annotations, evidence.probabilities, truth=truth))
-    other = Annotations.from_matrix(np.array([[0], [2]]))
-    with pytest.raises(BadEvidence, match=r"estimated for the classes .*; the evidence has 0, 1, 2"):
-        method.apply(learned, Evidence(other, {"m0": np.full((2, 3), 1 / 3)}))
-
-
-def test_pl_without_truth_says_what_to_do() -> None:
-    evidence, _ = oracles.crowd(np.random.default_rng(36), 20, 3, 3, models=1)
-    with pytest.raises(
-        BadEvidence, match=r"pl needs known truth .* found none; default and hierarchical-dawid-skene do without"
-    ):
-        PL().fit(evidence)
-
-
 def test_the_papers_settings_by_the_papers_equations() -> None:
     """Section 4 and eq. 3 of Kerrigan 2021, one item after the other; T by a fine grid."""
     evidence, truth = oracles.crowd(np.random.default_rng(43), 60, 3, 3, 4, models=1, known=0.4)
@@ -286,14 +266,6 @@ def test_the_papers_settings_by_the_papers_equations() -> None:
 
 
 # -- P+L-EM --------------------------------------------------------------------------------------------------
-
-
-def test_a_warm_start_finds_the_same_in_fewer_iterations() -> None:
-    evidence, _ = oracles.crowd(np.random.default_rng(37), 300, 5, 3, models=2, asked=0.5)
-    cold = PLEM().fit(evidence)
-    warm = PLEM().fit(evidence, start=cold)
-    assert warm.fit.iterations < cold.fit.iterations
-    np.testing.assert_allclose(warm.probabilities, cold.probabilities, atol=0.01)
 
 
 def test_items_nobody_labeled_teach_nothing() -> None:
@@ -383,17 +355,6 @@ def test_pseudo_counts_are_those_of_the_paper() -> None:
     pseudo = PL(accuracy=0.75, off=0.1).pseudo_counts(Annotations.from_matrix(np.arange(10)[:, None]))
     np.testing.assert_allclose(pseudo, np.where(np.eye(10) == 1, 2.7, 0.1))
     np.testing.assert_array_equal(pseudo, confusion.accurate_pseudo_counts(10, 10, 0.75))
-
-
-@pytest.mark.parametrize("method", [PL(), PLEM(tolerance=1e-13, max_iterations=2000)], ids=["P+L", "P+L-EM"])
-def test_applied_to_its_own_evidence_it_says_the_same_silent_models_included(method: PL | PLEM) -> None:
-    """Where models are abstaining the shares are the prior: those of the fit are kept for later items."""
-    evidence, _ = oracles.crowd(np.random.default_rng(36), 120, 4, 3, models=2, abstaining=0.5, known=0.3)
-    learned = method.fit(evidence)
-    assert learned.fit.converged
-    np.testing.assert_allclose(method.apply(learned, evidence).probabilities, learned.probabilities, atol=1e-4)
-    spoken = [~np.isnan(p[:, 0]) for p in evidence.probabilities.values()]
-    assert (~np.any(spoken, axis=0)).sum() > 10
 
 
 def test_a_worthless_model_does_not_spoil_a_good_one_that_speaks_on_half_the_items() -> None:

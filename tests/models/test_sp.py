@@ -10,7 +10,6 @@ import pytest
 
 from hitl.annotations import Annotations
 from hitl.consensus import Consensus
-from hitl.errors import BadEvidence, BadSettings
 from hitl.evidence import Evidence
 from hitl.models import PL, SP
 from tests import oracles
@@ -86,16 +85,3 @@ def test_new_items_are_judged_by_what_was_learned_and_strangers_by_the_prior() -
     weight = p ** (1 / learned.temperatures["m0"])
     weight[0] *= learned.annotators.confusion[1, :, 2] * np.array([0.125, 0.75, 0.125])
     np.testing.assert_allclose(judged.probabilities, weight / weight.sum(axis=1, keepdims=True), atol=1e-10)
-
-
-def test_what_it_needs_it_says() -> None:
-    evidence, truth = oracles.crowd(np.random.default_rng(5), 20, 3, 3, models=1)
-    with pytest.raises(BadEvidence, match=r"sp needs class probabilities of a model .* found none"):
-        SP().fit(Evidence(evidence.annotations, truth=truth))
-    with pytest.raises(
-        BadEvidence, match=r"sp needs known truth .* found none; default and hierarchical-dawid-skene do without"
-    ):
-        SP().fit(evidence)
-    for setting in ({"accuracy": 0.0}, {"strength": 0.0}):
-        with pytest.raises(BadSettings, match=next(iter(setting))):
-            SP(**setting)

@@ -17,7 +17,7 @@ from scipy.special import digamma, gammaln, logsumexp
 from hitl import score
 from hitl.annotations import Annotations
 from hitl.consensus import Consensus
-from hitl.errors import BadEvidence, BadSettings
+from hitl.errors import BadSettings
 from hitl.evidence import Evidence
 from hitl.models.annotators import dirichlet_confusion
 from hitl.models.inference import em
@@ -450,24 +450,6 @@ def test_new_items_and_strangers_are_judged_by_hand_computation() -> None:
     np.testing.assert_array_equal(
         concentration[annotations.annotators.index("stranger")], np.ones((3, 4)) + np.eye(3, 4)
     )
-
-
-def test_other_classes_cannot_be_judged() -> None:
-    learned = VBIBCC().fit(some_crowd({}, 12, 20))
-    evidence = Evidence(Annotations.from_matrix(np.array([[0], [1], [2]])))
-    with pytest.raises(BadEvidence, match=r"estimated for the classes j0, j1, j2; the evidence has 0, 1, 2"):
-        VBIBCC().apply(learned, evidence)
-
-
-@every_method
-def test_a_warm_start_finds_the_same_in_fewer_iterations(method: dict[str, Any]) -> None:
-    evidence = some_crowd({"known": 0.1}, 13, 300)
-    combiner = VBIBCC(**method)
-    cold = combiner.fit(evidence)
-    warm = combiner.fit(evidence, start=cold)
-    assert warm.fit.iterations <= cold.fit.iterations / 2
-    np.testing.assert_allclose(warm.probabilities, cold.probabilities, atol=0.005)
-    assert warm.fit.objective[-1] >= cold.fit.objective[-1] - 1e-6 * 300
 
 
 def test_a_start_that_knows_none_of_those_who_speak_is_no_trap() -> None:
