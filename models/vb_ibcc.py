@@ -137,7 +137,7 @@ class VBIBCC:
         return confusion.on_the_diagonal(annotations.n_classes, annotations.n_options, self.diagonal, self.off)
 
     def _parts(self, shards: Shards, start: Consensus | None) -> tuple[DirichletShares, DirichletConfusion]:
-        annotations, labels = shards.annotations, int(shards.size.labels_k.sum())
+        annotations, labels = shards.annotations, shards.size.labels
         prior = DirichletShares.even(annotations.n_classes, self.share_smoothing)
         people = self.annotators_at_start(annotations, start)
         people = replace(people, newton=working_set.pays(labels, people.counts_klj.size, prior))

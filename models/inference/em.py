@@ -118,8 +118,7 @@ class _Passes:
         self._shards, self._prior_on, self._least_labels = shards, prior_on, least_labels
         self._counts_of, self._beliefs = counts_of, beliefs
         self.q_nj: Floats = np.empty((0, shards.annotations.n_classes))
-        self.counted = shards.total(_Counted(least_labels))
-        self.labels = int(shards.size.labels_k.sum())
+        self.counted, self.labels = shards.size.counted(least_labels), shards.size.labels
 
     def first(self, prior: Any, log_pi_klj: Floats) -> Expected:
         parameters = prior, log_pi_klj, self._prior_on, self._least_labels, self._counts_of
@@ -200,16 +199,6 @@ class _Constant(Generic[T]):
 
     def __call__(self, evidence: Evidence) -> T:
         return self.value
-
-
-@dataclass(frozen=True)
-class _Counted:
-    """Number of items to learn from."""
-
-    least_labels: int
-
-    def __call__(self, evidence: Evidence) -> int:
-        return int(informative(evidence, self.least_labels).sum())
 
 
 def concluded(

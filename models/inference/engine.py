@@ -23,6 +23,9 @@ from hitl.annotations import Annotations
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 
+MOST_LABELS = 127
+"""Labels of an item up to which items are counted apart."""
+
 R = TypeVar("R")
 S = TypeVar("S")
 T = TypeVar("T")
@@ -77,15 +80,38 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class Size(Additive):
-    """Numbers of items, and (K,) of labels per annotator."""
+    """Numbers of items and labels.
 
-    items: int
+    Attributes:
+        labels_k: (K,) labels per annotator.
+        known: items with known truth.
+        open_m: (MOST_LABELS + 1,) other items by their number of labels; the last counts those with more, too.
+    """
+
     labels_k: npt.NDArray[np.int64]
+    known: int
+    open_m: npt.NDArray[np.int64]
 
     @classmethod
     def of(cls, evidence: Evidence) -> Self:
         """Count one shard."""
-        return cls(evidence.annotations.n_items, evidence.annotations.labels_per_annotator)
+        labels_n = np.minimum(evidence.annotations.labels_per_item[~evidence.known], MOST_LABELS)
+        open_m = np.bincount(labels_n, minlength=MOST_LABELS + 1)
+        return cls(evidence.annotations.labels_per_annotator, int(evidence.known.sum()), open_m)
+
+    @property
+    def items(self) -> int:
+        """Number of all items."""
+        return self.counted(0)
+
+    @property
+    def labels(self) -> int:
+        """Number of all labels."""
+        return int(self.labels_k.sum())
+
+    def counted(self, least_labels: int) -> int:
+        """Return the number of items with known truth or that many labels."""
+        return self.known + int(self.open_m[min(least_labels, MOST_LABELS) :].sum())
 
 
 @dataclass(frozen=True, eq=False)

@@ -62,7 +62,8 @@ def test_results_are_those_of_the_table_in_memory(method: Any, tables: Path) -> 
     shards = StoredShards.open(str(tables / "known"))
     found = combine(shards, str(tables / "out"), method)
     truth = {"item": ["i0", "i1", "i999"], "label": ["c0", "c1", "c2"]}
-    expected = method.fit(Evidence.from_tables(crowd(), truth=truth))
+    evidence = Evidence.from_tables(crowd(), truth=truth)
+    expected = method.apply(method.fit(evidence), evidence)
     results = results_in(tables / "out")
     assert set(results) == set(expected.items)
     for row in expected.frame().to_dict("records"):

@@ -75,7 +75,7 @@ CASES += [(PLEM(), "models"), (PLEM(), "all"), (PL(), "all"), (HierarchicalDawid
 def test_results_are_those_of_the_table_in_memory(method: Any, name: str, folder: Path, tmp_path: Path) -> None:
     shards, evidence = StoredShards.open(str(folder / name)), in_memory(name)
     assert len(shards) > 4
-    expected = method.fit(evidence)
+    expected = method.apply(method.fit(evidence), evidence)
     combine(shards, str(tmp_path / "out"), method)
     results = results_in(tmp_path / "out")
     assert set(results) == set(expected.items)

@@ -85,7 +85,7 @@ def test_shards_are_fitted_in_as_few_passes(method: Any, large: Evidence) -> Non
     shards = cut(large, 2500, 2600, 6000)
     learned = method().fit(Shards(shards, engine))
     assert learned.fit.iterations == whole.fit.iterations
-    assert len(engine.passes) == whole.fit.iterations + 3  # two censuses, and the votes
+    assert len(engine.passes) == whole.fit.iterations + 2  # a census, and the votes
     np.testing.assert_allclose(
         stacked(method(), learned, shards), method().apply(whole, large).probabilities, atol=1e-6
     )
