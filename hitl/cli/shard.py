@@ -88,12 +88,11 @@ def shard(
             progress=progress,
         )
     if as_json:
-        shards = {"shards": len(made.shards), "items": made.items, "labels": made.labels}
-        show.as_json(
-            shards | {"annotators": made.annotators, "classes": made.classes, "written": show.without_passwords(output)}
-        )
+        sizes = {"shards": len(made.shards), "items": made.items, "labels": made.labels}
+        sizes["annotators"] = len(made.annotators)
+        show.as_json(sizes | {"classes": made.classes, "written": show.without_passwords(output)})
         return
-    said = f"{show.counted(made.labels, 'label')} of {show.counted(made.annotators, 'annotator')}"
+    said = f"{show.counted(made.labels, 'label')} of {show.counted(len(made.annotators), 'annotator')}"
     show.line(f"{said} on {show.counted(made.items, 'item')}, in {show.counted(len(made.shards), 'shard')}")
     show.line(f"wrote {output}")
 

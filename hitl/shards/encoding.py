@@ -264,23 +264,23 @@ class _Encoder:
 
     def write(self, folder: Path, strict: bool, shard_labels: int, classes: Sequence[Name] | None) -> Manifest:
         """Write the shards and what they have in common."""
-        people, like = self._common(classes)
-        self.of_annotator = self.annotators.recode(people, like.anonymous)
+        like = self._common(classes)
+        self.of_annotator = self.annotators.recode(like.annotators, like.anonymous)
         self.of_label = self.labels.recode(like.options)
         written = Folder(str(folder))
         ranges = equal_ranges(np.sum([spill.runs.sizes for spill in self.spills.values()], axis=0), shard_labels)
         conflicts, first = 0, ""
         for number, (begin, end) in enumerate(ranges):
-            contents, contradicted, row = self._shard(begin, end, people, like)
+            contents, contradicted, row = self._shard(begin, end, like)
             conflicts, first = conflicts + contradicted, first or row
             written.add(contents, (begin, end))
             self.progress("write shards", number + 1, len(ranges))
         if conflicts:
             report_conflicts(conflicts, first, strict, stacklevel=4)
-        return written.conclude(people, like.classes, like.options, like.anonymous, like.models, like.truth)
+        return written.conclude(like)
 
-    def _common(self, classes: Sequence[Name] | None) -> tuple[Names, Manifest]:
-        """The names of the annotators in order, and what all shards have in common."""
+    def _common(self, classes: Sequence[Name] | None) -> Manifest:
+        """Return what all shards have in common; without shards."""
         found = self.labels.known if self.labels.closed else in_order((), list(self.labels.code))
         if not self.labels.closed:
             warn_of_similar(found)
@@ -298,9 +298,9 @@ class _Encoder:
         if self.nameless and anonymous is None:
             people, anonymous = (*people, ANONYMOUS), len(people)
             check_names("annotators", people)
-        return people, Manifest(classes, found, len(people), anonymous, self.models, "truth" in self.spills, ())
+        return Manifest(classes, found, people, anonymous, self.models, "truth" in self.spills, ())
 
-    def _shard(self, first: int, last: int, people: Names, like: Manifest) -> tuple[Contents, int, str]:
+    def _shard(self, first: int, last: int, like: Manifest) -> tuple[Contents, int, str]:
         """The contents of a range of buckets; how many labels contradict others, and where the first stands."""
         found = {kind: spill.runs.rows(first, last) for kind, spill in self.spills.items()}
         tables = {kind: rows for kind, rows in found.items() if rows is not None}
@@ -314,8 +314,8 @@ class _Encoder:
         where = ""
         if len(contradicted):
             row = int(contradicted.min())
-            where = f"annotator {people[annotator[row]]!r}, item {names[int(item[row])].as_py()!r}"
-        cell = cell_type(len(people), len(like.options))
+            where = f"annotator {like.annotators[annotator[row]]!r}, item {names[int(item[row])].as_py()!r}"
+        cell = cell_type(len(like.annotators), len(like.options))
         contents = Contents(
             names,
             np.append(0, np.cumsum(np.bincount(item[keep], minlength=len(names)))).astype(np.int64),
@@ -325,7 +325,7 @@ class _Encoder:
             {},
         )
         if like.models:
-            bare = MappedAnnotations.of(contents, people, like)
+            bare = MappedAnnotations.of(contents, like.annotators, like)
             models = {name: tables[f"model {name}"] for name in like.models if f"model {name}" in tables}
             contents = replace(contents, probabilities=Evidence(bare, models).probabilities)
         return contents, len(contradicted), where

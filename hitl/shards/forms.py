@@ -1,7 +1,6 @@
 """What a folder of shards holds.
 
-    manifest.json       classes, options, what there is beside the labels, and each shard with its size and checksum
-    annotators.arrow    the names of the annotators; the number of the row is the annotator's code
+    manifest.json       classes, options, annotators, what there is beside the labels; each shard, its size and checksum
     shard-00000.arrow   a row is an item (Arrow IPC, not compressed, one record batch):
         item                string or int64
         cell                list of uint32 (uint64 where there are many): annotator * options + option, in rising order
@@ -19,7 +18,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,9 +30,7 @@ from hitl.errors import BadTable
 from hitl.shards import places
 from hitl.tables.encoding import natural_order
 
-FORMAT = 1
 MANIFEST = "manifest.json"
-ANNOTATORS = "annotators.arrow"
 MODEL = "p of "
 """What the column of a model's probabilities begins with."""
 
@@ -57,18 +54,17 @@ class Shard:
 class Manifest:
     """List of shards, and what they have in common.
 
-    `annotators` is how many there are, `anonymous` the code of those without ids, or None; `models` have columns of
-    probabilities.
+    The place of a name is its code; `anonymous` is the code of annotators without ids, or None. `models` have columns
+    of probabilities.
     """
 
     classes: Names
     options: Names
-    annotators: int
+    annotators: Names
     anonymous: int | None
     models: tuple[str, ...]
     truth: bool
     shards: tuple[Shard, ...]
-    format: int = FORMAT
 
     @property
     def items(self) -> int:
@@ -89,13 +85,11 @@ class Manifest:
         """Read what `to_bytes` made. Raises BadTable, naming the place, for anything else."""
         try:
             found = json.loads(packed)
-            version = found["format"]
-            if version == FORMAT:
-                found["shards"] = tuple(Shard(**shard) for shard in found["shards"])
-                return cls(**found | {name: tuple(found[name]) for name in ("classes", "options", "models")})
+            found["shards"] = tuple(Shard(**shard) for shard in found["shards"])
+            names = ("classes", "options", "annotators", "models")
+            return cls(**found | {name: tuple(found[name]) for name in names})
         except (ValueError, TypeError, LookupError) as error:
             raise BadTable(f"{where}: no manifest of shards: {error}") from None
-        raise BadTable(f"{where}: shards of format {version}; this version of hitl reads {FORMAT}")
 
 
 @dataclass(frozen=True)
@@ -174,42 +168,11 @@ class Folder:
         shard = Shard(name, len(contents.items), len(contents.cell), packed.size, checksum, buckets)
         self._shards.append(shard)
 
-    def conclude(
-        self,
-        annotators: Names,
-        classes: Names,
-        options: Names,
-        anonymous: int | None,
-        models: tuple[str, ...] = (),
-        truth: bool = False,
-    ) -> Manifest:
-        """Write the names, then the manifest."""
-        places.write(places.join(self.folder, ANNOTATORS), names_to_bytes(annotators))
-        manifest = Manifest(classes, options, len(annotators), anonymous, models, truth, tuple(self._shards))
+    def conclude(self, common: Manifest) -> Manifest:
+        """Write the manifest: what the shards have in common, and the list of them."""
+        manifest = replace(common, shards=tuple(self._shards))
         places.write(places.join(self.folder, MANIFEST), manifest.to_bytes())
         return manifest
-
-
-def names_to_bytes(names: Names) -> pa.Buffer:
-    """The file of the annotators."""
-    batch = pa.record_batch({"annotator": pa.array(names)})
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return sink.getvalue()
-
-
-def names_from(source: Any, number: int, where: str) -> Names:
-    """Read what `names_to_bytes` made of so many names. Raises BadTable, naming the place, for anything else."""
-    try:
-        names = tuple(pa.ipc.open_file(source).get_batch(0).column("annotator").to_pylist())
-    except (pa.ArrowException, LookupError) as error:
-        raise BadTable(f"{where}: not the names of annotators: {error}; make the shards anew (hitl shard)") from None
-    if len(names) != number:
-        raise BadTable(
-            f"{where}: {len(names):,} annotators, and the manifest has {number}; make the shards anew (hitl shard)"
-        )
-    return names
 
 
 def cell_type(n_annotators: int, n_options: int) -> type[np.uint32] | type[np.uint64]:

@@ -16,7 +16,7 @@ from hitl.annotations import Annotations, Ints, Names
 from hitl.errors import BadEvidence, BadTable
 from hitl.evidence import Evidence
 from hitl.shards import places
-from hitl.shards.forms import ANNOTATORS, MANIFEST, Contents, Manifest, names_from
+from hitl.shards.forms import MANIFEST, Contents, Manifest
 
 
 class MappedAnnotations(Annotations):
@@ -94,10 +94,9 @@ class StoredShards(Sequence[Evidence]):
         [0, 0, 1, 1]
     """
 
-    def __init__(self, folders: Sequence[tuple[str, Manifest]], annotators: Names) -> None:
-        """Take the shards of folders whose annotators are the first of `annotators`."""
-        self.manifest = max((manifest for _, manifest in folders), key=lambda manifest: manifest.annotators)
-        self.annotators = annotators
+    def __init__(self, folders: Sequence[tuple[str, Manifest]]) -> None:
+        """Take the shards of folders whose codes agree; the longest list of annotators names those of all."""
+        self.manifest = max((manifest for _, manifest in folders), key=lambda manifest: len(manifest.annotators))
         self._shards = [(folder, shard) for folder, manifest in folders for shard in manifest.shards]
         self._checked: set[int] = set()
         self._copies: str | None = None
@@ -120,21 +119,25 @@ class StoredShards(Sequence[Evidence]):
         """
         folders = [place for pattern in patterns for place in places.matching(pattern)]
         found = [(folder, manifest_of(folder)) for folder in folders]
-        names = [_names(folder, manifest) for folder, manifest in found]
-        longest = max(names, key=len)
-        first = found[0][1]
-        for (folder, manifest), annotators in zip(found, names, strict=True):
-            if annotators != longest[: len(annotators)] or _common(manifest) != _common(first):
+        shards, first = cls(found), found[0][1]
+        for folder, manifest in found:
+            known = shards.annotators[: len(manifest.annotators)]
+            if manifest.annotators != known or _common(manifest) != _common(first):
                 raise BadTable(
                     f"{folder}: its shards have other classes, options, models or codes of annotators than those in "
                     f"{folders[0]}; expected shards that were made alike (hitl shard --like {folders[0]})"
                 )
-        return cls(found, longest)
+        return shards
 
     @property
     def classes(self) -> Names:
         """J names."""
         return self.manifest.classes
+
+    @property
+    def annotators(self) -> Names:
+        """K names."""
+        return self.manifest.annotators
 
     @property
     def options(self) -> Names:
@@ -240,9 +243,9 @@ def write(evidences: Sequence[Evidence], folder: str) -> None:
         start, cell = annotations.item_start, annotations.cell
         others = evidence.probabilities, evidence.sequence
         written.add(Contents(items, start, cell, annotations.time, truth, *others))
-    first = evidences[0].annotations
-    models = tuple(evidences[0].probabilities)
-    written.conclude(first.annotators, first.classes, first.options, first.anonymous, models, True)
+    first, models = evidences[0].annotations, tuple(evidences[0].probabilities)
+    common = Manifest(first.classes, first.options, first.annotators, first.anonymous, models, True, ())
+    written.conclude(common)
 
 
 def _require_whole_sequences(evidences: Sequence[Evidence]) -> None:
@@ -253,11 +256,6 @@ def _require_whole_sequences(evidences: Sequence[Evidence]) -> None:
                 raise BadEvidence(
                     f"sequence {one} is in the tables {shard_of[one]} and {number}; expected all its items in one"
                 )
-
-
-def _names(folder: str, manifest: Manifest) -> Names:
-    place = places.join(folder, ANNOTATORS)
-    return names_from(places.mapped(place), manifest.annotators, place)
 
 
 def _common(manifest: Manifest) -> tuple[Any, ...]:

@@ -282,22 +282,6 @@ def test_a_shard_that_was_changed_is_an_error(tmp_path: Path) -> None:
         StoredShards.open(str(tmp_path / "shards"))[0]
 
 
-def test_names_of_annotators_that_are_not_those_of_the_shards_are_an_error(tmp_path: Path) -> None:
-    """A copy that was cut short, and the file of other shards: the labels would be other people's."""
-    for name, rows in (("one", [("a", "x", "1"), ("b", "x", "2")]), ("two", [("a", "y", "1"), ("b", "z", "2")])):
-        write_table(tmp_path / f"{name}.csv", table(rows))
-        encode([str(tmp_path / f"{name}.csv")], str(tmp_path / name))
-    path = tmp_path / "one" / "annotators.arrow"
-    whole = path.read_bytes()
-    for content in (b"", whole[: len(whole) // 2], b"x" * len(whole)):
-        path.write_bytes(content)
-        with pytest.raises(BadTable, match=r"annotators.arrow: not the names of annotators: .*; make the shards anew"):
-            StoredShards.open(str(tmp_path / "one"))
-    path.write_bytes((tmp_path / "two" / "annotators.arrow").read_bytes())
-    with pytest.raises(BadTable, match=r"annotators.arrow: 2 annotators, and the manifest has 1; make the shards"):
-        StoredShards.open(str(tmp_path / "one"))
-
-
 def test_other_readers_of_arrow_open_a_shard(tmp_path: Path) -> None:
     import polars
 
