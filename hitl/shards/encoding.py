@@ -179,14 +179,14 @@ class _Encoder:
         self.annotators = Codes("annotator", annotators)
         self.labels = Codes("label", () if given is None else tuple(given), given is not None)
         self.nameless = False
-        self.spills: dict[str, _Spill] = {}
+        self.runs: dict[str, Runs] = {}
 
     # -- 1: read -------------------------------------------------------------------------------------------
 
     def read(self, tables: Sequence[str], models: Mapping[str, Sequence[str]], truth: Sequence[str]) -> None:
         """Bring the rows of all tables into runs."""
         self._into("labels", tables, self._label_rows)
-        if not self.spills["labels"].rows:
+        if not self.runs["labels"].n_rows:
             raise BadTable(f"{', '.join(tables)}: the table is empty; expected one row for each label")
         self.models = tuple(models)
         for name, files in models.items():
@@ -195,16 +195,16 @@ class _Encoder:
             self._into("truth", truth, self._truth_rows)
 
     def _into(self, kind: str, patterns: Sequence[str], rows_of: Callable[[pa.Table, str, Place], pa.Table]) -> None:
-        folder = self.work / f"runs-{len(self.spills)}"
+        folder = self.work / f"runs-{len(self.runs)}"
         folder.mkdir()
-        spill = self.spills[kind] = _Spill(Runs(folder), self.run_bytes)
+        runs = self.runs[kind] = Runs(folder, self.run_bytes)
         for place in dict.fromkeys(place for pattern in patterns for place in places.matching(pattern)):
             with places.local(place, self.work) as path:
                 for part, begins in _parts(path):
                     of_file = place_in_file(path)
-                    spill.add(rows_of(part, place, lambda row, at=begins, of=of_file: of(at + row)), place)  # type: ignore[misc]
-                    self.progress(f"read {kind}", spill.rows, None)
-        spill.flush()
+                    runs.add(rows_of(part, place, lambda row, at=begins, of=of_file: of(at + row)), place)  # type: ignore[misc]
+                    self.progress(f"read {kind}", runs.n_rows, None)
+        runs.flush()
 
     def _label_rows(self, part: pa.Table, place: str, place_of: Place) -> pa.Table:
         columns = self.columns
@@ -268,7 +268,7 @@ class _Encoder:
         self.of_annotator = self.annotators.recode(like.annotators, like.anonymous)
         self.of_label = self.labels.recode(like.options)
         written = Folder(str(folder))
-        ranges = equal_ranges(np.sum([spill.runs.sizes for spill in self.spills.values()], axis=0), shard_labels)
+        ranges = equal_ranges(np.sum([runs.sizes for runs in self.runs.values()], axis=0), shard_labels)
         conflicts, first = 0, ""
         for number, (begin, end) in enumerate(ranges):
             contents, contradicted, row = self._shard(begin, end, like)
@@ -298,11 +298,11 @@ class _Encoder:
         if self.nameless and anonymous is None:
             people, anonymous = (*people, ANONYMOUS), len(people)
             check_names("annotators", people)
-        return Manifest(classes, found, people, anonymous, self.models, "truth" in self.spills, ())
+        return Manifest(classes, found, people, anonymous, self.models, "truth" in self.runs, ())
 
     def _shard(self, first: int, last: int, like: Manifest) -> tuple[Contents, int, str]:
         """The contents of a range of buckets; how many labels contradict others, and where the first stands."""
-        found = {kind: spill.runs.rows(first, last) for kind, spill in self.spills.items()}
+        found = {kind: runs.rows(first, last) for kind, runs in self.runs.items()}
         tables = {kind: rows for kind, rows in found.items() if rows is not None}
         names, code = _items(tables)
         labels = tables["labels"]
@@ -346,32 +346,6 @@ class _Encoder:
             )
         truth[item] = label
         return truth
-
-
-class _Spill:
-    """Rows on their way to runs."""
-
-    def __init__(self, runs: Runs, size: int) -> None:
-        self.runs, self.rows, self._size = runs, 0, size
-        self._names: list[str] = []
-        self._parts: list[pa.Table] = []
-        self._bytes = 0
-
-    def add(self, part: pa.Table, place: str) -> None:
-        self._names = self._names or part.column_names
-        if part.column_names != self._names:
-            found, expected = listed(part.column_names), listed(self._names)
-            raise BadTable(f"{place}: found the columns {found}; expected those of the tables before: {expected}")
-        self._parts.append(part)
-        self._bytes += part.nbytes
-        self.rows += part.num_rows
-        if self._bytes >= self._size:
-            self.flush()
-
-    def flush(self) -> None:
-        if self._parts:
-            self.runs.add(pa.concat_tables(self._parts).combine_chunks().to_batches()[0])
-            self._parts, self._bytes = [], 0
 
 
 def _parts(path: Path) -> Iterator[tuple[pa.Table, int]]:

@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from hitl.errors import BadTable
+from hitl.formatting import listed
 from hitl.models.numerics.compiled import compiled
 
 BITS = 16
@@ -48,17 +50,39 @@ def _hash(ends: Any, text: Any, found: Any) -> None:
 
 
 class Runs:
-    """Rows with a column `item` (string) and others of the same types in every run, in files of a folder."""
+    """Rows with a column `item` (string) and others of the same types in every run, in files of a folder.
 
-    def __init__(self, folder: Path) -> None:
-        """`folder` is there; the files in it are this object's."""
-        self._folder = folder
-        self._runs = 0
+    Attributes:
+        n_rows: rows added.
+        sizes: (BUCKETS,) rows of each bucket.
+    """
+
+    def __init__(self, folder: Path, run_bytes: int) -> None:
+        """Write to a folder that exists; a run has about so many bytes."""
+        self._folder, self._run_bytes = folder, run_bytes
+        self._runs, self._bytes, self.n_rows = 0, 0, 0
+        self._parts: list[pa.Table] = []
+        self._names: list[str] = []
         self.sizes = np.zeros(BUCKETS, np.int64)
-        """(BUCKETS,) rows of each bucket."""
 
-    def add(self, rows: pa.RecordBatch) -> None:
-        """Write the rows as one run."""
+    def add(self, part: pa.Table, place: str) -> None:
+        """Add rows. Raises BadTable, naming their place, for other columns than those of the rows before."""
+        self._names = self._names or part.column_names
+        if part.column_names != self._names:
+            found, expected = listed(part.column_names), listed(self._names)
+            raise BadTable(f"{place}: found the columns {found}; expected those of the tables before: {expected}")
+        self._parts.append(part)
+        self._bytes += part.nbytes
+        self.n_rows += part.num_rows
+        if self._bytes >= self._run_bytes:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the rows that wait as one run."""
+        if not self._parts:
+            return
+        rows = pa.concat_tables(self._parts).combine_chunks().to_batches()[0]
+        self._parts, self._bytes = [], 0
         bucket = buckets_of(rows.column("item"))
         order = np.argsort(bucket, kind="stable")
         sizes = np.bincount(bucket, minlength=BUCKETS)
