@@ -38,6 +38,7 @@ from hitl.models.annotators.confusion import Confusion, even_pseudo_counts
 from hitl.models.dawid_skene import DawidSkene
 from hitl.models.default import DefaultCombiner
 from hitl.models.inference import em
+from hitl.models.inference.engine import Table
 from hitl.models.numerics.votes import voted
 from hitl.models.priors.shares import Shares
 from hitl.models.vb_ibcc import VBIBCC
@@ -198,7 +199,7 @@ def iterations(method: str, evidence: Evidence, number: int) -> Callable[[], lis
     """A function that gives the seconds of each of some iterations from the votes."""
     annotations = evidence.annotations
     if method == "vb-ibcc":
-        prior, people = VBIBCC()._parts(evidence, None)
+        prior, people = VBIBCC()._parts(Table(evidence), None)
     else:
         pseudo_jl = even_pseudo_counts(annotations.n_classes, annotations.n_options, 0.01)
         prior, people = Shares.even(annotations.n_classes), Confusion.unlearned(pseudo_jl, annotations.n_annotators)
