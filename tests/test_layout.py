@@ -17,6 +17,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 CORE = (
     "_lazy",
+    "alignment",
     "annotations",
     "consensus",
     "crew",

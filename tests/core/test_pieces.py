@@ -10,7 +10,7 @@ from zlib import crc32
 
 import pytest
 
-from hitl.tables import delimited, pieces
+from hitl.tables import pieces
 from hitl.tables.pieces import Pieces
 
 
@@ -57,23 +57,6 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pieces, "LEAST", 40)
     monkeypatch.setattr(pieces, "MOST", 150)
     monkeypatch.setattr(pieces, "ROWS", 3)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_pieces_end_with_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    monkeypatch.setattr(pieces, "LEAST", 40)
-    header, rows = b'item,"la\nbel"\n', content(random.Random(seed), 2000)
-    data = header + b"".join(rows)
-    found = cut(tmp_path / "a.csv", data)
-    assert found.header == header
-    assert found.size == len(data)
-    whole = delimited.read_rows(header, b"".join(rows), ",")
-    parts = found.read(tmp_path / "a.csv", range(len(found.digests)))
-    assert parts is not None
-    assert len(parts) > 20
-    assert b"".join(parts) == data[len(header) :]
-    tables = [delimited.read_rows(header, part, ",") for part in parts]
-    assert [row for table in tables for row in table.to_pylist()] == whole.to_pylist()
 
 
 @pytest.mark.usefixtures("small")

@@ -1,0 +1,231 @@
+"""Align tables that name their items with the items and classes of annotations.
+
+A table is aligned by its names, in whatever order it is; an item that is not among the annotated ones, or appears
+twice, is an error that names the file and line where the table was read from one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from hitl.annotations import Annotations, Floats, Ints, Name, Names
+from hitl.errors import BadEvidence
+from hitl.formatting import listed
+from hitl.tables.arrow import has_columns, is_pandas, table_of
+from hitl.tables.columns import empty_as_null, numbers_of, require_columns, with_text
+from hitl.tables.encoding import names_of, natural_order, places_of
+from hitl.tables.places import Place, name_of, place_in
+from hitl.tables.probabilities import ROW_TOLERANCE
+from hitl.tables.vectors import vectors_of
+
+ITEM = "item"
+"""The column of items of a table that is given in place of an array."""
+
+
+def as_labels_have(labels: pa.Table, table: pa.Table, *names: str) -> pa.Table:
+    """Return the table with these columns as text where the labels have text: 7 is the "7" of a file read as text."""
+    for name in names:
+        if name in table.column_names and pa.types.is_string(names_of(labels.column(name)).type):
+            table = with_text(table, [name])
+    return table
+
+
+def union_of_items(labels: pa.Table, others: Mapping[str, pa.ChunkedArray], item: str) -> Names:
+    """Return the items of all tables: the annotated ones first. `others` maps the name of a table to its items.
+
+    Raises BadEvidence where a table has no item in common with the annotations.
+    """
+    pool = dict.fromkeys(_unique(labels.column(item)))
+    labeled = set(pool)
+    for where, column in others.items():
+        names = _unique(column)
+        if labeled and names and labeled.isdisjoint(names):
+            raise BadEvidence(
+                f"{where}: none of its {len(names)} items is among the {len(labeled)} annotated ones "
+                f"(for instance {names[0]!r} beside {next(iter(pool))!r}); expected the same item names"
+            )
+        pool.update(dict.fromkeys(names))
+    return tuple(pool)
+
+
+def union_of_classes(labels: pa.ChunkedArray, models: Iterable[pa.Table], truth: pa.ChunkedArray | None) -> Names:
+    """Return the classes that labels, the `p_<class>` columns and the truth name, in natural order."""
+    classes = dict.fromkeys(_unique(labels))
+    for table in models:
+        classes.update(dict.fromkeys(_p_columns(table, classes)))
+    if truth is not None:
+        classes.update(dict.fromkeys(_unique(truth)))
+    as_written = {str(name): name for name in classes}
+    if len(as_written) < len(classes):
+        twice = next(name for name in classes if as_written[str(name)] != name)
+        raise BadEvidence(
+            f"the class {twice!r} is a number in one table and text in another; expected one type of label everywhere"
+        )
+    return natural_order(list(classes))
+
+
+def filled(table: pa.Table, label: str) -> pa.Table:
+    """Return the rows that have a label; an empty truth is not known."""
+    return table.filter(empty_as_null(names_of(table.column(label))).is_valid())
+
+
+def with_items(where: str, given: Any, annotations: Annotations) -> pa.Table:
+    """Return the table with a column of items: its own, else the index of a pandas DataFrame."""
+    indexed = is_pandas(given, "DataFrame") and ITEM not in given.columns
+    table = table_of(given.rename_axis(index=ITEM).reset_index() if indexed else given, where)
+    hint = f"An array without names is taken in the order of annotations.items, {annotations.items[0]!r} first"
+    require_columns(table, [ITEM], where, hint)
+    if isinstance(annotations.items[0], str):
+        table = with_text(table, [ITEM])
+    if indexed:
+        names, codes = _codes(table.column(ITEM), annotations.items)
+        if (codes < 0).any():
+            raise BadEvidence(
+                f"{where}: its index names {names[int(np.argmax(codes < 0))]!r}, which is no item "
+                f"({annotations.items[0]!r} is one); set the items as its index, or add a column {ITEM!r}. {hint}"
+            )
+    return table
+
+
+def probabilities_of(annotations: Annotations, model: str, given: Any) -> tuple[Floats, Place]:
+    """Return the (N, J) probabilities of a table, NaN where it has no row; and what names the row of an item.
+
+    Classes without a column get 0, as the model does not know them. Raises BadEvidence.
+    """
+    name = f"probabilities {model!r}"
+    table = with_items(name, given, annotations)
+    where = name_of(table, name)
+    place_of = place_in(table, lambda _: where)
+    classes = annotations.classes
+    columns = _p_columns(table, dict.fromkeys(classes)) or _class_columns(table, classes)
+    if not any(name in columns for name in classes) or any(name not in classes for name in columns):
+        raise BadEvidence(
+            f"{where}: columns p_<class> name {listed(sorted(map(str, columns)))}; "
+            f"expected the classes {listed(sorted(map(str, classes)))}"
+        )
+    rows = _rows_of(annotations, table.column(ITEM), place_of)
+    values = np.full((annotations.n_items, annotations.n_classes), np.nan)
+    for code, name in enumerate(classes):
+        if name in columns:
+            values[rows, code] = numbers_of(table.column(columns[name]), f"{where}, column {columns[name]!r}")
+    predicts = ~np.isnan(values).all(axis=1)
+    values[np.ix_(predicts, [name not in columns for name in classes])] = 0.0
+    row_of = np.zeros(annotations.n_items, np.int64)
+    row_of[rows] = np.arange(len(rows))
+    return values, lambda item: f"{place_of(int(row_of[item]))}: item {annotations.items[item]!r}"
+
+
+def require_distributions(values: Floats, named: Place) -> None:
+    """Raise BadEvidence, with the name of the row, unless each row is a distribution or all NaN."""
+    predicts = ~np.isnan(values).all(axis=1)
+    checks = (
+        (~np.isfinite(values).all(axis=1), "is not finite; expected numbers, or a row of NaN for no prediction"),
+        ((values < 0).any(axis=1), "has a negative probability; expected values in [0, 1]"),
+        (np.abs(values.sum(axis=1) - 1) > ROW_TOLERANCE, "sums to {total:.6g}; expected 1"),
+    )
+    for wrong, message in checks:
+        bad = np.flatnonzero(wrong & predicts)
+        if bad.size:
+            raise BadEvidence(f"{named(int(bad[0]))} {message.format(total=values[bad[0]].sum())}")
+
+
+def features_of(annotations: Annotations, table: pa.Table, item: str) -> Floats:
+    """Return (N, D) in the order of the items; a row of NaN for an item that the table lacks."""
+    where = name_of(table, "features")
+    names, x_md = vectors_of(table, where, item)
+    rows = _rows_of(annotations, pa.chunked_array([pa.array(names)]), lambda _: where)
+    x_nd = np.full((annotations.n_items, x_md.shape[1]), np.nan)
+    x_nd[rows] = x_md
+    return x_nd
+
+
+def rows_by_name(annotations: Annotations, where: str, given: Any) -> Any:
+    """Return the (N, D) numbers of a table that has all items, in their order; anything without names as it is."""
+    if not has_columns(given):
+        return given
+    table = with_items(where, given, annotations)
+    rows = _rows_of(annotations, table.column(ITEM), lambda _: where)
+    if len(rows) < annotations.n_items:
+        row = int(np.flatnonzero(np.bincount(rows, minlength=annotations.n_items) == 0)[0])
+        raise BadEvidence(f"{where}: no row for item {annotations.items[row]!r}; expected one for every item")
+    columns = [np.asarray(table.column(name)) for name in table.column_names if name != ITEM]
+    return np.stack(columns, axis=1)[np.argsort(rows)]
+
+
+def truth_codes(annotations: Annotations, given: Any) -> npt.NDArray[Any]:
+    """Return (N,) class codes of a pandas Series by item, of codes or of class names; of an array as it is."""
+    if not is_pandas(given, "Series"):
+        return np.asarray(given)
+    table = with_items("truth", given.rename("label").to_frame(), annotations)
+    if pa.types.is_string(table.column("label").type):
+        return truth_of(annotations, table, ITEM, "label")
+    truth = np.full(annotations.n_items, -1, np.asarray(given).dtype)
+    truth[_rows_of(annotations, table.column(ITEM), lambda _: "truth")] = np.asarray(given)
+    return truth
+
+
+def truth_of(annotations: Annotations, table: pa.Table, item: str, label: str) -> Ints:
+    """Return the (N,) class codes of a table of items and labels; -1 where it has no row, or an empty label."""
+    numbers = np.flatnonzero(empty_as_null(names_of(table.column(label))).is_valid())
+    place_of = place_in(table, lambda _: "truth")
+    table = table.take(numbers)
+    rows = _rows_of(annotations, table.column(item), lambda row: place_of(int(numbers[row])))
+    names, codes = _codes(table.column(label), annotations.classes)
+    if (codes < 0).any():
+        first = int(np.argmax(codes < 0))
+        raise BadEvidence(
+            f"{place_of(int(numbers[first]))}: item {annotations.items[rows[first]]!r} is {names[first]!r}; "
+            f"expected one of the classes: {listed(annotations.classes)}"
+        )
+    truth = np.full(annotations.n_items, -1, np.int32)
+    truth[rows] = codes
+    return truth
+
+
+def _unique(column: pa.ChunkedArray) -> list[Name]:
+    names: list[Name] = names_of(column).drop_null().unique().to_pylist()
+    return names
+
+
+def _p_columns(table: pa.Table, like: Mapping[Name, None]) -> dict[Name, str]:
+    """Map classes to their `p_<class>` columns; a class is a number where the labels are numbers."""
+    columns = [column for column in table.column_names if column.startswith("p_")]
+    numeric = bool(like) and all(isinstance(name, int) for name in like)
+    return {
+        int(column[2:]) if numeric and column[2:].removeprefix("-").isdigit() else column[2:]: column
+        for column in columns
+    }
+
+
+def _class_columns(table: pa.Table, classes: Names) -> dict[Name, str]:
+    """Map classes to columns that are named as they are."""
+    named = {str(name): name for name in classes}
+    return {named.get(column, column): column for column in table.column_names if column != ITEM}
+
+
+def _codes(column: pa.ChunkedArray, among: Names) -> tuple[list[Name], Ints]:
+    """Return the names of a column and their places among some names, -1 where they are not among them."""
+    names: list[Name] = names_of(column).to_pylist()
+    place = places_of(among, names)
+    return names, np.fromiter((place.get(name, -1) for name in names), dtype=np.int32, count=len(names))
+
+
+def _rows_of(annotations: Annotations, column: pa.ChunkedArray, place_of: Place) -> Ints:
+    """Return the item codes of a column of item names, which must be among the items, each once."""
+    names, rows = _codes(column, annotations.items)
+    if (rows < 0).any():
+        first = int(np.flatnonzero(rows < 0)[0])
+        raise BadEvidence(
+            f"{place_of(first)}: item {names[first]!r} is not among the {annotations.n_items} items of the annotations"
+        )
+    count = np.bincount(rows, minlength=annotations.n_items)
+    if (count > 1).any():
+        twice = int(np.argmax(count > 1))
+        second = int(np.flatnonzero(rows == twice)[1])
+        raise BadEvidence(f"{place_of(second)}: item {annotations.items[twice]!r} appears twice; expected one row")
+    return rows
