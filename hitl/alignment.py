@@ -97,9 +97,8 @@ def probabilities_of(annotations: Annotations, model: str, given: Any) -> tuple[
 
     Classes without a column get 0, as the model does not know them. Raises BadEvidence.
     """
-    name = f"probabilities {model!r}"
-    table = with_items(name, given, annotations)
-    where = name_of(table, name)
+    table = with_items(f"probabilities {model!r}", given, annotations)
+    where = name_of(table, f"probabilities {model!r}")
     place_of = place_in(table, lambda _: where)
     classes = annotations.classes
     columns = _p_columns(table, dict.fromkeys(classes)) or _class_columns(table, classes)
