@@ -37,8 +37,8 @@ from hitl.errors import BadInput, BadTable
 from hitl.formatting import OneLineRepr, counted, listed
 from hitl.parts import Part
 from hitl.platform import Question
+from hitl.shared_errors import ARRAYS, SharedErrors, as_array, share_errors
 from hitl.tables.encoding import CheckedNames, names_as_bytes, names_from_bytes
-from hitl.tables.factored_rows import FACTORED_ARRAYS, FactoredTable, as_array, by_factors
 from hitl.tables.files import atomic, write_table
 from hitl.tables.short_rows import row_maxima, row_sums
 
@@ -49,8 +49,8 @@ FORMAT = 5
 """Version of the saved form. Format 1 had no mixing, difficulty, dependence, prior or answers; formats 2 and 3 had
 other forms of the design effect; up to 4 names of items were always in the header, and no matrices by factors."""
 
-FACTORED, PARAMETER = "concentration ", "parameter "
-"""What the names of factors and of parameters begin with in the saved form."""
+SHARED, PARAMETER = "shared errors ", "parameter "
+"""Prefixes of the names of shared errors and of parameters in the saved form."""
 
 TIE = 1e-9
 """Probabilities closer than this are equal: sums differ in the last bits from run to run, labels must not."""
@@ -117,7 +117,7 @@ class AnnotatorReport(OneLineRepr):
     Attributes:
         names: K names; classes, options: J and L names.
         concentration: (K, J, L) Dirichlet parameters of each confusion row's posterior. With many classes it and
-            `confusion` may be a `FactoredTable`, which becomes an array where one is needed.
+            `confusion` may be `SharedErrors`, which become an array where one is needed.
         confusion: (K, J, L) the confusion matrices the fit used; rows (true class) sum to 1.
         labels: (K,) number of labels.
         shares: (J,) class shares that weigh the rows into one accuracy.
@@ -404,19 +404,19 @@ class Consensus(OneLineRepr):
 
 
 def _matrices(people: AnnotatorReport) -> dict[str, npt.NDArray[Any]]:
-    """The matrices of annotators as they are saved; of factors the means are not, which follow from them."""
+    """Return the matrices of annotators as they are saved; of shared errors the chances follow from them."""
     table = people.concentration
-    if by_factors(table):
-        return {f"{FACTORED}{name}": array for name, array in table.arrays().items()}
+    if share_errors(table):
+        return {f"{SHARED}{name}": array for name, array in table.arrays().items()}
     return {"concentration": table, "confusion": people.confusion}
 
 
 def _read_matrices(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Floats, Floats]:
-    """Concentration and confusion, from what `_matrices` gave."""
+    """Return concentration and confusion, from what `_matrices` gave."""
     if "concentration" in arrays:
         return arrays["concentration"], arrays["confusion"]
-    table = FactoredTable.from_arrays({name: arrays[f"{FACTORED}{name}"] for name in FACTORED_ARRAYS})
-    return as_array(table), as_array(table.divided(table.totals()))
+    table = SharedErrors.from_arrays({name: arrays[f"{SHARED}{name}"] for name in ARRAYS})
+    return as_array(table), as_array(table.of(table.right_k))
 
 
 def _question(name: str, classes: list[Name], options: list[Name], kind: str, field: str) -> Question:

@@ -30,6 +30,7 @@ CORE = (
     "plan",
     "registry",
     "score",
+    "shared_errors",
     "tables",
     "texts",
     "timelines",

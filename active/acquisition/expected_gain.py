@@ -30,11 +30,10 @@ import numpy as np
 import numpy.typing as npt
 from numba import prange
 
-from hitl.active.acquisition import gain_by_factors
 from hitl.active.acquisition.scores import entropy, times_log
 from hitl.annotations import Floats
 from hitl.models.numerics.compiled import threaded
-from hitl.tables.factored_rows import by_factors
+from hitl.shared_errors import SharedErrors, share_errors
 
 Rows = npt.NDArray[np.int64]
 
@@ -48,10 +47,17 @@ TABLED = 2**30
 """Operations that the table of F may take; beyond, with many classes, (1) alone is used."""
 
 
+ANSWERS = 2**24
+"""Chances of answers that are held at a time, where annotators share their errors: some 100 MB."""
+
+LEAST = 1e-9
+"""Beliefs of many classes up to this one are left out of the gain in accuracy."""
+
+
 def information_gain(q_rj: Floats, confusion_kjl: Floats) -> Floats:
     """(R, K) expected information of annotator k's answer about item r, in nats, in [0, log min(J, L)]."""
-    if by_factors(confusion_kjl):
-        return gain_by_factors.information_gain(q_rj, confusion_kjl)
+    if share_errors(confusion_kjl):
+        return _in_blocks(_information_of_shared_errors, q_rj, confusion_kjl)
     n_annotators, n_classes, n_options = confusion_kjl.shape
     noise = entropy(confusion_kjl.reshape(-1, n_options)).reshape(n_annotators, n_classes)
     gain = np.empty((len(q_rj), n_annotators))
@@ -90,8 +96,8 @@ def _information_of_answers(q_rj: Floats, table: Floats, noise_jk: Floats, gain:
 
 def accuracy_gain(q_rj: Floats, confusion_kjl: Floats) -> Floats:
     """(R, K) by how much annotator k's answer is expected to raise the chance that item r's label is right, >= 0."""
-    if by_factors(confusion_kjl):
-        return gain_by_factors.accuracy_gain(q_rj, confusion_kjl)
+    if share_errors(confusion_kjl):
+        return _in_blocks(_accuracy_of_shared_errors, q_rj, confusion_kjl)
     n_annotators, _, n_options = confusion_kjl.shape
     gain = np.empty((len(q_rj), n_annotators))
     _most_right(np.ascontiguousarray(q_rj), _by_class(confusion_kjl), n_options, gain)
@@ -116,6 +122,52 @@ def _most_right(q_rj: Floats, table: Floats, n_options: int, gain: Floats) -> No
             gain[r, k] = max(gain[r, k], 0.0)
 
 
+def _information_of_shared_errors(q_rj: Floats, table: SharedErrors) -> Floats:
+    """H(p) - sum_j q_j H(pi_kj), with p_kl = c_k q_l + (1 - c_k) e_l and e_l = sum over j of q_j error_jl."""
+    right_k, wrong_k = table.right_k, 1 - table.right_k
+    error_rl = q_rj @ table.seen + (q_rj @ table.even_j)[:, None]
+    error_rl[:, : q_rj.shape[1]] -= q_rj * table.even_j
+    even_j, others = table.even_j, table.shape[2] - 1
+    seen = table.seen.tocoo()
+    raised = _x_log_x(even_j[seen.row] + seen.data) - _x_log_x(even_j[seen.row])
+    errors_j = -others * _x_log_x(even_j) - np.bincount(seen.row, raised, len(even_j))  # entropy of each row of errors
+    noise_k = -_x_log_x(right_k) - _x_log_x(wrong_k)
+    answer_rkl = np.multiply(wrong_k[:, None], error_rl[:, None], order="C")  # changed in place below
+    answer_rkl[..., : q_rj.shape[1]] += right_k[:, None] * q_rj[:, None]
+    times_log(np.maximum(answer_rkl, 1e-300, out=answer_rkl).ravel())
+    gain_rk = -answer_rkl.sum(axis=2) - noise_k - np.multiply.outer(q_rj @ errors_j, wrong_k)
+    return np.asarray(np.maximum(gain_rk, 0.0))
+
+
+def _accuracy_of_shared_errors(q_rj: Floats, table: SharedErrors) -> Floats:
+    """sum_l max(c_k q_l, (1 - c_k) max over j != l of q_j error_jl)  -  max_j q_j."""
+    classes, (right_k, even_j) = q_rj.shape[1], (table.right_k, table.even_j)
+    gain = np.empty((len(q_rj), len(table)))
+    for r, q_j in enumerate(q_rj):
+        best_l = np.zeros(table.shape[2])
+        for j in np.flatnonzero(q_j > LEAST):
+            error_l = np.full(table.shape[2], even_j[j])
+            own = slice(*table.seen.indptr[j : j + 2])
+            error_l[table.seen.indices[own]] += table.seen.data[own]
+            error_l[j] = 0.0
+            np.maximum(best_l, q_j[j] * error_l, out=best_l)
+        joint_kl = (1 - right_k)[:, None] * best_l
+        np.maximum(joint_kl[:, :classes], right_k[:, None] * q_j, out=joint_kl[:, :classes])
+        gain[r] = joint_kl.sum(axis=1) - q_j.max()
+    return np.maximum(gain, 0.0)
+
+
+def _x_log_x(x: Floats) -> Floats:
+    return np.asarray(x * np.log(np.where(x > 0, x, 1.0)))
+
+
+def _in_blocks(gain: Callable[[Floats, SharedErrors], Floats], q_rj: Floats, table: SharedErrors) -> Floats:
+    """Return (R, K) gains, of so many items at a time that their answers are not too many numbers."""
+    size = max(1, ANSWERS // (table.shape[2] * max(len(table), 1)))
+    parts = [gain(q_rj[begin : begin + size], table) for begin in range(0, len(q_rj), size)]
+    return np.concatenate([np.empty((0, len(table))), *parts])
+
+
 def information_bound(q_nj: Floats, confusion_kjl: Floats) -> Floats:
     """(N,) nats that no answer of any of the K annotators is expected to exceed (1)."""
     bound = np.empty(len(q_nj))
@@ -134,16 +186,22 @@ def accuracy_bound(q_nj: Floats, confusion_kjl: Floats) -> Floats:
 
 def _dependent(confusion_kjl: Floats) -> float:
     """1 - E_k of the annotator whose answers depend most on the truth."""
-    if by_factors(confusion_kjl):
-        return gain_by_factors.dependent(confusion_kjl)
+    if share_errors(confusion_kjl):
+        return _dependent_on_shared_errors(confusion_kjl)
     return 1.0 - float(confusion_kjl.min(axis=1).sum(axis=1).min(initial=1.0))
+
+
+def _dependent_on_shared_errors(table: SharedErrors) -> float:
+    """Every option has the chance (1 - c_k) min over j of even_j at least, or c_k where it is right."""
+    least_k = np.minimum((1 - table.right_k) * table.even_j.min(), table.right_k)
+    return 1.0 - table.shape[2] * float(least_k.min(initial=1.0))
 
 
 def _reach(confusion_kjl: Floats) -> Floats:
     """(J, J, G) F_bj at the odds 2^(g / STEPS); with many classes at 1 alone, where it is largest."""
     n_classes = confusion_kjl.shape[1]
     points = STEPS * TOP + 1
-    if by_factors(confusion_kjl) or points * n_classes * confusion_kjl.size > TABLED:
+    if share_errors(confusion_kjl) or points * n_classes * confusion_kjl.size > TABLED:
         points = 1
     odds = 2.0 ** (np.arange(points) / STEPS)
     table = np.zeros((n_classes, n_classes, points))

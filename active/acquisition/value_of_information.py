@@ -21,7 +21,7 @@ from hitl.annotations import Floats
 from hitl.consensus import AnnotatorReport, Consensus
 from hitl.crew import Budget, Crew
 from hitl.evidence import Evidence
-from hitl.tables.factored_rows import as_array, by_factors, diagonals
+from hitl.shared_errors import as_array, diagonals, share_errors
 
 SEQUENCES = 1024
 """Sequences of answers that are looked at at most: 10 answers of two options, 3 of ten."""
@@ -91,12 +91,11 @@ def crew_confusion(consensus: Consensus, crew: Crew) -> Floats:
     """(K', J, L) confusion matrices of the crew, newcomers like the average; one average annotator without names."""
     learned = consensus.annotators
     place = {name: k for k, name in enumerate(learned.names)}
-    if by_factors(learned.confusion) and learned.names:
-        average = learned.confusion.mean(_weights(learned))
-        if not crew.names:
-            return as_array(average)
-        newcomer = len(learned.names)
-        return as_array(learned.confusion.beside(average).of([place.get(name, newcomer) for name in crew.names]))
+    if share_errors(learned.confusion) and learned.names:
+        right_k = learned.confusion.right_k
+        average = float(right_k @ _weights(learned))
+        right = [right_k[place[name]] if name in place else average for name in crew.names] or [average]
+        return as_array(learned.confusion.of(np.array(right)))
     average_jl = average_confusion(consensus)
     if not crew.names:
         return average_jl[None]
@@ -114,8 +113,9 @@ def average_confusion(consensus: Consensus) -> Floats:
         guess = np.full((n_classes, n_options), 0.25 / max(n_options - 1, 1))
         np.fill_diagonal(guess, 0.75)
         return guess
-    if by_factors(learned.confusion):
-        average_jl: Floats = learned.confusion.mean(_weights(learned))[0]
+    if share_errors(learned.confusion):
+        average = learned.confusion.right_k @ _weights(learned)
+        average_jl: Floats = learned.confusion.of(np.array([average]))[0]
         return average_jl
     return np.asarray(np.average(learned.confusion, axis=0, weights=learned.labels + 1.0))
 

@@ -37,7 +37,7 @@ from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
 from hitl.evidence import Evidence
-from hitl.tables.factored_rows import as_array, by_factors, diagonals
+from hitl.shared_errors import as_array, diagonals, share_errors
 
 SAMPLE = 1000
 """Open items that are played; more of them are drawn from."""
@@ -237,7 +237,7 @@ class _Future:
 
 def _answers(pi_dkjl: Floats, d: Rows, k: Rows, true: Rows) -> Floats:
     """(m, L) chances of answers in these draws."""
-    if by_factors(pi_dkjl):
+    if share_errors(pi_dkjl):
         return pi_dkjl.answers(k, true)
     chances: Floats = pi_dkjl[d if len(pi_dkjl) > 1 else 0, k, true]
     return chances
@@ -246,7 +246,7 @@ def _answers(pi_dkjl: Floats, d: Rows, k: Rows, true: Rows) -> Floats:
 def _as_they_may_be(consensus: Consensus, crew: Crew, pi_kjl: Floats, draws: int, rng: np.random.Generator) -> Floats:
     """(D or 1, K, J, L) confusion matrices as they may be: drawn around what was learned of those who have answered."""
     learned = consensus.annotators
-    if by_factors(pi_kjl):  # too large to be drawn; the same in all draws
+    if share_errors(pi_kjl):  # too large to be drawn; the same in all draws
         return as_array(pi_kjl)
     if not crew.names or draws * pi_kjl.size > LARGEST:
         return pi_kjl[None]

@@ -1,8 +1,6 @@
-"""What annotators say of items by the means of their confusion rows, in whole tables or by factors.
+"""What annotators say of items by the means of their confusion rows.
 
-    L_nj  =  sum over labels (n, k, l) of ln ( alpha_kjl / sum over options of alpha_kj. )
-
-Of a table by factors only rows of options that an annotator has given are made, one annotator at a time.
+L_nj  =  sum over labels (n, k, l) of ln ( alpha_kjl / sum over options of alpha_kj. )
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from hitl.annotations import Annotations, Floats
 from hitl.design_effect import SMALLEST
 from hitl.models.annotators.confusion import over_options
 from hitl.models.numerics import kernels
-from hitl.tables.factored_rows import FactoredTable, by_factors
+from hitl.shared_errors import SharedErrors, share_errors
 
 
 def log_means(alpha_kjl: Floats) -> Floats:
@@ -28,8 +26,8 @@ def log_means(alpha_kjl: Floats) -> Floats:
 
 def messages(annotations: Annotations, alpha_kjl: Floats) -> Floats:
     """(N, J) sums over the labels of each item, by Dirichlet parameters (K, J, L)."""
-    if by_factors(alpha_kjl):
-        return _of_factors(annotations, alpha_kjl)
+    if share_errors(alpha_kjl):
+        return _of_shared_errors(annotations, alpha_kjl)
     return kernels.messages(annotations, log_means(alpha_kjl))
 
 
@@ -37,20 +35,24 @@ def at_labels(
     alpha_kjl: Floats, k: npt.NDArray[np.int32], j: npt.NDArray[np.int32], option: npt.NDArray[np.int32]
 ) -> tuple[Floats, Floats]:
     """(m,) Dirichlet parameters of single answers, and (m,) the sums of their rows."""
-    if by_factors(alpha_kjl):
-        return alpha_kjl.at(k, j, option), alpha_kjl.totals()[k, j]
+    if share_errors(alpha_kjl):
+        return alpha_kjl.at(k, j, option), alpha_kjl.weight_k[k]
     return alpha_kjl[k, j, option], alpha_kjl.sum(axis=2)[k, j]
 
 
-def _of_factors(annotations: Annotations, alpha: FactoredTable) -> Floats:
-    message_nj = np.zeros((annotations.n_items, annotations.n_classes))
-    totals_kj, (start, order) = alpha.totals(), annotations.by_annotator
-    for k in range(annotations.n_annotators):
-        own = order[start[k] : start[k + 1]]
-        items, item_m = np.unique(annotations.item[own], return_inverse=True)
-        options, option_m = np.unique(annotations.label[own], return_inverse=True)
-        log_rows = alpha.rows(k, options) / totals_kj[k]
-        np.log(np.maximum(log_rows, SMALLEST, out=log_rows), out=log_rows)
-        given = sparse.csr_array((np.ones(len(own)), (item_m, option_m)), shape=(len(items), len(options)))
-        message_nj[items] += given @ log_rows
-    return message_nj
+def _of_shared_errors(annotations: Annotations, table: SharedErrors) -> Floats:
+    wrong_k = np.log1p(-table.right_k)
+    odds_m = (np.log(table.right_k) - wrong_k)[annotations.annotator]
+    wrong_n = sums(annotations.item, wrong_k[annotations.annotator], annotations.n_items)
+    return table.log_messages(by_item(annotations, np.ones(len(annotations))), wrong_n, by_item(annotations, odds_m))
+
+
+def sums(code_m: npt.NDArray[np.int32], value_m: Floats, size: int) -> Floats:
+    """Return (size,) sums of values (M,) by code."""
+    return np.bincount(code_m, value_m, size).astype(np.float64)
+
+
+def by_item(annotations: Annotations, value_m: Floats) -> sparse.csr_array:
+    """Return (N, L) sums of values (M,) by item and label."""
+    shape = annotations.n_items, annotations.n_options
+    return sparse.csr_array(sparse.coo_array((value_m, (annotations.item, annotations.label)), shape=shape))

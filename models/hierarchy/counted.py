@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol, Self
+from typing import Self
 
 import numpy as np
 
@@ -33,36 +33,6 @@ class Round(Additive):
 
     moved: float
     lone_lj: Floats
-
-
-class Form(Protocol):
-    """Counts of labels in some form; the counts and the hierarchy have forms of their own."""
-
-    def first(self, first: em.Beliefs) -> tuple[Expected, Floats]:
-        """Return the expectations of first beliefs, and (L, J) counts of lone labels."""
-        ...
-
-    def shares(self) -> WeighedShares:
-        """Return the shares before any belief."""
-        ...
-
-    def skills(self, counts: Floats, lone_lj: Floats, accuracy: float) -> Any:
-        """Learn the hierarchy from expected counts, anchored, and from lone labels."""
-        ...
-
-    def run_em(
-        self, prior: Any, skills: Any, begun: Expected, tolerance: float, most: int
-    ) -> tuple[em.EMResult[Any, Any], em.Beliefs]:
-        """Iterate from `begun`, the hierarchy held; also return the beliefs of a shard at the end."""
-        ...
-
-    def ended(self, before: em.Beliefs, after: em.Beliefs) -> Round:
-        """Compare beliefs before and after a round."""
-        ...
-
-    def report(self, skills: Any, counts: Floats, shares: WeighedShares) -> AnnotatorReport:
-        """Report the annotators."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -45,12 +45,15 @@ from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus
 from hitl.crew import EXPECTED_ACCURACY
 from hitl.evidence import Evidence
+from hitl.models import combiner
 from hitl.models.annotators import confusion
 from hitl.models.annotators.dirichlet_confusion import learned_concentration
+from hitl.models.annotators.mean_rows import messages
 from hitl.models.combiner import used_shards
-from hitl.models.hierarchy.counted import Counted, Form
-from hitl.models.hierarchy.counted_by_cells import CountedByCells, is_by_cells
+from hitl.models.hierarchy.counted import Counted, least_labels, shares_before
+from hitl.models.hierarchy.shared_error_fit import fit_shared_errors, has_few_labels_for_its_classes
 from hitl.models.hierarchy.skills import CROWD
+from hitl.models.hierarchy.weighed_labels import Left, Pairs, Weighed
 from hitl.models.inference import em, warm_start
 from hitl.models.inference.engine import Shards
 from hitl.models.inference.loop import Expected
@@ -58,9 +61,10 @@ from hitl.models.inference.observed_outputs import Outputs
 from hitl.models.inference.per_item_outputs import weights_per_item
 from hitl.models.inference.warm_start import require_same_classes
 from hitl.models.numerics.checks import require_between, require_chances, require_counts, require_positive
-from hitl.models.numerics.clamping import clamp
+from hitl.models.numerics.clamping import clamp, observe
 from hitl.models.numerics.votes import voted
 from hitl.models.priors.learned import learned_shares
+from hitl.shared_errors import as_array, share_errors
 
 ANCHOR, ANCHOR_OF_TWO = 0.5, 0.2
 """Weight of the votes in what is learned from; with two classes there is no third that could be taken over."""
@@ -113,7 +117,9 @@ class HierarchicalDawidSkene:
         """Fit to shards; also return the beliefs of a shard at the end of the fit."""
         began = time.perf_counter()
         outputs = Outputs.learned(shards, weigh=weights_per_item)
-        counted = self._form(shards, outputs)
+        if shards.table is not None and has_few_labels_for_its_classes(shards.annotations):
+            return self._with_shared_errors(shards.table, outputs.on(shards.table), began)
+        counted = Counted.of(shards, self._anchor(shards.annotations), outputs)
         prior = counted.shares()
         before: em.Beliefs = shards.once(partial(self._first, start=start, outputs=outputs))
         expected, lone_lj = counted.first(before)
@@ -131,15 +137,37 @@ class HierarchicalDawidSkene:
         people = counted.report(skills, found.counts_klj, found.prior)
         return em.concluded(self, began, shards, found, people, **outputs.kept({})), beliefs
 
-    def _form(self, shards: Shards, outputs: Outputs) -> Form:
-        annotations = shards.annotations
-        if shards.table is not None and is_by_cells(annotations):
-            return CountedByCells.of(shards.table, self._anchor(annotations), outputs)
-        return Counted.of(shards, self._anchor(annotations), outputs)
+    def _with_shared_errors(self, evidence: Evidence, outputs: Outputs, began: float) -> tuple[Consensus, em.Beliefs]:
+        """Fit a table of many classes, whose annotators keep one accuracy each; see `shared_error_fit`."""
+        weight = Pairs.of(evidence).weight(outputs.informativeness)
+        weighed = Weighed.of(evidence, weight, outputs.informativeness)
+        left = Left.by_weights(evidence, weighed)
+        shares = shares_before(left, weighed.weight_n, outputs.informativeness, outputs.share_j)
+        prior = outputs.beside(shares)
+        q_nj = outputs.beside_votes(voted(evidence), evidence)
+        informative_n = em.informative(evidence, least_labels(outputs))
+        found = fit_shared_errors(evidence, q_nj, prior, weighed, informative_n, self.accuracy)
+        consensus = combiner.concluded(
+            self,
+            began,
+            evidence,
+            found.q_nj,
+            found.report(evidence.annotations),
+            objective=found.objective,
+            converged=found.converged,
+            **outputs.kept({}),
+        )
+        return consensus, lambda _: found.q_nj
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Judge other items, by the same or new annotators, with what was learned."""
         require_same_classes(consensus, evidence)
+        if share_errors(consensus.annotators.confusion):
+            message_nj = messages(evidence.annotations, self.concentration(consensus, evidence.annotations))
+            prior = Outputs.of(evidence, consensus).beside(learned_shares(consensus))
+            everything = np.ones(evidence.annotations.n_items, dtype=bool)
+            q_nj = prior.posterior(observe(message_nj, evidence), everything).q_nj
+            return consensus.judging(evidence.annotations.items, q_nj)
         known = consensus.annotators.prior
         unmet_jl = self._unmet(evidence.annotations) if known is None else known
         prior = Outputs.of(evidence, consensus).beside(learned_shares(consensus))
@@ -147,6 +175,11 @@ class HierarchicalDawidSkene:
 
     def concentration(self, consensus: Consensus, annotations: Annotations) -> Floats:
         """(K, J, L) Dirichlet parameters of these annotators by what was learned; those not met as the crowd."""
+        people = consensus.annotators
+        if share_errors(people.confusion):
+            right = dict(zip(people.names, people.confusion.right_k.tolist(), strict=True))
+            average = float(np.average(people.confusion.right_k, weights=people.labels + 1.0))
+            return as_array(people.confusion.of(np.array([right.get(k, average) for k in annotations.annotators])))
         return learned_concentration(consensus.annotators, self._unmet(annotations), annotations)
 
     def _first(self, evidence: Evidence, start: Consensus | None, outputs: Outputs) -> Floats:

@@ -31,7 +31,6 @@ import numpy as np
 from hitl.annotations import Floats
 from hitl.models.annotators.confusion import over_options
 from hitl.models.numerics.special import log_gamma, log_gamma_rises
-from hitl.tables.factored_rows import Factors
 
 CROWD, ROWS = 20.0, 500.0
 """Labels that the expected accuracy counts as, and that the accuracy of the crowd counts as with each class. With 50 to
@@ -70,72 +69,27 @@ class Skills:
 
     @classmethod
     def learned(cls, counts_klj: Floats, expected: float, lone_lj: Floats) -> Skills:
-        """Learn from expected counts (K, L, J), and (L, J) of lone labels, which tell of the crowd alone.
+        """Learn from expected counts (K, L, J), and (L, J) of lone labels, which say something of the crowd alone.
 
         `expected`: accuracy before any label is seen, in (0, 1).
         """
-        found = ExpectedRows.by(Seen.of(counts_klj, lone_lj), expected)
-        mean_klj = found.means.tables()
+        options, classes = lone_lj.shape
+        of_classes = counts_klj[:, :classes]
+        right_k, said_kj = np.einsum("kjj->k", of_classes), over_options(of_classes)
+        total_k = said_kj.sum(axis=1)
+        right = right_k.sum() + lone_lj.trace()  # no option beyond the classes is right
+        accuracy = (CROWD * expected + right) / (CROWD + total_k.sum() + lone_lj[:classes].sum())
+        accuracy = float(min(max(accuracy, 1 / options + EDGE), 1 - EDGE))
+        crowd_lj = _crowd_rows(counts_klj.sum(axis=0) + lone_lj, accuracy)
+        hit_j = crowd_lj.diagonal() / crowd_lj[:classes].sum(axis=0)
+        mix_kj = said_kj + 1e-9
+        expected_k = np.clip(mix_kj @ hit_j / mix_kj.sum(axis=1), EDGE, 1 - EDGE)
+        alike = strength(beta_binomial(expected_k, right_k, total_k), USUAL_ALIKE)
+        skill_k = (alike * expected_k + right_k) / (alike + total_k)
+        mean_klj = _at_skill(crowd_lj, _log_odds(skill_k) - _log_odds(expected_k))
         rows = strength(_dirichlet_multinomial(mean_klj, counts_klj))
         mean_klj *= rows
-        return cls(found.accuracy, rows * found.crowd_lj.T, mean_klj, found.alike, rows)
-
-
-@dataclass(frozen=True, eq=False)
-class Seen:
-    """Sums of expected counts that tell how good the crowd and its persons are.
-
-    Attributes:
-        right_k: (K,) right answers.
-        said_kj: (K, J) answers that are a class, by true class.
-        crowd_lj: (L, J) answers of all annotators.
-        lone_lj: (L, J) lone labels.
-    """
-
-    right_k: Floats
-    said_kj: Floats
-    crowd_lj: Floats
-    lone_lj: Floats
-
-    @classmethod
-    def of(cls, counts_klj: Floats, lone_lj: Floats) -> Seen:
-        """Count whole tables (K, L, J)."""
-        of_classes = counts_klj[:, : counts_klj.shape[2]]
-        right_k = np.einsum("kjj->k", of_classes)
-        return cls(right_k, over_options(of_classes), counts_klj.sum(axis=0), lone_lj)
-
-
-@dataclass(frozen=True, eq=False)
-class ExpectedRows:
-    """Expected rows of annotators, without their strength.
-
-    Attributes:
-        accuracy: c of the crowd, in (0, 1).
-        crowd_lj: (L, J) what the crowd says of each class.
-        alike: the strength S.
-        means: mu of all annotators, by factors.
-    """
-
-    accuracy: float
-    crowd_lj: Floats
-    alike: float
-    means: Factors
-
-    @classmethod
-    def by(cls, seen: Seen, expected: float) -> ExpectedRows:
-        """Learn from these counts; `expected`: accuracy before any label is seen, in (0, 1)."""
-        options, classes = seen.lone_lj.shape
-        right_k, total_k = seen.right_k, seen.said_kj.sum(axis=1)
-        right = right_k.sum() + seen.lone_lj.trace()  # no option beyond the classes is right
-        accuracy = (CROWD * expected + right) / (CROWD + total_k.sum() + seen.lone_lj[:classes].sum())
-        accuracy = float(min(max(accuracy, 1 / options + EDGE), 1 - EDGE))
-        crowd_lj = _crowd_rows(seen.crowd_lj + seen.lone_lj, accuracy)
-        hit_j = crowd_lj.diagonal() / crowd_lj[:classes].sum(axis=0)
-        mix_kj = seen.said_kj + 1e-9
-        expected_k = np.clip(mix_kj @ hit_j / mix_kj.sum(axis=1), EDGE, 1 - EDGE)
-        alike = strength(_beta_binomial(expected_k, right_k, total_k), USUAL_ALIKE)
-        skill_k = (alike * expected_k + right_k) / (alike + total_k)
-        return cls(accuracy, crowd_lj, alike, _at_skill(crowd_lj, _log_odds(skill_k) - _log_odds(expected_k)))
+        return cls(accuracy, rows * crowd_lj.T, mean_klj, alike, rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,18 +127,21 @@ def _crowd_rows(counts_lj: Floats, accuracy: float) -> Floats:
     return rows_lj
 
 
-def _at_skill(crowd_lj: Floats, shift_k: Floats) -> Factors:
-    """Rows of the crowd, `shift_k` added to the log odds of being right; errors keep their proportions."""
+def _at_skill(crowd_lj: Floats, shift_k: Floats) -> Floats:
+    """Return (K, L, J) rows of the crowd, `shift_k` added to the log odds of being right; errors keep proportions."""
     classes = crowd_lj.shape[1]
+    diagonal = np.arange(classes)
     said_j = crowd_lj[:classes].sum(axis=0)
     hit_j = np.clip(crowd_lj.diagonal() / said_j, EDGE, 1 - EDGE)
     hit_kj = 1 / (1 + np.exp(-(_log_odds(hit_j) + shift_k[:, None])))
     errors_kj, right_kj = (1 - hit_kj) / (1 - hit_j), hit_kj * said_j
     wrong_j = said_j - crowd_lj.diagonal()
     total_kj = errors_kj * wrong_j + right_kj + crowd_lj[classes:].sum(axis=0)
-    errors_lj = crowd_lj.copy()
-    np.fill_diagonal(errors_lj[:classes], 0.0)
-    return Factors(errors_lj, errors_kj / total_kj, right_kj / total_kj, 1 / total_kj)
+    rows_klj = np.empty((len(shift_k), *crowd_lj.shape))
+    np.multiply(crowd_lj[:classes], (errors_kj / total_kj)[:, None], out=rows_klj[:, :classes])
+    np.multiply(crowd_lj[classes:], (1 / total_kj)[:, None], out=rows_klj[:, classes:])
+    rows_klj[:, diagonal, diagonal] = right_kj / total_kj
+    return rows_klj
 
 
 def _log_odds(p: Floats) -> Floats:
@@ -198,7 +155,7 @@ def strength(log_likelihood_s: Floats, log_prior: Floats | float = 0.0) -> float
     return float(np.exp(weight @ np.log(STRENGTHS) / weight.sum()))
 
 
-def _beta_binomial(mean_k: Floats, right_k: Floats, total_k: Floats) -> Floats:
+def beta_binomial(mean_k: Floats, right_k: Floats, total_k: Floats) -> Floats:
     """(S,) log likelihood of right answers of all annotators at each strength of the grid, up to a constant."""
     scale = STRENGTHS[:, None]
     a, b = scale * mean_k, scale * (1 - mean_k)
@@ -210,11 +167,7 @@ def _beta_binomial(mean_k: Floats, right_k: Floats, total_k: Floats) -> Floats:
 def _dirichlet_multinomial(mean_klj: Floats, counts_klj: Floats) -> Floats:
     """(S,) log likelihood of all rows at each strength of the grid, up to a constant."""
     inside = log_gamma_rises(mean_klj, counts_klj, STRENGTHS, NEGLIGIBLE)
-    return inside - of_totals(over_options(counts_klj))
-
-
-def of_totals(total_kj: Floats) -> Floats:
-    """(S,) what the number of answers in each row takes off that log likelihood."""
+    total_kj = over_options(counts_klj)
     total_kj = total_kj[total_kj.any(axis=1)]
     totals = log_gamma(STRENGTHS[:, None, None] + total_kj).sum(axis=(1, 2))
-    return np.asarray(totals - total_kj.size * log_gamma(STRENGTHS))
+    return np.asarray(inside - totals + total_kj.size * log_gamma(STRENGTHS))

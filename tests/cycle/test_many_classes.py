@@ -1,4 +1,4 @@
-"""A cycle whose consensus has its matrices by factors plans, stores and shows what one with whole matrices does."""
+"""A run whose annotators share their errors plans, stores and pushes as any other."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 from hitl import cycle
 from hitl.connectors.tables import Tables
 from hitl.models.analysis.annotator_profile import AnnotatorProfiler
-from hitl.models.hierarchy import counted_by_cells
+from hitl.models.hierarchy import shared_error_fit
 from hitl.project import stored_evidence
+from hitl.shared_errors import SharedErrors
 from hitl.store import Store
-from hitl.tables.factored_rows import FactoredTable
 from tests.projects import NOON, settings, state
 
 CLASSES, PEOPLE = 60, ("ann", "bob", "cyd", "dee")
@@ -45,15 +45,13 @@ def ran(folder: Path) -> tuple[Any, Any, dict[str, bytes]]:
     return consensus, AnnotatorProfiler().fit(evidence, consensus).frame(), state(folder)
 
 
-def test_it_is_that_of_whole_matrices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    by_tables, profiles, shown = ran(tmp_path / "tables")
-    monkeypatch.setattr(counted_by_cells, "LARGE", 1)
-    monkeypatch.setattr(counted_by_cells, "BLOCK", 1)
-    by_factors, profiles_by_factors, shown_by_factors = ran(tmp_path / "factors")
-    assert isinstance(by_factors.annotators.confusion, FactoredTable)
-    assert isinstance(by_tables.annotators.confusion, np.ndarray)
-    np.testing.assert_allclose(by_factors.probabilities, by_tables.probabilities, atol=1e-9)
-    np.testing.assert_allclose(by_factors.annotators.confusion, by_tables.annotators.confusion, atol=1e-9)
-    numbers = (frame.select_dtypes("number").astype(float) for frame in (profiles_by_factors, profiles))
-    np.testing.assert_allclose(*numbers, atol=1e-6)
-    assert shown_by_factors == shown
+def test_a_run_plans_stores_and_pushes_with_shared_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_error_fit, "LARGE", 1)
+    monkeypatch.setattr(shared_error_fit, "MANY_CLASSES", 1)
+    consensus, profiles, shown = ran(tmp_path / "project")
+    assert isinstance(consensus.annotators.confusion, SharedErrors)
+    truth = [str(int(item) % CLASSES) for item in consensus.items]
+    right = consensus.frame()["label"] == truth
+    assert right[consensus.confidence > 0.5].mean() > 0.9
+    assert set(profiles["annotator"]) == set(PEOPLE)
+    assert {"order.csv", "consensus.csv"} <= set(shown)

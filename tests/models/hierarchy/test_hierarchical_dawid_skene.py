@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from dataclasses import replace
 from typing import Any
 
@@ -18,15 +17,14 @@ from hitl.annotations import Annotations
 from hitl.crew import EXPECTED_ACCURACY
 from hitl.errors import BadEvidence, BadSettings
 from hitl.evidence import Evidence
-from hitl.models import DefaultCombiner, HierarchicalDawidSkene, MajorityVote
+from hitl.models import HierarchicalDawidSkene, MajorityVote
 from hitl.models.hierarchy.counted import SHARES, Counted, spread
 from hitl.models.hierarchy.hierarchical_dawid_skene import ANCHOR, ANCHOR_OF_TWO
 from hitl.models.hierarchy.skills import CROWD, SkilledRows, Skills
 from hitl.models.inference import em
-from hitl.models.inference.engine import Shards, Table
+from hitl.models.inference.engine import Table
 from hitl.models.inference.observed_outputs import Outputs
 from hitl.models.numerics.votes import voted
-from hitl.testing import crowd
 from hitl.testing.combiners import assert_permuted
 from tests import oracles
 from tests.dependent_labels import table
@@ -426,17 +424,3 @@ def test_an_anchor_of_its_own_is_that_of_the_number_of_classes(classes: int, anc
     )
     np.testing.assert_array_equal(by_itself, given_it)
     assert np.abs(by_itself - without).max() > 1e-3
-
-
-@pytest.mark.parametrize(
-    "of", [lambda evidence: evidence, lambda evidence: Shards([evidence])], ids=["table", "shards"]
-)
-def test_with_many_classes_a_fit_holds_eleven_tables_of_matrices_at_most(of: Any) -> None:
-    """With 2,000 classes and 50 annotators each table of all their matrices takes 1.6 GB."""
-    evidence, _ = crowd(np.random.default_rng(0), n_items=60, n_annotators=8, n_classes=120)
-    DefaultCombiner().fit(of(evidence))
-    tracemalloc.start()
-    DefaultCombiner().fit(of(evidence))
-    _, most = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert most < 11 * 8 * 120 * 120 * 8

@@ -142,7 +142,7 @@ def test_how_likely_right_answers_are_is_beta_binomial() -> None:
     rng = np.random.default_rng(0)
     mean_k, total_k = rng.uniform(0.3, 0.95, 9), rng.integers(40, size=9)
     right_k = rng.binomial(total_k, mean_k)
-    found_s = skills._beta_binomial(mean_k, right_k.astype(float), total_k.astype(float))
+    found_s = skills.beta_binomial(mean_k, right_k.astype(float), total_k.astype(float))
     off = [
         found - stats.betabinom.logpmf(right_k, total_k, s * mean_k, s * (1 - mean_k)).sum()
         for s, found in zip(STRENGTHS, found_s, strict=True)
