@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from hitl import Consensus, Evidence
 from hitl.evidence import Annotations
@@ -81,3 +82,14 @@ def test_it_is_saved_and_judges_other_items(fitted: tuple[Evidence, Consensus]) 
     np.testing.assert_allclose(applied.probabilities, consensus.probabilities, atol=1e-9)
     few = Annotations.from_matrix([[0, 0], [3, -1]], classes=list(evidence.annotations.classes))
     assert DefaultCombiner().apply(consensus, Evidence(few)).labels.tolist() == [0, 3]
+
+
+def test_how_likely_errors_are_is_dirichlet_multinomial() -> None:
+    """Against scipy's distribution, whose likelihood has a factor that no strength changes."""
+    counts = np.array([[0, 3, 1, 0, 0], [2, 0, 0, 0, 5]])
+    found = shared_error_fit._dirichlet_multinomial(counts[counts > 0].astype(float), counts.sum(axis=1) * 1.0, 1 / 5)
+    expected = [
+        sum(stats.dirichlet_multinomial.logpmf(row, np.full(5, s / 5), row.sum()) for row in counts)
+        for s in shared_error_fit.STRENGTHS
+    ]
+    np.testing.assert_allclose(np.diff(found), np.diff(expected))
