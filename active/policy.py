@@ -45,7 +45,7 @@ from hitl.crew import Budget, Crew
 from hitl.errors import BadSettings
 from hitl.evidence import Evidence
 from hitl.plan import Ask, Plan
-from hitl.shared_errors import diagonals
+from hitl.tables.shared_errors import diagonals
 
 NOT_WORTH = "no question that can be asked is worth its cost"
 

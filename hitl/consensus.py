@@ -37,9 +37,9 @@ from hitl.errors import BadInput, BadTable
 from hitl.formatting import OneLineRepr, counted, listed
 from hitl.parts import Part
 from hitl.platform import Question
-from hitl.shared_errors import ARRAYS, SharedErrors, as_array, share_errors
 from hitl.tables.encoding import CheckedNames, names_as_bytes, names_from_bytes
 from hitl.tables.files import atomic, write_table
+from hitl.tables.shared_errors import ARRAYS, SharedErrors, as_array, share_errors
 from hitl.tables.short_rows import row_maxima, row_sums
 
 BROKEN = (zipfile.BadZipFile, zlib.error)

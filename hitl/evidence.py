@@ -18,11 +18,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hitl import alignment
 from hitl.annotations import Annotations, Floats, Ints
 from hitl.errors import BadEvidence
 from hitl.formatting import OneLineRepr, counted
-from hitl.tables import edges
+from hitl.tables import alignment, edges
 from hitl.tables.arrow import has_columns, table_of
 from hitl.tables.columns import require_columns, with_text
 from hitl.tables.encoding import names_of, warn_of_similar

@@ -17,7 +17,6 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 CORE = (
     "_lazy",
-    "alignment",
     "annotations",
     "consensus",
     "crew",
@@ -30,7 +29,6 @@ CORE = (
     "plan",
     "registry",
     "score",
-    "shared_errors",
     "tables",
     "texts",
     "timelines",

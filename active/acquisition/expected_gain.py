@@ -33,7 +33,7 @@ from numba import prange
 from hitl.active.acquisition.scores import entropy, times_log
 from hitl.annotations import Floats
 from hitl.models.numerics.compiled import threaded
-from hitl.shared_errors import SharedErrors, share_errors
+from hitl.tables.shared_errors import SharedErrors, share_errors
 
 Rows = npt.NDArray[np.int64]
 

@@ -21,7 +21,7 @@ from hitl.annotations import Floats
 from hitl.consensus import AnnotatorReport, Consensus
 from hitl.crew import Budget, Crew
 from hitl.evidence import Evidence
-from hitl.shared_errors import as_array, diagonals, share_errors
+from hitl.tables.shared_errors import as_array, diagonals, share_errors
 
 SEQUENCES = 1024
 """Sequences of answers that are looked at at most: 10 answers of two options, 3 of ten."""

@@ -37,7 +37,7 @@ from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
 from hitl.evidence import Evidence
-from hitl.shared_errors import as_array, diagonals, share_errors
+from hitl.tables.shared_errors import as_array, diagonals, share_errors
 
 SAMPLE = 1000
 """Open items that are played; more of them are drawn from."""

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
-from hitl.shared_errors import given
+from hitl.tables.shared_errors import given
 
 Rows = npt.NDArray[np.intp]
 TINY = 1e-300

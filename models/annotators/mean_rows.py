@@ -13,7 +13,7 @@ from hitl.annotations import Annotations, Floats
 from hitl.design_effect import SMALLEST
 from hitl.models.annotators.confusion import over_options
 from hitl.models.numerics import kernels
-from hitl.shared_errors import SharedErrors, share_errors
+from hitl.tables.shared_errors import SharedErrors, share_errors
 
 
 def log_means(alpha_kjl: Floats) -> Floats:

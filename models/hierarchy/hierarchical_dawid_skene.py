@@ -64,7 +64,7 @@ from hitl.models.numerics.checks import require_between, require_chances, requir
 from hitl.models.numerics.clamping import clamp, observe
 from hitl.models.numerics.votes import voted
 from hitl.models.priors.learned import learned_shares
-from hitl.shared_errors import as_array, share_errors
+from hitl.tables.shared_errors import as_array, share_errors
 
 ANCHOR, ANCHOR_OF_TWO = 0.5, 0.2
 """Weight of the votes in what is learned from; with two classes there is no third that could be taken over."""

@@ -29,7 +29,7 @@ from hitl.models.inference.observed_outputs import Observed
 from hitl.models.numerics.clamping import observe
 from hitl.models.numerics.special import log_gamma
 from hitl.models.priors import Mask
-from hitl.shared_errors import SharedErrors, as_array
+from hitl.tables.shared_errors import SharedErrors, as_array
 
 MANY_CLASSES, LARGE = 128, 2**22
 """Classes, and cells of whole matrices, from which annotators share their errors."""

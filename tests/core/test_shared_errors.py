@@ -10,7 +10,7 @@ from hitl import Annotations
 from hitl.active.acquisition import expected_gain
 from hitl.models.annotators.mean_rows import at_labels, messages
 from hitl.models.numerics import kernels
-from hitl.shared_errors import SharedErrors, as_array, diagonals, given
+from hitl.tables.shared_errors import SharedErrors, as_array, diagonals, given
 
 
 def table(classes: int, options: int, annotators: int = 3, weight: float = 1.0) -> SharedErrors:

@@ -13,8 +13,8 @@ from hitl.connectors.tables import Tables
 from hitl.models.analysis.annotator_profile import AnnotatorProfiler
 from hitl.models.hierarchy import shared_error_fit
 from hitl.project import stored_evidence
-from hitl.shared_errors import SharedErrors
 from hitl.store import Store
+from hitl.tables.shared_errors import SharedErrors
 from tests.projects import NOON, settings, state
 
 CLASSES, PEOPLE = 60, ("ann", "bob", "cyd", "dee")
