@@ -31,7 +31,7 @@ from hitl.platform import Progress, silent
 from hitl.shards import places
 from hitl.shards.checkpoints import Checkpointed, SerialWithProgress
 from hitl.shards.reading import StoredShards
-from hitl.tables.locks import held
+from hitl.tables.files import exclusive_lock
 
 SUMMARY = "summary.json"
 UNFINISHED = "unfinished"
@@ -103,7 +103,7 @@ def _claimed(folder: str, work: bytes) -> Iterator[str]:
     if others and not (path / SUMMARY).exists():
         raise BadTable(f"{folder} is there already; name a new folder")
     Path(unfinished).mkdir(parents=True, exist_ok=True)
-    with held(Path(unfinished, "lock"), folder):
+    with exclusive_lock(Path(unfinished, "lock"), folder):
         _require_this_work(folder, place, work)
         yield unfinished
 

@@ -36,9 +36,8 @@ from hitl.shards.reading import MappedAnnotations, StoredShards
 from hitl.shards.runs import Runs, equal_ranges
 from hitl.tables.columns import empty_as_null, numbers_of, require_columns, with_text
 from hitl.tables.encoding import check_names, options_of, seconds_of, warn_of_similar
-from hitl.tables.files import read_parts
+from hitl.tables.files import exclusive_lock, read_parts
 from hitl.tables.limits import limits, require_fit
-from hitl.tables.locks import held
 from hitl.tables.places import Place, place_in_file
 
 PART = 1 << 18
@@ -151,7 +150,7 @@ def _new(folder: str) -> Iterator[Path]:
         raise BadTable(f"{folder}: the folder {target.parent} does not exist; make it first")
     work = target.with_name(f".{target.name}.partial")
     work.mkdir(exist_ok=True)
-    with held(work / "lock", folder):
+    with exclusive_lock(work / "lock", folder):
         try:
             for left in work.iterdir():
                 if left.is_dir():

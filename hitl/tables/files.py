@@ -13,14 +13,14 @@ import os
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 import pyarrow as pa
 
-from hitl.errors import BadTable, HitlError
+from hitl.errors import BadTable, Busy, HitlError
 from hitl.tables import delimited, excel, json_lines
 from hitl.tables.columns import with_text
 from hitl.tables.formulas import defused, restored
@@ -243,6 +243,23 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+@contextmanager
+def exclusive_lock(path: Path, written: str, kind: str = "folder") -> Iterator[None]:
+    """Hold the lock of a folder (or of another `kind`) that is `written`. Raises Busy where another process holds it."""
+    with open(path, "wb") as lock:
+        with suppress(ImportError):  # no fcntl on Windows: two at once are then the user's to avoid
+            import fcntl
+
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                ours = os.path.samestat(os.fstat(lock.fileno()), path.stat())  # its last holder may have removed it
+            except OSError:
+                ours = False
+            if not ours:
+                raise Busy(f"{written}: another process writes it; wait for it, or name another {kind}") from None
+        yield
 
 
 # -- names of files ----------------------------------------------------------------------------------------
