@@ -247,7 +247,7 @@ def _umask() -> int:
 
 @contextmanager
 def exclusive_lock(path: Path, written: str, kind: str = "folder") -> Iterator[None]:
-    """Hold the lock of a folder (or of another `kind`) that is `written`. Raises Busy where another process holds it."""
+    """Hold the lock of a folder (or another `kind`) that is `written`. Raises Busy where another process holds it."""
     with open(path, "wb") as lock:
         with suppress(ImportError):  # no fcntl on Windows: two at once are then the user's to avoid
             import fcntl
