@@ -14,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Many tests start processes: these read what the first has compiled, also where the environment forbids that.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo demo-serve demo-label-studio label-studio test trust rehearse release quick lint types unit bench format clean
+.PHONY: demo demo-serve demo-label-studio label-studio test journeys trust rehearse release quick lint types unit bench format clean
 
 demo: $(DEMO)/.ready  ## replay real annotators through the loop; writes hitl-demo-report.html
 	$(DEMO)/bin/hitl demo
@@ -27,8 +27,11 @@ demo-label-studio: $(TEST)/.ready  ## the same through a real Label Studio start
 
 test: label-studio lint types unit  ## what CI runs
 
+journeys: label-studio  ## the longer ways on real servers: a day, a week, faults, clocks, kills
+	$(TEST)/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m journey
+
 trust: $(TEST)/.ready  ## the longest proofs (hours), of which `make test` runs shorter forms; figures: docs/trust.md
-	$(TEST)/bin/python -m pytest -n $(WORKERS) --dist loadfile --hypothesis-profile=random -m "not server and not trust"
+	$(TEST)/bin/python -m pytest -n $(WORKERS) --dist loadfile --hypothesis-profile=random -m "not server and not trust and not journey"
 	$(TEST)/bin/python -m tests.bench.bench_trust --save
 	$(TEST)/bin/python -m tests.bench.trust.clocks --runs 200 --minutes 120 --save
 	$(TEST)/bin/python -m tests.bench.trust.faults --save
