@@ -1,34 +1,53 @@
-"""What the page says of annotators beyond their table: who to look into, who decides alike, who changes."""
+"""The page's section on annotators: whom to look into, who decides alike, who changes; with its figures."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from html import escape
 
 import numpy as np
 
-from hitl.annotations import Names
+from hitl.annotations import Floats, Names
 from hitl.models.analysis.annotator_profile import AnnotatorProfiler, AnnotatorProfiles, CommunityProfile
-from hitl.report.annotators_plots import drift_figure, forest_figure, moment, prototype_figure, similarity_figure
 from hitl.report.contents import QuestionPage
-from hitl.report.plots import Figure
+from hitl.report.plots import (
+    COLOURS,
+    LEGEND,
+    PERCENT,
+    Figure,
+    axis,
+    band,
+    end_names,
+    figure,
+    heatmap,
+    names_axis,
+    numbers,
+    scatter,
+    shown,
+    whiskers,
+)
 
 GROUPS = 8
-"""Communities shown."""
+"""Most communities on the page."""
 
 MEMBERS = 12
-"""Annotators named of a community."""
+"""Most annotators named in a community."""
+
+FOREST, MAP, LINES = 40, 80, 8
+"""Most annotators in the forest plot, on the map of similarities, and in the figure of accuracy over time."""
 
 
 @dataclass(frozen=True, eq=False)
 class AnnotatorsSection:
-    """What the template needs of one question's annotators.
+    """One question's annotators for the template.
 
     Attributes:
-        profiles: everything known of them.
-        flagged: codes of those to look into, most labels first.
-        changed: codes of those whose change over time is to be believed, most labels first.
-        groups: the largest communities, each with the names of its members with most labels; a single one tells
-            nothing apart.
+        profiles: of all annotators.
+        flagged: codes of annotators who need review, most labels first.
+        changed: codes of annotators whose change over time is significant, most labels first.
+        groups: the largest communities, each with the names of its members with most labels.
         figures: by the last part of their id.
     """
 
@@ -40,32 +59,174 @@ class AnnotatorsSection:
 
 
 def annotators_section(page: QuestionPage) -> AnnotatorsSection | None:
-    """What is known of the annotators of a question; None without labels, or where the consensus is over others."""
+    """Profile the annotators of a question; None without labels, or if the consensus is over other annotators."""
     annotations, report = page.evidence.annotations, page.consensus.annotators
     same = annotations.annotators == report.names and annotations.options == report.options
     if not len(annotations) or not same:
         return None
-    found = AnnotatorProfiler().fit(page.evidence, page.consensus)
+    profiles = AnnotatorProfiler().fit(page.evidence, page.consensus)
+    communities = profiles.communities
     order = np.argsort(-report.labels, kind="stable").tolist()
-    changed = tuple(k for k in order if found.drifts[k])
-    groups = tuple((kind, _members(found, g, order)) for g, kind in enumerate(found.kinds()[:GROUPS]))
-    figures = {"forest": forest_figure(found)}
-    if len(groups) > 1:
-        figures["similarity"] = similarity_figure(found)
-        for g in range(len(groups)):
-            prototype = found.communities.prototype[g]
-            figures[f"group-{g + 1}"] = prototype_figure(prototype, report.classes, report.options)
+    changed = tuple(k for k in order if profiles.drifts[k])
+
+    def members(group: int) -> Names:
+        return tuple(profiles.names[k] for k in order if communities.main[k] == group)[:MEMBERS]
+
+    groups = tuple((kind, members(group)) for group, kind in enumerate(profiles.kinds()[:GROUPS]))
+    figures = {"forest": forest_figure(profiles)}
+    if len(groups) > 1:  # a single one tells nothing apart
+        figures["similarity"] = similarity_figure(profiles)
+        for group in range(len(groups)):
+            prototype = prototype_figure(communities.prototype[group], report.classes, report.options)
+            figures[f"group-{group + 1}"] = prototype
     if changed:
-        figures["drift"] = drift_figure(found, changed)
-    return AnnotatorsSection(found, tuple(k for k in order if found.flags(k)), changed, groups, figures)
+        figures["drift"] = drift_figure(profiles, changed)
+    flagged = tuple(k for k in order if profiles.flags(k))
+    return AnnotatorsSection(profiles, flagged, changed, groups, figures)
+
+
+def forest_figure(profiles: AnnotatorProfiles) -> Figure:
+    """Draw the accuracy of each annotator with its 95 % interval, best on top; colour: group; cross: needs review."""
+    report, main = profiles.people, profiles.communities.main
+    most = np.argsort(-report.labels, kind="stable")[:FOREST]
+    most = most[report.labels[most] > 0]
+    order = most[np.argsort(report.accuracy[most], kind="stable")]
+    low, high = report.interval
+    several = len(profiles.communities) > 1
+    data = []
+    for group in range(-1, len(profiles.communities)):
+        rows = [(height, int(k)) for height, k in enumerate(order) if (main[k] if several else -1) == group]
+        if not rows:
+            continue
+        rows.sort(key=lambda row: bool(profiles.flags(row[1])))  # the legend shows the first symbol
+        heights, codes = map(list, zip(*rows, strict=True))
+        colour = f"--c{group % COLOURS}" if group >= 0 else ("--soft" if several else "--c0")
+        data.append(
+            scatter(
+                numbers(report.accuracy[codes]),
+                heights,
+                "markers",
+                colour,
+                size=9,
+                symbol=["x" if profiles.flags(k) else "circle" for k in codes],
+                name=f"group {group + 1}" if group >= 0 else "too few labels for a group",
+                error_x=whiskers(report.accuracy[codes], low[codes], high[codes], colour),
+                customdata=[_tip(profiles, k) for k in codes],
+                hovertemplate="%{customdata}<extra></extra>",
+            )
+        )
+    x = axis("accuracy (%), with its 95 % interval", range=[0, 1.005], **PERCENT)
+    y = names_axis("annotator", [shown(report.names[k], 22) for k in order], range=[-0.8, len(order) - 0.2])
+    return figure(data, 110 + 17 * len(order), x, y, **LEGEND | {"showlegend": several})
+
+
+def prototype_figure(prototype_jl: Floats, classes: Names, options: Names) -> Figure:
+    """Draw how a group answers: each row a true class, in shares of its labels."""
+    j, width = prototype_jl.shape
+    heat = heatmap(
+        [numbers(row) for row in prototype_jl],
+        1,
+        "true %{customdata[0]}: %{z:.1%} said %{customdata[1]}",
+        xgap=1,
+        ygap=1,
+        texttemplate="%{z:.0%}" if max(j, width) <= 6 else "",
+        customdata=[[[shown(true), shown(option)] for option in options] for true in classes],
+    )
+    x = axis("answer", showgrid=False, **_ticks(options))
+    y = axis("true class", showgrid=False, autorange="reversed", **_ticks(classes))
+    return figure([heat], min(420, 110 + max(18, min(44, 240 // j)) * j), x, y)
+
+
+def similarity_figure(profiles: AnnotatorProfiles) -> Figure:
+    """Draw the similarity of every two annotators, ordered by group, with a frame around each group."""
+    communities, report = profiles.communities, profiles.people
+    rows = np.argsort(-report.labels[communities.learned], kind="stable")[:MAP]
+    codes = communities.learned[rows]
+    main = communities.main[codes]
+    order = np.lexsort((-communities.membership[codes, main], main))
+    rows, codes, main = rows[order], codes[order], main[order]
+    similar = communities.similarity[np.ix_(rows, rows)]
+    apart = similar[~np.eye(len(similar), dtype=bool)]  # all are like themselves: the diagonal is off the scale
+    most = max(0.1, float(apart.max(initial=0.0)))
+    if len(codes) <= 40:  # the names of more pairs would make the page large
+        names = [shown(report.names[k], 22) for k in codes]
+        pairs = [[f"{one} and {other}" for other in names] for one in names]
+        heat = heatmap(
+            [numbers(row, 2) for row in similar], most, "%{customdata}: similarity %{z:.2f}", customdata=pairs
+        )
+    else:
+        heat = heatmap([numbers(row, 2) for row in similar], most, "similarity %{z:.2f}")
+    ends = np.flatnonzero(np.diff(main, append=-2)) + 1
+    starts = np.concatenate(([0], ends[:-1]))
+    frames = [
+        {
+            "type": "rect",
+            **dict.fromkeys(("x0", "y0"), start - 0.5),
+            **dict.fromkeys(("x1", "y1"), end - 0.5),
+            "line": {"color": f"--c{main[start] % COLOURS}", "width": 2},
+        }
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+    ]
+    ticks = {"tickvals": ((starts + ends - 1) / 2).tolist(), "ticktext": [f"group {main[n] + 1}" for n in starts]}
+    by_group = axis("annotators, by group", showgrid=False, **ticks)
+    return figure([heat], 420, by_group, by_group | {"autorange": "reversed"}, shapes=frames)
+
+
+def drift_figure(profiles: AnnotatorProfiles, changed: Sequence[int]) -> Figure:
+    """Draw accuracy in windows of time with 95 % bands, a line for each of the first LINES annotators of `changed`."""
+    data: list[Figure] = []
+    ends = []
+    for rank, k in enumerate(changed[:LINES]):
+        change, name, colour = profiles.changes[k], profiles.names[k], f"--c{rank % COLOURS}"
+        assert change is not None
+        windows = change.windows
+        x = [moment(middle) for middle in ((windows.start + windows.end) / 2).tolist()]
+        if len(changed) <= 3:  # more bands would hide each other
+            data += band(x, windows.low, windows.high, colour)
+        counts = zip(windows.labels, windows.low, windows.high, strict=True)
+        data.append(
+            scatter(
+                x,
+                numbers(windows.accuracy),
+                "lines+markers",
+                colour,
+                size=6,
+                name=shown(name),
+                customdata=[[int(count), f"{low * 100:.0f} to {high * 100:.0f} %"] for count, low, high in counts],
+                hovertemplate="%{fullData.name}: %{y:.0%} (%{customdata[1]}) of %{customdata[0]} labels<extra></extra>",
+            )
+        )
+        ends.append((shown(name, 24), x[-1], float(windows.accuracy[-1])))
+    accuracy = axis("accuracy (%)", range=[0, 1.02], **PERCENT)
+    return figure(data, 340, axis("time of the labels"), accuracy, annotations=end_names(ends, span=1.0))
+
+
+def moment(seconds: float, form: str = "%Y-%m-%d %H:%M:%S") -> str | float:
+    """Return a time as text; a number that is no time since the epoch stays as it is."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime(form)
+    except (OverflowError, OSError, ValueError):
+        return seconds
 
 
 def day(seconds: float) -> str:
-    """A time as its day, where it is a time since the epoch at all; else the number."""
-    found = moment(seconds, "%Y-%m-%d")
-    return found if isinstance(found, str) else f"{found:g}"
+    """Return a time as its day; a number that is no time since the epoch as a number."""
+    text = moment(seconds, "%Y-%m-%d")
+    return text if isinstance(text, str) else f"{text:g}"
 
 
-def _members(found: AnnotatorProfiles, group: int, order: list[int]) -> Names:
-    main = found.communities.main
-    return tuple(found.names[k] for k in order if main[k] == group)[:MEMBERS]
+def _tip(profiles: AnnotatorProfiles, k: int) -> str:
+    report = profiles.people
+    low, high = report.interval
+    lines = [
+        f"<b>{shown(report.names[k])}</b>: {report.labels[k]:,} labels, {report.accuracy[k] * 100:.0f} % right "
+        f"({low[k] * 100:.0f} to {high[k] * 100:.0f} %), {profiles.bits[k]:.2f} bits a label",
+        *(f"<b>{escape(flag)}</b>" for flag in profiles.flags(k)),
+        *(escape(str(confusion)) for confusion in profiles.confusions[k]),
+    ]
+    return "<br>".join(lines)
+
+
+def _ticks(names: Names) -> Figure:
+    codes = range(0, len(names), -(-len(names) // 25))
+    return {"tickvals": list(codes), "ticktext": [shown(names[code], 16) for code in codes]}

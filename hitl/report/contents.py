@@ -1,4 +1,4 @@
-"""What a report is made of: questions with their results, a plan, curves, and the history of cycles."""
+"""The contents of a report: questions with their results, a plan, curves, and the history of runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Curve:
     """Accuracy or agreement over labels spent.
 
     Attributes:
-        name: what the line stands for, written at its end.
+        name: written at the end of the line.
         labels: (P,) labels spent.
         value: (P,) accuracy or agreement, in [0, 1].
         low, high: (P,) the band around it, or None.
@@ -50,10 +50,10 @@ class QuestionPage:
 
     Attributes:
         name: the question.
-        evidence, consensus: what is known and what follows, over the same items and classes.
+        evidence, consensus: over the same items and classes.
         texts: item -> short text to show.
-        truth: (N,) true class codes held out from the fit, -1 where unknown, to measure accuracy against. None
-            takes `evidence.truth`; a truth that the fit was given measures nothing and is left aside.
+        truth: (N,) true class codes held out from the fit, -1 if unknown, to measure accuracy against; None:
+            `evidence.truth`, unless the fit used it.
     """
 
     name: str
@@ -91,7 +91,7 @@ class PartsSection:
 
 @dataclass(frozen=True)
 class Cycle:
-    """One turn of the loop.
+    """One run.
 
     Attributes:
         number: 1 for the first.

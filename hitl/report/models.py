@@ -1,4 +1,4 @@
-"""What the page says of annotators and models together: calibration, who is right where, what can skip annotators."""
+"""The page's section on models beside annotators: calibration, who is right where, what can skip annotators."""
 
 from __future__ import annotations
 
@@ -7,24 +7,41 @@ from typing import TYPE_CHECKING
 
 from hitl.errors import BadEvidence
 from hitl.models.analysis.model_profile import ModelProfile, ModelProfiler
-from hitl.report import measures, models_plots
+from hitl.report import measures
 from hitl.report.contents import QuestionPage
-from hitl.report.plots import Figure
+from hitl.report.plots import (
+    LEGEND,
+    PERCENT,
+    Figure,
+    axis,
+    band,
+    figure,
+    names_axis,
+    numbers,
+    reliability_figure,
+    scatter,
+    shown,
+    whiskers,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
 CLASSES = 20
-"""Classes in the figure and the table: those where annotators add most."""
+"""Classes in the figure and the table: those to which annotators add most."""
+
+WHO = {"model": ("model alone", "--c1", "square"), "people": ("annotators alone", "--c2", "diamond")}
+WHO |= {"both": ("both", "--c0", "circle")}
+"""Series -> name, colour and symbol: told apart without colour."""
 
 
 @dataclass(frozen=True, eq=False)
 class ModelsSection:
-    """What the template needs of one question's models.
+    """One question's models for the template.
 
     Attributes:
-        profile: everything known of annotators and models together.
-        classes: who is right on items of each class, those where annotators add most first.
+        profile: of annotators and models together.
+        classes: who is right on items of each class, those to which annotators add most first.
         figures: by the last part of their id; they show the first CLASSES classes.
     """
 
@@ -34,31 +51,94 @@ class ModelsSection:
 
 
 def models_section(page: QuestionPage) -> ModelsSection | None:
-    """The models of a question; None without a model, or where the method behind the labels takes none."""
+    """Profile the models of a question; None without a model, or if the method behind the labels takes none."""
     profile = _profile(page)
     if profile is None or not profile.best.items:
         return None
-    account = profile.best
-    classes = account.classes[account.classes["items"] >= 0.5]
+    best = profile.best
+    classes = best.classes[best.classes["items"] >= 0.5]
     classes = classes.sort_values("people_add", ascending=False, kind="stable")
     figures = {
-        "calibration": models_plots.calibration_figure(account.calibration),
-        "by-class": models_plots.class_figure(classes[:CLASSES][::-1]),
-        "by-confidence": models_plots.confidence_figure(account.confidence),
-        "deferral": models_plots.deferral_figure(account.deferral),
+        "calibration": calibration_figure(best.calibration),
+        "by-class": class_figure(classes[:CLASSES][::-1]),
+        "by-confidence": confidence_figure(best.confidence),
+        "deferral": deferral_figure(best.deferral),
     }
     return ModelsSection(profile, classes, figures)
 
 
 def _profile(page: QuestionPage) -> ModelProfile | None:
-    """By the truth held out where there is some, else by the truth of the fit, hidden item by item."""
+    """Measure by held-out truth if there is some, else by the truth of the fit, hidden item by item."""
     if not page.evidence.probabilities or not page.evidence.annotations.n_items:
         return None
     evidence, truth = page.evidence, measures.held_out_truth(page)
     held_out = bool((truth >= 0).any())
-    if held_out and page.truth is None:  # the consensus was made without what the evidence knows
+    if held_out and page.truth is None:  # the consensus was made without the truth in the evidence
         evidence = replace(evidence, truth=None)
     try:
         return ModelProfiler().fit(evidence, page.consensus, truth=truth if held_out else None)
-    except BadEvidence:  # the method does not judge by models
+    except BadEvidence:  # the method does not use models
         return None
+
+
+def calibration_figure(calibration: pd.DataFrame) -> Figure:
+    """Draw accuracy by confidence: each model as it comes (dashed), and calibrated."""
+    lines = [
+        (f"{shown(str(model), 24)}, as it comes" if when == "before" else "calibrated", rows)
+        for (when, model), rows in calibration.groupby(["when", "model"], sort=False)
+    ]
+    return reliability_figure(lines, "confidence of the model (%)", "right (%)")
+
+
+def class_figure(classes: pd.DataFrame) -> Figure:
+    """Draw the accuracy of model, annotators and both for each true class, from below, with 95 % intervals."""
+    data = []
+    for rank, (who, (name, colour, symbol)) in enumerate(WHO.items()):
+        heights = [round(height + 0.22 * (rank - 1), 2) for height in range(len(classes))]
+        tips = [
+            f"{shown(row['class'])}: {row[who] * 100:.1f} % right ({row[f'{who}_low'] * 100:.0f} to "
+            f"{row[f'{who}_high'] * 100:.0f} %) of {row['items']:,.0f}"
+            for row in classes.to_dict("records")
+        ]
+        more = {"customdata": tips, "hovertemplate": "%{customdata}<extra>%{fullData.name}</extra>"}
+        more["error_x"] = whiskers(classes[who], classes[f"{who}_low"], classes[f"{who}_high"], colour)
+        data.append(scatter(numbers(classes[who]), heights, "markers", colour, symbol=symbol, name=name, **more))
+    x = axis("right (%), with 95 % intervals", **PERCENT)
+    names = [shown(name, 22) for name in classes["class"]]
+    y = names_axis("true class", names, range=[-0.7, len(classes) - 0.3])
+    return figure(data, 110 + 34 * len(classes), x, y, **LEGEND)
+
+
+def confidence_figure(confidence: pd.DataFrame) -> Figure:
+    """Draw the accuracy of model, annotators and both in equally large groups, by rising confidence of the model."""
+    rows = confidence.to_dict("records")
+    groups = [[f"{sure(row['from'])}–{sure(row['to'])}", f"{row['items']:,.0f}"] for row in rows]
+    tip = "model %{customdata[0]} % sure: %{y:.1%} right of %{customdata[1]}<extra>%{fullData.name}</extra>"
+    data = []
+    for who, (name, colour, symbol) in WHO.items():
+        more = {"name": name, "symbol": symbol, "customdata": groups, "hovertemplate": tip}
+        more["error_y"] = whiskers(confidence[who], confidence[f"{who}_low"], confidence[f"{who}_high"], colour)
+        data.append(scatter(list(range(len(rows))), numbers(confidence[who]), "lines+markers", colour, **more))
+    names = [sure(to) for to in confidence["to"]]
+    x = names_axis("model up to this sure (%)", names, range=[-0.4, len(rows) - 0.6])
+    return figure(data, 340, x, axis("right (%)", **PERCENT), **LEGEND)
+
+
+def deferral_figure(curve: pd.DataFrame) -> Figure:
+    """Draw the accuracy of all items, with its band, and of those that skip annotators, over the share that skips."""
+    x = numbers(curve["share"])
+    tip = {"hovertemplate": "%{y:.2%}"}
+    dashed = {"color": "--c1", "width": 2, "dash": "dash"}
+    data = [
+        *band(x, curve["low"], curve["high"], "--c0"),
+        scatter(x, numbers(curve["accuracy"]), "lines", "--c0", name="all items", **tip),
+        scatter(x, numbers(curve["skipped"]), "lines", "--c1", name="those that skip annotators", line=dashed, **tip),
+    ]
+    skipping = axis("items that skip annotators (%)", range=[0, 1.005], **PERCENT)
+    return figure(data, 340, skipping, axis("right (%)", **PERCENT), hovermode="x unified", **LEGEND)
+
+
+def sure(share: float) -> str:
+    """Return a confidence in %, with as many digits as tell it from 100, three at most."""
+    digits = next((digits for digits in range(4) if round(share * 100, digits) < 100), 0)
+    return f"{share * 100:.{digits}f}"

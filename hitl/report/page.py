@@ -1,7 +1,7 @@
-"""The page: numbers and figures put into `page.html.j2`, with styles and script inside it; `figures.js.j2` draws.
+"""The page: numbers and figures in `page.html.j2`, with styles and script inside it; `figures.js.j2` draws.
 
-Nothing on it loads from a network, and its Content-Security-Policy forbids it. Names and texts come from
-outside: the template escapes all of them, and data for the script is JSON without a "<".
+It loads nothing from a network, and its Content-Security-Policy forbids it. Names and texts come from outside: the
+template escapes all of them, and data for the script is JSON without a "<".
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import numpy as np
 import hitl
 from hitl.annotations import Name
 from hitl.models.analysis.complementarity import reliability
-from hitl.report import annotators, measures, models, models_plots, plots, tables
+from hitl.report import annotators, measures, models, plots, tables
 from hitl.report.contents import QuestionPage, Report
 from hitl.report.parts.section import parts_section
 from hitl.report.verdict import accuracy_of, verdict
 from hitl.tables.files import atomic
 
 ROWS = 25
-"""Rows of the tables of contested items, of questions to ask, of items done, and of annotators to look into."""
+"""Rows of the tables of contested items, of questions to ask, of items done, and of flagged annotators."""
 
 REASONS = 8
 """Reasons listed why items are done."""
@@ -42,7 +42,7 @@ CONFUSION_CELLS = 300_000
 
 
 def render(report: Report) -> str:
-    """The report as one HTML page. Raises BadInput where its parts do not fit together."""
+    """Render the report as one HTML page. Raises BadInput if its parts do not fit together."""
     questions = [
         _question(f"q{rank}", page, len(report.questions)) for rank, page in enumerate(report.questions, start=1)
     ]
@@ -52,9 +52,7 @@ def render(report: Report) -> str:
     if len(report.history) > 1:
         figures["history"] = plots.history_figure(report.history)
     confusions = {question["id"]: question.pop("confusions") for question in questions}
-    texts: dict[Name, str] = {}
-    for page in report.questions:
-        texts |= page.texts
+    texts: dict[Name, str] = {item: text for page in report.questions for item, text in page.texts.items()}
     return document(
         "page.html.j2",
         {"figures": figures, "confusions": confusions},
@@ -71,12 +69,12 @@ def render(report: Report) -> str:
 
 
 def write(report: Report, path: str | Path) -> None:
-    """Write `render(report)` to a file, whole or not at all."""
+    """Write the page to a file, whole or not at all."""
     write_text(path, render(report))
 
 
 def document(template: str, data: Any, **content: Any) -> str:
-    """A template filled with `content`; styles and the `data` of the script stand in the page itself."""
+    """Fill a template with `content`; the styles and the `data` of the script are in the page itself."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -100,13 +98,13 @@ def document(template: str, data: Any, **content: Any) -> str:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write a text to a file, whole or not at all; what is no valid text becomes a question mark."""
+    """Write a text to a file, whole or not at all; invalid characters become question marks."""
     with atomic(path) as handle:
         handle.write(text.encode("utf-8", "replace"))
 
 
 def _overview(report: Report) -> dict[str, int]:
-    """Counts over all questions; an item or an annotator of several questions counts once."""
+    """Count over all questions; an item or an annotator of several questions counts once."""
     annotations = [page.evidence.annotations for page in report.questions]
     known = [page.evidence.known for page in report.questions]
     return {
@@ -118,7 +116,7 @@ def _overview(report: Report) -> dict[str, int]:
 
 
 def _question(key: str, page: QuestionPage, many: int) -> dict[str, Any]:
-    """Everything the template and the script need for one question of so many."""
+    """Return the values of one question, of `many`, for the template and the script."""
     consensus, annotations = page.consensus, page.evidence.annotations
     rows = tables.annotator_rows(page, max(ROWS, ANNOTATORS_SHOWN // many))
     contested = measures.contested(page.evidence, consensus)
@@ -157,7 +155,7 @@ def _question(key: str, page: QuestionPage, many: int) -> dict[str, Any]:
 
 
 def _confusions(page: QuestionPage, rows: list[dict[Hashable, Any]], cells: int) -> dict[str, Any]:
-    """What the one heat map of a question can show: all annotators pooled, and as many single ones as fit."""
+    """Return the confusion matrices that a question's heat map can show: the pooled one, and as many as fit."""
     report = page.consensus.annotators
     room = cells // (len(report.classes) * len(report.options))
     pooled = measures.pooled_confusion(page.evidence.annotations, page.consensus.probabilities)
@@ -170,7 +168,7 @@ def _confusions(page: QuestionPage, rows: list[dict[Hashable, Any]], cells: int)
 
 
 def percent(share: float, digits: int = 1) -> str:
-    """0.934 -> "93.4 %"; a dash where there is no number. Only 1 itself is 100 %, only 0 itself is 0 %."""
+    """Format 0.934 as "93.4 %", NaN as a dash. Only 1 itself is 100 %, only 0 itself is 0 %."""
     if not np.isfinite(share):
         return "–"
     step = 10.0**-digits
@@ -183,7 +181,7 @@ def percent(share: float, digits: int = 1) -> str:
 
 
 def count(number: float) -> str:
-    """12345 -> "12,345"."""
+    """Format 12345 as "12,345"."""
     return f"{number:,.0f}"
 
 
@@ -192,7 +190,7 @@ def _places(value: float, digits: int) -> str:
 
 
 def _points(share: float) -> str:
-    """0.0345 -> "+3.5": a difference in points of a hundred."""
+    """Format a difference in percentage points: 0.0345 as "+3.5"."""
     return f"{round(share * 100, 1) + 0.0:+.1f}" if np.isfinite(share) else "–"
 
 
@@ -202,10 +200,10 @@ FILTERS: dict[str, Any] = {
     "places": _places,
     "points": _points,
     "day": annotators.day,
-    "sure": models_plots.sure,
+    "sure": models.sure,
     "cut": plots.cut,
 }
-"""What the templates of reports call; the service's pages include some of them."""
+"""Filters of the templates of reports; the service's pages include some of the templates."""
 
 GLOBALS = {
     "colours": plots.COLOURS,

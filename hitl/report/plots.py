@@ -1,9 +1,7 @@
-"""The figures, as values in the form of plotly (data, layout), a subset: `figures.js.j2` draws them.
+"""Figures as plain values (data, layout) in a subset of plotly's form; `figures.js.j2` draws them in the page.
 
-Colours are names of CSS variables.
-
-A colour "--c1/0.2" is the variable --c1 at opacity 0.2, so that one figure serves light and dark. Names from
-outside are escaped, for plotly reads text as HTML.
+A colour is the name of a CSS variable, "--c1", perhaps with an opacity, "--c1/0.2", so that one figure serves light and
+dark. Names from outside are escaped.
 """
 
 from __future__ import annotations
@@ -25,98 +23,102 @@ if TYPE_CHECKING:
 Figure = dict[str, Any]
 
 COLOURS = 8
-"""How many series colours page.css has (--c0 ... --c7)."""
+"""Series colours in page.css (--c0 ... --c7)."""
 
 PERCENT: Figure = {"tickformat": ".0%"}
 LEGEND: Figure = {"showlegend": True, "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"}}
 SILENT: Figure = {"hoverinfo": "skip", "showlegend": False}
-"""A trace that is drawn only: no legend, no hover."""
+"""A trace without legend and hover."""
 
 LABEL_GAP = 0.075
-"""Least distance of two names at the ends of lines, as a share of the height."""
+"""Least distance between two names at the ends of lines, as a share of the height."""
 
 
 # -- parts of figures --------------------------------------------------------------------------------------------
 
 
 def numbers(values: npt.ArrayLike, digits: int = 4) -> list[float | None]:
-    """A list for JSON; what is not finite becomes null."""
+    """Return a list for JSON; values that are not finite become null."""
     flat = np.asarray(values, dtype=np.float64).ravel()
     return [round(float(x), digits) if np.isfinite(x) else None for x in flat]
 
 
 def cut(text: str, most: int) -> str:
-    """A text of at most `most` characters."""
+    """Shorten a text to `most` characters."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def shown(name: Name, most: int = 40) -> str:
-    """A name as plotly text: escaped, cut to `most` characters."""
+    """Escape a name and shorten it to `most` characters."""
     return escape(cut(str(name), most))
 
 
 def axis(title: str, **more: Any) -> Figure:
-    """An axis with its title."""
+    """Return an axis with its title."""
     return {"title": {"text": title}, **more}
 
 
+def names_axis(title: str, names: Sequence[str], **more: Any) -> Figure:
+    """Return an axis with a name at each of 0, 1, ..."""
+    return axis(title, showgrid=False, tickvals=list(range(len(names))), ticktext=list(names), **more)
+
+
 def figure(data: list[Figure], height: float, x: Figure, y: Figure, **more: Any) -> Figure:
-    """Traces over two axes; `more`: other keys of the layout."""
+    """Return a figure of traces over two axes; `more` are other keys of the layout."""
     return {"data": data, "layout": {"height": height, "xaxis": x, "yaxis": y, **more}}
 
 
+def scatter(x: Any, y: Any, mode: str, colour: str, *, size: int = 8, symbol: Any = "circle", **more: Any) -> Figure:
+    """Return a trace of lines, markers or both in one colour."""
+    marker = {"color": colour, "size": size, "symbol": symbol}
+    trace = {"type": "scatter", "mode": mode, "x": x, "y": y, "line": {"color": colour, "width": 2}, "marker": marker}
+    return trace | more
+
+
+def heatmap(z: Sequence[list[float | None]], most: float, tip: str, **more: Any) -> Figure:
+    """Return a heat map of shares from 0 to `most`."""
+    scale = [[0, "--heat0"], [0.5, "--heat1"], [1, "--heat2"]]
+    heat = {"type": "heatmap", "z": z, "zmin": 0, "zmax": most, "showscale": False, "colorscale": scale}
+    return heat | {"hovertemplate": f"{tip}<extra></extra>"} | more
+
+
 def whiskers(value: npt.ArrayLike, low: npt.ArrayLike, high: npt.ArrayLike, colour: str) -> Figure:
-    """The intervals of points, as plotly's error_x or error_y."""
-    value = np.asarray(value)
-    return {
-        "array": numbers(np.asarray(high) - value),
-        "arrayminus": numbers(value - np.asarray(low)),
-        "color": f"{colour}/0.5",
-        "thickness": 1.5,
-        "width": 0,
-    }
+    """Return the intervals of points, as error_x or error_y."""
+    above, below = numbers(np.asarray(high) - value), numbers(value - np.asarray(low))
+    return {"array": above, "arrayminus": below, "color": f"{colour}/0.5", "thickness": 1.5, "width": 0}
 
 
 def band(x: Sequence[Any], low: npt.ArrayLike, high: npt.ArrayLike, colour: str) -> list[Figure]:
-    """The area between two lines."""
+    """Return the area between two lines."""
     edge: Figure = {"type": "scatter", "mode": "lines", "x": x, "line": {"width": 0}} | SILENT
-    filled = {"fill": "tonexty", "fillcolor": f"{colour}/0.16"}
-    return [edge | {"y": numbers(low)}, edge | {"y": numbers(high)} | filled]
+    return [edge | {"y": numbers(low)}, edge | {"y": numbers(high), "fill": "tonexty", "fillcolor": f"{colour}/0.16"}]
 
 
 def end_names(ends: Sequence[tuple[str, Any, float] | None], span: float) -> list[Figure]:
-    """Names (escaped) at the (x, y) where lines end, moved apart where they end close together.
+    """Return names (escaped) at the (x, y) where lines end, moved apart if they end close together.
 
-    The colour is that of the place in the list; None has no end. `span` is the height of the figure in y.
+    Each has the colour of its place in the list; None has no end. `span` is the height of the figure in y.
     """
-    there = sorted((end[2], rank, end) for rank, end in enumerate(ends) if end is not None)
-    at = spread(np.array([y for y, _, _ in there]), LABEL_GAP * span)
+    present = sorted((end[2], rank, end) for rank, end in enumerate(ends) if end is not None)
+    heights = spread(np.array([y for y, _, _ in present]), LABEL_GAP * span).tolist()
+    place = {"xanchor": "left", "xshift": 6, "showarrow": False, "align": "left"}
     return [
-        {
-            "text": text,
-            "x": x,
-            "y": round(y, 5),
-            "xanchor": "left",
-            "xshift": 6,
-            "showarrow": False,
-            "align": "left",
-            "font": {"color": f"--c{rank % COLOURS}"},
-        }
-        for (_, rank, (text, x, _)), y in zip(there, at.tolist(), strict=True)
+        {"text": text, "x": x, "y": round(y, 5), **place, "font": {"color": f"--c{rank % COLOURS}"}}
+        for (_, rank, (text, x, _)), y in zip(present, heights, strict=True)
     ]
 
 
 def line_ends(curves: Sequence[Curve]) -> list[tuple[str, float, float] | None]:
-    """The name of each curve and its last point that has a value, for `end_names`."""
-    known = [np.flatnonzero(np.isfinite(curve.value)) for curve in curves]
+    """Return the name of each curve and its last point that has a value, for `end_names`."""
+    last = [np.flatnonzero(np.isfinite(curve.value))[-1:] for curve in curves]
     return [
-        (shown(curve.name, 28), float(curve.labels[rows[-1]]), float(curve.value[rows[-1]])) if rows.size else None
-        for curve, rows in zip(curves, known, strict=True)
+        (shown(curve.name, 28), float(curve.labels[row[0]]), float(curve.value[row[0]])) if row.size else None
+        for curve, row in zip(curves, last, strict=True)
     ]
 
 
 def spread(sorted_values: Floats, gap: float) -> Floats:
-    """Rising values moved as little as needed so that neighbours are `gap` apart, around the same centre."""
+    """Move rising values as little as needed so that neighbours are `gap` apart, around the same centre."""
     steps = gap * np.arange(len(sorted_values))
     pushed = np.maximum.accumulate(sorted_values - steps) + steps
     pulled = np.minimum.accumulate((sorted_values - steps)[::-1])[::-1] + steps
@@ -127,43 +129,45 @@ def spread(sorted_values: Floats, gap: float) -> Floats:
 
 
 def curves_figure(curves: Sequence[Curve], value: str, spent: str = "labels spent") -> Figure:
-    """Lines over labels spent, each with its band and its name at its end; `value` and `spent` name the axes."""
+    """Draw lines over labels spent, each with its band and its name at its end; `value` and `spent` name the axes."""
     data: list[Figure] = []
     for rank, curve in enumerate(curves):
-        data += _line(curve, f"--c{rank % COLOURS}")
-    names = line_ends(curves)
+        x, colour = numbers(curve.labels), f"--c{rank % COLOURS}"
+        if curve.low is not None and curve.high is not None:
+            data += band(x, curve.low, curve.high, colour)
+        mode = "lines" if len(curve.labels) > 1 else "markers"
+        data.append(scatter(x, numbers(curve.value), mode, colour, name=shown(curve.name), hovertemplate="%{y:.1%}"))
+    ends = line_ends(curves)
+    values = [v for c in curves for v in (c.value, c.low, c.high) if v is not None]
+    height = float(np.ptp([f(np.concatenate(values)) for f in (np.nanmin, np.nanmax)])) if any(ends) else 0.0
     most = max((float(np.nanmax(curve.labels)) for curve in curves if len(curve.labels)), default=1.0)
-    x = axis(spent, tickformat=",d", range=[0.0, most * 1.005])
-    y = axis(escape(value), **PERCENT)
-    ends = end_names(names, _height(curves)) if any(names) else []
-    return figure(data, 380, x, y, annotations=ends, hovermode="x unified")
+    x_axis = axis(spent, tickformat=",d", range=[0.0, most * 1.005])
+    names = end_names(ends, height or 0.1)
+    return figure(data, 380, x_axis, axis(escape(value), **PERCENT), annotations=names, hovermode="x unified")
 
 
 def history_figure(history: Sequence[Cycle]) -> Figure:
-    """Mean confidence, agreement and done share after each cycle, over the labels so far."""
-    spent = np.array([cycle.metrics.get("labels", np.nan) for cycle in history])
+    """Draw mean confidence, agreement and the share of items done after each run, over the labels so far."""
+
+    def metric(key: str) -> Floats:
+        return np.array([cycle.metrics.get(key, np.nan) for cycle in history])
+
+    spent = metric("labels")
     by_labels = bool(np.isfinite(spent).all())
     x = spent if by_labels else np.array([cycle.number for cycle in history], dtype=np.float64)
-    lines = []
-    for key, name in (("confidence", "mean confidence"), ("agreement", "agreement"), ("done", "items done")):
-        value = np.array([cycle.metrics.get(key, np.nan) for cycle in history])
-        if np.isfinite(value).any():
-            lines.append(Curve(name, x, value))
+    named = {"confidence": "mean confidence", "agreement": "agreement", "done": "items done"}
+    lines = [Curve(name, x, metric(key)) for key, name in named.items() if np.isfinite(metric(key)).any()]
     drawn = curves_figure(lines, "share (%)", "labels so far" if by_labels else "cycle")
+    tips = [f"cycle {cycle.number}, {cycle.when:%Y-%m-%d %H:%M}" for cycle in history]
     for trace in drawn["data"]:
-        trace |= {
-            "mode": "lines+markers",
-            "customdata": [f"cycle {cycle.number}, {cycle.when:%Y-%m-%d %H:%M}" for cycle in history],
-            "hovertemplate": "%{y:.1%} (%{customdata})",
-        }
+        trace |= {"mode": "lines+markers", "customdata": tips, "hovertemplate": "%{y:.1%} (%{customdata})"}
     return drawn
 
 
 def confidence_figure(confidence: Floats, n_classes: int, bins: int = 20) -> Figure:
-    """How many items have which confidence, from 1/J to 1."""
+    """Draw how many items have which confidence, from 1/J to 1."""
     edges = np.linspace(1 / n_classes, 1, bins + 1)
-    clipped = np.clip(confidence, edges[0], edges[-1])
-    count, _ = np.histogram(clipped, edges)
+    count, _ = np.histogram(np.clip(confidence, edges[0], edges[-1]), edges)
     bar = {
         "type": "bar",
         "x": numbers((edges[1:] + edges[:-1]) / 2),
@@ -178,60 +182,37 @@ def confidence_figure(confidence: Floats, n_classes: int, bins: int = 20) -> Fig
 
 
 def reliability_figure(lines: Sequence[tuple[str, pd.DataFrame]], confidence: str, right: str) -> Figure:
-    """Accuracy of items of similar confidence; on the diagonal confidence is what it says.
+    """Draw the accuracy of items of similar confidence; on the diagonal confidence is what it says.
 
-    Each line is a name (escaped) and what `complementarity.reliability` found. The last is solid, those before it are
+    Each line is a name (escaped) and a table of `complementarity.reliability`. The last is solid, those before it are
     dashed. `confidence` and `right` name the axes.
     """
-    lowest = min(float(frame[["confidence", "low"]].min().min()) for _, frame in lines)
+    lowest = min(float(table[["confidence", "low"]].min().min()) for _, table in lines)
     floor = max(0.0, float(np.floor(lowest * 10) / 10))
     ideal = {"type": "scatter", "x": [floor, 1.0], "y": [floor, 1.0], "mode": "lines"}
     data = [ideal | {"line": {"color": "--soft", "width": 1, "dash": "dot"}} | SILENT]
-    for rank, (name, frame) in enumerate(lines, start=1):
+    for rank, (name, table) in enumerate(lines, start=1):
         last = rank == len(lines)
         colour = "--c0" if last else f"--c{1 + (rank - 1) % (COLOURS - 1)}"
         data.append(
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": name,
-                "x": numbers(frame["confidence"]),
-                "y": numbers(frame["accuracy"]),
-                "line": {"color": colour, "width": 1.5, "dash": "solid" if last else "dash"},
-                "marker": {"color": colour, "size": 7, "symbol": "circle" if last else "x"},
-                "error_y": whiskers(frame["accuracy"], frame["low"], frame["high"], colour),
-                "customdata": numbers(frame["items"], 0),
-                "hovertemplate": "%{x:.1%} sure: %{y:.1%} right of %{customdata:,d}<extra>%{fullData.name}</extra>",
-            }
+            scatter(
+                numbers(table["confidence"]),
+                numbers(table["accuracy"]),
+                "lines+markers",
+                colour,
+                size=7,
+                symbol="circle" if last else "x",
+                name=name,
+                line={"color": colour, "width": 1.5, "dash": "solid" if last else "dash"},
+                error_y=whiskers(table["accuracy"], table["low"], table["high"], colour),
+                customdata=numbers(table["items"], 0),
+                hovertemplate="%{x:.1%} sure: %{y:.1%} right of %{customdata:,d}<extra>%{fullData.name}</extra>",
+            )
         )
-    x = axis(confidence, range=[floor - 0.01, 1.01], **PERCENT)
-    y = axis(right, range=[floor - 0.02, 1.02], **PERCENT)
+    x, y = axis(confidence, range=[floor - 0.01, 1.01], **PERCENT), axis(right, range=[floor - 0.02, 1.02], **PERCENT)
     return figure(data, 340, x, y, **(LEGEND if len(lines) > 1 else {}))
 
 
 def confusion_values(confusion: Floats) -> list[int | None]:
-    """A (J, L) confusion matrix row by row, in thousandths (null for NaN): a quarter of the size of fractions."""
+    """Return a (J, L) confusion matrix row by row, in thousandths (null for NaN): a quarter of the size of fractions."""
     return [round(float(x) * 1000) if np.isfinite(x) else None for x in confusion.ravel()]
-
-
-def _line(curve: Curve, colour: str) -> list[Figure]:
-    x = numbers(curve.labels)
-    line = {
-        "type": "scatter",
-        "mode": "lines" if len(curve.labels) > 1 else "markers",
-        "name": shown(curve.name),
-        "x": x,
-        "y": numbers(curve.value),
-        "line": {"color": colour, "width": 2},
-        "marker": {"color": colour},
-        "hovertemplate": "%{y:.1%}",
-    }
-    if curve.low is None or curve.high is None:
-        return [line]
-    return [*band(x, curve.low, curve.high, colour), line]
-
-
-def _height(curves: Sequence[Curve]) -> float:
-    """From the lowest to the highest of what is drawn, never 0."""
-    drawn = np.concatenate([v for c in curves for v in (c.value, c.low, c.high) if v is not None])
-    return float(np.nanmax(drawn) - np.nanmin(drawn)) or 0.1

@@ -1,4 +1,4 @@
-"""The report of a stored project: the last judgement, and the history of its cycles."""
+"""The report of a stored project: the current consensus, and the history of its runs."""
 
 from __future__ import annotations
 
@@ -14,30 +14,28 @@ from hitl.report.contents import Cycle, QuestionPage, Report
 from hitl.settings import Settings
 
 if TYPE_CHECKING:
-    from hitl.annotations import Name
     from hitl.consensus import Consensus
     from hitl.store import Store
 
 
 def stored_report(settings: Settings, store: Store, questions: tuple[Question, ...]) -> Report:
-    """What is known now, judged now, with the history of recorded cycles. Raises BadInput when nothing is stored."""
+    """Fit what is stored and return its report, with the history of runs. Raises BadInput if nothing is stored."""
     names = item_names(settings, store)
     judgement = judge(settings, store, questions).named(names)
     table = store.items(settings.name)
     items = zip(table.column("item").to_pylist(), table.column("data").to_pylist(), strict=True)
-    texts: dict[Name, str] = {names[key]: text_of(json.loads(data)) for key, data in items}
+    texts = {names[key]: text_of(json.loads(data)) for key, data in items}
     pages = tuple(
-        QuestionPage(name, known, judgement.results[name], texts) for name, known in judgement.evidence.items()
+        QuestionPage(name, evidence, judgement.results[name], texts) for name, evidence in judgement.evidence.items()
     )
-    history = tuple(
-        Cycle(entry.number, entry.recorded_at, shares(entry.metrics)) for entry in store.cycles(settings.name)
-    )
+    cycles = store.cycles(settings.name)
+    history = tuple(Cycle(cycle.number, cycle.recorded_at, shares(cycle.metrics)) for cycle in cycles)
     ahead = tuple(outlook(judgement.metrics))
     return Report(settings.name, pages, judgement.plan, history=history, command="hitl report", outlook=ahead)
 
 
 def text_of(data: Mapping[str, Any]) -> str:
-    """What annotators see of an item, as one line: its text fields."""
+    """Return the text fields of an item as one line."""
     return " — ".join(" ".join(value.split()) for value in data.values() if isinstance(value, str))
 
 
@@ -50,6 +48,6 @@ def asked_before(results: Mapping[str, Consensus]) -> tuple[Question, ...]:
 
 
 def shares(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """What the history shows of one cycle."""
-    found = {name: metrics[name] for name in ("labels", "confidence", "agreement") if metrics.get(name) is not None}
-    return {**found, "done": metrics["done"] / max(metrics["items"], 1)}
+    """Return what the history shows of one run."""
+    shown = {name: metrics[name] for name in ("labels", "confidence", "agreement") if metrics.get(name) is not None}
+    return {**shown, "done": metrics["done"] / max(metrics["items"], 1)}

@@ -1,4 +1,4 @@
-"""Curves as an SVG of their own: for documents that take a picture and no script. The colours are those of the page."""
+"""Curves as one SVG file, for documents that take a picture and no script. The colours are those of the page."""
 
 from __future__ import annotations
 
@@ -18,88 +18,70 @@ COLOUR = ("#0072b2", "#d55e00", "#00875f", "#b5538e", "#b98300", "#3a8fc7", "#6d
 
 INK, SOFT, GRID = "#1b1f24", "#5b6570", "#e2e5e9"
 
-Scale = Callable[[Floats | float], Floats]
-"""From a value to its place in the picture."""
-
 Panel = tuple[str, str, Sequence[Curve], tuple[float, float]]
-"""Title, name of the x axis, curves, and where the y axis starts and ends."""
+"""Title, name of the x axis, curves, and the ends of the y axis."""
 
 
 def curves(panels: Sequence[Panel]) -> str:
-    """One SVG with a figure for each panel, one below the other."""
+    """Draw a figure for each panel, one below the other."""
     height = HEIGHT * len(panels)
+    inside = f"M{LEFT:g} {TOP:g}H{WIDTH:g}V{HEIGHT - BOTTOM:g}H{LEFT:g}Z"
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH:g} {height:g}" '
         'font-family="system-ui, sans-serif" font-size="12">',
         f'<rect width="{WIDTH:g}" height="{height:g}" fill="#ffffff"/>',
+        f'<clipPath id="inside"><path d="{inside}"/></clipPath>',
     ]
-    parts.append(
-        f'<clipPath id="inside"><path d="M{LEFT:g} {TOP:g}H{WIDTH:g}V{HEIGHT - BOTTOM:g}H{LEFT:g}Z"/></clipPath>'
-    )
     for rank, panel in enumerate(panels):
-        parts += [f'<g transform="translate(0 {rank * HEIGHT:g})">', *_figure(*panel), "</g>"]
+        parts += [f'<g transform="translate(0 {rank * HEIGHT:g})">', *_panel(*panel), "</g>"]
     return "\n".join([*parts, "</svg>\n"])
 
 
 def ticks(low: float, high: float, about: int = 6) -> Floats:
-    """Round numbers from low to high, 1, 2 or 5 times a power of ten apart, about as many as asked."""
+    """Return about as many round numbers from low to high as asked, 1, 2 or 5 times a power of ten apart."""
     rough = (high - low) / about
     power = 10.0 ** np.floor(np.log10(rough))
     step = power * min(factor for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9))
-    first = np.ceil(low / step - 1e-9)
-    return np.asarray(np.arange(first, np.floor(high / step + 1e-9) + 1) * step + 0.0)  # + 0.0: no -0
+    first, last = np.ceil(low / step - 1e-9), np.floor(high / step + 1e-9)
+    return np.asarray(np.arange(first, last + 1) * step + 0.0)  # + 0.0: no -0
 
 
-def _figure(title: str, axis: str, lines: Sequence[Curve], ends: tuple[float, float]) -> list[str]:
-    most = max(float(line.labels[-1]) for line in lines)
+def _panel(title: str, axis: str, lines: Sequence[Curve], ends: tuple[float, float]) -> list[str]:
+    most = max(float(line.labels[-1]) for line in lines) or 1.0
     floor, top = ends
-
-    def x(value: Floats | float) -> Floats:
-        return np.asarray(LEFT + (WIDTH - LEFT - RIGHT) * np.asarray(value) / (most or 1.0))
-
-    def y(value: Floats | float) -> Floats:
-        share = (np.asarray(value) - floor) / (top - floor)
-        return np.asarray(HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * share)
-
-    parts = [_text(LEFT, 20, title, INK, "start", 'font-size="14" font-weight="600"')]
-    for tick in ticks(floor, top):
-        at = float(y(tick))
-        parts += [
-            f'<path d="M{LEFT:g} {at:.1f}H{WIDTH - RIGHT:g}" stroke="{GRID}"/>',
-            _text(LEFT - 8, at + 4, f"{tick * 100:.4g} %", SOFT, "end"),
-        ]
-    for tick in ticks(0, most or 1.0):
-        parts.append(_text(float(x(tick)), HEIGHT - BOTTOM + 18, f"{tick:,.6g}", SOFT, "middle"))
-    parts.append(_text(float(x(most / 2)), HEIGHT - 8, axis, SOFT, "middle"))
+    x, y = _scale(0.0, most, LEFT, WIDTH - RIGHT), _scale(floor, top, HEIGHT - BOTTOM, TOP)
+    bold = 'font-size="14" font-weight="600"'
+    parts = [_text(LEFT, 20, escape(title), INK, "start", bold)]
+    for tick in ticks(floor, top).tolist():
+        parts.append(f'<path d="M{LEFT:g} {y(tick):.1f}H{WIDTH - RIGHT:g}" stroke="{GRID}"/>')
+        parts.append(_text(LEFT - 8, y(tick) + 4, f"{tick * 100:.4g} %", SOFT, "end"))
+    for tick in ticks(0, most).tolist():
+        parts.append(_text(x(tick), HEIGHT - BOTTOM + 18, f"{tick:,.6g}", SOFT, "middle"))
+    parts.append(_text(x(most / 2), HEIGHT - 8, escape(axis), SOFT, "middle"))
     parts.append('<g clip-path="url(#inside)">')
     for rank, line in enumerate(lines):
         if line.low is not None and line.high is not None:
             there, back = _path(x(line.labels), y(line.high)), _path(x(line.labels)[::-1], y(line.low)[::-1])
-            band = f'<path d="M{there}L{back}Z" fill="{COLOUR[rank % COLOURS]}" fill-opacity="0.16"/>'
-            parts.append(band)
+            parts.append(f'<path d="M{there}L{back}Z" fill="{COLOUR[rank % COLOURS]}" fill-opacity="0.16"/>')
     for rank, line in enumerate(lines):
         path = _path(x(line.labels), y(line.value))
         parts.append(f'<path d="M{path}" fill="none" stroke="{COLOUR[rank % COLOURS]}" stroke-width="2"/>')
-    return [*parts, "</g>", *_names(lines, top - floor, x, y)]
-
-
-def _names(lines: Sequence[Curve], span: float, x: Scale, y: Scale) -> list[str]:
-    """The name of each line at its end, moved apart where they end close together."""
-    names = []
-    for end in end_names(line_ends(lines), span):
+    parts.append("</g>")
+    for end in end_names(line_ends(lines), top - floor):
         colour = COLOUR[int(end["font"]["color"][3:])]
-        names.append(_raw(float(x(end["x"])) + 6, float(y(end["y"])) + 4, end["text"], colour, "start"))
-    return names
+        parts.append(_text(x(end["x"]) + 6, y(end["y"]) + 4, end["text"], colour, "start"))
+    return parts
+
+
+def _scale(low: float, high: float, start: float, end: float) -> Callable[[Floats | float], Floats]:
+    """Return the function from a value between low and high to its place in the picture."""
+    return lambda value: np.asarray(start + (end - start) * (np.asarray(value) - low) / (high - low))
 
 
 def _path(x: Floats, y: Floats) -> str:
     return "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(x.tolist(), y.tolist(), strict=True))
 
 
-def _text(x: float, y: float, text: str, colour: str, anchor: str, more: str = "") -> str:
-    return _raw(x, y, escape(text), colour, anchor, more)
-
-
-def _raw(x: float, y: float, escaped: str, colour: str, anchor: str, more: str = "") -> str:
-    space = " " if more else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" fill="{colour}" text-anchor="{anchor}"{space}{more}>{escaped}</text>'
+def _text(x: Floats | float, y: Floats | float, escaped: str, colour: str, anchor: str, more: str = "") -> str:
+    place = f'x="{float(x):.1f}" y="{float(y):.1f}" fill="{colour}" text-anchor="{anchor}"'
+    return f"<text {place}{' ' if more else ''}{more}>{escaped}</text>"

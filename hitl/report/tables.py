@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
@@ -34,7 +33,7 @@ class Vote:
 
 @dataclass(frozen=True)
 class ContestedRow:
-    """An item in doubt: who said what, the current label, and the known one if any."""
+    """An item in doubt: its answers, the current label, and the ground truth if there is some."""
 
     item: Name
     votes: tuple[Vote, ...]
@@ -44,46 +43,59 @@ class ContestedRow:
 
 
 def annotator_rows(page: QuestionPage, most: int) -> list[dict[Hashable, Any]]:
-    """The `most` annotators with most labels, most first.
+    """Return the `most` annotators with most labels, most first.
 
-    The columns of `AnnotatorReport.frame`, and `code`; `bits` of information a label carries; the typical wrong answer
-    in words (`confusion`), and how `often` it occurs.
+    The columns are those of `AnnotatorReport.frame`, `code`, the `bits` of information in a label, the typical wrong
+    answer in words (`confusion`), and how `often` it occurs.
     """
     report = page.consensus.annotators
-    true, said, often = typical_confusions(report.confusion, report.shares)
+    true, option, often = typical_confusions(report.confusion, report.shares)
     order = np.argsort(-report.labels, kind="stable")[:most]
-    found = report.frame().assign(
+    table = report.frame().assign(
         code=np.arange(len(report.names)),
         bits=information(report.confusion, report.shares),
         often=np.where(report.labels > 0, often, 0.0),
     )
-    rows = found.iloc[order].to_dict("records")
+    rows = table.iloc[order].to_dict("records")
     for row in rows:
-        said_for = f"says {report.options[said[row['code']]]} for {report.classes[true[row['code']]]}"
-        often_said = f"{said_for}: {row['often'] * 100:.0f}\u00a0%" if row["often"] >= 0.005 else "hardly any"
-        row["confusion"] = often_said if row["labels"] else "no labels yet"
+        answer, truth = report.options[option[row["code"]]], report.classes[true[row["code"]]]
+        typical = (
+            f"says {answer} for {truth}: {row['often'] * 100:.0f}\u00a0%" if row["often"] >= 0.005 else "hardly any"
+        )
+        row["confusion"] = typical if row["labels"] else "no labels yet"
     return rows
 
 
 def contested_rows(page: QuestionPage, contested: npt.NDArray[np.intp], truth: Ints) -> list[ContestedRow]:
-    """A row for each contested item."""
-    consensus = page.consensus
+    """Return a row for each contested item."""
+    consensus, annotations, report = page.consensus, page.evidence.annotations, page.consensus.annotators
+    skill = dict(zip(report.names, report.accuracy.tolist(), strict=True))
+
+    def votes(n: int) -> tuple[Vote, ...]:
+        rows = slice(annotations.item_start[n], annotations.item_start[n + 1])
+        labels, found = annotations.label[rows], []
+        for option in np.unique(labels).tolist():
+            names = [annotations.annotators[k] for k in annotations.annotator[rows][labels == option]]
+            names.sort(key=lambda name: -skill.get(name, 0.0))
+            found.append(Vote(option, annotations.options[option], len(names) / len(labels), tuple(names)))
+        return tuple(found)
+
     return [
         ContestedRow(
-            item=consensus.items[n],
-            votes=_votes(page, int(n)),
-            label=consensus.classes[consensus.labels[n]],
-            confidence=float(consensus.confidence[n]),
-            truth=consensus.classes[truth[n]] if truth[n] >= 0 else None,
+            consensus.items[n],
+            votes(int(n)),
+            consensus.classes[consensus.labels[n]],
+            float(consensus.confidence[n]),
+            consensus.classes[truth[n]] if truth[n] >= 0 else None,
         )
         for n in contested
     ]
 
 
 def model_rows(page: QuestionPage) -> list[dict[str, Any]]:
-    """The models of the evidence and of the consensus.
+    """Return the models of the evidence and of the consensus.
 
-    For each: how many items it predicts, how often the labels agree, and its temperature, also in words.
+    Each with the number of items it predicts, how often the labels agree, and its temperature, also in words.
     """
     rows = []
     for name in dict.fromkeys((*page.evidence.probabilities, *page.consensus.temperatures)):
@@ -97,24 +109,10 @@ def model_rows(page: QuestionPage) -> list[dict[str, Any]]:
 
 
 def class_rows(page: QuestionPage, most: int) -> list[tuple[Name, int]]:
-    """How many items carry each label, most frequent first."""
+    """Return how many items carry each label, most frequent first."""
     count = np.bincount(page.consensus.labels, minlength=len(page.consensus.classes))
     order = np.argsort(-count, kind="stable")[:most]
     return [(page.consensus.classes[j], int(count[j])) for j in order]
-
-
-def _votes(page: QuestionPage, n: int) -> tuple[Vote, ...]:
-    """The answers to item n in the order of the options."""
-    annotations, report = page.evidence.annotations, page.consensus.annotators
-    rows = slice(annotations.item_start[n], annotations.item_start[n + 1])
-    said = annotations.label[rows]
-    skill = dict(zip(report.names, report.accuracy.tolist(), strict=True))
-    votes = []
-    for option, count in sorted(Counter(said.tolist()).items()):
-        names = [annotations.annotators[k] for k in annotations.annotator[rows][said == option]]
-        names.sort(key=lambda name: -skill.get(name, 0.0))
-        votes.append(Vote(option, annotations.options[option], count / len(said), tuple(names)))
-    return tuple(votes)
 
 
 def _verdict(temperature: float) -> str:

@@ -1,4 +1,4 @@
-"""The first lines of the page: where it stands, whether the model helps, who needs training, what is left."""
+"""The first lines of the page: the current accuracy, the use of the model, who needs training, what is left."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from hitl.report.contents import QuestionPage, Report
 from hitl.report.models import ModelsSection
 
 NAMED = 5
-"""Annotators who are named."""
+"""Most annotators that are named."""
 
 LEVEL = 0.005
-"""A difference of accuracies below this is none."""
+"""Smallest difference between accuracies that is mentioned."""
 
 LEFT = ("to come", "the project is done", "nothing is asked", "waiting", "left aside")
 """Beginnings of the sentences about what is left (`hitl.metrics.outlook`)."""
@@ -25,7 +25,7 @@ LEFT = ("to come", "the project is done", "nothing is asked", "waiting", "left a
 
 @dataclass(frozen=True)
 class Accuracy:
-    """The share of labels that are right, in [0, 1], with its 95 % interval, and in words what it rests on."""
+    """The share of labels that are right, in [0, 1], with its 95 % interval and its basis in words."""
 
     value: float
     low: float
@@ -42,11 +42,11 @@ class Answer:
 
 
 def accuracy_of(page: QuestionPage, truth: Ints) -> Accuracy:
-    """The one accuracy of the page: measured on known truth that the fit did not see, or else expected of all items."""
-    found = measures.measured(page.consensus, truth)
-    if found.total:
-        low, high = (float(end) for end in found.interval)
-        return Accuracy(found.value, low, high, f"measured: {found.right:,} of {found.total:,} known items right")
+    """Return the accuracy measured on truth that the fit did not see, or else the one expected over all items."""
+    share = measures.measured(page.consensus, truth)
+    if share.total:
+        low, high = (float(end) for end in share.interval)
+        return Accuracy(share.value, low, high, f"measured: {share.right:,} of {share.total:,} known items right")
     if not page.evidence.annotations.n_items:
         return Accuracy(float("nan"), float("nan"), float("nan"), "there is no item yet")
     expected = expected_accuracy((page.evidence, page.consensus))
@@ -57,7 +57,7 @@ def accuracy_of(page: QuestionPage, truth: Ints) -> Accuracy:
 
 
 def verdict(report: Report, questions: Sequence[dict[str, Any]]) -> tuple[Answer, ...]:
-    """The answers; `questions` are what the template gets of each (id, page, accuracy, crowd, together, ...)."""
+    """Return the answers; `questions` are the values for the template (id, page, accuracy, crowd, together, ...)."""
     if not questions:
         return ()
     several = len(questions) > 1
@@ -82,8 +82,8 @@ def verdict(report: Report, questions: Sequence[dict[str, Any]]) -> tuple[Answer
 def _stands(accuracy: Accuracy) -> str:
     if accuracy.value != accuracy.value:
         return f"The accuracy is not known: {accuracy.basis}."
-    between = f"95 % interval {accuracy.low * 100:.1f} to {accuracy.high * 100:.1f} %"
-    return f"Accuracy {accuracy.value * 100:.1f} % ({between}; {accuracy.basis})."
+    interval = f"95 % interval {accuracy.low * 100:.1f} to {accuracy.high * 100:.1f} %"
+    return f"Accuracy {accuracy.value * 100:.1f} % ({interval}; {accuracy.basis})."
 
 
 def _helps(together: ModelsSection | None) -> str:
@@ -92,10 +92,10 @@ def _helps(together: ModelsSection | None) -> str:
     row = together.profile.best.overall.iloc[0]
     people, both = float(row["people"]), float(row["both"])
     figures = f"{both * 100:.1f} % of labels are right with it, {people * 100:.1f} % without"
-    by = "measured on known truth" if together.profile.measured else "expected; known truth would measure it"
+    basis = "measured on known truth" if together.profile.measured else "expected; known truth would measure it"
     if abs(both - people) < LEVEL:
-        return f"It makes hardly a difference: {figures} ({by})."
-    return f"{'Yes' if both > people else 'No'}: {figures} ({by})."
+        return f"It makes hardly a difference: {figures} ({basis})."
+    return f"{'Yes' if both > people else 'No'}: {figures} ({basis})."
 
 
 def _training(crowd: AnnotatorsSection | None) -> str:
@@ -104,19 +104,16 @@ def _training(crowd: AnnotatorsSection | None) -> str:
     if not crowd.flagged:
         return "None: no annotator is likely to answer at random or to mislead, or is seen to get worse."
     profiles = crowd.profiles
-    named = [f"{profiles.names[k]} ({', '.join(profiles.flags(k))})" for k in crowd.flagged[:NAMED]]
+    names = [f"{profiles.names[k]} ({', '.join(profiles.flags(k))})" for k in crowd.flagged[:NAMED]]
     more = f", and {len(crowd.flagged) - NAMED} more" if len(crowd.flagged) > NAMED else ""
-    return f"{', '.join(named)}{more}."
+    return f"{', '.join(names)}{more}."
 
 
 def _left(report: Report, questions: Sequence[dict[str, Any]]) -> tuple[str, ...]:
-    said = [line for line in report.outlook if line.startswith(LEFT)]
-    if said:
-        return tuple(f"{line[0].upper()}{line[1:]}." for line in said)
-    lines = []
-    for question in questions:
-        name = f"{question['page'].name}: " if len(questions) > 1 else ""
-        lines.append(
-            f"{name}{question['unlabeled']:,} items without a label, {question['n_contested']:,} contested items."
-        )
-    return tuple(lines)
+    ahead = [f"{line[0].upper()}{line[1:]}." for line in report.outlook if line.startswith(LEFT)]
+    counts = [
+        f"{question['page'].name + ': ' if len(questions) > 1 else ''}{question['unlabeled']:,} items without a label, "
+        f"{question['n_contested']:,} contested items."
+        for question in questions
+    ]
+    return tuple(ahead or counts)

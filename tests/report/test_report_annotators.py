@@ -13,7 +13,7 @@ from hitl.annotations import Annotations
 from hitl.evidence import Evidence
 from hitl.models import VBIBCC
 from hitl.models.analysis.annotator_profile import AnnotatorProfiler
-from hitl.report import QuestionPage, Report, annotators, annotators_plots, render
+from hitl.report import QuestionPage, Report, annotators, render
 from hitl.report.annotators import AnnotatorsSection
 from tests.report.samples import EVIL, Page, combined, pool, require_valid_figure, sample
 
@@ -161,7 +161,7 @@ def test_of_large_crowds_the_busiest_are_shown_and_quickly() -> None:
     found = annotators.annotators_section(page)
     assert found is not None
     assert time.process_time() - began < 5
-    assert sum(len(trace["y"]) for trace in found.figures["forest"]["data"]) == annotators_plots.FOREST
+    assert sum(len(trace["y"]) for trace in found.figures["forest"]["data"]) == annotators.FOREST
     assert len(json.dumps(found.figures)) < 300_000
 
 
