@@ -148,14 +148,11 @@ def similarity_figure(profiles: AnnotatorProfiles) -> Figure:
     similar = communities.similarity[np.ix_(rows, rows)]
     apart = similar[~np.eye(len(similar), dtype=bool)]  # all are like themselves: the diagonal is off the scale
     most = max(0.1, float(apart.max(initial=0.0)))
+    heat = heatmap([numbers(row, 2) for row in similar], most, "similarity %{z:.2f}")
     if len(codes) <= 40:  # the names of more pairs would make the page large
         names = [shown(report.names[k], 22) for k in codes]
-        pairs = [[f"{one} and {other}" for other in names] for one in names]
-        heat = heatmap(
-            [numbers(row, 2) for row in similar], most, "%{customdata}: similarity %{z:.2f}", customdata=pairs
-        )
-    else:
-        heat = heatmap([numbers(row, 2) for row in similar], most, "similarity %{z:.2f}")
+        heat["customdata"] = [[f"{one} and {other}" for other in names] for one in names]
+        heat["hovertemplate"] = "%{customdata}: " + heat["hovertemplate"]
     ends = np.flatnonzero(np.diff(main, append=-2)) + 1
     starts = np.concatenate(([0], ends[:-1]))
     frames = [

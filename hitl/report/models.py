@@ -100,7 +100,7 @@ def class_figure(classes: pd.DataFrame) -> Figure:
             f"{row[f'{who}_high'] * 100:.0f} %) of {row['items']:,.0f}"
             for row in classes.to_dict("records")
         ]
-        more = {"customdata": tips, "hovertemplate": "%{customdata}<extra>%{fullData.name}</extra>"}
+        more: Figure = {"customdata": tips, "hovertemplate": "%{customdata}<extra>%{fullData.name}</extra>"}
         more["error_x"] = whiskers(classes[who], classes[f"{who}_low"], classes[f"{who}_high"], colour)
         data.append(scatter(numbers(classes[who]), heights, "markers", colour, symbol=symbol, name=name, **more))
     x = axis("right (%), with 95 % intervals", **PERCENT)
@@ -113,6 +113,7 @@ def confidence_figure(confidence: pd.DataFrame) -> Figure:
     """Draw the accuracy of model, annotators and both in equally large groups, by rising confidence of the model."""
     rows = confidence.to_dict("records")
     groups = [[f"{sure(row['from'])}–{sure(row['to'])}", f"{row['items']:,.0f}"] for row in rows]
+    more: Figure
     tip = "model %{customdata[0]} % sure: %{y:.1%} right of %{customdata[1]}<extra>%{fullData.name}</extra>"
     data = []
     for who, (name, colour, symbol) in WHO.items():
@@ -127,7 +128,7 @@ def confidence_figure(confidence: pd.DataFrame) -> Figure:
 def deferral_figure(curve: pd.DataFrame) -> Figure:
     """Draw the accuracy of all items, with its band, and of those that skip annotators, over the share that skips."""
     x = numbers(curve["share"])
-    tip = {"hovertemplate": "%{y:.2%}"}
+    tip: Figure = {"hovertemplate": "%{y:.2%}"}
     dashed = {"color": "--c1", "width": 2, "dash": "dash"}
     data = [
         *band(x, curve["low"], curve["high"], "--c0"),

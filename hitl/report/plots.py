@@ -136,7 +136,9 @@ def curves_figure(curves: Sequence[Curve], value: str, spent: str = "labels spen
         if curve.low is not None and curve.high is not None:
             data += band(x, curve.low, curve.high, colour)
         mode = "lines" if len(curve.labels) > 1 else "markers"
-        data.append(scatter(x, numbers(curve.value), mode, colour, name=shown(curve.name), hovertemplate="%{y:.1%}"))
+        data.append(
+            scatter(x, numbers(curve.value), mode, colour, size=7, name=shown(curve.name), hovertemplate="%{y:.1%}")
+        )
     ends = line_ends(curves)
     values = [v for c in curves for v in (c.value, c.low, c.high) if v is not None]
     height = float(np.ptp([f(np.concatenate(values)) for f in (np.nanmin, np.nanmax)])) if any(ends) else 0.0
@@ -214,5 +216,5 @@ def reliability_figure(lines: Sequence[tuple[str, pd.DataFrame]], confidence: st
 
 
 def confusion_values(confusion: Floats) -> list[int | None]:
-    """Return a (J, L) confusion matrix row by row, in thousandths (null for NaN): a quarter of the size of fractions."""
+    """Return a (J, L) confusion matrix row by row, in thousandths, null for NaN: a quarter the size of fractions."""
     return [round(float(x) * 1000) if np.isfinite(x) else None for x in confusion.ravel()]

@@ -14,6 +14,7 @@ from hitl.report.contents import Cycle, QuestionPage, Report
 from hitl.settings import Settings
 
 if TYPE_CHECKING:
+    from hitl.annotations import Name
     from hitl.consensus import Consensus
     from hitl.store import Store
 
@@ -24,7 +25,7 @@ def stored_report(settings: Settings, store: Store, questions: tuple[Question, .
     judgement = judge(settings, store, questions).named(names)
     table = store.items(settings.name)
     items = zip(table.column("item").to_pylist(), table.column("data").to_pylist(), strict=True)
-    texts = {names[key]: text_of(json.loads(data)) for key, data in items}
+    texts: dict[Name, str] = {names[key]: text_of(json.loads(data)) for key, data in items}
     pages = tuple(
         QuestionPage(name, evidence, judgement.results[name], texts) for name, evidence in judgement.evidence.items()
     )
