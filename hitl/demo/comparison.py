@@ -1,4 +1,4 @@
-"""What a demo shows: accuracy against labels spent, beside majority vote with the same labels spread evenly."""
+"""Accuracy against labels spent, beside majority vote with the same labels spread evenly."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HEADER = ROW.format("labels", "items done", "hitl right", "majority right*")
 
 @dataclass
 class Comparison:
-    """The course of a demo. `recorded` holds all answers there are and the truth, which only scores."""
+    """The course of a demo. `recorded` holds all answers and the truth, which only scores."""
 
     recorded: Evidence
     spent: list[int] = field(default_factory=list)
@@ -33,30 +33,28 @@ class Comparison:
 
     @property
     def truth(self) -> Ints:
-        """(N,) the true answers."""
+        """(N,) true answers."""
         assert self.recorded.truth is not None
         return self.recorded.truth
 
     def add(self, spent: int, consensus: Consensus) -> None:
-        """One more step: labels spent and what they came to (items in the order of the recording)."""
+        """Add a step: the labels spent, and the consensus (items in the order of the recording)."""
         self.spent.append(spent)
         self.accuracy.append(score.accuracy(consensus.probabilities, self.truth))
 
     def majority(self, spent: list[int]) -> Floats:
-        """(SEEDS, len(spent)) accuracy of majority vote with as many labels spread evenly at random."""
-        draws = [
-            spread_evenly(self.recorded, MajorityVote(), spent, np.random.default_rng(seed)) for seed in range(SEEDS)
-        ]
-        return np.stack(draws)
+        """Return (SEEDS, len(spent)) accuracy of majority vote with as many labels spread evenly at random."""
+        generators = [np.random.default_rng(seed) for seed in range(SEEDS)]
+        return np.stack([spread_evenly(self.recorded, MajorityVote(), spent, rng) for rng in generators])
 
     def row(self, done: int) -> str:
-        """The last step as a line under HEADER."""
+        """Return the last step as a line under HEADER."""
         majority = self.majority(self.spent[-1:]).mean()
         items = f"{done}/{self.recorded.annotations.n_items}"
         return ROW.format(f"{self.spent[-1]:,}", items, f"{self.accuracy[-1]:.1%}", f"{majority:.1%}")
 
     def summary(self) -> str:
-        """The end in words."""
+        """Describe the end."""
         whole = score.accuracy(MajorityVote().fit(Evidence(self.recorded.annotations)).probabilities, self.truth)
         labels = self.spent[-1]
         return (
@@ -67,17 +65,15 @@ class Comparison:
         )
 
     def report(self, judgement: Judgement, items: Mapping[str, Mapping[str, str]], title: str, command: str) -> Report:
-        """The page: both curves, and the judgement at the end; `items` holds the texts of each item."""
-        labels = np.array(self.spent, dtype=np.float64)
-        even = self.majority(self.spent)
+        """Return the page with both curves and the last consensus; `items` holds the texts of each item."""
+        labels, even = np.array(self.spent, dtype=np.float64), self.majority(self.spent)
         curves = (
             Curve("hitl", labels, np.array(self.accuracy)),
             Curve("majority, evenly", labels, even.mean(axis=0), even.min(axis=0), even.max(axis=0)),
         )
-        evidence, result = judgement.evidence[QUESTION], judgement.results[QUESTION]
-        lines: dict[Name, str] = {item: text_of(texts) for item, texts in items.items()}
-        page = QuestionPage("does the text entail the hypothesis?", evidence, result, lines, truth=self.truth)
+        evidence, consensus = judgement.evidence[QUESTION], judgement.results[QUESTION]
+        lines: dict[Name, str] = {item: text_of(content) for item, content in items.items()}
+        page = QuestionPage("does the text entail the hypothesis?", evidence, consensus, lines, truth=self.truth)
         subtitle = f"real people of 2008 (Snow et al.), asked by hitl; the band is the range of {SEEDS} even spreads"
-        return Report(
-            title, (page,), judgement.plan, curves, "Accuracy against labels spent", subtitle=subtitle, command=command
-        )
+        heading = "Accuracy against labels spent"
+        return Report(title, (page,), judgement.plan, curves, heading, subtitle=subtitle, command=command)

@@ -1,8 +1,8 @@
 """`hitl demo --label-studio`: the loop through a real Label Studio that is installed and started here.
 
 A project with real texts, signed-up annotators, and answers given through the server in the order it serves them:
-every cycle each annotator opens their tab and takes what "next" gives until there is nothing left. The last plan is
-left unanswered, so that a user who logs in finds predictions, tabs and an order to look at.
+every run each annotator opens their tab and takes "next" until nothing is left. The last plan stays unanswered, so that
+a user who logs in finds predictions, tabs and an order to look at.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ import time
 from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from hitl import cycle, project, settings
-from hitl.annotations import Annotations, Name
+from hitl.annotations import Annotations
 from hitl.connectors.label_studio import TOKEN, LabelStudio, replies
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.server import VERSION, LocalServer, Person, installed_in, is_installed
@@ -36,7 +35,7 @@ from hitl.store import Store
 
 PEOPLE = 12
 PASSWORD = "entailment-2008"
-MOST_CYCLES = 40
+MAX_RUNS = 40
 ENOUGH = 0.6
 """Share of the recorded answers after which the demo stops asking."""
 CONFIG = f"""<View>
@@ -52,39 +51,28 @@ CONFIG = f"""<View>
 
 @dataclass(frozen=True)
 class Desk:
-    """One signed-up annotator: opens their tab, answers as recorded. `answers`: task key -> label."""
+    """One signed-up annotator, who opens their tab and answers as recorded. `answers`: task key -> label."""
 
     person: Person
     client: Client
     answers: dict[str, str]
 
     def work(self, project: int) -> int:
-        """Take "next" until the tab has nothing left; returns how many tasks were answered."""
-        tab = self._tab(project)
+        """Take "next" until the tab has nothing left, and return how many tasks were answered."""
+        views = self.client.get("/api/dm/views/", project=project)
+        tabs = [int(view["id"]) for view in views if view["data"].get("title") == f"hitl: {self.person.email}"]
         answered = 0
-        while tab is not None and (task := self._next(project, tab)) is not None:
-            result = {
-                "from_name": QUESTION,
-                "to_name": "text",
-                "type": "choices",
-                "value": {"choices": [self.answers[str(task["id"])]]},
-            }
-            said = {"result": [result], "lead_time": 10.0}
-            self.client.post(f"/api/tasks/{task['id']}/annotations/", said, replies.WITH_ID)
+        while tabs:
+            try:
+                task = self.client.get(f"/api/projects/{project}/next", view=tabs[0])
+            except Refused:  # 404: nothing left for this annotator
+                break
+            value = {"choices": [self.answers[str(task["id"])]]}
+            result = {"from_name": QUESTION, "to_name": "text", "type": "choices", "value": value}
+            annotation = {"result": [result], "lead_time": 10.0}
+            self.client.post(f"/api/tasks/{task['id']}/annotations/", annotation, replies.WITH_ID)
             answered += 1
         return answered
-
-    def _tab(self, project: int) -> int | None:
-        views = self.client.get("/api/dm/views/", project=project)
-        mine = [int(view["id"]) for view in views if view["data"].get("title") == f"hitl: {self.person.email}"]
-        return mine[0] if mine else None
-
-    def _next(self, project: int, tab: int) -> dict[str, Any] | None:
-        try:
-            task: dict[str, Any] = self.client.get(f"/api/projects/{project}/next", view=tab)
-        except Refused:  # 404: nothing left for this annotator
-            return None
-        return task
 
 
 def run(output: Path, items: int, keep: bool, progress: Progress = silent) -> None:
@@ -92,27 +80,36 @@ def run(output: Path, items: int, keep: bool, progress: Progress = silent) -> No
     began = time.perf_counter()
     for ending in (signal.SIGTERM, signal.SIGINT):  # either ends the server as well
         signal.signal(ending, signal.default_int_handler)
-    folder = _new_folder(Path("hitl-demo"))
+    names = chain(["hitl-demo"], (f"hitl-demo-{number}" for number in count(2)))
+    folder = next(Path(name) for name in names if not Path(name).exists())
+    folder.mkdir()
     recorded, people = _part(rte(), items)
     print(f"{recorded.annotations!r}\n{_what_starts()}", flush=True)
     with LocalServer(folder / "label-studio", progress) as server:
-        loaded, number = _new_project(folder, server)
+        number = LabelStudio.create_project(server.url, server.token, "hitl demo: does it follow?", CONFIG)
+        source = {"kind": "label-studio", "url": server.url, "project": number}
+        new_settings.write(folder / settings.FILE, "rte", source, "sqlite:///hitl.db", [])
+        loaded = project.load(folder / settings.FILE)
         connector = LabelStudio(server.url, server.token, number)
         with Store(f"sqlite:///{folder.resolve()}/hitl.db") as store:
-            recorded, shown = _upload(recorded, connector, store, loaded.name)
+            recorded, item_texts = _upload(recorded, connector, store, loaded.name)
             comparison = Comparison(recorded)
             judgement = _loop(comparison, _desks(recorded.annotations, people, server), connector, loaded, store)
         print(comparison.summary())
-        write(comparison.report(judgement, shown, "hitl demo: a real Label Studio", "hitl demo --label-studio"), output)
+        report = comparison.report(judgement, item_texts, "hitl demo: a real Label Studio", "hitl demo --label-studio")
+        write(report, output)
         print(f"\nreport:  {output.resolve()}   ({time.perf_counter() - began:.0f} s)")
         if keep:
-            _show_login(server, connector.project, judgement.plan.annotators or (_email(people[0]),), folder)
+            asked = judgement.plan.annotators or (_email(people[0]),)
+            print(f"project: {server.url}/projects/{number}/data")
+            print(f"login:   {server.admin_email} / {server.admin_password}")
+            print(f"or as:   {asked[0]} / {PASSWORD} (their tab holds what is asked next)")
+            print(f"go on:   cd {folder} && export {TOKEN}={server.token} && hitl status")
             _wait()
     print(f"Label Studio has stopped; what hitl stored: cd {folder} && hitl status")
 
 
 def _what_starts() -> str:
-    """What is started, and what is installed for it where it is not yet."""
     folder = installed_in()
     if is_installed():
         return f"starting Label Studio {VERSION} from {folder}"
@@ -122,27 +119,16 @@ def _what_starts() -> str:
     )
 
 
-def _show_login(server: LocalServer, project: int, asked: tuple[Name, ...], folder: Path) -> None:
-    """Where the running server is, and as whom to log in."""
-    print(f"project: {server.url}/projects/{project}/data")
-    print(f"login:   {server.admin_email} / {server.admin_password}")
-    print(f"or as:   {asked[0]} / {PASSWORD} (their tab holds what is asked next)")
-    print(f"go on:   cd {folder} && export {TOKEN}={server.token} && hitl status")
-
-
 def _loop(
     comparison: Comparison, desks: list[Desk], connector: LabelStudio, loaded: Settings, store: Store
 ) -> Judgement:
-    """Cycles until enough is answered; the plan of the last one is pushed and stays unanswered."""
-    crew = Crew(
-        tuple(desk.person.email for desk in desks),
-        only={desk.person.email: frozenset(desk.answers) for desk in desks},
-    )
+    """Run until enough is answered; the plan of the last run is pushed and stays unanswered."""
+    only = {desk.person.email: frozenset(desk.answers) for desk in desks}
     tasks = comparison.recorded.annotations.n_items
     print(f"{tasks} tasks, {len(desks)} annotators signed up\n\n{HEADER}", flush=True)
     spent = 0
-    for _ in range(MOST_CYCLES):
-        judgement = cycle.run(loaded, store, connector, crew=crew).judgement
+    for _ in range(MAX_RUNS):
+        judgement = cycle.run(loaded, store, connector, crew=Crew(tuple(only), only=only)).judgement
         comparison.add(spent, judgement.results[QUESTION])
         print(comparison.row(len(judgement.plan.done)), flush=True)
         if not judgement.plan.asks or spent >= ENOUGH * len(comparison.recorded.annotations):
@@ -154,9 +140,9 @@ def _loop(
 def _upload(
     recorded: Evidence, connector: LabelStudio, store: Store, name: str
 ) -> tuple[Evidence, dict[str, dict[str, str]]]:
-    """Create the tasks; the same recording with tasks for items, in the order stored, and their texts."""
-    shown = {item: data for item, data in texts().items() if item in set(recorded.annotations.items)}
-    batch = [{"key": item, "data": {**data, "rte": item}} for item, data in shown.items()]
+    """Create the tasks, and return the recording with tasks for items, in the order stored, and their texts."""
+    item_texts = {item: data for item, data in texts().items() if item in set(recorded.annotations.items)}
+    batch = [{"key": item, "data": {**data, "rte": item}} for item, data in item_texts.items()]
     list(connector.push([Operation("add_items", "rte", {"items": batch})]))
     with store.lease(name) as lease:
         cycle.pull(lease, store, connector)
@@ -164,62 +150,40 @@ def _upload(
     stored = zip(table.column("item").to_pylist(), table.column("data").to_pylist(), strict=True)
     item_of = {key: json.loads(data)["rte"] for key, data in stored}
     task_of = {item: key for key, item in item_of.items()}
-    rows = recorded.annotations.table().to_pylist()
-    said = pa.Table.from_pylist([{**row, "item": task_of[row["item"]]} for row in rows])
-    place = {item: n for n, item in enumerate(recorded.annotations.items)}
+    rows = [{**row, "item": task_of[row["item"]]} for row in recorded.annotations.table().to_pylist()]
+    row_of = {item: n for n, item in enumerate(recorded.annotations.items)}
     assert recorded.truth is not None
-    truth = recorded.truth[[place[item] for item in item_of.values()]]
-    annotations = Annotations.from_frame(said, items=tuple(item_of), classes=recorded.annotations.classes)
-    return Evidence(annotations, truth=truth), {key: shown[item] for key, item in item_of.items()}
+    truth = recorded.truth[[row_of[item] for item in item_of.values()]]
+    classes = recorded.annotations.classes
+    annotations = Annotations.from_frame(pa.Table.from_pylist(rows), items=tuple(item_of), classes=classes)
+    return Evidence(annotations, truth=truth), {key: item_texts[item] for key, item in item_of.items()}
 
 
 def _desks(annotations: Annotations, people: tuple[str, ...], server: LocalServer) -> list[Desk]:
-    """All annotators sign up; each knows the answers they gave in 2008."""
-    desks = []
-    for name in people:
-        person = server.sign_up(_email(name), PASSWORD)
-        mine = np.flatnonzero(annotations.annotator == annotations.annotators.index(name))
-        answers = {
-            str(annotations.items[annotations.item[row]]): str(annotations.options[annotations.label[row]])
-            for row in mine
-        }
-        desks.append(Desk(person, Client(server.url, person.token), answers))
-    return desks
+    """Sign up all annotators; each has the answers they gave in 2008."""
+    answers: dict[str, dict[str, str]] = {name: {} for name in people}
+    for row in annotations.table().to_pylist():
+        answers[row["annotator"]][row["item"]] = row["label"]
+    signed_up = {name: server.sign_up(_email(name), PASSWORD) for name in people}
+    return [Desk(person, Client(server.url, person.token), answers[name]) for name, person in signed_up.items()]
 
 
 def _part(recorded: Evidence, items: int) -> tuple[Evidence, tuple[str, ...]]:
-    """The recording cut down to the annotators with most answers and the items they share."""
+    """Return the recording of the annotators with most answers and the items they share, and these annotators."""
     annotations = recorded.annotations
     busiest = np.sort(np.argsort(-annotations.labels_per_annotator, kind="stable")[:PEOPLE])
     by_them = np.isin(annotations.annotator, busiest)
     shared = np.bincount(annotations.item[by_them], minlength=annotations.n_items)
     chosen = np.sort(np.argsort(-shared, kind="stable")[:items])
-    rows = by_them & np.isin(annotations.item, chosen)
-    table = annotations.select(rows).table()
+    table = annotations.select(by_them & np.isin(annotations.item, chosen)).table()
     names = tuple(annotations.items[n] for n in chosen)
     part = Annotations.from_frame(table, items=names, classes=annotations.classes)
     assert recorded.truth is not None
     return Evidence(part, truth=recorded.truth[chosen]), tuple(map(str, part.annotators))
 
 
-def _new_project(folder: Path, server: LocalServer) -> tuple[Settings, int]:
-    """A project on the server and its hitl.toml, so that the other commands can go on with it."""
-    number = LabelStudio.create_project(server.url, server.token, "hitl demo: does it follow?", CONFIG)
-    source = {"kind": "label-studio", "url": server.url, "project": number}
-    new_settings.write(folder / settings.FILE, "rte", source, "sqlite:///hitl.db", [])
-    return project.load(folder / settings.FILE), number
-
-
 def _email(name: str) -> str:
     return f"{name}@example.com"
-
-
-def _new_folder(wanted: Path) -> Path:
-    """The folder, or the next one with a number behind it that does not exist yet; made."""
-    numbered = (wanted.with_name(f"{wanted.name}-{number}") for number in count(2))
-    folder = next(folder for folder in chain([wanted], numbered) if not folder.exists())
-    folder.mkdir()
-    return folder
 
 
 def _wait() -> None:

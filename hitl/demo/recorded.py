@@ -1,4 +1,4 @@
-"""Recorded annotators as a labeling platform: asked by name, they give the answer they gave in 2008.
+"""Recorded annotators as a labeling platform: each gives the answers that they gave in 2008.
 
 `rte` (Snow et al. 2008): does the text entail the hypothesis? 800 pairs, 164 annotators, 8,000 answers, and the truth.
 """
@@ -32,84 +32,75 @@ ANSWERS = {"0": "no", "1": "yes"}
 
 
 def rte() -> Evidence:
-    """All recorded answers and the truth, with answers "no" and "yes" and annotators "person-7"."""
-    table = read_table(FOLDER / "annotations.csv")
-    truth = read_table(FOLDER / "truth.csv")
+    """Read all recorded answers ("no", "yes"), their annotators ("person-7"), and the truth."""
+    table, truth = read_table(FOLDER / "annotations.csv"), read_table(FOLDER / "truth.csv")
     columns = {
         "item": table.column("item"),
         "annotator": [f"person-{number}" for number in table.column("annotator").to_pylist()],
         "label": [ANSWERS[label] for label in table.column("label").to_pylist()],
     }
-    known = {"item": truth.column("item"), "label": [ANSWERS[label] for label in truth.column("label").to_pylist()]}
-    return Evidence.from_tables(columns, truth=known)
+    labels = [ANSWERS[label] for label in truth.column("label").to_pylist()]
+    return Evidence.from_tables(columns, truth={"item": truth.column("item"), "label": labels})
 
 
 def texts() -> dict[str, dict[str, str]]:
-    """Item -> {"text", "hypothesis"}, as the annotators saw them."""
+    """Read item -> {"text", "hypothesis"}, as the annotators saw them."""
     rows = read_table(FOLDER / "texts.csv.gz").to_pylist()
     return {row["item"]: {key: html.unescape(row[key]) for key in ("text", "hypothesis")} for row in rows}
 
 
 class RecordedPeople(Connector):
-    """A labeling platform whose annotators answer, as soon as they are asked, what was recorded."""
+    """A labeling platform whose annotators give the recorded answers as soon as they are asked."""
 
-    def __init__(self, recorded: Annotations, shown: dict[str, dict[str, str]]) -> None:
-        self._recorded = recorded
-        self._shown = shown
-        names = recorded.annotators
-        self._answers = {
-            (str(recorded.items[n]), str(names[k])): str(recorded.options[label])
-            for n, k, label in zip(recorded.item, recorded.annotator, recorded.label, strict=True)
-        }
+    def __init__(self, recorded: Annotations, item_texts: dict[str, dict[str, str]]) -> None:
+        self._recorded, self._texts = recorded, item_texts
+        rows = recorded.table().to_pylist()
+        self._answers = {(str(row["item"]), str(row["annotator"])): str(row["label"]) for row in rows}
         self._given: list[AnnotationRow] = []
 
     @property
     def spent(self) -> int:
-        """Answers given so far."""
+        """Number of answers given so far."""
         return len(self._given)
 
     def crew(self) -> Crew:
-        """All annotators, each for the items they know."""
-        known: dict[str, set[str]] = {str(name): set() for name in self._recorded.annotators}
-        for item, person in self._answers:
-            known[person].add(item)
-        return Crew(self._recorded.annotators, only={name: frozenset(items) for name, items in known.items()})
+        """Return all annotators, each for the items that they answered."""
+        names = self._recorded.annotators
+        items = {str(name): frozenset(item for item, person in self._answers if person == name) for name in names}
+        return Crew(names, only=items)
 
     def questions(self) -> tuple[Question, ...]:
-        """Does the text entail the hypothesis?"""
+        """Return the one question: does the text entail the hypothesis?"""
         classes = self._recorded.classes
         return (Question(QUESTION, classes, classes),)
 
     def pull(self, cursor: Cursor | None) -> Iterator[Page]:
-        """Items first, then the answers given since the cursor."""
-        seen = int(cursor["answers"]) if cursor else 0
-        fresh = self._given[seen:]
-        touched = {row.item for row in fresh}
-        items = [str(name) for name in self._recorded.items] if cursor is None else sorted(touched)
+        """Yield the items first, then the answers given since the cursor."""
+        new = self._given[int(cursor["answers"]) if cursor else 0 :]
+        changed = {row.item for row in new}
+        items = [str(name) for name in self._recorded.items] if cursor is None else sorted(changed)
+        people = self._recorded.annotators if cursor is None else ()
         yield Page(
             cursor={"answers": len(self._given)},
-            items=tuple(ItemRow(key, self._shown.get(key, {}), "2008-01-01T00:00:00+00:00") for key in items),
-            annotations=tuple(row for row in self._given if row.item in touched),
-            annotators=tuple(AnnotatorRow(str(n), str(n)) for n in self._recorded.annotators) if cursor is None else (),
+            items=tuple(ItemRow(key, self._texts.get(key, {}), "2008-01-01T00:00:00+00:00") for key in items),
+            annotations=tuple(row for row in self._given if row.item in changed),
+            annotators=tuple(AnnotatorRow(str(name), str(name)) for name in people),
             total=len(items),
         )
 
     def push(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
-        """An annotator who is assigned an item answers it, once."""
-        given = {(row.item, row.annotator) for row in self._given}
+        """Let each annotator answer the items that they are assigned, once."""
         for operation in operations:
-            person = operation.key
-            asked = operation.payload["items"] if operation.kind == "assign" else []
-            fresh = [item for item in asked if (item, person) in self._answers and (item, person) not in given]
-            self._given += [self._answer(item, person) for item in fresh]
-            yield Receipt(operation, len(fresh))
+            person, before = operation.key, len(self._given)
+            given = {row.item for row in self._given if row.annotator == person}
+            for item in operation.payload["items"] if operation.kind == "assign" else []:
+                if (item, person) in self._answers and item not in given:
+                    when = f"2008-01-01T00:00:00.{len(self._given):06d}+00:00"
+                    answer = self._answers[item, person]
+                    row = AnnotationRow(f"{item}/{person}", item, QUESTION, person, answer, "answer", when, when)
+                    self._given.append(row)
+            yield Receipt(operation, len(self._given) - before)
 
     def check(self) -> list[Check]:
-        """Recorded annotators are always there."""
+        """Return one line: recorded annotators are always there."""
         return [Check("people", True, f"{self._recorded.n_annotators} recorded")]
-
-    def _answer(self, item: str, person: str) -> AnnotationRow:
-        when = f"2008-01-01T00:00:00.{self.spent:06d}+00:00"
-        return AnnotationRow(
-            f"{item}/{person}", item, QUESTION, person, self._answers[item, person], "answer", when, when
-        )

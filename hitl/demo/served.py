@@ -1,8 +1,7 @@
 """`hitl demo --serve`: a project in which recorded annotators go on labeling, to look at in a browser.
 
-The 800 pairs of `rte` begin with two recorded labels each. Then somebody answers what the plan asks, a few questions
-every second, by a recorded label of that item that was not given yet. No platform is needed: the project is a folder
-of tables.
+The 800 pairs of `rte` begin with two recorded labels each. Then somebody answers the questions of the plan, a few every
+second, by recorded labels that were not given yet. No platform is needed: the project is a folder of tables.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ FIRST = 2
 """Labels of each item at the beginning."""
 
 A_SECOND = 2
-"""Questions that are answered each second."""
+"""Questions answered each second."""
 
 SETTINGS = """name = "rte"
 store = "sqlite:///hitl.db"
@@ -40,8 +39,8 @@ poll = "2s"
 """
 
 
-class Answering(threading.Thread):
-    """Somebody who labels: answers the questions of the last plan by what was recorded, until stopped."""
+class AnnotatorThread(threading.Thread):
+    """Answers the questions of the last plan by recorded labels, until stopped or until none is left."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(name="hitl demo", daemon=True)
@@ -51,19 +50,15 @@ class Answering(threading.Thread):
         self._left = {item: rows[FIRST:] for item, rows in _recorded().items()}
 
     def run(self) -> None:
-        """Answer until stopped, or until nothing recorded is left."""
+        """Answer A_SECOND questions every second."""
         answered: set[str] = set()
         while not self._stopping.wait(1.0) and any(self._left.values()):
             plan = self._store.plan("rte")
-            asked = [str(ask.item) for ask in plan.asks] if plan is not None else []
-            fresh = [item for item in dict.fromkeys(asked) if item not in answered and self._left.get(item)]
-            if not fresh:
-                answered.clear()  # the next plan may ask again
-                continue
-            now = fresh[:A_SECOND]
-            answered |= set(now)
+            asked = dict.fromkeys(str(ask.item) for ask in plan.asks) if plan is not None else {}
+            items = [item for item in asked if item not in answered and self._left.get(item)][:A_SECOND]
+            answered = answered | set(items) if items else set()  # the next plan may ask again
             with self._file.open("a", newline="") as file:
-                csv.writer(file).writerows([*self._left[item].pop(0), time.time()] for item in now)
+                csv.writer(file).writerows([*self._left[item].pop(0), time.time()] for item in items)
 
     def stop(self) -> None:
         """Stop answering."""
@@ -73,46 +68,44 @@ class Answering(threading.Thread):
 
 
 def make(folder: Path) -> Path:
-    """The project in a new folder; gives its hitl.toml."""
-    labels = folder / "labels"
+    """Write the project into a new folder and return its hitl.toml."""
+    labels, recorded = folder / "labels", _recorded()
     labels.mkdir(parents=True)
-    recorded = _recorded()
     start = time.time() - 60.0 * FIRST * len(recorded)
     rows = [row for turn in range(FIRST) for item in recorded for row in recorded[item][turn : turn + 1]]
-    with (labels / "annotations.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(("item", "annotator", "label", "time"))
-        writer.writerows([*row, start + 60.0 * rank] for rank, row in enumerate(rows))
-    with (labels / "items.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(("item", "text", "hypothesis"))
-        writer.writerows([item, shown["text"], shown["hypothesis"]] for item, shown in texts().items())
+    tables = {
+        "annotations.csv": [("item", "annotator", "label", "time")]
+        + [(*row, start + 60.0 * rank) for rank, row in enumerate(rows)],
+        "items.csv": [("item", "text", "hypothesis")]
+        + [(item, content["text"], content["hypothesis"]) for item, content in texts().items()],
+    }
+    for name, table in tables.items():
+        with (labels / name).open("w", newline="") as file:
+            csv.writer(file).writerows(table)
     config = folder / "hitl.toml"
     config.write_text(SETTINGS)
     return config
 
 
 def run(folder: Path, serve: Callable[[Path], None]) -> None:
-    """Make the project, run its first cycle, and serve it while somebody labels."""
+    """Make the project, run it once, and serve it while somebody labels."""
     from hitl import cycle
     from hitl.project import opened
 
     config = make(folder)
     with opened(config) as (settings, store, connector):
         cycle.run(settings, store, connector)
-    somebody = Answering(folder)
-    somebody.start()
+    annotator = AnnotatorThread(folder)
+    annotator.start()
     try:
         serve(config)
     finally:
-        somebody.stop()
+        annotator.stop()
 
 
 def _recorded() -> dict[str, list[tuple[str, str, str]]]:
-    """Item -> what was recorded of it: item, annotator, label."""
-    annotations = rte().annotations
-    found: dict[str, list[tuple[str, str, str]]] = {str(name): [] for name in annotations.items}
-    for n, k, label in zip(annotations.item, annotations.annotator, annotations.label, strict=True):
-        item = str(annotations.items[n])
-        found[item].append((item, str(annotations.annotators[k]), str(annotations.options[label])))
-    return found
+    """Return item -> its recorded rows: item, annotator, label."""
+    recorded: dict[str, list[tuple[str, str, str]]] = {}
+    for row in rte().annotations.table().to_pylist():
+        recorded.setdefault(row["item"], []).append((row["item"], row["annotator"], row["label"]))
+    return recorded
