@@ -1,4 +1,4 @@
-"""`hitl learn`: train the model of `[learn]` now, and say what it knows."""
+"""`hitl learn`: train the model of `[learn]` now, and say how good it is."""
 
 from __future__ import annotations
 
@@ -26,22 +26,24 @@ def learn(config: Config = HERE, as_json: Json = False) -> None:
         with store.lease(settings.name) as lease:
             cycle.embed(lease, settings, store, connector, progress)
             cycle.learn(lease, settings, store, connector.questions(), progress, anew=True)
-        found = store.trainings(settings.name)
+        trainings = store.trainings(settings.name)
     if as_json:
-        show.as_json({name: asdict(one) for name, one in found.items()})
+        show.as_json({name: asdict(training) for name, training in trainings.items()})
         return
-    if not found:
+    if not trainings:
         show.line(
             "too few labels to learn from: expected two classes, and two labeled items a fold"
             + (", each of a group of its own" if settings.learn.groups else "")
         )
-    for name, one in found.items():
-        show.line(in_words(name, one))
+    for name, training in trainings.items():
+        show.line(in_words(name, training))
 
 
-def in_words(question: str, found: Training) -> str:
-    """What a training came to."""
-    seen = f"{question}: learned from {show.counted(found.items, 'item')}"
-    if not found.informs:
+def in_words(question: str, training: Training) -> str:
+    """Describe the result of a training."""
+    seen = f"{question}: learned from {show.counted(training.items, 'item')}"
+    if not training.informs:
         return f"{seen}; it predicts others no better than the shares of the classes, and is not used"
-    return f"{seen}; of items that it did not see it predicts {found.agreement:.0%} as the annotators say, and is used"
+    return (
+        f"{seen}; of items that it did not see it predicts {training.agreement:.0%} as the annotators say, and is used"
+    )

@@ -37,11 +37,11 @@ def report(
     require_folder(output)
     if given.annotations is None:
         given.need_project("report", consensus=consensus)
-        found = _of_project(given.config, output)
+        page = _of_project(given.config, output)
     else:
         require_distinct([output], [*given.files, *([consensus] if consensus else [])])
-        found = _of_file(given, given.annotations, consensus)
-    write(found, output)
+        page = _of_file(given, given.annotations, consensus)
+    write(page, output)
     show.wrote([output])
 
 
@@ -51,12 +51,12 @@ def _of_project(config: Path, output: Path) -> Report:
 
     with opened(config) as (settings, store, connector):
         require_unread(config, settings, [output])
-        found = stored_report(settings, store, connector.questions())
-        return replace(found, links=connector.workplaces().links)
+        report = stored_report(settings, store, connector.questions())
+        return replace(report, links=connector.workplaces().links)
 
 
 def _of_file(given: Given, annotations: Path, saved: Path | None) -> Report:
-    """By the saved consensus, or one made here by the method."""
+    """Use the saved consensus, or fit one by the method."""
     from hitl.cli.profiles import judged_files
     from hitl.report import QuestionPage, Report
 

@@ -1,7 +1,7 @@
-"""What the command line prints: progress on standard error, results on standard output.
+"""Output of the command line: progress on standard error, results on standard output.
 
-Names come from users and platforms. Every text passes `plain` here, so that none acts on the terminal. JSON says names
-as they are; what it says in words, and addresses, pass `without_passwords` where a command makes it.
+Names come from users and platforms. Every text passes `plain` here, so that none acts on the terminal. JSON holds names
+as they are; commands pass its messages and addresses through `without_passwords`.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ SHOW_AFTER = 1.0
 
 
 def as_json(data: Any) -> None:
-    """One JSON object on standard output."""
+    """Print one JSON object on standard output."""
     sys.stdout.write(escaped(json.dumps(data, ensure_ascii=False, default=str)) + "\n")
 
 
 def without_passwords(data: Any) -> Any:
-    """Messages and addresses, in whatever holds them: with stars in place of passwords."""
+    """Replace passwords in messages and addresses, in any container, by stars."""
     if isinstance(data, Mapping):
         return {key: without_passwords(value) for key, value in data.items()}
     if isinstance(data, list | tuple):
@@ -43,12 +43,12 @@ def without_passwords(data: Any) -> Any:
 
 
 def line(text: str = "") -> None:
-    """One line on standard output."""
+    """Print one line on standard output."""
     sys.stdout.write(plain(text) + "\n")
 
 
 def result(data: Any, lines: Iterable[str], json_wanted: bool) -> None:
-    """The result of a command: as JSON for machines, or the same in lines of words (made only where they are shown)."""
+    """Print the result of a command: as JSON for machines, or in lines of words."""
     if json_wanted:
         as_json(data)
         return
@@ -57,24 +57,24 @@ def result(data: Any, lines: Iterable[str], json_wanted: bool) -> None:
 
 
 def wrote(paths: Iterable[Path | None]) -> None:
-    """Which files were written, a line each."""
+    """Print the files that were written, one per line."""
     for path in paths:
         if path is not None:
             line(f"wrote {path}")
 
 
 def warning(text: str) -> None:
-    """One line on standard error."""
+    """Print a warning on standard error."""
     error(f"warning: {text}")
 
 
 def error(text: str) -> None:
-    """One line on standard error, after the name of the program."""
+    """Print one line on standard error, after the name of the program."""
     sys.stderr.write(f"hitl: {plain(text)}\n")
 
 
 def problems(found: Sequence[str]) -> None:
-    """What a pull did not understand, the first ten."""
+    """Print the first ten problems of a pull."""
     for problem in found[:10]:
         warning(problem)
     if len(found) > 10:
@@ -82,7 +82,7 @@ def problems(found: Sequence[str]) -> None:
 
 
 def frame(title: str, data: pd.DataFrame, rows: int = 20) -> None:
-    """The first rows of a table."""
+    """Print the first rows of a table."""
     few = f" ({min(rows, len(data))} of {len(data):,})" if len(data) > rows else ""
     cells = data.head(rows).itertuples(index=False)
     shown = ([_cell(one) for one in row] for row in cells)
@@ -91,7 +91,7 @@ def frame(title: str, data: pd.DataFrame, rows: int = 20) -> None:
 
 
 def _cell(value: object) -> str:
-    """A value in a table: nothing where it is missing."""
+    """Format a value in a table; a missing one is empty."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     return f"{value:.3f}" if isinstance(value, float) else str(value)
@@ -100,7 +100,7 @@ def _cell(value: object) -> str:
 def table(
     title: str, header: Sequence[str], rows: Iterable[Sequence[str | Text]], words: Sequence[str], gap: int = 1
 ) -> None:
-    """A table of these cells; the columns named in `words` hold words, the others figures; `gap` between columns."""
+    """Print a table; the columns named in `words` hold words, the others figures; `gap` is between columns."""
     from rich import box
     from rich.console import Console
     from rich.markup import escape
@@ -122,7 +122,7 @@ def table(
 
 @contextmanager
 def progress(quiet: bool = False) -> Iterator[Progress]:
-    """A progress bar on standard error, shown when the work takes over a second; nothing where it is no terminal."""
+    """Show a progress bar on standard error if the work takes over a second and it is a terminal."""
     if quiet or not sys.stderr.isatty():
         yield lambda what, done, total: None
         return

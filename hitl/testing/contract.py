@@ -1,4 +1,4 @@
-"""What a contract suite is: facts, each a function that fails with an AssertionError where it does not hold."""
+"""A contract suite: facts, each a function that raises AssertionError if it does not hold."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ Fact = Callable[[T], None]
 
 
 class DoesNotApply(Exception):
-    """A fact says nothing about this one; the message tells why (it has no `apply`, for instance)."""
+    """A fact does not apply; the message says why (there is no `apply`, for instance)."""
 
 
 def add_to(facts: dict[str, Fact[T]]) -> Callable[[Fact[T]], Fact[T]]:
-    """A decorator that adds a function to these facts, under its name in words."""
+    """Return a decorator that adds a function to these facts, under its name in words."""
 
     def add(fact: Fact[T]) -> Fact[T]:
         facts[fact.__name__.replace("_", " ")] = fact
@@ -26,7 +26,7 @@ def add_to(facts: dict[str, Fact[T]]) -> Callable[[Fact[T]], Fact[T]]:
 
 @contextmanager
 def refused(error: type[Exception], *words: str) -> Iterator[None]:
-    """Raise AssertionError unless what is done within raises this error with these words in its message."""
+    """Raise AssertionError unless the block raises this error with these words in its message."""
     try:
         yield
     except error as raised:

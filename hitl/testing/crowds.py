@@ -1,4 +1,4 @@
-"""Simulated crowds: evidence with a known truth, small, with whatever a contract wants to see in it."""
+"""Simulated crowds: small evidence with a known truth, for contract suites and tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hitl.models.combiner import Combiner, given, without
 
 
 def names(letter: str, size: int) -> tuple[str, ...]:
-    """a0, a1, ..."""
+    """Return a0, a1, ..."""
     return tuple(f"{letter}{number}" for number in range(size))
 
 
@@ -34,7 +34,7 @@ def crowd(
     models: int = 0,
     abstaining: float = 0.0,
 ) -> tuple[Evidence, NDArray[np.int32]]:
-    """Simulated evidence and its truth.
+    """Simulate evidence and its truth.
 
     The last `unlabeled` items have no label; a pool of annotators without ids gives `pool` labels, repeats included;
     the truth of a share `known` of the items is known; `models` models predict, and abstain on a share `abstaining` of
@@ -78,19 +78,19 @@ def crowd(
 def predictions(
     rng: np.random.Generator, truth: NDArray[np.int32], n_classes: int, models: int, abstaining: float = 0.0
 ) -> dict[str, Floats]:
-    """(N, J) probabilities of `models` models that are right more often than not."""
-    found = {}
+    """Return (N, J) probabilities of `models` models that are right more often than not."""
+    predictions = {}
     for number in range(models):
         logits = rng.normal(size=(len(truth), n_classes)) + 1.5 * np.eye(n_classes)[truth]
-        p = np.exp(2 * logits)
-        p /= p.sum(axis=1, keepdims=True)
-        p[rng.random(len(truth)) < abstaining] = np.nan
-        found[f"m{number}"] = p
-    return found
+        p_nj = np.exp(2 * logits)
+        p_nj /= p_nj.sum(axis=1, keepdims=True)
+        p_nj[rng.random(len(truth)) < abstaining] = np.nan
+        predictions[f"m{number}"] = p_nj
+    return predictions
 
 
 def with_everything(seed: int = 0, n_items: int = 40, **shape: Any) -> tuple[Evidence, NDArray[np.int32]]:
-    """Evidence of every kind that a combiner may use, and the truth; `shape` as for `crowd`."""
+    """Return evidence of every kind that a combiner may use, and the truth; `shape` as for `crowd`."""
     rng = np.random.default_rng(seed)
     shape = {"n_annotators": 5, "n_classes": 3, "models": 2, "known": 0.3, "asked": 0.8} | shape
     evidence, truth = crowd(rng, n_items, **shape)
@@ -104,13 +104,13 @@ def with_everything(seed: int = 0, n_items: int = 40, **shape: Any) -> tuple[Evi
 
 
 def sample(combiner: Combiner, seed: int = 0, n_items: int = 40, **shape: Any) -> tuple[Evidence, NDArray[np.int32]]:
-    """Evidence of all that this combiner uses, and the truth."""
+    """Return evidence of every kind that this combiner uses, and the truth."""
     evidence, truth = with_everything(seed, n_items, **shape)
     return of_use(combiner, evidence), truth
 
 
 def of_use(combiner: Combiner, evidence: Evidence) -> Evidence:
-    """Return the evidence without what this combiner declares no use of."""
+    """Return the evidence without the kinds that this combiner does not declare in `uses`."""
     assert hasattr(combiner, "uses"), f"{type(combiner).__name__} does not declare `uses`; see hitl.models.combiner"
     return without(evidence, given(evidence) - combiner.uses)
 
@@ -122,7 +122,7 @@ def reordered(
     classes: NDArray[np.intp] | None = None,
     rows: NDArray[np.intp] | None = None,
 ) -> Evidence:
-    """Give the evidence new codes: place i of the new order holds the old code items[i], and so on."""
+    """Return the same evidence with new codes: new code i is the old code items[i], and so on."""
     a = evidence.annotations
     items = np.arange(a.n_items) if items is None else items
     annotators = np.arange(a.n_annotators) if annotators is None else annotators

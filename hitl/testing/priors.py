@@ -1,6 +1,6 @@
-"""What every truth prior must do: messages in, beliefs, log evidence and statistics out (see hitl.models.priors).
+"""The contract of every truth prior: messages in, beliefs, log evidence and statistics out (see hitl.models.priors).
 
-A prior is tried against enumeration: of all J**N truths of a few items, each weighs exp(log p(z) + its messages).
+A prior is compared with enumeration: each of the J**N truths of a few items weighs exp(log p(z) + its messages).
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ fact = add_to(FACTS)
 
 @dataclass(frozen=True)
 class PriorCase:
-    """A prior over a few items (at most 7), and what is to be true of it.
+    """A prior over a few items (at most 7), with what the contract needs to check it.
 
     Attributes:
         prior: for N items.
         n_items, n_classes: N and J.
-        log_joint: z (N class codes) -> log p(z), up to a constant where it is learned from; None: not known.
-        part: rows -> the same prior over these items alone; None where its items depend on each other.
+        log_joint: z (N class codes) -> log p(z), up to a constant; None: not known.
+        part: rows -> the same prior over these items alone; None if its items depend on each other.
 
     Example:
         >>> import numpy as np
@@ -48,7 +48,7 @@ class PriorCase:
     part: Callable[[Any], TruthPrior] | None = None
 
     def messages(self, seed: int = 0, known: Mapping[int, int] | None = None) -> Floats:
-        """(N, J) messages; -inf for all other classes where the truth is known (item -> class)."""
+        """Return (N, J) messages; -inf for all other classes of an item with known truth (item -> class)."""
         message_nj: Floats = np.random.default_rng(seed).normal(scale=1.5, size=(self.n_items, self.n_classes))
         for n, j in (known or {}).items():
             message_nj[n, np.arange(self.n_classes) != j] = -np.inf
@@ -56,12 +56,12 @@ class PriorCase:
 
     @property
     def all_count(self) -> Mask:
-        """(N,) every item counts."""
+        """(N,) True: every item counts."""
         return np.ones(self.n_items, dtype=np.bool_)
 
 
 def check_prior(case: PriorCase, exempt: Mapping[str, str] | None = None) -> None:
-    """Raise AssertionError, which names the fact, unless this prior does what every truth prior must do.
+    """Raise AssertionError, which names the fact, unless this prior keeps the contract.
 
     `exempt`: fact -> the reason why it does not hold for this one.
 
@@ -78,18 +78,18 @@ def check_prior(case: PriorCase, exempt: Mapping[str, str] | None = None) -> Non
 
 @fact
 def beliefs_are_distributions(case: PriorCase) -> None:
-    """(N, J) rows that sum to 1, and a finite log evidence."""
-    found = case.prior.posterior(case.messages(), case.all_count)
-    assert found.q_nj.shape == (case.n_items, case.n_classes)
-    assert (found.q_nj >= 0).all()
-    np.testing.assert_allclose(found.q_nj.sum(axis=1), 1, atol=1e-9)
-    assert np.isfinite(found.log_evidence)
+    """Check that rows (N, J) sum to 1, and that the log evidence is finite."""
+    posterior = case.prior.posterior(case.messages(), case.all_count)
+    assert posterior.q_nj.shape == (case.n_items, case.n_classes)
+    assert (posterior.q_nj >= 0).all()
+    np.testing.assert_allclose(posterior.q_nj.sum(axis=1), 1, atol=1e-9)
+    assert np.isfinite(posterior.log_evidence)
     assert np.isfinite(case.prior.log_density())
 
 
 @fact
 def known_truth_is_certain(case: PriorCase) -> None:
-    """An item of which one class alone is possible has that class."""
+    """Check that an item with a single possible class has that class."""
     last = case.n_classes - 1
     q_nj = case.prior.posterior(case.messages(1, {0: last}), case.all_count).q_nj
     np.testing.assert_array_equal(q_nj[0], np.eye(case.n_classes)[last])
@@ -97,7 +97,7 @@ def known_truth_is_certain(case: PriorCase) -> None:
 
 @fact
 def beliefs_are_those_of_enumeration(case: PriorCase) -> None:
-    """With and without known truth: what an item is known to be reaches the items that depend on it."""
+    """Check beliefs with and without known truth, which also reaches the items that depend on it."""
     if case.log_joint is None:
         raise DoesNotApply("its log joint is not given")
     before = None
@@ -109,16 +109,16 @@ def beliefs_are_those_of_enumeration(case: PriorCase) -> None:
         log_evidence = float(logsumexp(weight))
         one_hot = np.eye(case.n_classes)[np.array(truths)]
         expected = np.einsum("t,tnj->nj", np.exp(weight - log_evidence), one_hot)
-        found = case.prior.posterior(message_nj.copy(), case.all_count)
-        np.testing.assert_allclose(found.q_nj, expected, atol=1e-9)
+        posterior = case.prior.posterior(message_nj.copy(), case.all_count)
+        np.testing.assert_allclose(posterior.q_nj, expected, atol=1e-9)
         # The joint may lack a constant, but one and the same for any messages.
-        before = found.log_evidence - log_evidence if before is None else before
-        np.testing.assert_allclose(found.log_evidence - log_evidence, before, atol=1e-8)
+        before = posterior.log_evidence - log_evidence if before is None else before
+        np.testing.assert_allclose(posterior.log_evidence - log_evidence, before, atol=1e-8)
 
 
 @fact
 def what_does_not_count_is_judged_and_not_learned_from(case: PriorCase) -> None:
-    """Messages of an item that does not count change neither the log evidence nor what is learned."""
+    """Check that messages of an item that does not count change neither log evidence nor the learned prior."""
     if case.part is None:
         raise DoesNotApply("its items depend on each other")
     counted_n = np.arange(case.n_items) > 0
@@ -133,7 +133,7 @@ def what_does_not_count_is_judged_and_not_learned_from(case: PriorCase) -> None:
 
 @fact
 def statistics_of_two_shards_add_up(case: PriorCase) -> None:
-    """What is learned from two shards of independent items is what is learned from all of them."""
+    """Check that two shards of independent items teach what all of them teach."""
     if case.part is None:
         raise DoesNotApply("its items depend on each other")
     message_nj, half = case.messages(4), case.n_items // 2
@@ -150,7 +150,7 @@ def statistics_of_two_shards_add_up(case: PriorCase) -> None:
 
 @fact
 def the_order_of_the_items_does_not_matter(case: PriorCase) -> None:
-    """Items in another order have the same beliefs in that order."""
+    """Check that items in another order have the same beliefs in that order."""
     if case.part is None:
         raise DoesNotApply("its items depend on each other")
     order = np.random.default_rng(5).permutation(case.n_items)
@@ -163,14 +163,14 @@ def the_order_of_the_items_does_not_matter(case: PriorCase) -> None:
 
 @fact
 def learning_never_lowers_the_objective(case: PriorCase) -> None:
-    """Log evidence + log density rises, or stays, with every turn of expectation and learning."""
+    """Check that log evidence + log density never falls over turns of expectation and learning."""
     prior, message_nj = case.prior, case.messages(6, {0: 0})
     last = -np.inf
     for _ in range(8):
-        found = prior.posterior(message_nj.copy(), case.all_count)
-        objective = found.log_evidence + prior.log_density()
+        posterior = prior.posterior(message_nj.copy(), case.all_count)
+        objective = posterior.log_evidence + prior.log_density()
         assert objective >= last - 1e-8, f"{objective} after {last}"
-        last, prior = objective, prior.learn(found.statistics)
+        last, prior = objective, prior.learn(posterior.statistics)
 
 
 def _same_prior(case: PriorCase, one: TruthPrior, other: TruthPrior) -> None:
