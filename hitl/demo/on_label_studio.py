@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from hitl import cycle, project, settings
-from hitl.annotations import Annotations
+from hitl.annotations import Annotations, Name
 from hitl.connectors.label_studio import TOKEN, LabelStudio, replies
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.server import VERSION, LocalServer, Person, installed_in, is_installed
@@ -123,7 +123,7 @@ def _loop(
     comparison: Comparison, desks: list[Desk], connector: LabelStudio, loaded: Settings, store: Store
 ) -> Judgement:
     """Run until enough is answered; the plan of the last run is pushed and stays unanswered."""
-    only = {desk.person.email: frozenset(desk.answers) for desk in desks}
+    only: dict[Name, frozenset[Name]] = {desk.person.email: frozenset(desk.answers) for desk in desks}
     tasks = comparison.recorded.annotations.n_items
     print(f"{tasks} tasks, {len(desks)} annotators signed up\n\n{HEADER}", flush=True)
     spent = 0

@@ -9,7 +9,7 @@ import html
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from hitl.annotations import Annotations
+from hitl.annotations import Annotations, Name
 from hitl.crew import Crew
 from hitl.evidence import Evidence
 from hitl.platform import (
@@ -66,8 +66,10 @@ class RecordedPeople(Connector):
     def crew(self) -> Crew:
         """Return all annotators, each for the items that they answered."""
         names = self._recorded.annotators
-        items = {str(name): frozenset(item for item, person in self._answers if person == name) for name in names}
-        return Crew(names, only=items)
+        only: dict[Name, frozenset[Name]] = {
+            name: frozenset(item for item, person in self._answers if person == name) for name in names
+        }
+        return Crew(names, only=only)
 
     def questions(self) -> tuple[Question, ...]:
         """Return the one question: does the text entail the hypothesis?"""

@@ -73,12 +73,12 @@ def make(folder: Path) -> Path:
     labels.mkdir(parents=True)
     start = time.time() - 60.0 * FIRST * len(recorded)
     rows = [row for turn in range(FIRST) for item in recorded for row in recorded[item][turn : turn + 1]]
-    tables = {
-        "annotations.csv": [("item", "annotator", "label", "time")]
-        + [(*row, start + 60.0 * rank) for rank, row in enumerate(rows)],
-        "items.csv": [("item", "text", "hypothesis")]
-        + [(item, content["text"], content["hypothesis"]) for item, content in texts().items()],
+    tables: dict[str, list[tuple[object, ...]]] = {
+        "annotations.csv": [("item", "annotator", "label", "time")],
+        "items.csv": [("item", "text", "hypothesis")],
     }
+    tables["annotations.csv"] += [(*row, start + 60.0 * rank) for rank, row in enumerate(rows)]
+    tables["items.csv"] += [(item, *content.values()) for item, content in texts().items()]
     for name, table in tables.items():
         with (labels / name).open("w", newline="") as file:
             csv.writer(file).writerows(table)
