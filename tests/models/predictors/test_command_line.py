@@ -10,7 +10,6 @@ import joblib
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
-from sklearn.svm import LinearSVC
 
 from hitl.errors import BadInput
 from hitl.tables.files import read_table
@@ -108,14 +107,6 @@ def test_what_is_predicted_can_be_combined(run: Run, folder: Path) -> None:
     flags = ["--probabilities", "net=p.parquet", "--truth", "truth.csv", "--method", "pl", "--output", "c.csv"]
     assert run("combine", "people.csv", *flags)[0] == 0
     assert read_table("c.csv").num_rows == 60
-
-
-def test_a_model_that_memorises_gains_nothing_from_the_labels(run: Run, folder: Path) -> None:
-    flags = ["-m", "mine:Memory", "--folds", "5", "--truth", "truth.csv", *FEATURES]
-    assert run("predict", "items.csv", *flags, "-o", "p.csv")[0] == 0
-    np.testing.assert_allclose(columns(folder / "p.csv", "p_cat"), 0.5)
-    labels = dict.fromkeys(read_table("truth.csv").column("label").to_pylist())
-    assert set(labels) == {"cat", "dog"}
 
 
 def test_labels_may_come_from_a_consensus(run: Run, folder: Path) -> None:
@@ -285,13 +276,6 @@ def test_bad_input_is_a_clear_error_and_writes_nothing(
     assert message in err
     assert found == code
     assert not (folder / "p.csv").exists()
-
-
-def test_a_classifier_without_probabilities_says_what_to_do(run: Run, folder: Path) -> None:
-    x = columns(folder / "items.csv", "a", "b")
-    joblib.dump(LinearSVC().fit(x, x[:, 0] > 0), folder / "svc.joblib")
-    code, _, err = run("predict", "items.csv", "-m", "svc.joblib", "--trust", *FEATURES, "-o", "p.csv")
-    assert (code, "wrap it, for instance in CalibratedClassifierCV" in err) == (78, True)
 
 
 # -- torch -----------------------------------------------------------------------------------------------------

@@ -66,16 +66,6 @@ def test_a_module_runs_in_eval_mode_and_its_logits_become_probabilities() -> Non
     assert predictor.notes(batch) == {}
 
 
-def test_the_batch_does_not_matter() -> None:
-    predictor = network(made(), CLASSES, device="cpu")
-    whole = predictor.predict(numbers())
-    values = numbers().inputs
-    one_by_one = [
-        predictor.predict(Batch(n, [f"i{n}"], "features", values[n : n + 1], ("x", "y"), [None])) for n in range(8)
-    ]
-    np.testing.assert_allclose(np.vstack(one_by_one), whole, atol=1e-6)
-
-
 def test_an_item_with_a_missing_feature_is_silent() -> None:
     batch = numbers()
     batch.inputs[2, 1] = np.nan
