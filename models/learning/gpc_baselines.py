@@ -1,13 +1,13 @@
-"""What GPC-MA is measured against (Rodrigues 2014, section 4.1): Gaussian process classifiers that know no annotators.
+"""The baselines of GPC-MA (Rodrigues 2014, section 4.1): Gaussian process classifiers without annotators.
 
     gpc-gold            learns from known truth alone
     gpc-majority        takes the majority of an item's labels for its truth; equal ones share it
     gpc-concatenated    takes every label for the truth of a point of its own, at the same place
 
-All are judged by features: an item's labels count as far as they moved the process, and known truth is kept.
+All predict from features: an item's labels count as far as they moved the process, and known truth is kept.
 
-m points at one place have m sites. Those of the same label are alike, so that two kinds of sites an item are enough
-(`inference.expectation_propagation`): the N^3 is that of the items, not of the labels.
+m points at one place have m sites. Those of the same label are equal, so that two kinds of sites per item are enough
+(`inference.expectation_propagation`): the cost is N^3 in the items, not in the labels.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class TruthfulLabels(ProcessMethod, ABC):
 
     @abstractmethod
     def seen(self, annotations: Annotations) -> Floats:
-        """(N, J) how often each class is taken for the truth of an item."""
+        """Return (N, J) how often each class is taken for the truth of an item."""
 
     def question(self, evidence: Evidence, j: int) -> Question:
-        """Whether items are of class j, as their labels or the known truth say."""
+        """Return the question if items are of class j, answered by their labels or the known truth."""
         annotations = evidence.annotations
         seen_nj = np.where(evidence.known[:, None], 0.0, self.seen(annotations))
         yes_or_no = one_versus_rest.question(evidence, j)
@@ -46,11 +46,11 @@ class TruthfulLabels(ProcessMethod, ABC):
         return Question(Evidence(none, truth=yes_or_no.truth), observed_nj)
 
     def pseudo_counts(self, annotations: Annotations) -> Floats:
-        """(J, L) ones: nothing is learned of annotators."""
+        """Return (J, L) ones: nothing is learned about annotators."""
         return confusion.even_pseudo_counts(annotations.n_classes, annotations.n_options, 1.0)
 
     def report(self, evidence: Evidence, q_nj: Floats, found: Sequence[Answered]) -> AnnotatorReport:
-        """How often each annotator agrees with the classifier."""
+        """Report how often each annotator agrees with the classifier."""
         return confusion.report_of_votes(evidence.annotations, q_nj)
 
 
@@ -70,7 +70,7 @@ class GPCGold(TruthfulLabels):
     needs: ClassVar[frozenset[str]] = frozenset({"features", "truth"})
 
     def seen(self, annotations: Annotations) -> Floats:
-        """None."""
+        """Return zeros."""
         return np.zeros((annotations.n_items, annotations.n_classes))
 
 
@@ -88,11 +88,10 @@ class GPCMajority(TruthfulLabels):
     """
 
     def seen(self, annotations: Annotations) -> Floats:
-        """The class with most labels once; equal ones share it."""
+        """Return the class with most labels once, shared between ties."""
         votes_nj = votes(annotations)
         top_nj = ((votes_nj > 0) & (votes_nj == votes_nj.max(axis=1, keepdims=True))).astype(float)
-        seen_nj: Floats = top_nj / np.maximum(top_nj.sum(axis=1, keepdims=True), 1.0)
-        return seen_nj
+        return np.asarray(top_nj / np.maximum(top_nj.sum(axis=1, keepdims=True), 1.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,5 +108,5 @@ class GPCConcatenated(TruthfulLabels):
     """
 
     def seen(self, annotations: Annotations) -> Floats:
-        """Every label."""
+        """Return every label."""
         return votes(annotations)
