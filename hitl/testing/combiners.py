@@ -467,9 +467,10 @@ def shards_are_fitted_as_one_table(combiner: Any) -> None:
         raise DoesNotApply(f"{type(combiner).__name__} needs all labels in memory")
     evidence, _ = sample(combiner, seed=24, n_items=80)
     whole = combiner.fit(evidence)
-    learned = combiner.fit(Shards([part(evidence, 0, 30), part(evidence, 30, 80)]))
+    shards = [part(evidence, first, last) for first, last in ((0, 30), (30, 50), (50, 80))]
+    learned = combiner.fit(Shards(shards))
     assert not learned.items
     np.testing.assert_array_equal(learned.annotators.labels, whole.annotators.labels)
     judged = combiner.apply(whole, evidence).probabilities
     np.testing.assert_allclose(combiner.apply(learned, evidence).probabilities, judged, atol=1e-6)
-    np.testing.assert_allclose(judged, whole.probabilities, atol=1e-3)  # by parameters of one iteration more
+    np.testing.assert_allclose(judged, whole.probabilities, atol=0.01)  # by parameters of one iteration more
