@@ -15,11 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 from hitl.annotations import Name
-from hitl.errors import BadTable
+from hitl.kinds.span_tables import SpanColumns, span_rows
 from hitl.parts import Place, spans_as_label
-from hitl.texts.span_rows import SpanRows
-from hitl.timelines.segment_rows import segment_in
-from hitl.timelines.timeline_labels import Segment
 
 TEXT, RECORDING = "text", "recording"
 """The column of items.* that holds the text, and the one that may say where the recording is."""
@@ -38,29 +35,13 @@ def as_answers(
     Raises BadTable, naming the row, for a span that is no part of the item's text, or no stretch of time.
     """
     texts: dict[Name, str] = {key: str(data[TEXT]) for key, data in items.items() if TEXT in data}
-    rows = SpanRows.of(table, "annotations", [item, label], {})
-    spans: Sequence[tuple[Place, Place, Name] | None] = (
-        rows.spans(item, label, texts) if texts else _stretches(rows, label)
-    )
-    columns = [rows.names(item), *(table.column(name).to_pylist() for name in others)]
+    rows = span_rows(table, "annotations", SpanColumns(item, None, label), texts or None)
     marked: dict[tuple[Any, ...], list[tuple[Place, Place, str]]] = {}
-    for *key, span in zip(*columns, spans, strict=True):
-        marked.setdefault(tuple(key), []).extend([] if span is None else [(span[0], span[1], str(span[2]))])
-    found = list(zip(*marked, strict=True)) or [()] * len(columns)
-    named = {name: pa.array(found[place]) for place, name in enumerate((item, *others))}
+    for (key, _, span), *other in zip(rows, *(table.column(name).to_pylist() for name in others), strict=True):
+        marked.setdefault((key, *other), []).extend([] if span is None else [(span[0], span[1], str(span[2]))])
+    columns = list(zip(*marked, strict=True)) or [()] * (1 + len(others))
+    named = {name: pa.array(columns[place]) for place, name in enumerate((item, *others))}
     return pa.table({**named, label: pa.array([spans_as_label(one) for one in marked.values()], pa.string())})
-
-
-def _stretches(rows: SpanRows, label: str) -> list[Segment | None]:
-    """The stretch of time of each row."""
-    found: list[Segment | None] = []
-    sides = (rows.table.column(side).to_pylist() for side in ("start", "end"))
-    for row, (start, end, kind) in enumerate(zip(*sides, rows.names(label), strict=True)):
-        try:
-            found.append(segment_in(start, end, kind))
-        except ValueError as error:
-            raise BadTable(f"{rows.place_of(row)}: {error}") from None
-    return found
 
 
 def consensus_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -96,3 +97,24 @@ def boxes_in(label: str) -> tuple[int, int, list[BoxTuple]]:
     answer = json.loads(label)
     boxes = [(x, y, width, height, name) for x, y, width, height, name in answer["boxes"]]
     return answer["height"], answer["width"], boxes
+
+
+LARGEST = 2**53
+"""Numbers from here on are not all floats: some that differ would be one place."""
+
+
+def number_of(place: Any) -> float:
+    """Return a place as a number; a time in ISO 8601 in seconds since the epoch (UTC, where it names no zone).
+
+    Raises ValueError for what is neither, and for a number beyond LARGEST.
+
+    Example:
+        >>> number_of(2.5), number_of("1970-01-01T00:01:00.5")
+        (2.5, 60.5)
+    """
+    if isinstance(place, str):
+        time = datetime.fromisoformat(place)
+        return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+    if isinstance(place, bool) or not isinstance(place, int | float) or not abs(place) < LARGEST:
+        raise ValueError(f"{place!r} is no time; expected a number below 2**53, or a time in ISO 8601")
+    return float(place)

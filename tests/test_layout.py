@@ -30,8 +30,6 @@ CORE = (
     "registry",
     "score",
     "tables",
-    "texts",
-    "timelines",
 )
 MAY_IMPORT = {
     "core": {"core"},

@@ -24,9 +24,8 @@ from typing import Any
 
 from hitl.connectors.label_studio.answers import Answers, NotUnderstood, results_of
 from hitl.errors import BadSettings
-from hitl.parts import Place, spans_as_label, spans_in
+from hitl.parts import LARGEST, Place, spans_as_label, spans_in
 from hitl.platform import Question
-from hitl.texts.marked_labels import LARGEST
 
 TYPES = {"TimeSeries": "timeserieslabels", "Audio": "labels", "Video": "timelinelabels"}
 """What is labeled -> the type of results, which is also the key of their labels."""

@@ -12,9 +12,8 @@ from hitl.errors import BadSettings
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from hitl.models.sequences.span_consensus import SpanConsensus
+    from hitl.kinds.spans import SpanConsensus
     from hitl.operations import Judgement
-    from hitl.texts.marked_labels import MarkedLabels
 
 DOCUMENT, ITEM = "document", "item"
 
@@ -44,11 +43,10 @@ def require_no_others(given: Given, **others: object) -> None:
 
 def combined_from(given: Given, texts: Path | None) -> SpanConsensus:
     """The consensus about the spans of these files. Raises HitlError."""
+    from hitl.kinds.span_tables import read_labels
+    from hitl.kinds.spans import combine_spans
     from hitl.models.registry import chosen
-    from hitl.models.sequences.span_consensus import combined
     from hitl.tables.files import read_table
-    from hitl.texts.span_labels import SpanLabels
-    from hitl.timelines.segment_rows import labels_of
 
     document = _document(given.item)
     names = [document, given.annotator, given.label, "text"]
@@ -57,18 +55,13 @@ def combined_from(given: Given, texts: Path | None) -> SpanConsensus:
         None if path is None else read_table(path, names) for path in (given.annotations, texts, given.truth)
     )
     columns = {"document": document, "annotator": given.annotator, "label": given.label}
-    labels: MarkedLabels
-    if whole is None and spans is not None and "text" not in spans.column_names:
-        labels = labels_of(spans, truth, **columns)
-    else:
-        labels = SpanLabels.from_tables(spans, whole, truth, **columns)
+    labels = read_labels(spans, whole, truth, **columns)
     if labels.merged:
         show.warning(
             f"{show.counted(labels.merged, 'span')} of an annotator overlapped another of the same label; each pair "
             "counts as one"
         )
-    by_default = given.method is None and not given.paper
-    return combined(labels, None if by_default else chosen(given.method or "default", {}, given.paper))
+    return combine_spans(labels, chosen(given.method or "default", {}, given.paper))
 
 
 def read_as(found: SpanConsensus) -> str | None:
@@ -84,10 +77,10 @@ def read_as(found: SpanConsensus) -> str | None:
 def summary(found: SpanConsensus, with_spans: bool) -> dict[str, Any]:
     """What `--json` prints: counts, and with `--labels` each span."""
     told = {
-        "texts" if found.labels.texts is not None else "recordings": len(found.labels.documents),
+        f"{found.document}s": len(found.labels.documents),
         "annotators": len(found.labels.annotators),
         "answers": len(found.labels.answer_a2),
-        "kinds": found.labels.kinds,
+        "kinds": found.labels.classes,
         "spans": len(found.spans),
         "layers": len(found.layers),
     }

@@ -227,10 +227,11 @@ class PartsKind:
         judged = {*result.items} - self.changed(evidence, [one.consensus for one in layers])
         items = [evidence.annotations.items[n] for n in np.flatnonzero(is_answered(evidence)).tolist()]
         items, found = [item for item in items if item in judged], self._found(layers)
-        return self.part_table([(names.get(str(item), str(item)), found.get(item, ())) for item in items])
+        own = [(names.get(str(item), str(item)), found.get(item, ())) for item in items]
+        return self.part_table(own, pa.string())
 
-    def part_table(self, found: Iterable[tuple[Name, Sequence[Part]]]) -> pa.Table:
-        """Return the exported form of items with their parts."""
+    def part_table(self, found: Iterable[tuple[Name, Sequence[Part]]], item_type: pa.DataType) -> pa.Table:
+        """Return the exported form of items with their parts; `item_type` is that of the items' names."""
         rows = [(item, part) for item, parts in found for part in parts or (None,)]
         values: dict[str, list[Any]] = {name: [_value(part, name) for _, part in rows] for name in self.columns}
         known = {"label": pa.string(), "confidence": pa.float64(), "marked": pa.int64(), "answers": pa.int64()}
@@ -242,7 +243,7 @@ class PartsKind:
             as_text = pa.types.is_string(kind)
             column = [_text(one) if as_text and one is not None else one for one in values[name]]
             arrays[name] = pa.array(column, kind)
-        return pa.table({self.item_column: pa.array([item for item, _ in rows]), **arrays})
+        return pa.table({self.item_column: pa.array([item for item, _ in rows], item_type), **arrays})
 
     def answers(self, evidence: Evidence, names: Mapping[str, str]) -> pa.Table:
         """Refuse: the platform exports such answers."""

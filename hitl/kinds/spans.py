@@ -1,32 +1,100 @@
-"""Spans of a text, and of time: an answer is all that one annotator marked in one item."""
+"""Spans of a text, and of time: an answer is all that one annotator marked in one document.
+
+`fit_layer` (`span_fit`) finds the spans of one layer. The default method, for items, is level with the best chain of
+tokens on names in newspapers, and chains fall far behind where spans are long or their borders are disputed
+(docs/benchmarks/sequences.txt): an annotator who overlooks a span is wrong about all of its tokens at once, which a
+chain takes for as many errors that confirm each other.
+"""
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 
-from hitl.errors import BadTable
-from hitl.formatting import listed
+from hitl.annotations import Annotations, Floats, Name
+from hitl.consensus import Consensus
+from hitl.errors import BadInput, BadTable
+from hitl.evidence import Evidence
+from hitl.formatting import OneLineRepr, counted, listed
 from hitl.kinds.kind import Marked, PartsKind, Place, StoredAnswers
-from hitl.models.sequences.span_consensus import of_texts
-from hitl.parts import spans_as_label, spans_in
+from hitl.kinds.matching import Indices, MatchedSpans, least_agreed
+from hitl.kinds.span_fit import fit_layer
+from hitl.kinds.span_labels import Answer, Span, SpanLabels
+from hitl.kinds.span_tables import answer_table, time_span
+from hitl.models.combiner import Combiner
+from hitl.models.inference.missed_objects import shares_of_kinds
+from hitl.models.registry import combiner
+from hitl.parts import Part, number_of, spans_as_label, spans_in
 from hitl.tables.columns import require_columns
-from hitl.texts import stored_answers
-from hitl.texts.marked_labels import number_of
-from hitl.texts.span_tables import answer_table
-from hitl.texts.text_items import TextParts
-from hitl.timelines import stored_segments
-from hitl.timelines.segment_rows import segment_in
 
 if TYPE_CHECKING:
-    from hitl.annotations import Name
-    from hitl.consensus import Consensus
-    from hitl.evidence import Evidence
-    from hitl.models.combiner import Combiner
-    from hitl.parts import Part
     from hitl.platform import Question
+
+
+@dataclass(frozen=True, eq=False)
+class SpanParts:
+    """The spans of documents that are items, and by which of them each document is judged.
+
+    Attributes:
+        question: what was asked.
+        labels: what annotators marked.
+        layer: the number of this layer of classes.
+        cluster_d: (D,) the part of each document about which its annotators agree least; -1 where nothing was marked.
+    """
+
+    question: Question
+    labels: SpanLabels
+    layer: int
+    cluster_d: Indices
+
+    @property
+    def matched(self) -> MatchedSpans:
+        """The spans of this layer."""
+        return self.labels.matched[self.layer]
+
+
+def layer_evidence(labels: SpanLabels, question: Question) -> dict[str, Evidence]:
+    """Build the evidence about documents, one for each layer; the first has the name of the question."""
+    evidence: dict[str, Evidence] = {}
+    for number, matched in enumerate(labels.matched):
+        name = f"{question.name} ({listed(matched.classes)})" if evidence else question.name
+        cluster_d = least_agreed(matched, len(labels.documents))
+        evidence[name] = _of_layer(SpanParts(question, labels, number, cluster_d))
+    return evidence
+
+
+def _of_layer(parts: SpanParts) -> Evidence:
+    """Say of each document what its annotators say of the part it stands for."""
+    labels, cluster_d, known = parts.labels, parts.cluster_d, parts.matched.evidence
+    votes = known.annotations
+    document_a, annotator_a = labels.answer_a2.T
+    label_a = np.zeros(len(document_a), np.int32)
+    marked_a = cluster_d[document_a] >= 0
+    key = votes.item.astype(np.int64) * votes.n_annotators + votes.annotator  # in the order of clusters and annotators
+    own = cluster_d[document_a[marked_a]] * votes.n_annotators + annotator_a[marked_a]
+    label_a[marked_a] = votes.label[np.searchsorted(key, own)]
+    annotations = Annotations(
+        document_a.astype(np.int32),
+        annotator_a.astype(np.int32),
+        label_a,
+        labels.documents,
+        labels.annotators,
+        votes.classes,
+        votes.options,
+        time=labels.time_a,
+        duration=labels.duration_a,
+    )
+    assert known.truth is not None
+    truth = np.where(labels.known_d, 0, -1).astype(np.int32)
+    truth[cluster_d >= 0] = known.truth[cluster_d[cluster_d >= 0]]
+    return Evidence(annotations, truth=truth, parts=parts)
 
 
 class _Spans(PartsKind):
@@ -35,6 +103,8 @@ class _Spans(PartsKind):
     columns: ClassVar[Mapping[str, pa.DataType | None]] = dict.fromkeys(
         ("start", "end", "label", "confidence", "marked", "answers")
     )
+    asks_about: ClassVar[str]
+    wrong_answer: ClassVar[str]
 
     def read(self, answer: str) -> list[Marked]:
         return [{"label": label, "start": start, "end": end} for start, end, label in spans_in(answer)]
@@ -42,27 +112,63 @@ class _Spans(PartsKind):
     def write(self, parts: Iterable[Marked]) -> str:
         return spans_as_label([(part["start"], part["end"], str(part["label"])) for part in parts])
 
+    def evidence(self, stored: StoredAnswers) -> dict[str, Evidence]:
+        answers = [
+            Answer(item, who, self._spans(item, label), time, duration)
+            for item, who, label, time, duration in stored.by_annotator()
+        ]
+        gold = stored.gold()
+        pairs = zip(gold.column("item").to_pylist(), gold.column("label").to_pylist(), strict=True)
+        truth = {item: self._spans(item, label) for item, label in pairs}
+        return layer_evidence(self._labels(stored, answers, truth), stored.question)
+
+    def _labels(self, stored: StoredAnswers, answers: list[Answer], truth: dict[Name, list[Span]]) -> SpanLabels:
+        raise NotImplementedError
+
+    def _spans(self, item: Name, answer: str) -> list[Span]:
+        try:
+            spans: list[Span] = [*spans_in(answer)]
+            for start, end, _ in spans:
+                number_of(start), number_of(end)
+        except (TypeError, ValueError):
+            raise BadInput(
+                f"item {item}: a stored answer is {answer!r}, which is no list of {self.wrong_answer}; was another "
+                "control of this name there before? `hitl pull --full` reads all answers anew"
+            ) from None
+        return spans
+
     def consensus(self, evidence: Evidence, method: Combiner) -> Consensus:
-        return of_texts(evidence, method)
+        """Give each document the beliefs of the part it stands for."""
+        parts = evidence.parts
+        assert isinstance(parts, SpanParts)
+        assert evidence.truth is not None
+        fit = fit_layer(parts.labels, parts.layer, method)
+        q_dj = np.column_stack((fit.nothing_d, np.multiply.outer(1 - fit.nothing_d, shares_of_kinds(fit.annotators))))
+        marked = parts.cluster_d >= 0
+        q_dj[marked] = fit.q_cj[parts.cluster_d[marked]]
+        q_dj[evidence.known] = np.eye(q_dj.shape[1])[evidence.truth[evidence.known]]
+        report = replace(fit.annotators, labels=evidence.annotations.labels_per_annotator)
+        judged = fit.consensus.judging(parts.labels.documents, q_dj, report)
+        return replace(judged, parameters={}, question=parts.question, parts=fit.parts)
 
     def ordered(self, parts: list[Part]) -> list[Part]:
-        return sorted(parts, key=lambda part: (number_of(part.place["start"]), number_of(part.place["end"])))
+        return sorted(parts, key=lambda part: list(map(number_of, part.at("start", "end"))))
 
     def answers(self, evidence: Evidence, names: Mapping[str, str]) -> pa.Table:
         """Return one row per span of each answer, as `hitl combine` reads them."""
-        assert isinstance(evidence.parts, TextParts)
+        assert isinstance(evidence.parts, SpanParts)
         table = answer_table(evidence.parts.labels)
         own = [names.get(str(key), str(key)) for key in table.column("document").to_pylist()]
         return table.set_column(0, "document", pa.array(own, pa.string()))
 
     def truth(self, table: pa.Table, question: Question, where: str, place_of: Place) -> dict[str, str]:
         """Read the columns item, start, end and label; a row without a span says that there is none."""
-        require_columns(table, ["start", "end"], where, f"{question.name!r} asks about {self.marked}")
+        require_columns(table, ["start", "end"], where, f"{question.name!r} asks about {self.asks_about}")
         spans: dict[str, list[Any]] = {}
         columns = (table.column(name).to_pylist() for name in ("item", "start", "end", "label"))
         for row, (item, *cells) in enumerate(zip(*columns, strict=True)):
             try:
-                span = self.span_in(*(None if cell == "" else cell for cell in cells))
+                span = self._known_span(*(None if cell == "" else cell for cell in cells))
             except ValueError as error:
                 raise BadTable(f"{place_of(row)}: {error}") from None
             if span is not None and span[2] not in question.classes:
@@ -70,29 +176,34 @@ class _Spans(PartsKind):
             spans.setdefault(item, []).extend([] if span is None else [span])
         return {item: spans_as_label(own) for item, own in spans.items()}
 
-    marked: ClassVar[str]
-
-    def span_in(self, start: Any, end: Any, label: Any) -> tuple[Any, Any, Any] | None:
+    def _known_span(self, start: Any, end: Any, label: Any) -> Span | None:
         raise NotImplementedError
 
-    def _first_marked(self, evidence: Evidence, parts: Sequence[Part]) -> set[Name]:
-        """Return the items that are marked and had no candidate when they were judged."""
-        assert isinstance(evidence.parts, TextParts)
-        labels = evidence.parts.labels
-        items = evidence.annotations.items
+    def changed(self, evidence: Evidence, results: Sequence[Consensus]) -> set[Name]:
+        """Return documents that are marked and had no candidate when they were judged."""
+        assert isinstance(evidence.parts, SpanParts)
+        labels, items = evidence.parts.labels, evidence.annotations.items
         marked = {items[d] for d in labels.answer_a2[labels.span_s4[:, 0], 0].tolist()}
-        return marked - {part.item for part in parts}
+        return marked - {part.item for result in results for part in result.parts}
 
 
 class TextSpans(_Spans):
     """Spans of a text, in characters."""
 
     columns: ClassVar[Mapping[str, pa.DataType | None]] = {**_Spans.columns, "text": pa.string()}
-    marked: ClassVar[str] = "parts of texts"
+    asks_about: ClassVar[str] = "parts of texts"
+    wrong_answer: ClassVar[str] = "spans"
 
-    def evidence(self, stored: StoredAnswers) -> dict[str, Evidence]:
-        tables = stored.items(), stored.answers(), stored.gold()
-        return stored_answers.evidence_of(stored.question, *tables, stored.names)
+    def _labels(self, stored: StoredAnswers, answers: list[Answer], truth: dict[Name, list[Span]]) -> SpanLabels:
+        items, field, texts = stored.items(), stored.question.field, {}
+        for key, data in zip(items.column("item").to_pylist(), items.column("data").to_pylist(), strict=True):
+            texts[key] = json.loads(data).get(field)
+            if not isinstance(texts[key], str):
+                raise BadInput(
+                    f"item {key}: the field {field!r} holds no text, of which {stored.question.name!r} asks; mend its "
+                    "data on the platform, then `hitl pull`"
+                )
+        return SpanLabels.of_texts(texts, answers, truth, stored.question.classes)
 
     def left_out(self, answer: str, data: object) -> list[str]:
         return [
@@ -102,7 +213,7 @@ class TextSpans(_Spans):
             if isinstance(data, str) and end > len(data)
         ]
 
-    def span_in(self, start: Any, end: Any, label: Any) -> tuple[int, int, str] | None:
+    def _known_span(self, start: Any, end: Any, label: Any) -> Span | None:
         if start is None and end is None and label is None:
             return None
         if not (str(start).isdecimal() and str(end).isdecimal() and int(start) < int(end)):
@@ -110,25 +221,27 @@ class TextSpans(_Spans):
         return int(start), int(end), label
 
     def changed(self, evidence: Evidence, results: Sequence[Consensus]) -> set[Name]:
-        """Return items whose annotators mark another part than was judged, or the first; more marks are no change."""
-        assert isinstance(evidence.parts, TextParts)
-        parts = [part for result in results for part in result.parts]
+        """Add documents of which a part that was judged is marked no longer; more marks are no change."""
+        assert isinstance(evidence.parts, SpanParts)
         labels, items = evidence.parts.labels, evidence.annotations.items
         document_s = labels.answer_a2[labels.span_s4[:, 0], 0].tolist()
         rows = zip(document_s, labels.span_s4.tolist(), strict=True)
-        marked = {(items[d], start, end, labels.kinds[kind]) for d, (_, start, end, kind) in rows}
-        judged = {(part.item, part.place["start"], part.place["end"], part.label) for part in parts if part.marked}
-        return self._first_marked(evidence, parts) | {item for item, *_ in judged - marked}
+        marked = {(items[d], start, end, labels.classes[code]) for d, (_, start, end, code) in rows}
+        parts = [part for result in results for part in result.parts if part.marked]
+        judged = {(part.item, *part.at("start", "end"), part.label) for part in parts}
+        return super().changed(evidence, results) | {item for item, *_ in judged - marked}
 
 
 class TimeSpans(_Spans):
     """Spans of time in a recording: numbers (seconds, frames, ...), or times in ISO 8601."""
 
-    marked: ClassVar[str] = "stretches of time"
+    asks_about: ClassVar[str] = "stretches of time"
+    wrong_answer: ClassVar[str] = "stretches of time"
 
-    def evidence(self, stored: StoredAnswers) -> dict[str, Evidence]:
-        tables = stored.items(), stored.answers(), stored.gold()
-        return stored_segments.evidence_of(stored.question, *tables, stored.names)
+    def _labels(self, stored: StoredAnswers, answers: list[Answer], truth: dict[Name, list[Span]]) -> SpanLabels:
+        return SpanLabels.of_recordings(
+            stored.items().column("item").to_pylist(), answers, truth, stored.question.classes
+        )
 
     def left_out(self, answer: str, data: object) -> list[str]:
         return [
@@ -137,9 +250,122 @@ class TimeSpans(_Spans):
             if number_of(start) >= number_of(end)
         ]
 
-    def span_in(self, start: Any, end: Any, label: Any) -> tuple[Any, Any, Any] | None:
-        return segment_in(start, end, label)
+    def _known_span(self, start: Any, end: Any, label: Any) -> Span | None:
+        return time_span(start, end, label)
 
-    def changed(self, evidence: Evidence, results: Sequence[Consensus]) -> set[Name]:
-        """Return items that are first marked; stretches found are between those of annotators."""
-        return self._first_marked(evidence, [part for result in results for part in result.parts])
+
+# -- spans of files ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SpanConsensus(OneLineRepr):
+    """Which spans are right, and how good everyone is.
+
+    Attributes:
+        labels: what annotators marked.
+        layers: the consensus about matched spans, or about tokens, for each layer of classes.
+        candidates: spans of the consensus, and all others that an annotator marked, by document and place.
+        right_d: (D,) probability that all spans of a document are right, and no others; NaN without an answer.
+    """
+
+    labels: SpanLabels
+    layers: tuple[Consensus, ...]
+    candidates: tuple[Part, ...]
+    right_d: Floats
+
+    @cached_property
+    def spans(self) -> tuple[Part, ...]:
+        """Those of the consensus."""
+        return tuple(span for span in self.candidates if span.found)
+
+    @property
+    def document(self) -> str:
+        """What the spans are parts of, in words."""
+        return "recording" if self.labels.texts is None else "text"
+
+    def __str__(self) -> str:
+        confidence = [span.probability for span in self.spans]
+        mean = f"; mean confidence {np.mean(confidence):.3f}" if confidence else ""
+        answered = int((~np.isnan(self.right_d)).sum())
+        fits = "; ".join(str(layer.fit) for layer in self.layers)
+        return f"{counted(len(confidence), 'span')} in {counted(answered, self.document)}{mean}; {fits}"
+
+    def table(self) -> pa.Table:
+        """Return document, start, end, label, confidence, marked, answers and, of texts, text."""
+        kind = TimeSpans() if self.labels.texts is None else TextSpans()
+        by_document: dict[Name, list[Part]] = {}
+        for span in self.spans:
+            by_document.setdefault(span.item, []).append(span)
+        return kind.part_table(by_document.items(), pa.array(self.labels.documents).type)
+
+    def documents(self) -> pa.Table:
+        """Return for each document: spans, answers, confidence (that all of its spans are right)."""
+        count = Counter(span.item for span in self.spans)
+        return pa.table(
+            {
+                "document": pa.array(self.labels.documents),
+                "spans": pa.array([count[name] for name in self.labels.documents]),
+                "answers": pa.array(self.labels.answers_d),
+                "confidence": pa.array(self.right_d, mask=np.isnan(self.right_d)),
+            }
+        )
+
+    def annotators(self) -> pa.Table:
+        """Return annotator, texts (or recordings), spans, precision, recall and f1, by how probable each span is.
+
+        Precision is the expected share of their spans that are right, recall the expected share of the right ones, in
+        the documents they answered, that they marked. Their own labels are among those that say what is right.
+        """
+        labels, k = self.labels, len(self.labels.annotators)
+        there_d = np.zeros(len(labels.documents))
+        place = {name: number for number, name in enumerate(labels.documents)}
+        for span in self.candidates:
+            there_d[place[span.item]] += span.probability
+        document_a, annotator_a = labels.answer_a2.T
+        annotator_s = annotator_a[labels.span_s4[:, 0]]
+        marked_k = np.bincount(annotator_s, minlength=k)
+        right_k = np.bincount(annotator_s, weights=self._right_s(), minlength=k)
+        there_k = np.bincount(annotator_a, weights=there_d[document_a], minlength=k)
+        with np.errstate(invalid="ignore"):
+            shares = {"precision": right_k / marked_k, "recall": right_k / there_k}
+            shares["f1"] = 2 * right_k / (marked_k + there_k)
+        return pa.table(
+            {
+                "annotator": pa.array(labels.annotators),
+                f"{self.document}s": np.bincount(annotator_a, minlength=k),
+                "spans": marked_k,
+                **{name: pa.array(share, mask=np.isnan(share)) for name, share in shares.items()},
+            }
+        )
+
+    def _right_s(self) -> Floats:
+        """(S,) that each marked span is right; a stretch of time, that there is one of its class where it matches."""
+        labels = self.labels
+        answer_s, start_s, end_s, code_s = labels.span_s4.T
+        document_s, annotator_s = labels.answer_a2[answer_s].T
+        names = [labels.classes[code] for code in code_s]
+        if labels.texts is not None:
+            p_of = {(span.item, *span.at("start", "end"), span.label): span.probability for span in self.candidates}
+            documents = [labels.documents[d] for d in document_s]
+            return np.array([p_of[s] for s in zip(documents, start_s.tolist(), end_s.tolist(), names, strict=True)])
+        q_of = {
+            (int(matched.document_c[c]), who, start, end, matched.classes[code]): layer.probabilities[c, 1 + code]
+            for matched, layer in zip(labels.matched, self.layers, strict=True)
+            for c, who, start, end, code in matched.member_m5.tolist()
+        }
+        rows = zip(document_s.tolist(), annotator_s.tolist(), start_s.tolist(), end_s.tolist(), names, strict=True)
+        return np.array([q_of[row] for row in rows])
+
+
+def combine_spans(labels: SpanLabels, method: Combiner | None = None) -> SpanConsensus:
+    """Find the spans that the labels support, by a method for items or sequences; default: the default combiner.
+
+    Raises BadEvidence where it is not known what a span can be.
+    """
+    method = combiner("default") if method is None else method
+    place = {name: number for number, name in enumerate(labels.documents)}
+    layers = [fit_layer(labels, number, method) for number in range(len(labels.layers))]
+    spans = [span for layer in layers for span in layer.parts]
+    spans.sort(key=lambda span: (place[span.item], *map(number_of, span.at("start", "end")), str(span.label)))
+    right_d = np.where(labels.judged_d, np.prod([layer.right_d for layer in layers], axis=0), np.nan)
+    return SpanConsensus(labels, tuple(layer.consensus for layer in layers), tuple(spans), right_d)

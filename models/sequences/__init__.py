@@ -3,7 +3,4 @@
 `sequential_dawid_skene` and `sequential_ibcc` are the confusion-matrix methods with a Markov chain as truth prior, and
 `bsc_seq` has annotators who depend on their own last label. `learned_chain` is what they keep of the chain,
 `cross_moments` finds its steps without iterations, and `spans` reads spans of BIO classes and compares them.
-
-`span_consensus` finds the spans of texts: by `matched_span_fit` (with `span_borders`) for methods for items, by
-`spans_on_paths` for those for sequences; and the stretches of recordings by `segment_fit` (with `segment_borders`).
 """

@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from hitl.models.segmentation.label_patterns import DrawnMasks
-from hitl.models.segmentation.mask_consensus import MaskConsensus
+from hitl.kinds.label_patterns import DrawnMasks
+from hitl.kinds.mask_consensus import MaskConsensus
 from tests.bench import results
-from tests.models.segmentation.simulated_masks import ANNOTATORS, NOISE, crowd, dice
+from tests.kinds.simulated_masks import ANNOTATORS, NOISE, crowd, dice
 
 BREADTHS = (1, 3, 5, 9, 17)
 IMAGES, SIZE, FIRST_SEED = 6, 256, 100

@@ -25,18 +25,18 @@ import numpy as np
 
 from hitl.annotations import Annotations
 from hitl.evidence import Evidence
+from hitl.kinds.span_labels import Answer, SpanLabels
+from hitl.kinds.spans import combine_spans
 from hitl.models import VBIBCC, BSCSeq, DawidSkene, MajorityVote, SequentialDawidSkene, SequentialIBCC
 from hitl.models.inference import em
 from hitl.models.priors.markov_chain import Sequences
 from hitl.models.registry import combiner
-from hitl.models.sequences.span_consensus import combined
 from hitl.models.sequences.spans import Span, partial, spans, strict
 from hitl.tables.files import read_table
-from hitl.texts.span_labels import Answer, SpanLabels
 from tests import reference_data
 from tests.bench import results
 from tests.bench.scale.passes import many
-from tests.models.sequences.span_crowds import CROWDS, in_characters
+from tests.kinds.span_crowds import CROWDS, in_characters
 from tests.models.sequences.test_sequential import macro_f, simulated
 
 METHODS: dict[str, Any] = {
@@ -117,7 +117,7 @@ def entities(seeds: int) -> Part:
     marked = as_span_labels(annotations, places)
     for name in MATCHED:
         began = time.perf_counter()
-        found = combined(marked, combiner(name)).spans
+        found = combine_spans(marked, combiner(name)).spans
         tell(
             f"matched, {name}",
             [
@@ -142,7 +142,7 @@ def as_span_labels(annotations: Annotations, place_n2: Any) -> SpanLabels:
         own = spans([labels.get(position) for position in at.tolist()], one)
         answers.append(Answer(number, k, [in_characters((span.first, span.end, span.kind)) for span in own]))
     longest = np.bincount(place_n2[:, 0], weights=np.ones(len(place_n2))).astype(int)
-    return SpanLabels.from_answers({n: " ".join("w" * int(size)) for n, size in enumerate(longest)}, answers)
+    return SpanLabels.of_texts({n: " ".join("w" * int(size)) for n, size in enumerate(longest)}, answers)
 
 
 def crowds(seeds: int) -> Part:
@@ -153,7 +153,7 @@ def crowds(seeds: int) -> Part:
             labels, right = crowd.draw(seed)
             total = sum(map(len, right.values()))
             for name in FOUND:
-                found = combined(labels, combiner(name)).spans
+                found = combine_spans(labels, combiner(name)).spans
                 hits = np.array([(*one.at("start", "end"), one.label) in right[str(one.item)] for one in found])
                 sure = np.array([one.probability for one in found])
                 scores[name].append((2 * hits.sum() / (len(found) + total), sure.mean() - hits.mean()))

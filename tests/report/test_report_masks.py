@@ -10,19 +10,19 @@ from io import BytesIO
 import numpy as np
 import pytest
 
-from hitl.models.segmentation.image_consensus import of_images
 from hitl.report.contents import QuestionPage, Report
 from hitl.report.page import render
 from hitl.report.parts.masks import SIDE, drawn_images
-from tests.models.segmentation.simulated_masks import crowd
-from tests.models.segmentation.test_mask_labels import answer, evidence
+from tests.kinds.simulated_masks import crowd
+from tests.kinds.stored import combined
+from tests.kinds.test_mask_labels import answer, evidence
 
 
 def page(size: int = 200) -> tuple[QuestionPage, list[np.ndarray]]:  # type: ignore[type-arg]
     _, masks = crowd("missed", 3, size, 3, 3)
     rows = [(item, str(k), answer("dog", masks[i][k] > 0)) for i, item in enumerate("abc") for k in range(3)]
     known = evidence(rows, [], items="abcd")
-    return QuestionPage("tag", known, of_images(known)), masks
+    return QuestionPage("tag", known, combined(known)), masks
 
 
 def test_pictures_are_the_masks() -> None:

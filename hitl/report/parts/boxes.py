@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hitl.annotations import Name, Names
-from hitl.models.segmentation.box_labels import BoxParts, Size
+from hitl.kinds.boxes import BoxParts, Size
 from hitl.parts import Part
 from hitl.report.contents import PartsSection, QuestionPage
 from hitl.report.parts.masks import IMAGES, SIDE, colour
@@ -68,7 +68,7 @@ def boxed_images(page: QuestionPage) -> PartsSection:
     found: dict[Name, list[Part]] = {}
     for box in page.consensus.parts:
         found.setdefault(box.item, []).append(box)
-    legend = [(str(name), f"#{colour(code)}") for code, name in enumerate(parts.classes[1:], start=1)]
+    legend = [(str(name), f"#{colour(code)}") for code, name in enumerate(parts.question.classes, start=1)]
     return PartsSection("parts/boxes.html.j2", [_pictures(page, parts, i, found) for i in first.tolist()], legend)
 
 
@@ -86,9 +86,9 @@ def _pictures(page: QuestionPage, parts: BoxParts, i: int, found: dict[Name, lis
         float(page.consensus.confidence[i]),
         "of the object about which annotators agree least" if parts.images[i].clusters else "that there is nothing",
         *size,
-        _shapes(sure, parts.classes, size),
+        _shapes(sure, parts.question.classes, size),
         tuple(
-            (who, _shapes(((asdict(box), box.label, "", "") for box in boxes), parts.classes, size))
+            (who, _shapes(((asdict(box), box.label, "", "") for box in boxes), parts.question.classes, size))
             for who, boxes in drawn.items()
         ),
     )
@@ -103,7 +103,7 @@ def _shapes(
     for box, kind, words, more in boxes:
         x, y = box["x"] * wide / 100, box["y"] * high / 100
         place = max(min(x, wide - ROOM), 0) + 2, min(y + 11, high - 2)
-        tone = f"#{colour(classes.index(kind))}"
+        tone = f"#{colour(1 + classes.index(kind))}"
         title = f"{kind}{f' ({words}{more})' if words else ''}"
         shapes.append(Shape(x, y, box["width"] * wide / 100, box["height"] * high / 100, tone, words, place, title))
     return tuple(shapes)

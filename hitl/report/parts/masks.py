@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from hitl.annotations import Name
-from hitl.models.segmentation.label_patterns import DrawnMasks
-from hitl.models.segmentation.mask_labels import ImageParts
-from hitl.models.segmentation.run_length import decode
+from hitl.kinds.label_patterns import DrawnMasks
+from hitl.kinds.masks import MaskParts
+from hitl.kinds.run_length import decode
 from hitl.report.contents import PartsSection, QuestionPage
 
 IMAGES = 12
@@ -48,14 +48,14 @@ class DrawnImage:
 def drawn_images(page: QuestionPage) -> PartsSection:
     """Draw the images that annotators answered."""
     parts = page.evidence.parts
-    assert isinstance(parts, ImageParts)
+    assert isinstance(parts, MaskParts)
     answered = np.array([i for i, one in enumerate(parts.drawn) if one is not None], np.int64)
     first = answered[np.argsort(page.consensus.confidence[answered], kind="stable")][:IMAGES]
     legend = [(str(name), f"#{colour(code)}") for code, name in enumerate(parts.classes[1:], start=1)]
     return PartsSection("parts/masks.html.j2", [_pictures(page, parts, i) for i in first.tolist()], legend)
 
 
-def _pictures(page: QuestionPage, parts: ImageParts, i: int) -> DrawnImage:
+def _pictures(page: QuestionPage, parts: MaskParts, i: int) -> DrawnImage:
     item, drawn = page.evidence.annotations.items[i], parts.drawn[i]
     assert isinstance(drawn, DrawnMasks)
     found = np.zeros(drawn.labels.shape[1:], np.uint8)

@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 import numpy as np
 
 from hitl.annotations import Name
-from hitl.parts import Place
+from hitl.kinds.span_labels import SpanLabels
+from hitl.kinds.spans import SpanParts
+from hitl.parts import Place, number_of
 from hitl.report.contents import PartsSection, QuestionPage
 from hitl.report.svg import ticks
-from hitl.texts.marked_labels import MarkedLabels, number_of
-from hitl.texts.text_items import TextParts
 
 TEXTS = 20
 """Texts shown, the least sure first."""
@@ -50,10 +50,10 @@ class MarkedText:
 def marked_texts(page: QuestionPage) -> PartsSection:
     """Draw the texts that annotators answered."""
     parts = page.evidence.parts
-    assert isinstance(parts, TextParts)
+    assert isinstance(parts, SpanParts)
     assert parts.labels.texts is not None
     labels, items, texts = parts.labels, page.evidence.annotations.items, parts.labels.texts
-    kinds = {labels.kinds.index(kind): number for number, kind in enumerate(parts.matched.kinds)}
+    kinds = {labels.classes.index(kind): number for number, kind in enumerate(parts.matched.classes)}
     answered = np.flatnonzero(labels.answers_d > 0)
     first = answered[np.argsort(page.consensus.confidence[answered], kind="stable")][:TEXTS]
     found: dict[Name, list[tuple[int, int, int, str]]] = {}
@@ -61,13 +61,13 @@ def marked_texts(page: QuestionPage) -> PartsSection:
         if span.found:
             note = f"{span.probability:.0%} sure; {span.marked} of {span.answers} marked exactly this"
             place = span.place["start"], span.place["end"]
-            found.setdefault(span.item, []).append((*place, kinds[labels.kinds.index(span.label)], note))
+            found.setdefault(span.item, []).append((*place, kinds[labels.classes.index(span.label)], note))
     spans_a: dict[int, list[tuple[int, int, int, str]]] = {}
     for answer, start, end, kind in labels.span_s4.tolist():
         if kind in kinds:
             spans_a.setdefault(answer, []).append((start, end, kinds[kind], ""))
     answers_d = _answers(labels)
-    names = [str(kind) for kind in parts.matched.kinds]
+    names = [str(kind) for kind in parts.matched.classes]
     drawn = [
         MarkedText(
             items[d],
@@ -84,7 +84,7 @@ def marked_texts(page: QuestionPage) -> PartsSection:
     return PartsSection("parts/texts.html.j2", drawn)
 
 
-def _answers(labels: MarkedLabels) -> dict[int, list[int]]:
+def _answers(labels: SpanLabels) -> dict[int, list[int]]:
     """Document -> its answers."""
     answers_d: dict[int, list[int]] = {}
     for answer, (document, _) in enumerate(labels.answer_a2.tolist()):
@@ -135,17 +135,17 @@ class MarkedRecording:
 def marked_recordings(page: QuestionPage) -> PartsSection:
     """Draw the recordings that annotators answered."""
     parts = page.evidence.parts
-    assert isinstance(parts, TextParts)
+    assert isinstance(parts, SpanParts)
     answered = np.flatnonzero(parts.labels.answers_d > 0)
     first = answered[np.argsort(page.consensus.confidence[answered], kind="stable")][:TEXTS]
     answers_d = _answers(parts.labels)
     drawn = [_recording(page, parts, d, answers_d[d]) for d in first.tolist()]
-    return PartsSection("parts/recordings.html.j2", drawn, [(str(kind), "") for kind in parts.matched.kinds])
+    return PartsSection("parts/recordings.html.j2", drawn, [(str(kind), "") for kind in parts.matched.classes])
 
 
-def _recording(page: QuestionPage, parts: TextParts, d: int, answers: Sequence[int]) -> MarkedRecording:
+def _recording(page: QuestionPage, parts: SpanParts, d: int, answers: Sequence[int]) -> MarkedRecording:
     labels, item = parts.labels, page.evidence.annotations.items[d]
-    kinds = {kind: number for number, kind in enumerate(parts.matched.kinds)}
+    kinds = {kind: number for number, kind in enumerate(parts.matched.classes)}
     found = [
         (
             one.place["start"],
@@ -160,12 +160,12 @@ def _recording(page: QuestionPage, parts: TextParts, d: int, answers: Sequence[i
     own = labels.span_s4[np.isin(labels.span_s4[:, 0], answers)]
     rows = zip(own.tolist(), labels.written(own[:, 1]), labels.written(own[:, 2]), strict=True)
     for (answer, _, _, kind), start, end in rows:
-        if labels.kinds[kind] in kinds:
-            marked[answer].append((start, end, kinds[labels.kinds[kind]], ""))
+        if labels.classes[kind] in kinds:
+            marked[answer].append((start, end, kinds[labels.classes[kind]], ""))
     # The layers of a recording have one axis.
     sides = [*labels.written(own[:, 1]), *labels.written(own[:, 2]), *(side for one in found for side in one[:2])]
     low, high = _ends([number_of(side) for side in sides])
-    names = [str(kind) for kind in parts.matched.kinds]
+    names = [str(kind) for kind in parts.matched.classes]
     return MarkedRecording(
         item,
         float(page.consensus.confidence[d]),

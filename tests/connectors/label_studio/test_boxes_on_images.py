@@ -21,7 +21,7 @@ from hitl.connectors.label_studio.answers import NotUnderstood
 from hitl.connectors.label_studio.form import parse
 from hitl.connectors.label_studio.rectangle_labels import RectangleLabels
 from hitl.errors import BadSettings, Refused
-from hitl.models.segmentation.boxes import Box, intersection_over_union
+from hitl.kinds.box_matching import Box, intersection_over_union
 from hitl.parts import BoxTuple, boxes_as_label, boxes_in
 from hitl.platform import Operation, Question
 from hitl.settings import BudgetSettings, CrewSettings, Settings

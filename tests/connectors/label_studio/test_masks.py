@@ -14,7 +14,7 @@ import pytest
 
 from hitl import cycle
 from hitl.connectors.label_studio import LabelStudioSettings
-from hitl.models.segmentation.run_length import decode, encode
+from hitl.kinds.run_length import decode, encode
 from hitl.settings import BudgetSettings, CrewSettings, Settings
 from hitl.store import Store
 from tests.connectors.label_studio.browser import needs_browser, open_consensus, text, wait

@@ -11,11 +11,11 @@ import pytest
 
 from hitl import cycle
 from hitl.connectors.label_studio import LabelStudioSettings
+from hitl.kinds.spans import SpanParts
 from hitl.parts import spans_as_label, spans_in
 from hitl.platform import Operation
 from hitl.settings import BudgetSettings, CrewSettings, Settings
 from hitl.store import Store
-from hitl.texts.text_items import TextParts
 from tests.connectors.label_studio.browser import needs_browser, open_consensus, text, wait
 from tests.connectors.label_studio.conftest import Project
 from tests.connectors.label_studio.projects import untouched
@@ -136,7 +136,7 @@ def test_known_spans_are_ground_truth(make_project: Callable[..., Project], tmp_
         judgement = cycle.run(settings(project), store, project.connector).judgement
     evidence = judgement.evidence["ner"]
     assert [evidence.annotations.items[n] for n in evidence.known.nonzero()[0]] == [str(tasks[5])]
-    spans = {(s.start, s.kind) for s in judgement.results["ner"].parts if s.document == str(tasks[5]) and s.found}
+    spans = {(s.place["start"], s.label) for s in judgement.results["ner"].parts if s.item == str(tasks[5]) and s.found}
     assert spans == {(0, "PER"), (8, "LOC")}
     assert str(tasks[5]) not in {str(ask.item) for ask in judgement.plan.asks}
 
@@ -152,5 +152,5 @@ def test_a_span_beyond_its_text_is_told_and_left_out(make_project: Callable[...,
     (problem,) = report.pulled.problems
     assert "'LOC' from 8 to 99 reaches beyond the text, which has 13 characters" in problem
     parts = report.judgement.evidence["ner"].parts
-    assert isinstance(parts, TextParts)
+    assert isinstance(parts, SpanParts)
     assert parts.labels.outside == 1

@@ -1,0 +1,197 @@
+"""Where a span begins and ends, by the borders of those who marked it.
+
+Of a text, in tokens:
+
+    p(x | b) = a_k                                          x = b: annotator k marks the right border
+             = (1 - a_k) (1 - r) / 2  r^(|x - b| - 1)       |x - b| tokens away from it
+
+The true border b is any of the marked ones, or lies up to `NEAR` tokens from one, all as likely before. a_k and r are
+learned by EM; a_k is drawn to the mean of all annotators by `STRENGTH` borders of that mean. Beginnings and ends have
+parameters of their own, and a span weighs as the probability that it is one. A vote would be the case in which all a_k
+are equal and r is 1; where r is small the median wins.
+
+Of a recording, in time:
+
+    p(x_m | b) = exp(-|x_m - b| / (s_k l)) / (2 s_k l)     member m of annotator k, any place b, l: the span's length
+    s_k        = (sum_m w_c E|x_m - b| / l + STRENGTH s) / (sum_m w_c + STRENGTH)     over both borders of k's members
+    s          = the same mean over all annotators; w_c = how probable the span is
+
+by EM, with the posterior of b on `PLACES` places around the members. The consensus is the most probable b: the lower
+median of the members' borders, member m weighing 1 / s_k, so that it is always one that somebody set. A start is always
+before its end: whoever ends at or before the median end has begun before it. Distances from the median in place of
+expected ones would flatter those who set it: in simulated crowds the borders were then further off than plain medians.
+
+Known borders are certain in both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hitl.annotations import Floats
+from hitl.kinds.matching import Flags, Indices, MatchedSpans, within_groups
+
+NEAR = 3
+"""Tokens from a marked border within which the true one may lie unmarked."""
+
+STRENGTH, TIME_STRENGTH = 4.0, 8.0
+"""Borders that the mean of all annotators counts as, for each of them."""
+
+SWEEPS, TIME_SWEEPS = 50, 30
+TOLERANCE, TIME_TOLERANCE = 1e-4, 1e-3
+"""The last EM sweep moves no parameter of texts by more, and no s_k by a larger share."""
+
+START = 0.1
+"""s_k to begin with: a tenth of a stretch's length."""
+
+PLACES = 41
+"""Places for b: from two mean distances before the first member's border to two behind the last one's."""
+
+LEAST = 1e-6
+"""The least s_k."""
+
+
+@dataclass(frozen=True, eq=False)
+class Borders:
+    """Posterior over the borders of C spans of texts on one side.
+
+    Attributes:
+        cluster_b, place_b: (B,) candidates: the span, and the place in tokens; in order.
+        probability_b: (B,) of each; sums to 1 for each span.
+        right_k: (K,) chance that an annotator marks the right border, in (0, 1).
+        decay: r, how fast a border that is further away gets less likely, in (0, 1).
+    """
+
+    cluster_b: Indices
+    place_b: Indices
+    probability_b: Floats
+    right_k: Floats
+    decay: float
+
+    def at(self, cluster_e: Indices, place_e: Indices) -> Floats:
+        """(E,) probability that the border of a span is at a place; 0 where it is no candidate."""
+        far = int(self.place_b.max(initial=0)) + 1
+        key_b = self.cluster_b * far + self.place_b
+        key_e = cluster_e * far + np.minimum(place_e, far - 1)
+        row = np.minimum(np.searchsorted(key_b, key_e), max(len(key_b) - 1, 0))
+        return np.where((key_b[row] == key_e) & (place_e < far), self.probability_b[row], 0.0)
+
+
+def learn_borders(member_m3: Indices, weight_c: Floats, known_c: Indices, n_annotators: int) -> Borders:
+    """Learn annotators and borders of texts together.
+
+    `member_m3` (M, 3): cluster, annotator and place of each marked border, clusters in order; `weight_c` (C,) how
+    probable each span is; `known_c` (C,) known borders, -1 where unknown.
+    """
+    known = np.flatnonzero(known_c >= 0)
+    marked = np.concatenate((member_m3[:, [0, 2]], np.column_stack((known, known_c[known]))))
+    near = np.arange(-NEAR, NEAR + 1)
+    every = np.column_stack((np.repeat(marked[:, 0], len(near)), (marked[:, 1:] + near).ravel()))
+    cluster_b, place_b = np.unique(every[every[:, 1] >= 0], axis=0).T
+    # Every candidate meets every member of its cluster: one row per pair.
+    first = np.searchsorted(member_m3[:, 0], cluster_b, "left")
+    count = np.searchsorted(member_m3[:, 0], cluster_b, "right") - first
+    candidate = np.repeat(np.arange(len(cluster_b)), count)
+    member = np.repeat(first, count) + within_groups(count)
+    annotator = member_m3[member, 1]
+    away = np.abs(member_m3[member, 2] - place_b[candidate])
+    wrong_b = (known_c[cluster_b] >= 0) & (known_c[cluster_b] != place_b)
+    begins = np.flatnonzero(np.diff(cluster_b, prepend=-1))
+
+    def posterior(right_k: Floats, decay: float) -> Floats:
+        wrong_k = np.log1p(-right_k) + np.log((1 - decay) / 2)
+        log = np.where(away == 0, np.log(right_k)[annotator], wrong_k[annotator] + (away - 1) * np.log(decay))
+        log_b: Floats = np.bincount(candidate, weights=log, minlength=len(wrong_b)).astype(np.float64)
+        log_b[wrong_b] = -np.inf
+        if not len(begins):
+            return log_b
+        length = np.diff(np.append(begins, len(log_b)))
+        p_b = np.exp(log_b - np.repeat(np.maximum.reduceat(log_b, begins), length))
+        normal: Floats = p_b / np.repeat(np.add.reduceat(p_b, begins), length)
+        return normal
+
+    def learn(p_b: Floats) -> tuple[Floats, float]:
+        """Learn a_k and r; one right and one wrong border of the crowd are known beforehand."""
+        weight = (p_b * weight_c[cluster_b])[candidate]
+        hit_k = np.bincount(annotator, weights=weight * (away == 0), minlength=n_annotators)
+        all_k = np.bincount(annotator, weights=weight, minlength=n_annotators)
+        mean = (hit_k.sum() + 1) / (all_k.sum() + 2)
+        missed = weight * (away > 0)
+        further = float((missed * (away - 1)).sum())
+        return (hit_k + STRENGTH * mean) / (all_k + STRENGTH), (further + 1) / (further + float(missed.sum()) + 2)
+
+    right_k: Floats = np.full(n_annotators, 0.8)
+    decay = 0.5
+    for _ in range(SWEEPS):
+        learned_k, learned = learn(posterior(right_k, decay))
+        moved = max(np.abs(learned_k - right_k).max(initial=0), abs(learned - decay))
+        right_k, decay = learned_k, learned
+        if moved < TOLERANCE:
+            break
+    return Borders(cluster_b, place_b, posterior(right_k, decay), right_k, decay)
+
+
+def time_borders(matched: MatchedSpans, border_v: Floats, weight_c: Floats, n_annotators: int) -> Indices:
+    """(C, 2) ranks of start and end of each cluster; `border_v` (V,): times of ranks, `weight_c` (C,): w_c."""
+    cluster_m, annotator_m = matched.member_m5[:, :2].T
+    even_c2 = _medians(matched, np.ones(len(cluster_m)))
+    known_c2 = matched.known_c3[:, :2]
+    length_c = np.diff(border_v[np.where(known_c2 < 0, even_c2, known_c2)], axis=1)[:, 0]
+    certain_c2 = np.where(known_c2 < 0, np.nan, border_v[known_c2])
+    sides = []
+    for side in range(2):
+        x_m = border_v[matched.member_m5[:, 2 + side]]
+        middle_c = border_v[even_c2[:, side]]
+        sides.append(((x_m - middle_c[cluster_m]) / length_c[cluster_m], (certain_c2[:, side] - middle_c) / length_c))
+    counted_m = weight_c[cluster_m]
+    borders_k = 2 * np.bincount(annotator_m, weights=counted_m, minlength=n_annotators)
+    spread_k = np.full(n_annotators, START)
+    for _ in range(TIME_SWEEPS):
+        away_m = np.sum([expected_distances(*side, cluster_m, annotator_m, spread_k) for side in sides], axis=0)
+        far_k = np.bincount(annotator_m, weights=counted_m * away_m, minlength=n_annotators)
+        mean = (far_k.sum() + START) / (borders_k.sum() + 1)
+        before, spread_k = spread_k, np.maximum((far_k + TIME_STRENGTH * mean) / (borders_k + TIME_STRENGTH), LEAST)
+        if (np.abs(spread_k - before) <= TIME_TOLERANCE * before).all():
+            break
+    return np.where(known_c2 < 0, _medians(matched, 1 / spread_k[annotator_m]), known_c2)
+
+
+def expected_distances(
+    x_m: Floats, certain_c: Floats, cluster_m: Indices, annotator_m: Indices, spread_k: Floats
+) -> Floats:
+    """(M,) E|x_m - b| of the borders of one side; `certain_c` (C,) known ones, NaN where unknown."""
+    n = len(certain_c)
+    low_c, high_c = np.full(n, np.inf), np.full(n, -np.inf)
+    np.minimum.at(low_c, cluster_m, x_m)
+    np.maximum.at(high_c, cluster_m, x_m)
+    without: Flags = ~np.isfinite(low_c)
+    low_c[without] = high_c[without] = 0.0
+    around = 2 * float(spread_k.sum()) / max(len(spread_k), 1)
+    b_cg = np.linspace(low_c - around, high_c + around, PLACES, axis=1)
+    b_cg = np.where(np.isnan(certain_c), b_cg.T, certain_c).T
+    away_mg = np.abs(x_m[:, None] - b_cg[cluster_m])
+    log_cg = np.zeros_like(b_cg)
+    np.add.at(log_cg, cluster_m, -away_mg / spread_k[annotator_m][:, None])
+    p_cg = np.exp(log_cg - log_cg.max(axis=1, keepdims=True))
+    p_cg /= p_cg.sum(axis=1, keepdims=True)
+    expected: Floats = np.einsum("mg,mg->m", p_cg[cluster_m], away_mg)
+    return expected
+
+
+def _medians(matched: MatchedSpans, weight_m: Floats) -> Indices:
+    """(C, 2) weighted lower medians of starts and ends; -1 of a cluster without a member."""
+    cluster_m, n_clusters = matched.member_m5[:, 0], len(matched)
+    median_c2 = np.full((n_clusters, 2), -1, np.int64)
+    whole_c = np.bincount(cluster_m, weights=weight_m, minlength=n_clusters)
+    for side in range(2):
+        rank_m = matched.member_m5[:, 2 + side]
+        order = np.lexsort((rank_m, cluster_m))
+        cluster = cluster_m[order]
+        share = np.cumsum(weight_m[order] / whole_c[cluster])  # each cluster adds 1, so that none is lost in rounding
+        before = np.unique(cluster, return_inverse=True)[1].ravel() if len(cluster) else 0
+        reached = share - before >= 0.5 - 1e-9
+        there, first = np.unique(cluster[reached], return_index=True)
+        median_c2[there, side] = rank_m[order][reached][first]
+    return median_c2

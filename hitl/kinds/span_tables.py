@@ -1,0 +1,233 @@
+"""Spans in tables: rows of a document, an annotator, where a span starts and ends, and its label.
+
+    document,annotator,start,end,label
+    a,ann,0,3,PER
+    b,ann,,,                            the annotator marked nothing there
+
+Texts are a column `text` of the same rows, or a table of their own: document, text. Without texts the spans are
+stretches of time: start and end are numbers below 2**53 (seconds, frames, ...), or times in ISO 8601.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from hitl.annotations import Name
+from hitl.errors import BadTable
+from hitl.kinds.kind import places_type
+from hitl.kinds.span_labels import Answer, Span, SpanLabels, trimmed
+from hitl.parts import LARGEST, Place, number_of
+from hitl.tables.arrow import table_of
+from hitl.tables.columns import empty_as_null, require_columns, with_text
+from hitl.tables.encoding import iso_8601, names_of, writable
+from hitl.tables.places import name_of, place_in
+
+TEXT = "text"
+
+
+@dataclass(frozen=True)
+class SpanColumns:
+    """Names of the columns: the document, who marked it (None in a table of ground truth), and the label."""
+
+    document: str = "document"
+    annotator: str | None = "annotator"
+    label: str = "label"
+
+
+def read_labels(
+    spans: Any,
+    texts: Any = None,
+    truth: Any = None,
+    *,
+    document: str = "document",
+    annotator: str = "annotator",
+    label: str = "label",
+) -> SpanLabels:
+    """Read spans from tables, as parts of texts where there are texts, else as stretches of time.
+
+    `texts` has document and text; documents without an answer are kept. `truth` has the columns of the spans without
+    the annotator. Raises BadTable, naming the row, for a span that is no part of its document.
+
+    Example:
+        >>> rows = {"document": ["a"], "annotator": ["ann"], "start": [2.5], "end": [9], "label": ["walk"]}
+        >>> str(read_labels(rows))
+        '1 recording, 1 answer by 1 annotator: 1 stretch of time: walk'
+    """
+    table = table_of(spans, "spans")
+    whole: dict[Name, str] | None = None
+    if texts is not None:
+        whole = read_texts(texts, document)
+    elif TEXT in table.column_names:
+        whole = _texts_in(table, document)
+    by_annotator = read_spans(table, "spans", SpanColumns(document, annotator, label), whole)
+    answers = [Answer(*pair, own) for pair, own in by_annotator.items()]
+    known = {}
+    if truth is not None:
+        right = read_spans(table_of(truth, "truth"), "truth", SpanColumns(document, None, label), whole)
+        known = {name: own for (name, _), own in right.items()}
+    if whole is not None:
+        return SpanLabels.of_texts(whole, answers, known)
+    return SpanLabels.of_recordings(dict.fromkeys([*(name for name, _ in by_annotator), *known]), answers, known)
+
+
+def read_spans(
+    table: pa.Table, called: str, columns: SpanColumns, texts: Mapping[Name, str] | None
+) -> dict[tuple[Name, Name], list[Span]]:
+    """Return (document, annotator) -> spans; the annotator is "" where no column is named. Raises BadTable."""
+    found: dict[tuple[Name, Name], list[Span]] = {}
+    where = name_of(table, called)
+    place_of = place_in(table, lambda row: f"{where}, row {row}")
+    for row, (document, annotator, span) in enumerate(span_rows(table, called, columns, texts)):
+        if document is None or annotator is None:
+            missing = columns.document if document is None else columns.annotator
+            raise BadTable(f"{place_of(row)}: the {missing} is empty; expected one in every row")
+        found.setdefault((document, annotator), []).extend([] if span is None else [span])
+    return found
+
+
+def span_rows(
+    table: pa.Table, called: str, columns: SpanColumns, texts: Mapping[Name, str] | None
+) -> list[tuple[Any, Any, Span | None]]:
+    """Return document, annotator and span of each row; None for a row in which nothing is marked. Raises BadTable."""
+    where = name_of(table, called)
+    named = [name for name in (columns.document, columns.annotator, columns.label) if name is not None]
+    hint = "A text may also be in a table of its own: document, text (--texts)"
+    require_columns(table, [*named, "start", "end"], where, hint)
+    table, place_of = with_text(table, named), place_in(table, lambda row: f"{where}, row {row}")
+    cells = {name: empty_as_null(names_of(table.column(name))).to_pylist() for name in named}
+    annotators = [""] * table.num_rows if columns.annotator is None else cells[columns.annotator]
+    sides = (table.column(side).to_pylist() for side in ("start", "end"))
+    rows = []
+    for row, (document, annotator, label, start, end) in enumerate(
+        zip(cells[columns.document], annotators, cells[columns.label], *sides, strict=True)
+    ):
+        try:
+            if texts is None:
+                span = time_span(start, end, label)
+            elif document not in texts:
+                raise ValueError(f"no text of document {document!r}")
+            else:
+                span = _text_span(document, texts[document], start, end, label, columns.label)
+        except ValueError as error:
+            raise BadTable(f"{place_of(row)}: {error}") from None
+        rows.append((document, annotator, span))
+    return rows
+
+
+def _text_span(document: Name, text: str, start: Any, end: Any, label: Name | None, column: str) -> Span | None:
+    """Read a span of a text, without white space at its ends."""
+    first, last = _offset("start", start), _offset("end", end)
+    if first is None and last is None and label is None:
+        return None
+    if first is None or last is None or label is None:
+        raise ValueError(f"expected start, end and {column} together, or none of them")
+    place = trimmed(text, first, last)
+    if place is None:
+        raise ValueError(
+            f"{first} to {last} is no part of the text of document {document!r}, which has {len(text)} characters; "
+            "expected 0 <= start < end, and more than white space"
+        )
+    return *place, label
+
+
+def _offset(column: str, value: Any) -> int | None:
+    text = "" if value is None else str(value).strip().removesuffix(".0")
+    if text and not text.isdecimal():
+        raise ValueError(f"{column} is {value!r}; expected a whole number from 0")
+    return int(text) if text else None
+
+
+def time_span(start: Any, end: Any, label: Name | None) -> Span | None:
+    """Read a stretch of time; None where all of it is empty. Raises ValueError for what is none."""
+    begin, stop = _time(start), _time(end)
+    if begin is None and stop is None and label is None:
+        return None
+    if begin is None or stop is None or label is None:
+        raise ValueError("expected start, end and label together, or none of them")
+    try:
+        if number_of(begin) < number_of(stop):
+            return begin, stop, label
+    except ValueError:
+        pass
+    raise ValueError(
+        f"{start} to {end} is no stretch of time; expected numbers below 2**53 (about 9e15), or times in ISO 8601, "
+        "and a start before its end"
+    )
+
+
+def _time(value: Any) -> Place | None:
+    """Read a cell as a number or as text; None where it is empty."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    text = "" if value is None else str(value).strip()
+    try:
+        number = float(text)
+    except ValueError:
+        return text or None
+    if number != number:
+        return None
+    return int(number) if number.is_integer() and abs(number) < LARGEST else number
+
+
+def _texts_in(table: pa.Table, document: str) -> dict[Name, str]:
+    """Return document -> its text, which all of its rows must share."""
+    where = name_of(table, "spans")
+    require_columns(table, [document], where)
+    place_of = place_in(table, lambda row: f"{where}, row {row}")
+    names = empty_as_null(names_of(with_text(table, [document]).column(document))).to_pylist()
+    texts: dict[Name, str] = {}
+    for row, (name, text) in enumerate(zip(names, table.column(TEXT).to_pylist(), strict=True)):
+        if name is None or text is None:
+            raise BadTable(f"{place_of(row)}: expected a document and its text")
+        if texts.setdefault(name, str(text)) != str(text):
+            raise BadTable(f"{place_of(row)}: document {name!r} has another text in an earlier row")
+    return texts
+
+
+def read_texts(given: Any, document: str) -> dict[Name, str]:
+    """Return document -> text of a table that has these columns. Raises BadTable, naming the row."""
+    table = table_of(given, "texts")
+    where = name_of(table, "texts")
+    require_columns(table, [document, TEXT], where)
+    place_of = place_in(table, lambda row: f"{where}, row {row}")
+    texts: dict[Name, str] = {}
+    names = with_text(table, [document]).column(document).to_pylist()
+    for row, (name, text) in enumerate(zip(names, table.column(TEXT).to_pylist(), strict=True)):
+        if not name or text is None:
+            raise BadTable(f"{place_of(row)}: expected a {document} and its text")
+        if name in texts:
+            raise BadTable(f"{place_of(row)}: {document} {name!r} appears twice; expected one row")
+        texts[name] = str(text)
+    return texts
+
+
+def answer_table(labels: SpanLabels) -> pa.Table:
+    """Return one row per span of each answer, as `read_labels` reads them: with the time, and the whole text."""
+    spans: dict[int, list[tuple[Any, Any, Any]]] = {}
+    starts, ends = labels.written(labels.span_s4[:, 1]), labels.written(labels.span_s4[:, 2])
+    for answer, code, start, end in zip(
+        labels.span_s4[:, 0].tolist(), labels.span_s4[:, 3].tolist(), starts, ends, strict=True
+    ):
+        spans.setdefault(answer, []).append((start, end, labels.classes[code]))
+    rows = [(a, *span) for a in range(len(labels.answer_a2)) for span in spans.get(a, [(None, None, None)])]
+    answer, start, end, label = (list(column) for column in zip(*rows, strict=True)) if rows else ([], [], [], [])
+    document_r, annotator_r = labels.answer_a2[np.array(answer, np.int64)].T.tolist()
+    kind = places_type([*start, *end])
+    sides = [[str(one) if kind == pa.string() and one is not None else one for one in side] for side in (start, end)]
+    columns = {
+        "document": pa.array([labels.documents[d] for d in document_r], pa.array(labels.documents).type),
+        "annotator": pa.array([labels.annotators[k] for k in annotator_r]),
+        "start": pa.array(sides[0], kind),
+        "end": pa.array(sides[1], kind),
+        "label": pa.array(label, pa.string()),
+        "time": iso_8601(labels.time_a[answer] if answer else np.empty(0)),
+    }
+    if labels.texts is not None:
+        columns[TEXT] = pa.array([writable(labels.texts[d]) for d in document_r], pa.string())
+    return pa.table(columns)

@@ -1,0 +1,121 @@
+"""Which spans of different annotators are about the same part of a text."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hitl.kinds.kind import NOTHING
+from hitl.kinds.matching import MatchedSpans
+from hitl.kinds.span_labels import Answer, SpanLabels
+from hitl.kinds.spans import layer_evidence
+from hitl.platform import Question
+
+WORDS = " ".join("abcdefghijklmnopqrst")
+
+
+def labels(known: dict[str, Any] | None = None, **said: Any) -> SpanLabels:
+    """Answers to one text, annotator -> spans (start, end, kind)."""
+    answers = [Answer("t", annotator, spans) for annotator, spans in said.items()]
+    return SpanLabels.of_texts({"t": WORDS}, answers, known, classes=("A", "B"))
+
+
+def clusters(matched: MatchedSpans, names: Any) -> list[set[tuple[str, int, int]]]:
+    rows = matched.member_m5.tolist()
+    return [
+        {(names[who], start, end) for cluster, who, start, end, _ in rows if cluster == c} for c in range(len(matched))
+    ]
+
+
+def said(matched: MatchedSpans) -> dict[tuple[str, str], str]:
+    known = matched.evidence.annotations
+    rows = zip(known.item, known.annotator, known.label, strict=True)
+    return {(str(known.items[n]), str(known.annotators[k])): str(known.options[code]) for n, k, code in rows}
+
+
+def test_spans_that_overlap_are_one_part_and_who_has_none_says_nothing() -> None:
+    found = labels(ann=[(0, 3, "A")], bob=[(0, 5, "B")], cyd=[], dee=[(10, 13, "A")])
+    (matched,) = found.matched
+    assert clusters(matched, found.annotators) == [{("ann", 0, 3), ("bob", 0, 5)}, {("dee", 10, 13)}]
+    first = {who: said(matched)["t[0:3]", who] for who in ("ann", "bob", "cyd", "dee")}
+    assert first == {"ann": "A", "bob": "B", "cyd": NOTHING, "dee": NOTHING}
+    assert said(matched)["t[10:13]", "dee"] == "A"
+
+
+def test_the_larger_overlap_is_joined_first_and_then_the_kind_decides() -> None:
+    """Bob cut one span in two: the longer half is what Ann marked; of equal halves that of her kind."""
+    found = labels(ann=[(0, 9, "A")], bob=[(0, 3, "A"), (4, 9, "B")])
+    assert clusters(found.matched[0], found.annotators) == [{("bob", 0, 3)}, {("ann", 0, 9), ("bob", 4, 9)}]
+    found = labels(ann=[(0, 7, "B")], bob=[(0, 3, "A"), (4, 7, "B")])
+    assert clusters(found.matched[0], found.annotators) == [{("bob", 0, 3)}, {("ann", 0, 7), ("bob", 4, 7)}]
+
+
+def test_known_spans_are_truth_of_what_they_match() -> None:
+    found = labels({"t": [(0, 5, "B"), (14, 17, "A")]}, ann=[(0, 3, "A"), (8, 11, "A")])
+    (matched,) = found.matched
+    assert matched.evidence.truth is not None
+    assert matched.evidence.truth.tolist() == [2, 0, 1]
+    assert matched.known_c3.tolist() == [[0, 5, 1], [-1, -1, -1], [14, 17, 0]]
+    assert said(matched)["t[14:17]", "ann"] == NOTHING
+
+
+def naive(spans: list[tuple[int, int, str, str]]) -> set[frozenset[tuple[int, int, str]]]:
+    """Average linkage from single spans by plain loops: largest mean overlap, then agreement, then place."""
+    groups = [[span] for span in sorted(spans)]
+    while True:
+        best = None
+        for one, other in combinations(groups, 2):
+            if {span[3] for span in one} & {span[3] for span in other}:
+                continue
+            pairs = [(a, b) for a in one for b in other]
+            shared = [max(0, min(a[1], b[1]) - max(a[0], b[0])) for a, b in pairs]
+            whole = [(a[1] - a[0]) + (b[1] - b[0]) - s for (a, b), s in zip(pairs, shared, strict=True)]
+            overlap = np.mean([s / w for s, w in zip(shared, whole, strict=True)])
+            agree = np.mean([a[2] == b[2] for a, b in pairs])
+            places = tuple(sorted(min((span[0], span[1]) for span in group) for group in (one, other)))
+            key = (round(overlap, 9), agree, tuple((-a, -b) for a, b in places))
+            if overlap > 0 and (best is None or key > best[0]):
+                best = key, one, other
+        if best is None:
+            return {frozenset((start, end, who) for start, end, _, who in group) for group in groups}
+        _, one, other = best
+        groups = [group for group in groups if group not in (one, other)] + [sorted(one + other)]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_clusters_are_those_of_plain_average_linkage(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    answers: dict[str, list[tuple[int, int, str]]] = {}
+    for who in "abcd":
+        borders = np.sort(rng.choice(20, size=2 * int(rng.integers(1, 4)), replace=False))
+        answers[who] = [
+            (2 * int(first), 2 * int(last) - 1, str(rng.choice(["A", "B"])))
+            for first, last in borders.reshape(-1, 2)
+            if rng.random() < 0.9
+        ]
+    found = labels(**answers)
+    ours = {
+        frozenset((start, end, who) for who, start, end in one) for one in clusters(found.matched[0], found.annotators)
+    }
+    assert ours == naive([(*span, who) for who, spans in answers.items() for span in spans])
+
+
+def test_the_order_of_annotators_says_nothing() -> None:
+    answers = {"ann": [(0, 5, "A")], "bob": [(2, 9, "B")], "cyd": [(4, 13, "A")], "dee": [(0, 13, "B")]}
+    one, other = (labels(**dict(order)) for order in (answers.items(), reversed(answers.items())))
+    ours, theirs = (clusters(found.matched[0], found.annotators) for found in (one, other))
+    assert ours == theirs
+
+
+def test_a_text_stands_for_the_part_with_the_smallest_majority() -> None:
+    found = labels(ann=[(0, 3, "A"), (8, 11, "A")], bob=[(0, 3, "A"), (8, 11, "B")], cyd=[(0, 3, "A")])
+    known = layer_evidence(found, Question("names", ("A", "B"), ("A", "B"), "spans", "text"))["names"]
+    rows = zip(known.annotations.annotator, known.annotations.label, strict=True)
+    assert {known.annotations.annotators[k]: known.annotations.options[code] for k, code in rows} == {
+        "ann": "A",
+        "bob": "B",
+        "cyd": NOTHING,
+    }
