@@ -1,4 +1,4 @@
-"""What the environment says: secrets, which may be in files, and where a setting came from.
+"""Settings and secrets in the environment; secrets may be in files, too.
 
 HITL_X            the secret
 HITL_X_FILE       a file that holds it (a mounted Secret of Kubernetes or Docker)
@@ -24,26 +24,25 @@ LARGEST = 100_000
 
 
 def secret(name: str) -> str | None:
-    """The secret of this name, from the environment or a file; None where there is none.
+    """Return the secret of this name, from the environment or a file, or None.
 
     Raises BadSettings where it is in both, or where its file cannot be read or is empty.
     """
-    value, named = os.environ.get(name), os.environ.get(f"{name}_FILE")
-    if value and named:
+    value, file = os.environ.get(name), os.environ.get(f"{name}_FILE")
+    if value and file:
         raise BadSettings(f"environment: {name} and {name}_FILE are both set; expected one of them")
     if value:
         return value
+    if file:
+        return _read(f"{name}_FILE", Path(file))
     folder = os.environ.get("CREDENTIALS_DIRECTORY")
-    if named:
-        return _read(f"{name}_FILE", Path(named))
-    handed = Path(folder) / name if folder else None
-    if handed is not None and handed.is_file() and handed.stat().st_size:  # one unit serves projects without it too
-        return _read("CREDENTIALS_DIRECTORY", handed)
+    credential = Path(folder) / name if folder else None
+    if credential is not None and credential.is_file() and credential.stat().st_size:  # some projects have none
+        return _read("CREDENTIALS_DIRECTORY", credential)
     return None
 
 
 def _read(name: str, path: Path) -> str:
-    """The text of a file, without the end of its line."""
     try:
         with path.open("rb") as file:
             content = file.read(LARGEST + 1)
@@ -59,75 +58,65 @@ def _read(name: str, path: Path) -> str:
 
 
 def variable_of(place: list[str]) -> str | None:
-    """The environment variable that a key was read from, if it is set."""
+    """Return the environment variable that sets a key, or None."""
     wanted = "HITL_" + "__".join(place)
     return next((name for name in os.environ if name.upper() == wanted.upper()), None)
 
 
 class Environment(EnvSettingsSource):
-    """The settings in the environment. Options, which have no type of their own, are JSON where they can be read so.
-
-    A text that is empty is not set, as for `secret`: what a file says is not hidden by it.
-    """
+    """Settings in the environment. Options, which have no type of their own, are JSON where they can be read so."""
 
     def __call__(self) -> dict[str, Any]:
-        """Key -> what is set."""
-        found = super().__call__()
-        for name, section in found.items():
+        """Map keys to the values that are set; an empty text is not set."""
+        sections = super().__call__()
+        for name, section in sections.items():
             options = section.get("options") if isinstance(section, dict) else None
             if isinstance(options, dict):
                 own = {key for key in options if variable_of([name, "options", key])}  # others are JSON already
-                section["options"] = {key: _value(said) if key in own else said for key, said in options.items()}
-        return found
+                section["options"] = {key: _value(text) if key in own else text for key, text in options.items()}
+        return sections
 
 
 def require_keys(settings: type[BaseModel]) -> None:
-    """Raises BadSettings where a nested variable names a section that there is not, or cannot say which key it means.
-
-    Keys of sections are checked with those of the file.
-    """
+    """Raise BadSettings for a nested variable of an unknown section, or one that would lose the capitals of a name."""
     for name in sorted(os.environ):
-        place = name[len("HITL_") :].split("__")
-        if name.upper().startswith("HITL_") and len(place) > 1 and not place[0].upper().startswith("EVENTS_"):
-            _require_key(name, place, settings)
-
-
-def _require_key(name: str, place: list[str], settings: type[BaseModel]) -> None:
-    kind: Any = settings
-    depth = 0
-    while depth < len(place) and _has_keys(kind):
-        field = kind.model_fields.get(place[depth].lower())
-        kind, depth = field and field.annotation, depth + 1
-    if kind is None and depth == 1:
-        sections = [key for key, field in settings.model_fields.items() if _has_keys(field.annotation)]
-        near = difflib.get_close_matches(place[0].lower(), sections, 1)
-        meant = f"did you mean HITL_{near[0].upper()}__...? " if near else ""
-        raise BadSettings(f"environment: {name}: no such section; {meant}expected one of {', '.join(sections)}")
-    if kind is None or depth == len(place) or place[depth - 1].lower() == "options":
-        return
-    whole, inner = "HITL_" + "__".join(place[:depth]), "__".join(place[depth:])
-    if get_origin(kind) is not dict:
-        raise BadSettings(f"environment: {name}: it has no keys of its own; expected {whole} alone")
-    said = json.dumps({inner: _value(os.environ[name])})
-    raise BadSettings(
-        f"environment: {name}: a variable does not keep capitals of names; give the table as JSON: {whole}='{said}'"
-    )
-
-
-def _has_keys(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, BaseModel)
+        section, *keys = name[len("HITL_") :].split("__")
+        if not name.upper().startswith("HITL_") or not keys or section.upper().startswith("EVENTS_"):
+            continue
+        field = settings.model_fields.get(section.lower())
+        if field is None:
+            sections = [key for key, each in settings.model_fields.items() if _is_section(each.annotation)]
+            near = difflib.get_close_matches(section.lower(), sections, 1)
+            meant = f"did you mean HITL_{near[0].upper()}__...? " if near else ""
+            raise BadSettings(f"environment: {name}: no such section; {meant}expected one of {', '.join(sections)}")
+        kind, whole = field.annotation, f"HITL_{section}"
+        if _is_section(kind):
+            own, *keys = keys
+            part: Any = kind
+            kind, whole = getattr(part.model_fields.get(own.lower()), "annotation", None), f"{whole}__{own}"
+            if not keys or kind is None or own.lower() == "options":
+                continue  # keys of sections are checked with those of the file
+        if get_origin(kind) is not dict:
+            raise BadSettings(f"environment: {name}: it has no keys of its own; expected {whole} alone")
+        table = json.dumps({"__".join(keys): _value(os.environ[name])})
+        wanted = f"give the table as JSON: {whole}='{table}'"
+        raise BadSettings(f"environment: {name}: a variable does not keep capitals of names; {wanted}")
 
 
 def unreadable(error: Exception) -> str:
-    """Which variable could not be read, of those that set a part of the settings."""
-    found = re.search(r'field "(\w+)"', str(error))
-    head = f"HITL_{found[1]}".upper() if found else "HITL_"
+    """Say which variable could not be read, of those that set the section an error of pydantic-settings names."""
+    section = re.search(r'field "(\w+)"', str(error))
+    head = f"HITL_{section[1]}".upper() if section else "HITL_"
     names = [name for name in os.environ if name.upper() == head or name.upper().startswith(f"{head}__")]
     wrong = [name for name in names if not _is_json(os.environ[name])] or names
     return (
         f"environment: {' or '.join(sorted(wrong)) or head} cannot be read; lists and tables are JSON, "
         "for instance '[\"ann\"]'"
     )
+
+
+def _is_section(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
 def _is_json(text: str) -> bool:
@@ -139,5 +128,4 @@ def _is_json(text: str) -> bool:
 
 
 def _value(given: Any) -> Any:
-    """What a text says as JSON; other than that the text."""
     return json.loads(given) if isinstance(given, str) and _is_json(given) else given
