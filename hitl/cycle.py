@@ -39,7 +39,7 @@ from hitl.errors import (
     Unreachable,
     raise_all,
 )
-from hitl.events import happenings
+from hitl.events import build_events
 from hitl.formatting import subject_of
 from hitl.learning import features, training
 from hitl.metrics import metrics_of
@@ -278,9 +278,9 @@ def _noted(settings: Settings, store: Store, lease: Lease) -> Iterator[None]:
     except Exception as error:
         if not isinstance(error, StoreError | Busy):
             with suppress(HitlError):
-                store.note_failure(lease, error, happenings.of_failure(settings, store, error))
+                store.note_failure(lease, error, build_events.of_failure(settings, store, error))
         raise
-    store.note_failure(lease, None, happenings.of_failure(settings, store, None))
+    store.note_failure(lease, None, build_events.of_failure(settings, store, None))
 
 
 def _recorded(store: Store, project: str, due: str) -> Judgement | None:
@@ -380,7 +380,7 @@ def record(lease: Lease, settings: Settings, store: Store, judgement: Judgement,
     store.make_mark(lease)
     operations = tuple(operations_of(settings.push, store, lease.project, judgement))
     again = departed(store, lease.project, judgement, operations)
-    told = happenings.of_cycle(settings, store, judgement, waits=waits)
+    told = build_events.of_cycle(settings, store, judgement, waits=waits)
     what = (judgement.results, judgement.plan, operations, judgement.metrics, judgement.metrics.get("due"))
     forget(lease, settings, store)
     return store.record_cycle(lease, CycleRecord(*what, again, told))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hitl.active.assignment.missing_skills import in_words, lacking
 from hitl.active.registry import policy
 from hitl.errors import HitlError
-from hitl.events.delivery import addresses_of
+from hitl.events.sender import addresses_of
 from hitl.formatting import counted, subject_of
 from hitl.learning.features import stored_features
 from hitl.models.combiner import needs_of

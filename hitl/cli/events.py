@@ -27,7 +27,7 @@ def events(
     as_json: Json = False,
 ) -> None:
     """Show what chat tools and pipelines were told, and whether it arrived; see \\[\\[events]] in hitl.toml."""
-    from hitl.events.delivery import deliver
+    from hitl.events.sender import deliver
 
     with stored(config) as (settings, store):
         if not settings.events:
@@ -45,7 +45,7 @@ def events(
 
 def _test(settings: Settings, store: Store, as_json: bool) -> None:
     """What each address answers to a ping. Raises Unreachable where one does not take it."""
-    from hitl.events.delivery import addresses_of
+    from hitl.events.sender import addresses_of
 
     found = []
     for one in addresses_of(settings, store):

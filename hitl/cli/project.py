@@ -87,7 +87,7 @@ def plan(
 ) -> None:
     """Decide what to ask next, and whom, from what is stored. The next push sends it."""
     from hitl import cycle
-    from hitl.events.delivery import deliver
+    from hitl.events.sender import deliver
     from hitl.project import item_names
 
     with stored(config) as (settings, store), show.progress(as_json) as progress:
@@ -161,7 +161,7 @@ def run(
     from hitl import cycle
     from hitl.cli.learn import in_words
     from hitl.cli.status import where_to_answer
-    from hitl.events.delivery import delivering
+    from hitl.events.sender import delivering
     from hitl.project import item_names
 
     if once:

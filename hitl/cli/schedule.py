@@ -52,7 +52,7 @@ def schedule(
     try:
         loops.prepare()
         _list(loops, as_json)
-        with _couriers(projects):
+        with _sending(projects):
             loops.start()
             loops.wait()
     finally:
@@ -61,19 +61,19 @@ def schedule(
 
 
 @contextmanager
-def _couriers(projects: Sequence[Project]) -> Iterator[None]:
+def _sending(projects: Sequence[Project]) -> Iterator[None]:
     """Send the events of these projects meanwhile."""
-    from hitl.events.delivery import Couriers
+    from hitl.events.sender import Sender
     from hitl.store import Store
 
     with ExitStack() as stores:
         told = [one for one in projects if one.settings.events]
-        couriers = Couriers([(one.settings, stores.enter_context(Store(one.store))) for one in told])
-        couriers.start()
+        sender = Sender([(one.settings, stores.enter_context(Store(one.store))) for one in told])
+        sender.start()
         try:
             yield
         finally:
-            couriers.stop()
+            sender.stop()
 
 
 def _stop_on_signals(loops: Loops) -> None:

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from hitl.formatting import counted, plain
 from hitl.store.events import Event
@@ -33,6 +34,31 @@ LONGEST = 500
 
 LONGEST_TEXT = 3500
 """Characters of a text; Slack cuts at 4,000."""
+
+
+DOTS = re.compile(r"~*\.{1,2}")
+"""Names that browsers take out of an address, and those that could be taken for them where they are escaped."""
+
+
+def path(part: object) -> str:
+    """A name as a part of an address; `named` of the pages reads it.
+
+    Example:
+        >>> path("a/b"), path("..")
+        ('a%2Fb', '~..')
+    """
+    name = str(part)
+    return f"~{name}" if DOTS.fullmatch(name) else quote(name, safe="")
+
+
+def page_of(base: str | None, project: str, *parts: object) -> str | None:
+    """The address of a page of a project; None where nobody has said where the pages are.
+
+    Example:
+        >>> page_of("https://hitl.example/", "pets", "items", "a/b")
+        'https://hitl.example/projects/pets/items/a%2Fb'
+    """
+    return None if base is None else "/".join((base.rstrip("/"), "projects", *map(path, (project, *parts))))
 
 
 def body_of(kind: str, at: float, data: Mapping[str, Any]) -> str:

@@ -1,11 +1,11 @@
-"""The queue of what others are told: events, made in the transaction that records what they tell of, and deliveries.
+"""The queue of events: a row per event and address, made in the transaction that records what the event tells of.
 
-    announce   events, a delivery for each address that wants one, and what was told by now   (`CycleRecord.told`)
-    claim      the first delivery that is due is somebody's for a while: nobody else sends it meanwhile
+    announce   add events for the addresses that want them, and what was told by now   (`CycleRecord.told`)
+    claim      hold the first event that is due for a while: nobody else sends it meanwhile
     settle     it has arrived; or it is due again later; or it has failed for good
 
 A process that is killed after it has claimed one leaves it to whoever comes when the time is over: the same event, by
-the same id, is sent again, and nothing is lost. Deliveries are written without a lease, as they change nothing of the
+the same id, is sent again, and nothing is lost. Rows are written without a lease, as they change nothing of the
 project. Events of the last `KEPT` seconds stay, to be looked at, and those that still wait.
 """
 
@@ -23,9 +23,8 @@ import sqlalchemy as sa
 from hitl.store.database import Database
 from hitl.store.lease import Leased
 from hitl.store.schema import address as addresses
-from hitl.store.schema import delivery as deliveries
 from hitl.store.schema import event as events
-from hitl.store.schema import told as tolds
+from hitl.store.schema import project as projects
 
 State = Literal["waiting", "delivered", "failed"]
 WAITING: State = "waiting"
@@ -116,7 +115,7 @@ class Announced(Leased):
 
     def told(self, project: str) -> dict[str, Any]:
         """What was told by the last announcement that said so."""
-        text = self.database.scalar(sa.select(tolds.c.said).where(tolds.c.project == project))
+        text = self.database.scalar(sa.select(projects.c.told).where(projects.c.project == project))
         return {} if text is None else dict(json.loads(text))
 
     def claim(self, project: str, address: str, seconds: float, now: float | None = None) -> Delivery | None:
@@ -125,10 +124,10 @@ class Announced(Leased):
         One that is held for far longer than that was claimed while the clock was ahead: it is free.
         """
         when: Any = self.database.now() if now is None else sa.literal(now, sa.Double())
-        mine = (deliveries.c.project == project, deliveries.c.address == address, deliveries.c.state == WAITING)
-        free = (deliveries.c.held <= when) | (deliveries.c.held > when + 2 * seconds)  # `when` may be a while ago
-        ready = sa.select(deliveries.c.event, deliveries.c.attempts).where(*mine, deliveries.c.due <= when, free)
-        ready = ready.order_by(deliveries.c.at, deliveries.c.event).limit(1)
+        mine = (events.c.project == project, events.c.address == address, events.c.state == WAITING)
+        free = (events.c.held <= when) | (events.c.held > when + 2 * seconds)  # `when` may be a while ago
+        ready = sa.select(events.c.event, events.c.attempts).where(*mine, events.c.due <= when, free)
+        ready = ready.order_by(events.c.at, events.c.event).limit(1)
         if not self.database.rows(ready):
             return None  # as nearly always: nothing is written
         with self.database.write() as connection:
@@ -136,11 +135,11 @@ class Announced(Leased):
             if found is None:
                 return None
             taken = {"attempts": found.attempts + 1, "held": when + seconds, "tried": when}
-            unchanged = (deliveries.c.event == found.event) & (deliveries.c.attempts == found.attempts)
-            take = sa.update(deliveries).where(*mine, unchanged, free).values(taken)
+            unchanged = (events.c.event == found.event) & (events.c.attempts == found.attempts)
+            take = sa.update(events).where(*mine, unchanged, free).values(taken)
             if connection.execute(take).rowcount != 1:
                 return None  # another process was faster
-            query = _listed().where(*mine, deliveries.c.event == found.event)
+            query = _listed().where(*mine, events.c.event == found.event)
             return Delivery(*connection.execute(query).one())
 
     def arrived(self, project: str, it: Delivery, said: str) -> None:
@@ -148,8 +147,8 @@ class Announced(Leased):
         with self.database.write() as connection:
             if _settle(connection, project, it, state=DELIVERED, said=said, held=0.0):
                 _count(self.database, connection, project, it.address, delivered=1)
-            waiting = (*_of(project, it.address), deliveries.c.state == WAITING)
-            connection.execute(sa.update(deliveries).where(*waiting).values(due=0.0))
+            waiting = (*_of(project, it.address), events.c.state == WAITING)
+            connection.execute(sa.update(events).where(*waiting).values(due=0.0))
 
     def later(self, project: str, it: Delivery, said: str, seconds: float, now: float | None = None) -> None:
         """It has not arrived, and is due again in so many seconds."""
@@ -170,13 +169,13 @@ class Announced(Leased):
 
     def give_up(self, project: str, address: str, said: str, before: float | None = None) -> int:
         """Nothing that waits for this address is sent (of what happened `before`, if given); how many there were."""
-        waiting = (*_of(project, address), deliveries.c.state == WAITING)
+        waiting = (*_of(project, address), events.c.state == WAITING)
         if before is not None:
-            waiting = (*waiting, deliveries.c.at < before)
-        if not self.database.rows(sa.select(deliveries.c.event).where(*waiting).limit(1)):
+            waiting = (*waiting, events.c.at < before)
+        if not self.database.rows(sa.select(events.c.event).where(*waiting).limit(1)):
             return 0
         with self.database.write() as connection:
-            stop = sa.update(deliveries).where(*waiting).values(state=FAILED, said=said, held=0.0)
+            stop = sa.update(events).where(*waiting).values(state=FAILED, said=said, held=0.0)
             count = connection.execute(stop).rowcount
             _count(self.database, connection, project, address, failed=count)
             return count
@@ -196,15 +195,15 @@ class Announced(Leased):
 
     def resend(self, project: str) -> int:
         """Send again what has failed; how many deliveries that are."""
-        failed = (deliveries.c.project == project, deliveries.c.state == FAILED)
+        failed = (events.c.project == project, events.c.state == FAILED)
         with self.database.write() as connection:
-            again = sa.update(deliveries).where(*failed).values(state=WAITING, attempts=0, due=0.0, held=0.0)
+            again = sa.update(events).where(*failed).values(state=WAITING, attempts=0, due=0.0, held=0.0)
             return connection.execute(again).rowcount
 
     def deliveries(self, project: str, limit: int = 100) -> list[Delivery]:
         """The last deliveries, newest event first."""
-        query = _listed().where(deliveries.c.project == project)
-        query = query.order_by(deliveries.c.at.desc(), deliveries.c.event, deliveries.c.address).limit(limit)
+        query = _listed().where(events.c.project == project)
+        query = query.order_by(events.c.at.desc(), events.c.event, events.c.address).limit(limit)
         return [Delivery(*row) for row in self.database.rows(query)]
 
     def count_deliveries(self, project: str) -> dict[str, Counted]:
@@ -216,8 +215,8 @@ class Announced(Leased):
                 sa.select(*columns).where(addresses.c.project == project)
             )
         }
-        waiting = sa.select(deliveries.c.address, sa.func.count()).group_by(deliveries.c.address)
-        waiting = waiting.where(deliveries.c.project == project, deliveries.c.state == WAITING)
+        waiting = sa.select(events.c.address, sa.func.count()).group_by(events.c.address)
+        waiting = waiting.where(events.c.project == project, events.c.state == WAITING)
         for name, count in self.database.rows(waiting):
             one = over.get(str(name), Counted())
             over[str(name)] = Counted(one.delivered, one.failed, int(count), one.gone)
@@ -227,24 +226,20 @@ class Announced(Leased):
 def announce(database: Database, connection: sa.Connection, project: str, said: Announcement) -> None:
     """Write what others are to be told, within the transaction that records it; drop what is over and past `KEPT`."""
     if said.told is not None:
-        row = {"project": project, "said": json.dumps(dict(said.told))}
-        database.upsert(connection, tolds, [row])
+        mine = sa.update(projects).where(projects.c.project == project)
+        connection.execute(mine.values(told=json.dumps(dict(said.told))))
     if not said.events:
         return
-    old = database.now() - KEPT
-    past = (deliveries.c.project == project, deliveries.c.at < old)
-    connection.execute(sa.delete(deliveries).where(*past, deliveries.c.state != WAITING))
-    waiting = sa.select(deliveries.c.event).where(*past)
-    gone = (events.c.project == project, events.c.at < old, events.c.event.not_in(waiting))
-    connection.execute(sa.delete(events).where(*gone))
-    rows, sent = [], []
-    for place, one in enumerate(said.events):
-        at = one.at + place * BETWEEN
-        rows.append({"project": project, "event": one.id, "kind": one.kind, "at": at, "body": one.body})
-        sent += [{"project": project, "address": name, "event": one.id, "at": at, **_NEW} for name in one.to]
-    connection.execute(sa.insert(events), rows)
-    if sent:
-        connection.execute(sa.insert(deliveries), sent)
+    past = (events.c.project == project, events.c.at < database.now() - KEPT, events.c.state != WAITING)
+    connection.execute(sa.delete(events).where(*past))
+    rows = [
+        {"project": project, "address": name, "event": one.id, "kind": one.kind, "body": one.body, **_NEW}
+        | {"at": one.at + place * BETWEEN}
+        for place, one in enumerate(said.events)
+        for name in one.to
+    ]
+    if rows:
+        connection.execute(sa.insert(events), rows)
 
 
 _NEW: Mapping[str, Any] = {"state": WAITING, "attempts": 0, "due": 0.0, "held": 0.0, "tried": None, "said": ""}
@@ -255,22 +250,20 @@ def _written(seconds: float) -> str:
 
 
 def _listed() -> sa.Select[Any]:
-    """Deliveries with their events, in the columns of `Delivery`."""
-    columns = (deliveries.c.event, deliveries.c.address, events.c.kind, deliveries.c.at, events.c.body)
-    more = (deliveries.c.state, deliveries.c.attempts, deliveries.c.due, deliveries.c.tried, deliveries.c.said)
-    same = (events.c.project == deliveries.c.project) & (events.c.event == deliveries.c.event)
-    return sa.select(*columns, *more).join_from(deliveries, events, same)
+    """Select events in the columns of `Delivery`."""
+    names = ("event", "address", "kind", "at", "body", "state", "attempts", "due", "tried", "said")
+    return sa.select(*(events.c[name] for name in names))
 
 
 def _of(project: str, address: str) -> tuple[sa.ColumnElement[bool], ...]:
-    return deliveries.c.project == project, deliveries.c.address == address
+    return events.c.project == project, events.c.address == address
 
 
 def _settle(connection: sa.Connection, project: str, it: Delivery, **values: Any) -> bool:
     """Write what came of an attempt; not where another attempt has begun since. Whether it was written."""
-    this = (*_of(project, it.address), deliveries.c.event == it.event, deliveries.c.state == WAITING)
-    this = (*this, deliveries.c.attempts == it.attempts)
-    return connection.execute(sa.update(deliveries).where(*this).values(values)).rowcount == 1
+    this = (*_of(project, it.address), events.c.event == it.event, events.c.state == WAITING)
+    this = (*this, events.c.attempts == it.attempts)
+    return connection.execute(sa.update(events).where(*this).values(values)).rowcount == 1
 
 
 def _count(database: Database, connection: sa.Connection, project: str, name: str, **more: int) -> None:

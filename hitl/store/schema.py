@@ -17,7 +17,7 @@
     ask                                         every question that was planned, of whom, and when first
     operation                                   the outbox: what must still be, or was, pushed
     user, grant, session, token                 who may use the service, of which no project has a part (`service.web`)
-    event, delivery, told, address              what others are told of, whether it arrived, and what was told before
+    event, address                              what others are told of and whether it arrived; counts of each address
 
 Times are seconds since the epoch (float64, UTC). JSON is text: it must come back as it went in (PostgreSQL's jsonb
 reorders keys and refuses NaN). Keys and versions are compared byte by byte on both databases (collation "C").
@@ -89,6 +89,7 @@ project = _table(
     column("pushing", sa.Text(), null=True),
     column("revision", sa.BigInteger(), null=True),
     column("looked_at", sa.Double(), null=True),
+    column("told", sa.Text(), null=True),
 )
 
 item = _table(
@@ -318,34 +319,19 @@ token = _table(
 event = _table(
     "hitl_event",
     key("project"),
+    key("address"),
     key("event"),
     column("kind", sa.Text()),
     column("at", sa.Double()),
     column("body", sa.Text()),
-    sa.Index("hitl_event_at", "project", "at"),
-    with_rowid=True,
-)
-
-delivery = _table(
-    "hitl_delivery",
-    key("project"),
-    key("address"),
-    key("event"),
-    column("at", sa.Double()),
     column("state", KEY),
     column("attempts", sa.Integer()),
     column("due", sa.Double()),
     column("held", sa.Double()),
     column("tried", sa.Double(), null=True),
     column("said", sa.Text()),
-    sa.Index("hitl_delivery_state", "project", "state", "address", "at"),
-    sa.Index("hitl_delivery_at", "project", "at"),
-)
-
-told = _table(
-    "hitl_told",
-    key("project"),
-    column("said", sa.Text()),
+    sa.Index("hitl_event_state", "project", "state", "address", "at"),
+    sa.Index("hitl_event_at", "project", "at"),
     with_rowid=True,
 )
 

@@ -12,9 +12,7 @@ from typing import Any
 import pytest
 
 from hitl.events.bodies import body_of, ping
-from hitl.events.delivery import PAUSES
-from hitl.events.sending import ask
-from hitl.events.signing import headers_of
+from hitl.events.sender import PAUSES, ask, signed
 from hitl.settings.events import KINDS, EventSettings, key_of
 from hitl.settings.times import spelled
 from tests.events.receivers import OTHER, SECRET
@@ -45,7 +43,7 @@ def test_the_receiver_takes_what_is_genuine_once_and_nothing_else(
         key = key_of(secret)
         assert key is not None
         url = f"http://127.0.0.1:{server.server_port}/"
-        return ask("POST", url, headers_of(identity, at, body, [key]), sent, 5.0).status
+        return ask("POST", url, signed(identity, at, body, [key]), sent, 5.0).status
 
     try:
         assert [answer(), answer(), answer(identity="msg_2")] == [204, 204, 204]

@@ -8,7 +8,7 @@ import signal
 from collections import Counter
 from pathlib import Path
 
-from hitl.events import delivery
+from hitl.events import sender
 from hitl.settings import Settings
 from hitl.store import Store
 from tests.command_line import forked
@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from hitl import cycle
 from hitl.connectors.tables import Tables
-from hitl.events import delivery
+from hitl.events import sender
 from hitl.store import Store
 from hitl.store.database import Database
 from tests.events.test_kills import project
@@ -36,7 +36,7 @@ def step():
     if steps == last:
         os.kill(os.getpid(), signal.SIGKILL)
 
-write, send = Database.write, delivery.Address.send
+write, send = Database.write, sender.Address.send
 
 @contextmanager
 def stepping(self):
@@ -59,10 +59,10 @@ def recording(self, *arguments):
 
 with Store(url) as store:
     Store.record_cycle = recording
-    Database.write, delivery.Address.send = stepping, sending
+    Database.write, sender.Address.send = stepping, sending
     settings = project(address)
     cycle.run(settings, store, Tables(folder))
-    delivery.deliver(settings, store)
+    sender.deliver(settings, store)
     Database.write = write
 print(began[0], steps)
 """
@@ -117,7 +117,7 @@ def test_killed_after_a_step_nothing_is_lost_and_nothing_is_told_twice(
 
 def after_the_hold(store: Store, address: str) -> None:
     """What the killed one had begun to send is sent by another when its time is over."""
-    (to,) = delivery.addresses_of(project(address), store)
-    it = store.claim("p", "ci", delivery.HELD, now=4_000_000_000.0)
+    (to,) = sender.addresses_of(project(address), store)
+    it = store.claim("p", "ci", sender.HELD, now=4_000_000_000.0)
     if it is not None:
         assert to._settled(it, to.send(it, 5.0))

@@ -9,7 +9,7 @@ import pytest
 import structlog
 from prometheus_client import CollectorRegistry, generate_latest
 
-from hitl.events.delivery import deliver
+from hitl.events.sender import deliver
 from hitl.project import stored
 from hitl.service.web.pages.deliveries import EventFigures
 from tests.events.receivers import SECRET, receiving

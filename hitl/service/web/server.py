@@ -17,7 +17,7 @@ from fastapi import APIRouter
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from hitl.events.delivery import Couriers
+from hitl.events.sender import Sender
 from hitl.service.loop import ProjectLoop
 from hitl.service.loops import stop_all, trouble_of
 from hitl.service.scheduled import Project
@@ -86,7 +86,7 @@ def parts_of(projects: Projects, accounts: Accounts, *, scheduler: bool = True) 
         runs = scheduler and project.is_scheduled
         one.loop = ProjectLoop(project, one.store, _log_cycle, runs=runs, follows=True, pulled=projects.wake)
         loops.append(one.loop)
-    couriers = Couriers([(one.settings, one.store) for one in projects.values()])
+    sender = Sender([(one.settings, one.store) for one in projects.values()])
     secret = next((loop.project.secret for loop in loops if loop.project.secret), "")
     hints = {loop.project.name: loop.hint for loop in loops}
     return Parts(
@@ -95,8 +95,8 @@ def parts_of(projects: Projects, accounts: Accounts, *, scheduler: bool = True) 
         routers=[router(hints, secret, public), _backend(projects, accounts)],
         collectors=[LiveFigures(projects), EventFigures(projects)],
         trouble=lambda: trouble_of(loops),
-        starts=[*(loop.start for loop in loops), couriers.start],
-        stops=[partial(stop_all, loops), couriers.stop],
+        starts=[*(loop.start for loop in loops), sender.start],
+        stops=[partial(stop_all, loops), sender.stop],
     )
 
 

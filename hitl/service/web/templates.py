@@ -12,8 +12,8 @@ from markupsafe import Markup, escape
 
 import hitl
 from hitl import report
-from hitl.events.links import DOTS
-from hitl.events.links import path as path
+from hitl.events.bodies import DOTS
+from hitl.events.bodies import path as path
 from hitl.report.page import FILTERS, GLOBALS
 from hitl.service.web.ages import ago, hours, when
 from hitl.service.web.callers import may_act

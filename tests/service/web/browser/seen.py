@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from argon2 import PasswordHasher
 
-from hitl.events.delivery import deliver
+from hitl.events.sender import deliver
 from hitl.project import opened, stored
 from hitl.service.web.access import Accounts, Role, public, requires
 from hitl.service.web.access.passwords import Passwords

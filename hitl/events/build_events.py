@@ -1,11 +1,15 @@
-"""What a cycle is to be told of, and what a failure.
+"""Build the events of a cycle, and of a failure.
 
     items.decided       once a cycle, of all items that are newly done or done with another label
-    annotator.drifted   once for each annotator and change (see `drifts`)
+    annotator.drifted   once for each annotator and change (`newly_drifted`)
     target.reached      once for each question, and once for the project; again after it was clearly lost
     items.left_out      once for each thing that could not be understood
     plan.waits          a plan was made that nobody has sent yet
     cycle.failed        the first of a row of failures; cycle.recovered: the first cycle after them
+
+The drift test is made at each cycle, and near its limit it says one thing now and another then. So one who was told
+stays told until the sign of change has clearly gone (`OVER`), and is told again only of a change that began after all
+that was seen when they were told.
 
 What was told is kept with the events, in the transaction of the cycle. That events cannot be made fails no cycle.
 """
@@ -21,20 +25,24 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from hitl.active.stopping.rules import reached
 from hitl.errors import StoreError
-from hitl.events.bodies import body_of, sentence
-from hitl.events.drifts import newly_drifted
-from hitl.events.links import page_of
+from hitl.events.bodies import body_of, page_of, sentence
 from hitl.metrics import expected_accuracy
+from hitl.models.analysis.drift import Change, DriftTest
+from hitl.models.analysis.spammers import SpammerModel
+from hitl.models.annotators.leave_one_out import Others
 from hitl.plan import DoneItems
 from hitl.project import item_names, one_fit
 from hitl.store.events import Announcement, Event
 
 if TYPE_CHECKING:
+    from hitl.consensus import Consensus
+    from hitl.evidence import Evidence
     from hitl.operations import Judgement
     from hitl.settings import Settings
     from hitl.store import Store
@@ -47,6 +55,12 @@ PROBLEMS = 20
 
 LOST = 0.1
 """By which part of what the target allows to be wrong the accuracy has to fall below it, before it counts as lost."""
+
+OVER = 0.25
+"""Above this chance (at any look) of as strong a sign without a change, a change that was told is over."""
+
+DRIFTED = 20
+"""Annotators of one question that are told of at once, the clearest first; the others are with the next cycle."""
 
 _log = logging.getLogger(__name__)
 
@@ -246,3 +260,47 @@ def _moment(seconds: float) -> str | None:
         return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):
         return None
+
+
+@dataclass(frozen=True)
+class Drifted:
+    """An annotator who has changed, and how."""
+
+    annotator: str
+    change: Change
+
+
+def changes(evidence: Evidence, consensus: Consensus) -> tuple[list[Change | None], list[bool]]:
+    """Of each annotator the most likely change, and whether to believe it; as `AnnotatorProfiler` finds them."""
+    test, people = DriftTest(), consensus.annotators
+    others = Others(evidence, consensus)
+    ways = SpammerModel().fit(evidence.annotations, others, people.shares)
+    found = test.fit(evidence.annotations, others, ways.confusion)
+    return found, test.alarms(found).tolist()
+
+
+def newly_drifted(
+    evidence: Evidence, consensus: Consensus, told: Mapping[str, Any]
+) -> tuple[list[Drifted], dict[str, Any]]:
+    """Who has to be told of, and what was told by then: annotator -> until when labels were seen.
+
+    Nothing where answers have no time, or are not about whole items.
+    """
+    annotations = evidence.annotations
+    if annotations.time is None or evidence.parts is not None or not len(annotations):
+        return [], {}
+    found, alarms = changes(evidence, consensus)
+    now: dict[str, Any] = {}
+    fresh: list[Drifted] = []
+    seen = float(np.nanmax(annotations.time))
+    for code, name in enumerate(map(str, annotations.annotators)):
+        change, before = found[code], told.get(name)
+        if change is None or code == annotations.anonymous:
+            continue
+        again = before is not None and change.when > before
+        if alarms[code] and (before is None or again):
+            fresh.append(Drifted(name, change))
+        if before is not None and change.p_any_look <= OVER:
+            now[name] = before
+    fresh = sorted(fresh, key=lambda one: (one.change.p_value, one.annotator))[:DRIFTED]
+    return fresh, now | {one.annotator: seen for one in fresh}

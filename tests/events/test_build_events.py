@@ -18,9 +18,9 @@ from hitl.annotations import Annotations
 from hitl.connectors.tables import Tables
 from hitl.consensus import Consensus
 from hitl.errors import Refused, Unreachable
-from hitl.events import drifts, happenings
+from hitl.events import build_events
 from hitl.events.bodies import LONGEST_TEXT, as_sent, body_of, sentence, text_of
-from hitl.events.happenings import ITEMS
+from hitl.events.build_events import ITEMS
 from hitl.evidence import Evidence
 from hitl.models.analysis.annotator_profile import AnnotatorProfiler
 from hitl.models.analysis.drift import Change, DriftTest
@@ -76,7 +76,7 @@ def judged(settings: Settings, done: list[Done], **plan: Any) -> Judgement:
 def record(settings: Settings, store: Store, judgement: Judgement) -> list[dict[str, Any]]:
     """A cycle with this judgement; what it told."""
     before = len(told(store))
-    made = happenings.of_cycle(settings, store, judgement)
+    made = build_events.of_cycle(settings, store, judgement)
     with store.lease("p") as lease:
         store.record_cycle(lease, CycleRecord({}, judgement.plan, (), dict(judgement.metrics), told=made))
     return told(store)[before:]
@@ -106,7 +106,7 @@ def test_what_has_changed_is_found_as_one_would_by_hand(store: Store, seed: int)
     before, now = some(), some()
     with store.lease("p") as lease:
         store.record_cycle(lease, CycleRecord({}, Plan((), tuple(before))))
-    fresh, changed, reopened = happenings.differences(store.done("p"), DoneItems.of(now))
+    fresh, changed, reopened = build_events.differences(store.done("p"), DoneItems.of(now))
     old = {one.item: one.labels for one in before}
     assert [now[n].item for n in fresh] == [one.item for one in now if one.item not in old]
     assert [now[n].item for n in changed] == [one.item for one in now if old.get(one.item, one.labels) != one.labels]
@@ -133,7 +133,7 @@ def test_what_cannot_be_made_fails_no_cycle(
     def broken(*given: object) -> None:
         raise ZeroDivisionError("a fault of ours")
 
-    monkeypatch.setattr(happenings, "newly_drifted", broken)
+    monkeypatch.setattr(build_events, "newly_drifted", broken)
     with caplog.at_level(logging.WARNING):
         run(telling(URL), store, folder)
     assert store.last_cycle("p") is not None
@@ -167,10 +167,10 @@ def test_each_of_several_questions_reaches_its_target_once(
     settings = telling(URL, budget={"target_accuracy": 0.95})
     low = {"a": 0.90, "b": 0.96}
     monkeypatch.setattr(
-        happenings, "expected_accuracy", lambda pair: Expected(0.97, low[pair[0]], 0.99, sure=low[pair[0]])
+        build_events, "expected_accuracy", lambda pair: Expected(0.97, low[pair[0]], 0.99, sure=low[pair[0]])
     )
     nothing: Any = {"a": "a", "b": "b"}
-    monkeypatch.setattr(happenings, "newly_drifted", lambda *given: ([], {}))
+    monkeypatch.setattr(build_events, "newly_drifted", lambda *given: ([], {}))
 
     def look() -> list[str | None]:
         judgement = Judgement(nothing, nothing, Plan(), {"items": 9})
@@ -218,7 +218,7 @@ def fitted(evidence: Evidence) -> Consensus:
 def test_the_changes_are_those_of_hitl_annotators() -> None:
     evidence = crowd()
     consensus = fitted(evidence)
-    found, alarms = drifts.changes(evidence, consensus)
+    found, alarms = build_events.changes(evidence, consensus)
     profiles = AnnotatorProfiler().fit(evidence, consensus)
     assert alarms == profiles.drifts.tolist() == [True, False, False, False, False]
     for one, other in zip(found, profiles.changes, strict=True):
@@ -263,9 +263,9 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
 
     def look(alarm: bool, p: float, when: float, seen: float) -> list[str]:
         change = Change(p, p, when, 0.9, 0.6, None)  # type: ignore[arg-type]
-        monkeypatch.setattr(drifts, "changes", lambda *given: ([change, *[None] * 4], [alarm, *[False] * 4]))
+        monkeypatch.setattr(build_events, "changes", lambda *given: ([change, *[None] * 4], [alarm, *[False] * 4]))
         at = replace(evidence.annotations, time=np.full(len(evidence.annotations), seen))
-        fresh, now = drifts.newly_drifted(replace(evidence, annotations=at), None, state)  # type: ignore[arg-type]
+        fresh, now = build_events.newly_drifted(replace(evidence, annotations=at), None, state)  # type: ignore[arg-type]
         state.clear()
         state.update(now)
         return [one.annotator for one in fresh]
@@ -299,18 +299,18 @@ def test_many_at_once_are_told_in_several_cycles(monkeypatch: pytest.MonkeyPatch
         time="time",
     )
     change = [Change(0.001 * (k + 1), 0.01, 3.0, 0.9, 0.6, None) for k in range(30)]  # type: ignore[arg-type]
-    monkeypatch.setattr(drifts, "changes", lambda *given: (change, [True] * 30))
-    first, now = drifts.newly_drifted(Evidence(annotations), None, {})  # type: ignore[arg-type]
-    second, now = drifts.newly_drifted(Evidence(annotations), None, now)  # type: ignore[arg-type]
-    assert [one.annotator for one in first] == names[: drifts.MOST]
-    assert [one.annotator for one in second] == names[drifts.MOST :]
-    assert drifts.newly_drifted(Evidence(annotations), None, now) == ([], now)  # type: ignore[arg-type]
+    monkeypatch.setattr(build_events, "changes", lambda *given: (change, [True] * 30))
+    first, now = build_events.newly_drifted(Evidence(annotations), None, {})  # type: ignore[arg-type]
+    second, now = build_events.newly_drifted(Evidence(annotations), None, now)  # type: ignore[arg-type]
+    assert [one.annotator for one in first] == names[: build_events.DRIFTED]
+    assert [one.annotator for one in second] == names[build_events.DRIFTED :]
+    assert build_events.newly_drifted(Evidence(annotations), None, now) == ([], now)  # type: ignore[arg-type]
 
 
 def test_without_times_nobody_drifts() -> None:
     evidence = crowd(n=40)
     plain = replace(evidence, annotations=replace(evidence.annotations, time=None))
-    assert drifts.newly_drifted(plain, fitted(plain), {}) == ([], {})
+    assert build_events.newly_drifted(plain, fitted(plain), {}) == ([], {})
     assert DriftTest().least_labels > 1
 
 
@@ -358,7 +358,7 @@ def test_what_is_left_out_is_told_once_each(store: Store, telling: Telling) -> N
     assert look("task 7: no text", "task 8: @channel `x` <!here>") == [["task 8: @channel `x` <!here>"]]
     assert look("task 7: no text", "task 8: @channel `x` <!here>") == []
     (many,) = look(*(f"task {n}" for n in range(100)))
-    assert len(many) == happenings.PROBLEMS
+    assert len(many) == build_events.PROBLEMS
     assert told(store)[-1]["data"]["count"] == 100
 
 

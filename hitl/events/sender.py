@@ -1,4 +1,4 @@
-"""What is due is sent to the addresses of `[[events]]`, by whatever runs: `hitl run`, `hitl schedule`, `hitl serve`.
+"""Send what is due to the addresses of `[[events]]`, from `hitl run`, `hitl schedule` and `hitl serve`.
 
     2xx                       it has arrived; what else waits for this address is sent at once
     410                       the address wants no more: nothing is sent to it until `hitl events --test` arrives
@@ -6,25 +6,32 @@
     after the last of them    given up
 
 Each address has a thread of its own, so that one that is slow or dead holds up none of the others, no cycle and no
-page. An attempt that fails ends the turn of its address: one that is dead costs one request a turn.
+page. An attempt that fails ends the turn of its address: one that is dead costs one request a turn. Whatever the
+receiver does (hang, drip, send for ever), a request ends when its time is over. Redirects are not followed: what is
+signed goes to the address that was named. What is said of an attempt holds neither the address nor the answer, but for
+its status.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 import random
+import socket
+import ssl
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from hitl.errors import StoreError
 from hitl.events.bodies import as_sent, ping
-from hitl.events.sending import GONE, Answer, ask
-from hitl.events.signing import headers_of
 from hitl.store.events import Delivery, Event
 
 if TYPE_CHECKING:
@@ -54,6 +61,91 @@ TURN = 2.0
 """Seconds between two looks at the queue."""
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Outcome of a request: the status (None: no answer), in words, and the seconds the receiver asks to wait."""
+
+    status: int | None
+    said: str
+    retry_after: float | None = None
+
+    @property
+    def arrived(self) -> bool:
+        """Return True if the receiver has it."""
+        return self.status is not None and 200 <= self.status < 300
+
+
+def ask(method: str, url: str, headers: Mapping[str, str], body: bytes | None, seconds: float) -> Answer:
+    """Send one request, which ends after so many seconds. It does not raise."""
+    import httpx
+
+    async def sent() -> Answer:
+        try:
+            async with (
+                httpx.AsyncClient(
+                    verify=ssl.create_default_context(), trust_env=False, timeout=0.9 * seconds
+                ) as client,
+                asyncio.timeout(
+                    seconds
+                ),  # httpx limits each step alone, and a receiver that drips makes steps without end
+                client.stream(method, url, headers={"User-Agent": "hitl", **headers}, content=body) as response,
+            ):
+                known = any(response.status_code == each for each in HTTPStatus)
+                said = f"{response.status_code} {HTTPStatus(response.status_code).phrase if known else ''}".strip()
+                return Answer(response.status_code, said, _retry_after(response.headers.get("retry-after")))
+        finally:
+            await asyncio.sleep(0)  # connections that were closed end in the next turn of the loop
+
+    try:
+        return asyncio.run(sent())
+    except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
+        return Answer(None, _in_words(error, seconds))
+
+
+def signed(identity: str, at: int, body: bytes, keys: Sequence[bytes]) -> dict[str, str]:
+    """Return the headers of an attempt at this time, signed as Standard Webhooks has it by each of the keys."""
+    from standardwebhooks import Webhook
+
+    headers = {"webhook-id": identity, "webhook-timestamp": str(at)}
+    when, text = datetime.fromtimestamp(at, UTC), body.decode()
+    if keys:
+        headers["webhook-signature"] = " ".join(Webhook(key).sign(identity, when, text) for key in keys)
+    return headers
+
+
+def _retry_after(text: str | None) -> float | None:
+    """Read the header: seconds, or a date; None where it is neither."""
+    if text is None:
+        return None
+    if text.isascii() and text.isdigit():
+        return float(text[:9])
+    with suppress(ValueError, TypeError, OverflowError):
+        return max(parsedate_to_datetime(text).timestamp() - time.time(), 0.0)
+    return None
+
+
+def _in_words(error: BaseException | None, seconds: float) -> str:
+    """Say why there is no answer, by the first cause that is known."""
+    import httpx
+
+    while error is not None:
+        if isinstance(error, TimeoutError | httpx.TimeoutException):
+            return f"no answer within {seconds:g} s"
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return f"its certificate is not trusted: {error.verify_message}"
+        if isinstance(error, ssl.SSLError):
+            return f"no secure connection: {error.reason or 'TLS failed'}"
+        if isinstance(error, socket.gaierror):
+            return "no such host"
+        if isinstance(error, ConnectionRefusedError):
+            return "Connection refused"
+        if isinstance(error, httpx.RemoteProtocolError):
+            silent = "without sending" in str(error)
+            return f"{'the connection was closed without an answer' if silent else 'what answers does not speak HTTP'}"
+        error = error.__cause__ or error.__context__
+    return "the connection failed"
 
 
 @dataclass(frozen=True)
@@ -101,7 +193,7 @@ class Address:
         """What the address answers to an event, in so many seconds."""
         body = as_sent(it.body, self.to.template)
         identity = it.event if isinstance(it, Delivery) else it.id
-        headers = headers_of(identity, int(time.time()), body, self.to.keys)
+        headers = signed(identity, int(time.time()), body, self.to.keys)
         return ask("POST", self.to.address, {"Content-Type": "application/json", **headers}, body, seconds)
 
     def reach(self) -> Answer:
@@ -120,7 +212,7 @@ class Address:
         store, project, name = self.store, self.project, self.to.name
         if answer.arrived:
             store.arrived(project, it, answer.said)
-        elif answer.status == GONE:
+        elif answer.status == HTTPStatus.GONE:
             store.switch(project, name, self.digest, off=True)
             store.lost(project, it, OFF)
             _log.warning("events of %s for %s: %s", project, name, OFF)
@@ -155,7 +247,7 @@ def forget_others(settings: Settings, store: Store) -> None:
             store.give_up(settings.name, name, "given up: this address is no longer in hitl.toml", before)
 
 
-class Courier(threading.Thread):
+class _AddressThread(threading.Thread):
     """Sends what is due to one address, until it is told to stop. What fails is tried again."""
 
     def __init__(self, address: Address, stop: threading.Event, until: float | None = None) -> None:
@@ -176,12 +268,14 @@ class Courier(threading.Thread):
             self._stopping.wait(TURN)
 
 
-class Couriers:
+class Sender:
     """One for each address of some projects, until they are stopped."""
 
     def __init__(self, projects: Iterable[tuple[Settings, Store]]) -> None:
         self._stop, self._projects = threading.Event(), tuple(projects)
-        self._threads = [Courier(one, self._stop) for project in self._projects for one in addresses_of(*project)]
+        self._threads = [
+            _AddressThread(one, self._stop) for project in self._projects for one in addresses_of(*project)
+        ]
 
     def start(self) -> None:
         """Send in threads."""
@@ -209,7 +303,7 @@ def deliver(settings: Settings, store: Store, seconds: float = 10.0) -> None:
         _log.warning("events of %s: %s", settings.name, error)
         return
     until = time.monotonic() + seconds
-    threads = [Courier(one, threading.Event(), until) for one in addresses_of(settings, store)]
+    threads = [_AddressThread(one, threading.Event(), until) for one in addresses_of(settings, store)]
     for thread in threads:
         thread.start()
     for thread in threads:
