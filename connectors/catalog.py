@@ -1,4 +1,4 @@
-"""The kinds of source that hitl.toml can name: for each a connector class, which brings its settings.
+"""Kinds of source that hitl.toml can name: each is a connector class, which brings its settings.
 
 A connector of another package is one class with `Settings` and `open`, and one entry point:
 
@@ -30,13 +30,13 @@ CONNECTORS = Registry(
 
 
 class ConnectorClass(Protocol):
-    """What a class has to bring so that hitl.toml can name it."""
+    """A connector class that hitl.toml can name."""
 
     Settings: type[SourceSettings]
 
     @classmethod
     def open(cls, settings: SourceSettings, folder: Path) -> Connector:
-        """The connector of these settings; relative paths are relative to `folder`. Asks nothing of the platform.
+        """Return the connector of these settings; relative paths start at `folder`. Asks nothing of the platform.
 
         Raises BadSettings, for instance where a token is missing in the environment.
         """
@@ -44,18 +44,18 @@ class ConnectorClass(Protocol):
 
 
 def settings_of(kind: str) -> type[SourceSettings]:
-    """The class of the keys of `[source]` for this kind. Raises BadSettings for an unknown kind."""
+    """Return the class of the keys of `[source]` for this kind. Raises BadSettings for an unknown kind."""
     return _class_of(kind).Settings
 
 
 def connector_of(source: SourceSettings, folder: Path = Path()) -> Connector:
-    """The connector of a project's `[source]`; `folder` is that of its hitl.toml. Raises BadSettings."""
+    """Return the connector of a project's `[source]`; `folder` is that of its hitl.toml. Raises BadSettings."""
     return _class_of(source.kind).open(source, folder)
 
 
 def _class_of(kind: str) -> type[ConnectorClass]:
-    found: type[ConnectorClass] = CONNECTORS.load(kind)
-    missing = [name for name in ("Settings", "open") if not hasattr(found, name)]
+    connector: type[ConnectorClass] = CONNECTORS.load(kind)
+    missing = [name for name in ("Settings", "open") if not hasattr(connector, name)]
     if missing:
-        raise BadSettings(f"source.kind {kind!r}: {found.__qualname__} has no {missing[0]}; see {__name__}")
-    return found
+        raise BadSettings(f"source.kind {kind!r}: {connector.__qualname__} has no {missing[0]}; see {__name__}")
+    return connector

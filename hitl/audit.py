@@ -1,4 +1,4 @@
-"""Whether platform and store agree: every answer, every foreign prediction, and what was pushed and confirmed.
+"""Compare platform and store: every answer, every foreign prediction, and what was pushed and confirmed.
 
 An audit reads the platform plainly, without the code that pulls and pushes, and changes nothing. `repair` fixes what
 it found: evidence by a pull of everything, the platform through the outbox.
@@ -27,7 +27,7 @@ LACKS, GONE = "the store lacks it", "it is gone on the platform"
 
 @dataclass(frozen=True)
 class Audit:
-    """What was compared (name -> number), what differs, and what a pull that was to fix it left out, in words."""
+    """Numbers compared (by name), differences, and the problems of a pull that was to fix them."""
 
     compared: Mapping[str, int]
     differences: tuple[Difference, ...]
@@ -35,7 +35,7 @@ class Audit:
 
     @property
     def agrees(self) -> bool:
-        """Whether nothing differs."""
+        """True if nothing differs."""
         return not self.differences
 
 
@@ -77,7 +77,7 @@ def repair(settings: Settings, store: Store, connector: Connector, found: Audit,
 
 
 def _taken_back(store: Store, project: str, found: Audit) -> list[Operation]:
-    """No questions for annotators who have some that nothing in the outbox asks of them."""
+    """Return empty assignments for annotators whose questions nothing in the outbox asks."""
     known = {each.key for each, _ in store.operations(project) if each.kind == "assign"}
     strays = {one.key for one in found.differences if one.what == "assign"} - known
     return [Operation("assign", key, {"items": []}) for key in sorted(strays)]
@@ -106,7 +106,7 @@ def _as_json(data: object) -> str:
 
 
 def _answers(item: str, there: frozenset[SeenAnswer], here: frozenset[SeenAnswer]) -> Iterator[Difference]:
-    """A line for each annotation of an item that differs."""
+    """Return a difference for each annotation of an item that differs."""
     for key in sorted({one.key for one in there ^ here}):
         platform, stored = ([one for one in said if one.key == key] for said in (there, here))
         why = "the store has another answer" if platform and stored else LACKS

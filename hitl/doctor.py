@@ -1,4 +1,4 @@
-"""Whether a project can run: settings, store, combiner, platform and crew, each with how to fix it."""
+"""Check that a project can run: settings, store, combiner, platform and crew, each with how to fix it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def checks(config: Path) -> Iterator[Check]:
-    """The checks of the project of this hitl.toml, in order. Raises HitlError where none of the others can be made."""
+    """Make the checks of a project in order. Raises HitlError if one failure leaves nothing else to check."""
     with opened(config) as (settings, store, connector):
         yield Check("settings", True, f"{config}: project {settings.name!r}")
         counts = store.counts(settings.name)
@@ -62,7 +62,7 @@ def checks(config: Path) -> Iterator[Check]:
 
 
 def _events(settings: Settings, store: Store) -> Iterator[Check]:
-    """Whether each address of `[[events]]` answers, and whether it has what it was told. Nothing is sent to it."""
+    """Check that each address of `[[events]]` answers, and count undelivered events. Nothing is sent."""
     counts = store.count_deliveries(settings.name)
     for one in addresses_of(settings, store):
         name, counted_now = f"events: {one.to.name}", counts.get(one.to.name, Counted())
@@ -81,7 +81,7 @@ def _events(settings: Settings, store: Store) -> Iterator[Check]:
 
 
 def _policy(settings: Settings) -> Check:
-    """Whether the policy can do what its options say."""
+    """Check that the policy can do what its options say."""
     if settings.policy.options.get("audit_share") and not settings.crew.annotators:
         fix = "name them in crew.annotators, or remove the key"
         return Check("policy", False, "policy.options.audit_share asks nothing of annotators without names", fix)
@@ -89,7 +89,7 @@ def _policy(settings: Settings) -> Check:
 
 
 def _suggested(settings: Settings, store: Store) -> Iterator[Check]:
-    """How many answers began as a suggestion; nothing where no platform tells."""
+    """Count the answers that began as a suggestion, if the platform tells."""
     told, suggested = store.suggested(settings.name)
     if told:
         detail = f"{suggested:,} of {told:,} began as a suggestion that the annotator saw"
@@ -97,7 +97,7 @@ def _suggested(settings: Settings, store: Store) -> Iterator[Check]:
 
 
 def _crew(settings: Settings, store: Store, connector: Connector) -> Iterator[Check]:
-    """Whether the platform knows everyone who is to be asked; a folder of tables knows only those who answered."""
+    """Check that the platform knows everyone who is asked; a folder of tables knows only those who answered."""
     try:
         asked = crew_of(settings, store)
         yield from (Check("crew", False, what, fix) for what, fix in ineffective(settings, store, asked))
@@ -114,7 +114,7 @@ def _crew(settings: Settings, store: Store, connector: Connector) -> Iterator[Ch
 
 
 def _outbox(settings: Settings, store: Store) -> Check:
-    """Whether something waits to be sent, and why the last cycle failed."""
+    """Check that nothing waits to be sent, or say why the last cycle failed."""
     pending, failure = store.pending(settings.name), store.failure(settings.name)
     waiting = ", ".join(dict.fromkeys(map(subject_of, pending)))
     if not pending:
@@ -125,7 +125,7 @@ def _outbox(settings: Settings, store: Store) -> Check:
 
 
 def _models(settings: Settings, store: Store, connector: Connector) -> Iterator[Check]:
-    """Whether the files of `[models]` can be read and fit the items that were pulled."""
+    """Check that the files of `[models]` can be read and fit the pulled items."""
     if not settings.models or not len(store.key_column(settings.name)):
         return
     try:
@@ -139,7 +139,7 @@ def _models(settings: Settings, store: Store, connector: Connector) -> Iterator[
 
 
 def _learning(settings: Settings, store: Store, connector: Connector) -> Iterator[Check]:
-    """What the model of `[learn]` knows; where there is none, whether one would know something."""
+    """Check the model of `[learn]`; without one, check whether it would help."""
     learn, trainings = settings.learn, store.trainings(settings.name)
     if learn.model is not None and settings.features.kind is None and learn.field is None:
         fix = "add [features] with text, image, columns or file"
@@ -157,7 +157,7 @@ def _learning(settings: Settings, store: Store, connector: Connector) -> Iterato
 
 
 def _would_pay(settings: Settings, store: Store, connector: Connector) -> Iterator[Check]:
-    """Whether a model that learns from the features would say something."""
+    """Recommend a model if one that learns from the features would be informative."""
     from hitl.models.learning.learned import Learned
 
     if not len(store.key_column(settings.name)):
@@ -172,7 +172,7 @@ def _would_pay(settings: Settings, store: Store, connector: Connector) -> Iterat
 
 
 def _features(settings: Settings, store: Store) -> Iterator[Check]:
-    """Whether the items have the features that `[features]` asks for."""
+    """Check that the items have the features of `[features]`."""
     items = store.items(settings.name).column("item").to_pylist()
     if settings.features.kind is None or not items:
         return
@@ -190,7 +190,7 @@ def _features(settings: Settings, store: Store) -> Iterator[Check]:
 
 
 def _graph(settings: Settings, store: Store) -> Iterator[Check]:
-    """Whether `[graph]` links the items, and whether the combiner uses it."""
+    """Check that `[graph]` links the items, and that the combiner uses it."""
     name, kind = settings.combine.method, settings.graph.kind
     method = chosen(name, settings.combine.options, settings.combine.paper)
     if kind is None and "graph" in needs_of(method):
@@ -203,7 +203,7 @@ def _graph(settings: Settings, store: Store) -> Iterator[Check]:
 
 
 def _edges(settings: Settings, store: Store) -> Iterator[Check]:
-    """How many edges there are, how many items have none, and how many edges are left out; or why there are none."""
+    """Count edges, items without any, and edges left out; or say why there are none."""
     items = tuple(store.items(settings.name).column("item").to_pylist())
     if not items:
         return
@@ -226,7 +226,7 @@ def _edges(settings: Settings, store: Store) -> Iterator[Check]:
 
 
 def _skills(settings: Settings, store: Store) -> Iterator[Check]:
-    """Whether an annotator can do what each item needs; nothing where items need nothing, or none was pulled yet."""
+    """Check that an annotator has the skills of each item, if items need skills."""
     items = store.items(settings.name).column("item").to_pylist()
     if settings.crew.skill_field is None or not items:
         return

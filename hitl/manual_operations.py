@@ -1,4 +1,4 @@
-"""What a lead sends to the platform by hand: new items, and the known truth of items.
+"""Send what a lead enters by hand: new items, and the ground truth of items.
 
     new_items, known_truth    a table -> one operation
     send                      outbox -> platform -> confirmed, under the project's lease
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sent:
-    """What the platform confirmed, and what a pull on the way did not understand."""
+    """Receipts of the platform, and problems of a pull on the way."""
 
     receipts: tuple[Receipt, ...]
     problems: tuple[str, ...] = ()
 
 
 def new_items(table: pa.Table, item: str, where: str) -> Operation:
-    """The rows of a table as new items: the column `item` names them, the others are what annotators see.
+    """Turn the rows of a table into new items: the column `item` names them, the others are what annotators see.
 
     `where` is the file of the table, for messages. Raises BadTable where the column is not there, BadSettings where a
     row has no name, or another one says something else of its item.
@@ -70,7 +70,7 @@ def new_items(table: pa.Table, item: str, where: str) -> Operation:
 
 
 def known_truth(table: pa.Table, questions: Sequence[Question], question: str | None, where: str) -> Operation:
-    """The columns item and label of a table as known truth of one question (None: the only one).
+    """Turn the columns item and label of a table into ground truth of one question (None: the only one).
 
     `question` may name a multiple choice: then a label names the classes that are right, as "art,law" or in a row each
     (empty: none of them), and it says of all others that they are wrong. Of a question about parts of texts, or about
@@ -148,7 +148,7 @@ def send(
 
 
 def on_platform(settings: Settings, store: Store, operation: Operation, where: str) -> Operation:
-    """The operation with the platform's keys in place of own ids.
+    """Replace own ids in an operation by the platform's keys.
 
     Raises BadTable where it says the truth of items that are not stored, BadInput where two items have one own id.
     """
@@ -167,15 +167,15 @@ def on_platform(settings: Settings, store: Store, operation: Operation, where: s
 
 
 def _keys(settings: Settings, store: Store, operation: Operation) -> Mapping[str, str]:
-    """Name -> platform's key of the stored items; nothing for an operation that names none of them."""
+    """Return name -> platform's key of the stored items; empty for an operation without ground truth."""
     return {name: key for key, name in item_names(settings, store).items()} if _truth(operation) else {}
 
 
 def _missing(operation: Operation, keys: Mapping[str, str]) -> list[str]:
-    """The items whose truth an operation says and that are not stored."""
+    """Return the items of a ground truth that are not stored."""
     return [item for labels in _truth(operation).values() for item in labels if item not in keys]
 
 
 def _truth(operation: Operation) -> Mapping[str, Mapping[str, str]]:
-    """Question -> item -> label of an operation that says known truth."""
+    """Return question -> item -> label of an operation that says ground truth."""
     return operation.payload.get("questions", {}) if operation.kind == "gold" else {}

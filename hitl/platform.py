@@ -1,4 +1,4 @@
-"""What travels between a labeling platform and the store: pages in, operations out.
+"""The contract of connectors: pages travel from a labeling platform to the store, operations back.
 
     Connector.pull(cursor) -> pages        rows keyed by the platform's own ids, and the cursor behind them
     Connector.push(operations) -> receipts   each says how something should be: the same twice changes nothing more
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hitl.annotations import Names
 
 Cursor = Mapping[str, Any]
-"""Where a pull stopped: JSON values, understood by the connector that made it."""
+"""Place where a pull stopped: JSON values, understood by the connector that made it."""
 
 AnnotationKind = Literal["answer", "skip", "gold"]
 
@@ -73,7 +73,7 @@ class ItemRow:
 
 
 def id_in(data: Mapping[str, Any], field: str) -> str | None:
-    """The own id that a field of an item's data holds, as text (7 is "7"); None where it holds no text or whole number.
+    """Return the own id in a field of an item's data as text (7 is "7"), None if it holds no text or whole number.
 
     Example:
         >>> id_in({"ref": 7, "text": "a"}, "ref"), id_in({"text": "a"}, "ref")
@@ -155,7 +155,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class PullSummary:
-    """What a pull, or a page of it, brought: rows, rows that differed from the stored ones, rows gone, problems, pages.
+    """Counts of a pull, or of a page of it: rows, rows that differed from the stored ones, rows gone, problems, pages.
 
     A pull without any page says that nothing there has changed, the questions included. `fixed`: items that the
     platform had changed without a later time, so that only a comparison has found them.
@@ -178,7 +178,7 @@ OperationKind = Literal["consensus", "order", "assign", "labels_wanted", "add_it
 
 @dataclass(frozen=True)
 class Operation:
-    """How something on the platform should be. A later operation with the same (kind, key) replaces it.
+    """A state that something on the platform should have. A later operation with the same (kind, key) replaces it.
 
     kind, key and payload (JSON values; item and annotator are platform keys):
 
@@ -241,24 +241,24 @@ class HeldItem:
 
 
 class Held(Protocol):
-    """What is stored of a project, for a connector to compare with what its platform has. Live rows count."""
+    """Live rows of a project in the store, for a connector to compare with its platform."""
 
     def count(self, until: str | None = None, without: Collection[str] = ()) -> tuple[int, int]:
-        """How many items there are, and how many annotations these have: without some, with versions up to this."""
+        """Count items, without some and with versions up to this, and their annotations."""
         ...
 
     def latest(self, until: str) -> str | None:
-        """The latest version of an item up to this one; None where there is none."""
+        """Return the latest version of an item up to this one, or None."""
         ...
 
     def stored(self, keys: Collection[str] | None = None) -> Mapping[str, HeldItem]:
-        """Those of the items that are stored; default: all."""
+        """Return those of the items that are stored; default: all."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SeenAnswer:
-    """What an annotation (its key) says to a question: as in `AnnotationRow`, without times."""
+    """An annotation's answer to a question: as in `AnnotationRow`, without times."""
 
     key: str
     question: str
@@ -272,7 +272,7 @@ class Snapshot:
     """All evidence at one time.
 
     Attributes:
-        answers: item -> what is said of it; every item is there.
+        answers: item -> its answers; every item is there.
         data: item -> what annotators see of it.
         predictions: (item, question, model) -> class probabilities.
     """
@@ -284,7 +284,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Something that platform and store say differently: what it is, which one, and why."""
+    """A difference between platform and store: what it is, which one, and why."""
 
     what: str
     key: str

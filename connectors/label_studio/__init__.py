@@ -3,10 +3,10 @@
     client       requests, retries, errors
     config       labeling configuration -> questions; results <-> labels
     pull         everything once, then what changed
-    compare      what a pull has missed, because a clock went back or a row came late
+    compare      what a pull missed because a clock went back or a row came late
     audit        the project read plainly, to compare with what is stored
     push         operations; predictions (order, consensus) and assign beside it
-    backends     hitl as the project's model backend; what it suggests is written by suggestions
+    backends     hitl as the project's model backend; its suggestions are written by suggestions
     server       a local Label Studio for tests and the demo
 
 The SDK is loaded with the first request, not with this module.
@@ -54,17 +54,17 @@ if TYPE_CHECKING:
 __all__ = ["TOKEN", "LabelStudio", "LabelStudioSettings"]
 
 FILES = ("/data/upload/", "/data/local-files/")
-"""Where Label Studio serves files from: those that were uploaded, and those of folders it was told to show."""
+"""Paths of uploaded files, and of files in folders that Label Studio was configured to show."""
 
 OVERLAP = 1800.0
-"""Seconds that the server's clock may go back, or a row become visible late, and nothing is missed."""
+"""Seconds that the server's clock may go back, or a row become visible late, without a change being missed."""
 
 TOKEN = "HITL_LABEL_STUDIO_TOKEN"
-"""The variable that holds the access token; no file may hold it."""
+"""Environment variable of the access token; no file may hold it."""
 
 
 class LabelStudioSettings(SourceSettings):
-    """The keys of `[source]` for Label Studio: which server and project, and one control where not all are meant.
+    """Keys of `[source]` for Label Studio: server and project, and one control where not all are meant.
 
     `overlap`: how far the server's clock may go back, and how late a row may become visible ("30m").
     """
@@ -80,7 +80,7 @@ class LabelStudioSettings(SourceSettings):
 
 
 class LabelStudio(Connector):
-    """One project of a Label Studio, as a Connector. Nothing is asked of the server before it is needed.
+    """One project of a Label Studio. Nothing is asked of the server before it is needed.
 
     Methods raise Refused (the server said no; says what to do) and Unreachable (may be tried again).
 
@@ -95,12 +95,12 @@ class LabelStudio(Connector):
 
     @classmethod
     def open(cls, settings: LabelStudioSettings, folder: Path) -> LabelStudio:
-        """The project that `[source]` names, with the token of the environment. Raises BadSettings without one."""
+        """Return the project that `[source]` names. Raises MissingToken without a token in the environment."""
         token = secret(TOKEN)
         if not token:
             raise MissingToken(f"{TOKEN} is not set; take the access token from Label Studio: Account & Settings")
-        named = settings.model_dump(include={"control", "abstain", "key", "overlap", "timeout"})
-        return cls(settings.url, token, settings.project, **named)
+        options = settings.model_dump(include={"control", "abstain", "key", "overlap", "timeout"})
+        return cls(settings.url, token, settings.project, **options)
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class LabelStudio(Connector):
         timeout: float | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """The project and the controls to work with.
+        """Name the project and the controls to work with.
 
         `control` names one where the others of the labeling configuration are not meant; `abstain` names choices that
         are answers but not classes ("Unsure"); `key` names the field of a task's data that holds the user's own id,
@@ -133,17 +133,16 @@ class LabelStudio(Connector):
             raise BadSettings(f"page_size {page_size}: expected a number of tasks, 500 for instance")
         self.client = Client(url, token, transport=transport, request_seconds=timeout)
         self.project = project
-        self._control = control
-        self._abstain = tuple(abstain)
+        self._controls = control, tuple(abstain)
         self._key = key
-        self._overlap = overlap
+        self._overlap = timedelta(seconds=overlap)
         self._page_size = page_size
 
     @classmethod
     def create_project(cls, url: str, token: str, title: str, label_config: str) -> int:
         """Create a project and return its number. Raises Refused when the labeling configuration is not valid."""
-        wanted = {"title": title, "label_config": label_config}
-        return int(Client(url, token).post("/api/projects/", wanted, replies.WITH_ID)["id"])
+        body = {"title": title, "label_config": label_config}
+        return int(Client(url, token).post("/api/projects/", body, replies.WITH_ID)["id"])
 
     @cached_property
     def settings(self) -> Mapping[str, Any]:
@@ -152,7 +151,7 @@ class LabelStudio(Connector):
 
     @cached_property
     def _form(self) -> tuple[Form, tuple[str, ...]]:
-        return adapted(self.settings["label_config"], self._control, self._abstain)
+        return adapted(self.settings["label_config"], *self._controls)
 
     @property
     def form(self) -> Form:
@@ -160,101 +159,96 @@ class LabelStudio(Connector):
         return self._form[0]
 
     def questions(self) -> tuple[Question, ...]:
-        """What the project asks of every task."""
+        """Return what the project asks of every task."""
         return self.form.questions
 
-    @property
-    def place(self) -> str:
-        """Server and project."""
-        return f"{self.client.url}, project {self.project}"
-
-    def is_at(self, place: str) -> bool:
-        """Whether it is the same server and project."""
-        return place == self.place
-
-    def annotators(self) -> tuple[AnnotatorRow, ...]:
-        """The users of the server, all of whom may annotate in Community."""
-        return pull.annotators(self.client)
-
-    def workplaces(self) -> Pages:
-        """The tab of each annotator, by email."""
-        return Pages(assign.tabs(self.client, self.project), assign.ADVICE)
-
-    def marks(self) -> frozenset[str]:
-        """The marks of the stores whose order the project carries."""
-        return predictions.marks(self.client, self.project)
-
-    def serves(self, address: str) -> bool:
-        """Whether it is a file that was uploaded here, or one of a folder that this server shows."""
-        return _path_here(self.client.url, address) is not None
-
-    def fetch(self, address: str) -> bytes:
-        """The content of a file that is served here, with the token."""
-        path = _path_here(self.client.url, address)
-        if path is None:
-            raise Refused(f"{address}: not a file of {self.client.url}")
-        return self.client.content(unquote(path), dict(parse_qsl(urlsplit(address).query)))
-
-    @property
-    def lease_seconds(self) -> float:
-        """How long a lease has to be at least, so that each request ends within it."""
-        return self.client.request_seconds / WITHIN_LEASE
-
-    def fence(self, may_write: Callable[[], float] | None) -> None:
-        """Ask this before every write from now on; None: no more."""
-        self.client.fence(may_write)
-
     def pull(self, cursor: Cursor | None) -> Iterator[Page]:
-        """Everything (cursor None) or what changed since the cursor; each page may be the last one read.
+        """Read everything (cursor None) or what changed since the cursor; each page may be the last one read.
 
         Where the labeling configuration no longer has what the settings name, a later pull goes on without and says so;
         one from the beginning raises BadSettings or Refused.
         """
         if cursor is None:
-            parse(self.settings["label_config"], self._control, self._abstain)
+            parse(self.settings["label_config"], *self._controls)
         form, problems = self._form
         for page in pull.pages(self.client, self.project, form, cursor, self._page_size):
             yield replace(page, problems=(*problems, *page.problems))
             problems = ()
 
     def compare(self, cursor: Cursor, held: Held) -> Iterator[Page]:
-        """What the project has otherwise than what is stored: no time of change told of it."""
+        """Read what the project has otherwise than what is stored, although no time of change shows it."""
         reader = pull.Reader(self.client, self.project, self.form, self._page_size)
-        return compare.pages(reader, cursor, held, timedelta(seconds=self._overlap))
-
-    def snapshot(self, progress: Progress = silent) -> Snapshot:
-        """All tasks, answers and predictions of the project, read plainly."""
-        return audit.snapshot(self.client, self.project, self.form, progress)
-
-    def departures(self, operations: Sequence[Operation], progress: Progress = silent) -> Iterator[Difference]:
-        """Where the project is not as these operations say, and what of hitl is there that none of them says."""
-        return audit.departures(self.client, self.project, self.form, operations, progress)
+        return compare.pages(reader, cursor, held, self._overlap)
 
     def push(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
         """Make the project as the operations say; lazy: an operation is carried out when its receipt is asked for."""
         return push.receipts(self.client, self.project, self.form, operations, self._key)
 
     def verify(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
-        """The same, and predictions are compared with what is there, one by one, instead of counted."""
+        """Push, and compare predictions one by one with what is there, instead of their number."""
         return push.receipts(self.client, self.project, self.form, operations, self._key, whole=True)
 
+    def check(self) -> list[Check]:
+        """Check connection, token, project, labeling configuration and the settings that break the order."""
+        return doctor.check(self.client, self.project, *self._controls, self._key)
+
+    @property
+    def place(self) -> str:
+        """Server and project."""
+        return f"{self.client.url}, project {self.project}"
+
+    def annotators(self) -> tuple[AnnotatorRow, ...]:
+        """Return the users of the server, all of whom may annotate in Community."""
+        return pull.annotators(self.client)
+
+    def workplaces(self) -> Pages:
+        """Return the tab of each annotator, by email."""
+        return Pages(assign.tabs(self.client, self.project), assign.ADVICE)
+
+    def marks(self) -> frozenset[str]:
+        """Return the marks of the stores whose order the project carries."""
+        return predictions.marks(self.client, self.project)
+
+    def serves(self, address: str) -> bool:
+        """Return True for a file that was uploaded here, or one of a folder that this server shows."""
+        return self._path_here(address) is not None
+
+    def fetch(self, address: str) -> bytes:
+        """Return the content of a file that is served here."""
+        path = self._path_here(address)
+        if path is None:
+            raise Refused(f"{address}: not a file of {self.client.url}")
+        return self.client.content(unquote(path), dict(parse_qsl(urlsplit(address).query)))
+
+    def _path_here(self, address: str) -> str | None:
+        """Return the path of a file that this server serves, None for any other address."""
+        here, there = urlsplit(self.client.url), urlsplit(address)
+        if there.netloc and (there.scheme, there.netloc) != (here.scheme, here.netloc):
+            return None
+        path = there.path.removeprefix(here.path)
+        return path if path.startswith(FILES) else None
+
+    @property
+    def lease_seconds(self) -> float:
+        """The shortest lease within which each request ends."""
+        return self.client.request_seconds / WITHIN_LEASE
+
+    def fence(self, may_write: Callable[[], float] | None) -> None:
+        """Call `may_write` before every write from now on. None: no fence."""
+        self.client.fence(may_write)
+
+    def snapshot(self, progress: Progress = silent) -> Snapshot:
+        """Read all tasks, answers and predictions plainly."""
+        return audit.snapshot(self.client, self.project, self.form, progress)
+
+    def departures(self, operations: Sequence[Operation], progress: Progress = silent) -> Iterator[Difference]:
+        """Find where the project is not as these operations say, and what of hitl none of them says."""
+        return audit.departures(self.client, self.project, self.form, operations, progress)
+
     def register_backend(self, url: str, password: str, user: str = "hitl") -> int:
-        """Have `hitl serve` at this address suggest answers in the project; gives the number of the backend.
+        """Have `hitl serve` at this address suggest answers in the project; return the number of the backend.
 
         `url` is .../ml/<name of the project>, `password` an API token of hitl. Raises Refused where Label Studio cannot
         reach it.
         """
         return backends.register(self.client, self.project, url, user, password)
-
-    def check(self) -> list[Check]:
-        """Connection, token, project, labeling configuration and the settings that break the order."""
-        return doctor.check(self.client, self.project, self._control, self._abstain, self._key)
-
-
-def _path_here(url: str, address: str) -> str | None:
-    """The path on this server of a file that it serves; None of any other address."""
-    here, there = urlsplit(url), urlsplit(address)
-    if there.netloc and (there.scheme, there.netloc) != (here.scheme, here.netloc):
-        return None
-    path = there.path.removeprefix(here.path)
-    return path if path.startswith(FILES) else None

@@ -1,4 +1,4 @@
-"""What reading an annotation gives, and how it says that it cannot be read."""
+"""Answers read from annotations, and the error for those that cannot be read."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ class NotUnderstood(Exception):
 
 
 SUGGESTED = "prediction"
-"""How the origin of a result begins that Label Studio's editor made of a prediction: "prediction-changed" where the
-annotator changed it."""
+"""Results that Label Studio's editor made of a prediction have an origin that begins so ("prediction-changed")."""
 
 
 def began_as_suggestion(result: object) -> bool | None:
-    """Whether any part of an annotation was made of a prediction; None where its parts say nothing of their origin.
+    """Return True if any part of an annotation was made of a prediction, None if no part says its origin.
 
-    Its `parent_prediction` would not tell: the order's own predictions, which suggest nothing, are parents too.
+    `parent_prediction` does not help: the order's own predictions, which suggest nothing, are parents too.
     """
     items = result if isinstance(result, list) else []
     origins = [str(item["origin"]) for item in items if isinstance(item, dict) and item.get("origin")]
@@ -29,7 +28,7 @@ def began_as_suggestion(result: object) -> bool | None:
 
 
 def results_of(control: str, result: object) -> list[Mapping[str, Any]]:
-    """The results of one control in an annotation's list. Raises NotUnderstood for what is no list."""
+    """Return the results of one control in an annotation's list. Raises NotUnderstood if it is no list."""
     if not isinstance(result, list):
         raise NotUnderstood("result is not a list")
     return [item for item in result if isinstance(item, dict) and item.get("from_name") == control]

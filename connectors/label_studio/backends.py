@@ -11,6 +11,7 @@ order stands.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from hitl.connectors.label_studio import replies
@@ -22,12 +23,12 @@ _PATH = "/api/ml/"
 
 
 def register(client: Client, project: int, url: str, user: str, password: str) -> int:
-    """Have this address as the project's model backend, with this name and password; gives its number.
+    """Have this address as the project's model backend, with this name and password; return its number.
 
     Raises Refused where Label Studio cannot reach it, or is let in by no such password.
     """
     backends: Sequence[Mapping[str, Any]] = client.get(_PATH, replies.BACKENDS, project=project)
-    active = str(client.project(project).get("model_version") or "")
+    active = Versions(client, project).active()
     wanted = {
         "project": project,
         "url": url,
@@ -36,14 +37,17 @@ def register(client: Client, project: int, url: str, user: str, password: str) -
         "basic_auth_user": user,
         "basic_auth_pass": password,
     }
-    known = next((each for each in backends if each["url"] == url or is_ours(each)), None)
-    if known is None:
+    registered = next((each for each in backends if each["url"] == url or is_ours(each)), None)
+    if registered is None:
         number = int(client.post(_PATH, wanted, replies.WITH_ID)["id"])
     else:
-        number = int(known["id"])
+        number = int(registered["id"])
         _change(client, number, wanted)
     client.patch(f"/api/projects/{project}/", {HIDE: True})  # which an order without a backend has switched off
-    _without_webhook(client, project, url)
+    # Each annotation would wait for the webhook that comes with a backend, and nothing follows from it.
+    for hook in client.get("/api/webhooks/", replies.WEBHOOKS, project=project):
+        if hook["url"] == f"{url.rstrip('/')}/webhook":
+            client.delete(f"/api/webhooks/{hook['id']}/")
     return number
 
 
@@ -52,7 +56,7 @@ def follow(client: Client, project: int, versions: Versions) -> None:
     ours = [each for each in versions.backends if is_ours(each)]
     if not ours:
         return
-    active = str(client.project(project).get("model_version") or "")
+    active = versions.active()
     if not active.startswith(ORDER):
         orders = [name for name, count in versions.counts().items() if name.startswith(ORDER) and count]
         if len(orders) != 1:
@@ -60,22 +64,13 @@ def follow(client: Client, project: int, versions: Versions) -> None:
         (active,) = orders
         client.patch(f"/api/projects/{project}/", {"model_version": active})
     for each in ours:
-        if each["title"] == active:
-            continue
-        told = {name: each[name] for name in ("url", "project", "auth_method", "basic_auth_user", "extra_params")}
-        try:
-            _change(client, int(each["id"]), {**told, "title": active, "basic_auth_pass": ""})  # "": as it was
-        except Refused:  # it is down
-            continue
+        if each["title"] != active:
+            same = {name: each[name] for name in ("url", "project", "auth_method", "basic_auth_user", "extra_params")}
+            with suppress(Refused):  # it is down
+                # "" leaves the password as it was
+                _change(client, int(each["id"]), {**same, "title": active, "basic_auth_pass": ""})
 
 
 def _change(client: Client, number: int, wanted: Mapping[str, object]) -> None:
     """PATCH a backend; Label Studio looks at the address anew, and wants all that it needs to do so."""
     client.patch(f"{_PATH}{number}", wanted, unsaid=("basic_auth_pass",))
-
-
-def _without_webhook(client: Client, project: int, url: str) -> None:
-    """Delete the webhook that comes with a backend: each annotation would wait for it, and nothing follows from it."""
-    for hook in client.get("/api/webhooks/", replies.WEBHOOKS, project=project):
-        if hook["url"] == f"{url.rstrip('/')}/webhook":
-            client.delete(f"/api/webhooks/{hook['id']}/")

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 WAITS = (1.0, 2.0, 4.0, 8.0)
 """Seconds before each retry; a server may name others (Retry-After), up to LONGEST_WAIT."""
 LONGEST_WAIT = 30.0
-LONGEST_HINT = 86_400.0
-"""A larger Retry-After is taken for this."""
 REPEAT_SECONDS = 60.0
 """No retry begins later than this after the first request."""
 REQUEST_SECONDS = 240.0
@@ -84,7 +82,7 @@ class TaskPage:
 
     @property
     def more(self) -> bool:
-        """True if there may be another page (a server may cap the page size, so a short page says nothing)."""
+        """True if another page follows; a server may cap the page size, so a short page says nothing."""
         return 0 < len(self.tasks) < self.total
 
     @property
@@ -95,8 +93,6 @@ class TaskPage:
 
 class Client:
     """One Label Studio, asked with one token. Safe to use from several threads.
-
-    `transport` carries the requests in place of the network (tests).
 
     Methods raise Refused for 4xx answers, Unreachable when there is no answer in time or the server fails.
     """
@@ -139,21 +135,21 @@ class Client:
     def content(self, path: str, parameters: Mapping[str, object]) -> bytes:
         """Return the bytes that GET `path` answers; not repeated, because Label Studio answers 500 for a lost file."""
         response = self._request("GET", path, parameters)
-        page = response.headers.get("content-type", "").startswith("text/html")
-        if page and not path.lower().endswith((".html", ".htm")):
-            raise self._no_answer(f"{self.url} answered a web page instead of the file")
+        is_page = response.headers.get("content-type", "").startswith("text/html")
+        if is_page and not path.lower().endswith((".html", ".htm")):
+            raise _no_answer(f"{self.url} answered a web page instead of the file")
         return bytes(response.content)
 
     def delete(self, path: str, body: object = None) -> None:
         """DELETE `path`."""
         self._repeat("DELETE", path, replies.NOTHING, {}, body)
 
-    def call(self, what: Callable[[Any], Any]) -> Any:
+    def call(self, method: Callable[[Any], Any]) -> Any:
         """Return what a method of the SDK returns: `client.call(lambda projects: projects.list())`."""
         with self._asking("the SDK", "SDK"):
             from label_studio_sdk.projects.client import ProjectsClient
 
-            return what(ProjectsClient(client_wrapper=self._sdk))
+            return method(ProjectsClient(client_wrapper=self._sdk))
 
     @cached_property
     def _sdk(self) -> Any:
@@ -189,21 +185,18 @@ class Client:
 
     def users(self) -> list[dict[str, Any]]:
         """Return everyone who may annotate."""
-        users: list[dict[str, Any]] = self.get("/api/users/", replies.USERS)
-        return users
+        return list(self.get("/api/users/", replies.USERS))
 
     def user(self, key: str) -> Mapping[str, Any] | None:
         """Return the user with this id, or None."""
         try:
-            user: Mapping[str, Any] | None = self.get(f"/api/users/{key}/", replies.USER) if key.isdecimal() else None
+            return dict(self.get(f"/api/users/{key}/", replies.USER)) if key.isdecimal() else None
         except Missing:
             return None
-        return user
 
     def project(self, number: int) -> Mapping[str, Any]:
         """Return a project as the server describes it."""
-        project: Mapping[str, Any] = self.get(f"/api/projects/{number}/", replies.PROJECT)
-        return project
+        return dict(self.get(f"/api/projects/{number}/", replies.PROJECT))
 
     def tasks_page(
         self,
@@ -217,17 +210,11 @@ class Client:
         """Return the next tasks with an id above `after` that pass the filters (keyset paging)."""
         above = where("id", "greater", "Number", after)
         query = {"filters": {"conjunction": "and", "items": [above, *filters]}, "ordering": ["tasks:id"]}
-        parameters = {
-            "project": project,
-            "fields": "all",
-            "page": 1,
-            "page_size": page_size,
-            "include": ",".join(include),
-            "query": json.dumps(query, separators=(",", ":")),
-        }
-        page = self.get("/api/tasks", replies.tasks(include), **parameters)
+        text = json.dumps(query, separators=(",", ":"))
+        asked = {"project": project, "fields": "all", "page": 1, "page_size": page_size, "query": text}
+        page = self.get("/api/tasks", replies.tasks(include), include=",".join(include), **asked)
         if any(task["id"] <= after for task in page["tasks"]):  # an ignored filter would be asked for again for ever
-            raise self._no_answer(f"{self.url} answered GET /api/tasks with tasks that it gave before")
+            raise _no_answer(f"{self.url} answered GET /api/tasks with tasks that it gave before")
         return TaskPage(page["tasks"], page["total"])
 
     def tasks(
@@ -255,16 +242,14 @@ class Client:
             some = where("id", "in_list", "Number", wanted[start : start + IDS_A_REQUEST])
             tasks.update({int(task["id"]): task for task in self.tasks(project, include, filters=[some])})
         if strange := tasks.keys() - set(wanted):
-            raise self._no_answer(
+            raise _no_answer(
                 f"{self.url} answered GET /api/tasks with tasks that nobody asked for, {min(strange)} among them"
             )
         return tasks
 
     def map(self, function: Callable[[Any], Any], items: Sequence[Any], threads: int = 4) -> list[Any]:
         """Call `function` with each item, a few at a time; the first error is raised, and the rest is not begun."""
-        if not items:
-            return []
-        with ThreadPoolExecutor(min(threads, len(items))) as pool:
+        with ThreadPoolExecutor(threads) as pool:
             results = [pool.submit(function, item) for item in items]
             try:
                 return [result.result() for result in results]
@@ -277,12 +262,12 @@ class Client:
     ) -> Any:
         """Return the answer to a request that may be repeated without harm.
 
-        Anything but an answer of Label Studio is asked for only once more: a page in between may be gone by then.
+        An answer of something else is asked for only once more: a page in between may be gone by then.
         """
         library()
         from tenacity import Retrying, stop_after_attempt, stop_before_delay
 
-        strange = 0
+        strange = 0  # answers of something else
 
         def again(state: RetryCallState) -> bool:
             nonlocal strange
@@ -306,22 +291,18 @@ class Client:
             if now < self._quiet_until:
                 return
             self._quiet_until = now + wait
-        count = f"{state.attempt_number} of {len(WAITS)}"
-        _log.warning("no answer from %s, trying again in %.0f s (%s)", self.url, wait, count)
+        again = "no answer from %s, trying again in %.0f s (%d of %d)"
+        _log.warning(again, self.url, wait, state.attempt_number, len(WAITS))
 
     @contextmanager
     def _asking(self, asked: str, method: str) -> Iterator[None]:
-        """Send requests within their time, and raise our errors for those of httpx and the SDK.
-
-        Raises what the fence raises where no more may be written.
-        """
+        """Send requests within their time; raise our errors for those of httpx and the SDK, and those of the fence."""
         httpx = library()
         from label_studio_sdk.core.api_error import ApiError
 
         from hitl.connectors.label_studio.connections import within
 
-        fenced = self._may_write is not None and method != "GET"
-        sending = WITHIN_LEASE * self._may_write() if fenced and self._may_write is not None else None
+        sending = WITHIN_LEASE * self._may_write() if self._may_write is not None and method != "GET" else None
         try:
             with within(self.request_seconds, sending=sending):
                 yield
@@ -330,7 +311,7 @@ class Client:
         except ApiError as error:  # of an SDK method, or renewing the access token failed
             raise self._error(asked, error.status_code or 401, str(error.body), None) from None
         except _NOT_READ as error:
-            raise self._no_answer(f"{self.url} did not answer {asked}: {self._safe(repr(error))}") from None
+            raise _no_answer(f"{self.url} did not answer {asked}: {self._safe(repr(error))}") from None
 
     def _request(self, method: str, path: str, parameters: Mapping[str, object], body: object = None) -> httpx.Response:
         content = None if body is None else json.dumps(body, ensure_ascii=False).encode("utf-8", "backslashreplace")
@@ -350,14 +331,14 @@ class Client:
             raise self._error(asked, response.status_code, _detail(response), response.headers.get("retry-after"))
         if response.request.method != method:  # a redirect has made a GET of it
             target = self._safe(str(response.request.url.copy_with(query=None)))
-            raise self._no_answer(f"{self.url} answered {asked} with a redirect to {target}")
+            raise _no_answer(f"{self.url} answered {asked} with a redirect to {target}")
         return response
 
     def _error(self, request: str, status: int, detail: str, retry_after: str | None) -> Exception:
         answer = f"Label Studio at {self.url} said {status} for {request}: {self._safe(detail)}"
         if status >= 500 or status in (408, 429):
             is_hint = retry_after is not None and retry_after.isascii() and retry_after.isdigit()
-            return Unreachable(f"{answer}. {_FAILED}", min(float(retry_after or 0), LONGEST_HINT) if is_hint else None)
+            return Unreachable(f"{answer}. {_FAILED}", min(float(retry_after or 0), 86_400.0) if is_hint else None)
         advice = _LEGACY if "legacy" in detail.lower() else _ADVICE.get(status, _ADVICE[400])
         return (Missing if status == 404 else Refused)(f"{answer}. {advice}")
 
@@ -370,14 +351,15 @@ class Client:
         try:
             return replies.read(shape, json.loads(response.content) if response.content else None)
         except WrongShape as error:
-            raise self._no_answer(
+            raise _no_answer(
                 f"{self.url} answered {asked} with JSON of another shape, answer{self._safe(str(error))}"
             ) from None
         except (ValueError, RecursionError):
-            raise self._no_answer(f"{self.url} answered {asked} with something that is not JSON") from None
+            raise _no_answer(f"{self.url} answered {asked} with something that is not JSON") from None
 
-    def _no_answer(self, what: str) -> NoAnswer:
-        return NoAnswer(f"{what}. {_STRANGE}")
+
+def _no_answer(what: str) -> NoAnswer:
+    return NoAnswer(f"{what}. {_STRANGE}")
 
 
 def _wait(state: RetryCallState) -> float:

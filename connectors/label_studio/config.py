@@ -1,4 +1,4 @@
-"""What a labeling configuration asks, and how answers are written in Label Studio's `result` lists.
+"""Read the controls of a labeling configuration, and their answers in Label Studio's `result` lists.
 
     control                     questions                             value in a result
     Choices (single)            one, named after the control          {"choices": ["A"]}
@@ -18,11 +18,10 @@ An alias replaces the value in results, so the alias is our name too. A model's 
 `meta: {"hitl": {"distribution": {class: p}}}` of the result (read as well: `meta: {"distribution": ...}` or
 `{"probabilities": ...}`); for multiple choice p is the probability of yes.
 
-A prediction without them is a label and a score s: p(label) = s, and what is left is spread evenly over the other J - 1
-classes, of which it says nothing. All it says is then one number, the log odds log(s (J - 1) / (1 - s)) of the label
-against each other class. P+L divides log p, and so exactly this number, by the temperature it learns for the model: a
-score that boasts is corrected as a distribution is. A label without a score says nothing that could be corrected, and
-is left out.
+A prediction without them is a label and a score s: p(label) = s, and the rest is spread evenly over the other J - 1
+classes. Its only information is then the log odds log(s (J - 1) / (1 - s)) of the label, which P+L divides by the
+temperature it learns for the model: an overconfident score is corrected as a distribution is. A label without a score
+cannot be corrected, and is left out.
 """
 
 from __future__ import annotations
@@ -50,9 +49,9 @@ SUPPORTED = (
 MOST_STARS = 1_000
 """Each star of a rating is a class."""
 _TYPES = {"multiple": "choices"}
-"""The type of a kind's results where it is not called as the kind."""
+"""Kinds whose results have a type of another name."""
 _VALUE_KEYS = {"multiple": "choices", "pairwise": "selected"}
-"""The same of the key that holds what was chosen."""
+"""Kinds whose chosen values have a key of another name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,22 +80,20 @@ class Control:
 
     @property
     def questions(self) -> tuple[Question, ...]:
-        """What is asked of every item."""
+        """The questions asked of every item."""
         if self.kind != "multiple":
             return (Question(self.name, self.classes, self.classes + self.abstain),)
         return tuple(Question(name, (NO, YES), (NO, YES, *self.abstain)) for name in self._by_class().values())
 
     def read(self, result: object) -> Answers:
-        """The answers in an annotation's result; None where the question was left open.
+        """Return the answers in an annotation's result; None where the question was left open.
 
         Raises NotUnderstood for anything that is not a legal answer to this control.
         """
         item = self._own_item(result)
+        chosen = [] if item is None else self._chosen(item)
         if self.kind == "multiple":
-            return self._read_multiple([] if item is None else self._chosen(item))
-        if item is None:
-            return {self.name: None}
-        chosen = self._chosen(item)
+            return self._read_multiple(chosen)
         if len(chosen) > 1:
             raise NotUnderstood(f"{len(chosen)} answers on the single-choice control {self.name!r}")
         return {self.name: chosen[0] if chosen else None}
@@ -104,7 +101,7 @@ class Control:
     def write(
         self, labels: Mapping[str, str], distributions: Mapping[str, Mapping[str, float]] | None = None
     ) -> list[dict[str, Any]]:
-        """The result list that says these labels (question -> label), with the class probabilities in its meta.
+        """Return the result list that says these labels (question -> label), with the class probabilities in its meta.
 
         Raises BadSettings for a question or label that the control does not have.
         """
@@ -126,7 +123,7 @@ class Control:
         return [item]
 
     def read_prediction(self, result: object, score: object) -> dict[str, dict[str, float]]:
-        """Class probabilities of a model's prediction: question -> class -> p; empty when it says none.
+        """Return class probabilities of a model's prediction, question -> class -> p; empty without any.
 
         The distribution in meta where there is one; else the label with the score of its result, or of the whole
         prediction (`score`), the rest spread evenly. Raises NotUnderstood for a prediction that does not fit.
@@ -181,9 +178,9 @@ class Control:
     ) -> tuple[object, dict[str, float]]:
         if self.kind == "multiple":
             names = self._by_class()
-            said = [label for label, name in names.items() if labels.get(name) == YES]
+            chosen = [label for label, name in names.items() if labels.get(name) == YES]
             shares = {label: float(distributions[name][YES]) for label, name in names.items() if name in distributions}
-            return said, shares
+            return chosen, shares
         label = labels[self.name]
         shares = {name: float(p) for name, p in distributions.get(self.name, {}).items()}
         if self.kind == "rating":
@@ -193,8 +190,7 @@ class Control:
         return (label if self.kind == "pairwise" else [label]), shares
 
     def _check_distribution(self, distribution: Mapping[str, float]) -> dict[str, dict[str, float]]:
-        unknown = [name for name in distribution if name not in self.classes]
-        if unknown:
+        if unknown := [name for name in distribution if name not in self.classes]:
             raise NotUnderstood(f"distribution names {unknown[0]!r}, which is no class of {self.name!r}")
         if self.kind == "multiple":
             names = self._by_class()
@@ -229,38 +225,34 @@ OF_PARTS: Mapping[str, Mapping[str, type[PartsControl]]] = {
 
 
 def controls(xml: str) -> tuple[dict[str, Control | PartsControl], dict[str, str]]:
-    """The supported controls by name, and for each other one why it is not supported. Raises Refused for bad XML."""
-    root = _root(xml)
+    """Return supported controls by name, and why each other one is not supported. Raises Refused for bad XML."""
+    root, refused = _root(xml), dict[str, str]()
     supported: dict[str, Control | PartsControl] = {}
-    refused: dict[str, str] = {}
     objects = {name: element for element in root.iter() if (name := _attributes(element).get("name"))}
     for element in root.iter():
         attributes = _attributes(element)
         name = attributes.get("name")
         if name is None or not attributes.get("toname"):
             continue
+        control: Control | PartsControl | str
         if element.tag in OF_PARTS:
-            found = _of_parts(element, attributes, objects)
-            reason = found if isinstance(found, str) else None
-            if not isinstance(found, str):
-                supported[name] = found
+            control = _of_parts(element, attributes, objects)
         else:
-            reason = _why_not(element, attributes)
-            if reason is None:
-                supported[name] = _control(element, attributes)
-        if reason is None:
-            continue
-        refused[name] = f"<{element.tag} name={name!r}> {reason}"
+            control = _why_not(element, attributes) or _control(element, attributes)
+        if isinstance(control, str):
+            refused[name] = f"<{element.tag} name={name!r}> {control}"
+        else:
+            supported[name] = control
     return supported, refused
 
 
 def names_in(xml: str) -> frozenset[str]:
-    """The names of all tags that have one. Raises Refused for bad XML."""
+    """Return the names of all tags that have one. Raises Refused for bad XML."""
     return frozenset(name for element in _root(xml).iter() if (name := _attributes(element).get("name")))
 
 
 def conditional(xml: str) -> frozenset[str]:
-    """The names of all tags that are shown under a condition only (visibleWhen). Raises Refused for bad XML."""
+    """Return the names of all tags that are shown under a condition only (visibleWhen). Raises Refused for bad XML."""
     hiding = [element for element in _root(xml).iter() if _attributes(element).get("visiblewhen")]
     below = (_attributes(element).get("name") for hidden in hiding for element in hidden.iter())
     return frozenset(name for name in below if name)
@@ -276,7 +268,7 @@ def _root(xml: str) -> ElementTree.Element:
 def _of_parts(
     element: ElementTree.Element, attributes: Mapping[str, str], objects: Mapping[str, ElementTree.Element]
 ) -> PartsControl | str:
-    """The control, or why it is not supported."""
+    """Return the control, or why it is not supported."""
     kinds = OF_PARTS[element.tag]
     name, target = attributes["name"], attributes["toname"].split(",")[0].strip()
     of = objects[target].tag if target in objects else ""
@@ -299,7 +291,7 @@ def _of_parts(
 
 
 def _of_time(control: TimelineLabels, about: Mapping[str, str]) -> TimelineLabels | str:
-    """With the times of this recording, or why they are not supported."""
+    """Return the control with the times of its recording, or why they are not supported."""
     time_format = about.get("timeformat") if about.get("timecolumn") and control.of == "TimeSeries" else None
     if control.of == "Audio" and _is_true(about.get("splitchannels")):
         return f"labels channels of {control.target!r} apart (splitchannels); expected one line of time"
@@ -312,7 +304,7 @@ def _attributes(element: ElementTree.Element) -> dict[str, str]:
 
 
 def _is_true(text: str | None) -> bool:
-    return text is not None and text.lower() == "true"
+    return (text or "").lower() == "true"
 
 
 def _why_not(element: ElementTree.Element, attributes: Mapping[str, str]) -> str | None:
@@ -347,7 +339,7 @@ def _why_not_choices(element: ElementTree.Element, attributes: Mapping[str, str]
 
 
 def _paths(element: ElementTree.Element, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Paths of the leaves below an element, in the order of the configuration."""
+    """Return paths of the leaves below an element, in the order of the configuration."""
     for child in element:
         if child.tag != "Choice":
             # Choices may be laid out inside a View; anything else is decoration.
@@ -376,7 +368,7 @@ def _control(element: ElementTree.Element, attributes: Mapping[str, str]) -> Con
 
 
 def _as_labels(kind: Kind, raw: object) -> list[str] | None:
-    """What was chosen, as our labels, or None when the value has another form."""
+    """Return the choices as our labels, or None if the value has another form."""
     if kind == "rating":
         is_number = isinstance(raw, int | float) and not isinstance(raw, bool) and float(raw).is_integer()
         return [str(int(raw))] if is_number and isinstance(raw, int | float) else None

@@ -1,4 +1,4 @@
-"""What `hitl doctor` looks at in a Label Studio project."""
+"""Checks of `hitl doctor` in a Label Studio project."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from hitl.formatting import listed
 from hitl.platform import Check, id_in
 
 CONNECTED = "CO"
-"""The state of a model backend that answers."""
+"""State of a model backend that answers."""
 NAMED = 5
-"""People who are named."""
+"""At most so many people are named."""
 _OF_TRUTH = ("ground_truth", "was_cancelled", "completed_by")
 
 
 def check(
     client: Client, project: int, control: str | None, abstain: Sequence[str], field: str | None = None
 ) -> list[Check]:
-    """The checks in order; the first that makes the others pointless is the last one.
+    """Check in order; the first failure that makes the others pointless is the last one.
 
     `field` names the field of a task's data that holds the user's own id (source.key).
     """
@@ -74,7 +74,7 @@ def _labeling(xml: str, control: str | None, abstain: Sequence[str]) -> Check:
 
 
 def _serving(settings: Mapping[str, Any]) -> Check:
-    """Settings that the first push changes: fine, but worth saying."""
+    """Name the settings that the first push changes; they are fine."""
     notes = []
     if settings.get("sampling") != SAMPLING:
         notes.append(f"sampling is {settings.get('sampling')!r}")
@@ -98,7 +98,7 @@ def _order(versions: Versions, settings: Mapping[str, Any]) -> Check:
 
 
 def _suggestions(versions: Versions, settings: Mapping[str, Any]) -> Check:
-    """What annotators are shown before they answer: their answers are taken for independent."""
+    """Check what annotators are shown before they answer: their answers are taken for independent."""
     name, active = "suggestions", str(settings.get("model_version") or "")
     ours = next((each for each in versions.backends if is_ours(each)), None)
     if not settings.get(HIDE):
@@ -122,12 +122,13 @@ def _suggestions(versions: Versions, settings: Mapping[str, Any]) -> Check:
         fix = 'serve.suggest = "model", or "never", and start `hitl serve` again'
         what = "annotators see the consensus before they answer, and their answers are taken for independent of it"
         return Check(name, False, what, fix)
-    told = {"model": "annotators see what the models predict before they answer"}
-    return Check(name, True, told.get(shown, "none: hitl suggests nothing (serve.suggest)"))
+    if shown == "model":
+        return Check(name, True, "annotators see what the models predict before they answer")
+    return Check(name, True, "none: hitl suggests nothing (serve.suggest)")
 
 
 def _blind(versions: Versions) -> Check:
-    """Where annotators can see what others have said: Community has no setting against it."""
+    """Say where annotators can see the answers of others: Community has no setting against it."""
     consensus = any(name.startswith(CONSENSUS) for name in versions.counts())
     what = "everybody's annotations and the consensus" if consensus else "everybody's annotations"
     detail = (
@@ -138,7 +139,7 @@ def _blind(versions: Versions) -> Check:
 
 
 def _own_ids(client: Client, project: int, field: str) -> Check:
-    """Whether every task has an own id, each another."""
+    """Check that every task has an id of its own."""
     name, lacking, count = "own ids", [], 0
     tasks: dict[str, list[int]] = {}
     for task in client.tasks(project, ("id", "data"), page_size=ID_PAGE):
@@ -158,7 +159,7 @@ def _own_ids(client: Client, project: int, field: str) -> Check:
 
 
 def _gold(client: Client, project: int, me: int) -> Check:
-    """Which annotations are known truth; not those that `hitl gold` has written."""
+    """Count the annotations that are ground truth, without those that `hitl gold` has written."""
     name, include = "ground truth", ("id", "meta", "annotations", "updated_by", *_OF_TRUTH)
     answers, imported, truth = 0, 0, Counter[str]()
     people = {user["id"]: str(user.get("email") or f"user {user['id']}") for user in client.users()}

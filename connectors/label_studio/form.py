@@ -1,4 +1,4 @@
-"""All that a labeling configuration asks of a task: one control or several, each with questions of its own.
+"""The form of a task: one control or several of a labeling configuration, each with questions of its own.
 
 An annotation, a prediction and ground truth carry the answers to all controls in one result list, so they are read and
 written together.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
@@ -18,15 +18,15 @@ from hitl.errors import BadSettings, Refused
 from hitl.platform import Question
 
 _OPEN = "open"
-"""Key in our meta of known truth: the controls that it leaves open."""
+"""Key in our meta of ground truth: the controls that it leaves open."""
 
 Result = Sequence[Mapping[str, Any]]
-"""What an annotation says: an item for each control that was answered."""
+"""An annotation's result: an item for each control that was answered."""
 
 
 @contextmanager
 def _understood() -> Iterator[None]:
-    """Label Studio takes any JSON for an annotation: what no control can make anything of is not understood."""
+    """Raise NotUnderstood for what no control can read: Label Studio takes any JSON for an annotation."""
     try:
         yield
     except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError) as error:
@@ -37,7 +37,9 @@ def _understood() -> Iterator[None]:
 class Form:
     """The controls that hitl works with, in the order of the labeling configuration; one at least.
 
-    `names`: of all that has a name there, these controls among them. `conditional`: those shown under a condition only.
+    Attributes:
+        names: of all tags of the configuration that have a name.
+        conditional: names of those that are shown under a condition only.
     """
 
     controls: tuple[Control | PartsControl, ...]
@@ -51,102 +53,99 @@ class Form:
 
     @property
     def questions(self) -> tuple[Question, ...]:
-        """What is asked of every item."""
+        """The questions asked of every item."""
         return tuple(question for control in self.controls for question in control.questions)
-
-    def read(self, result: object) -> Answers:
-        """The answers in an annotation's result; None where a question was left open.
-
-        A control that is not answered says something where it is shown to everyone: nothing was ticked, or marked. It
-        says nothing where it may have been hidden, and where `as_truth` has left it open.
-
-        Raises NotUnderstood for anything that is not a legal answer to each control, and for answers to none that there
-        is: the control was renamed, or taken away.
-        """
-        self._require_known(result)
-        with _understood():
-            unseen = self.conditional | _left_open(result)
-            found: dict[str, str | None] = {}
-            for control in self.controls:
-                silent = control.name in unseen and not results_of(control.name, result)
-                found |= dict.fromkeys(_names_of(control)) if silent else control.read(result)
-            return found
-
-    def _require_known(self, result: object) -> None:
-        items = result if isinstance(result, list) else []
-        named = [str(item["from_name"]) for item in items if isinstance(item, dict) and item.get("from_name")]
-        if self.names and named and self.names.isdisjoint(named):
-            raise NotUnderstood(f"it answers {named[0]!r}, which the labeling configuration does not have")
 
     @property
     def digest(self) -> str:
         """Differs where another configuration reads the same answer in another way."""
         also = ("kind", "abstain", "of", "time_format")
-        told = [
+        controls = [
             (type(one).__name__, one.name, one.choices, *(getattr(one, name, None) for name in also))
             for one in self.controls
         ]
         hidden = (sorted(self.conditional),) if self.conditional else ()
-        return sha256(repr((told, sorted(self.names), *hidden)).encode()).hexdigest()[:16]
+        return sha256(repr((controls, sorted(self.names), *hidden)).encode()).hexdigest()[:16]
+
+    def read(self, result: object) -> Answers:
+        """Return the answers in an annotation's result; None where a question was left open.
+
+        A control without an answer says something where it is shown to everyone: nothing was ticked, or marked. It
+        says nothing where it may have been hidden, and where `as_truth` has left it open.
+
+        Raises NotUnderstood for anything that is not a legal answer to each control, and for answers to controls that
+        the configuration does not have (any more).
+        """
+        items = result if isinstance(result, list) else []
+        named = [str(item["from_name"]) for item in items if isinstance(item, dict) and item.get("from_name")]
+        if self.names and named and self.names.isdisjoint(named):
+            raise NotUnderstood(f"it answers {named[0]!r}, which the labeling configuration does not have")
+        with _understood():
+            unseen = self.conditional | _left_open(result)
+            answers: dict[str, str | None] = {}
+            for control in self.controls:
+                silent = control.name in unseen and not results_of(control.name, result)
+                answers |= dict.fromkeys(_names_of(control)) if silent else control.read(result)
+            return answers
 
     def read_prediction(self, result: object, score: object) -> dict[str, dict[str, float]]:
-        """Class probabilities of a model's prediction: question -> class -> p. Raises NotUnderstood."""
+        """Return class probabilities of a model's prediction: question -> class -> p. Raises NotUnderstood."""
         with _understood():
             return {name: p for control in self.controls for name, p in control.read_prediction(result, score).items()}
 
     def write(
         self, labels: Mapping[str, str], distributions: Mapping[str, Mapping[str, float]] | None = None
     ) -> list[dict[str, Any]]:
-        """The result list that says these labels (question -> label), with the class probabilities in its meta.
+        """Return the result list that says these labels (question -> label), with class probabilities in its meta.
 
         Raises BadSettings for a question or label that no control has.
         """
         written, left = [], dict(labels)
         for control in self.controls:
-            own = {question.name: left.pop(question.name) for question in control.questions if question.name in left}
+            own = {name: left.pop(name) for name in _names_of(control) if name in left}
             written += control.write(own, distributions)
         if left:
             raise BadSettings(f"{next(iter(left))!r} is no question of {self.name}")
         return written
 
     def as_truth(self, labels: Mapping[str, str], beside: Result | None = None) -> list[dict[str, Any]]:
-        """The result list of known truth that says these labels, and leaves open what is not known.
+        """Return the result list of ground truth that says these labels, and leaves other controls open.
 
-        `beside` is the known truth that is there already: it keeps what it says of other controls. Without it
-        these are open. Raises BadSettings for a question or label that no control has, NotUnderstood for what
-        would not be read as it was meant.
+        `beside` is the ground truth that is there already: it keeps what it says of other controls. Raises BadSettings
+        for a question or label that no control has, NotUnderstood for what would not be read as it was meant.
         """
-        given = {control.name for control in self.controls if not labels.keys().isdisjoint(_names_of(control))}
+        answered = {control.name for control in self.controls if not labels.keys().isdisjoint(_names_of(control))}
         with _understood():  # people can change what is there
-            left = ({control.name for control in self.controls} if beside is None else _left_open(beside)) - given
-            kept = [dict(item) for item in beside or () if item.get("from_name") not in given]
-            kept = [_leaving_open(item, left) for item in kept]
-        result = [*kept, *(_leaving_open(item, left) for item in self.write(labels))]
-        said = {name for name, label in self.read(result).items() if label is not None}
-        unknown = {name for control in self.controls if control.name in left for name in _names_of(control)}
-        if not labels.keys() <= said or said & unknown:
+            left = {control.name for control in self.controls} if beside is None else _left_open(beside)
+            left -= answered
+            old = [dict(item) for item in beside or () if item.get("from_name") not in answered]
+            old = [_leaving_open(item, left) for item in old]
+        result = [*old, *(_leaving_open(item, left) for item in self.write(labels))]
+        read = {name for name, label in self.read(result).items() if label is not None}
+        open_ = {name for control in self.controls if control.name in left for name in _names_of(control)}
+        if not labels.keys() <= read or read & open_:
             raise NotUnderstood(f"Label Studio cannot hold {dict(labels)!r} and leave the other controls open")
         return result
 
     def half_known(self, labels: Mapping[str, str]) -> bool:
-        """Whether a multiple choice is answered for some of its classes only: an unticked box says no."""
-        asked = [[question.name in labels for question in control.questions] for control in self.controls]
-        return any(any(one) and not all(one) for one in asked)
+        """Return True if a multiple choice is answered for some of its classes only: an unticked box says no."""
+        counts = [(len(labels.keys() & set(names)), len(names)) for names in map(_names_of, self.controls)]
+        return any(0 < known < total for known, total in counts)
 
 
 def _left_open(result: object) -> set[str]:
-    """The controls that `hitl gold` has left open in this known truth."""
-    parts = [item.get("meta") for item in result if isinstance(item, dict)] if isinstance(result, list) else []
-    ours = [part.get("hitl") for part in parts if isinstance(part, dict)]
+    """Return the controls that `hitl gold` has left open in this ground truth."""
+    metas = [item.get("meta") for item in result if isinstance(item, dict)] if isinstance(result, list) else []
+    ours = [meta.get("hitl") for meta in metas if isinstance(meta, dict)]
     return {str(name) for one in ours if isinstance(one, dict) for name in one.get(_OPEN) or ()}
 
 
 def _leaving_open(item: Mapping[str, Any], controls: Collection[str]) -> dict[str, Any]:
-    """The item of a result, marked: the known truth leaves these controls open."""
-    meta = item.get("meta") or {}
-    ours = {name: part for name, part in (meta.get("hitl") or {}).items() if name != _OPEN}
+    """Return the item of a result with a mark in its meta: the ground truth leaves these controls open."""
+    meta = dict(item.get("meta") or {})
+    ours = {name: part for name, part in (meta.pop("hitl", None) or {}).items() if name != _OPEN}
     ours |= {_OPEN: sorted(controls)} if controls else {}
-    meta = {name: part for name, part in meta.items() if name != "hitl"} | ({"hitl": ours} if ours else {})
+    meta |= {"hitl": ours} if ours else {}
     return {name: part for name, part in item.items() if name != "meta"} | ({"meta": meta} if meta else {})
 
 
@@ -155,7 +154,7 @@ def _names_of(control: Control | PartsControl) -> list[str]:
 
 
 def parse(xml: str, control: str | None = None, abstain: Sequence[str] = ()) -> Form:
-    """The controls to work with in a labeling configuration: all that are supported, or the one that is named.
+    """Return the controls to work with in a labeling configuration: all that are supported, or the one that is named.
 
     `abstain` names the choices that are answers but not classes. Raises Refused when none (or not the named one) is
     supported, BadSettings when a name is unknown.
@@ -177,33 +176,32 @@ def parse(xml: str, control: str | None = None, abstain: Sequence[str] = ()) -> 
 
 
 def adapted(xml: str, control: str | None = None, abstain: Sequence[str] = ()) -> tuple[Form, tuple[str, ...]]:
-    """The same of a labeling configuration that was changed since: without what it no longer has, and a line about it.
+    """Parse a labeling configuration that was changed since, without what it no longer has; return problems too.
 
     Raises Refused when no control is supported.
     """
     supported, _ = controls(xml)
-    told = []
+    problems = []
     if control is not None and control not in supported and supported:
-        told.append(
+        problems.append(
             f"source.control names {control!r}, and the labeling configuration has {_names(supported)}, which hitl "
             "works with until then: fix source.control"
         )
         control = None
     asked = supported.values() if control is None else [supported[control]] if control in supported else []
     there = {choice for each in asked for choice in each.choices}
-    told += [
+    problems += [
         f"source.abstain names {label!r}, which is no choice of the labeling configuration: fix source.abstain"
         for label in abstain
         if label not in there
     ]
-    return parse(xml, control, [label for label in abstain if label in there]), tuple(told)
+    return parse(xml, control, [label for label in abstain if label in there]), tuple(problems)
 
 
 def _with_abstain(control: Control | PartsControl, abstain: Sequence[str]) -> Control | PartsControl:
     if not isinstance(control, Control):
         return control
-    own = tuple(label for label in abstain if label in control.choices)
-    chosen = Control(control.name, control.target, control.kind, control.choices, own, control.paths)
+    chosen = replace(control, abstain=tuple(label for label in abstain if label in control.choices))
     if len(chosen.classes) < (1 if chosen.kind == "multiple" else 2):
         left = ", ".join(chosen.classes) or "none"
         raise BadSettings(f"source.abstain: {control.name!r} has too few classes left ({left}); name fewer there")

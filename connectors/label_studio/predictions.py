@@ -1,4 +1,4 @@
-"""What travels to Label Studio as predictions: in which order tasks are served, and the consensus.
+"""Push the order in which tasks are served, and the consensus: both travel as predictions.
 
 Predictions are the only thing Label Studio takes in bulk, and it has no upsert. So each state is a model version
 named after its content, "hitl-order-<mark of the store>-<digest>", and is swapped in: import the new one, move the
@@ -12,7 +12,7 @@ their answers would no longer be independent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -30,13 +30,12 @@ CONSENSUS = "hitl-consensus-"
 HIDE = "show_collab_predictions"
 """The project's setting that shows annotators predictions where it is true."""
 TITLE = "hitl"
-"""Of hitl's model backend before there is an order; it follows the order then (backends.py)."""
+"""Title of hitl's model backend before there is an order; it follows the order then (backends.py)."""
 SAMPLING = "Uncertainty sampling"
 BATCH = 10_000
-"""Predictions a request: large, because each import makes Label Studio count anew for all tasks of the project."""
-
+"""Predictions per request: large, because each import makes Label Studio count anew for all tasks of the project."""
 TRIES = 3
-"""How often predictions are imported that arrive several times each."""
+"""Predictions that arrive several times each are imported so often."""
 
 Row = dict[str, Any]
 
@@ -50,8 +49,7 @@ def order(versions: Versions, client: Client, project: int, operation: Operation
     by = operation.payload.get("by")
     name = f"{ORDER}{by}{MARK_ENDS}{operation.digest}" if by else ORDER + operation.digest
     changed = _prepare(client, project)
-    planned = [{"task": task} for task in task_ids(operation.payload["items"])]
-    planned, missing = existing(client, project, planned)
+    planned, missing = existing(client, project, [{"task": task} for task in task_ids(operation.payload["items"])])
     served = planned or [{"task": int(task["id"])} for task in client.tasks_page(project, ("id",), page_size=1).tasks]
     rows = [
         row | {"result": [], "score": rank / len(served) if planned else 1.0, "model_version": name}
@@ -61,28 +59,47 @@ def order(versions: Versions, client: Client, project: int, operation: Operation
         changed += versions.make(name, rows)
         changed += _activate(client, project, name, hidden=not any(map(is_ours, versions.backends)))
     changed += versions.delete(ORDER, keep=name if rows else None)
-    return Receipt(operation, changed, said(len(planned), "in order", missing))
+    return Receipt(operation, changed, detail_of(len(planned), "in order", missing))
 
 
 def consensus(form: Form, versions: Versions, client: Client, project: int, operation: Operation) -> Receipt:
     """Show the consensus beside the tasks, as predictions that are not given to annotators."""
     name = CONSENSUS + operation.digest
-    rows, missing = existing(client, project, _consensus_rows(form, operation, name))
-    if not rows:
-        return Receipt(operation, versions.delete(CONSENSUS), said(0, "with a consensus", missing))
-    changed = versions.make(name, rows)
-    if str(client.project(project).get("model_version") or "").startswith(CONSENSUS):
-        client.patch(f"/api/projects/{project}/", {"model_version": ""})
-        changed += 1
-    changed += versions.delete(CONSENSUS, keep=name)
-    return Receipt(operation, changed, said(len(rows), "with a consensus", missing))
+    by_item: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for question, answers in operation.payload["questions"].items():
+        for answer in answers:
+            by_item.setdefault(str(answer["item"]), {})[question] = answer
+    asked = {question.name: question for question in form.questions}
+    if gone := operation.payload["questions"].keys() - asked.keys():
+        raise BadSettings(f"{min(gone)!r} is no question of {form.name}")
+    all_rows = [
+        {
+            "task": task_ids([item])[0],
+            "result": form.write(
+                {name: label_of(asked[name], answer) for name, answer in answers.items()},
+                {name: _probabilities(asked[name], answer) for name, answer in answers.items()},
+            ),
+            "score": score_of(answers),
+            "model_version": name,
+        }
+        for item, answers in by_item.items()
+    ]
+    rows, missing = existing(client, project, all_rows)
+    changed = 0
+    if rows:
+        changed += versions.make(name, rows)
+        if versions.active().startswith(CONSENSUS):
+            client.patch(f"/api/projects/{project}/", {"model_version": ""})
+            changed += 1
+    changed += versions.delete(CONSENSUS, keep=name if rows else None)
+    return Receipt(operation, changed, detail_of(len(rows), "with a consensus", missing))
 
 
 class Versions:
     """The model versions of a project's predictions.
 
-    `whole`: what is there under a name is compared as a whole. A count is far quicker, and enough where only pushes
-    write it; it does not see a prediction that was edited, or put at another task, on the platform.
+    `whole` compares what is there under a name as a whole. A count is far quicker, and enough where only pushes
+    write these predictions.
     """
 
     def __init__(self, client: Client, project: int, *, whole: bool = False) -> None:
@@ -92,12 +109,16 @@ class Versions:
         self.path = f"/api/projects/{project}/model-versions/"
 
     def counts(self) -> dict[str, int]:
-        """Version -> number of predictions."""
-        listed: dict[str, int] = self.client.get(self.path, replies.COUNTS)
-        return listed
+        """Return version -> number of predictions."""
+        counts: dict[str, int] = self.client.get(self.path, replies.COUNTS)
+        return counts
+
+    def active(self) -> str:
+        """Return the project's active version."""
+        return str(self.client.project(self.project).get("model_version") or "")
 
     def make(self, name: str, rows: Sequence[Row]) -> int:
-        """Have exactly these predictions under the name; returns how many had to be written.
+        """Have exactly these predictions under the name; return how many had to be written.
 
         What Label Studio has afterwards is what counts, not its answer: a request may be carried out twice on its way.
         Raises Refused when Label Studio drops some (it does so without an error), or has them several times.
@@ -108,45 +129,61 @@ class Versions:
         for _ in range(TRIES):
             if found:  # what a crash has left, or a request that came twice
                 self.remove(name)
-            self._import(name, rows)
+            created = self.send(rows)
+            if created != len(rows):
+                self.remove(name)
+                raise Refused(
+                    f"Label Studio dropped {len(rows) - created} of {len(rows)} predictions of {name} without saying "
+                    "why: was the labeling configuration changed meanwhile? Pull and try again"
+                )
             found = self.counts().get(name, 0)
             if found == len(rows):
                 return found
         self.remove(name)
         raise Refused(
             f"Label Studio has {found} predictions of {name} where {len(rows)} were sent, {TRIES} times: does a proxy "
-            "between it and hitl send requests twice? Mend that, and push again"
+            "between it and hitl send requests twice? Fix that, and push again"
         )
 
     def _differs(self, name: str, rows: Sequence[Row]) -> bool:
-        """Whether the predictions of that name, which are as many, are others or stand at other tasks."""
+        """Return True if the predictions of that name, which are as many, are others or stand at other tasks."""
         include = ("id", "predictions", "model_version", "score", "result")
-        there = self.client.tasks_by_id(self.project, [row["task"] for row in rows], include)
-        return any(not _stands(row, there.get(row["task"], {}).get("predictions") or ()) for row in rows)
+        tasks = self.client.tasks_by_id(self.project, [row["task"] for row in rows], include)
+        for row in rows:
+            predictions = tasks.get(row["task"], {}).get("predictions") or ()
+            same = [(one["score"], one["result"]) for one in predictions if one["model_version"] == name]
+            if same != [(row["score"], row["result"])]:
+                return True
+        return False
 
     def send(self, rows: Sequence[Row]) -> int:
-        """Import these predictions, of one version or several; gives how many Label Studio says it took."""
-        path, created = f"/api/projects/{self.project}/import/predictions", replies.CREATED
+        """Import these predictions, of one version or several; return how many Label Studio says it took."""
+        path = f"/api/projects/{self.project}/import/predictions"
         parts = [rows[start : start + BATCH] for start in range(0, len(rows), BATCH)]
-        return sum(self.client.post(path, part, created)["created"] for part in parts)
-
-    def _import(self, name: str, rows: Sequence[Row]) -> None:
-        created = self.send(rows)
-        if created != len(rows):
-            self.remove(name)
-            raise Refused(
-                f"Label Studio dropped {len(rows) - created} of {len(rows)} predictions of {name} without saying why: "
-                "was the labeling configuration changed meanwhile? Pull and try again"
-            )
+        return sum(self.client.post(path, part, replies.CREATED)["created"] for part in parts)
 
     def delete(self, prefix: str, keep: str | None = None) -> int:
-        """Delete the versions that begin with the prefix; returns how many there were."""
+        """Delete the versions that begin with the prefix; return how many there were."""
         old = self._begin_with(prefix, keep)
         for name in old:
             self.remove(name)
         if old and self._begin_with(prefix, keep):
             raise Refused(f"Label Studio keeps predictions of {old[0]} that were to be deleted: push again")
         return len(old)
+
+    def _begin_with(self, prefix: str, keep: str | None) -> list[str]:
+        return [name for name in self.counts() if name.startswith(prefix) and name != keep]
+
+    def remove(self, name: str) -> None:
+        """Delete one version.
+
+        Label Studio empties the project's active version with any that is deleted, as long as it is a backend's title;
+        it is restored.
+        """
+        active = self.active() if self.backends else None
+        self.client.delete(self.path, {"model_version": name})
+        if active and active != name and self.active() != active:
+            _activate(self.client, self.project, active)
 
     @cached_property
     def backends(self) -> Sequence[Mapping[str, Any]]:
@@ -157,62 +194,22 @@ class Versions:
             return ()
         return listed
 
-    def remove(self, name: str) -> None:
-        """Delete one version.
-
-        Label Studio empties the project's active version with any that is deleted, as long as it is a backend's title;
-        it is put back.
-        """
-        active = self._active() if self.backends else None
-        self.client.delete(self.path, {"model_version": name})
-        if active and active != name and self._active() != active:
-            _activate(self.client, self.project, active)
-
-    def _active(self) -> str:
-        return str(self.client.project(self.project).get("model_version") or "")
-
-    def _begin_with(self, prefix: str, keep: str | None) -> list[str]:
-        return [name for name in self.counts() if name.startswith(prefix) and name != keep]
-
 
 def is_ours(backend: Mapping[str, Any]) -> bool:
-    """Whether a model backend is hitl: by its title."""
+    """Return True if a model backend is hitl, by its title."""
     title = str(backend["title"] or "")
     return title == TITLE or title.startswith(ORDER)
 
 
-def _stands(row: Row, there: Iterable[Row]) -> bool:
-    """Whether a task has this prediction, and no other of its name."""
-    ours = [one for one in there if one["model_version"] == row["model_version"]]
-    return len(ours) == 1 and ours[0]["score"] == row["score"] and ours[0]["result"] == row["result"]
-
-
 def marks(client: Client, project: int) -> frozenset[str]:
-    """The marks of the stores whose order the project carries; an order of older versions has none."""
-    named = [name.removeprefix(ORDER) for name in Versions(client, project).counts() if name.startswith(ORDER)]
-    return frozenset(name.partition(MARK_ENDS)[0] for name in named if MARK_ENDS in name)
+    """Return the marks of the stores whose order the project carries."""
+    names = [name.removeprefix(ORDER) for name in Versions(client, project).counts() if name.startswith(ORDER)]
+    return frozenset(name.partition(MARK_ENDS)[0] for name in names if MARK_ENDS in name)
 
 
-def _consensus_rows(form: Form, operation: Operation, name: str) -> list[Row]:
-    """One prediction for each item, over all questions that the consensus answers."""
-    by_item: dict[str, dict[str, Mapping[str, Any]]] = {}
-    for question, answers in operation.payload["questions"].items():
-        for answer in answers:
-            by_item.setdefault(str(answer["item"]), {})[question] = answer
-    asked, rows = {question.name: question for question in form.questions}, []
-    for item, answers in by_item.items():
-        labels = {name: label_of(asked[name], answer) for name, answer in answers.items()}
-        shares = {name: _shares(asked[name], answer) for name, answer in answers.items()}
-        confidence = min(float(answer["confidence"]) for answer in answers.values())
-        rows.append(
-            {
-                "task": task_ids([item])[0],
-                "result": form.write(labels, shares),
-                "score": min(max(confidence, 0.0), 1.0),
-                "model_version": name,
-            }
-        )
-    return rows
+def score_of(answers: Mapping[str, Mapping[str, Any]]) -> float:
+    """Return the score of a prediction: the least confidence of its rows of the operation `consensus`."""
+    return min(max(min(float(answer["confidence"]) for answer in answers.values()), 0.0), 1.0)
 
 
 def label_of(question: Question, answer: Mapping[str, Any]) -> str:
@@ -220,7 +217,7 @@ def label_of(question: Question, answer: Mapping[str, Any]) -> str:
     return kind_of(question).write(answer.get("parts", [answer]))
 
 
-def _shares(question: Question, answer: Mapping[str, Any]) -> Mapping[str, float]:
+def _probabilities(question: Question, answer: Mapping[str, Any]) -> Mapping[str, float]:
     """Return class probabilities; of parts the probability of each, by its label alone."""
     if "parts" not in answer:
         return dict(answer["probabilities"])
@@ -228,27 +225,23 @@ def _shares(question: Question, answer: Mapping[str, Any]) -> Mapping[str, float
 
 
 def existing(client: Client, project: int, rows: Sequence[Row]) -> tuple[list[Row], list[int]]:
-    """The rows whose tasks exist (one missing task fails a whole import), and the tasks that do not."""
+    """Split rows into those whose tasks exist (a missing one fails a whole import), and the tasks that do not."""
     found = client.tasks_by_id(project, [row["task"] for row in rows], ("id",))
     return [row for row in rows if row["task"] in found], [row["task"] for row in rows if row["task"] not in found]
 
 
 def _prepare(client: Client, project: int) -> int:
-    """Settings under which the order is honoured; returns the number of settings changed."""
-    now = client.project(project)
-    wanted: dict[str, object] = {}
-    if now.get("sampling") != SAMPLING:
-        wanted["sampling"] = SAMPLING
-    # Written only when needed: writing it resets the overlap of every task above it.
-    if now.get("maximum_annotations") != 1:
-        wanted["maximum_annotations"] = 1
-    if wanted:
-        client.patch(f"/api/projects/{project}/", wanted)
-    return len(wanted)
+    """Change the settings under which the order is honoured; return the number changed."""
+    # Written only when needed: writing maximum_annotations resets the overlap of every task above it.
+    now, goal = client.project(project), {"sampling": SAMPLING, "maximum_annotations": 1}
+    changes = {name: value for name, value in goal.items() if now.get(name) != value}
+    if changes:
+        client.patch(f"/api/projects/{project}/", changes)
+    return len(changes)
 
 
 def _activate(client: Client, project: int, name: str, *, hidden: bool = False) -> int:
-    """Make the version the project's active one and verify it; 1 when it was not.
+    """Make the version the project's active one and verify it; return 1 when it was not.
 
     `hidden`: annotators are shown no predictions. Label Studio's editor begins with the one of the active version, also
     an empty one, and sends its number with the answer; Label Studio refuses the answer once that prediction is deleted,
@@ -268,14 +261,14 @@ def _activate(client: Client, project: int, name: str, *, hidden: bool = False) 
 
 
 def task_ids(items: Sequence[object]) -> list[int]:
-    """Task numbers of item keys, in order, each once. Raises BadSettings for other keys."""
+    """Return the task numbers of item keys, in order, each once. Raises BadSettings for other keys."""
     try:
         return list(dict.fromkeys(int(str(item)) for item in items))
     except ValueError as error:
         raise BadSettings(f"items of Label Studio are task numbers: {error}") from None
 
 
-def said(count: int, what: str, missing: Sequence[int]) -> str:
-    """The detail of a receipt."""
+def detail_of(count: int, what: str, missing: Sequence[int]) -> str:
+    """Return the detail of a receipt."""
     gone = f"; {len(missing)} no longer exist ({', '.join(map(str, missing[:5]))})" if missing else ""
     return f"{count} tasks {what}{gone}"

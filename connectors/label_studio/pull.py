@@ -4,13 +4,12 @@
     changes   tasks with updated_at > since, by id                   cursor {"phase": "changes", "since": time, ...}
 
 Label Studio moves a task's updated_at when an annotation is written, changed, skipped or deleted. `since` is the
-largest updated_at that the project had when the previous pass began. Only stamps of one clock are compared with one
-another: those of the server's application. The clock of a proxy (the header `Date`), of the database or of this machine
-may say anything.
+largest updated_at that the project had when the previous pass began. Only stamps of the server's application are
+compared with one another: the clock of a proxy (the header `Date`), of the database or of this machine may differ.
 
-That clock may go back, and a row may become visible long after its stamp. Both leave something behind that is not
-above `since`, and so do deleted tasks: `compare` finds it. Pages come in the order in which they were read, so the
-later one is right whatever its versions say (`Page.latest`).
+That clock may go back, and a row may become visible long after its stamp. Both leave changes behind that are not above
+`since`, as do deleted tasks; `compare` finds them. Pages come in the order in which they were read, so the later one is
+right whatever its versions say (`Page.latest`).
 
 Predictions that were imported in bulk do not move updated_at. The cursor keeps count and time of every foreign model
 version. New or more: the tasks of that version are read again. Fewer, or replaced: everything is.
@@ -32,24 +31,16 @@ from hitl.connectors.label_studio.client import Client, NoAnswer, TaskPage, wher
 from hitl.connectors.label_studio.form import Form
 from hitl.errors import BadSettings, Refused
 from hitl.kinds.kind import kind_of
-from hitl.platform import (
-    AnnotationKind,
-    AnnotationRow,
-    AnnotatorRow,
-    Cursor,
-    ItemRow,
-    Page,
-    PredictionRow,
-)
+from hitl.platform import AnnotationRow, AnnotatorRow, Cursor, ItemRow, Page, PredictionRow
 
 NEVER = "1970-01-01T00:00:00.000000Z"
 """Before the first change of any project."""
 OURS = "hitl-"
 """Model versions that we write begin with this; they are not evidence."""
 META = "hitl"
-"""Where the meta of a task that we made keeps the user's own id."""
+"""Key in the meta of a task that we made, for the user's own id."""
 ID_PAGE = 5000
-"""Tasks a request where little is asked of each."""
+"""Tasks per request where little is asked of each."""
 _TASK = ("id", "data", "meta", "is_labeled", "overlap", "created_at", "updated_at")
 _ANNOTATION = ("annotations", "result", "completed_by", "was_cancelled", "ground_truth", "lead_time", "updated_by")
 _PREDICTION = ("predictions", "score", "model_version")
@@ -59,11 +50,14 @@ _PREDICTION = ("predictions", "score", "model_version")
 class State:
     """The cursor while a pull runs; `save` gives its JSON form.
 
-    `since` and `began` are stamps of the project's tasks: the largest when the last pass, and this one, began. `moved`
-    is when a change was last seen, by our clock, in seconds since the epoch. `whole`: the pass has read everything, so
-    that nothing has to be compared yet. `drift`: how many more tasks and annotations Label Studio counts than it lists.
-    `form`: the digest of the form by which was read what is stored. `imported`: known truth that came with an import,
-    counted in a first pull.
+    Attributes:
+        since, began: largest stamps of the project's tasks when the last pass, and this one, began.
+        moved: when a change was last seen, by our clock, in seconds since the epoch.
+        whole: the pass has read everything, so that nothing has to be compared yet.
+        drift: how many more tasks and annotations Label Studio counts than it lists.
+        models: foreign model version -> number of predictions and time of the latest.
+        form: digest of the form by which the stored rows were read.
+        imported: number of imported gold annotations, counted in a first pull.
     """
 
     phase: str
@@ -82,24 +76,24 @@ class State:
         """Raises BadSettings for a cursor of another connector."""
         try:
             return cls(**cursor)
-        except (KeyError, TypeError, ValueError):
+        except TypeError:
             raise BadSettings(
                 "the saved cursor is not one of the Label Studio connector: run `hitl pull --full`"
             ) from None
 
     def save(self) -> Cursor:
-        """JSON values."""
+        """Return JSON values."""
         return {**vars(self), "drift": list(self.drift), "models": dict(self.models)}
 
 
 def pages(client: Client, project: int, form: Form, cursor: Cursor | None, page_size: int) -> Iterator[Page]:
-    """Pages of the project from the cursor on; the last one's cursor is where the next pull begins.
+    """Read pages from the cursor on; the last one's cursor is where the next pull begins.
 
     Raises Refused and Unreachable as the client does; the pages before stay valid.
     """
     reader = Reader(client, project, form, page_size)
     state = replace(reader.start(), imported=0) if cursor is None else State.load(cursor)
-    if state.form not in ("", form.digest):  # what was read is read otherwise now
+    if state.form not in ("", form.digest):  # the stored rows would be read otherwise now
         state = reader.start()
     state.form = form.digest
     if state.phase == "changes" and not state.after:
@@ -109,8 +103,24 @@ def pages(client: Client, project: int, form: Form, cursor: Cursor | None, page_
 
 
 def annotators(client: Client) -> tuple[AnnotatorRow, ...]:
-    """All users of the server."""
+    """Return all users of the server."""
     return tuple(AnnotatorRow(str(user["id"]), user.get("email") or f"user {user['id']}") for user in client.users())
+
+
+@dataclass
+class _Rows:
+    """Rows of one page while they are gathered, by the fields of `Page`."""
+
+    items: list[ItemRow] = field(default_factory=list)
+    annotations: list[AnnotationRow] = field(default_factory=list)
+    predictions: list[PredictionRow] = field(default_factory=list)
+    annotators: list[AnnotatorRow] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def page(self, state: State, live: frozenset[str] | None = None, total: int | None = None) -> Page:
+        """Return them as a page."""
+        rows: dict[str, Any] = {name: tuple(gathered) for name, gathered in vars(self).items()}
+        return Page(state.save(), live=live, total=total, latest=True, **rows)
 
 
 class Reader:
@@ -121,34 +131,36 @@ class Reader:
         self.project = project
         self.form = form
         self.page_size = page_size
-        self.known: set[str] | None = None  # users whose names are known; None: the stored names stay
+        self.users: set[str] | None = None  # keys of users whose names are known; None: the stored names stay
 
     def start(self) -> State:
-        """The state of a pull from the beginning."""
+        """Return the state of a pull from the beginning."""
         return State("bulk", since=self._latest(), models=self._models(), form=self.form.digest)
 
     def begin_changes(self, state: State) -> State:
-        """The state of a new pass over what changed, or of a new bulk pass when models lost predictions."""
+        """Return the state of a pass over what changed, or of a new bulk pass if models lost predictions."""
         began, models = self._latest(), self._models()
-        if any(_lost(known, models.get(name)) for name, known in state.models.items()):
-            return State("bulk", since=began, models=models, form=self.form.digest)
+        for name, (count, latest) in state.models.items():
+            now = models.get(name)
+            if now is None or now[0] < count or (now[0] == count and now[1] != latest):
+                return State("bulk", since=began, models=models, form=self.form.digest)
         state.began = began
-        if state.began != state.since:
+        if began != state.since:
             state.moved = time.time()
         return state
 
     def people(self, state: State) -> Page:
-        """All who may annotate; where the server lists no user the stored names stay."""
+        """Read everyone who may annotate; the stored names stay if the server does not list users."""
         try:
             rows = annotators(self.client)
         except (Refused, NoAnswer) as error:
             why = f"the list of users cannot be read, and annotators keep the names they had: {error}"
             return Page(cursor=state.save(), problems=(why,))
-        self.known = {row.key for row in rows}
+        self.users = {row.key for row in rows}
         return Page(cursor=state.save(), annotators=rows)
 
     def everything(self, state: State) -> Iterator[Page]:
-        """The bulk pass. Its last page tells which tasks live, unless the first part was read by a pass before."""
+        """Read all tasks. The last page says which tasks live, unless the first part was read by a pass before."""
         seen: list[str] | None = [] if state.after == 0 else None
         done = 0
         for read in self._scan(state.after, with_predictions=bool(state.models)):
@@ -165,44 +177,36 @@ class Reader:
                 rows.problems += [imported_truth(state.imported)] if state.imported else []
                 live = None if seen is None else frozenset(seen)
                 moved, whole = time.time(), seen is not None
-                state = replace(
-                    state, phase="changes", after=0, began="", moved=moved, whole=whole, drift=[0, 0], imported=None
-                )
-            yield _page(state, rows, live, total)
+                state = State("changes", state.since, moved=moved, whole=whole, models=state.models, form=state.form)
+            yield rows.page(state, live, total)
 
     def changes(self, state: State) -> Iterator[Page]:
-        """What changed since the last pass."""
+        """Read what changed since the last pass, and the tasks of foreign model versions that grew."""
         models = self._models()
         if state.began != state.since:
             for read in self._scan(state.after, [above(state.since)], with_predictions=bool(models)):
                 state.after = read.last or state.after
-                yield _page(state, self._rows(read))
-        yield from self._new_predictions(state, models)
+                yield self._rows(read).page(state)
+        if grown := [name for name, now in models.items() if state.models.get(name) != now]:
+            # The filter finds no versions without a name.
+            versions = [] if "" in grown else [where("predictions_model_versions", "contains", "List", grown)]
+            for read in self._scan(0, versions, with_predictions=True):
+                once = {int(task["id"]): task for task in read.tasks}  # a task comes once per matching prediction
+                yield self._rows(TaskPage(list(once.values()), read.total)).page(state)
         yield Page(cursor=replace(state, since=state.began, after=0, began="", whole=False, models=models).save())
 
     def again(self, state: State, tasks: Collection[int]) -> Iterator[Page]:
-        """These tasks as they are now; those that are gone are left out."""
-        include = (*_TASK, *_ANNOTATION, *(_PREDICTION if state.models else ()))
-        wanted = sorted(tasks)
+        """Read these tasks as they are now; deleted ones are left out."""
+        include, wanted = _include(bool(state.models)), sorted(tasks)
         for start in range(0, len(wanted), self.page_size):
             found = self.client.tasks_by_id(self.project, wanted[start : start + self.page_size], include)
-            yield _page(state, self._rows(TaskPage(list(found.values()), len(found))))
-
-    def _new_predictions(self, state: State, models: Mapping[str, list[Any]]) -> Iterator[Page]:
-        """Tasks of the foreign model versions that grew; Label Studio does not count these as changed."""
-        grown = [name for name, now in models.items() if state.models.get(name) != now]
-        if not grown:
-            return
-        versions = where("predictions_model_versions", "contains", "List", grown)  # which finds none without a name
-        for read in self._scan(0, [] if "" in grown else [versions], with_predictions=True):
-            once = {int(task["id"]): task for task in read.tasks}  # a task comes once for each prediction that matches
-            yield _page(state, self._rows(TaskPage(list(once.values()), read.total)))
+            yield self._rows(TaskPage(list(found.values()), len(found))).page(state)
 
     def _scan(
         self, after: int, filters: Sequence[Mapping[str, object]] = (), *, with_predictions: bool
     ) -> Iterator[TaskPage]:
-        """Pages of tasks by id; the next one is fetched while the current one is worked on."""
-        include = (*_TASK, *_ANNOTATION, *(_PREDICTION if with_predictions else ()))
+        """Read pages of tasks by id; the next one is fetched while the current one is worked on."""
+        include = _include(with_predictions)
 
         def fetch(above: int) -> TaskPage:
             return self.client.tasks_page(self.project, include, after=above, filters=filters, page_size=self.page_size)
@@ -225,7 +229,10 @@ class Reader:
         return rows
 
     def _add_annotation(self, rows: _Rows, task: Mapping[str, Any], annotation: Mapping[str, Any]) -> None:
-        person = self._person(rows, _user(annotation))
+        user = user_of(annotation)
+        if user is not None and self.users is not None and user not in self.users:  # an annotator who has left
+            self.users.add(user)
+            rows.annotators.append(AnnotatorRow(user, f"user {user}"))
         answers, error = read_answers(self.form, annotation)
         if error is not None:
             rows.problems.append(
@@ -233,7 +240,6 @@ class Reader:
                 "not asked again: fix or delete it in Label Studio"
             )
         rows.problems += _outside(self.form, task, annotation, answers)
-        stated: AnnotationKind = "gold" if annotation.get("ground_truth") else "answer"
         suggested = began_as_suggestion(annotation["result"])
         for question in self.form.questions:
             label = answers.get(question.name)
@@ -242,9 +248,9 @@ class Reader:
                     key=str(annotation["id"]),
                     item=str(task["id"]),
                     question=question.name,
-                    annotator=person,
+                    annotator=user,
                     label=label,
-                    kind="skip" if label is None else stated,
+                    kind="skip" if label is None else "gold" if annotation.get("ground_truth") else "answer",
                     version=annotation["updated_at"],
                     created=annotation["created_at"],
                     duration=annotation.get("lead_time"),
@@ -252,29 +258,19 @@ class Reader:
                 )
             )
 
-    def _person(self, rows: _Rows, completed_by: object) -> str | None:
-        if completed_by is None:
-            return None
-        key = str(completed_by)
-        if self.known is not None and key not in self.known:  # an annotator who has left
-            self.known.add(key)
-            rows.annotators.append(AnnotatorRow(key, f"user {key}"))
-        return key
-
     def _add_prediction(self, rows: _Rows, task: Mapping[str, Any], prediction: Mapping[str, Any]) -> None:
         model = prediction.get("model_version") or "undefined"
         if model.startswith(OURS):
             return
         try:
-            said = self.form.read_prediction(prediction.get("result"), prediction.get("score"))
+            answers = self.form.read_prediction(prediction.get("result"), prediction.get("score"))
         except NotUnderstood as error:
             rows.problems.append(f"task {task['id']}, prediction of {model!r}: {error}")
             return
-        for question, probabilities in said.items():
-            rows.predictions.append(PredictionRow(str(task["id"]), question, model, probabilities))
+        rows.predictions += [PredictionRow(str(task["id"]), question, model, p) for question, p in answers.items()]
 
     def _models(self) -> dict[str, list[Any]]:
-        """Foreign model versions: name -> [count, time of the latest prediction]; "" are those without a name."""
+        """Return foreign model version -> [count, time of the latest prediction]; "" is the one without a name."""
         listed = self.client.get(f"/api/projects/{self.project}/model-versions/", replies.MODELS, extended="true")
         return {
             entry["model_version"] or "": [int(entry["count"]), str(entry["latest"])]
@@ -283,45 +279,38 @@ class Reader:
         }
 
     def _latest(self) -> str:
-        """The largest updated_at of the project's tasks."""
-        latest = listed(self.client, self.project, [], ["-tasks:updated_at"])["tasks"]
+        """Return the largest updated_at of the project's tasks."""
+        latest = first_listed(self.client, self.project, [], ["-tasks:updated_at"])["tasks"]
         return stamp(datetime.fromisoformat(latest[0]["updated_at"])) if latest else NEVER
 
 
-def listed(
+def _include(with_predictions: bool) -> tuple[str, ...]:
+    return (*_TASK, *_ANNOTATION, *(_PREDICTION if with_predictions else ()))
+
+
+def first_listed(
     client: Client, project: int, filters: Sequence[Mapping[str, object]], ordering: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """The first of the tasks that pass the filters, in this order, and how many there are of them and their rows."""
+    """Return the first of the tasks that pass the filters, in this order, and counts of tasks and annotations."""
     query = {"filters": {"conjunction": "and", "items": [*filters]}, "ordering": [*ordering]}
     asked = {"fields": "all", "include": "id,updated_at", "query": json.dumps(query, separators=(",", ":"))}
-    found: dict[str, Any] = client.get("/api/tasks", replies.LISTED, project=project, page=1, page_size=1, **asked)
-    return found
+    page: dict[str, Any] = client.get("/api/tasks", replies.LISTED, project=project, page=1, page_size=1, **asked)
+    return page
+
+
+def stamp(when: datetime) -> str:
+    """Write a time in the only form that Label Studio's filters take."""
+    return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def above(since: str) -> dict[str, object]:
-    """The filter of tasks whose updated_at is later."""
+    """Return the filter of tasks with a later updated_at."""
     return where("updated_at", "greater", "Datetime", stamp(datetime.fromisoformat(since)))
 
 
 def up_to(until: str) -> dict[str, object]:
-    """The filter of tasks whose updated_at is not later."""
+    """Return the filter of tasks without a later updated_at."""
     return where("updated_at", "less_or_equal", "Datetime", stamp(datetime.fromisoformat(until)))
-
-
-@dataclass
-class _Rows:
-    """The rows of one page while they are gathered, by the fields of `Page`."""
-
-    items: list[ItemRow] = field(default_factory=list)
-    annotations: list[AnnotationRow] = field(default_factory=list)
-    predictions: list[PredictionRow] = field(default_factory=list)
-    annotators: list[AnnotatorRow] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-
-
-def _page(state: State, rows: _Rows, live: frozenset[str] | None = None, total: int | None = None) -> Page:
-    gathered: dict[str, Any] = {name: tuple(found) for name, found in vars(rows).items()}
-    return Page(state.save(), live=live, total=total, latest=True, **gathered)
 
 
 def _item(form: Form, task: Mapping[str, Any]) -> ItemRow:
@@ -329,19 +318,19 @@ def _item(form: Form, task: Mapping[str, Any]) -> ItemRow:
         key=str(task["id"]),
         data=task["data"],
         version=task["updated_at"],
-        labels_wanted=max(answers(form, task) + int(task["overlap"]) - submitted(task), 1),
+        labels_wanted=max(count_answers(form, task) + int(task["overlap"]) - submitted(task), 1),
         closed=bool(task["is_labeled"]),
         ref=added_as(task),
     )
 
 
 def is_imported(annotation: Mapping[str, Any]) -> bool:
-    """Whether it is known truth and came with an import: whatever else writes an annotation leaves its user."""
+    """Return True for imported ground truth: whatever else writes an annotation leaves its user."""
     return bool(annotation.get("ground_truth")) and annotation.get("updated_by") is None
 
 
 def imported_truth(count: int) -> str:
-    """What is known truth only because of how it was imported, and what to do."""
+    """Say how many annotations are ground truth only because of how they were imported, and what to do."""
     are = "annotation is" if count == 1 else "annotations are"
     return (
         f"{count:,} imported {are} known truth and no answers of annotators, as Label Studio takes them unless an "
@@ -351,14 +340,14 @@ def imported_truth(count: int) -> str:
 
 
 def added_as(task: Mapping[str, Any]) -> str | None:
-    """The user's own id of a task that `hitl add` made; None of any other."""
+    """Return the user's own id of a task that `hitl add` made, or None."""
     meta = task.get("meta")
     key = meta.get(META) if isinstance(meta, dict) else None
     return None if key is None else str(key)
 
 
 def read_answers(form: Form, annotation: Mapping[str, Any]) -> tuple[Answers, NotUnderstood | None]:
-    """Question -> label of an annotation; nothing where it is a skip, or cannot be read, and then why."""
+    """Return question -> label of an annotation; nothing for a skip, or for what cannot be read, with the reason."""
     if annotation.get("was_cancelled"):
         return {}, None
     try:
@@ -368,18 +357,25 @@ def read_answers(form: Form, annotation: Mapping[str, Any]) -> tuple[Answers, No
 
 
 def submitted(task: Mapping[str, Any]) -> int:
-    """What Label Studio compares with the overlap: annotations that are no skips, several of one annotator too."""
+    """Count what Label Studio compares with the overlap: annotations but skips, several of one annotator too."""
     return sum(not annotation.get("was_cancelled") for annotation in task.get("annotations") or ())
 
 
-def answers(form: Form, task: Mapping[str, Any]) -> int:
-    """The answers that count here: how many annotators gave one that can be read (ground truth does not count).
+def count_answers(form: Form, task: Mapping[str, Any]) -> int:
+    """Count the annotators who gave an answer that can be read; ground truth does not count.
 
     Annotations without a user, as of one who was deleted, count one by one, as they do in the evidence.
     """
-    given = [a for a in task.get("annotations") or () if not a.get("ground_truth")]
-    users = [_user(a) for a in given if any(label is not None for label in read_answers(form, a)[0].values())]
+    answers = [a for a in task.get("annotations") or () if not a.get("ground_truth")]
+    users = [user_of(a) for a in answers if any(label is not None for label in read_answers(form, a)[0].values())]
     return len({*users} - {None}) + users.count(None)
+
+
+def user_of(annotation: Mapping[str, Any]) -> str | None:
+    """Return the key of the annotator, or None."""
+    by = annotation.get("completed_by")
+    by = by.get("id") if isinstance(by, dict) else by
+    return None if by is None else str(by)
 
 
 def _outside(form: Form, task: Mapping[str, Any], annotation: Mapping[str, Any], answers: Answers) -> Iterator[str]:
@@ -388,19 +384,3 @@ def _outside(form: Form, task: Mapping[str, Any], annotation: Mapping[str, Any],
         label = answers.get(question.name)
         for line in [] if label is None else kind_of(question).left_out(label, task["data"].get(question.field)):
             yield f"task {task['id']}, annotation {annotation['id']}: {line}"
-
-
-def _user(annotation: Mapping[str, Any]) -> object:
-    by = annotation.get("completed_by")
-    return by.get("id") if isinstance(by, dict) else by
-
-
-def stamp(when: datetime) -> str:
-    """A time as Label Studio writes it."""
-    # Label Studio's filter wants exactly this form.
-    return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def _lost(known: Sequence[Any], now: Sequence[Any] | None) -> bool:
-    """Whether a model version has fewer predictions than before, or others in their place."""
-    return now is None or now[0] < known[0] or (now[0] == known[0] and now[1] != known[1])

@@ -18,19 +18,19 @@ from typing import Any
 
 from hitl.connectors.label_studio import replies
 from hitl.connectors.label_studio.answers import NotUnderstood
-from hitl.connectors.label_studio.assign import assign, made_at_once
+from hitl.connectors.label_studio.assign import assign, import_together
 from hitl.connectors.label_studio.backends import follow
 from hitl.connectors.label_studio.client import Client, NoAnswer
 from hitl.connectors.label_studio.form import Form
-from hitl.connectors.label_studio.predictions import Versions, consensus, order, said, task_ids
-from hitl.connectors.label_studio.pull import META, added_as, answers, submitted
+from hitl.connectors.label_studio.predictions import Versions, consensus, detail_of, order, task_ids
+from hitl.connectors.label_studio.pull import META, added_as, count_answers, submitted
 from hitl.errors import Refused, Unreachable
 from hitl.platform import Operation, Receipt, id_in
 
 IMPORT_BATCH = 500
 _WHO = ("annotations", "completed_by", "was_cancelled", "ground_truth")
 RAISED = "hitl_gold"
-"""In the meta of a task whose known truth `hitl gold` has written."""
+"""In the meta of a task whose ground truth `hitl gold` has written."""
 
 
 def receipts(
@@ -49,11 +49,11 @@ def receipts(
     """
     operations = tuple(operations)
     versions = Versions(client, project, whole=whole)
-    made = made_at_once(client, project, [each for each in operations if each.kind == "assign"])
+    imported = import_together(client, project, [each for each in operations if each.kind == "assign"])
     kinds: dict[str, Callable[[Client, int, Operation], Receipt]] = {
         "order": partial(order, versions),
         "consensus": partial(consensus, form, versions),
-        "assign": partial(assign, versions, made),
+        "assign": partial(assign, versions, imported),
         "labels_wanted": partial(_labels_wanted, form),
         "add_items": partial(_add_items, field),
         "gold": partial(_gold, form),
@@ -69,22 +69,23 @@ def receipts(
 def _labels_wanted(form: Form, client: Client, project: int, operation: Operation) -> Receipt:
     """Ask for n labels of each task; a task that has them is closed, any other is open."""
     wanted = {task_ids([item])[0]: int(n) for item, n in operation.payload["items"].items()}
-    found = client.tasks_by_id(project, wanted, ("id", "overlap", "is_labeled", "result", *_WHO))
+    tasks = client.tasks_by_id(project, wanted, ("id", "overlap", "is_labeled", "result", *_WHO))
     patches = []
-    for number, task in found.items():
-        missing = max(wanted[number] - answers(form, task), 0)
+    for number, task in tasks.items():
+        missing = max(wanted[number] - count_answers(form, task), 0)
         goal = {"overlap": max(submitted(task) + missing, 1), "is_labeled": not missing}
         if goal != {name: task[name] for name in goal}:
             patches.append((number, goal))
-    refused = [said for said in client.map(lambda patch: _patch_task(client, *patch), patches) if said is not None]
-    if refused:  # the others are as they should be
-        more = f" (and {len(refused) - 1} tasks more)" if len(refused) > 1 else ""
-        raise Refused(f"{refused[0]}{more}")
-    return Receipt(operation, len(patches), said(len(found), "with their number of labels", _missing(wanted, found)))
+    problems = [problem for problem in client.map(lambda patch: _patch_task(client, *patch), patches) if problem]
+    if problems:  # the others are as they should be
+        more = f" (and {len(problems) - 1} tasks more)" if len(problems) > 1 else ""
+        raise Refused(f"{problems[0]}{more}")
+    detail = detail_of(len(tasks), "with their number of labels", _missing(wanted, tasks))
+    return Receipt(operation, len(patches), detail)
 
 
 def _patch_task(client: Client, number: int, goal: Mapping[str, object]) -> str | None:
-    """Make a task so; why Label Studio refuses. One that was deleted meanwhile needs nothing."""
+    """Change a task; return why Label Studio refuses. One that was deleted meanwhile needs nothing."""
     try:
         answer = client.patch(f"/api/tasks/{number}/", goal)
     except Refused as error:
@@ -103,26 +104,26 @@ def _add_items(field: str | None, client: Client, project: int, operation: Opera
     What is there afterwards counts, not the answer: a request may be carried out twice, or cut short, on its way.
     """
     wanted = {str(item["key"]): _with_id(item["data"], field, str(item["key"])) for item in operation.payload["items"]}
-    there = _there(client, project, field)
+    there = _tasks_by_own_id(client, project, field)
     rows = [{"data": data, "meta": {META: key}} for key, data in wanted.items() if key not in there]
     for start in range(0, len(rows), IMPORT_BATCH):
         batch = rows[start : start + IMPORT_BATCH]
-        answer = client.post(f"/api/projects/{project}/import", batch, replies.TASK_COUNT)
-        if answer["task_count"] != len(batch):
-            raise Refused(
-                f"Label Studio took {answer['task_count']} of {len(batch)} tasks: look at the project's import"
-            )
+        taken = client.post(f"/api/projects/{project}/import", batch, replies.TASK_COUNT)["task_count"]
+        if taken != len(batch):
+            raise Refused(f"Label Studio took {taken} of {len(batch)} tasks: look at the project's import")
     if rows:
-        there = _there(client, project, field)
-    lacking = [key for key in wanted if key not in there]
-    if lacking:
-        raise Unreachable(f"Label Studio lacks {len(lacking)} of the new tasks. Give the same command again")
-    copies = _drop_copies(client, [there[key] for key in wanted])
-    return Receipt(operation, len(rows) + copies, f"{len(wanted)} items are tasks of the project")
+        there = _tasks_by_own_id(client, project, field)
+    if lacking := sum(key not in there for key in wanted):
+        raise Unreachable(f"Label Studio lacks {lacking} of the new tasks. Give the same command again")
+    # Copies without answers that came of a request that was carried out twice.
+    copies = [task for key in wanted for task in there[key][1:] if added_as(task) is not None]
+    copies = [task for task in copies if task.get("total_annotations") == task.get("cancelled_annotations") == 0]
+    client.map(lambda task: client.delete(f"/api/tasks/{task['id']}/"), copies)
+    return Receipt(operation, len(rows) + len(copies), f"{len(wanted)} items are tasks of the project")
 
 
-def _there(client: Client, project: int, field: str | None) -> dict[str, list[dict[str, Any]]]:
-    """The tasks by their own id, the oldest first."""
+def _tasks_by_own_id(client: Client, project: int, field: str | None) -> dict[str, list[dict[str, Any]]]:
+    """Return own id -> tasks, the oldest first."""
     include = ("id", "meta", "total_annotations", "cancelled_annotations", *(() if field is None else ("data",)))
     there: dict[str, list[dict[str, Any]]] = {}
     for task in client.tasks(project, include, page_size=5000):
@@ -131,25 +132,21 @@ def _there(client: Client, project: int, field: str | None) -> dict[str, list[di
     return there
 
 
-def _drop_copies(client: Client, groups: Iterable[Sequence[Mapping[str, Any]]]) -> int:
-    """Delete the second and later tasks that `add` made under one own id, if they have no answers; how many."""
-    copies = [task for group in groups for task in group[1:] if added_as(task) is not None]
-    copies = [task for task in copies if task.get("total_annotations") == task.get("cancelled_annotations") == 0]
-    client.map(lambda task: client.delete(f"/api/tasks/{task['id']}/"), copies)
-    return len(copies)
-
-
 def _with_id(data: Mapping[str, Any], field: str | None, key: str) -> Mapping[str, Any]:
-    """The data of a new task with its own id in this field. Raises Refused where the field has another."""
-    given = None if field is None else id_in(data, field)
-    if field is None or given == key:
+    """Return the data of a new task with its own id in this field. Raises Refused where the field has another."""
+    current = None if field is None else id_in(data, field)
+    if field is None or current == key:
         return data
-    if given is not None:
+    if current is not None:
         raise Refused(
-            f"item {key!r} has {given!r} in its field {field!r}, which holds the own id of a task (source.key): "
+            f"item {key!r} has {current!r} in its field {field!r}, which holds the own id of a task (source.key): "
             f"expected {key!r}, or no such field; `hitl add --item {field}` takes the ids from it"
         )
     return {**data, field: key}
+
+
+Truth = tuple[Mapping[str, str], list[dict[str, Any]]]
+"""Ground truth of a task: question -> label, and the whole result that says so."""
 
 
 def _gold(form: Form, client: Client, project: int, operation: Operation) -> Receipt:
@@ -158,110 +155,86 @@ def _gold(form: Form, client: Client, project: int, operation: Operation) -> Rec
     for question, labels in operation.payload["questions"].items():
         for item, label in labels.items():
             wanted.setdefault(task_ids([item])[0], {})[question] = str(label)
-    found = client.tasks_by_id(project, wanted, ("id", "meta", "overlap", "result", *_WHO))
+    tasks = client.tasks_by_id(project, wanted, ("id", "meta", "overlap", "result", *_WHO))
     me = client.get("/api/current-user/whoami", replies.WITH_ID)["id"]
-    truths, left = _truths(form, wanted, found, me)
-    wrong = {number: truth for number, truth in truths.items() if not _has_gold(form, found[number], truth)}
-    if wrong:
-        client.map(lambda number: _make_gold(client, found[number], wrong[number], me), list(wrong))
-        made = client.tasks_by_id(project, wrong, ("id", "result", *_WHO))
-        lacking = [number for number, task in made.items() if not _has_gold(form, task, wrong[number])]
-        if lacking:
-            raise NoAnswer(f"{client.url} took the ground truth of {len(lacking)} tasks, and does not have it")
-        _drop_second_golds(client, made, me, found)
-    detail = said(len(truths), "with their ground truth", _missing(wanted, found))
-    if left:
-        number, why = next(iter(left.items()))
-        detail += f"; {len(left)} left out (task {number}: {why})"
-    return Receipt(operation, len(wrong), detail)
-
-
-Truth = tuple[Mapping[str, str], list[dict[str, Any]]]
-"""The known truth of a task: question -> label, and the whole result that says so."""
-
-
-def _truths(
-    form: Form, wanted: Mapping[int, Mapping[str, str]], found: Mapping[int, Mapping[str, Any]], me: int
-) -> tuple[dict[int, Truth], dict[int, str]]:
-    """What to write on each task that is there; and why not, of those that are left out."""
     truths: dict[int, Truth] = {}
-    left: dict[int, str] = {}
-    for number, task in found.items():
+    left_out: dict[int, str] = {}
+    for number, task in tasks.items():
         try:
             truths[number] = _truth(form, wanted[number], task, me)
         except NotUnderstood as error:
-            left[number] = str(error)
-    return truths, left
+            left_out[number] = str(error)
+    wrong = {number: truth for number, truth in truths.items() if not _says(form, _gold_of(tasks[number]), truth[0])}
+    if wrong:
+        client.map(lambda number: _write_gold(client, tasks[number], wrong[number][1], me), list(wrong))
+        made = client.tasks_by_id(project, wrong, ("id", "result", *_WHO))
+        if lacking := sum(not _says(form, _gold_of(task), wrong[number][0]) for number, task in made.items()):
+            raise NoAnswer(f"{client.url} took the ground truth of {lacking} tasks, and does not have it")
+        for number, task in made.items():
+            _delete_second_gold(client, task, me, tasks[number])
+    detail = detail_of(len(truths), "with their ground truth", _missing(wanted, tasks))
+    if left_out:
+        number, why = next(iter(left_out.items()))
+        detail += f"; {len(left_out)} left out (task {number}: {why})"
+    return Receipt(operation, len(wrong), detail)
 
 
 def _truth(form: Form, labels: Mapping[str, str], task: Mapping[str, Any], me: int) -> Truth:
-    """These labels as they are read, and the result that says so. Raises NotUnderstood where it cannot be written."""
+    """Return these labels as they are read, and the result that says so. Raises NotUnderstood if none can."""
     if form.half_known(labels):  # an unticked box says no
         raise NotUnderstood(f"the truth of every class of {form.name!r} is needed")
-    here = _ground_truth(task)
+    here = _gold_of(task)
     own = None if here is None or here.get("completed_by") != me else here["result"]
     try:
         result = form.as_truth(labels, own)
-    except NotUnderstood:  # what is there cannot be read, and says nothing
+    except NotUnderstood:  # the annotation there cannot be read, and says nothing
         result = form.as_truth(labels)
     read = form.read(result)
-    known = {name: str(read[name]) for name in labels}
-    if here is not None and own is None and not _says(form, here, known):
+    as_read = {name: str(read[name]) for name in labels}
+    if here is not None and own is None and not _says(form, here, as_read):
         raise NotUnderstood(
             f"user {here.get('completed_by')} has set its ground truth, and a task can have only one: change that "
             "annotation in Label Studio"
         )
-    return known, result
+    return as_read, result
 
 
-def _ground_truth(task: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    given = task.get("annotations") or ()
-    return next((each for each in given if each.get("ground_truth") and not each.get("was_cancelled")), None)
+def _gold_of(task: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    rows = task.get("annotations") or ()
+    return next((row for row in rows if row.get("ground_truth") and not row.get("was_cancelled")), None)
 
 
-def _has_gold(form: Form, task: Mapping[str, Any], truth: Truth) -> bool:
-    here = _ground_truth(task)
-    return here is not None and _says(form, here, truth[0])
-
-
-def _says(form: Form, annotation: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+def _says(form: Form, annotation: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
     try:
-        return labels.items() <= form.read(annotation["result"]).items()
+        return annotation is not None and labels.items() <= form.read(annotation["result"]).items()
     except NotUnderstood:
         return False
 
 
-def _make_gold(client: Client, task: Mapping[str, Any], truth: Truth, me: int) -> None:
-    number, (_, result) = task["id"], truth
-    here = _ground_truth(task)
+def _write_gold(client: Client, task: Mapping[str, Any], result: list[dict[str, Any]], me: int) -> None:
+    here = _gold_of(task)
     if here is not None and here.get("completed_by") == me:
         client.patch(f"/api/annotations/{here['id']}/", {"result": result})
         return
-    meta = task.get("meta") or {}
+    path, meta = f"/api/tasks/{task['id']}/", task.get("meta") or {}
     if not meta.get(RAISED):
         # Overlap and mark go in one request: a crash before the annotation does not raise it twice.
-        client.patch(f"/api/tasks/{number}/", {"overlap": int(task["overlap"]) + 1, "meta": {**meta, RAISED: True}})
-    body = {"result": result, "ground_truth": True}
-    client.post(f"/api/tasks/{number}/annotations/", body, replies.GOLD)
+        client.patch(path, {"overlap": int(task["overlap"]) + 1, "meta": {**meta, RAISED: True}})
+    client.post(f"{path}annotations/", {"result": result, "ground_truth": True}, replies.GOLD)
 
 
-def _drop_second_golds(
-    client: Client, tasks: Mapping[int, Mapping[str, Any]], me: int, before: Mapping[int, Any]
-) -> None:
+def _delete_second_gold(client: Client, task: Mapping[str, Any], me: int, before: Mapping[str, Any]) -> None:
     """Delete what a request that was carried out twice has left: the same again, no longer ground truth.
 
     Label Studio lets a task have one ground truth, so that the first of two would count as an answer.
     """
-    for number, task in tasks.items():
-        known = {each["id"] for each in before[number]["annotations"] or ()}
-        mine = [each for each in task["annotations"] or () if each["completed_by"] == me and each["id"] not in known]
-        gold = [each for each in mine if each["ground_truth"]]
-        copies = [
-            each for each in mine if not each["ground_truth"] and any(each["result"] == one["result"] for one in gold)
-        ]
-        for each in copies:
-            client.delete(f"/api/annotations/{each['id']}/")
+    old = {row["id"] for row in before["annotations"] or ()}
+    mine = [row for row in task["annotations"] or () if row["completed_by"] == me and row["id"] not in old]
+    gold = [row["result"] for row in mine if row["ground_truth"]]
+    for row in mine:
+        if not row["ground_truth"] and row["result"] in gold:
+            client.delete(f"/api/annotations/{row['id']}/")
 
 
-def _missing(wanted: Iterable[int], found: Mapping[int, object]) -> list[int]:
-    return [number for number in wanted if number not in found]
+def _missing(wanted: Iterable[int], tasks: Mapping[int, object]) -> Sequence[int]:
+    return [number for number in wanted if number not in tasks]

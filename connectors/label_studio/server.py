@@ -54,46 +54,51 @@ class Person:
 
 
 def home() -> Path:
-    """The folder for what hitl installs: $HITL_HOME, else hitl in the XDG cache folder."""
-    chosen = os.environ.get("HITL_HOME")
-    if chosen:
+    """Return the folder for what hitl installs: $HITL_HOME, else hitl in the XDG cache folder."""
+    if chosen := os.environ.get("HITL_HOME"):
         return Path(chosen).absolute()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hitl"
 
 
 def install(progress: Progress = silent) -> Path:
-    """The path of the label-studio command, installed first if it is not there (some minutes, about 1 GB).
+    """Return the label-studio command, installed first if it is not there (some minutes, about 1 GB).
 
     The stamp is written last, so an interrupted installation is made again. Raises MissingExtra when pip fails.
     """
-    base = installed_in()
     command = _command()
-    if is_installed():
-        return command
-    with _locked(base):
-        if not _works(command):
-            _install(base / "venv", progress)
-        _stamp().write_text(VERSION + "\n")
+    if not is_installed():
+        with _locked(installed_in()):
+            if not _works(command):
+                _install(installed_in() / "venv", progress)
+            _stamp().write_text(VERSION + "\n")
     return command
 
 
 def is_installed() -> bool:
-    """Whether the server is there, so that `install` has nothing to do."""
+    """Return True if `install` has nothing to do."""
     return _stamp().exists() and _command().exists()
 
 
 def installed_in() -> Path:
-    """The folder that the server is installed in."""
+    """Return the folder that the server is installed in."""
     return home() / f"label-studio-{VERSION}"
 
 
+def _command() -> Path:
+    return installed_in() / "venv" / "bin" / "label-studio"
+
+
+def _stamp() -> Path:
+    return installed_in() / "installed"
+
+
 def template(command: Path, progress: Progress = silent) -> Path:
-    """A migrated data folder with an administrator and legacy tokens, made once (about 30 s)."""
+    """Return a migrated data folder with an administrator and legacy tokens, made once (about 30 s)."""
     ready = installed_in() / "template"
     if (ready / _ACCOUNT).exists():
         return ready
     with _locked(installed_in()):
-        if (ready / _ACCOUNT).exists():
+        if (ready / _ACCOUNT).exists():  # another process made it meanwhile
             return ready
         progress("prepare Label Studio", 0, 1)
         with tempfile.TemporaryDirectory(prefix="template-", dir=installed_in()) as folder:
@@ -123,14 +128,11 @@ class LocalServer:
 
     def __init__(self, data: Path | None = None, progress: Progress = silent) -> None:
         """`data` is a folder to be kept (filled from the template when empty); None: a temporary one."""
-        self._given = data
+        self._data = data
         self._progress = progress
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self.url = ""
-        self.token = ""
-        self.admin_email = ""
-        self.admin_password = ""
+        self.url = self.token = self.admin_email = self.admin_password = ""
 
     def __enter__(self) -> LocalServer:
         return self.start()
@@ -145,10 +147,9 @@ class LocalServer:
         """
         command = install(self._progress)
         source = template(command, self._progress)
-        data = self._given
-        if data is None:
+        if self._data is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="hitl-label-studio-")
-            data = Path(self._temporary.name)
+        data = self._data or Path(self._temporary.name if self._temporary else "")
         _fill(source, data)
         account = json.loads((data / _ACCOUNT).read_text())
         try:
@@ -186,14 +187,6 @@ class LocalServer:
         return Person(id=str(whoami["id"]), email=email, token=answer.json()["token"])
 
 
-def _command() -> Path:
-    return installed_in() / "venv" / "bin" / "label-studio"
-
-
-def _stamp() -> Path:
-    return installed_in() / "installed"
-
-
 def _works(command: Path) -> bool:
     if not command.exists():
         return False
@@ -216,7 +209,7 @@ def _install(venv: Path, progress: Progress) -> None:
 
 
 def _pip_install(python: Path, package: str, found: Callable[[int], None]) -> None:
-    """Install a package with all that it needs, and say how many packages were found so far."""
+    """Install a package with its dependencies, and report how many packages were found so far."""
     step = [str(python), "-m", "pip", "install", "--progress-bar", "off", package]
     last: deque[str] = deque(maxlen=30)
     packages = 0
@@ -233,15 +226,14 @@ def _pip_install(python: Path, package: str, found: Callable[[int], None]) -> No
 
 
 def _clean() -> dict[str, str]:
-    """Our environment without what would make another Python or Django find the wrong modules."""
-    return {
-        k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "DJANGO", "LABEL_STUDIO", "VIRTUAL_ENV"))
-    }
+    """Return our environment without what would make another Python or Django find the wrong modules."""
+    ours = ("PYTHON", "DJANGO", "LABEL_STUDIO", "VIRTUAL_ENV")
+    return {name: value for name, value in os.environ.items() if not name.startswith(ours)}
 
 
 @contextmanager
 def _locked(base: Path) -> Iterator[None]:
-    """One process at a time prepares the folder; others wait."""
+    """Let one process at a time prepare the folder."""
     base.mkdir(parents=True, exist_ok=True)
     with open(base / "lock", "w") as handle:
         with suppress(ImportError):  # no fcntl on Windows: two first starts at once are then the user's to avoid
@@ -272,9 +264,11 @@ def _write_account(data: Path, account: dict[str, str]) -> None:
 
 
 def _start(command: Path, data: Path, account: dict[str, str]) -> tuple[subprocess.Popen[bytes], str]:
-    """Start the one process on a free port and wait for it: (process, url)."""
+    """Start the one process on a free port and wait for it; return process and url."""
     for _ in range(3):  # the port may be taken between our looking and the server's binding
-        port = _free_port()
+        with socket.socket() as probe:
+            probe.bind((LOOPBACK, 0))
+            port = int(probe.getsockname()[1])
         process = _spawn(command, data, account, port)
         url = f"http://{LOOPBACK}:{port}"
         try:
@@ -287,12 +281,6 @@ def _start(command: Path, data: Path, account: dict[str, str]) -> tuple[subproce
     log = data / "server.log"
     tail = log.read_text(errors="replace")[-2000:] if log.exists() else ""
     raise Unreachable(f"Label Studio did not start within {START_SECONDS:.0f} s; the end of {log}:\n{tail}")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return int(probe.getsockname()[1])
 
 
 def _spawn(command: Path, data: Path, account: dict[str, str], port: int) -> subprocess.Popen[bytes]:
@@ -322,7 +310,7 @@ def _spawn(command: Path, data: Path, account: dict[str, str], port: int) -> sub
 
 
 def _wait(process: subprocess.Popen[bytes], url: str, token: str) -> bool:
-    """Whether our server answers at the url, within START_SECONDS (False too when it ended)."""
+    """Return True if our server answers at the url within START_SECONDS, False if it ended or does not."""
     httpx = library()
     deadline = time.monotonic() + START_SECONDS
     with httpx.Client(base_url=url, timeout=30) as asking:  # one: making it takes a fifth of the time between questions

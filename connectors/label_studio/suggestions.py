@@ -1,4 +1,4 @@
-"""What hitl suggests to annotators, as Label Studio's model backends write it.
+"""Suggestions for annotators, in the form of Label Studio's model backends.
 
 The predictions of a backend have a version of their own, which is never the active one: the order has that place
 (predictions.py), and the backend's title is the order's version too (backends.py). So Label Studio serves by the order
@@ -12,16 +12,16 @@ from functools import lru_cache
 from typing import Any
 
 from hitl.connectors.label_studio.form import Form, adapted
-from hitl.connectors.label_studio.predictions import label_of
+from hitl.connectors.label_studio.predictions import label_of, score_of
 from hitl.errors import BadSettings, Refused
 
 SUGGESTS = "hitl-suggests-"
-"""How the versions of suggestions begin; what is shown and since when follows."""
+"""Versions of suggestions begin with this; what is shown and since when follows."""
 
 
 @lru_cache(maxsize=64)
 def form_of(xml: str, control: str | None, abstain: tuple[str, ...]) -> Form | None:
-    """The controls of a labeling configuration; None where none of them is supported."""
+    """Return the controls of a labeling configuration, or None if none of them is supported."""
     try:
         return adapted(xml, control, abstain)[0]
     except (BadSettings, Refused):
@@ -29,9 +29,9 @@ def form_of(xml: str, control: str | None, abstain: tuple[str, ...]) -> Form | N
 
 
 def prediction(form: Form | None, answers: Mapping[str, Mapping[str, Any]], version: str) -> dict[str, Any] | None:
-    """A prediction with these answers: question -> a row of the operation `consensus`.
+    """Return a prediction with these answers: question -> a row of the operation `consensus`.
 
-    None where nothing is said, or where the form has no such question or label: it was changed since.
+    None without answers, or if the form has no such question or label, because it was changed since.
     """
     if form is None or not answers:
         return None
@@ -40,5 +40,4 @@ def prediction(form: Form | None, answers: Mapping[str, Mapping[str, Any]], vers
         result = form.write({name: label_of(asked[name], answer) for name, answer in answers.items()})
     except (BadSettings, KeyError):
         return None
-    sure = min(float(answer["confidence"]) for answer in answers.values())
-    return {"result": result, "score": min(max(sure, 0.0), 1.0), "model_version": version}
+    return {"result": result, "score": score_of(answers), "model_version": version}

@@ -1,4 +1,4 @@
-"""What every connector must do: pages in, operations out, each safe to repeat.
+"""Contract of every connector: pages in, operations out, each safe to repeat.
 
 `check_connector` tries all facts over a project of the connector's own, which they write to. FACTS has them one by one,
 for a test each over a fresh project:
@@ -37,7 +37,7 @@ FACTS: dict[str, Fact[Connector]] = {}
 fact = add_to(FACTS)
 
 NEW = "contract-item"
-"""The name of the item that is added."""
+"""Name of the added item."""
 
 
 def check_connector(connector: Connector, exempt: Mapping[str, str] | None = None) -> None:
@@ -176,7 +176,7 @@ def a_check_says_what_was_looked_at(connector: Connector) -> None:
 
 
 def operations(connector: Connector) -> list[Operation]:
-    """One operation of each kind that fits what the project holds."""
+    """Return one operation of each kind that fits the project."""
     pages = list(connector.pull(None))
     items = [item.key for page in pages for item in page.items]
     annotators = [annotator.key for page in pages for annotator in page.annotators]
@@ -228,7 +228,7 @@ def _items(pages: list[Page]) -> set[str]:
 
 
 def _rows(pages: list[Page], kind: str) -> set[tuple[Any, ...]]:
-    """What rows say, without the versions, which may be the time of the pull."""
+    """Return the content of rows without versions, which may be the time of the pull."""
     rows = [row for page in pages for row in getattr(page, kind)]
     return {
         (row.key, getattr(row, "item", None), str(getattr(row, "label", getattr(row, "data", None)))) for row in rows

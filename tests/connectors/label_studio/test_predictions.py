@@ -11,7 +11,7 @@ import pytest
 from hitl.annotations import Annotations
 from hitl.connectors.label_studio.answers import NotUnderstood
 from hitl.connectors.label_studio.form import parse
-from hitl.connectors.label_studio.pull import answers
+from hitl.connectors.label_studio.pull import count_answers
 from hitl.evidence import Evidence
 from hitl.models import PL
 from tests.tables import rows
@@ -123,4 +123,4 @@ def test_answers_of_deleted_users_count_one_by_one() -> None:
     form = parse(f'<View><Text name="t" value="$t"/>{choices}</View>')
     said = [{"from_name": "c", "to_name": "t", "type": "choices", "value": {"choices": ["A"]}}]
     given = [{"id": n, "completed_by": user, "result": said} for n, user in enumerate([None, None, 7, 7])]
-    assert answers(form, {"id": 1, "data": {"t": "x"}, "annotations": given}) == 3
+    assert count_answers(form, {"id": 1, "data": {"t": "x"}, "annotations": given}) == 3
