@@ -124,11 +124,12 @@ class LocalServer:
     Attributes (inside the block):
         url, token: where it is, and the administrator's API token.
         admin_email, admin_password: for its web pages.
+        folder: its data.
     """
 
     def __init__(self, data: Path | None = None, progress: Progress = silent) -> None:
         """`data` is a folder to be kept (filled from the template when empty); None: a temporary one."""
-        self._data = data
+        self.folder = data
         self._progress = progress
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -147,9 +148,10 @@ class LocalServer:
         """
         command = install(self._progress)
         source = template(command, self._progress)
-        if self._data is None:
+        if self.folder is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="hitl-label-studio-")
-        data = self._data or Path(self._temporary.name if self._temporary else "")
+            self.folder = Path(self._temporary.name)
+        data = self.folder
         _fill(source, data)
         account = json.loads((data / _ACCOUNT).read_text())
         try:
@@ -168,7 +170,7 @@ class LocalServer:
             self._process = None
         if self._temporary is not None:
             self._temporary.cleanup()
-            self._temporary = None
+            self._temporary = self.folder = None
 
     def sign_up(self, email: str, password: str) -> Person:
         """Add an annotator through the invitation page, as an annotator would. Raises Unreachable when it fails."""

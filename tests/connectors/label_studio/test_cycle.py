@@ -43,26 +43,6 @@ print(events)
 """
 
 
-def test_after_a_run_three_annotators_are_served_exactly_the_plan(
-    make_project: Callable[..., Project], tmp_path: Path
-) -> None:
-    project, _ = labeled_project(make_project)
-    with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
-        plan = cycle.run(settings_for(project.number), store, connect(project)).judgement.plan
-    planned = [int(str(ask.item)) for ask in plan.asks]
-    assert len(planned) >= 6
-    seen_by = {t: {row["completed_by"]["id"] for row in project.task(t)["annotations"]} for t in planned}
-    left = list(planned)
-    for turn in range(4 * len(planned)):
-        k = turn % 3 + 1
-        mine = [task for task in left if int(project.people[k].id) not in seen_by[task]]  # answered or skipped
-        if mine:
-            assert project.next(k) == mine[0]
-            project.answer(k, mine[0], "good")
-            left.remove(mine[0])
-    assert left == []
-
-
 def run_until(project: Project, folder: Path, event: int, crew: list[str]) -> subprocess.CompletedProcess[str]:
     server = project.server
     place = [server.url, server.token, str(project.number), f"sqlite:///{folder}/hitl.db", str(event)]

@@ -37,7 +37,7 @@ class Stamps:
     """Writes in the server's database what another clock of its application would have written."""
 
     def __init__(self, server: LocalServer) -> None:
-        folder = server._given or (server._temporary and server._temporary.name)
+        folder = server.folder
         assert folder
         self._path = Path(folder) / "label_studio.sqlite3"
 
