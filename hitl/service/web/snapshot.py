@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from hitl.consensus import Consensus
     from hitl.evidence import Evidence
     from hitl.plan import Plan
+    from hitl.service.web.backend.suggestions import Suggestions
     from hitl.settings import Settings
     from hitl.store import CycleSummary, Store
 
@@ -216,6 +217,13 @@ class Snapshot:
     def key_place(self) -> Mapping[str, int]:
         """Platform's key -> row."""
         return {key: row for row, key in enumerate(self.keys)}
+
+    @cached_property
+    def suggestions(self) -> Suggestions:
+        """Suggestions of Label Studio's model backend; they live as long as the snapshot."""
+        from hitl.service.web.backend.suggestions import Suggestions
+
+        return Suggestions(self)
 
     def view(self, question: str | None) -> QuestionView:
         """The question of this name; None: the first one. Raises KeyError."""

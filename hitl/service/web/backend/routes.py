@@ -23,7 +23,7 @@ from pydantic import BaseModel, Field, ValidationError
 from hitl.connectors.label_studio import LabelStudioSettings
 from hitl.connectors.label_studio.suggestions import SUGGESTS, form_of, prediction
 from hitl.service.web.access import public
-from hitl.service.web.backend.suggestions import Suggestions, suggestions_of
+from hitl.service.web.backend.suggestions import Suggestions
 from hitl.service.web.errors import Problem
 from hitl.service.web.projects import Watched
 
@@ -166,7 +166,7 @@ def router(projects: Mapping[str, Watched], allowed: Allowed) -> APIRouter:
 
 def _suggestions(one: Watched) -> Suggestions | None:
     """What is suggested; None as long as nothing was loaded."""
-    return None if one.snapshot is None else suggestions_of(one.snapshot)
+    return None if one.snapshot is None else one.snapshot.suggestions
 
 
 def _version(one: Watched) -> str:

@@ -13,7 +13,6 @@ import hashlib
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -98,20 +97,9 @@ class Suggestions:
                 _ = view.consensus.labels
 
 
-_made: WeakKeyDictionary[Snapshot, Suggestions] = WeakKeyDictionary()
-
-
-def suggestions_of(snapshot: Snapshot) -> Suggestions:
-    """Those of a snapshot, kept as long as it is."""
-    found = _made.get(snapshot)
-    if found is None:
-        found = _made.setdefault(snapshot, Suggestions(snapshot))
-    return found
-
-
 def prepare(snapshot: Snapshot) -> None:
     """Compute what requests look up, outside of them: for whoever makes the snapshot."""
-    suggestions_of(snapshot).prepare()
+    snapshot.suggestions.prepare()
 
 
 def _of_models(view: QuestionView, row: int) -> Answer | None:

@@ -215,7 +215,7 @@ def test_the_version_changes_with_what_is_suggested_and_with_nothing_else(tmp_pa
         page = rows(8, changes.get("said", {(1, "a"): {"mood": "bad"}}), changes.get("predicted", {4: ALL}))
         snapshot = stored(folder, page)
         prepare(snapshot)
-        return str(routes.suggestions_of(snapshot).version)
+        return str(snapshot.suggestions.version)
 
     first = version("first")
     assert version("again") == first
