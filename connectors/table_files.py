@@ -77,14 +77,13 @@ class TableFiles:
                 )
         return there
 
-    def digests(self, known: Mapping[Path, bytes]) -> dict[Path, bytes]:
-        """That of the bytes of each file, but for those that are known."""
-        return {path: known[path] if path in known else _digest_of(path) for path in self.all()}
-
-    @property
-    def index(self) -> Path:
-        """Where the index of annotations.* is kept (`table_index`)."""
-        return self._output / ".annotations.index"
+    def digests(self) -> dict[Path, bytes]:
+        """Return the digest of the bytes of each file."""
+        found = {}
+        for path in self.all():
+            with path.open("rb") as file:
+                found[path] = hashlib.file_digest(file, "sha256").digest()
+        return found
 
     def _folder(self, name: str) -> Path:
         return self._output if name in WRITTEN else self._path
@@ -99,11 +98,22 @@ def stamp_of(digests: Mapping[Path, bytes]) -> str:
     return digest.hexdigest()[:16]
 
 
-def _digest_of(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").digest()
-
-
 def stem(path: Path) -> str:
     """The name of a table or model without its format; a folder has none."""
     return path.name if path.is_dir() else path.name.removesuffix(".gz").rsplit(".", 1)[0]
+
+
+def state_of(files: Iterable[Path]) -> str:
+    """Return a digest of the names, sizes and times of change of files."""
+    states = ((path.name, path.stat()) for path in files)
+    text = "".join(f"{name}\0{state.st_size}\0{state.st_mtime_ns}\0" for name, state in states)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def is_cut(path: Path | None) -> bool:
+    """Return True if the last line of a text has no end, as in a file that is still being written."""
+    if path is None or path.suffix.lower() not in (".csv", ".tsv", ".jsonl", ".ndjson") or not path.stat().st_size:
+        return False
+    with path.open("rb") as file:
+        file.seek(-1, 2)
+        return file.read(1) not in b"\r\n"

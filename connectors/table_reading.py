@@ -1,4 +1,4 @@
-"""What tables hold at one time, each read once: items, answers, known truth, predictions, classes."""
+"""Tables as they are at one time, each read once: items, answers, known truth, predictions, classes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hitl.connectors import table_spans
-from hitl.connectors.table_blocks import ItemRows, in_codes
 from hitl.connectors.table_files import TableFiles, stem
-from hitl.connectors.table_rows import NEWEST, is_nothing, number_of
 from hitl.errors import BadTable
 from hitl.evidence import ROW_TOLERANCE
 from hitl.formatting import counted
-from hitl.platform import AnnotationRow, PredictionRow, Question
+from hitl.platform import PredictionRow, Question
 from hitl.tables.columns import require_columns
 from hitl.tables.encoding import likeness, natural_order, seconds_of, similar
 from hitl.tables.files import read_table
@@ -34,12 +32,14 @@ from hitl.tables.unread_places import box_in
 QUESTION = "label"
 
 FEW_ROWS = 10
-"""Of so many rows an item each is compared with each."""
+"""Up to so many rows per item, each row is compared with each other row of its item."""
+
+Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Columns:
-    """What the columns are called, and which labels are classes (none: all but those of `abstain`)."""
+    """Names of the columns, and the labels that are classes (empty: all labels except those of `abstain`)."""
 
     item: str
     annotator: str
@@ -50,32 +50,32 @@ class Columns:
 
     @property
     def digest(self) -> str:
-        """Differs where the same files are read in another way."""
+        """Digest that differs where the same files are read in another way."""
         return hashlib.sha256(repr(self).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class Answers:
-    """The rows of annotations.* that count, and problems in words."""
+    """The rows of annotations.* that count, with item, annotator and label in codes; and problems in words."""
 
-    rows: ItemRows | None
-    problems: tuple[str, ...]
-
-    @property
-    def count(self) -> int:
-        """How many there are."""
-        return 0 if self.rows is None else len(self.rows.codes)
+    table: pa.Table
+    problems: tuple[str, ...] = ()
 
     def unique(self, column: str) -> list[str]:
-        """What a column holds, each once, but for empty texts."""
-        if self.rows is None or column not in self.rows.table.column_names:
+        """Return the different values of a column, without empty texts."""
+        if column not in self.table.column_names:
             return []
-        return [value for value in pc.unique(self.rows.table.column(column)).to_pylist() if value]
+        return [value for value in pc.unique(self.table.column(column)).to_pylist() if value]
 
-    def counts(self, column: str) -> dict[str | None, int]:
-        """What a column holds, and how often."""
-        found = [] if self.rows is None else pc.value_counts(self.rows.table.column(column)).to_pylist()
-        return {each["values"]: each["counts"] for each in found}
+    def count_labels(self, column: str) -> int:
+        """Count the answers that are labels and no skips."""
+        if not self.table.num_rows:
+            return 0
+        counts = pc.value_counts(self.table.column(column)).to_pylist()
+        return sum(each["counts"] for each in counts if each["values"])
+
+
+NO_ANSWERS = Answers(pa.table({}))
 
 
 class Reading:
@@ -86,29 +86,32 @@ class Reading:
         self._tables: dict[str, pa.Table | None] = {}
 
     @cached_property
-    def items(self) -> ItemRows | None:
-        """The last row of each item of items.* and added_items.*."""
+    def items(self) -> pa.Table | None:
+        """The last row of each item of items.* and added_items.*; None without any."""
         tables = [found for name in ("items", "added_items") if (found := self._named_items(name)) is not None]
         if not tables:
             return None
         plain = [table.replace_schema_metadata(None) for table in tables]
         try:
             whole = pa.concat_tables(plain, promote_options="default")
-        except (pa.ArrowInvalid, pa.ArrowTypeError):  # a column is of one kind here and of another there
+        except (pa.ArrowInvalid, pa.ArrowTypeError):  # a column has one type here and another there
             whole = pa.Table.from_pylist([*(row for table in plain for row in table.to_pylist())])
-        return ItemRows(whole, self._of.item).last_of_each()
+        names = in_codes(whole.column(self._of.item))
+        last = np.zeros(len(names.dictionary), np.int64)
+        last[np.asarray(names.indices)] = np.arange(len(names))  # the last row of each item stays
+        return whole if len(last) == len(names) else whole.take(pa.array(last))
 
     @cached_property
     def answers(self) -> Answers:
-        """Of two answers of one annotator the latest, or the last row, wins."""
+        """The answers, of two by one annotator the latest, or the last row."""
         return self.answers_but(0)
 
     def answers_but(self, last: int) -> Answers:
-        """The same without so many of the last rows."""
+        """Return the answers without so many of the last rows."""
         of = self._of
         table = self.table("annotations")
         if table is None:
-            return Answers(None, ())
+            return NO_ANSWERS
         table = table.slice(0, max(table.num_rows - last, 0))
         if self.marks_parts:
             others = [of.annotator, *([of.time] if of.time else [])]
@@ -119,25 +122,27 @@ class Reading:
         legal, problems = self._legal(table.column(of.label), place_of)
         _require_filled(table.column(of.item), legal, of.item, place_of)
         seconds = seconds_of(table.column(of.time), of.time) if of.time else None
-        named = [name for name in (of.item, of.annotator, of.label, "duration") if name in table.column_names]
-        table = table.select(list(dict.fromkeys(named))).replace_schema_metadata(None)
-        for name in {of.annotator, of.label}.intersection(named) - {of.item}:
-            coded = in_codes(table.column(name))
-            _require_kept(coded, name, place_of)
-            table = table.set_column(table.column_names.index(name), name, coded)
-        rows = ItemRows(table, of.item)
-        wins, contradicted = self._winners(rows, legal, seconds)
+        coded = {
+            name: in_codes(table.column(name))
+            for name in (of.item, of.annotator, of.label)
+            if name in table.schema.names
+        }
+        for name in coded.keys() - {of.item}:
+            _require_kept(coded[name], name, place_of)
+        duration = {"duration": table.column("duration")} if "duration" in table.column_names else {}
+        wins, contradicted = self._winners(coded, legal, seconds)
         if contradicted:
             problems.append(
                 f"{contradicted} rows contradict an earlier answer of the same annotator; the last row wins"
             )
-        return Answers(rows.kept(wins), tuple(problems))
+        rows = pa.table(coded | duration)
+        return Answers(rows if wins.all() else rows.filter(pa.array(wins)), tuple(problems))
 
     @cached_property
-    def gold(self) -> dict[str, AnnotationRow]:
+    def gold(self) -> dict[str, str]:
         """Item -> its known truth."""
         item, label, classes = self._of.item, self._of.label, self._of.classes
-        known: dict[str, AnnotationRow] = {}
+        known: dict[str, str] = {}
         for name in ("truth", "gold"):
             table = self.table(name)
             if table is not None:
@@ -157,8 +162,7 @@ class Reading:
                             f"{place_of(number)}: {value!r} is no class; expected one of {', '.join(classes)} "
                             "(source.classes)"
                         )
-                    place = json.dumps([key, None, "truth"])
-                    known[key] = AnnotationRow(place, key, QUESTION, None, value, "gold", NEWEST, NEWEST)
+                    known[key] = value
         return known
 
     @cached_property
@@ -174,7 +178,7 @@ class Reading:
                 if key and "\0" in key:
                     raise _nul(self._of.item, place_of(number))
                 stated = {name[2:]: value for name, value in row.items() if name.startswith("p_")}
-                if key and stated and all(is_nothing(value) for value in stated.values()):
+                if key and stated and all(_is_nothing(value) for value in stated.values()):
                     continue
                 shares = {name: number_of(value) for name, value in stated.items()}
                 if key and shares and abs(sum(shares.values()) - 1) <= ROW_TOLERANCE and min(shares.values()) >= 0:
@@ -198,7 +202,7 @@ class Reading:
             table = self.table(name)
             if table is not None:
                 require_columns(table, [of.label], str(self._files.find(name)))
-                found |= dict.fromkeys(self._labels_of(name, table))
+                found |= dict.fromkeys(value for value in pc.unique(table.column(of.label)).to_pylist() if value)
         for table in self._models.values():
             found |= dict.fromkeys(name[2:] for name in table.column_names if name.startswith("p_"))
         classes = tuple(natural_order([name for name in found if name not in of.abstain]))
@@ -207,8 +211,8 @@ class Reading:
     def counted(self, answers: Answers) -> dict[str, int]:
         """How many rows each table has."""
         models = Counter(f"probabilities_{row.model}" for several in self.predictions[0].values() for row in several)
-        items = 0 if self.items is None else len(self.items.names)
-        return {"annotations": answers.count, "items": items, "truth": len(self.gold), **models}
+        items = 0 if self.items is None else self.items.num_rows
+        return {"annotations": answers.table.num_rows, "items": items, "truth": len(self.gold), **models}
 
     def strange_truth(self, labels: Iterable[str]) -> list[str]:
         """Words about known labels that are none of these of annotators: rare classes, or typing errors."""
@@ -216,7 +220,7 @@ class Reading:
         usual |= {name for several in self.predictions[0].values() for row in several for name in row.probabilities}
         if self._of.classes or not usual or self.marks_parts:
             return []
-        strange = {row.label: row.item for row in reversed(self.gold.values()) if row.label not in usual}
+        strange = {label: item for item, label in reversed(self.gold.items()) if label not in usual}
         return [
             f"known truth of item {item!r}: no annotator has ever said {label!r}, which is a new class now; "
             "if it is none, mend it, and name the classes in hitl.toml: source.classes"
@@ -244,8 +248,8 @@ class Reading:
         """Words about items that known truth, or a model, writes otherwise than the tables of answers and items."""
         if not self.gold and not self.predictions[0]:
             return []
-        named = {*(answers.rows.names if answers.rows is not None else ())}
-        named |= {*(self.items.names if self.items is not None else ())}
+        named = {*answers.unique(self._of.item)}
+        named |= {*(self.items.column(self._of.item).to_pylist() if self.items is not None else ())}
         models: dict[str, list[str]] = {}
         for key, several in self.predictions[0].items():
             for row in several if key not in named else ():
@@ -261,7 +265,7 @@ class Reading:
 
     def data(self) -> dict[str, Mapping[str, Any]]:
         """Item -> what annotators see of it."""
-        rows = [] if self.items is None else self.items.table.to_pylist()
+        rows = [] if self.items is None else self.items.to_pylist()
         return {row[self._of.item]: data_in(row, self._of.item) for row in rows}
 
     def table(self, name: str) -> pa.Table | None:
@@ -272,10 +276,6 @@ class Reading:
             path = self._files.find(name)
             self._tables[name] = None if path is None else read_table(path, text)
         return self._tables[name]
-
-    def _labels_of(self, name: str, table: pa.Table) -> list[str]:
-        """What the labels of a table are."""
-        return [value for value in pc.unique(table.column(self._of.label)).to_pylist() if value]
 
     def _named_items(self, name: str) -> pa.Table | None:
         table = self.table(name)
@@ -331,15 +331,18 @@ class Reading:
         return legal, words
 
     def _winners(
-        self, rows: ItemRows, legal: npt.NDArray[np.bool_], seconds: npt.NDArray[np.float64] | None
+        self,
+        coded: Mapping[str, pa.DictionaryArray],
+        legal: npt.NDArray[np.bool_],
+        seconds: npt.NDArray[np.float64] | None,
     ) -> tuple[npt.NDArray[np.bool_], int]:
-        """(rows,) the answers that count, and how many others say something else at the same time."""
+        """Return which rows count, (rows,), and how many others say something else at the same time."""
         wins, contradicted = legal.copy(), 0
-        if self._of.annotator not in rows.table.column_names:
+        if self._of.annotator not in coded:
             return wins, contradicted
-        labels = rows.table.column(self._of.label)
+        labels = coded[self._of.label]
         best: dict[int, tuple[float, int]] = {}
-        pairs, again = _repeated(rows, self._of.annotator, legal)
+        pairs, again = _repeated(coded[self._of.item], coded[self._of.annotator], legal)
         for row in map(int, again):
             at = -math.inf if seconds is None or math.isnan(seconds[row]) else float(seconds[row])
             before, other = best.get(int(pairs[row]), (at, row))
@@ -421,15 +424,13 @@ def _nul(item: str, where: str) -> BadTable:
     return BadTable(f"{where}: the {item} holds a NUL character, which no database keeps; remove it")
 
 
-def _repeated(
-    rows: ItemRows, annotator: str, legal: npt.NDArray[np.bool_]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """(rows,) a number for item and annotator; the legal rows, in order, that share it with another one."""
-    people = in_codes(rows.table.column(annotator))
+def _repeated(items: pa.DictionaryArray, people: pa.DictionaryArray, legal: npt.NDArray[np.bool_]) -> tuple[Ints, Ints]:
+    """Number the pairs of item and annotator, (rows,); and find the legal rows, in order, that share a pair."""
     names = people.dictionary.to_pylist()
     codes = np.asarray(pc.fill_null(people.indices, len(names)))
-    pairs = rows.codes * (len(names) + 1) + codes
-    if _differ_within_items(rows.codes, codes):
+    item = np.asarray(pc.fill_null(items.indices, len(items.dictionary)), np.int64)
+    pairs = item * (len(names) + 1) + codes
+    if _differ_within_items(item, codes):
         return pairs, np.empty(0, np.int64)
     anonymous = [len(names), *(code for code, name in enumerate(names) if not name)]
     known = np.flatnonzero(legal & ~np.isin(codes, anonymous))
@@ -441,9 +442,29 @@ def _repeated(
     return pairs, np.flatnonzero(among)
 
 
-def _differ_within_items(item: npt.NDArray[np.int64], person: npt.NDArray[np.int32]) -> bool:
-    """Whether the rows of each item are together and of different people, as in most tables; if it is quick to tell."""
+def _differ_within_items(item: Ints, person: npt.NDArray[np.int32]) -> bool:
+    """Return True if the rows of each item are together and by different people, as usual, and it is quick to tell."""
     if len(item) < 2 or (item[1:] < item[:-1]).any() or np.bincount(item).max() > FEW_ROWS:
         return False
     lags = range(1, int(np.bincount(item).max()))
     return not any(((item[lag:] == item[:-lag]) & (person[lag:] == person[:-lag])).any() for lag in lags)
+
+
+def in_codes(column: pa.ChunkedArray) -> pa.DictionaryArray:
+    """Encode a column of text, whose values are ordered by first appearance."""
+    coded = column if pa.types.is_dictionary(column.type) else column.cast(pa.string()).dictionary_encode()
+    return pa.concat_arrays(
+        [*coded.unify_dictionaries().chunks] or [pa.array([], pa.dictionary(pa.int32(), pa.string()))]
+    )
+
+
+def number_of(value: Any) -> float:
+    """Return a number, NaN for anything else."""
+    try:
+        return math.nan if value is None else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def _is_nothing(value: Any) -> bool:
+    return value is None or str(value).lower() == "nan"

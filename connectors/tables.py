@@ -12,40 +12,32 @@ Read from the folder (CSV, JSON Lines or Parquet; .gz allowed), or a single anno
 
 Written to `output` (default <folder>/hitl-output/): consensus.csv, order.csv, assignments/<annotator>.csv,
 labels_wanted.csv, added_items.jsonl and gold.csv; the last two are read back. A file is written whole, and only when
-its content changes. A pull keeps .annotations.index there, by which the next one finds what has changed
-(`table_changes`); without it everything is read.
+its content changes.
+
+A table that lost many rows at once may be half-written. Such a pull takes what is new and deletes nothing. If the next
+pull finds the files as they were (size and time of change), it takes the rows for deleted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
 from pydantic import Field
 
+from hitl.column_operations import ConsensusOperation, WantedOperation
 from hitl.connectors import table_spans
-from hitl.connectors.table_changes import Changed, Changes
-from hitl.connectors.table_files import GRAPH, TableFiles, stamp_of
-from hitl.connectors.table_index import Index
-from hitl.connectors.table_output import table_of_rows, write_if_changed
-from hitl.connectors.table_pages import TablePages, Told, labeled
-from hitl.connectors.table_patches import write_consensus, write_wanted
+from hitl.connectors.table_files import GRAPH, TableFiles, is_cut, stamp_of, state_of
+from hitl.connectors.table_page import TablePage
 from hitl.connectors.table_reading import Columns, Reading
-from hitl.connectors.table_shrinkage import Look, is_cut, state_of
 from hitl.errors import BadInput, BadTable, Refused
 from hitl.platform import Check, Connector, Cursor, Operation, Page, Question, Receipt
 from hitl.settings import GraphSettings, SourceSettings
-from hitl.tables.files import file_name, read_table, table_in
-from hitl.tables.label_columns import ConsensusOperation, WantedOperation
-from hitl.tables.operations_by_difference import ConsensusByDifference, WantedByDifference
+from hitl.tables.files import atomic, bytes_of, file_name, read_table, table_in
 
-PAGE = 5_000
-"""So many items at least are sent at a time, where there are so many to be sent."""
-CONSENSUS, WANTED = "consensus.csv", "labels_wanted.csv"
 WHAT_IS_READ = (
     "source.path (relative to hitl.toml) names a folder with annotations.csv, .jsonl or .parquet, or such a file; "
     "its columns are item, annotator, label, or as source.item, source.annotator, source.label say"
@@ -55,6 +47,8 @@ _IN_DOUBT = (
     "was taken. The next cycle deletes them if the files stay as they are; if they are meant to be gone now, run "
     "`hitl run --accept-deletions`"
 )
+FEW = 10
+"""Rows that may go at once where others stay: small tables are edited by hand."""
 
 
 class TablesSettings(SourceSettings):
@@ -83,6 +77,29 @@ class TablesSettings(SourceSettings):
     def table_at(self, path: Path, folder: Path) -> str | None:
         """The name of the table that a file of this path is, or would be."""
         return Tables.open(self, folder).table_at(path)
+
+
+@dataclass(frozen=True)
+class Look:
+    """State of the tables at a pull, kept in its cursor.
+
+    Attributes:
+        rows: of each table, when they were last believed.
+        classes: seen at that time.
+        doubted: the files (`state_of`) that were not believed; None: they were.
+    """
+
+    rows: Mapping[str, int] = field(default_factory=dict)
+    classes: Sequence[str] = ()
+    doubted: str | None = None
+
+    def lost(self, rows: Mapping[str, int], share: float) -> list[str]:
+        """Name the tables with fewer rows than they may have, in words."""
+        return [
+            f"{name}.* has {now:,} rows where the last cycle found {before:,}"
+            for name, before in self.rows.items()
+            if before - (now := rows.get(name, 0)) > max(share * before, FEW if now else 0)
+        ]
 
 
 class Tables(Connector):
@@ -129,11 +146,10 @@ class Tables(Connector):
         self._output = Path(output) if output else root / "hitl-output"
         self._max_shrink = max_shrink
         self._accepts_deletions = False
-        self._last = Look()  # that of the last pull, also where the next one begins anew
-        self._classes_kept: tuple[str, ...] = ()  # of rows that are stored still, while the tables are doubted
+        self._last = Look()  # at the last pull, also where the next one begins again
+        self._classes_kept: Sequence[str] = ()  # of rows that are still stored while the tables are doubted
         self._asked: tuple[str, Question] | None = None  # of files with this stamp
-        self._pulled: str | None = None  # the stamp of the files that the last pull has found
-        self._index: Index | None = None  # of a pull before anything was written
+        self._pulled: str | None = None  # the stamp of the files at the last pull
 
     @property
     def _files(self) -> TableFiles:
@@ -166,14 +182,14 @@ class Tables(Connector):
 
         After a pull it is that of the files as they were pulled.
         """
-        stamp = self._pulled or stamp_of(Changes(self._files, self._columns).digests)
+        stamp = self._pulled or stamp_of(self._files.digests())
         if self._asked is None or self._asked[0] != stamp:
-            self._asked = stamp, self._reading().question(self._classes_kept)
+            self._asked = stamp, self._reading().question(tuple(self._classes_kept))
         return (self._asked[1],)
 
     def recall(self, cursor: Cursor | None) -> None:
         """Count the classes of the last pull in: answers that say them are stored, whatever the tables say by now."""
-        self._last = Look.of(cursor)
+        self._last = _look_in(cursor)
         self._classes_kept, self._asked = self._last.classes, None
 
     def accept_deletions(self) -> None:
@@ -181,81 +197,37 @@ class Tables(Connector):
         self._accepts_deletions = True
 
     def pull(self, cursor: Cursor | None) -> Iterator[Page]:
-        """Pages of the items of which the tables say something else than at the cursor (`table_blocks`).
+        """Give all that the tables say as one page where a file has changed; the store compares it by digests.
 
-        Tables that shrank are doubted (`table_shrinkage`): their pages are partial. Raises BadTable when a table that
-        an earlier pull has read is gone: its rows were not taken back.
+        Raises BadTable when a table that an earlier pull has read is gone: its rows were not taken back.
         """
-        before = cursor or {}
-        named = before.get("tables")
-        tables = self._files.present(named if isinstance(named, list) else [])
-        changes, look = Changes(self._files, self._columns), self._last if cursor is None else Look.of(cursor)
-        digests = changes.digests
+        before, files = cursor or {}, self._files
+        tables = files.present(before.get("tables") or ())
+        digests, look = files.digests(), self._last if cursor is None else _look_in(cursor)
         state, self._pulled = state_of(digests), stamp_of(digests)
         read_as = {"files": self._pulled, "columns": self._columns.digest}
-        again = before.get("ended") is True and all(before.get(name) == value for name, value in read_as.items())
+        again = all(before.get(name) == value for name, value in read_as.items())
         if again and look.doubted is None:
             return
-        held = {**read_as, "tables": tables}
-        changed = changes.since(before) if before.get("ended") is True and look.doubted is None else None
-        page = None if changed is None else self._page_of(changed, before, held, look)
-        if changed is not None and page is not None:
-            yield page
-            self._keep(changed.index)
-            return
         reading = self._reading()
-        answers = reading.answers
-        rows = reading.counted(answers)
-        lost = [] if self._accepts_deletions or (again and look.doubted == state) else look.lost(rows, self._max_shrink)
-        problems: list[str] = []
-        if lost:
-            self._classes_kept = look.classes
-            if is_cut(self._files.find("annotations")):
-                answers = reading.answers_but(1)
-            look = replace(look, doubted=state)
-            problems.append(f"{self._path}: {'; '.join(lost)}: {_IN_DOUBT}")
-        else:
-            self._classes_kept = ()
-        question = self._ask(reading, held)
-        if not lost:
-            look = Look(rows, tuple(map(str, question.classes)))
+        answers, rows = reading.answers, reading.counted(reading.answers)
+        is_believed = self._accepts_deletions or (again and look.doubted == state)
+        lost = [] if is_believed else look.lost(rows, self._max_shrink)
+        problems = [f"{self._path}: {'; '.join(lost)}: {_IN_DOUBT}"] if lost else []
+        self._classes_kept = look.classes if lost else ()
+        if lost and is_cut(files.find("annotations")):
+            answers = reading.answers_but(1)
+        question = reading.question(tuple(self._classes_kept))
+        self._asked = self._pulled, question
+        self._last = replace(look, doubted=state) if lost else Look(rows, tuple(map(str, question.classes)))
         strange = reading.strange_truth(answers.unique(self._columns.label))
         problems += [*answers.problems, *reading.predictions[1], *strange, *reading.doubts(answers)]
-        self._files.present(tables)  # what was moved away while we read was not read
-        pages = TablePages(Told.of(reading, answers), self._columns, PAGE)
-        yield from pages.since(before, {**held, "look": look.as_json()}, problems, partial=bool(lost))
-        self._last = look
-        if not lost:
-            self._keep(changes.index(answers))
-
-    def _page_of(self, changed: Changed, before: Cursor, held: Mapping[str, Any], look: Look) -> Page | None:
-        """The page of the items that a change has touched; None where the tables shrank too much to be believed."""
-        reading, answers = changed.reading, changed.told.answers
-        rows = {**reading.counted(answers), "annotations": changed.index.rows}
-        if look.lost(rows, self._max_shrink):
-            return None
-        self._classes_kept = ()
-        look = Look(rows, tuple(map(str, self._ask(reading, held).classes)))
-        problems = [*reading.predictions[1], *reading.strange_truth(changed.index.labels)]
-        problems += reading.similar_labels(changed.index.labels)
-        self._files.present(held["tables"])
-        told = {"ended": True, "blocks": before.get("blocks"), "again": changed.again}
-        live = None if changed.came else before.get("live")
-        self._last, cursor = look, {**held, "look": look.as_json(), **told, "live": live}
-        return TablePages(changed.told, self._columns, PAGE).at_once(cursor, problems)
-
-    def _keep(self, index: Index | None) -> None:
-        """Keep the index of a pull beside what is written: a pull alone makes no folder."""
-        self._index = index
-        if index is not None and self._output.is_dir():
-            with suppress(OSError, BadInput):  # without one the next pull looks at everything
-                index.write(self._files.index)
-            self._index = None
-
-    def _ask(self, reading: Reading, held: Mapping[str, Any]) -> Question:
-        """The question of the files as they were read."""
-        self._asked = str(held["files"]), reading.question(self._classes_kept)
-        return self._asked[1]
+        files.present(tables)  # a table that was moved away meanwhile was not read
+        whole = TablePage(reading, answers, self._columns)
+        told = before.get("live") == whole.names_digest
+        live = whole.names_digest if told or not lost else None
+        held = {**read_as, "tables": tables, "look": asdict(self._last), "live": live}
+        yield whole.page(held, problems, tell_live=not told, partial=bool(lost))
 
     # -- sink ----------------------------------------------------------------------------------------------
 
@@ -273,52 +245,37 @@ class Tables(Connector):
                 names = ", ".join([*writers, *added])
                 raise Refused(f"tables: an operation {operation.kind!r} is not known; expected {names}")
             (self._output / "assignments").mkdir(parents=True, exist_ok=True)
-            self._keep(self._index)
-            by_difference = self._push_by_difference(operation)
-            if by_difference is not None:
-                yield by_difference
-                continue
             if operation.kind in added:
                 yield self._add(operation, *added[operation.kind](operation))
                 continue
             path, table = writers[operation.kind](operation)
-            changed = write_if_changed(path, table)
+            changed = _write_if_changed(path, table)
             yield Receipt(operation, table.num_rows if changed else 0, str(path))
 
-    def _push_by_difference(self, operation: Operation) -> Receipt | None:
-        """Write the rows that say something else; None of what does not know them."""
-        if isinstance(operation, ConsensusByDifference) and len(operation.rows) == 1:
-            path = self._output / CONSENSUS
-            return Receipt(operation, write_consensus(path, operation), str(path))
-        if isinstance(operation, WantedByDifference):
-            path = self._output / WANTED
-            return Receipt(operation, write_wanted(path, operation), str(path))
-        return None
-
     def _push_consensus(self, operation: Operation) -> tuple[Path, pa.Table]:
-        path, columns = self._output / CONSENSUS, ["item", "label", "confidence"]
+        path, columns = self._output / "consensus.csv", ["item", "label", "confidence"]
         if isinstance(operation, ConsensusOperation):
             tables = [labels.table() for labels in operation.columns.values()]
             whole = pa.concat_tables(tables, promote_options="default")
-            return path, whole if whole.num_rows else table_of_rows([], columns)
+            return path, whole if whole.num_rows else _table_of_rows([], columns)
         pushed = [row for rows in operation.payload["questions"].values() for row in rows]
         if any("parts" in row for row in pushed):
             columns = ["item", "start", "end", "label", "confidence", "text"]
-            return path, table_of_rows(table_spans.consensus_rows(pushed), columns)
+            return path, _table_of_rows(table_spans.consensus_rows(pushed), columns)
         rows = [
             {name: row[name] for name in columns} | {f"p_{name}": p for name, p in row["probabilities"].items()}
             for row in pushed
         ]
-        return path, table_of_rows(rows, columns)
+        return path, _table_of_rows(rows, columns)
 
     def _push_order(self, operation: Operation) -> tuple[Path, pa.Table]:
         """The order of all, or of what one annotator is asked."""
         name = "order.csv" if operation.kind == "order" else f"assignments/{file_name(operation.key)}.csv"
         rows = [{"priority": rank, "item": key} for rank, key in enumerate(operation.payload["items"], start=1)]
-        return self._output / name, table_of_rows(rows, ["priority", "item"])
+        return self._output / name, _table_of_rows(rows, ["priority", "item"])
 
     def _push_labels_wanted(self, operation: Operation) -> tuple[Path, pa.Table]:
-        return self._output / WANTED, WantedOperation.of(operation).table
+        return self._output / "labels_wanted.csv", WantedOperation.of(operation).table
 
     def _added_items(self, operation: Operation) -> tuple[Path, list[str], list[dict[str, Any]]]:
         item = self._columns.item
@@ -337,7 +294,7 @@ class Tables(Connector):
         known = {row[columns[0]]: row for row in there}
         whole = known | {row[columns[0]]: row for row in rows}
         changed = sum(_said(known.get(key, {})) != _said(row) for key, row in whole.items())
-        written = write_if_changed(path, table_of_rows(list(whole.values()), columns))
+        written = _write_if_changed(path, _table_of_rows(list(whole.values()), columns))
         return Receipt(operation, changed if written else 0, str(path))
 
     # -- check ---------------------------------------------------------------------------------------------
@@ -348,7 +305,8 @@ class Tables(Connector):
         try:
             self._files.all()
             reading = self._reading()
-            labels, items = labeled(reading.answers, reading.gold, self._columns.label)
+            labels = reading.answers.count_labels(self._columns.label)
+            items = len({*reading.answers.unique(self._columns.item), *reading.gold})
             problems = [*reading.answers.problems, *reading.predictions[1]]
             checks.append(Check("annotations", True, f"{labels:,} labels on {items:,} items"))
             checks += [Check("annotations", False, problem, "mend the row, or ignore this") for problem in problems]
@@ -367,3 +325,30 @@ def _said(row: Mapping[str, Any]) -> dict[str, Any]:
     """What a row says; values that are not there are null where they are read back, also inside of others."""
     found = ((name, _said(value) if isinstance(value, Mapping) else value) for name, value in row.items())
     return {name: value for name, value in found if value is not None}
+
+
+def _look_in(cursor: Cursor | None) -> Look:
+    return Look(**((cursor or {}).get("look") or {}))
+
+
+def _table_of_rows(rows: list[dict[str, Any]], columns: list[str]) -> pa.Table:
+    """Make a table with every column that any row has; a column of mixed kinds becomes text."""
+    names = dict.fromkeys([*(columns if not rows else ()), *(name for row in rows for name in row)])
+    arrays = {}
+    for name in names:
+        values = [row.get(name) for row in rows]
+        try:
+            arrays[name] = pa.array(values) if rows else pa.array([], pa.string())
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            arrays[name] = pa.array([None if value is None else str(value) for value in values], pa.string())
+    return pa.table(arrays)
+
+
+def _write_if_changed(path: Path, table: pa.Table) -> bool:
+    """Write the table, whole or not at all, unless the file holds the same bytes: its time says nothing."""
+    content = bytes_of(path, table)
+    if path.is_file() and path.stat().st_size == len(content) and path.read_bytes() == content:
+        return False
+    with atomic(path) as file:
+        file.write(content)
+    return True

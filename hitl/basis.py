@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from hitl import __version__
 from hitl.platform import Connector, Question
 from hitl.project import combined, is_over, people_of
-from hitl.store.cycles import BASIS
+from hitl.store.results import BASIS
 
 if TYPE_CHECKING:
     from hitl.consensus import Consensus

@@ -388,7 +388,7 @@ class Consensus(OneLineRepr):
         objective = tuple(stored.pop("objective"))
         fit = Fit(**stored, objective=objective, mixing=None if mixing is None else Mixing(**mixing))
         return cls(
-            tuple(names_from_bytes(arrays["items"]) if header["items"] is None else header["items"]),
+            names_from_bytes(arrays["items"]) if header["items"] is None else tuple(header["items"]),
             classes,
             arrays["probabilities"],
             people,

@@ -80,7 +80,7 @@ from hitl.tables.limits import within
 
 if TYPE_CHECKING:
     from hitl.store import CycleSummary, Lease, Store
-    from hitl.store.folds import Training
+    from hitl.store.model_predictions import Training
 
 
 class _Changing:

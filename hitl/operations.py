@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hitl.annotations import column_of, places_of
+from hitl.column_operations import ConsensusOperation, WantedOperation
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.kinds.choices import label_columns
@@ -21,16 +21,6 @@ from hitl.metrics import DIGITS
 from hitl.plan import Ask, DoneItems, Expired, Plan
 from hitl.platform import Operation
 from hitl.project import annotator_names
-from hitl.tables import row_differences
-from hitl.tables.encoding import CheckedNames
-from hitl.tables.label_columns import ConsensusOperation, WantedOperation
-from hitl.tables.operations_by_difference import (
-    NOTHING,
-    ConsensusByDifference,
-    WantedByDifference,
-    consensus_columns,
-)
-from hitl.tables.row_differences import RowsByDifference, digest_of
 
 if TYPE_CHECKING:
     from hitl.annotations import Name, Names
@@ -93,7 +83,7 @@ def operations_of(what: PushSettings, store: Store, project: str, judgement: Jud
     if what.assignments:
         yield from _assignments(store, project, plan)
     if what.labels_wanted:
-        yield _wanted(store, project, plan, evidence)
+        yield _labels_wanted(plan, evidence)
     if what.consensus:
         yield _consensus(store, project, judgement)
 
@@ -125,10 +115,8 @@ def end_of_kind(pending: Sequence[Operation], first: int) -> int:
 
 def _consensus(store: Store, project: str, judgement: Judgement) -> Operation:
     """The consensus to show; the one shown already where nothing but the last digits differ."""
-    fresh = _by_difference(judgement) or consensus_operation(judgement)
+    fresh = consensus_operation(judgement)
     for shown, _ in store.operations(project, "consensus"):
-        if isinstance(fresh, ConsensusByDifference):
-            return fresh.follow(shown) if isinstance(shown, ConsensusOperation) else fresh
         if isinstance(shown, ConsensusOperation) and isinstance(fresh, ConsensusOperation):
             same = shown.is_close_to(fresh)
         else:
@@ -136,34 +124,6 @@ def _consensus(store: Store, project: str, judgement: Judgement) -> Operation:
         if same:
             return shown
     return fresh
-
-
-def _by_difference(judgement: Judgement) -> ConsensusByDifference | None:
-    """The consensus of many items that have one label each; None of others."""
-    results, classes, rows = judgement.results, {}, {}
-    first = next(iter(results.values())).items
-    if not _are_many(first) or any(kind_of(result).of_parts for result in results.values()):
-        return None
-    digest = _digest_of(first)
-    for name, result in results.items():
-        said = _told(judgement.evidence[name])
-        columns = consensus_columns(result.labels, result.confidence, result.probabilities, said)
-        rows[name] = RowsByDifference.whole(digest, columns)
-        classes[name] = tuple(map(str, result.classes))
-    return ConsensusByDifference(partial(column_of, first), classes, rows)
-
-
-def _are_many(items: Names) -> bool:
-    return isinstance(items, CheckedNames) and len(items) >= row_differences.LEAST
-
-
-def _digest_of(items: Names) -> str:
-    return items.digest if isinstance(items, CheckedNames) else digest_of(column_of(items))
-
-
-def _told(known: Evidence) -> npt.NDArray[np.bool_]:
-    """(N,) items that have a label, known truth or a prediction."""
-    return np.asarray((known.annotations.labels_per_item > 0) | known.known | known.predicted)
 
 
 def consensus_operation(judgement: Judgement) -> Operation:
@@ -261,36 +221,12 @@ def _are_done(names: pa.Array, done: DoneItems) -> npt.NDArray[np.bool_]:
 
 
 def _labels_wanted(plan: Plan, evidence: Mapping[str, Evidence]) -> WantedOperation:
-    """What `_wanted_of` says."""
-    _, names, said, wanted_n = _wanted_of(plan, evidence)
-    return WantedOperation(names.take(pa.array(said)), wanted_n[said])
-
-
-def _wanted(store: Store, project: str, plan: Plan, evidence: Mapping[str, Evidence]) -> WantedOperation:
-    """The same, by difference from what was said before where items are many."""
-    if not _are_many(next(iter(evidence.values())).annotations.items):
-        return _labels_wanted(plan, evidence)
-    items, _, said, wanted_n = _wanted_of(plan, evidence)
-    column = np.full(len(items), NOTHING, np.int32)
-    column[said] = wanted_n[said]
-    rows = RowsByDifference.whole(_digest_of(items), [column])
-    fresh = WantedByDifference(partial(column_of, items), rows)
-    for shown, _ in store.operations(project, "labels_wanted"):
-        return fresh.follow(WantedOperation.of(shown))
-    return fresh
-
-
-def _wanted_of(
-    plan: Plan, evidence: Mapping[str, Evidence]
-) -> tuple[Names, pa.Array, npt.NDArray[np.intp], npt.NDArray[np.int32]]:
     """Answers each asked item should get in all, and the answers that done items have (which closes them).
 
     An annotator who let a question about it expire, or is away, may still have the item open. A platform that keeps it
     for them (Label Studio locks it for a day) would serve it to no other: there has to be room for their answer too.
     When the project is done all its items are closed, also those never asked about: a platform goes on serving what is
     open. Items of known truth are left as they are, but for a question about them.
-
-    Gives all items, their names, the rows of which anything is said, and the (N,) numbers.
     """
     items, known_n, labels_n = _standing(evidence)
     row, names = places_of(items, (ask.item for ask in plan.asks)), column_of(items)
@@ -310,4 +246,5 @@ def _wanted_of(
     wanted_n = np.where(told_n, labels_n, 0).astype(np.int32)
     wanted_n[list(asked)] = list(asked.values())
     told_n[list(asked)] = True
-    return items, names, np.flatnonzero(told_n), wanted_n
+    rows = np.flatnonzero(told_n)
+    return WantedOperation(names.take(pa.array(rows)), wanted_n[rows])

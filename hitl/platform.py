@@ -16,11 +16,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import astuple, dataclass, field
 from functools import cached_property
 from operator import add
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, overload
 
 from hitl.errors import Refused
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
     from hitl.annotations import Names
 
 Cursor = Mapping[str, Any]
@@ -125,6 +129,42 @@ class PredictionRow:
     probabilities: Mapping[str, float]
 
 
+Row = TypeVar("Row")
+
+
+class ColumnRows(Sequence[Row]):
+    """Rows of a page that are kept in columns, as there may be millions; a row is made when it is looked at.
+
+    Args:
+        row: makes a row of the values of the columns, by name.
+        columns: gives the columns of the rows of some items, by their places on the page (None: of all), in the order
+            of the items. `data` and `probabilities` are JSON text.
+        count: how many rows there are.
+    """
+
+    def __init__(self, row: Callable[..., Row], columns: Callable[[Any], pa.Table], count: int) -> None:
+        self._row, self.columns, self._count = row, columns, count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.of(None))
+
+    @overload
+    def __getitem__(self, place: int) -> Row: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Row]: ...
+
+    def __getitem__(self, place: int | slice) -> Row | Sequence[Row]:
+        return self.of(None)[place]
+
+    def of(self, items: Any) -> tuple[Row, ...]:
+        """Return the rows of some items, by their places on the page."""
+        return tuple(self._row(**values) for values in self.columns(items).to_pylist())
+
+
 @dataclass(frozen=True)
 class Page:
     """A part of what the platform holds, saved in one transaction with the cursor behind it.
@@ -139,18 +179,21 @@ class Page:
         partial: rows may be missing that the platform has; nothing stored is taken for deleted.
         latest: what the page says stands, also where a version is earlier than the stored one: the connector reads
             pages in the order in which it gives them, and its platform's clock may go back.
+        digests: of a page with all items in `ColumnRows`: the keys of the items, and of each a digest (uint64) of all
+            that the page says of it. An item is compared row by row only where its digest has changed.
     """
 
     cursor: Cursor
-    items: tuple[ItemRow, ...] = ()
-    annotations: tuple[AnnotationRow, ...] = ()
-    predictions: tuple[PredictionRow, ...] = ()
-    annotators: tuple[AnnotatorRow, ...] = ()
+    items: Sequence[ItemRow] = ()
+    annotations: Sequence[AnnotationRow] = ()
+    predictions: Sequence[PredictionRow] = ()
+    annotators: Sequence[AnnotatorRow] = ()
     live: frozenset[str] | None = None
     problems: tuple[str, ...] = ()
     total: int | None = None
     partial: bool = False
     latest: bool = False
+    digests: tuple[pa.Array, npt.NDArray[np.uint64]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -204,13 +204,9 @@ def given_evidence(settings: Settings, store: Store, questions: tuple[Question, 
 
 
 def settle(lease: Lease, settings: Settings, store: Store, questions: tuple[Question, ...]) -> None:
-    """Bring up to date what the store keeps of the answers, and its counts, so that evidence is soon read."""
-    from hitl.kinds.kind import kind_of
-
-    store.pack(lease, [question.name for question in questions])
-    whole = [question for question in questions if not kind_of(question).of_parts]
-    store.settle(lease, whole, annotator_names(store, settings.name))
+    """Bring the snapshots of the answers up to date, and the store's counts, so that evidence is soon read."""
     store.database.analyse()
+    store.keep_answers(lease, [question.name for question in questions])
 
 
 def graph_of(settings: Settings, store: Store, items: Names, features: Floats | None) -> ProjectGraph | None:

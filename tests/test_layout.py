@@ -18,6 +18,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 CORE = (
     "_lazy",
     "annotations",
+    "column_operations",
     "consensus",
     "crew",
     "design_effect",

@@ -10,7 +10,7 @@ from hitl.cli.options import HERE, Config, Json, examples
 from hitl.errors import BadSettings
 
 if TYPE_CHECKING:
-    from hitl.store.folds import Training
+    from hitl.store.model_predictions import Training
 
 EXAMPLES = examples("hitl learn", "hitl learn --json")
 

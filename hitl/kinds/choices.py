@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from hitl.annotations import column_of
+from hitl.column_operations import LabelColumns
 from hitl.errors import BadTable
 from hitl.evidence import Evidence
 from hitl.formatting import listed
@@ -16,7 +17,6 @@ from hitl.kinds.kind import Judged, Marked, Place, StoredAnswers, item_columns
 from hitl.models.combiner import seen_by
 from hitl.platform import YES
 from hitl.tables.encoding import iso_8601
-from hitl.tables.label_columns import LabelColumns
 
 if TYPE_CHECKING:
     from hitl.consensus import Consensus

@@ -23,7 +23,7 @@ from hitl.annotations import Name
 from hitl.errors import BadSettings
 from hitl.learning.record import TrainingRecord
 from hitl.platform import Progress, silent
-from hitl.store.folds import Training as StoredTraining
+from hitl.store.model_predictions import Training as StoredTraining
 
 if TYPE_CHECKING:
     import pyarrow as pa

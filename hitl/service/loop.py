@@ -32,7 +32,7 @@ from hitl.service.scheduled import LAST_RETRY, Debounce, Project, is_late
 from hitl.settings import Settings
 from hitl.settings.times import spelled
 from hitl.store import Store
-from hitl.store.cycles import BASIS
+from hitl.store.results import BASIS
 from hitl.tables.limits import within
 
 FIRST_RETRY = 5.0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hitl.store.cycles import CycleRecord, CycleSummary
 from hitl.store.lease import Lease
+from hitl.store.results import CycleRecord, CycleSummary
 from hitl.store.store import Store
 
 __all__ = ["CycleRecord", "CycleSummary", "Lease", "Store"]

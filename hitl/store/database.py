@@ -265,6 +265,26 @@ class Database:
         )
         return int(result.rowcount)
 
+    def insert_columns(
+        self, connection: sa.Connection, table: sa.Table, columns: Mapping[str, Any], constants: Mapping[str, Any]
+    ) -> int:
+        """Insert new rows from Arrow columns and values that all rows share; returns how many."""
+        names, values = [*columns, *constants], [column.to_pylist() for column in columns.values()]
+        if self.postgres:
+            driver: Any = connection.connection.driver_connection
+            with driver.cursor() as cursor, cursor.copy(f"COPY {table.name} ({', '.join(names)}) FROM STDIN") as copy:
+                for row in zip(*values, strict=True):
+                    copy.write_row([*row, *constants.values()])
+        elif values[0]:
+            literal: Any = {"dialect": connection.dialect, "compile_kwargs": {"literal_binds": True}}
+            shared = [
+                str(sa.literal(value, table.c[name].type).compile(**literal)) for name, value in constants.items()
+            ]
+            marks = ", ".join([*("?" * len(columns)), *shared])
+            insert = f"INSERT INTO {table.name} ({', '.join(names)}) VALUES ({marks})"  # nosec B608
+            connection.exec_driver_sql(insert, list(zip(*values, strict=True)))
+        return len(values[0])
+
     def among(self, column: sa.Column[Any], keys: Sequence[str]) -> sa.ColumnElement[bool]:
         """`column IN keys`, for any number of keys: they travel as one value."""
         if self.postgres:
@@ -278,13 +298,6 @@ class Database:
             return query.where(self.among(column, [*keys]))
         each = sa.func.json_each(json.dumps([*dict.fromkeys(keys)])).table_valued("value")
         return query.select_from(LookedUp(each, column))
-
-    def among_numbers(self, column: sa.Column[Any], numbers: Sequence[int]) -> sa.ColumnElement[bool]:
-        """The same of whole numbers."""
-        if self.postgres:
-            return column == sa.any_(sa.literal(list(numbers), sa.ARRAY(sa.BigInteger())))
-        each = sa.func.json_each(json.dumps(numbers)).table_valued("value")
-        return column.in_(sa.select(each.c.value))
 
     def now(self) -> sa.ColumnElement[float]:
         """Seconds since the epoch: the server's clock on PostgreSQL, whose clients' clocks may differ."""

@@ -19,30 +19,46 @@ Deleted items and annotations stay for a time (`hitl.store.retention`) as marked
 old pages from reviving them; an item that appears again is alive again, with the annotations it had.
 
 The page is compared with what is stored before anything is written: a page that says nothing new writes no rows.
+
+A page of millions of rows brings a digest of what it says of each item (`Page.digests`). The digests of the last such
+page are stored, so only items with another digest are compared, and items that are new are inserted column by column.
+
+Each page that changes anything raises the revision of the project, and notes it with the items that it changed: by
+these, snapshots are brought up to date (`hitl.store.answers`).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 import sqlalchemy as sa
 
 from hitl.formatting import shown_names
-from hitl.platform import Page, PullSummary
-from hitl.store import packed
+from hitl.platform import ColumnRows, Page, PullSummary
 from hitl.store.database import Database
 from hitl.store.lease import Lease
-from hitl.store.schema import annotation, annotator, item, prediction, project, rework
+from hitl.store.schema import annotation, annotator, item, prediction, project, rework, snapshot
 
 MAX_PROBLEMS = 100
 """How many problems of a pull are kept."""
 
 _MAX_PROBLEM_LENGTH = 500
+
+DIGESTS = "digests"
+"""The name of the snapshot that holds the digests of items."""
+
+_COLUMNS_AT_ONCE, _ROWS_AT_ONCE = 50_000, 1_000
+"""Items that are inserted, or compared, at a time."""
 
 Row = dict[str, Any]
 Key = tuple[str, ...]
@@ -51,16 +67,16 @@ Key = tuple[str, ...]
 def save(database: Database, connection: sa.Connection, lease: Lease, page: Page) -> PullSummary:
     """Save a page; the caller has passed the fence in the same transaction."""
     saver = _Saver(database, connection, lease.project, page.latest)
-    fresh = saver.items(page)
-    saver.annotations(page, fresh)
-    saver.predictions(page, fresh)
+    if page.digests is None:
+        saver.forget_digests()
+        saver.rows(page)
+    else:
+        saver.columns(page, *page.digests)
     saver.annotators(page)
     saver.live(page)
-    saver.note_packed()
-    _save_cursor(connection, lease, page)
     if saver.changed or saver.deleted:
-        one_more = sa.func.coalesce(project.c.revision, 0) + 1
-        connection.execute(sa.update(project).where(project.c.project == lease.project).values(revision=one_more))
+        saver.note_revision()
+    _save_cursor(connection, lease, page)
     problems = tuple(page.problems)
     return PullSummary(len(page.items), len(page.annotations), saver.changed, saver.deleted, problems, pages=1)
 
@@ -75,11 +91,104 @@ class _Saver:
         self._latest = latest
         self.changed = 0
         self.deleted = 0
+        self._was_empty = (
+            connection.execute(sa.select(item.c.item).where(item.c.project == name).limit(1)).first() is None
+        )
         self._touched: set[str] = set()
-        """Items of which something may have changed."""
-        self._packed = packed.are_there(connection, name)
+        """Stored items of which something may have changed."""
+        revision = sa.select(project.c.revision).where(project.c.project == name)
+        self._revision = 1 + int(connection.execute(revision).scalar() or 0)
         self._at = float(connection.execute(sa.select(database.now())).scalar_one())
         self._now = _fixed_width(datetime.fromtimestamp(self._at, UTC))
+
+    def rows(self, page: Page) -> None:
+        """Compare the rows of a page with the stored ones, and save those that differ."""
+        fresh = self.items(page)
+        self.annotations(page, fresh)
+        self.predictions(page, fresh)
+
+    def columns(self, page: Page, keys: pa.Array, digests: npt.NDArray[np.uint64]) -> None:
+        """Save the items of a page with digests that have another digest than the stored one."""
+        named, stored = self._digests()
+        place = np.asarray(pc.fill_null(pc.index_in(keys, value_set=named), -1))
+        same = (place >= 0) & (np.append(stored, np.uint64(0))[place] == digests)
+        rest = np.flatnonzero(~same)
+        if page.partial:  # what it lacks may still be stored
+            stays = np.ones(len(named), bool)
+            stays[place[rest][place[rest] >= 0]] = False
+            self._keep_digests(named.filter(pa.array(stays)), stored[stays])
+        elif len(rest) or len(named) != len(keys):
+            self._keep_digests(keys, digests)
+        of_rest = keys.take(pa.array(rest))
+        is_new = ~np.asarray(pc.is_in(of_rest, value_set=self._stored_keys(of_rest)))
+        new, position = rest[is_new], self._next_position() + np.arange(is_new.sum())
+        order = np.asarray(pc.sort_indices(keys.take(pa.array(new))))  # indexes grow at their ends
+        for start in range(0, len(new), _COLUMNS_AT_ONCE):
+            chosen = order[start : start + _COLUMNS_AT_ONCE]
+            self._insert(page, new[chosen], position[chosen])
+        for start in range(0, int((~is_new).sum()), _ROWS_AT_ONCE):
+            self.rows(_of_items(page, rest[~is_new][start : start + _ROWS_AT_ONCE]))
+
+    def forget_digests(self) -> None:
+        """Forget the digests of an earlier page: they are not those of what is stored any more."""
+        gone = sa.delete(snapshot).where(snapshot.c.project == self._project, snapshot.c.name == DIGESTS)
+        self._connection.execute(gone)
+
+    def _digests(self) -> tuple[pa.Array, npt.NDArray[np.uint64]]:
+        query = sa.select(snapshot.c.content).where(snapshot.c.project == self._project, snapshot.c.name == DIGESTS)
+        content = self._connection.execute(query).scalar()
+        if content is None:
+            return pa.array([], pa.string()), np.empty(0, np.uint64)
+        table = pa.ipc.open_stream(bytes(content)).read_all()
+        item_column, digest = (pa.concat_arrays([*c.chunks, pa.array([], c.type)]) for c in table.columns)
+        return item_column, np.asarray(digest)
+
+    def _keep_digests(self, keys: pa.Array, digests: npt.NDArray[np.uint64]) -> None:
+        table = pa.table({"item": keys, "digest": digests})
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        row = {"project": self._project, "name": DIGESTS, "revision": self._revision}
+        self._database.upsert(self._connection, snapshot, [row | {"content": sink.getvalue().to_pybytes()}])
+
+    def _stored_keys(self, keys: pa.Array) -> pa.Array:
+        """Return those of the items that are stored, deleted or not."""
+        if self._was_empty:
+            return pa.array([], pa.string())
+        of_project = sa.select(item.c.item).where(item.c.project == self._project)
+        query = self._database.looked_up(of_project, item.c.item, keys.to_pylist())
+        return pa.array([*self._connection.execute(query).scalars()], pa.string())
+
+    def _insert(self, page: Page, places: npt.NDArray[np.intp], position: npt.NDArray[np.integer[Any]]) -> None:
+        """Insert items that are new, and all that is said of them."""
+        items, annotations, predictions = (
+            rows.columns(places)
+            for rows in (page.items, page.annotations, page.predictions)
+            if isinstance(rows, ColumnRows)
+        )
+        of_project = {"project": self._project}
+        version = {"version": self._now}
+        given: dict[str, Any] = {"labels_wanted": 0, "closed": False, "ref": None, "deleted": False, "deleted_at": None}
+        columns = {"item": items.column("key"), "data": items.column("data"), "position": pa.array(position)}
+        self._bulk(item, columns, of_project | version | given | {"revision": self._revision})
+        annotations = annotations.sort_by("key").rename_columns({"key": "annotation"})
+        columns = {name: annotations.column(name) for name in annotations.column_names}
+        given = {"time": self._at, "created": self._now, "suggested": None, "deleted": False, "deleted_at": None}
+        self._bulk(annotation, columns, of_project | version | given)
+        columns = {name: predictions.column(name) for name in predictions.column_names}
+        self._bulk(prediction, columns, of_project)
+
+    def _bulk(self, table: sa.Table, columns: Mapping[str, Any], constants: Mapping[str, Any]) -> None:
+        self.changed += self._database.insert_columns(self._connection, table, columns, constants)
+
+    def note_revision(self) -> None:
+        """Raise the revision of the project, and note it with the items that have changed."""
+        mine = project.c.project == self._project
+        self._connection.execute(sa.update(project).where(mine).values(revision=self._revision))
+        if self._touched:
+            named = self._database.among(item.c.item, sorted(self._touched))
+            changed = sa.update(item).where(item.c.project == self._project, named)
+            self._connection.execute(changed.values(revision=self._revision))
 
     def items(self, page: Page) -> frozenset[str]:
         """Save the items; gives the keys of those whose picture is not older than the stored one."""
@@ -104,6 +213,7 @@ class _Saver:
         for key, row in rows.items():
             before = stored.get(key)
             row["position"] = None if before is None else before["position"]
+            row["revision"] = self._revision if before is None else before["revision"]
             self._give_version(row, before)
         fresh = {key: row for key, row in rows.items() if self._latest or not _older(row, stored.get(key))}
         position = self._next_position()
@@ -172,7 +282,7 @@ class _Saver:
 
     def live(self, page: Page) -> None:
         """Mark items outside `live` deleted, and those inside alive."""
-        if page.live is None:
+        if page.live is None or self._was_empty:
             return
         query = sa.select(item.c.item, item.c.deleted).where(item.c.project == self._project)
         marks = self._connection.execute(query).all()
@@ -207,9 +317,7 @@ class _Saver:
 
     def _touch(self, table: sa.Table, news: Sequence[Row], stored: Mapping[Key, Row]) -> None:
         """Note the items of rows that will be written, and those under which they may be stored already."""
-        if not self._packed or "item" not in table.c:
-            return
-        self._touched.update(row["item"] for row in news)
+        self._touched.update(row["item"] for row in news if "item" in row)
         others: dict[str, list[str]] = {}
         for row in news if table is annotation else ():
             if (row["question"], row["annotation"]) not in stored:
@@ -218,11 +326,6 @@ class _Saver:
             mine = sa.and_(annotation.c.project == self._project, annotation.c.question == question)
             query = sa.select(annotation.c.item).where(mine, self._database.among(annotation.c.annotation, keys))
             self._touched.update(self._connection.execute(query).scalars())
-
-    def note_packed(self) -> None:
-        """Note with the blocks the items of which something may have changed."""
-        if self._packed and self._touched:
-            packed.note(self._database, self._connection, self._project, self._touched)
 
     def _mark_deleted(self, table: sa.Table, keys: Sequence[Key], stored: Mapping[Key, Row]) -> int:
         self._touched.update(stored[key]["item"] for key in keys)
@@ -264,6 +367,12 @@ def _save_cursor(connection: sa.Connection, lease: Lease, page: Page) -> None:
     problems = [*before, *(text[:_MAX_PROBLEM_LENGTH] for text in page.problems)][:MAX_PROBLEMS]
     values = {"problems": json.dumps(problems), "problems_epoch": lease.epoch, "cursor": json.dumps(dict(page.cursor))}
     connection.execute(sa.update(project).where(project.c.project == lease.project).values(values))
+
+
+def _of_items(page: Page, places: npt.NDArray[np.intp]) -> Page:
+    """Return a page of these items alone, in rows."""
+    rows = {name: getattr(page, name).of(places) for name in ("items", "annotations", "predictions")}
+    return replace(page, **rows, live=None, digests=None)
 
 
 # -- rows --------------------------------------------------------------------------------------------------

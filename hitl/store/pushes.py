@@ -21,8 +21,8 @@ import sqlalchemy as sa
 
 from hitl.errors import BadInput, BadSettings, HitlError, PlatformError
 from hitl.platform import Progress, Receipt
-from hitl.store.cycles import Concluded
 from hitl.store.lease import Lease, Leased
+from hitl.store.results import Results
 from hitl.store.schema import project as projects
 
 EVERY = 1.0
@@ -69,7 +69,7 @@ class Pushes(Leased):
 
 
 def confirmed(
-    lease: Lease, store: Concluded, receipts: Iterable[Receipt], progress: Progress, before: int, total: int
+    lease: Lease, store: Results, receipts: Iterable[Receipt], progress: Progress, before: int, total: int
 ) -> Iterator[Receipt]:
     """The receipts, once they are confirmed; so many of `total` were `before`.
 

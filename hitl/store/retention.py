@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from hitl.store.database import Database
-from hitl.store.schema import annotation, cycle, item, prediction
+from hitl.store.schema import annotation, cycle, item, prediction, snapshot
 
 RECENT = 20
 """How many cycles keep their figures even where they are those of the cycles around them."""
@@ -30,6 +30,10 @@ def forget_deleted(database: Database, connection: sa.Connection, project: str, 
     old = sa.and_(annotation.c.project == project, annotation.c.deleted_at <= until)
     forgotten = connection.execute(sa.delete(annotation).where(old)).rowcount
     if gone:
+        # A snapshot of before they were deleted would keep them.
+        newest = sa.select(sa.func.max(item.c.revision)).where(items).scalar_subquery()
+        stale = sa.and_(snapshot.c.project == project, snapshot.c.revision < newest)
+        connection.execute(sa.delete(snapshot).where(stale))
         for table in (annotation, prediction):
             mine = sa.and_(table.c.project == project, database.among(table.c.item, gone))
             forgotten += connection.execute(sa.delete(table).where(mine)).rowcount

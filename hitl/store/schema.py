@@ -5,16 +5,13 @@
                  complete, what was learned from them last, which push is under way, how often a pull changed what is
                  stored, and when a cycle last found nothing new
     item, annotator, annotation, prediction     what was pulled, keyed by the platform's own keys
-    packed                                      the answers once more, as Arrow by blocks of items; of which items they
-                                                may have changed since
-    settled                                     the answers once more, as they are judged; what has changed since
+    snapshot                                    derived from rows: the answers to each question, and digests of items
     vector                                      features made of items, keyed by how they were made as well
-    fold                                        what models predict that learned from the labels of other items
+    model_prediction                            what models predict that learned from the labels of other items
     cycle, consensus                            what was concluded
-    whole                                       what a cycle says of each of many items, and the rows that changed since
     rework                                      what was sent back, to whom
     view                                        searches of items that have a name
-    ask                                         every question that was planned, of whom, and when first
+    question_log                                every question that was planned, of whom, and when first
     operation                                   the outbox: what must still be, or was, pushed
     user, grant, session, token                 who may use the service, of which no project has a part (`service.web`)
     event, address                              what others are told of and whether it arrived; counts of each address
@@ -104,7 +101,9 @@ item = _table(
     column("deleted", sa.Boolean()),
     column("ref", sa.Text(), null=True),
     column("deleted_at", sa.Double(), null=True),
+    column("revision", sa.BigInteger()),
     sa.Index("hitl_item_position", "project", "position"),
+    sa.Index("hitl_item_revision", "project", "revision"),
     sa.Index("hitl_item_deleted", "project", "deleted_at", **_where(DELETED)),
     sa.Index("hitl_item_served", "project", **_where(SERVED)),
     with_rowid=True,
@@ -147,29 +146,12 @@ prediction = _table(
     column("probabilities", sa.Text()),
 )
 
-packed = _table(
-    "hitl_packed",
+snapshot = _table(
+    "hitl_snapshot",
     key("project"),
-    key("question"),
-    sa.Column("block", sa.BigInteger(), primary_key=True, autoincrement=False),
-    column("answers", sa.LargeBinary()),
-    column("changed", sa.Text(), null=True),
-    with_rowid=True,
-)
-
-settled = _table(
-    "hitl_settled",
-    key("project"),
-    key("question"),
-    key("part"),
-    column("size", sa.BigInteger()),
-    column("upto", sa.BigInteger()),
-    column("terms", sa.Text(), null=True),
-    column("changed", sa.LargeBinary(), null=True),
-    column("codes", sa.LargeBinary(), null=True),
-    column("names", sa.LargeBinary(), null=True),
-    column("time", sa.LargeBinary(), null=True),
-    column("duration", sa.LargeBinary(), null=True),
+    key("name"),
+    column("revision", sa.BigInteger()),
+    column("content", sa.LargeBinary()),
     with_rowid=True,
 )
 
@@ -183,8 +165,8 @@ vector = _table(
     with_rowid=True,
 )
 
-fold = _table(
-    "hitl_fold",
+model_prediction = _table(
+    "hitl_model_prediction",
     key("project"),
     key("question"),
     key("run"),
@@ -217,19 +199,8 @@ consensus = _table(
     with_rowid=True,
 )
 
-whole = _table(
-    "hitl_whole",
-    key("project"),
-    key("name"),
-    key("part"),
-    column("named", sa.Text()),
-    column("version", sa.Text()),
-    column("packed", sa.LargeBinary()),
-    with_rowid=True,
-)
-
-ask = _table(
-    "hitl_ask",
+question_log = _table(
+    "hitl_question_log",
     key("project"),
     key("item"),
     key("annotator"),
@@ -241,7 +212,7 @@ ask = _table(
     column("audit", sa.Boolean()),
     column("done", sa.Boolean()),
     column("labels", sa.Text()),
-    sa.Index("hitl_ask_number", "project", "number", "position"),
+    sa.Index("hitl_question_log_number", "project", "number", "position"),
     with_rowid=True,
 )
 
@@ -272,7 +243,7 @@ operation = _table(
     column("number", sa.BigInteger()),
     column("position", sa.Integer()),
     column("digest", sa.Text()),
-    column("payload", sa.Text()),
+    column("payload", sa.LargeBinary()),
     column("state", sa.Text()),
     column("changed", sa.Integer(), null=True),
     column("detail", sa.Text(), null=True),

@@ -1,9 +1,10 @@
 """`Store`: the database behind one or several projects, and what is noted with each project.
 
-Its other methods are where their tables are: `lease`, `tables` (what was pulled), `vectors` (features made of it),
-`folds` (what was learned from it), `cycles` (what was concluded), `pushes` (what may be on its way), `asks` (what was
-ever asked) and `events` (what others are told). Writes take a `Lease`, but for those of deliveries; each is one
-transaction that begins with the fence. Reads take a project's name.
+Its other methods are where their tables are: `lease`, `answers` and `evidence` (what was pulled), `vectors` (features
+made of it), `model_predictions` (learned from it), `results` (what was concluded, the outbox), `pushes` (what may be on
+its way), `question_log` (what was ever asked) and `events` (what others are
+told). Writes take a `Lease`, but for those of deliveries; each is one transaction that begins with the
+fence. Reads take a project's name.
 """
 
 from __future__ import annotations
@@ -20,17 +21,16 @@ import sqlalchemy as sa
 from hitl.errors import HitlError
 from hitl.platform import Cursor, Page, Pages, PullSummary
 from hitl.store import pages
-from hitl.store.asks import Asked
-from hitl.store.cycles import Concluded
 from hitl.store.events import Announced, Announcement, announce
-from hitl.store.folds import Learnt
-from hitl.store.held import Compared
+from hitl.store.evidence import EvidenceStore
 from hitl.store.lease import Lease
+from hitl.store.model_predictions import ModelPredictions
 from hitl.store.pushes import Pushes
+from hitl.store.question_log import QuestionLog
+from hitl.store.results import Results
 from hitl.store.reworks import SentBack
 from hitl.store.schema import project as projects
-from hitl.store.tables import Pulled
-from hitl.store.vectors import Embedded
+from hitl.store.vectors import Features
 from hitl.store.views import Viewed
 
 LONGEST = 500
@@ -49,7 +49,7 @@ class Failure:
     messages: tuple[str, ...] = ()
 
 
-class Store(Pulled, Compared, Embedded, Learnt, Concluded, Asked, SentBack, Viewed, Pushes, Announced):
+class Store(EvidenceStore, Features, ModelPredictions, Results, QuestionLog, SentBack, Viewed, Pushes, Announced):
     """What was pulled, what was made of it, what was concluded, what must still be pushed.
 
     `url` is "sqlite:///folder/hitl.db" or "postgresql://user:password@host/database". Opening brings the schema up to

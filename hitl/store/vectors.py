@@ -38,7 +38,7 @@ class FeaturesNote:
     model: str = ""
 
 
-class Embedded(Leased):
+class Features(Leased):
     """What was made of items."""
 
     def vector_digests(self, project: str, space: str) -> dict[str, str]:

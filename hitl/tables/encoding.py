@@ -7,7 +7,6 @@ import re
 import unicodedata
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
 from operator import itemgetter
 from typing import TypeVar
 
@@ -21,7 +20,6 @@ from hitl.formatting import listed
 from hitl.tables.columns import are_whole, as_text, empty_as_null, numbers_of, repeated, unparsed
 from hitl.tables.limits import limits
 from hitl.tables.places import Place, row_number
-from hitl.tables.row_differences import digest_of
 
 Name = str | int
 Names = tuple[Name, ...]
@@ -61,11 +59,6 @@ class CheckedNames(tuple[Name, ...]):
         made.column, made.found = column, {}
         return made
 
-    @cached_property
-    def digest(self) -> str:
-        """That of their column."""
-        return digest_of(self.column)
-
 
 def column_of(names: Names) -> pa.Array:
     """The names as text."""
@@ -81,10 +74,10 @@ def names_as_bytes(column: pa.Array) -> npt.NDArray[np.uint8]:
     return np.frombuffer(sink.getvalue(), np.uint8)
 
 
-def names_from_bytes(packed: npt.NDArray[np.uint8]) -> list[str]:
+def names_from_bytes(packed: npt.NDArray[np.uint8]) -> CheckedNames:
     """What `names_as_bytes` packed. Raises ValueError for anything else."""
-    names: list[str] = pa.ipc.open_stream(pa.py_buffer(packed.tobytes())).read_all().column("name").to_pylist()
-    return names
+    column = pa.ipc.open_stream(pa.py_buffer(packed.tobytes())).read_all().column("name")
+    return CheckedNames.trusted(pa.concat_arrays([*column.chunks, pa.array([], pa.string())]))
 
 
 def places_of(names: Names, wanted: Iterable[Name]) -> dict[Name, int]:

@@ -322,14 +322,14 @@ def test_a_clock_that_was_ahead_costs_no_event(store: Store, telling: Telling) -
 
 
 def test_nothing_is_announced_where_the_cycle_is_not_recorded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hitl.store import cycles
+    from hitl.store import results
 
     def broken(*arguments: Any) -> None:
         announce_it(*arguments)
         raise RuntimeError("killed here")
 
-    announce_it = cycles.announce
-    monkeypatch.setattr(cycles, "announce", broken)
+    announce_it = results.announce
+    monkeypatch.setattr(results, "announce", broken)
     with pytest.raises(RuntimeError):
         announce(store, event(), told={"reached": [""]})
     assert store.deliveries("p") == []

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from hitl.plan import Ask, Done, Plan
-from hitl.store import CycleRecord, Store, cycles
+from hitl.store import CycleRecord, Store, results
 from tests.store.rows import consensus
 
 NOW = 1764000000.1234567
@@ -98,7 +98,7 @@ def test_what_a_crash_undoes_was_not_asked(store: Store, monkeypatch: pytest.Mon
     def fail(*arguments: object) -> None:
         raise RuntimeError("power cut")
 
-    monkeypatch.setattr(cycles, "_write_operations", fail)
+    monkeypatch.setattr(results, "_write_operations", fail)
     with pytest.raises(RuntimeError):
         record(store, FIRST)
     assert store.asks("p").num_rows == 0

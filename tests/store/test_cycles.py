@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hitl.platform import Operation, Receipt
-from hitl.store import CycleRecord, Store, cycles
+from hitl.store import CycleRecord, Store, results
 from tests.store.rows import PLAN, assign, consensus, order, record
 
 
@@ -119,13 +119,13 @@ def test_after_a_crash_what_is_pending_is_sent_again(store: Store, url: str) -> 
 def test_cycle_and_outbox_are_written_together(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     run(store, order("1"))
 
-    write = cycles._write_operations
+    write = results._write_operations
 
     def fail(*arguments: Any) -> None:
         write(*arguments)
         raise RuntimeError("power cut")
 
-    monkeypatch.setattr(cycles, "_write_operations", fail)
+    monkeypatch.setattr(results, "_write_operations", fail)
     with pytest.raises(RuntimeError):
         run(store, order("2"))
     assert len(store.cycles("p")) == 1

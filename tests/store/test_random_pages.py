@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import itertools
 from typing import Any
-from unittest.mock import patch
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hitl.platform import AnnotationRow, ItemRow, Page, PredictionRow
-from hitl.store import Store, packed
+from hitl.store import Store
 from tests.store.rows import item, page, predicted, said
 
 ITEMS, QUESTIONS, MODELS = ("1", "2", "3"), ("q", "r"), ("m", "n")
@@ -130,15 +129,15 @@ def pages(draw: st.DrawFn) -> Page:
 @settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(pages(), st.sets(st.sampled_from(QUESTIONS))), min_size=1, max_size=6))
 def test_the_store_agrees_with_the_model(store: Store, sequence: list[tuple[Page, set[str]]]) -> None:
-    """Whatever is packed in between."""
+    """Whatever snapshots are kept in between."""
     project, model = f"p{next(_projects)}", Model()
-    with patch.multiple(packed, SIZE=2, MOST=2), store.lease(project) as lease:
-        for each, packs in sequence:
+    with store.lease(project) as lease:
+        for each, kept in sequence:
             model.apply(each)
             store.save_page(lease, each)
             assert view(store, project) == model.view()
             assert store.cursor(project) == each.cursor
-            store.pack(lease, packs)
+            store.keep_answers(lease, kept)
             assert view(store, project) == model.view()
         counts = store.counts(project)
         counts.pop("annotators")

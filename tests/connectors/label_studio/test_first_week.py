@@ -15,7 +15,7 @@ from hitl.errors import BadSettings, Refused
 from hitl.plan import Plan
 from hitl.platform import Operation, Receipt
 from hitl.store import Store
-from hitl.store.cycles import CycleRecord
+from hitl.store.results import CycleRecord
 from tests.connectors.label_studio.conftest import Project, choice
 from tests.connectors.label_studio.projects import connect, settings_for
 

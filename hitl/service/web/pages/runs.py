@@ -16,7 +16,7 @@ from hitl.service.web.formats import FORMS, Page, answer, pages
 from hitl.service.web.pages.deliveries import addresses_of
 from hitl.service.web.work import begin
 from hitl.status import status_of
-from hitl.store.cycles import BASIS
+from hitl.store.results import BASIS
 
 router = pages("runs")
 

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from hitl.column_operations import ConsensusOperation, LabelColumns, WantedOperation, as_bytes, from_bytes
 from hitl.platform import Operation
-from hitl.tables.label_columns import ConsensusOperation, LabelColumns, WantedOperation, as_text, from_text
 
 P = np.array([[0.25, 0.75], [1 / 3, 2 / 3], [1.0, 0.0]])
 
@@ -34,7 +34,7 @@ def test_the_payload_is_what_the_exchange_says() -> None:
 
 def test_it_is_read_as_it_was_stored() -> None:
     operation = ConsensusOperation({"q": columns(), "r": columns(P[:1], (0,), ("c",))})
-    again = from_text("consensus", "", as_text(operation), operation.digest)
+    again = from_bytes("consensus", "", as_bytes(operation), operation.digest)
     assert isinstance(again, ConsensusOperation)
     assert again == operation
     assert again.is_close_to(operation)
@@ -44,7 +44,7 @@ def test_it_is_read_as_it_was_stored() -> None:
 
 def test_an_operation_of_rows_is_read_as_before() -> None:
     plain = Operation("consensus", "", {"questions": {"q": columns().rows()}})
-    again = from_text("consensus", "", as_text(plain), plain.digest)
+    again = from_bytes("consensus", "", as_bytes(plain), plain.digest)
     assert (again, type(again), again.digest) == (plain, Operation, plain.digest)
 
 
@@ -86,16 +86,16 @@ def test_answers_wanted_are_stored_as_they_are_in_whatever_order() -> None:
     assert operation.payload == plain.payload
     assert WantedOperation.of(plain).digest == operation.digest == wanted(["ü", "b", "a"], [2, 3, 1]).digest
     assert len({operation.digest, wanted(["b", "a", "ü"], [3, 1, 1]).digest, wanted(["b", "a"], [3, 1]).digest}) == 3
-    again = from_text("labels_wanted", "", as_text(operation), operation.digest)
+    again = from_bytes("labels_wanted", "", as_bytes(operation), operation.digest)
     assert isinstance(again, WantedOperation)
     assert again.payload == plain.payload
     assert WantedOperation(again.items, again.labels).digest == operation.digest, "made of what it says"
     assert again.table.to_pylist()[0] == {"item": "a", "labels": 1}
 
 
-def test_answers_wanted_of_an_older_version_are_read() -> None:
+def test_answers_wanted_in_rows_are_read() -> None:
     plain = Operation("labels_wanted", "", {"items": {"a": 1}})
-    again = from_text("labels_wanted", "", as_text(plain), plain.digest)
+    again = from_bytes("labels_wanted", "", as_bytes(plain), plain.digest)
     assert (again, type(again), again.digest) == (plain, Operation, plain.digest)
     empty = wanted([], [])
-    assert from_text("labels_wanted", "", as_text(empty), empty.digest).payload == {"items": {}}
+    assert from_bytes("labels_wanted", "", as_bytes(empty), empty.digest).payload == {"items": {}}

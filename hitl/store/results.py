@@ -15,7 +15,7 @@ drops it, and it is gone once it is confirmed: it is to be done once, and not to
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from operator import or_
@@ -25,25 +25,16 @@ import numpy as np
 import pyarrow as pa
 import sqlalchemy as sa
 
+from hitl.column_operations import as_bytes, from_bytes
 from hitl.consensus import Consensus
-from hitl.errors import StoreError
 from hitl.plan import Done, DoneItems, Plan
 from hitl.platform import Operation, Receipt
-from hitl.store import asks, beliefs, retention, wholes
+from hitl.store import question_log, retention
 from hitl.store.database import Database
 from hitl.store.events import Announcement, announce
 from hitl.store.lease import Lease, Leased
-from hitl.store.schema import cycle, operation
+from hitl.store.schema import consensus, cycle, operation
 from hitl.tables.coded import Coded
-from hitl.tables.label_columns import ConsensusOperation, WantedOperation, as_text, from_text
-from hitl.tables.operations_by_difference import (
-    MARK,
-    ConsensusByDifference,
-    WantedByDifference,
-    from_rows,
-    names_of,
-    stored_names,
-)
 
 PENDING, CONFIRMED = "pending", "confirmed"
 
@@ -95,13 +86,8 @@ class CycleSummary:
         return found
 
 
-class Concluded(Leased):
+class Results(Leased):
     """What was concluded, and the outbox."""
-
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
-        self._written: dict[str, Operation] = {}
-        """By digest, operations in columns that were written here and are not confirmed: not to be read again."""
 
     def record_cycle(self, lease: Lease, record: CycleRecord) -> int:
         """Write what a cycle concluded and what is to be pushed, together; gives its number, 1 for the first."""
@@ -111,32 +97,31 @@ class Concluded(Leased):
             "plan": replace(record.plan, done=()).to_json(),
             "due": record.due,
         }
-        row["done"] = _packed(record.plan.done, record.results)
+        row["done"] = _packed(record.plan.done)
         row["metrics"] = json.dumps(dict(record.metrics or {}))
-        with self.database.read() as connection:
-            results = beliefs.form_of(connection, lease.project, record.results)
+        results = [
+            {"project": lease.project, "position": place, "question": question, "packed": result.to_bytes()}
+            for place, (question, result) in enumerate(record.results.items())
+        ]
         rows = _rows(self.database, lease.project, _last_of_each(record.operations))
-        asked = asks.rows_of(lease.project, record.plan, record.results)
+        asked = question_log.rows_of(lease.project, record.plan, record.results)
         with self._fenced(lease) as connection:
             last = sa.select(sa.func.max(cycle.c.number)).where(cycle.c.project == lease.project)
             number = 1 + (connection.execute(last).scalar() or 0)
             _forget_plans(connection, lease.project)
             new = {"number": number, "recorded_at": self.database.now()}
             connection.execute(sa.insert(cycle).values(row | new))
-            beliefs.write(self.database, connection, lease.project, number, results)
-            asks.write(self.database, connection, number, asked)
+            connection.execute(sa.delete(consensus).where(consensus.c.project == lease.project))
+            if results:
+                connection.execute(sa.insert(consensus), [each | {"number": number} for each in results])
+            question_log.write(self.database, connection, number, asked)
             _write_operations(self.database, connection, number, rows)
-            _write_rows(self.database, connection, lease.project, record.operations, {row["digest"] for row in rows[0]})
-            wholes.forget_items(connection, lease.project)
             for kind, key in record.again:
                 this = sa.and_(operation.c.project == lease.project, operation.c.kind == kind, operation.c.key == key)
                 connection.execute(sa.update(operation).where(this).values(state=PENDING))
             older = operation.c.number.between(BY_HAND + 1, number - 1)
             connection.execute(sa.delete(operation).where(_pending(lease.project), older))
             announce(self.database, connection, lease.project, record.told)
-        fresh, in_columns = {row["digest"] for row in rows[0]}, (ConsensusOperation, WantedOperation)
-        written = (each for each in record.operations if isinstance(each, in_columns))
-        self._written = {each.digest: each for each in written if each.digest in fresh}
         return number
 
     def forget(self, lease: Lease, *, deleted_seconds: float, cycles: int) -> None:
@@ -166,20 +151,16 @@ class Concluded(Leased):
             row = connection.execute(_last(project, cycle.c.number, cycle.c.plan, cycle.c.done)).first()
             if row is None:
                 return None
-            results = beliefs.read(connection, project, row.number)
-        plan = Plan.from_json(row.plan)
-        return results, plan if row.done is None else replace(plan, done=_unpacked(bytes(row.done), results))
+            columns = (consensus.c.question, consensus.c.packed)
+            of_cycle = sa.and_(consensus.c.project == project, consensus.c.number == row.number)
+            packed = connection.execute(sa.select(*columns).where(of_cycle).order_by(consensus.c.position)).all()
+        results = {name: Consensus.from_bytes(bytes(each), f"consensus of {name!r}") for name, each in packed}
+        return results, replace(Plan.from_json(row.plan), done=_unpacked(bytes(row.done)))
 
     def done(self, project: str) -> pa.Table | None:
         """What was done by the last cycle, in the columns of `DONE`; None before the first."""
         packed = self.database.scalar(_last(project, cycle.c.done))
-        if packed is None:
-            return None
-        table = pa.ipc.open_stream(bytes(packed)).read_all()
-        if table.column_names == [*DONE]:
-            return table
-        latest = self.latest(project)
-        return None if latest is None else _table_of(DoneItems.of(latest[1].done))
+        return None if packed is None else pa.ipc.open_stream(bytes(packed)).read_all()
 
     def plan(self, project: str) -> Plan | None:
         """The plan of the last cycle but for the items that are done, which `latest` has; None before the first."""
@@ -236,40 +217,12 @@ class Concluded(Leased):
         with self._fenced(lease) as connection:
             connection.execute(sa.delete(operation).where(mine, operation.c.number == BY_HAND), these)
             connection.execute(sa.update(operation).where(mine).values(values), list(map(or_, these, results)))
-        for receipt in receipts:
-            self._written.pop(receipt.operation.digest, None)
 
     def _outbox(self, project: str, wanted: sa.ColumnElement[bool]) -> list[tuple[Operation, str]]:
         """The wanted operations with the state of each, oldest cycle first, each cycle in its order."""
-        written = dict(self._written)
-        is_written = sa.or_(*(_says(each) for each in written.values())) if written else sa.false()
-        payload = sa.case((is_written, sa.null()), else_=operation.c.payload)
-        columns = (operation.c.kind, operation.c.key, payload.label("text"), operation.c.digest, operation.c.state)
-        query = sa.select(*columns).where(wanted).order_by(operation.c.number, operation.c.position)
-        found, by_rows = self.database.rows(query), dict[str, Operation]()
-        if any(_is_by_rows(row.text) for row in found):
-            with self.database.snapshot() as connection:  # the rows belong to these operations and no others
-                found = connection.execute(query).all()
-                of_rows = [row for row in found if _is_by_rows(row.text)]
-                by_rows = {row.digest: self._by_rows(connection, project, row) for row in of_rows}
-        return [
-            (by_rows.get(digest) or (written[digest] if text is None else from_text(kind, key, text, digest)), state)
-            for kind, key, text, digest, state in found
-        ]
-
-    def _by_rows(self, connection: sa.Connection, project: str, row: Any) -> Operation:
-        """An operation whose rows are stored by difference. Raises StoreError where these are of another."""
-        stored = wholes.rows_of(connection, project, stored_names(row.kind, row.text))
-        items = next((each.items for each in stored.values()), "")
-
-        def named() -> pa.Array:
-            with self.database.read() as another:
-                return wholes.items_of(another, project, items)
-
-        found: Operation | None = from_rows(row.kind, row.text, row.digest, stored, named)
-        if found is None:
-            raise StoreError(f"what is stored of {row.kind!r} {wholes.DAMAGED}")
-        return found
+        columns = (operation.c.kind, operation.c.key, operation.c.payload, operation.c.digest, operation.c.state)
+        rows = self.database.rows(sa.select(*columns).where(wanted).order_by(operation.c.number, operation.c.position))
+        return [(from_bytes(kind, key, bytes(payload), digest), state) for kind, key, payload, digest, state in rows]
 
     def _last_cycles(self, project: str, count: int | None) -> list[CycleSummary]:
         """So many of the last cycles (None: all), newest first."""
@@ -298,15 +251,11 @@ def _table_of(done: DoneItems) -> pa.Table:
     return pa.table(dict(zip(DONE, columns, strict=True)))
 
 
-def _packed(done: Sequence[Done], results: Mapping[str, Consensus]) -> bytes:
+def _packed(done: Sequence[Done]) -> bytes:
     """As Arrow: there may be a million."""
-    done = DoneItems.of(done)
-    reasons = beliefs.reasons_of(done, results)
-    if reasons is not None:
-        return reasons
-    table = _table_of(done)
+    table = _table_of(DoneItems.of(done))
     sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)  # a thread a column costs more
+    options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)  # a thread a column costs more
     with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue().to_pybytes())
@@ -321,11 +270,8 @@ def _few(values: Sequence[Any]) -> pa.Array:
     return pa.array(list(place)).take(pa.array(codes))
 
 
-def _unpacked(packed: bytes, results: Mapping[str, Consensus]) -> DoneItems:
+def _unpacked(packed: bytes) -> DoneItems:
     table = pa.ipc.open_stream(packed).read_all()
-    found = beliefs.done_by(table, results)
-    if found is not None:
-        return found
     items, labels, confidence, why = (table.column(name).to_pylist() for name in DONE)
     return DoneItems(items, list(map(tuple, labels)), confidence, why)
 
@@ -351,7 +297,7 @@ def _rows(
         if stored.get((each.kind, each.key)) == each.digest:
             same.append(row)
         else:
-            new.append(row | {"payload": as_text(each), "state": PENDING, "changed": None, "detail": None})
+            new.append(row | {"payload": as_bytes(each), "state": PENDING, "changed": None, "detail": None})
     return new, same
 
 
@@ -372,27 +318,6 @@ def _write_operations(
         connection.execute(sa.update(operation).where(*named).values(moved), values)
 
 
-def _write_rows(
-    database: Database, connection: sa.Connection, project: str, operations: Iterable[Operation], new: Container[str]
-) -> None:
-    """Store the rows of `new` operations by difference, and forget those that no operation has any more."""
-    for each in operations:
-        rows = names_of(each) if isinstance(each, ConsensusByDifference | WantedByDifference) else {}
-        if rows and each.digest in new:
-            assert isinstance(each, ConsensusByDifference | WantedByDifference)
-            items = next(iter(rows.values())).items
-            wholes.write(database, connection, project, rows, {items: each.named})
-    mine = sa.and_(operation.c.project == project, operation.c.kind.in_(["consensus", "labels_wanted"]))
-    texts = sa.select(operation.c.kind, operation.c.payload).where(mine, operation.c.payload.startswith(MARK))
-    used = {name for kind, text in connection.execute(texts) for name in stored_names(kind, text)}
-    gone = wholes.names_in(connection, project) - used
-    wholes.forget(connection, project, {name for name in gone if not name.startswith(beliefs.PREFIX)})
-
-
-def _is_by_rows(text: str | None) -> bool:
-    return text is not None and text.startswith(MARK)
-
-
 def _drop_queued(connection: sa.Connection, project: str, this: Operation) -> bool:
     """Take an operation that was queued by hand out of the outbox; whether it was one."""
     drop = sa.delete(operation).where(_is(project, this), operation.c.number == BY_HAND)
@@ -404,9 +329,5 @@ def _pending(project: str) -> sa.ColumnElement[bool]:
 
 
 def _is(project: str, this: Operation) -> sa.ColumnElement[bool]:
-    return sa.and_(operation.c.project == project, _says(this))
-
-
-def _says(this: Operation) -> sa.ColumnElement[bool]:
-    """Whether it is of the same kind and key, and says the same."""
-    return sa.and_(operation.c.kind == this.kind, operation.c.key == this.key, operation.c.digest == this.digest)
+    same = [operation.c[name] == getattr(this, name) for name in ("kind", "key", "digest")]
+    return sa.and_(operation.c.project == project, *same)

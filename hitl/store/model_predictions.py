@@ -14,7 +14,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from hitl.store.lease import Lease, Leased
-from hitl.store.schema import fold as folds
+from hitl.store.schema import model_prediction as folds
 from hitl.store.schema import project as projects
 
 
@@ -41,7 +41,7 @@ class Training:
     made_by: str | None = None
 
 
-class Learnt(Leased):
+class ModelPredictions(Leased):
     """What was learned from labels."""
 
     def trainings(self, project: str) -> dict[str, Training]:

@@ -1,16 +1,15 @@
-"""What a cycle says of every item, in columns: as it is compared, stored and written for a million items.
+"""Operations about every item, in columns: as they are compared, stored and written for a million items.
 
-    ConsensusOperation   the label of each, with its probabilities
-    WantedOperation      how many answers each should get
+    ConsensusOperation   the label of each item, with its probabilities
+    WantedOperation      how many answers each item should get
 
-Such an operation has its payload, as `hitl.platform` says, when it is asked for it.
+The payload (see `hitl.platform.Operation`) is made when it is asked for.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -93,20 +92,18 @@ class LabelColumns:
             and bool((np.abs(self.shares - other.shares) <= CLOSE).all())
         )
 
-    def packed(self, compression: str | None = "zstd") -> bytes:
-        """The bytes from which `unpacked` makes the same columns."""
+    def as_arrow(self, name: str) -> pa.Table:
+        """Return the columns of the question of this name as a table, from which `from_arrow` makes them again."""
         table = pa.table({"item": self.items, "label": pa.array(self.labels)})
         for n in range(self.shares.shape[1]):
             table = table.append_column(str(n), pa.array(np.ascontiguousarray(self.shares[:, n])))
-        table = table.replace_schema_metadata({"classes": json.dumps(self.classes)})
-        return _as_bytes(table, compression)
+        return table.replace_schema_metadata({"name": name, "classes": json.dumps(self.classes)})
 
     @classmethod
-    def unpacked(cls, packed: bytes) -> LabelColumns:
-        """What `packed` holds."""
-        table = pa.ipc.open_stream(packed).read_all().combine_chunks()
-        items, labels, *shares = (column.combine_chunks() for column in table.columns)
-        classes = tuple(json.loads((table.schema.metadata or {})[b"classes"]))
+    def from_arrow(cls, table: pa.Table) -> LabelColumns:
+        """Make the columns of what `as_arrow` gave."""
+        items, labels, *shares = map(_one, table.columns)
+        classes = tuple(json.loads(table.schema.metadata[b"classes"]))
         return cls(items, classes, labels.to_numpy(), np.stack([share.to_numpy() for share in shares]).T)
 
 
@@ -125,13 +122,14 @@ class ConsensusOperation(Operation):
         return {"questions": {name: columns.rows() for name, columns in self.columns.items()}}
 
     @cached_property
+    def packed(self) -> bytes:
+        """The Arrow streams of the questions, one behind the other."""
+        return b"".join(as_stream(columns.as_arrow(name)) for name, columns in self.columns.items())
+
+    @cached_property
     def digest(self) -> str:
         """Hex digest of the columns."""
-        digest = hashlib.sha256()
-        for name, columns in self.columns.items():
-            digest.update(json.dumps(name).encode())
-            digest.update(columns.packed(None))  # of what is said, however it is compressed
-        return digest.hexdigest()[:16]
+        return hashlib.sha256(self.packed).hexdigest()[:16]
 
     def is_close_to(self, other: ConsensusOperation) -> bool:
         """Whether the two show the same."""
@@ -162,19 +160,13 @@ class WantedOperation(Operation):
 
     @cached_property
     def packed(self) -> bytes:
-        """The bytes from which `unpacked` makes the same columns."""
-        return _as_bytes(self.table)
+        """The Arrow stream of the table."""
+        return as_stream(self.table)
 
     @cached_property
     def digest(self) -> str:
         """Hex digest of the columns, in whatever order the items were given."""
         return hashlib.sha256(self.packed).hexdigest()[:16]
-
-    @classmethod
-    def unpacked(cls, packed: bytes) -> WantedOperation:
-        """What `packed` holds."""
-        items, labels = (column.combine_chunks() for column in pa.ipc.open_stream(packed).read_all().columns)
-        return cls(items, labels.to_numpy())
 
     @classmethod
     def of(cls, operation: Operation) -> WantedOperation:
@@ -185,36 +177,43 @@ class WantedOperation(Operation):
         return cls(pa.array(list(wanted), pa.string()), np.array(list(wanted.values()), np.int32))
 
 
-def _as_bytes(table: pa.Table, compression: str | None = None) -> bytes:
+def as_stream(table: pa.Table) -> bytes:
+    """Return an Arrow stream of a table."""
     sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)
-    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+    with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue().to_pybytes())
 
 
-def as_text(operation: Operation) -> str:
-    """What is stored of an operation's payload."""
-    text = getattr(operation, "text", None)  # of one whose rows are stored by difference
-    if text is not None:
-        return str(text)
-    if isinstance(operation, ConsensusOperation):
-        packed = {name: b64encode(columns.packed()).decode() for name, columns in operation.columns.items()}
-        return json.dumps({"columns": packed})
-    if isinstance(operation, WantedOperation):
-        return json.dumps({"columns": b64encode(_as_bytes(operation.table, "zstd")).decode()})
-    return json.dumps(operation.payload)
+def as_bytes(operation: Operation) -> bytes:
+    """Return the payload of an operation as it is stored: JSON, or Arrow streams of operations in columns."""
+    if isinstance(operation, ConsensusOperation | WantedOperation):
+        return operation.packed
+    return json.dumps(operation.payload).encode()
 
 
-def from_text(kind: Any, key: str, text: str, digest: str) -> Operation:
-    """The operation whose payload was stored so, with this digest."""
-    payload = json.loads(text)
-    if "columns" not in payload:
-        found = Operation(kind, key, payload)
-    elif kind == "consensus":
-        columns = {name: LabelColumns.unpacked(b64decode(packed)) for name, packed in payload["columns"].items()}
-        found = ConsensusOperation(columns)
+def from_bytes(kind: Any, key: str, payload: bytes, digest: str) -> Operation:
+    """Make the operation whose payload was stored so, with this digest."""
+    if payload.startswith(b"{"):
+        found = Operation(kind, key, json.loads(payload))
     else:
-        found = WantedOperation.unpacked(b64decode(payload["columns"]))
-    found.__dict__["digest"] = digest  # which would be made of all that it says
+        tables = _streams(payload)
+        if kind == "consensus":
+            named = {table.schema.metadata[b"name"].decode(): LabelColumns.from_arrow(table) for table in tables}
+            found = ConsensusOperation(named)
+        else:
+            items, labels = map(_one, tables[0].columns)
+            found = WantedOperation(items, labels.to_numpy())
+    found.__dict__["digest"] = digest  # instead of one made of the payload
     return found
+
+
+def _streams(packed: bytes) -> list[pa.Table]:
+    reader, found = pa.BufferReader(packed), []
+    while reader.tell() < reader.size():
+        found.append(pa.ipc.open_stream(reader).read_all())
+    return found
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays([*column.chunks, pa.array([], column.type)])

@@ -19,7 +19,7 @@ from hitl.consensus import Consensus
 from hitl.plan import DoneItems, Plan
 from hitl.store.database import Database
 from hitl.store.lease import Leased
-from hitl.store.schema import ask as asks
+from hitl.store.schema import question_log as asks
 
 NAMES = ("item", "annotator", "since", "probability", "check", "audit", "done", "labels")
 
@@ -27,7 +27,7 @@ ANYONE = ""
 """The annotator of a question to anyone, as a part of the key."""
 
 
-class Asked(Leased):
+class QuestionLog(Leased):
     """What was asked."""
 
     def asks(self, project: str) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Evidence that is read from blocks is that of the rows, to the bit, whatever has happened in between."""
+"""Evidence that is read from snapshots is that of the rows, to the bit, whatever has happened in between."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ from hitl import cycle
 from hitl.connectors.tables import Tables
 from hitl.evidence import Evidence
 from hitl.project import combined, settle, stored_evidence
-from hitl.store import Store, archive, packed, schema
-from hitl.store.settled import settling
-from hitl.tables import row_differences
+from hitl.store import Store, archive, schema
 from tests.projects import NOON, settings
 
 ITEMS = 60
@@ -53,17 +51,13 @@ def bits(evidence: Evidence) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_blocks_say_what_the_rows_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+def test_snapshots_say_what_the_rows_say(tmp_path: Path, seed: int) -> None:
     """Of a store that another one writes to as well, and that is put back from a backup now and then."""
-    monkeypatch.setattr(packed, "SIZE", 16)
-    monkeypatch.setattr(packed, "MOST", 4)
-    monkeypatch.setattr(row_differences, "LEAST", 20)
-    monkeypatch.setattr(settling, "PART", 8)
     folder, dice, truth = tmp_path / "tables", random.Random(seed), dict[str, str]()
     folder.mkdir()
     rows = [(f"{n}", who, dice.choice(("no", "yes"))) for n in range(ITEMS) for who in ("ann", "bob", "cyd")]
     connector, url = Tables(folder, max_shrink=1.0, classes=("no", "yes")), f"sqlite:///{tmp_path}/0.db"
-    noted = settled_now = 0
+    merged = 0
     for turn in range(12):
         step(dice, rows, truth)
         write(folder, rows, truth)
@@ -75,20 +69,16 @@ def test_blocks_say_what_the_rows_say(tmp_path: Path, monkeypatch: pytest.Monkey
                 write(folder, rows, truth)
             now = stored_evidence(settings(), store, connector.questions())
             with store.database.write() as connection:
-                query = sa.select(sa.func.count()).where(schema.packed.c.changed.is_not(None))
-                noted += int(connection.execute(query).scalar_one())
-                kept = [(t, connection.execute(sa.select(t)).mappings().all()) for t in (schema.packed, schema.settled)]
-                settled_now += any(row["terms"] for row in kept[1][1])
-                for table, _ in kept:
-                    connection.execute(sa.delete(table))
+                kept = connection.execute(sa.select(schema.snapshot)).mappings().all()
+                merged += any(row["name"] != "digests" and row["revision"] < store.revision("p") for row in kept)
+                connection.execute(sa.delete(schema.snapshot))
             plain = stored_evidence(settings(), store, connector.questions())
             assert bits(now["label"]) == bits(plain["label"])
             fits = [combined(settings(), known, lambda *_: None)["label"] for known in (now, plain)]
             assert fits[0].probabilities.tobytes() == fits[1].probabilities.tobytes()
             with store.database.write() as connection:
-                for table, those in kept:
-                    if those:
-                        connection.execute(sa.insert(table), [dict(row) for row in those])
+                if kept:
+                    connection.execute(sa.insert(schema.snapshot), [dict(row) for row in kept])
             if dice.random() < 0.6:
                 with store.lease("p") as lease:
                     settle(lease, settings(), store, connector.questions())
@@ -96,12 +86,10 @@ def test_blocks_say_what_the_rows_say(tmp_path: Path, monkeypatch: pytest.Monkey
             archive.backup(url, tmp_path / f"{turn}.zip")
             url = f"sqlite:///{tmp_path}/{turn + 1}.db"
             archive.restore(url, tmp_path / f"{turn}.zip")
-    assert noted, "blocks that were mended"
-    assert settled_now, "answers that were kept as they are judged"
+    assert merged, "snapshots of before were brought up to date"
 
 
-def test_a_cycle_on_blocks_is_the_cycle_of_a_new_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed, "SIZE", 16)
+def test_a_cycle_on_snapshots_is_the_cycle_of_a_new_store(tmp_path: Path) -> None:
     dice, truth = random.Random(7), dict[str, str]()
     rows = [(f"{n}", who, dice.choice(("no", "yes"))) for n in range(ITEMS) for who in ("ann", "bob", "cyd")]
     with Store(f"sqlite:///{tmp_path}/0.db") as store:

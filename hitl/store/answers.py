@@ -1,0 +1,250 @@
+"""The answers to a question in codes: rows are the truth, one snapshot of each question is derived from them.
+
+A snapshot has the answers as they were at a revision of the project (`hitl.store.pages` raises it with each change, and
+notes it with the items that changed). Whoever reads answers takes the snapshot and reads the rows of the items that
+have changed since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import sqlalchemy as sa
+
+from hitl.annotations import Annotations, CheckedNames
+from hitl.errors import BadInput
+from hitl.platform import Question
+from hitl.store.lease import Lease, Leased
+from hitl.store.schema import annotation, item, snapshot
+from hitl.store.schema import project as projects
+from hitl.tables.arrow import renamed
+
+LARGEST = 500_000_000
+"""Bytes of a snapshot that is kept; databases take no more than twice as many in a value."""
+
+FEW = 10
+"""If more than one item in so many has changed since a snapshot, all rows are read."""
+
+Places = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """The live answers to a question, item by item, those to one item from the oldest to the newest.
+
+    Attributes:
+        items: (N,) keys of all live items, answered or not, in the order in which they were first seen.
+        positions: (N,) their positions in that order, with gaps.
+        item: (M,) codes of items.
+        annotator, label: (M,) keys, of which some may be null, and labels.
+        time, duration: (M,) of the version, in seconds since the epoch; seconds the answer took; NaN where unknown.
+    """
+
+    items: pa.Array
+    positions: Places
+    item: npt.NDArray[np.int32]
+    annotator: pa.DictionaryArray
+    label: pa.DictionaryArray
+    time: npt.NDArray[np.float64]
+    duration: npt.NDArray[np.float64]
+
+    def table(self) -> pa.Table:
+        """Return item, annotator, label, time, duration, as text and numbers."""
+        names = {name: getattr(self, name).cast(pa.string()) for name in ("annotator", "label")}
+        numbers = {name: pa.array(getattr(self, name), from_pandas=True) for name in ("time", "duration")}
+        return pa.table({"item": self.items.take(pa.array(self.item))} | names | numbers)
+
+    def count(self) -> tuple[int, set[str]]:
+        """Count the labels, one for each annotator and item, and collect who gave them."""
+        known = np.asarray(self.annotator.is_valid())
+        who = np.asarray(self.annotator.indices.fill_null(0))[known]
+        pairs = np.unique(self.item[known].astype(np.int64) * max(len(self.annotator.dictionary), 1) + who)
+        names = self.annotator.dictionary.take(pa.array(np.unique(who))).to_pylist()
+        return len(pairs) + int((~known).sum()), set(names)
+
+    def packed(self) -> bytes:
+        """Return two Arrow streams: of the items, and of the answers."""
+        items = pa.table({"item": self.items, "position": self.positions})
+        answers = pa.table({name: getattr(self, name) for name in ("item", "annotator", "label", "time", "duration")})
+        sink = pa.BufferOutputStream()
+        for table in (items, answers):
+            options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+            with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+                writer.write_table(table)
+        return bytes(sink.getvalue().to_pybytes())
+
+    @classmethod
+    def unpacked(cls, packed: bytes) -> Answers:
+        """Read what `packed` wrote."""
+        reader = pa.BufferReader(packed)
+        items, answers = (pa.ipc.open_stream(reader).read_all() for _ in range(2))
+        named = {name: _one(answers.column(name)) for name in answers.column_names}
+        numbers = {name: named[name].to_numpy(zero_copy_only=False) for name in ("item", "time", "duration")}
+        names = {name: named[name] for name in ("annotator", "label")}
+        return cls(_one(items.column("item")), _one(items.column("position")).to_numpy(), **numbers, **names)
+
+    def with_changes(self, changed: Places, fresh: Answers) -> Answers:
+        """Replace all that is said of the items at the `changed` positions by what `fresh` says of them."""
+        if not len(changed):
+            return self
+        stays = ~np.isin(self.positions, changed)
+        rows = np.flatnonzero(stays[self.item])
+        positions = np.concatenate([self.positions[stays], fresh.positions])
+        order = np.argsort(positions, kind="stable")
+        place = np.empty(len(order), np.int32)
+        place[order] = np.arange(len(order), dtype=np.int32)
+        old = (np.cumsum(stays) - 1)[self.item[rows]]
+        item = place[np.concatenate([old, fresh.item + np.int64(stays.sum())])]
+        by_item = np.argsort(item, kind="stable")
+        chosen = pa.array(rows), pa.array(by_item)
+        names = {
+            name: _joined(getattr(self, name).take(chosen[0]), getattr(fresh, name)).take(chosen[1])
+            for name in ("annotator", "label")
+        }
+        numbers = {
+            name: np.concatenate([getattr(self, name)[rows], getattr(fresh, name)])[by_item]
+            for name in ("time", "duration")
+        }
+        items = pa.concat_arrays([self.items.filter(pa.array(stays)), fresh.items]).take(pa.array(order))
+        return Answers(items, positions[order], item[by_item], **names, **numbers)
+
+
+class AnswerStore(Leased):
+    """The answers that were pulled."""
+
+    def keep_answers(self, lease: Lease, questions: Iterable[str]) -> int:
+        """Bring the snapshots of these questions up to date; returns how many were written."""
+        written = 0
+        for question in questions:
+            revision, found, is_kept = self._read(lease.project, question)
+            if is_kept:
+                continue
+            content = found.packed()
+            row = {"project": lease.project, "name": _name(question), "revision": revision, "content": content}
+            if len(content) <= LARGEST:
+                with self._fenced(lease) as connection:
+                    self.database.upsert(connection, snapshot, [row])
+                written += 1
+        return written
+
+    def answers(self, project: str, question: str) -> Answers:
+        """Return the live answers to a question, in codes, with all live items."""
+        return self._read(project, question)[1]
+
+    def annotations(self, project: str, question: str) -> pa.Table:
+        """Return live answers: item, annotator (or null), label, time, duration.
+
+        Time is that of the version, in seconds since the epoch. Items in the order of `items`, the answers to one from
+        the oldest to the newest.
+        """
+        return self.answers(project, question).table()
+
+    def labels(
+        self, project: str, question: Question, names: Mapping[str, str], items: CheckedNames | None = None
+    ) -> Annotations:
+        """Return the answers to a question, their annotators shown by these names.
+
+        `items` are those of another question. Raises BadInput where they are others by now, or there are none, and
+        BadAnnotations as `Annotations.from_codes` does.
+        """
+        found = self.answers(project, question.name)
+        if not len(found.items):
+            raise BadInput(f"project {project!r}: no items stored; run `hitl pull` first, or add items on the platform")
+        if items is not None and not found.items.equals(items.column):
+            raise BadInput(f"project {project!r}: items came or went while it was read; try again")
+        return Annotations.from_codes(
+            items or CheckedNames.trusted(found.items),  # the key of their rows
+            found.item,
+            renamed(found.annotator, names),
+            found.label,
+            classes=question.classes,
+            options=question.options,
+            time=found.time,
+            duration=found.duration,
+        )
+
+    def key_column(self, project: str) -> pa.Array:
+        """Return the keys of the live items, in the order of `items`."""
+        return _one(self._live_items(project, None).column("item"))
+
+    def _read(self, project: str, question: str) -> tuple[int, Answers, bool]:
+        """Return the revision, the answers of at least this revision, and True if the snapshot has them all."""
+        of_question = sa.and_(snapshot.c.project == project, snapshot.c.name == _name(question))
+        changed = sa.select(item.c.item, item.c.position).where(item.c.project == project)
+        with self.database.snapshot() as connection:
+            current = sa.select(projects.c.revision).where(projects.c.project == project)
+            revision = int(connection.execute(current).scalar() or 0)
+            kept = connection.execute(sa.select(snapshot.c.revision, snapshot.c.content).where(of_question)).first()
+            if kept is None:
+                return revision, self._from_rows(project, question, None), False
+            newer = connection.execute(changed.where(item.c.revision > kept.revision)).all()
+        found = Answers.unpacked(bytes(kept.content))
+        if len(newer) * FEW > len(found.items):
+            return revision, self._from_rows(project, question, None), False
+        if newer:
+            fresh = self._from_rows(project, question, [row.item for row in newer])
+            found = found.with_changes(np.array([row.position for row in newer], np.int64), fresh)
+        return revision, found, not newer
+
+    def _live_items(self, project: str, keys: Collection[str] | None) -> pa.Table:
+        """Return position and item of live items, or of these alone."""
+        query: sa.Select[Any] = sa.select(item.c.position, item.c.item)
+        query = query.where(item.c.project == project, item.c.deleted.is_(sa.false()))
+        query = query if keys is None else self.database.looked_up(query, item.c.item, keys)
+        return self.database.table(query.order_by(item.c.position))
+
+    def _from_rows(self, project: str, question: str, keys: Collection[str] | None) -> Answers:
+        """Read the answers from the rows, or those of some items alone."""
+        items = self._live_items(project, keys)
+        columns = [annotation.c[name] for name in ("item", "annotator", "label", "time", "duration")]
+        query: sa.Select[Any] = sa.select(*columns).where(
+            annotation.c.project == project,
+            annotation.c.question == question,
+            annotation.c.kind == "answer",
+            annotation.c.deleted.is_(sa.false()),
+        )
+        query = query if keys is None else self.database.looked_up(query, annotation.c.item, keys)
+        query = query.order_by(annotation.c.annotation)
+        rows = self.database.table(query)
+        if rows.column("time").null_count:  # a version that is no time: the versions themselves give the order
+            rows = self.database.table(query.add_columns(annotation.c.version))
+        place = pc.index_in(rows.column("item"), value_set=_one(items.column("item")))
+        if place.null_count:  # deleted items, and those that came after the items were read
+            rows, place = rows.filter(place.is_valid()), place.drop_null()
+        code = np.concatenate([np.empty(0, np.int32), *map(np.asarray, place.chunks)]).astype(np.int32)
+        time, duration = (_floats(rows.column(name)) for name in ("time", "duration"))
+        age = pc.rank(rows.column("version"), tiebreaker="dense") if "version" in rows.column_names else time
+        order = np.lexsort((np.asarray(age), code))
+        annotator, label = (_coded(rows.column(name)).take(pa.array(order)) for name in ("annotator", "label"))
+        positions = np.asarray(items.column("position"), np.int64)
+        keys_column = _one(items.column("item"))
+        return Answers(keys_column, positions, code[order], annotator, label, time[order], duration[order])
+
+
+def _name(question: str) -> str:
+    return f"answers {question}"
+
+
+def _floats(column: pa.ChunkedArray) -> npt.NDArray[np.float64]:
+    return np.asarray(column.to_numpy(zero_copy_only=False), np.float64)
+
+
+def _coded(column: pa.ChunkedArray) -> pa.DictionaryArray:
+    return _one(column.dictionary_encode())
+
+
+def _joined(one: pa.DictionaryArray, other: pa.DictionaryArray) -> pa.DictionaryArray:
+    return _one(pa.chunked_array([one, other]))
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    """Return one array of all chunks, with one dictionary."""
+    return pa.concat_arrays(
+        [*column.unify_dictionaries().chunks, pa.array([], column.type)][: max(column.num_chunks, 1)]
+    )

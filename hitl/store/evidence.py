@@ -1,0 +1,221 @@
+"""What was pulled beside the answers: items, annotators, ground truth, skips, predictions; and counts of all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import pyarrow as pa
+import sqlalchemy as sa
+
+from hitl.platform import HeldItem, SeenAnswer, Snapshot
+from hitl.store.answers import AnswerStore
+from hitl.store.database import Database, Few
+from hitl.store.pages import sortable
+from hitl.store.schema import NO_ANSWER, SERVED, annotation, annotator, item, prediction
+
+
+class EvidenceStore(AnswerStore):
+    """What was pulled, as tables. Items in the order in which they were first seen."""
+
+    def items(self, project: str) -> pa.Table:
+        """Return live items: item, data (JSON text), labels_wanted, closed, ref (own id or null)."""
+        columns = (item.c.item, item.c.data, item.c.labels_wanted, item.c.closed, item.c.ref)
+        return self.database.table(_live_items(project, *columns).order_by(item.c.position))
+
+    def data_of(self, project: str, key: str) -> str | None:
+        """Return the data of one item (JSON text); None where there is no such item."""
+        found: str | None = self.database.scalar(
+            sa.select(item.c.data).where(item.c.project == project, item.c.item == key)
+        )
+        return found
+
+    def served(self, project: str) -> dict[str, tuple[int, bool]]:
+        """Return for how many annotators in all a live item is open, and if it is closed, where the platform says."""
+        query = _live_items(project, item.c.item, item.c.labels_wanted, item.c.closed)
+        rows = self.database.rows(query.where(sa.literal_column(f"{item.name}.{SERVED}")))
+        return {row.item: (row.labels_wanted, bool(row.closed)) for row in rows}
+
+    def annotators(self, project: str) -> pa.Table:
+        """Return everyone the platform has named, by key: key, name."""
+        columns = (annotator.c.annotator.label("key"), annotator.c.name)
+        query = sa.select(*columns).where(annotator.c.project == project)
+        return self.database.table(query.order_by(annotator.c.annotator))
+
+    def gold(self, project: str, question: str) -> pa.Table:
+        """Return the latest ground truth of each live item: item, label."""
+        newest = (annotation.c.version.desc(), annotation.c.annotation.desc())
+        rank = sa.func.row_number().over(partition_by=annotation.c.item, order_by=newest).label("rank")
+        truth = (
+            _live(project, "gold", annotation.c.item, annotation.c.label, item.c.position, rank)
+            .where(annotation.c.question == question, annotation.c.label.is_not(None))
+            .subquery()
+        )
+        query = sa.select(truth.c.item, truth.c.label).where(truth.c.rank == 1)
+        return self.database.table(query.order_by(truth.c.position))
+
+    def skips(self, project: str) -> pa.Table:
+        """Return who passed over which live item, each pair once: item, annotator."""
+        query = _live(project, "skip", annotation.c.item, annotation.c.annotator)
+        query = query.group_by(item.c.position, annotation.c.item, annotation.c.annotator)
+        return self.database.table(query.order_by(item.c.position, annotation.c.annotator))
+
+    def predictions(self, project: str, question: str) -> dict[str, pa.Table]:
+        """Return for each model a table of live items: item, p_<class>, ...; 0 for a class it does not name."""
+        query = _predicted(project, prediction.c.model, prediction.c.item, prediction.c.probabilities)
+        query = query.where(prediction.c.question == question).order_by(prediction.c.model, item.c.position)
+        by_model: dict[str, list[tuple[str, dict[str, float]]]] = {}
+        columns = self.database.table(query).columns
+        for model, key, text in zip(*(column.to_pylist() for column in columns), strict=True):
+            by_model.setdefault(model, []).append((key, json.loads(text)))
+        return {model: _probabilities(rows) for model, rows in by_model.items()}
+
+    def held(self, project: str) -> HeldItems:
+        """Return the live items and annotations of a project, for a connector to compare."""
+        return HeldItems(self.database, project)
+
+    # -- counts ------------------------------------------------------------------------------------------------
+
+    def counts(self, project: str) -> dict[str, int]:
+        """Count live items, and of them labels, skips, items of ground truth, predictions; and annotators.
+
+        labels: answers, one for each annotator, item and question, as `hitl.Annotations` has them. annotations: what
+        the platform calls so, which may answer several questions, or one again. annotators: everyone the platform has
+        named; annotators_with_labels: those of them who have labeled. A prediction is that of one model for one item
+        and question. A skip is an annotation that answers no question.
+        """
+        count = sa.func.count
+        asked = [self.answers(project, question) for question in self._answered(project)]
+        labels, people = zip(*(each.count() for each in asked), strict=True) if asked else ((), ())
+        queries = {
+            "skips": _live(project, "skip", count(annotation.c.annotation.distinct())).where(_says_nothing(project)),
+            "gold": _live(project, "gold", count(annotation.c.item.distinct())),
+            "predictions": sa.select(count()).select_from(_predicted(project, prediction.c.item).subquery()),
+        }
+        return {
+            "items": int(self.database.scalar(_live_items(project, count()))),
+            "annotations": self._annotations(project, asked),
+            "labels": sum(labels),
+            "annotators": int(self.database.scalar(sa.select(count()).where(annotator.c.project == project))),
+            "annotators_with_labels": len(set[str]().union(*people)),
+            **{name: int(self.database.scalar(query)) for name, query in queries.items()},
+        }
+
+    def annotation_count(self, project: str) -> int:
+        """Count the annotations, as `counts` does, in less of its time."""
+        return self._annotations(project, [self.answers(project, each) for each in self._answered(project)])
+
+    def suggested(self, project: str) -> tuple[int, int]:
+        """Count the annotations whose platform says how they began, and those that began as a suggestion."""
+        count = sa.func.count(annotation.c.annotation.distinct())
+        told = _live(project, "answer", count).where(annotation.c.suggested.is_not(None))
+        began = told.where(annotation.c.suggested.is_(sa.true()))
+        return int(self.database.scalar(told)), int(self.database.scalar(began))
+
+    def _annotations(self, project: str, asked: list[Any]) -> int:
+        """Count annotations; one that answers several questions is one."""
+        if len(asked) == 1:
+            return len(asked[0].item)
+        return int(self.database.scalar(_live(project, "answer", sa.func.count(annotation.c.annotation.distinct()))))
+
+    def _answered(self, project: str) -> Iterator[str]:
+        """Give the questions that any annotation is about, each looked up by the index."""
+        first = sa.select(sa.func.min(annotation.c.question)).where(annotation.c.project == project)
+        question = self.database.scalar(first)
+        while question is not None:
+            yield question
+            question = self.database.scalar(first.where(annotation.c.question > question))
+
+
+class HeldItems:
+    """The live items and annotations of a project: a `hitl.platform.Held`."""
+
+    def __init__(self, database: Database, project: str) -> None:
+        self._database = database
+        self._project = project
+
+    def count(self, until: str | None = None, without: Collection[str] = ()) -> tuple[int, int]:
+        """Count items, and the annotations of these: without some, with versions up to this."""
+        old = [] if until is None else [item.c.version <= sortable(until)]
+        if without:
+            old.append(sa.not_(self._database.among(item.c.item, list(without))))
+        tasks = _live_items(self._project, sa.func.count()).where(*old)
+        answers = self._annotated(sa.func.count(annotation.c.annotation.distinct())).where(*old)
+        return int(self._database.scalar(tasks)), int(self._database.scalar(answers))
+
+    def latest(self, until: str) -> str | None:
+        """Return the latest version of an item up to this one; None where there is none."""
+        newest = _live_items(self._project, sa.func.max(item.c.version)).where(item.c.version <= sortable(until))
+        found = self._database.scalar(newest)
+        return None if found is None else str(found)
+
+    def stored(self, keys: Collection[str] | None = None) -> dict[str, HeldItem]:
+        """Return those of the items that are stored; default: all."""
+        wanted = sa.true() if keys is None else self._database.among(item.c.item, list(keys))
+        of: dict[str, set[str]] = {}
+        pairs = self._annotated(annotation.c.item, annotation.c.annotation).where(wanted).distinct()
+        for key, name in self._database.rows(pairs):
+            of.setdefault(key, set()).add(name)
+        versions = self._database.rows(_live_items(self._project, item.c.item, item.c.version).where(wanted))
+        return {key: HeldItem(version, frozenset(of.get(key, ()))) for key, version in versions}
+
+    def snapshot(self) -> Snapshot:
+        """Return all live evidence."""
+        rows = self._database.rows(_live_items(self._project, item.c.item, item.c.data))
+        data = {key: json.loads(text) for key, text in rows}
+        of: dict[str, set[SeenAnswer]] = {key: set() for key in data}
+        names = ("annotation", "question", "annotator", "label", "kind")
+        answers = self._annotated(annotation.c.item, *(annotation.c[name] for name in names))
+        for key, *values in self._database.rows(answers):
+            of[key].add(SeenAnswer(*values))
+        columns = [prediction.c[name] for name in ("item", "question", "model", "probabilities")]
+        rows = self._database.rows(sa.select(*columns).where(prediction.c.project == self._project))
+        predicted = {(key, question, model): json.loads(text) for key, question, model, text in rows if key in of}
+        return Snapshot({key: frozenset(answers) for key, answers in of.items()}, data, predicted)
+
+    def _annotated(self, *columns: Any) -> sa.Select[Any]:
+        """Select live annotations of live items."""
+        live = annotation.c.deleted.is_(sa.false()), item.c.deleted.is_(sa.false())
+        return sa.select(*columns).select_from(_OF_ITEM).where(item.c.project == self._project, *live)
+
+
+_OF_ITEM = annotation.join(item, sa.and_(item.c.project == annotation.c.project, item.c.item == annotation.c.item))
+
+
+def _live_items(project: str, *columns: Any) -> sa.Select[Any]:
+    return sa.select(*columns).select_from(item).where(item.c.project == project, item.c.deleted.is_(sa.false()))
+
+
+def _live(project: str, kind: str, *columns: Any) -> sa.Select[Any]:
+    """Select annotations of one kind that exist now, of items that exist now; few kinds by their own index."""
+    of_kind = [annotation.c.kind == kind]
+    if kind != "answer":
+        of_kind = [Few(annotation.c.kind == kind), sa.literal_column(f"{annotation.name}.{NO_ANSWER}")]
+    live = annotation.c.deleted.is_(sa.false()), item.c.deleted.is_(sa.false())
+    return sa.select(*columns).select_from(_OF_ITEM).where(annotation.c.project == project, *of_kind, *live)
+
+
+def _says_nothing(project: str) -> sa.ColumnElement[bool]:
+    """Of an annotation that answers some questions and leaves others open, or hides them, a skip is no skip."""
+    other = annotation.alias("other")
+    same = [other.c[name] == annotation.c[name] for name in ("item", "annotation")]
+    answers = sa.select(other.c.item).where(
+        other.c.project == project, *same, other.c.kind != "skip", other.c.deleted.is_(sa.false())
+    )
+    return ~answers.correlate(annotation).exists()
+
+
+def _predicted(project: str, *columns: Any) -> sa.Select[Any]:
+    """Select predictions for items that exist now."""
+    of_item = sa.and_(item.c.project == prediction.c.project, item.c.item == prediction.c.item)
+    joined = sa.select(*columns).select_from(prediction.join(item, of_item))
+    return joined.where(prediction.c.project == project, item.c.deleted.is_(sa.false()))
+
+
+def _probabilities(rows: list[tuple[str, dict[str, float]]]) -> pa.Table:
+    classes = dict.fromkeys(name for _, shares in rows for name in shares)
+    columns = {"item": pa.array([key for key, _ in rows], pa.string())}
+    for name in classes:
+        columns[f"p_{name}"] = pa.array([shares.get(name, 0.0) for _, shares in rows], pa.float64())
+    return pa.table(columns)
