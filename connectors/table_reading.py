@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +16,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hitl.connectors import table_spans
+from hitl.connectors.table_columns import (
+    as_json,
+    data_in,
+    in_codes,
+    is_nothing,
+    nul_error,
+    number_of,
+    require_filled,
+    require_storable,
+)
 from hitl.connectors.table_files import TableFiles, stem
 from hitl.errors import BadTable
 from hitl.evidence import ROW_TOLERANCE
@@ -120,15 +129,15 @@ class Reading:
         require_columns(table, needed, str(self._files.find("annotations")))
         place_of = place_in(table)
         legal, problems = self._legal(table.column(of.label), place_of)
-        _require_filled(table.column(of.item), legal, of.item, place_of)
         seconds = seconds_of(table.column(of.time), of.time) if of.time else None
         coded = {
             name: in_codes(table.column(name))
             for name in (of.item, of.annotator, of.label)
             if name in table.schema.names
         }
+        require_filled(coded[of.item], legal, of.item, place_of)
         for name in coded.keys() - {of.item}:
-            _require_kept(coded[name], name, place_of)
+            require_storable(coded[name], name, place_of)
         duration = {"duration": table.column("duration")} if "duration" in table.column_names else {}
         wins, contradicted = self._winners(coded, legal, seconds)
         if contradicted:
@@ -156,7 +165,7 @@ class Reading:
                         what = label if key else item
                         raise BadTable(f"{place_of(number)}: the {what} is empty; expected both in every row")
                     if "\0" in key or "\0" in value:
-                        raise _nul(item if "\0" in key else label, place_of(number))
+                        raise nul_error(item if "\0" in key else label, place_of(number))
                     if classes and not self.marks_parts and value not in classes:
                         raise BadTable(
                             f"{place_of(number)}: {value!r} is no class; expected one of {', '.join(classes)} "
@@ -176,9 +185,9 @@ class Reading:
             for number, row in enumerate(table.to_pylist()):
                 key = row[self._of.item]
                 if key and "\0" in key:
-                    raise _nul(self._of.item, place_of(number))
+                    raise nul_error(self._of.item, place_of(number))
                 stated = {name[2:]: value for name, value in row.items() if name.startswith("p_")}
-                if key and stated and all(_is_nothing(value) for value in stated.values()):
+                if key and stated and all(is_nothing(value) for value in stated.values()):
                     continue
                 shares = {name: number_of(value) for name, value in stated.items()}
                 if key and shares and abs(sum(shares.values()) - 1) <= ROW_TOLERANCE and min(shares.values()) >= 0:
@@ -282,8 +291,8 @@ class Reading:
         if table is not None:
             require_columns(table, [self._of.item], name)
             every = np.ones(table.num_rows, bool)
-            _require_filled(table.column(self._of.item), every, self._of.item, place_in(table))
-            table = _as_json_has_it(table)
+            require_filled(in_codes(table.column(self._of.item)), every, self._of.item, place_in(table))
+            table = as_json(table)
         return table
 
     @cached_property
@@ -366,64 +375,6 @@ def alike(what: str, pairs: Sequence[tuple[Any, Any]]) -> str:
     return f"{what} {one!r} and {other!r} are taken as two{more}; if they are one, write them alike"
 
 
-def data_in(row: Mapping[str, Any], item: str) -> dict[str, Any]:
-    """What a row of items.* says of its item."""
-    return {name: value for name, value in row.items() if name != item and value is not None}
-
-
-def _as_json_has_it(table: pa.Table) -> pa.Table:
-    """The same with times, decimals and bytes as text: what is said of items is kept as JSON."""
-    for place, field in enumerate(table.schema):
-        if not _is_of_json(field.type):
-            table = table.set_column(place, field.name, pa.chunked_array([_in_json(table.column(place), field.name)]))
-    return table
-
-
-def _in_json(column: pa.ChunkedArray, name: str) -> pa.Array:
-    """These values as JSON has them; what has no one type is text."""
-    try:
-        values = json.loads(json.dumps(column.to_pylist(), default=str))
-    except (ArithmeticError, ValueError) as error:  # a year past 9999, a zone that is not known
-        raise BadTable(f"items.*: the column {name!r} cannot be read: {error}; save it as text") from None
-    try:
-        return pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        return pa.array([None if value is None else json.dumps(value) for value in values], pa.string())
-
-
-def _is_of_json(kind: pa.DataType) -> bool:
-    inner = [kind.field(n).type for n in range(kind.num_fields)]
-    if pa.types.is_dictionary(kind):
-        inner = [kind.value_type]
-    if inner:
-        return all(map(_is_of_json, inner))
-    same = pa.types.is_string, pa.types.is_large_string, pa.types.is_boolean, pa.types.is_null
-    return any(holds(kind) for holds in (*same, pa.types.is_integer, pa.types.is_floating)) or kind == pa.struct([])
-
-
-def _require_filled(column: pa.ChunkedArray, rows: npt.NDArray[np.bool_], item: str, place_of: Place) -> None:
-    """Raise BadTable for the first of these rows without a name, or with one that cannot be stored."""
-    filled = pc.fill_null(pc.not_equal(column, ""), False)
-    bad = np.flatnonzero(rows & ~np.asarray(filled, dtype=bool))
-    if bad.size:
-        raise BadTable(f"{place_of(int(bad[0]))}: the {item} is empty; expected a name in every row")
-    cut = np.flatnonzero(rows & np.asarray(pc.match_substring(column, "\0"), dtype=bool))
-    if cut.size:
-        raise _nul(item, place_of(int(cut[0])))
-
-
-def _require_kept(coded: pa.DictionaryArray, name: str, place_of: Place) -> None:
-    """Raise BadTable for the first row of a column that says what cannot be stored."""
-    cut = np.flatnonzero(np.asarray(pc.match_substring(coded.dictionary, "\0"), dtype=bool))
-    if cut.size:
-        raise _nul(name, place_of(int(np.argmax(np.isin(pc.fill_null(coded.indices, -1), cut)))))
-
-
-def _nul(item: str, where: str) -> BadTable:
-    """What is wrong with a name that no database keeps as it is."""
-    return BadTable(f"{where}: the {item} holds a NUL character, which no database keeps; remove it")
-
-
 def _repeated(items: pa.DictionaryArray, people: pa.DictionaryArray, legal: npt.NDArray[np.bool_]) -> tuple[Ints, Ints]:
     """Number the pairs of item and annotator, (rows,); and find the legal rows, in order, that share a pair."""
     names = people.dictionary.to_pylist()
@@ -448,23 +399,3 @@ def _differ_within_items(item: Ints, person: npt.NDArray[np.int32]) -> bool:
         return False
     lags = range(1, int(np.bincount(item).max()))
     return not any(((item[lag:] == item[:-lag]) & (person[lag:] == person[:-lag])).any() for lag in lags)
-
-
-def in_codes(column: pa.ChunkedArray) -> pa.DictionaryArray:
-    """Encode a column of text, whose values are ordered by first appearance."""
-    coded = column if pa.types.is_dictionary(column.type) else column.cast(pa.string()).dictionary_encode()
-    return pa.concat_arrays(
-        [*coded.unify_dictionaries().chunks] or [pa.array([], pa.dictionary(pa.int32(), pa.string()))]
-    )
-
-
-def number_of(value: Any) -> float:
-    """Return a number, NaN for anything else."""
-    try:
-        return math.nan if value is None else float(value)
-    except (TypeError, ValueError, OverflowError):
-        return math.nan
-
-
-def _is_nothing(value: Any) -> bool:
-    return value is None or str(value).lower() == "nan"

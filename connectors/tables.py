@@ -28,7 +28,6 @@ from typing import Any, Literal
 import pyarrow as pa
 from pydantic import Field
 
-from hitl.column_operations import ConsensusOperation, WantedOperation
 from hitl.connectors import table_spans
 from hitl.connectors.table_files import GRAPH, TableFiles, is_cut, stamp_of, state_of
 from hitl.connectors.table_page import TablePage
@@ -36,6 +35,7 @@ from hitl.connectors.table_reading import Columns, Reading
 from hitl.errors import BadInput, BadTable, Refused
 from hitl.platform import Check, Connector, Cursor, Operation, Page, Question, Receipt
 from hitl.settings import GraphSettings, SourceSettings
+from hitl.tables.column_operations import ConsensusOperation, WantedOperation
 from hitl.tables.files import atomic, bytes_of, file_name, read_table, table_in
 
 WHAT_IS_READ = (

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from hitl import basis
+from hitl import inputs_digest
 from hitl.active.pending.outstanding import HOUR, next_plan
 from hitl.active.pending.rework import with_rework, without_rework
 from hitl.active.registry import policy
@@ -140,7 +140,7 @@ def run(
     """
     with _steps(settings, store, connector, progress) as steps:
         queued = steps.push(by_hand=True)  # first: the pull brings it back
-        return steps.resume(due, queued) or steps.conclude(steps.pull(), queued, crew, due, now)
+        return steps.resume(due, queued) or steps.judge_and_push(steps.pull(), queued, crew, due, now)
 
 
 def run_if_changed(
@@ -163,9 +163,9 @@ def run_if_changed(
         if resumed is not None:
             return resumed
         pulled, last = steps.pull(), store.last_cycle(settings.name)
-        if last is None or not steps.stands(last, pulled, now):
-            return steps.conclude(pulled, queued, None, due, now)
-        return steps.leave(last, pulled, queued)
+        if last is None or not steps.unchanged(last, pulled, now):
+            return steps.judge_and_push(pulled, queued, None, due, now)
+        return steps.finish_unchanged(last, pulled, queued)
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,9 @@ class _Steps:
         return pull(self.lease, self.store, self.connector, self.progress)
 
     def push(self, *, by_hand: bool = False) -> tuple[Receipt, ...]:
-        return pushed(self.lease, self.store, self.connector, self.progress, self.refused, by_hand=by_hand)
+        return push_collecting_errors(
+            self.lease, self.store, self.connector, self.progress, self.refused, by_hand=by_hand
+        )
 
     def pages(self) -> Pages:
         """Where annotators answer, as it is noted."""
@@ -198,14 +200,16 @@ class _Steps:
             return None
         return CycleReport(PullSummary(), judgement, (*queued, *self.push()), self.pages())
 
-    def stands(self, last: CycleSummary, pulled: PullSummary, now: float) -> bool:
-        """Whether all that the last cycle rests on is as it was; questions are read only where a page came."""
-        recorded, there = last.basis, basis.basis_of(self.settings, self.store, self.connector)
-        if not basis.stands(recorded, there, None, now):
+    def unchanged(self, last: CycleSummary, pulled: PullSummary, now: float) -> bool:
+        """Return True if no input of the last run has changed; questions are read only where a page came."""
+        recorded, there = last.basis, inputs_digest.digest_inputs(self.settings, self.store, self.connector)
+        if not inputs_digest.unchanged(recorded, there, None, now):
             return False
-        return not pulled.pages or basis.stands(recorded, there, basis.of_questions(self.connector.questions()), now)
+        return not pulled.pages or inputs_digest.unchanged(
+            recorded, there, inputs_digest.digest_questions(self.connector.questions()), now
+        )
 
-    def leave(self, last: CycleSummary, pulled: PullSummary, queued: tuple[Receipt, ...]) -> Unchanged:
+    def finish_unchanged(self, last: CycleSummary, pulled: PullSummary, queued: tuple[Receipt, ...]) -> Unchanged:
         """Push what the platform has not confirmed, and nothing else."""
         pulled += PullSummary(problems=orders_of_others(self.store, self.settings.name, self.connector))
         receipts, pages = (*queued, *self.push()), self.pages()
@@ -229,12 +233,12 @@ class _Steps:
         with one_fit:
             return learned, judge(settings, self.store, given[0], self.progress, *given[1:])
 
-    def conclude(
+    def judge_and_push(
         self, pulled: PullSummary, queued: tuple[Receipt, ...], given: Crew | None, due: str | None, now: float | None
     ) -> CycleReport:
         """What follows a pull: features, a model, judgement, record and push."""
         settings, store, connector = self.settings, self.store, self.connector
-        there, names = basis.basis_of(settings, store, connector), annotator_names(store, settings.name)
+        there, names = inputs_digest.digest_inputs(settings, store, connector), annotator_names(store, settings.name)
         crew, told = reachable(given or crew_of(settings, store), connector, names)
         told += () if given else tuple(f"{what}: {mend}" for what, mend in ineffective(settings, store, crew))
         told += orders_of_others(store, settings.name, connector)
@@ -253,7 +257,7 @@ class _Steps:
         if due is not None:
             noted |= {"due": due, "annotations": store.annotation_count(settings.name)}
         if given is None and not left_out:
-            noted |= basis.noted(there, settings, store, questions, judgement.plan)
+            noted |= inputs_digest.as_metrics(there, settings, store, questions, judgement.plan)
         judgement = replace(judgement, metrics={**judgement.metrics, **noted})
         record(self.lease, settings, store, judgement)
         self.progress("recorded", 1, 1)
@@ -473,7 +477,7 @@ def _withdrawn(lease: Lease, store: Store, operation: Operation, error: HitlErro
     return Refused(f"{error}; not sent again: {subject_of(operation)}. Mend it, then give the command again")
 
 
-def pushed(
+def push_collecting_errors(
     lease: Lease,
     store: Store,
     connector: Connector,

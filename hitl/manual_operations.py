@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from hitl.cycle import pull, pushed
+from hitl.cycle import pull, push_collecting_errors
 from hitl.errors import BadSettings, BadTable, HitlError, raise_all
 from hitl.export import multiple_choices
 from hitl.formatting import listed
@@ -133,7 +133,7 @@ def send(
     """
     with store.lease(settings.name, seconds=lease_seconds(connector)) as lease:
         refused: list[HitlError] = []
-        earlier = pushed(lease, store, connector, progress, refused, by_hand=True)
+        earlier = push_collecting_errors(lease, store, connector, progress, refused, by_hand=True)
         if any((each.kind, each.key) == (operation.kind, operation.key) for each in store.queued(settings.name)):
             raise_all(refused)  # in the outbox this one would take the place of the one that waits
         problems: tuple[str, ...] = ()
@@ -142,7 +142,7 @@ def send(
         operation = on_platform(settings, store, operation, where)
         store.queue(lease, [operation])
         progress("queued", 1, 1)
-        sent = pushed(lease, store, connector, progress, refused, by_hand=True)
+        sent = push_collecting_errors(lease, store, connector, progress, refused, by_hand=True)
         raise_all(refused)
         return Sent((*earlier, *sent), problems)
 

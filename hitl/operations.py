@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hitl.annotations import column_of, places_of
-from hitl.column_operations import ConsensusOperation, WantedOperation
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.kinds.choices import label_columns
@@ -21,6 +20,7 @@ from hitl.metrics import DIGITS
 from hitl.plan import Ask, DoneItems, Expired, Plan
 from hitl.platform import Operation
 from hitl.project import annotator_names
+from hitl.tables.column_operations import ConsensusOperation, WantedOperation
 
 if TYPE_CHECKING:
     from hitl.annotations import Name, Names

@@ -18,7 +18,6 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 CORE = (
     "_lazy",
     "annotations",
-    "column_operations",
     "consensus",
     "crew",
     "design_effect",
@@ -46,11 +45,11 @@ MAY_IMPORT = {
     "learning": {"core", "models", "settings", "store", "learning"},
     "project": {"core", "kinds", "models", "settings", "store", "connectors", "learning", "project"},
     "operations": {"core", "kinds", "settings", "store", "metrics", "project", "operations"},
-    "basis": {"core", "settings", "store", "project"},
+    "inputs_digest": {"core", "settings", "store", "project"},
     "events": {"core", "models", "active", "settings", "store", "metrics", "project", "operations", "events"},
     "cycle": {
         "core",
-        "basis",
+        "inputs_digest",
         "events",
         "models",
         "active",
@@ -85,7 +84,7 @@ MAY_IMPORT = {
     "service": {
         "core",
         "events",
-        "basis",
+        "inputs_digest",
         "models",
         "active",
         "settings",
@@ -104,7 +103,7 @@ MAY_IMPORT = {
     "cli": {
         "core",
         "kinds",
-        "basis",
+        "inputs_digest",
         "events",
         "models",
         "active",

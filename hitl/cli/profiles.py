@@ -99,7 +99,7 @@ def judged_files(command: str, given: Given, saved: Path | None) -> tuple[Eviden
 
 def _of_project(kind: Profiler, config: Path, output: Path | None, as_json: bool) -> Judged:
     """Use the consensus of the last run if nothing stored has changed since."""
-    from hitl.basis import stored_results
+    from hitl.inputs_digest import stored_results
     from hitl.project import opened, stored_evidence
 
     with opened(config) as (settings, store, connector), show.progress(as_json) as progress:

@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 
 from hitl.annotations import column_of
-from hitl.column_operations import LabelColumns
 from hitl.errors import BadTable
 from hitl.evidence import Evidence
 from hitl.formatting import listed
 from hitl.kinds.kind import Judged, Marked, Place, StoredAnswers, item_columns
 from hitl.models.combiner import seen_by
 from hitl.platform import YES
+from hitl.tables.column_operations import LabelColumns
 from hitl.tables.encoding import iso_8601
 
 if TYPE_CHECKING:

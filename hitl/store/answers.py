@@ -69,9 +69,11 @@ class Answers:
         return len(pairs) + int((~known).sum()), set(names)
 
     def packed(self) -> bytes:
-        """Return two Arrow streams: of the items, and of the answers."""
-        items = pa.table({"item": self.items, "position": self.positions})
-        answers = pa.table({name: getattr(self, name) for name in ("item", "annotator", "label", "time", "duration")})
+        """Return two Arrow streams: of the items with counts of their answers, and of the answers."""
+        counts = np.bincount(self.item, minlength=len(self.items))
+        items = pa.table({"item": self.items, "position": self.positions, "count": counts})
+        named = {name: _narrow(getattr(self, name)) for name in ("annotator", "label")}
+        answers = pa.table(named | {name: getattr(self, name) for name in ("time", "duration")})
         sink = pa.BufferOutputStream()
         for table in (items, answers):
             options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
@@ -84,35 +86,34 @@ class Answers:
         """Read what `packed` wrote."""
         reader = pa.BufferReader(packed)
         items, answers = (pa.ipc.open_stream(reader).read_all() for _ in range(2))
-        named = {name: _one(answers.column(name)) for name in answers.column_names}
-        numbers = {name: named[name].to_numpy(zero_copy_only=False) for name in ("item", "time", "duration")}
-        names = {name: named[name] for name in ("annotator", "label")}
-        return cls(_one(items.column("item")), _one(items.column("position")).to_numpy(), **numbers, **names)
+        keys, positions, counts = (_one(column) for column in items.columns)
+        item = np.repeat(np.arange(len(keys), dtype=np.int32), counts.to_numpy())
+        names = {name: _one(answers.column(name)) for name in ("annotator", "label")}
+        numbers = {name: _floats(answers.column(name)) for name in ("time", "duration")}
+        return cls(keys, positions.to_numpy(), item, **names, **numbers)
 
     def with_changes(self, changed: Places, fresh: Answers) -> Answers:
         """Replace all that is said of the items at the `changed` positions by what `fresh` says of them."""
-        if not len(changed):
-            return self
         stays = ~np.isin(self.positions, changed)
-        rows = np.flatnonzero(stays[self.item])
-        positions = np.concatenate([self.positions[stays], fresh.positions])
-        order = np.argsort(positions, kind="stable")
-        place = np.empty(len(order), np.int32)
-        place[order] = np.arange(len(order), dtype=np.int32)
-        old = (np.cumsum(stays) - 1)[self.item[rows]]
-        item = place[np.concatenate([old, fresh.item + np.int64(stays.sum())])]
-        by_item = np.argsort(item, kind="stable")
-        chosen = pa.array(rows), pa.array(by_item)
+        at = np.searchsorted(self.positions[stays], fresh.positions)
+        positions = np.insert(self.positions[stays], at, fresh.positions)
+        is_fresh = np.insert(np.zeros(int(stays.sum()), bool), at, True)
+        old_items, fresh_items = np.flatnonzero(~is_fresh), np.flatnonzero(is_fresh)
+        place = np.zeros(len(stays), np.int32)
+        place[stays] = old_items
+        rows = stays[self.item]
+        item, fresh_item = place[self.item[rows]], fresh_items[fresh.item].astype(np.int32)
+        behind = np.searchsorted(item, fresh_item, side="right")
         names = {
-            name: _joined(getattr(self, name).take(chosen[0]), getattr(fresh, name)).take(chosen[1])
-            for name in ("annotator", "label")
+            name: _inserted(getattr(self, name), rows, behind, getattr(fresh, name)) for name in ("annotator", "label")
         }
         numbers = {
-            name: np.concatenate([getattr(self, name)[rows], getattr(fresh, name)])[by_item]
-            for name in ("time", "duration")
+            name: np.insert(getattr(self, name)[rows], behind, getattr(fresh, name)) for name in ("time", "duration")
         }
-        items = pa.concat_arrays([self.items.filter(pa.array(stays)), fresh.items]).take(pa.array(order))
-        return Answers(items, positions[order], item[by_item], **names, **numbers)
+        keys = pa.concat_arrays([self.items.filter(pa.array(stays)), fresh.items])
+        order = np.empty(len(keys), np.int64)
+        order[old_items], order[fresh_items] = np.arange(len(old_items)), len(old_items) + np.arange(len(fresh_items))
+        return Answers(keys.take(pa.array(order)), positions, np.insert(item, behind, fresh_item), **names, **numbers)
 
 
 class AnswerStore(Leased):
@@ -239,8 +240,23 @@ def _coded(column: pa.ChunkedArray) -> pa.DictionaryArray:
     return _one(column.dictionary_encode())
 
 
-def _joined(one: pa.DictionaryArray, other: pa.DictionaryArray) -> pa.DictionaryArray:
-    return _one(pa.chunked_array([one, other]))
+def _narrow(column: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Return the same names with codes of as few bytes as they need."""
+    codes = column.indices.cast(pa.from_numpy_dtype(np.min_scalar_type(-len(column.dictionary) - 1)))
+    return pa.DictionaryArray.from_arrays(codes, column.dictionary)
+
+
+def _inserted(
+    old: pa.DictionaryArray, rows: npt.NDArray[np.bool_], at: Places, fresh: pa.DictionaryArray
+) -> pa.DictionaryArray:
+    """Return these rows of names with others inserted before the rows `at`."""
+    new = fresh.dictionary.filter(pc.invert(pc.is_in(fresh.dictionary, value_set=old.dictionary)))
+    names = pa.concat_arrays([old.dictionary, new])
+    place = np.append(np.asarray(pc.index_in(fresh.dictionary, value_set=names)), -1).astype(np.int32)
+    codes = place[np.asarray(fresh.indices.fill_null(len(fresh.dictionary)))]
+    kept = np.asarray(old.indices.cast(pa.int32()).fill_null(-1))[rows]
+    both = np.insert(kept, at, codes)
+    return pa.DictionaryArray.from_arrays(pa.array(both, mask=both < 0), names)
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:

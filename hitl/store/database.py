@@ -9,7 +9,6 @@ has committed (READ COMMITTED).
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 import threading
 import time
@@ -24,17 +23,12 @@ import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
-from sqlalchemy.exc import ArgumentError, DBAPIError
-from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.exc import DBAPIError
 
-from hitl.errors import BadInput, MissingExtra, StoreError
-from hitl.store import arrow, schema
-
-BUSY_SECONDS = 30
-"""How long a SQLite writer waits for another one."""
-
-CONNECT_SECONDS = 10
-"""How long to try to reach PostgreSQL, unless the address says `connect_timeout`."""
+from hitl.errors import BadInput, StoreError
+from hitl.store import arrow, connecting, schema
+from hitl.store.connecting import make_engine, make_private, parse, shown
+from hitl.store.lookups import LookedUp
 
 _MIGRATION_LOCK = 0x6869_746C
 """Advisory lock on PostgreSQL while the schema changes ("hitl")."""
@@ -49,47 +43,6 @@ T = TypeVar("T")
 
 _one_migration = threading.Lock()  # alembic's `context` and `op` are global to the process
 
-_SQLITE = "sqlite:///"
-_EXPECTED = "expected sqlite:///folder/hitl.db or postgresql://user:password@host/database"
-
-
-class Few(sa.sql.functions.FunctionElement[Any]):
-    """A condition that few rows meet: SQLite knows no counts, and would go through all rows instead of an index."""
-
-    type = sa.types.NullType()  # of a boolean SQLAlchemy makes "= 1", and the index is not seen
-    inherit_cache = True
-
-
-@compiles(Few)
-def _condition(few: Few, compiler: Any, **options: Any) -> str:
-    return str(compiler.process(few.clauses, **options))
-
-
-@compiles(Few, "sqlite")
-def _unlikely(few: Few, compiler: Any, **options: Any) -> str:
-    return f"unlikely({compiler.process(few.clauses, **options)})"
-
-
-class LookedUp(sa.sql.selectable.Join):
-    """Keys joined with the table of a column: the rows of the project are looked up for one key after the other."""
-
-    inherit_cache = True
-
-    def __init__(self, keys: sa.TableValuedAlias, column: sa.Column[Any]) -> None:
-        super().__init__(keys, column.table, column == keys.c.value)
-        wanted = ["project", column.name]
-        indexes = (each for each in column.table.indexes if [part.name for part in each.columns] == wanted)
-        self.index = next((index.name for index in indexes), None)
-        """None: the primary key begins so."""
-
-
-@compiles(LookedUp, "sqlite")
-def _one_by_one(join: LookedUp, compiler: Any, **options: Any) -> str:
-    """SQLite knows no counts, or wrong ones, and may go through all rows of the project: the index is named."""
-    keys, table = (compiler.process(side, **{**options, "asfrom": True}) for side in (join.left, join.right))
-    condition = compiler.process(join.onclause, **{**options, "asfrom": False})
-    return f"{keys} CROSS JOIN {table}{f' INDEXED BY {join.index}' if join.index else ''} ON {condition}"
-
 
 class Database:
     """A connection pool to one database whose schema is the newest, or with `migrate` False the one that is found.
@@ -99,12 +52,12 @@ class Database:
     """
 
     def __init__(self, url: str, *, migrate: bool = True) -> None:
-        self._url = _parse(url)
+        self._url = parse(url)
         self.postgres = self._url.get_backend_name() == "postgresql"
-        self.name = _shown(self._url)
+        self.name = shown(self._url)
         if not self.postgres:
-            _make_private(Path(str(self._url.database)))
-        self.engine = _engine(self._url)
+            make_private(Path(str(self._url.database)))
+        self.engine = make_engine(self._url)
         address = self._url.set(drivername="postgresql").render_as_string(hide_password=False)
         self._reader = arrow.PostgresReader(address)  # not used on SQLite
         try:
@@ -360,8 +313,8 @@ class Database:
         """The text with stars in place of the password, as it is and as the address spells it."""
         secrets = [self._url.password, *(self._url.query.get(key) for key in ("password", "sslpassword"))]
         for secret in map(str, filter(None, secrets)):
-            for shown in (secret, quote(secret, safe="")):
-                text = text.replace(shown, "***")
+            for spelled in (secret, quote(secret, safe="")):
+                text = text.replace(spelled, "***")
         return text
 
 
@@ -370,7 +323,8 @@ _SQLITE_HINTS = {
     "not a database": "is a file, but not a database: move it away or name another one",
     "malformed": "the database is damaged: restore a copy, or move it away and pull again",
     "readonly": "may not be written: check the rights of the file and of the folder {folder}",
-    "locked": f"another program has kept the database locked for {BUSY_SECONDS} s: try again when it is done",
+    "locked": f"another program has kept the database locked for {connecting.BUSY_SECONDS} s: try again "
+    "when it is done",
     "disk is full": "the disk is full: make room in {folder}",
 }
 
@@ -387,7 +341,7 @@ def migrate(url: str) -> tuple[str | None, str]:
 
 def is_there(url: str) -> bool:
     """Whether there is a database at this address, as far as can be told without asking a server."""
-    parsed = _parse(url)
+    parsed = parse(url)
     return parsed.get_backend_name() != "sqlite" or Path(str(parsed.database)).exists()
 
 
@@ -419,65 +373,3 @@ def _version(connection: sa.Connection) -> str | None:
         return None
     found = connection.execute(sa.text(f"SELECT version_num FROM {schema.VERSION_TABLE}")).scalar()  # nosec B608  # a constant
     return None if found is None else str(found)
-
-
-def _parse(text: str) -> sa.URL:
-    if text.startswith(_SQLITE):  # the rest is a path as it is: no escapes, no options
-        path = text.removeprefix(_SQLITE)
-        if path in ("", ":memory:"):
-            raise StoreError(f"the store needs a file; {_EXPECTED}")
-        return sa.URL.create("sqlite", database=str(Path(path).expanduser()))
-    try:
-        url = sa.make_url(text)
-    except (ArgumentError, ValueError):  # its message could show a password
-        raise StoreError(f"the address of the store cannot be understood; {_EXPECTED}") from None
-    if url.get_backend_name() not in ("postgresql", "postgres"):
-        raise StoreError(f"the store cannot be kept in {text.partition(':')[0]!r}; {_EXPECTED}")
-    if "connect_timeout" not in url.query:
-        url = url.update_query_dict({"connect_timeout": str(CONNECT_SECONDS)})
-    return url.set(drivername="postgresql+psycopg")
-
-
-def _shown(url: sa.URL) -> str:
-    """The address for messages: a file's path, or a server's address without password and options."""
-    if url.get_backend_name() == "sqlite":
-        return str(url.database)
-    return url.set(drivername="postgresql", query={}).render_as_string(hide_password=True)
-
-
-def _engine(url: sa.URL) -> sa.Engine:
-    if url.get_backend_name() == "sqlite":
-        engine = sa.create_engine(url, connect_args={"timeout": BUSY_SECONDS}, hide_parameters=True)
-        sa.event.listen(engine, "connect", _prepare_sqlite)
-        sa.event.listen(engine, "begin", _begin_sqlite)
-        return engine
-    try:
-        return sa.create_engine(url, isolation_level="READ COMMITTED", hide_parameters=True)
-    except ImportError:
-        raise MissingExtra("a store on PostgreSQL needs more: pip install 'hitl-toolkit[postgres]'") from None
-
-
-def _make_private(path: Path) -> None:
-    """A new file that its owner alone may read: SQLite gives its log and its shared memory the same rights."""
-    with suppress(OSError):  # it is there, or cannot be made, which SQLite says
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-
-
-def _prepare_sqlite(connection: sqlite3.Connection, record: object) -> None:
-    connection.isolation_level = None  # transactions begin where we say so, not where the driver guesses
-    connection.execute("PRAGMA foreign_keys=ON")
-    deadline = time.monotonic() + BUSY_SECONDS
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode=WAL")
-            return
-        except sqlite3.OperationalError as error:
-            # Switching a new file to WAL does not wait for another process that is doing the same.
-            if "locked" not in str(error) or time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
-
-
-def _begin_sqlite(connection: sa.Connection) -> None:
-    writes = connection.get_execution_options().get("hitl_write", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

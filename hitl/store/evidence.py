@@ -11,9 +11,10 @@ import sqlalchemy as sa
 
 from hitl.platform import HeldItem, SeenAnswer, Snapshot
 from hitl.store.answers import AnswerStore
-from hitl.store.database import Database, Few
-from hitl.store.pages import sortable
+from hitl.store.database import Database
+from hitl.store.lookups import Few
 from hitl.store.schema import NO_ANSWER, SERVED, annotation, annotator, item, prediction
+from hitl.store.versions import sortable
 
 
 class EvidenceStore(AnswerStore):

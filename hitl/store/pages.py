@@ -33,7 +33,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import lru_cache
 from operator import itemgetter
 from typing import Any
 
@@ -48,6 +47,7 @@ from hitl.platform import ColumnRows, Page, PullSummary
 from hitl.store.database import Database
 from hitl.store.lease import Lease
 from hitl.store.schema import annotation, annotator, item, prediction, project, rework, snapshot
+from hitl.store.versions import fixed_width, parse_time, sortable
 
 MAX_PROBLEMS = 100
 """How many problems of a pull are kept."""
@@ -99,7 +99,7 @@ class _Saver:
         revision = sa.select(project.c.revision).where(project.c.project == name)
         self._revision = 1 + int(connection.execute(revision).scalar() or 0)
         self._at = float(connection.execute(sa.select(database.now())).scalar_one())
-        self._now = _fixed_width(datetime.fromtimestamp(self._at, UTC))
+        self._now = fixed_width(datetime.fromtimestamp(self._at, UTC))
 
     def rows(self, page: Page) -> None:
         """Compare the rows of a page with the stored ones, and save those that differ."""
@@ -257,7 +257,6 @@ class _Saver:
             self.deleted += self._each(prediction, sa.delete(prediction), [key for key in stored if key not in rows])
 
     def annotators(self, page: Page) -> None:
-        """Save the annotators; the last name wins."""
         rows = _newest(annotator, ({"annotator": row.key, "name": row.name} for row in page.annotators))
         stored = self._stored(annotator, annotator.c.annotator, [key for (key,) in rows])
         sent = sa.select(rework).where(rework.c.project == self._project)
@@ -296,7 +295,6 @@ class _Saver:
     # -- statements ----------------------------------------------------------------------------------------
 
     def _stored(self, table: sa.Table, column: sa.Column[Any], keys: Iterable[str]) -> dict[Key, Row]:
-        """The stored rows whose column is one of the keys."""
         mine = sa.select(table).where(table.c.project == self._project)
         found = self._connection.execute(self._database.looked_up(mine, column, [*keys])).all()
         names = [column.name for column in table.c]
@@ -341,7 +339,7 @@ class _Saver:
             return
         row["version"] = self._now if stored is None else max(self._now, stored["version"])
         if "created" in row:
-            when = _parse_time(row["version"])
+            when = parse_time(row["version"])
             row["time"] = when.timestamp() if when else self._at
             row["created"] = row["version"] if stored is None else stored["created"]
 
@@ -379,12 +377,11 @@ def _of_items(page: Page, places: npt.NDArray[np.intp]) -> Page:
 
 
 def _key_of(table: sa.Table) -> list[str]:
-    """The columns that name a row of a project."""
     return [column.name for column in table.primary_key if column.name != "project"]
 
 
 def _annotation(row: Any) -> Row:
-    when = _parse_time(row.version)
+    when = parse_time(row.version)
     return {
         "question": row.question,
         "annotation": row.key,
@@ -392,7 +389,7 @@ def _annotation(row: Any) -> Row:
         "annotator": row.annotator,
         "label": row.label,
         "kind": row.kind,
-        "version": _fixed_width(when) if when else sortable(row.version),
+        "version": fixed_width(when) if when else sortable(row.version),
         "time": when.timestamp() if when else None,
         "created": row.created,
         "duration": row.duration,
@@ -420,27 +417,3 @@ def _older(row: Row, other: Row | None) -> bool:
 
 def _differs(row: Row, stored: Row) -> bool:
     return any(stored[name] != value for name, value in row.items())
-
-
-def sortable(version: str) -> str:
-    """The version as text whose order is that of the versions: times by time, whole numbers by size.
-
-    ISO 8601 text is not in order by itself: "12:00:00.5Z" comes before "12:00:00Z" byte by byte.
-    """
-    if version.isascii() and version.isdigit():
-        return version.zfill(20)
-    when = _parse_time(version)
-    return _fixed_width(when) if when else version
-
-
-@lru_cache(1024)  # a platform without versions says "" of all rows, and the store one time of a page
-def _parse_time(text: str) -> datetime | None:
-    try:
-        when = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return when if when.tzinfo else when.replace(tzinfo=UTC)
-
-
-def _fixed_width(when: datetime) -> str:
-    return when.astimezone(UTC).isoformat(timespec="microseconds")

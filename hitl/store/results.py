@@ -25,7 +25,6 @@ import numpy as np
 import pyarrow as pa
 import sqlalchemy as sa
 
-from hitl.column_operations import as_bytes, from_bytes
 from hitl.consensus import Consensus
 from hitl.plan import Done, DoneItems, Plan
 from hitl.platform import Operation, Receipt
@@ -35,6 +34,7 @@ from hitl.store.events import Announcement, announce
 from hitl.store.lease import Lease, Leased
 from hitl.store.schema import consensus, cycle, operation
 from hitl.tables.coded import Coded
+from hitl.tables.column_operations import as_bytes, from_bytes
 
 PENDING, CONFIRMED = "pending", "confirmed"
 
@@ -42,7 +42,7 @@ DONE = ("item", "labels", "confidence", "why")
 """The columns of items that are done."""
 
 BASIS = "basis"
-"""Where the metrics of a cycle say on what it rests (`hitl.basis`)."""
+"""Where the metrics of a cycle say on what it rests (`hitl.inputs_digest`)."""
 
 BY_HAND = 0
 """The number of what no cycle came to; cycles count from 1."""
@@ -81,7 +81,7 @@ class CycleSummary:
 
     @property
     def basis(self) -> Mapping[str, Any] | None:
-        """What it rests on (`hitl.basis`); None where it does not say so."""
+        """What it rests on (`hitl.inputs_digest`); None where it does not say so."""
         found: Mapping[str, Any] | None = self.metrics.get(BASIS)
         return found
 

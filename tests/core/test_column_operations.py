@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hitl.column_operations import ConsensusOperation, LabelColumns, WantedOperation, as_bytes, from_bytes
 from hitl.platform import Operation
+from hitl.tables.column_operations import ConsensusOperation, LabelColumns, WantedOperation, as_bytes, from_bytes
 
 P = np.array([[0.25, 0.75], [1 / 3, 2 / 3], [1.0, 0.0]])
 

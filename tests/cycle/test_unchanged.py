@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
-from hitl import basis, cycle
+from hitl import cycle, inputs_digest
 from hitl.connectors.tables import Tables
 from hitl.plan import Activity, Ask, Plan
 from hitl.platform import AnnotatorRow, Cursor, Page, Question
@@ -186,8 +186,8 @@ def test_other_questions_and_other_people_are_judged(folder: Path, store: Store)
     assert not again(store, platform)
 
 
-def test_a_cycle_of_an_older_version_is_judged_again(folder: Path, store: Store) -> None:
-    assert not basis.stands(None, {}, None, NOON)
+def test_a_cycle_without_digests_is_judged_again(folder: Path, store: Store) -> None:
+    assert not inputs_digest.unchanged(None, {}, None, NOON)
     cycle.run(ours(), store, Tables(folder), crew=None, now=NOON)
     with store.database.write() as connection:
         connection.exec_driver_sql("UPDATE hitl_cycle SET metrics = '{}'")
@@ -195,13 +195,13 @@ def test_a_cycle_of_an_older_version_is_judged_again(folder: Path, store: Store)
 
 
 def test_the_plan_changes_by_itself_when_the_first_question_expires() -> None:
-    assert basis.until(Plan(), 10.0) is None
+    assert inputs_digest.until(Plan(), 10.0) is None
     anyone = Ask(1, None, 0.0, 1.0, "", since=5.0)
-    assert basis.until(Plan(asks=(anyone,)), 10.0) is None
+    assert inputs_digest.until(Plan(asks=(anyone,)), 10.0) is None
     named = (Ask(2, "ann", 0.0, 1.0, "", since=7.0), Ask(3, "bob", 0.0, 1.0, "", since=6.0))
-    assert basis.until(Plan(asks=(anyone, *named)), 10.0) == 16.0
+    assert inputs_digest.until(Plan(asks=(anyone, *named)), 10.0) == 16.0
     owing = Activity("ann", 0, 0.0, unanswered=4.0)
-    assert basis.until(Plan(asks=named, people=(owing,)), 10.0) == 14.0
+    assert inputs_digest.until(Plan(asks=named, people=(owing,)), 10.0) == 14.0
 
 
 def test_another_data_set_in_a_folder_of_models_is_judged(folder: Path, store: Store) -> None:

@@ -15,7 +15,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from hitl.errors import BadInput, MissingExtra, StoreError
-from hitl.store import Store, database, schema
+from hitl.store import Store, connecting, schema
 from hitl.store.database import migrations
 from tests.store.rows import item, page
 
@@ -172,7 +172,7 @@ def test_a_path_is_taken_as_it_is(tmp_path: Path) -> None:
 
 
 def test_another_program_keeps_it_locked(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(connecting, "BUSY_SECONDS", 0.1)
     with Store(sqlite_url) as store, Store(sqlite_url) as other, other.database.write():
         assert store.counts("p")["items"] == 0, "reading does not wait"
         with pytest.raises(StoreError, match="kept the database locked"), store.lease("p"):
@@ -191,4 +191,4 @@ def test_counting_is_left_while_somebody_writes(url: str) -> None:
         store.database.analyse()  # neither an error nor a wait
         if not store.database.postgres:
             with store.database.read() as reading:
-                assert reading.exec_driver_sql("PRAGMA busy_timeout").scalar() == 1000 * database.BUSY_SECONDS
+                assert reading.exec_driver_sql("PRAGMA busy_timeout").scalar() == 1000 * connecting.BUSY_SECONDS

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from hitl.platform import AnnotatorRow, Page, PullSummary
-from hitl.store import Store, pages
+from hitl.store import Store, pages, versions
 from tests.store.rows import item, page, predicted, said
 
 
@@ -152,7 +152,7 @@ def test_each_row_of_an_equally_old_picture_keeps_its_newer_version(store: Store
     ],
 )
 def test_versions_are_in_order(older: str, newer: str) -> None:
-    assert pages.sortable(older) < pages.sortable(newer)
+    assert versions.sortable(older) < versions.sortable(newer)
 
 
 def test_vanished_annotations_are_deleted_and_come_back(store: Store) -> None:
@@ -302,7 +302,7 @@ def test_reading_does_not_lose_what_is_written_later(sqlite_url: str) -> None:
 
 _KILLED = """
 import sys, time
-from hitl.store import Store, pages
+from hitl.store import Store, pages, versions
 from tests.store.rows import item, page, said
 
 def pause(*arguments):

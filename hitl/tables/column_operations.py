@@ -204,6 +204,7 @@ def from_bytes(kind: Any, key: str, payload: bytes, digest: str) -> Operation:
         else:
             items, labels = map(_one, tables[0].columns)
             found = WantedOperation(items, labels.to_numpy())
+            found.__dict__["table"] = tables[0]  # in order already
     found.__dict__["digest"] = digest  # instead of one made of the payload
     return found
 

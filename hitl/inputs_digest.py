@@ -1,4 +1,4 @@
-"""What a cycle's conclusions rest on. While none of it has changed, they stand, and nothing has to be judged again.
+"""Digest of a run's inputs. While no input has changed, the last result is reused.
 
     revision    how often a pull has changed what is stored; `Store.revision`
     settings    hitl.toml and the environment, and the version of hitl
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from hitl.store import Store
 
 
-def basis_of(settings: Settings, store: Store, connector: Connector) -> dict[str, Any]:
-    """All but the questions and `until`, as JSON values; reads none of the rows."""
+def digest_inputs(settings: Settings, store: Store, connector: Connector) -> dict[str, Any]:
+    """Return digests of all inputs but the questions and `until`, as JSON values, without reading rows."""
     people = sorted(row.name for row in people_of(connector) or ())
     return {
         "revision": store.revision(settings.name),
@@ -44,38 +44,39 @@ def basis_of(settings: Settings, store: Store, connector: Connector) -> dict[str
         "files": _digest(_stamps(settings)),
         "people": _digest(people),
         "sent_back": _digest(map(repr, store.sent_back(settings.name))),
-        **of_trainings(settings, store),
+        **_digest_trainings(settings, store),
     }
 
 
-def of_trainings(settings: Settings, store: Store) -> dict[str, str]:
-    """What was learned last, by a cycle or by `hitl learn`: what it predicts is judged."""
+def _digest_trainings(settings: Settings, store: Store) -> dict[str, str]:
     return {"trainings": _digest(map(repr, sorted(store.trainings(settings.name).items())))}
 
 
-def of_questions(questions: Iterable[Question]) -> str:
-    """A digest of what is asked."""
+def digest_questions(questions: Iterable[Question]) -> str:
+    """Return a digest of the questions."""
     return _digest(map(repr, questions))
 
 
-def noted(
+def as_metrics(
     there: Mapping[str, Any], settings: Settings, store: Store, questions: Iterable[Question], plan: Plan
 ) -> dict[str, Any]:
-    """What goes into the metrics of a cycle that rests on `there` (`basis_of`) and has concluded this plan."""
-    asked, end = of_questions(questions), until(plan, settings.crew.expire_hours * 3600.0)
-    return {BASIS: {**there, **of_trainings(settings, store), "questions": asked, "until": end}}
+    """Return what goes into the metrics of a cycle with the inputs `there` (`digest_inputs`) and this plan."""
+    asked, end = digest_questions(questions), until(plan, settings.crew.expire_hours * 3600.0)
+    return {BASIS: {**there, **_digest_trainings(settings, store), "questions": asked, "until": end}}
 
 
 def until(plan: Plan, expire: float) -> float | None:
-    """When the first question to an annotator has waited `expire` seconds, in seconds since the epoch; None: never."""
+    """Return when the first question to an annotator has waited `expire` seconds, since the epoch; None: never."""
     waiting = [ask.since for ask in plan.asks if ask.annotator is not None and not ask.sent_back]  # those stay
     owing = [person.unanswered for person in plan.people if person.unanswered and not person.away]
     first = min([*waiting, *owing], default=math.inf) + expire
     return first if math.isfinite(first) else None
 
 
-def stands(recorded: Mapping[str, Any] | None, now_there: Mapping[str, Any], questions: str | None, now: float) -> bool:
-    """Whether what was concluded on the `recorded` basis still follows; `questions` None: they cannot have changed."""
+def unchanged(
+    recorded: Mapping[str, Any] | None, now_there: Mapping[str, Any], questions: str | None, now: float
+) -> bool:
+    """Return True if no input of the `recorded` run has changed; `questions` None: they cannot have changed."""
     if recorded is None or any(recorded.get(name) != value for name, value in now_there.items()):
         return False
     if questions is not None and recorded.get("questions") != questions:
@@ -86,23 +87,23 @@ def stands(recorded: Mapping[str, Any] | None, now_there: Mapping[str, Any], que
 def stored_results(
     settings: Settings, store: Store, evidence: Mapping[str, Evidence], progress: Progress
 ) -> tuple[Mapping[str, Consensus], bool]:
-    """The consensus of each question, and whether it is that of the last cycle.
+    """Return the consensus of each question, and True if it is that of the last cycle.
 
-    It is fitted anew where an answer, an item or a file of probabilities has changed since; nothing is recorded.
+    It is fitted again where an answer, an item or a file of probabilities has changed since; nothing is recorded.
     """
     latest = store.latest(settings.name)
-    if latest is None or not _unchanged(settings, store):
+    if latest is None or not _evidence_unchanged(settings, store):
         return combined(settings, evidence, progress), False
     if not all(is_over(latest[0].get(name), known) for name, known in evidence.items()):
         return combined(settings, evidence, progress), False
     return latest[0], True
 
 
-def _unchanged(settings: Settings, store: Store) -> bool:
+def _evidence_unchanged(settings: Settings, store: Store) -> bool:
     last = store.last_cycle(settings.name)
     recorded = (None if last is None else last.basis) or {}
     now_there = {"revision": store.revision(settings.name), "files": _digest(_stamps(settings))}
-    now_there |= of_trainings(settings, store)
+    now_there |= _digest_trainings(settings, store)
     return all(recorded.get(name) == value for name, value in now_there.items())
 
 

@@ -1,0 +1,99 @@
+"""Columns of tables: which values can be stored, and the same values as codes, numbers or JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hitl.errors import BadTable
+from hitl.tables.places import Place
+
+
+def data_in(row: Mapping[str, Any], item: str) -> dict[str, Any]:
+    """Return what a row of items.* says of its item."""
+    return {name: value for name, value in row.items() if name != item and value is not None}
+
+
+def as_json(table: pa.Table) -> pa.Table:
+    """Return the table with times, decimals and bytes as text, because data of items is stored as JSON."""
+    for place, field in enumerate(table.schema):
+        if not _is_of_json(field.type):
+            table = table.set_column(place, field.name, pa.chunked_array([_in_json(table.column(place), field.name)]))
+    return table
+
+
+def _in_json(column: pa.ChunkedArray, name: str) -> pa.Array:
+    """These values as JSON has them; what has no one type is text."""
+    try:
+        values = json.loads(json.dumps(column.to_pylist(), default=str))
+    except (ArithmeticError, ValueError) as error:  # a year past 9999, a zone that is not known
+        raise BadTable(f"items.*: the column {name!r} cannot be read: {error}; save it as text") from None
+    try:
+        return pa.array(values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return pa.array([None if value is None else json.dumps(value) for value in values], pa.string())
+
+
+def _is_of_json(kind: pa.DataType) -> bool:
+    inner = [kind.field(n).type for n in range(kind.num_fields)]
+    if pa.types.is_dictionary(kind):
+        inner = [kind.value_type]
+    if inner:
+        return all(map(_is_of_json, inner))
+    same = pa.types.is_string, pa.types.is_large_string, pa.types.is_boolean, pa.types.is_null
+    return any(holds(kind) for holds in (*same, pa.types.is_integer, pa.types.is_floating)) or kind == pa.struct([])
+
+
+def require_filled(coded: pa.DictionaryArray, rows: npt.NDArray[np.bool_], item: str, place_of: Place) -> None:
+    """Raise BadTable for the first of these rows without a name, or with one that cannot be stored."""
+    names = [*coded.dictionary.to_pylist(), ""]
+    bad = np.flatnonzero(np.fromiter((not name or "\0" in name for name in names), bool, len(names)))
+    if len(bad) == 1 and not coded.null_count:
+        return
+    codes = np.asarray(coded.indices.fill_null(len(names) - 1))
+    wrong = np.flatnonzero(rows & np.isin(codes, bad))
+    empty = [row for row in wrong.tolist() if not names[codes[row]]]
+    if empty:
+        raise BadTable(f"{place_of(empty[0])}: the {item} is empty; expected a name in every row")
+    if len(wrong):
+        raise nul_error(item, place_of(int(wrong[0])))
+
+
+def require_storable(coded: pa.DictionaryArray, name: str, place_of: Place) -> None:
+    """Raise BadTable for the first row of a column that says what cannot be stored."""
+    cut = np.flatnonzero(np.asarray(pc.match_substring(coded.dictionary, "\0"), dtype=bool))
+    if cut.size:
+        raise nul_error(name, place_of(int(np.argmax(np.isin(pc.fill_null(coded.indices, -1), cut)))))
+
+
+def nul_error(item: str, where: str) -> BadTable:
+    """Return the error of a name that no database keeps as it is."""
+    return BadTable(f"{where}: the {item} holds a NUL character, which no database keeps; remove it")
+
+
+def in_codes(column: pa.ChunkedArray) -> pa.DictionaryArray:
+    """Encode a column of text, whose values are ordered by first appearance."""
+    coded = column if pa.types.is_dictionary(column.type) else column.cast(pa.string()).dictionary_encode()
+    return pa.concat_arrays(
+        [*coded.unify_dictionaries().chunks] or [pa.array([], pa.dictionary(pa.int32(), pa.string()))]
+    )
+
+
+def number_of(value: Any) -> float:
+    """Return a number, NaN for anything else."""
+    try:
+        return math.nan if value is None else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def is_nothing(value: Any) -> bool:
+    """Return True if a field holds no number."""
+    return value is None or str(value).lower() == "nan"
