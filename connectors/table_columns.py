@@ -53,13 +53,13 @@ def _is_of_json(kind: pa.DataType) -> bool:
 
 def require_filled(coded: pa.DictionaryArray, rows: npt.NDArray[np.bool_], item: str, place_of: Place) -> None:
     """Raise BadTable for the first of these rows without a name, or with one that cannot be stored."""
-    names = [*coded.dictionary.to_pylist(), ""]
-    bad = np.flatnonzero(np.fromiter((not name or "\0" in name for name in names), bool, len(names)))
+    names = pa.concat_arrays([coded.dictionary, pa.array([""])])
+    bad = np.flatnonzero(np.asarray(pc.or_(pc.equal(names, ""), pc.match_substring(names, "\0")), bool))
     if len(bad) == 1 and not coded.null_count:
         return
     codes = np.asarray(coded.indices.fill_null(len(names) - 1))
     wrong = np.flatnonzero(rows & np.isin(codes, bad))
-    empty = [row for row in wrong.tolist() if not names[codes[row]]]
+    empty = [row for row in wrong.tolist() if not names[codes[row]].as_py()]
     if empty:
         raise BadTable(f"{place_of(empty[0])}: the {item} is empty; expected a name in every row")
     if len(wrong):
@@ -80,10 +80,14 @@ def nul_error(item: str, where: str) -> BadTable:
 
 def in_codes(column: pa.ChunkedArray) -> pa.DictionaryArray:
     """Encode a column of text, whose values are ordered by first appearance."""
-    coded = column if pa.types.is_dictionary(column.type) else column.cast(pa.string()).dictionary_encode()
-    return pa.concat_arrays(
-        [*coded.unify_dictionaries().chunks] or [pa.array([], pa.dictionary(pa.int32(), pa.string()))]
-    )
+    if pa.types.is_dictionary(column.type):
+        return pa.concat_arrays(
+            [*column.unify_dictionaries().chunks, pa.array([], column.type)][: column.num_chunks or 1]
+        )
+    coded = column.cast(pa.string()).dictionary_encode().chunks  # all chunks have the same dictionary
+    if not coded:
+        return pa.array([], pa.dictionary(pa.int32(), pa.string()))
+    return pa.DictionaryArray.from_arrays(pa.concat_arrays([chunk.indices for chunk in coded]), coded[0].dictionary)
 
 
 def number_of(value: Any) -> float:

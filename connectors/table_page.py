@@ -89,7 +89,8 @@ class TablePage:
         gold_codes = self._code(pa.chunked_array([_text(self._gold)]))
         gold_rows, gold = _of_items(gold_codes, items, len(self.keys))
         label, who = self._named(table, self._of.label), self._named(table, self._of.annotator)
-        names, quoted = self.keys.take(pa.array(codes)), self._quoted(codes)
+        names = self.keys.take(pa.array(codes))
+        quoted = _in_quotes(names)
         by_name = pc.binary_join_element_wise(
             pa.scalar("["), quoted, pa.scalar(", "), _in_quotes(who), pa.scalar("]"), ""
         )
@@ -103,7 +104,9 @@ class TablePage:
             "duration": _durations(table),
         }
         truth = _text(self._gold.values()).take(pa.array(gold_rows))
-        key = pc.binary_join_element_wise(pa.scalar("["), self._quoted(gold), pa.scalar(', null, "truth"]'), "")
+        key = pc.binary_join_element_wise(
+            pa.scalar("["), _in_quotes(self.keys.take(pa.array(gold))), pa.scalar(', null, "truth"]'), ""
+        )
         known = {
             "key": key,
             "item": self.keys.take(pa.array(gold)),
@@ -137,14 +140,6 @@ class TablePage:
         coded = in_codes(column)
         place = np.asarray(pc.index_in(coded.dictionary, value_set=self.keys).fill_null(-1))
         return place[np.asarray(coded.indices)] if len(coded) else np.empty(0, np.int64)
-
-    def _quoted(self, codes: Places) -> pa.Array:
-        """Return the keys of items as JSON has them."""
-        return self._quoted_keys.take(pa.array(codes))
-
-    @cached_property
-    def _quoted_keys(self) -> pa.Array:
-        return _text(map(in_quotes, self.keys.to_pylist()))
 
     def _named(self, table: pa.Table, name: str) -> pa.Array:
         """Return a column of labels or annotators, null for empty text."""

@@ -237,7 +237,7 @@ def _floats(column: pa.ChunkedArray) -> npt.NDArray[np.float64]:
 
 
 def _coded(column: pa.ChunkedArray) -> pa.DictionaryArray:
-    return _one(column.dictionary_encode())
+    return _one(column).dictionary_encode()
 
 
 def _narrow(column: pa.DictionaryArray) -> pa.DictionaryArray:
