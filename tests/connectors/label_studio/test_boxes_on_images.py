@@ -105,7 +105,7 @@ def test_nought_has_no_sign() -> None:
 
 def test_each_region_has_its_probability() -> None:
     label = boxes_as_label(HEIGHT, WIDTH, [CAT, DOG])
-    sure = {boxes_as_label(0, 0, [CAT]): 0.9, boxes_as_label(0, 0, [DOG]): 0.6}
+    sure = {boxes_as_label(HEIGHT, WIDTH, [CAT]): 0.9, boxes_as_label(HEIGHT, WIDTH, [DOG]): 0.6}
     assert [one["score"] for one in CONTROL.write({"box": label}, {"box": sure})] == [0.9, 0.6]
     assert "original_width" not in CONTROL.write({"box": boxes_as_label(0, 0, [CAT])})[0]
 
