@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import uvicorn
+from fastapi import FastAPI
 
 from hitl.connectors.tables import Tables
 from hitl.errors import Unreachable
@@ -65,16 +66,10 @@ class Served:
     token: str
 
     def ask(self, method: str, path: str, body: bytes = b"", **headers: str) -> tuple[int, Any]:
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=20)
-        try:
-            connection.request(method, path, body, headers)
-            found = connection.getresponse()
-            return found.status, json.loads(found.read())
-        finally:
-            connection.close()
+        return ask(self.port, method, path, body, **headers)
 
     def hint(self, project: str = "p", body: bytes = b"{}", secret: str | None = SECRET) -> tuple[int, Any]:
-        return self.ask("POST", f"/webhook/{project}", body, **({} if secret is None else {"X-Hitl-Secret": secret}))
+        return post(self.port, project, body, secret)
 
     def state(self) -> Any:
         status, found = self.ask("GET", "/projects/p/state", Authorization=f"Bearer {self.token}")
@@ -93,24 +88,46 @@ class Served:
         return loop.figures
 
 
+def ask(port: int, method: str, path: str, body: bytes = b"", **headers: str) -> tuple[int, Any]:
+    """Status and JSON of one request."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=20)
+    try:
+        connection.request(method, path, body, headers)
+        found = connection.getresponse()
+        return found.status, json.loads(found.read())
+    finally:
+        connection.close()
+
+
+def post(port: int, project: str = "p", body: bytes = b"{}", secret: str | None = SECRET) -> tuple[int, Any]:
+    """Send a webhook."""
+    return ask(port, "POST", f"/webhook/{project}", body, **({} if secret is None else {"X-Hitl-Secret": secret}))
+
+
+@contextmanager
+def listening(app: FastAPI) -> Iterator[int]:
+    """A real server on loopback; its port."""
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", timeout_graceful_shutdown=2))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        until(lambda: server.started)
+        yield int(server.servers[0].sockets[0].getsockname()[1])
+    finally:
+        server.should_exit = True
+        thread.join(30)
+
+
 @contextmanager
 def served(*configs: Path) -> Iterator[Served]:
     """The projects, live, once each has been pulled and loaded."""
     projects = Projects(configs)
     accounts = Accounts(next(iter(projects.values())).store.database)
     token = accounts.create_token("tests", Role.ADMIN)
-    app = application(parts_of(projects, accounts))
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", timeout_graceful_shutdown=2))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    try:
-        until(lambda: server.started)
-        service = Served(projects, server.servers[0].sockets[0].getsockname()[1], token)
+    with listening(application(parts_of(projects, accounts))) as port:
+        service = Served(projects, port, token)
         until(lambda: all(one.snapshot is not None and service.figures(name).pulls for name, one in projects.items()))
         yield service
-    finally:
-        server.should_exit = True
-        thread.join(30)
 
 
 @pytest.fixture(autouse=True)

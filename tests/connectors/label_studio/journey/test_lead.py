@@ -17,8 +17,8 @@ import pytest
 
 from hitl.connectors.label_studio.assign import tabs
 from tests.connectors.label_studio.conftest import Project, choice
+from tests.scheduled import until
 from tests.service.web.browser.seen import browser, needs_chromium, watched
-from tests.service.web.live.serving import until
 from tests.service.web.processes import first_user, serving
 
 pytestmark = [pytest.mark.server, pytest.mark.journey, needs_chromium]

@@ -16,13 +16,14 @@ from argon2 import PasswordHasher
 
 from hitl.events.sender import deliver
 from hitl.project import opened, stored
-from hitl.service.web.access import Accounts, Role, public, requires
+from hitl.service.web.access import Accounts, Role
 from hitl.service.web.access.passwords import Passwords
 from hitl.service.web.app import Parts, application
-from hitl.service.web.live import Live
 from hitl.service.web.projects import Projects
-from tests.service.web.live.serving import listening, until
+from hitl.service.web.server import parts_of
+from tests.scheduled import until
 from tests.service.web.served import Crowd, pull, run, served_crowd
+from tests.service.web.test_live import listening
 
 CHROMIUM = shutil.which("chromium")
 needs_chromium = pytest.mark.skipif(not CHROMIUM, reason="needs chromium (Debian: apt-get install chromium)")
@@ -80,33 +81,24 @@ class Site:
     address: str
     configs: dict[str, Path]
     projects: Projects
-    live: Live | None = None
     troubles: list[str] = field(default_factory=list)
 
 
 @contextmanager
 def site(configs: dict[str, Path], live: bool = False) -> Iterator[Site]:
     """The whole application on loopback."""
-    projects = Projects(list(configs.values()))
-    followed = Live(projects) if live else None
     quick = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
-    with pytest.MonkeyPatch.context() as patch, Accounts(next(iter(projects.values())).store.database) as accounts:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HITL_WEBHOOK_SECRET", SECRET)
+        projects = Projects(list(configs.values()))
+        accounts = Accounts(next(iter(projects.values())).store.database)
         patch.setattr(Passwords, "_hasher", quick)
         accounts.add_user(NAME, PASSWORD, Role.ADMIN)
         accounts.create_token("reports", Role.VIEWER)
-        routers = [followed.router(requires(Role.VIEWER), SECRET, public)] if followed else []
-        if followed:
-            followed.start()
-        stops = [followed.broadcast.close] if followed else []
-        with listening(application(Parts(projects, accounts, routers, stops=stops))) as port:
+        parts = parts_of(projects, accounts, scheduler=False) if live else Parts(projects, accounts)
+        with listening(application(parts)) as port:
             until(lambda: all(one.snapshot is not None for one in projects.values()))
-            try:
-                yield Site(f"http://127.0.0.1:{port}", configs, projects, followed)
-            finally:
-                if followed:
-                    followed.broadcast.close()
-        if followed:
-            followed.stop()
+            yield Site(f"http://127.0.0.1:{port}", configs, projects)
 
 
 @contextmanager

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from tests.scheduled import until
 from tests.service.web.browser.seen import START, browser, crowd, logged_in, needs_chromium, site, watched
-from tests.service.web.live.serving import post, until
 from tests.service.web.served import run
+from tests.service.web.test_live import post
 
 pytestmark = needs_chromium
 
@@ -49,7 +50,7 @@ def arrives(page: Any, where: Any, config: Path) -> None:
     with (config.parent / "labels" / "annotations.csv").open("a") as file:
         file.writelines(f"{item},newcomer-{n},neither,{START + 80_000 + n}\n" for n in range(4))
     port = int(where.address.rpartition(":")[2])
-    assert post(port, "pets", b"{}", "the secret of webhooks") == (200, {"queued": True})
+    assert post(port, "pets", secret="the secret of webhooks") == (200, {"queued": True})
     until(lambda: page.locator(BELIEF).get_attribute("aria-label") != before)
     until(lambda: page.locator("main table").nth(1).locator("tbody tr").count() == rows + 4)
     assert page.evaluate("window.stays"), "the page was loaded again"
