@@ -23,6 +23,8 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any
 
+from apscheduler.schedulers.background import BackgroundScheduler
+
 from hitl.connectors.catalog import connector_of
 from hitl.cycle import CycleReport, Unchanged, pull, run_if_changed
 from hitl.errors import BadSettings, Busy, HitlError, StoreError, Unreachable
@@ -52,6 +54,9 @@ LONGEST = 60.0
 
 MAY_PASS = (Busy, Unreachable, StoreError, OSError)
 """Errors after which the same run is tried again."""
+
+ONE_JOB: dict[str, Any] = {"id": "next", "replace_existing": True, "misfire_grace_time": None}
+"""Options of the only job of a loop: to wake it at its next time, however late."""
 
 PROBLEMS = 10
 """Problems of a cycle that are reported; `hitl run` reports as many."""
@@ -142,18 +147,26 @@ class ProjectLoop(threading.Thread):
 
     def run(self) -> None:
         """Loop until stopped."""
-        with within(self.project.settings.limits.limits()):
-            while not self._stopping:
-                try:
-                    seconds = self.turn()
-                except Stopped:
-                    return
-                except Exception as error:  # the store cannot be read: nothing is known to be due
-                    if not isinstance(error, HitlError | OSError):
-                        _log.exception("the loop of %s", self.project.name)
-                    seconds = self._later(error)
-                self._woken.wait(seconds)
-                self._woken.clear()
+        times = BackgroundScheduler(timezone=UTC)  # in memory: the next time follows from the store
+        times.start()
+        try:
+            with within(self.project.settings.limits.limits()):
+                while not self._stopping:
+                    try:
+                        seconds = self.turn()
+                    except Stopped:
+                        return
+                    except Exception as error:  # the store cannot be read: nothing is known to be due
+                        if not isinstance(error, HitlError | OSError):
+                            _log.exception("the loop of %s", self.project.name)
+                        seconds = self._later(error)
+                    if seconds > 0:
+                        next_time = datetime.now(UTC) + timedelta(seconds=seconds)
+                        times.add_job(self._woken.set, "date", run_date=next_time, **ONE_JOB)
+                        self._woken.wait(LONGEST)
+                    self._woken.clear()
+        finally:
+            times.shutdown(wait=False)
 
     def turn(self) -> float:
         """Do what is due. Return the seconds to wait for more, at most."""
