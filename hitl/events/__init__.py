@@ -1,8 +1,9 @@
-"""Tell others what happens in a project: events for chat tools and pipelines, signed as Standard Webhooks says.
+"""Report what happens in a project: events for chat tools and pipelines, signed as Standard Webhooks requires.
 
-    build_events    the events of a cycle, or of its failure     pure, but for what was told before
-    bodies          an event as JSON; the same as text for chat tools
-    sender          what is due is sent, by whatever runs; what fails is sent again later
+    build_events    build the events of a run or of its failure; reads only what was announced before
+    bodies          format an event as JSON, or as text for chat tools
+    sender          send events that are due from any hitl process, and retry those that failed
 
-`hitl.store.events` keeps them. A cycle makes them and records them with what they tell of; it never sends them.
+`hitl.store.events` stores them. A run records its events in the same transaction as the results they report; it never
+sends them.
 """

@@ -1,10 +1,10 @@
-"""An event as it is sent: JSON, or text for chat tools.
+"""Format an event as it is sent: JSON, or text for chat tools.
 
     json     {"type": "items.decided", "timestamp": "2026-11-23T12:00:00Z", "data": {...}}
-    slack    {"text": "..."}, as Slack, Mattermost and others take it
+    slack    {"text": "..."}, as Slack, Mattermost and others accept it
 
-Names come from users and platforms: in text they act on nothing. They stand in code quotes, where chat tools mention
-nobody and know no markup; &, < and > are escaped, control characters spelled out, long ones cut.
+Names come from users and platforms, so they must have no effect in a text. They are put in code quotes, where chat
+tools ignore mentions and markup. &, < and > are escaped, control characters spelled out, and long names cut.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 
 PING = "ping"
 SHOWN = 80
-"""Characters of a name in text."""
+"""Maximum characters of a name in a text."""
 
 LONGEST = 500
-"""Characters of a sentence: an error, a reason."""
+"""Maximum characters of a sentence, such as an error or a reason."""
 
 LONGEST_TEXT = 3500
-"""Characters of a text; Slack cuts at 4,000."""
+"""Maximum characters of a text. Slack cuts at 4,000."""
 
 
 DOTS = re.compile(r"~*\.{1,2}")
-"""Names that browsers take out of an address, and those that could be taken for them where they are escaped."""
+"""Names that browsers drop from a path ("." and ".."), and escaped names that could be confused with them."""
 
 
 def path(part: object) -> str:
-    """A name as a part of an address; `named` of the pages reads it.
+    """Escape a name for use as one segment of a URL path. `named` in the web pages reverses this.
 
     Example:
         >>> path("a/b"), path("..")
@@ -52,7 +52,7 @@ def path(part: object) -> str:
 
 
 def page_of(base: str | None, project: str, *parts: object) -> str | None:
-    """The address of a page of a project; None where nobody has said where the pages are.
+    """Return the URL of a page of a project, or None if no base URL is set.
 
     Example:
         >>> page_of("https://hitl.example/", "pets", "items", "a/b")
@@ -62,36 +62,36 @@ def page_of(base: str | None, project: str, *parts: object) -> str | None:
 
 
 def body_of(kind: str, at: float, data: Mapping[str, Any]) -> str:
-    """The body of an event that happened at this time; ASCII, so that it is the same bytes everywhere."""
+    """Return the body of an event that happened at this time. It is ASCII, so its bytes are the same everywhere."""
     when = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return json.dumps({"type": kind, "timestamp": when, "data": _json(data)}, separators=(",", ":"), allow_nan=False)
 
 
 def ping(project: str) -> Event:
-    """An event that says that events arrive."""
+    """Return a test event, which shows that events arrive."""
     now = time.time()
     return Event(PING, now, body_of(PING, now, {"project": project}), ())
 
 
 def as_sent(body: str, template: str) -> bytes:
-    """What is sent of a body."""
+    """Return the bytes to send for an event body."""
     if template == "json":
         return body.encode()
     return json.dumps({"text": text_of(json.loads(body))}, separators=(",", ":")).encode()
 
 
 def text_of(event: Mapping[str, Any]) -> str:
-    """An event in words."""
+    """Describe an event in words."""
     data = event["data"]
     said = _WORDS.get(event["type"], _unknown)(data)
     lines = f"*hitl* {_name(data.get('project', ''))}: {said}".split("\n")
-    while len(lines) > 1 and sum(map(len, lines)) > LONGEST_TEXT:  # whole lines: half a name would act as markup
+    while len(lines) > 1 and sum(map(len, lines)) > LONGEST_TEXT:  # whole lines: a name cut in half would act as markup
         lines = [*lines[:-2], "…"] if lines[-1] == "…" else [*lines[:-1], "…"]
     return "\n".join([*lines, *([_safe(data["url"])] if data.get("url") else [])])
 
 
 def sentence(text: str, settings: Settings) -> str:
-    """What was said of something, without secrets and not too long."""
+    """Shorten a text to one sentence, without secrets."""
     hidden = [value for name, value in os.environ.items() if name.startswith("HITL_") and _SECRET.search(name)]
     for one in settings.events:
         hidden += [one.address, *("" if one.secret is None else one.secret.get_secret_value()).split()]
@@ -103,7 +103,7 @@ def sentence(text: str, settings: Settings) -> str:
 
 
 _SECRET = re.compile(r"(TOKEN|SECRET|PASSWORD|EVENTS_\w+_URL)$")
-"""How variables end whose values are not to be told."""
+"""Endings of variables whose values must stay secret."""
 
 
 def _decided(data: Mapping[str, Any]) -> str:
@@ -169,18 +169,18 @@ _WORDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 
 
 def _name(name: object, longest: int = SHOWN) -> str:
-    """A name in code quotes."""
+    """Put a name in code quotes."""
     text = " ".join(plain(str(name)).split()).replace("`", "'")
     return f"`{_safe(text if len(text) <= longest else text[: longest - 1] + '…')}`"
 
 
 def _safe(text: str) -> str:
-    """Without what Slack takes for its own signs."""
+    """Escape the characters that are special in Slack."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _json(value: Any) -> Any:
-    """JSON values: no number that JSON does not know, nothing of numpy."""
+    """Convert to JSON values: no NaN or infinity, no numpy types."""
     if isinstance(value, Mapping):
         return {str(key): _json(part) for key, part in value.items()}
     if isinstance(value, list | tuple):

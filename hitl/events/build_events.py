@@ -1,17 +1,18 @@
-"""Build the events of a cycle, and of a failure.
+"""Build the events of a run, or of its failure.
 
-    items.decided       once a cycle, of all items that are newly done or done with another label
-    annotator.drifted   once for each annotator and change (`newly_drifted`)
-    target.reached      once for each question, and once for the project; again after it was clearly lost
-    items.left_out      once for each thing that could not be understood
+    items.decided       once per run, for all items that are newly done or done with another label
+    annotator.drifted   once per annotator and change (`newly_drifted`)
+    target.reached      once per question, and once for the project; again if it was clearly lost in between
+    items.left_out      once per thing that could not be understood
     plan.waits          a plan was made that nobody has sent yet
-    cycle.failed        the first of a row of failures; cycle.recovered: the first cycle after them
+    cycle.failed        the first of consecutive failures; cycle.recovered: the first run after them
 
-The drift test is made at each cycle, and near its limit it says one thing now and another then. So one who was told
-stays told until the sign of change has clearly gone (`OVER`), and is told again only of a change that began after all
-that was seen when they were told.
+The drift test runs every time, and near its limit its result flips. An announced change therefore stays announced until
+the evidence for it has clearly gone (`OVER`). It is announced again only if a new change began after the last labels
+seen at the time.
 
-What was told is kept with the events, in the transaction of the cycle. That events cannot be made fails no cycle.
+The announcements are stored with the events, in the transaction of the run. A run never fails because its events could
+not be built.
 """
 
 from __future__ import annotations
@@ -48,39 +49,39 @@ if TYPE_CHECKING:
     from hitl.store import Store
 
 ITEMS = 20
-"""Items that one event names, at most; it counts all."""
+"""Maximum items that one event names. Its count covers all of them."""
 
 PROBLEMS = 20
-"""The same of what was left out."""
+"""Maximum left-out items that one event names."""
 
 LOST = 0.1
-"""By which part of what the target allows to be wrong the accuracy has to fall below it, before it counts as lost."""
+"""Share of the allowed error by which accuracy must fall below the target before the target counts as lost."""
 
 OVER = 0.25
-"""Above this chance (at any look) of as strong a sign without a change, a change that was told is over."""
+"""An announced change is over once its p-value over all looks exceeds this."""
 
 DRIFTED = 20
-"""Annotators of one question that are told of at once, the clearest first; the others are with the next cycle."""
+"""Maximum annotators announced at once per question, the clearest first. The rest follow in the next run."""
 
 _log = logging.getLogger(__name__)
 
 
 def of_cycle(settings: Settings, store: Store, judgement: Judgement, *, waits: bool = False) -> Announcement:
-    """What is to be told of a cycle that is about to be recorded. `waits`: it is not sent before somebody approves."""
+    """Build the events of a run that is about to be recorded. `waits`: its plan needs approval before it is sent."""
     if not settings.events:
         return Announcement()
     try:
         with one_fit:
             return _Telling(settings, store, judgement, store.told(settings.name)).announcement(waits)
     except StoreError:
-        raise  # the cycle cannot be recorded either, and is made again
+        raise  # the run cannot be recorded either, and will be repeated
     except Exception as error:
         _log.warning("events: what this cycle has to tell could not be made: %s: %s", type(error).__name__, error)
         return Announcement()
 
 
 def of_failure(settings: Settings, store: Store, error: Exception | None) -> Announcement:
-    """What is to be told when a cycle has failed with this error, or has not (None)."""
+    """Build the event for a failed run, or for the first success after failures (`error` is None)."""
     before = store.failure(settings.name) if settings.events else None
     base, now = settings.serve.url, time.time()
     data: dict[str, Any] = {"project": settings.name, "url": page_of(base, settings.name, "runs")}
@@ -94,7 +95,7 @@ def of_failure(settings: Settings, store: Store, error: Exception | None) -> Ann
 
 
 def _told(settings: Settings, kind: str, at: float, data: Mapping[str, Any]) -> Iterable[Event]:
-    """The event, if an address wants it."""
+    """Yield the event if an address subscribes to it."""
     to = tuple(one.name for one in settings.events if kind in one.kinds)
     if to:
         yield Event(kind, at, body_of(kind, at, data), to)
@@ -102,7 +103,7 @@ def _told(settings: Settings, kind: str, at: float, data: Mapping[str, Any]) -> 
 
 @dataclass
 class _Telling:
-    """What one cycle has to tell, and what was told `before`."""
+    """Events of one run, given what was announced `before`."""
 
     settings: Settings
     store: Store
@@ -112,7 +113,7 @@ class _Telling:
     events: list[Event] = field(default_factory=list)
 
     def announcement(self, waits: bool) -> Announcement:
-        """All of it."""
+        """Build all events."""
         told = {
             "drifted": self.drifts(),
             "reached": self.targets(),
@@ -136,7 +137,7 @@ class _Telling:
         return page_of(self.settings.serve.url, self.settings.name, *parts)
 
     def decided(self) -> None:
-        """Items that are newly done, or done with another label."""
+        """Announce items that are newly done, or done with another label."""
         if not self.wanted("items.decided"):
             return
         now = DoneItems.of(self.judgement.plan.done)
@@ -165,7 +166,7 @@ class _Telling:
         return said | {"url": self.page("items", name)}
 
     def drifts(self) -> dict[str, Any]:
-        """Annotators who have changed; what was told by now, by question."""
+        """Announce annotators who have changed. Return everything announced so far, by question."""
         told: Mapping[str, Any] = self.before.get("drifted", {})
         if not self.wanted("annotator.drifted"):
             return dict(told)
@@ -187,7 +188,7 @@ class _Telling:
         return {question: said for question, said in now.items() if said}
 
     def targets(self) -> list[str]:
-        """What has reached its target; "" is the whole project."""
+        """Announce reached targets. Return the questions that have reached theirs; "" is the whole project."""
         told: Sequence[str] = self.before.get("reached", ())
         whole, target = self.judgement.plan.stop, self.settings.budget.target_accuracy
         now = []
@@ -205,7 +206,9 @@ class _Telling:
         return now
 
     def reached_questions(self, target: float | None, told: Sequence[str]) -> Iterable[tuple[str, str]]:
-        """Of several questions those that have reached the target, or have been told and not lost it since."""
+        """Yield questions that have reached the target, or reached it earlier and have not lost it. Needs several
+        questions.
+        """
         if target is None or len(self.judgement.results) < 2:
             return
         for question, result in self.judgement.results.items():
@@ -214,7 +217,7 @@ class _Telling:
                 yield question, f"the accuracy expected is {expected}, the target {target:.1%}"
 
     def left_out(self) -> list[str]:
-        """What could not be understood; digests of all that is left out now."""
+        """Announce what could not be understood. Return digests of everything that is left out now."""
         lines = [*self.store.problems(self.settings.name), *map(str, self.judgement.metrics.get("problems", ()))]
         known = {hashlib.sha256(text.encode(errors="replace")).hexdigest()[:16]: text for text in lines}
         fresh = [text for digest, text in known.items() if digest not in self.before.get("left_out", ())]
@@ -225,9 +228,9 @@ class _Telling:
 
 
 def differences(before: pa.Table | None, now: DoneItems) -> tuple[list[int], list[int], int]:
-    """Places of the items that are newly done, and of those with other labels than before; how many are open again.
+    """Return indices of newly done items, indices of items with changed labels, and the number of reopened items.
 
-    In columns: there may be a million.
+    Works on columns because there may be a million rows.
     """
     if before is None:
         return list(range(len(now))), [], 0
@@ -240,22 +243,22 @@ def differences(before: pa.Table | None, now: DoneItems) -> tuple[list[int], lis
 
 
 SEPARATOR = "\x1f"
-"""Between the labels of several questions."""
+"""Separates the labels of several questions."""
 
 
 def _joined(labels: pa.ChunkedArray) -> pa.Array:
-    """Lists of labels as one text each."""
+    """Join each list of labels into one text."""
     texts = labels.combine_chunks().cast(pa.list_(pa.string()))
     return pc.binary_join(texts, SEPARATOR)
 
 
 def _lost(target: float) -> float:
-    """Below this the target is lost."""
+    """Return the accuracy below which the target is lost."""
     return target - LOST * (1.0 - target)
 
 
 def _moment(seconds: float) -> str | None:
-    """A time as JSON says it; None where it is none."""
+    """Format a time for JSON, or return None if it is not a valid time."""
     try:
         return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):
@@ -264,14 +267,14 @@ def _moment(seconds: float) -> str | None:
 
 @dataclass(frozen=True)
 class Drifted:
-    """An annotator who has changed, and how."""
+    """An annotator who has changed, and the change."""
 
     annotator: str
     change: Change
 
 
 def changes(evidence: Evidence, consensus: Consensus) -> tuple[list[Change | None], list[bool]]:
-    """Of each annotator the most likely change, and whether to believe it; as `AnnotatorProfiler` finds them."""
+    """Return each annotator's most likely change and whether it is significant, as `AnnotatorProfiler` does."""
     test, people = DriftTest(), consensus.annotators
     others = Others(evidence, consensus)
     ways = SpammerModel().fit(evidence.annotations, others, people.shares)
@@ -282,9 +285,9 @@ def changes(evidence: Evidence, consensus: Consensus) -> tuple[list[Change | Non
 def newly_drifted(
     evidence: Evidence, consensus: Consensus, told: Mapping[str, Any]
 ) -> tuple[list[Drifted], dict[str, Any]]:
-    """Who has to be told of, and what was told by then: annotator -> until when labels were seen.
+    """Return annotators to announce, and all announced so far: annotator -> time of the latest label seen then.
 
-    Nothing where answers have no time, or are not about whole items.
+    Return nothing if answers have no times, or are not about whole items.
     """
     annotations = evidence.annotations
     if annotations.time is None or evidence.parts is not None or not len(annotations):

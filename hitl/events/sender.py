@@ -1,15 +1,14 @@
-"""Send what is due to the addresses of `[[events]]`, from `hitl run`, `hitl schedule` and `hitl serve`.
+"""Send events that are due to the addresses of `[[events]]`, from `hitl run`, `hitl schedule` and `hitl serve`.
 
-    2xx                       it has arrived; what else waits for this address is sent at once
-    410                       the address wants no more: nothing is sent to it until `hitl events --test` arrives
-    anything else, nothing    sent again after `PAUSES`, each with some jitter, or later where the receiver says so
-    after the last of them    given up
+    2xx                       delivered; the next event for this address is sent at once
+    410                       the receiver has unsubscribed: nothing is sent until `hitl events --test` succeeds
+    anything else, nothing    retried after `PAUSES` with some jitter, or later if the receiver says so
+    after the last pause      given up
 
-Each address has a thread of its own, so that one that is slow or dead holds up none of the others, no cycle and no
-page. An attempt that fails ends the turn of its address: one that is dead costs one request a turn. Whatever the
-receiver does (hang, drip, send for ever), a request ends when its time is over. Redirects are not followed: what is
-signed goes to the address that was named. What is said of an attempt holds neither the address nor the answer, but for
-its status.
+Each address has its own thread, so a slow or dead one delays no other address, run or page. A failed attempt ends the
+turn of its address, so a dead one costs one request per turn. Whatever the receiver does (hang, drip, send without
+end), a request ends at its timeout. Redirects are not followed, because a signed event must go to the configured
+address. Descriptions of an attempt include the response status, but neither the address nor the response body.
 """
 
 from __future__ import annotations
@@ -40,32 +39,32 @@ if TYPE_CHECKING:
     from hitl.store import Store
 
 SECONDS = 15.0
-"""How long an attempt may take."""
+"""Timeout of an attempt, in seconds."""
 
 HELD = 4 * SECONDS
-"""How long nobody else sends what somebody has begun to send: after that it was killed."""
+"""Seconds for which a delivery is locked by its sender. After that, the sender must have been killed."""
 
 PAUSES = (5.0, 5 * 60.0, 30 * 60.0, 2 * 3600.0, 5 * 3600.0, 10 * 3600.0, 14 * 3600.0, 20 * 3600.0, 24 * 3600.0)
-"""Seconds until the second attempt, the third, ...: the schedule of the Standard Webhooks specification."""
+"""Seconds before the second attempt, the third, and so on: the schedule of the Standard Webhooks specification."""
 
 JITTER = 0.2
-"""By which share a pause is longer, at most."""
+"""Maximum share by which a pause is lengthened at random."""
 
 LONGEST_WAIT = 24 * 3600.0
-"""Seconds that a receiver may ask for, at most."""
+"""Maximum seconds that a receiver may ask us to wait."""
 
 KEPT_WAITING = 5 * 24 * 3600.0
-"""Seconds after which an event is given up that could not even be sent: no secret, or no such address any more."""
+"""Seconds after which an unsendable event is given up: its secret is missing, or its address was removed."""
 
 TURN = 2.0
-"""Seconds between two looks at the queue."""
+"""Seconds between two checks of the queue."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Outcome of a request: the status (None: no answer), in words, and the seconds the receiver asks to wait."""
+    """Outcome of a request: status (None: no response), description, and seconds the receiver asks to wait."""
 
     status: int | None
     said: str
@@ -73,12 +72,12 @@ class Answer:
 
     @property
     def arrived(self) -> bool:
-        """Return True if the receiver has it."""
+        """True if the receiver accepted it."""
         return self.status is not None and 200 <= self.status < 300
 
 
 def ask(method: str, url: str, headers: Mapping[str, str], body: bytes | None, seconds: float) -> Answer:
-    """Send one request, which ends after so many seconds. It does not raise."""
+    """Send one request, which ends after `seconds`. It does not raise."""
     import httpx
 
     async def sent() -> Answer:
@@ -87,16 +86,14 @@ def ask(method: str, url: str, headers: Mapping[str, str], body: bytes | None, s
                 httpx.AsyncClient(
                     verify=ssl.create_default_context(), trust_env=False, timeout=0.9 * seconds
                 ) as client,
-                asyncio.timeout(
-                    seconds
-                ),  # httpx limits each step alone, and a receiver that drips makes steps without end
+                asyncio.timeout(seconds),  # httpx limits each step alone, and a receiver that drips makes endless steps
                 client.stream(method, url, headers={"User-Agent": "hitl", **headers}, content=body) as response,
             ):
                 known = any(response.status_code == each for each in HTTPStatus)
                 said = f"{response.status_code} {HTTPStatus(response.status_code).phrase if known else ''}".strip()
                 return Answer(response.status_code, said, _retry_after(response.headers.get("retry-after")))
         finally:
-            await asyncio.sleep(0)  # connections that were closed end in the next turn of the loop
+            await asyncio.sleep(0)  # closed connections end in the next turn of the loop
 
     try:
         return asyncio.run(sent())
@@ -105,7 +102,7 @@ def ask(method: str, url: str, headers: Mapping[str, str], body: bytes | None, s
 
 
 def signed(identity: str, at: int, body: bytes, keys: Sequence[bytes]) -> dict[str, str]:
-    """Return the headers of an attempt at this time, signed as Standard Webhooks has it by each of the keys."""
+    """Return the headers of an attempt at this time, signed with each of the keys as Standard Webhooks specifies."""
     from standardwebhooks import Webhook
 
     headers = {"webhook-id": identity, "webhook-timestamp": str(at)}
@@ -116,7 +113,7 @@ def signed(identity: str, at: int, body: bytes, keys: Sequence[bytes]) -> dict[s
 
 
 def _retry_after(text: str | None) -> float | None:
-    """Read the header: seconds, or a date; None where it is neither."""
+    """Parse a Retry-After header: seconds or a date. Return None if it is neither."""
     if text is None:
         return None
     if text.isascii() and text.isdigit():
@@ -127,7 +124,7 @@ def _retry_after(text: str | None) -> float | None:
 
 
 def _in_words(error: BaseException | None, seconds: float) -> str:
-    """Say why there is no answer, by the first cause that is known."""
+    """Explain why there is no response, by the first recognized cause."""
     import httpx
 
     while error is not None:
@@ -150,7 +147,7 @@ def _in_words(error: BaseException | None, seconds: float) -> str:
 
 @dataclass(frozen=True)
 class Address:
-    """One address of a project, and the store with what waits for it."""
+    """One address of a project, and the store that queues its events."""
 
     store: Store
     project: str
@@ -158,11 +155,11 @@ class Address:
 
     @property
     def digest(self) -> str:
-        """Tells whether its url is another by now."""
+        """Digest of the URL, to detect that it has changed."""
         return hashlib.sha256(self.to.address.encode()).hexdigest()[:16]
 
     def turn(self, until: float, stop: threading.Event) -> None:
-        """Send what is due, in order, until one fails, `until` (by `time.monotonic`), or `stop`."""
+        """Send due events in order, until one fails, `until` (by `time.monotonic`) has passed, or `stop` is set."""
         store, project, name = self.store, self.project, self.to.name
         if self.to.lacks is not None:
             said = f"given up: {self.to.lacks}"
@@ -182,7 +179,9 @@ class Address:
                 return
 
     def _sent(self, it: Delivery, seconds: float) -> Answer:
-        """As `send`; an event that cannot be written, as of another version, is an attempt that failed."""
+        """Send a delivery. An event that cannot be formatted, such as one of another version, counts as a failed
+        attempt.
+        """
         try:
             return self.send(it, seconds)
         except Exception as error:
@@ -190,25 +189,25 @@ class Address:
             return Answer(None, f"hitl cannot write this event ({type(error).__name__}: {error})")
 
     def send(self, it: Delivery | Event, seconds: float) -> Answer:
-        """What the address answers to an event, in so many seconds."""
+        """Send an event and return the response, within `seconds`."""
         body = as_sent(it.body, self.to.template)
         identity = it.event if isinstance(it, Delivery) else it.id
         headers = signed(identity, int(time.time()), body, self.to.keys)
         return ask("POST", self.to.address, {"Content-Type": "application/json", **headers}, body, seconds)
 
     def reach(self) -> Answer:
-        """What the address answers to a request that tells nothing; any status will do."""
+        """Request the address without sending an event. Any status shows that it can be reached."""
         return ask("HEAD", self.to.address, {}, None, SECONDS)
 
     def test(self) -> Answer:
-        """What the address answers to a ping, that is not queued. One that takes it again is on again."""
+        """Send a ping outside the queue. If it is accepted, an unsubscribed address is active again."""
         found = self.send(ping(self.project), SECONDS)
         if found.arrived:
             self.store.switch(self.project, self.to.name, self.digest, off=False)
         return found
 
     def _settled(self, it: Delivery, answer: Answer) -> bool:
-        """Write what came of an attempt; whether it has arrived."""
+        """Record the outcome of an attempt. Return True if it was delivered."""
         store, project, name = self.store, self.project, self.to.name
         if answer.arrived:
             store.arrived(project, it, answer.said)
@@ -228,18 +227,18 @@ OFF = "the address answered 410 (gone): nothing more is sent to it; when it take
 
 
 def pause(attempts: int, retry_after: float | None = None) -> float:
-    """Seconds until the next attempt, after so many; not before the receiver wants it."""
+    """Return the seconds to wait after this many attempts, no less than the receiver asks for."""
     jittered = PAUSES[attempts - 1] * random.uniform(1.0, 1.0 + JITTER)  # nosec B311
     return max(jittered, min(retry_after or 0.0, LONGEST_WAIT))
 
 
 def addresses_of(settings: Settings, store: Store) -> tuple[Address, ...]:
-    """The addresses that a project tells."""
+    """Return the addresses that a project sends events to."""
     return tuple(Address(store, settings.name, one) for one in settings.events)
 
 
 def forget_others(settings: Settings, store: Store) -> None:
-    """Give up what has waited for long for addresses that are no longer in the settings."""
+    """Give up events that have long waited for addresses that are no longer in the settings."""
     named = {one.name for one in settings.events}
     for name, count in store.count_deliveries(settings.name).items():
         if count.waiting and name not in named:
@@ -248,20 +247,20 @@ def forget_others(settings: Settings, store: Store) -> None:
 
 
 class _AddressThread(threading.Thread):
-    """Sends what is due to one address, until it is told to stop. What fails is tried again."""
+    """Thread that sends the events of one address until it is stopped, and retries failures."""
 
     def __init__(self, address: Address, stop: threading.Event, until: float | None = None) -> None:
         super().__init__(name=f"hitl events {address.project} {address.to.name}", daemon=True)
         self._address, self._stopping, self._until = address, stop, until
 
     def run(self) -> None:
-        """Turn by turn; one turn alone where it has an end."""
+        """Send turn by turn. With an end time, take a single turn."""
         while not self._stopping.is_set():
             try:
                 self._address.turn(self._until or time.monotonic() + 3600.0, self._stopping)
             except StoreError as error:
                 _log.warning("events of %s: %s", self._address.project, error)
-            except Exception:  # whatever it is, the next turn may go well
+            except Exception:  # the next turn may succeed, whatever the error is
                 _log.exception("events of %s for %s", self._address.project, self._address.to.name)
             if self._until is not None:
                 return
@@ -269,7 +268,7 @@ class _AddressThread(threading.Thread):
 
 
 class Sender:
-    """One for each address of some projects, until they are stopped."""
+    """Senders for every address of some projects, until they are stopped."""
 
     def __init__(self, projects: Iterable[tuple[Settings, Store]]) -> None:
         self._stop, self._projects = threading.Event(), tuple(projects)
@@ -278,14 +277,14 @@ class Sender:
         ]
 
     def start(self) -> None:
-        """Send in threads."""
+        """Start a thread per address."""
         for project in self._projects:
             forget_others(*project)
         for thread in self._threads:
             thread.start()
 
     def stop(self, seconds: float = 2.0) -> None:
-        """Stop; what is being sent may take a moment, and is sent again if it takes longer."""
+        """Stop the threads, waiting briefly for requests in progress. Those that take longer are sent again later."""
         self._stop.set()
         until = time.monotonic() + seconds
         for thread in self._threads:
@@ -294,7 +293,7 @@ class Sender:
 
 
 def deliver(settings: Settings, store: Store, seconds: float = 10.0) -> None:
-    """Send what is due, for so many seconds at most; the rest waits for the next that comes."""
+    """Send due events for at most `seconds`. The rest waits for the next caller."""
     if not settings.events:
         return
     try:
@@ -312,7 +311,7 @@ def deliver(settings: Settings, store: Store, seconds: float = 10.0) -> None:
 
 @contextmanager
 def delivering(settings: Settings, store: Store) -> Iterator[None]:
-    """What the block has made known is sent at its end, also where it fails."""
+    """Send the events of the block at its end, even if it fails."""
     try:
         yield
     finally:
