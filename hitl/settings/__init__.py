@@ -1,8 +1,8 @@
-"""Settings of a project: hitl.toml, overridden by the environment (HITL_BUDGET__OPEN_QUESTIONS=50), checked at start.
+"""Load a project's settings: hitl.toml, overridden by the environment (HITL_BUDGET__OPEN_QUESTIONS=50), validated.
 
-What `[source]` holds depends on its kind: each connector brings a class of its own for it (`SourceSettings`). Secrets
-never stand in the file but in the environment (HITL_WEBHOOK_SECRET, and what a connector asks for), or in files that
-it names (see `hitl.settings.environment`).
+The keys of `[source]` depend on its kind: each connector has its own class for them (`SourceSettings`). Secrets are
+never in hitl.toml. They are in the environment (HITL_WEBHOOK_SECRET, and those of the connector), or in files that it
+names (see `hitl.settings.environment`).
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ FILE = "hitl.toml"
 WEBHOOK_SECRET = "HITL_WEBHOOK_SECRET"
 
 _SECRET = re.compile(r"(token|secret|password)$")
-"""How keys end that a file may not hold."""
+"""Endings of keys that a file may not contain."""
 
 
 class _FromFile(BaseSettings):
-    """Values of a file, given as arguments, where the environment says nothing."""
+    """Settings whose arguments come from a file, overridden by the environment."""
 
     model_config = SettingsConfigDict(
         env_prefix="HITL_",
@@ -66,12 +66,12 @@ class _FromFile(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The environment wins over the file."""
+        """Give the environment precedence over the file."""
         return Environment(settings_cls), init_settings
 
 
 class Settings(_FromFile):
-    """Everything hitl needs to know of a project.
+    """All settings of a project.
 
     Example:
         >>> from hitl.connectors.tables import TablesSettings
@@ -112,16 +112,16 @@ class _AnySource(SourceSettings):
 
 
 class _Kind(_FromFile):
-    """The first look at a file, which says whose settings `[source]` holds."""
+    """Part of a file that names the kind of source, read first to choose the class of `[source]`."""
 
     source: _AnySource
 
 
 def load(path: str | Path, source_of: Callable[[str], type[SourceSettings]]) -> Settings:
-    """The settings of the project whose hitl.toml this is. Raises BadSettings naming the key.
+    """Load the settings of the project with this hitl.toml. Raises BadSettings that names the key.
 
-    `source_of` gives the class that a kind of source has for its keys, and raises BadSettings where there is no such
-    kind (`hitl.connectors.catalog.settings_of`).
+    `source_of` returns the settings class for a kind of source. It raises BadSettings if there is no such kind
+    (`hitl.connectors.catalog.settings_of`).
     """
     path = Path(path)
     if not path.is_file():
@@ -155,7 +155,7 @@ def _in_words(error: ValidationError, model: type[BaseModel]) -> str:
         private = any(word in key for word in ("token", "secret", "password")) or place[:1] == ["events"]
         hidden = problem["type"] == "missing" or private or isinstance(given, dict)
         shown = "" if hidden else plain(f" (got {given!r})")
-        own = problem["type"] == "value_error"  # what one of our validators says, which shows the value itself
+        own = problem["type"] == "value_error"  # the message of one of our validators, which includes the value
         said = str(problem["ctx"]["error"]) if own else problem["msg"].lower() + shown
         said = _unknown(place, model) if problem["type"] == "extra_forbidden" else said
         variable = variable_of(place)
@@ -164,7 +164,7 @@ def _in_words(error: ValidationError, model: type[BaseModel]) -> str:
 
 
 def _unknown(place: list[str], part: type[BaseModel]) -> str:
-    """That there is no such key, which there are, and which is nearest."""
+    """Say that the key is unknown, which keys exist, and which is nearest."""
     if place[:1] == ["events"]:
         place, part = place[2:], EventSettings
     for name in place[:-1]:

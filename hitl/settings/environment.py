@@ -20,13 +20,13 @@ from pydantic_settings import EnvSettingsSource
 from hitl.errors import BadSettings
 
 LARGEST = 100_000
-"""Bytes of a file that can be a secret."""
+"""Maximum size of a secret file, in bytes."""
 
 
 def secret(name: str) -> str | None:
     """Return the secret of this name, from the environment or a file, or None.
 
-    Raises BadSettings where it is in both, or where its file cannot be read or is empty.
+    Raises BadSettings if it is in both, or if its file is empty or cannot be read.
     """
     value, file = os.environ.get(name), os.environ.get(f"{name}_FILE")
     if value and file:
@@ -37,7 +37,8 @@ def secret(name: str) -> str | None:
         return _read(f"{name}_FILE", Path(file))
     folder = os.environ.get("CREDENTIALS_DIRECTORY")
     credential = Path(folder) / name if folder else None
-    if credential is not None and credential.is_file() and credential.stat().st_size:  # some projects have none
+    # An empty file is no secret: some projects have none.
+    if credential is not None and credential.is_file() and credential.stat().st_size:
         return _read("CREDENTIALS_DIRECTORY", credential)
     return None
 
@@ -64,21 +65,22 @@ def variable_of(place: list[str]) -> str | None:
 
 
 class Environment(EnvSettingsSource):
-    """Settings in the environment. Options, which have no type of their own, are JSON where they can be read so."""
+    """Settings in the environment. Options have no declared types, so they are parsed as JSON if possible."""
 
     def __call__(self) -> dict[str, Any]:
-        """Map keys to the values that are set; an empty text is not set."""
+        """Map keys to the values that are set. An empty text counts as not set."""
         sections = super().__call__()
         for name, section in sections.items():
             options = section.get("options") if isinstance(section, dict) else None
             if isinstance(options, dict):
-                own = {key for key in options if variable_of([name, "options", key])}  # others are JSON already
+                # The others are parsed as JSON already.
+                own = {key for key in options if variable_of([name, "options", key])}
                 section["options"] = {key: _value(text) if key in own else text for key, text in options.items()}
         return sections
 
 
 def require_keys(settings: type[BaseModel]) -> None:
-    """Raise BadSettings for a nested variable of an unknown section, or one that would lose the capitals of a name."""
+    """Raise BadSettings for a nested variable of an unknown section, or one whose name would lose its capitals."""
     for name in sorted(os.environ):
         section, *keys = name[len("HITL_") :].split("__")
         if not name.upper().startswith("HITL_") or not keys or section.upper().startswith("EVENTS_"):
@@ -95,7 +97,7 @@ def require_keys(settings: type[BaseModel]) -> None:
             part: Any = kind
             kind, whole = getattr(part.model_fields.get(own.lower()), "annotation", None), f"{whole}__{own}"
             if not keys or kind is None or own.lower() == "options":
-                continue  # keys of sections are checked with those of the file
+                continue  # keys of sections are checked along with those of the file
         if get_origin(kind) is not dict:
             raise BadSettings(f"environment: {name}: it has no keys of its own; expected {whole} alone")
         table = json.dumps({"__".join(keys): _value(os.environ[name])})
@@ -104,7 +106,7 @@ def require_keys(settings: type[BaseModel]) -> None:
 
 
 def unreadable(error: Exception) -> str:
-    """Say which variable could not be read, of those that set the section an error of pydantic-settings names."""
+    """Say which variable cannot be read, given a pydantic-settings error that names its section."""
     section = re.search(r'field "(\w+)"', str(error))
     head = f"HITL_{section[1]}".upper() if section else "HITL_"
     names = [name for name in os.environ if name.upper() == head or name.upper().startswith(f"{head}__")]

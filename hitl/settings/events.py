@@ -1,6 +1,6 @@
-"""`[[events]]`: who is told of what happens in a project, and how.
+"""Define `[[events]]`: the addresses that receive events of a project, and their format.
 
-The secret of each address is in HITL_EVENTS_<NAME>_SECRET; its url may be in HITL_EVENTS_<NAME>_URL, for those of chat
+The secret of an address is in HITL_EVENTS_<NAME>_SECRET. Its URL may be in HITL_EVENTS_<NAME>_URL, because URLs of chat
 tools are secrets themselves. Either may be in a file (see `hitl.settings.environment`).
 """
 
@@ -28,14 +28,14 @@ Kind = Literal[
     "plan.waits",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-"""What can be told."""
+"""Kinds of events."""
 
 MOST = 20
-"""Addresses of one project."""
+"""Maximum addresses per project."""
 
 LONGEST_URL = 2000
 KEY_BYTES = range(24, 65)
-"""How long a secret may be, by the Standard Webhooks specification."""
+"""Allowed secret lengths by the Standard Webhooks specification."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
 _PREFIX = "whsec_"
@@ -43,9 +43,9 @@ _MAKE = "make one with: echo whsec_$(openssl rand -base64 32)"
 
 
 class EventSettings(BaseModel):
-    """One address that is told: `kinds` of events, as JSON that is signed, or as text for chat tools.
+    """One address that receives `kinds` of events, as signed JSON or as text for chat tools.
 
-    Several secrets, with spaces between them, all sign: so one is replaced by another without a gap.
+    If several secrets are given, separated by spaces, all of them sign. This allows rotating a secret without a gap.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -92,24 +92,24 @@ class EventSettings(BaseModel):
 
     @property
     def keys(self) -> tuple[bytes, ...]:
-        """What it is signed with; empty where there is no secret."""
+        """Signing keys; empty if there is no secret."""
         given = "" if self.secret is None else self.secret.get_secret_value()
         return tuple(key for key in map(key_of, given.split()) if key is not None)
 
     @property
     def address(self) -> str:
-        """The whole address, which may be a secret; "" where there is none."""
+        """Full URL, which may be a secret; "" if there is none."""
         return "" if self.url is None else self.url.get_secret_value()
 
     @property
     def shown(self) -> str:
-        """The address for people: what is behind the host may be a secret."""
+        """URL for display, cut after the host because the rest may be a secret."""
         parts = urlsplit(self.address)
         return f"{parts.scheme}://{parts.netloc}" if parts.netloc else "no address"
 
     @property
     def lacks(self) -> str | None:
-        """What has to be set before anything can be sent; None: nothing."""
+        """What must be set before anything can be sent, or None."""
         if self.url is None:
             return f"it has no url; add one, or set {variable(self.name, 'url')} in the environment"
         if self.template == "json" and not self.keys:
@@ -118,12 +118,12 @@ class EventSettings(BaseModel):
 
 
 def variable(name: str, key: str) -> str:
-    """The environment variable of a secret of the address of this name."""
+    """Return the environment variable for a secret of this address."""
     return f"HITL_EVENTS_{name.upper()}_{key.upper()}"
 
 
 def key_of(text: str) -> bytes | None:
-    """The key that a secret stands for; None: it is none of Standard Webhooks.
+    """Decode a secret into its key. Return None if it is not in the Standard Webhooks format.
 
     Example:
         >>> key_of("whsec_" + "QUFB" * 8)
@@ -137,7 +137,7 @@ def key_of(text: str) -> bytes | None:
 
 
 def is_address(url: str) -> bool:
-    """Whether events can be sent there, or pages be served there."""
+    """Return True if this is a URL that events can be sent to, or pages served at."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -149,7 +149,7 @@ def is_address(url: str) -> bool:
 
 
 def require_different(given: Sequence[EventSettings]) -> None:
-    """Raise BadSettings for two of one name, or too many."""
+    """Raise BadSettings if two addresses share a name, or if there are too many."""
     names = [each.name for each in given]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:

@@ -1,4 +1,4 @@
-"""A new hitl.toml: the keys that most projects set, with what they mean."""
+"""Write a new hitl.toml: the keys that most projects set, with comments."""
 
 from __future__ import annotations
 
@@ -56,20 +56,20 @@ method = "default"         # see `hitl combine --help`
 # [schedule]               # for `hitl schedule`
 # every = "15m"            # or cron = "*/10 8-18 * * mon-fri"
 """
-"""What `hitl init` writes."""
+"""Template that `hitl init` writes."""
 
 
 def write(path: str | Path, name: str, source: dict[str, Any], store: str, crew: list[str]) -> None:
-    """Write a commented hitl.toml; refuses to overwrite."""
+    """Write a commented hitl.toml. Refuses to overwrite."""
     path = Path(path)
     if path.exists():
         raise BadSettings(f"{path} exists already; remove it first, or edit it")
     keys = "\n".join(f"{key} = {_toml(value)}" for key, value in source.items())
     text = NEW.format(name=_toml(name), store=_toml(store), source=keys, crew=_toml(crew))
-    rights = 0o666 if plain(text) == text else 0o600  # an address with a password in it is for its owner alone
+    rights = 0o666 if plain(text) == text else 0o600  # a URL with a password in it is for its owner alone
     with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, rights), "w", encoding="utf-8") as file:
         file.write(text)
 
 
 def _toml(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)  # JSON strings, numbers and arrays of them are TOML
+    return json.dumps(value, ensure_ascii=False)  # JSON strings, numbers and arrays of them are valid TOML

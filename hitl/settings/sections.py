@@ -1,4 +1,4 @@
-"""Sections of hitl.toml: their keys, ranges and defaults."""
+"""Define the sections of hitl.toml: their keys, ranges and defaults."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from hitl.tables.limits import Limits
 
 
 class Section(BaseModel):
-    """A section of hitl.toml: unknown keys are errors."""
+    """A section of hitl.toml. Unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class SourceSettings(Section):
-    """Where evidence comes from and plans go to. Each connector has a subclass with the keys it knows.
+    """Where evidence comes from and plans go to. Each connector has a subclass with its own keys.
 
     Example:
         >>> class Folder(SourceSettings):
@@ -37,26 +37,26 @@ class SourceSettings(Section):
     kind: str
 
     def graph(self, folder: Path) -> GraphSettings:
-        """Return the graph among the files of the source, of a project in this folder."""
+        """Return the graph settings if the source's files include one. Paths are relative to the project's `folder`."""
         return GraphSettings()
 
     def table_at(self, path: Path, folder: Path) -> str | None:
-        """Return the name of the table that a project in this folder reads from this path, or None."""
+        """Return the name of the table that a project in `folder` reads from this path, or None."""
         return None
 
 
 @runtime_checkable
 class Keyed(Protocol):
-    """Settings of a source that can name the field of an item's data with the user's own id."""
+    """Source settings that can name the field of an item's data with the user's own id."""
 
     @property
     def key(self) -> str | None:
-        """The field, or None."""
+        """Field with the user's own id, or None."""
         ...
 
 
 class CombineSettings(Section):
-    """The combiner and its settings; `paper`: those of its paper, except for the options."""
+    """The combiner and its settings. `paper` uses the settings of its paper, overridden by the options."""
 
     method: str = "default"
     paper: bool = False
@@ -82,14 +82,14 @@ class BudgetSettings(Section):
 
 
 Price = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-"""Cost of a label."""
+"""Cost per label."""
 
 
 class CrewSettings(Section):
-    """Annotators who are asked by name. Empty: all share one queue, and any annotator who comes is served next.
+    """Annotators who are asked by name. If empty, all share one queue and whoever comes next is served.
 
-    `skill_field` names the field of an item's data that says which skills it takes. After `expire_hours` a question
-    that was not answered is given to another annotator.
+    `skill_field` names the field of an item's data that lists the skills it needs. After `expire_hours`, an unanswered
+    question goes to another annotator.
     """
 
     annotators: tuple[Annotated[str, Field(min_length=1)], ...] = ()
@@ -116,11 +116,11 @@ class PolicySettings(Section):
 
 
 class FeatureSettings(Section):
-    """Source of the features of items. None of file, columns, text and image: there are none.
+    """Source of the features of items. Without file, columns, text and image, items have no features.
 
-    `file` has them by the user's own ids. `columns`, `text` and `image` name fields of an item's data. `model` is one
-    of texts or images, `weights` what a torchvision model has learned. `folder` is what relative paths of images are
-    relative to. `missing`: whether an item whose features cannot be made is left without, or stops the cycle.
+    `file` holds features by the user's own ids. `columns`, `text` and `image` name fields of an item's data. `model` is
+    a model of texts or images, and `weights` are the pretrained weights of a torchvision model. Relative paths of
+    images start at `folder`. `missing` says whether an item without features is skipped or stops the run.
     """
 
     file: str | None = Field(default=None, min_length=1)
@@ -136,11 +136,11 @@ class FeatureSettings(Section):
 
     @property
     def kind(self) -> Literal["file", "columns", "text", "image"] | None:
-        """The source of the features, or None."""
+        """Source of the features, or None."""
         return next((name for name in ("file", "columns", "text", "image") if getattr(self, name)), None)
 
     def within(self, folder: Path) -> FeatureSettings:
-        """Return the settings with relative paths made relative to this folder."""
+        """Return the settings with relative paths resolved against this folder."""
         found: dict[str, str] = {"folder": str(folder / self.folder)}
         if self.file is not None:
             found["file"] = str(folder / self.file)
@@ -167,10 +167,10 @@ class FeatureSettings(Section):
 
 
 class GraphSettings(Section):
-    """Links between items, for combiners that use a graph. Neither file nor neighbours: there are none.
+    """Links between items, for combiners that use a graph. Without file and neighbours, there are none.
 
-    `file` has the edges by the user's own ids: the columns `item`, neighbour and perhaps weight. `neighbours` links
-    each item to so many with the nearest features.
+    `file` holds the edges by the user's own ids: the columns `item`, neighbour and optionally weight. `neighbours`
+    links each item to that many items with the nearest features.
     """
 
     file: str | None = Field(default=None, min_length=1)
@@ -179,11 +179,11 @@ class GraphSettings(Section):
 
     @property
     def kind(self) -> Literal["file", "neighbours"] | None:
-        """The source of the graph, or None."""
+        """Source of the graph, or None."""
         return next((name for name in ("file", "neighbours") if getattr(self, name)), None)
 
     def within(self, folder: Path) -> GraphSettings:
-        """Return the settings with a relative path made relative to this folder."""
+        """Return the settings with a relative path resolved against this folder."""
         return self if self.file is None else self.model_copy(update={"file": str(folder / self.file)})
 
     @model_validator(mode="after")
@@ -196,9 +196,9 @@ class GraphSettings(Section):
 class LearnSettings(Section):
     """A model that learns from labels and features while labels come in.
 
-    `field` names one of an item's data that an estimator of yours learns from as it is, in place of features; `groups`
-    one that near-duplicates have in common, which share a fold. It learns anew when `growth`, a share of the labels it
-    learned from, are new.
+    `field` names a field of an item's data that a custom estimator learns from directly, instead of features. `groups`
+    names a field that near-duplicates share, so that they end up in the same fold. The model is retrained when new
+    labels make up `growth`, as a share of the labels it last learned from.
     """
 
     model: str | None = Field(default=None, min_length=1)
@@ -228,7 +228,7 @@ class PushSettings(Section):
 
 
 def _checked(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Wrap a check that raises BadSettings for pydantic, which adds the name of the key to a ValueError."""
+    """Wrap a check for pydantic: turn BadSettings into a ValueError, to which pydantic adds the name of the key."""
 
     def checked(value: Any) -> Any:
         try:
@@ -240,7 +240,7 @@ def _checked(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def as_written(check: Callable[[Any], Any]) -> AfterValidator:
-    """Validate by a check, and keep the value as written."""
+    """Validate with a check, and keep the value as written."""
 
     def kept(value: Any) -> Any:
         _checked(check)(value)
@@ -250,7 +250,7 @@ def as_written(check: Callable[[Any], Any]) -> AfterValidator:
 
 
 CENTURY = 100 * 366 * 24 * 3600.0
-"""Longest time that can be set, in seconds."""
+"""Longest duration that can be set, in seconds."""
 
 Seconds = Annotated[
     float,
@@ -272,7 +272,7 @@ def _require_url(text: str) -> None:
 
 
 class RetentionSettings(Section):
-    """How long the store keeps deleted rows and the figures of runs."""
+    """How long the store keeps deleted rows and the metrics of runs."""
 
     deleted: Seconds = 30 * 24 * 3600.0
     cycles: int = Field(default=1000, ge=100, le=UNLIMITED)
@@ -281,8 +281,8 @@ class RetentionSettings(Section):
 class ServeSettings(Section):
     """Settings of `hitl serve`.
 
-    `suggest`: what Label Studio shows annotators before they answer, where hitl is its model backend: what the
-    project's models predict, the consensus, or nothing. `url`: where people reach its pages, for links in events.
+    `suggest`: what Label Studio shows annotators before they answer, if hitl is its model backend: predictions of the
+    project's models, the consensus, or nothing. `url`: where people reach the pages, for links in events.
     """
 
     suggest: Literal["model", "consensus", "never"] = "model"
@@ -290,7 +290,7 @@ class ServeSettings(Section):
 
 
 class LimitSettings(Section):
-    """Limits on files, so that a hostile one is an error and no crash (see hitl.tables.limits)."""
+    """Limits on files, so that a hostile file causes an error instead of a crash (see hitl.tables.limits)."""
 
     nesting: int = Field(default=Limits.nesting, ge=1)
     unpacked: int = Field(default=Limits.unpacked, ge=1)
@@ -300,12 +300,12 @@ class LimitSettings(Section):
     name_length: int = Field(default=Limits.name_length, ge=1)
 
     def limits(self) -> Limits:
-        """Return the limits as readers take them."""
+        """Return the limits in the form that readers take."""
         return Limits(**self.model_dump())
 
 
 class ScheduleSettings(Section):
-    """Times of runs; after `late_after` of them without a finished run, /health fails."""
+    """Times of runs. After `late_after` missed runs, /health fails."""
 
     every: Seconds | None = None
     cron: Annotated[str, as_written(cron_fields)] | None = None
@@ -326,7 +326,7 @@ class ScheduleSettings(Section):
         return self
 
     def next_after(self, when: datetime) -> datetime | None:
-        """Return when the next run is due after this time, or None without times of its own."""
+        """Return the next scheduled time after `when`, or None if there is no schedule."""
         if self.every is not None:
             return when + timedelta(seconds=self.every)
         if self.cron is None:

@@ -1,9 +1,9 @@
-"""Times as people write them in hitl.toml: "15m", "1h30m", and five-field cron lines.
+"""Parse times as people write them in hitl.toml: "15m", "1h30m", and five-field cron lines.
 
-A cron line is "minute hour day-of-month month day-of-week". Each field is `*`, a number, a range a-b or a list of
-these with commas, with `/n` for every n-th; months and weekdays have English names too, and Sunday is 0 or 7. All five
-must hold (many crons take either of the two days when both are given). It is spelled out here as lists of
-numbers and names, because schedulers disagree about which weekday is number 0.
+A cron line is "minute hour day-of-month month day-of-week". Each field is `*`, a number, a range a-b, or a
+comma-separated list of these, with `/n` for every n-th. Months and weekdays also have English names, and Sunday is 0 or
+7. All five fields must match (many crons accept either of the two days if both are given). Fields are expanded to lists
+of numbers and names here, because schedulers disagree about which weekday is number 0.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ FIELDS: dict[str, tuple[int, int, tuple[str, ...]]] = {
     "month": (1, 12, MONTHS),
     "day_of_week": (0, 7, WEEKDAYS),
 }
-"""Field -> smallest and largest number, and the names, the first for the smallest."""
+"""Field -> smallest number, largest number, and the names (the first is for the smallest number)."""
 
 
 YEARS = 41
-"""How far to look for a date: the longest gap of a 29 February on a given weekday is 40 years."""
+"""Years to search for a date: the longest gap between February 29ths on a given weekday is 40 years."""
 
 
 def seconds_of(text: str) -> float:
-    """Seconds of a time such as "90s", "15m", "1h30m" or "2d". Raises BadSettings for anything else, and for 0."""
+    """Return the seconds of a duration such as "90s", "15m", "1h30m" or "2d". Raises BadSettings for others and 0."""
     if not isinstance(text, str) or not _SPAN.fullmatch(text):
         raise BadSettings(f"{text!r} is not a time; expected for instance '30s', '15m', '1h30m' or '2d'")
     seconds = sum(float(number) * _UNITS[unit] for number, unit in re.findall(r"([\d.]+)([smhd])", text))
@@ -47,7 +47,7 @@ def seconds_of(text: str) -> float:
 
 
 def spelled(seconds: float) -> str:
-    """The other way round: 5400.0 -> "1h30m"."""
+    """Format seconds as a duration: 5400.0 -> "1h30m"."""
     parts, rest = [], seconds
     for unit, size in sorted(_UNITS.items(), key=lambda pair: -pair[1]):
         count = rest if unit == "s" else rest // size
@@ -58,7 +58,7 @@ def spelled(seconds: float) -> str:
 
 
 def zone_of(name: str) -> tzinfo:
-    """The time zone of this name; UTC is known where no time zones are installed. Raises BadSettings."""
+    """Return the time zone of this name. UTC works even if no time zones are installed. Raises BadSettings."""
     if name == "UTC":
         return UTC
     try:
@@ -68,7 +68,7 @@ def zone_of(name: str) -> tzinfo:
 
 
 def cron_fields(line: str) -> dict[str, str]:
-    """Field -> "*" or its values as a list ("0,10,20", "mon,tue"), by the names of `FIELDS`.
+    """Parse a cron line: field -> "*" or its values as a list ("0,10,20", "mon,tue"), by the names of `FIELDS`.
 
     Raises BadSettings that says which field is wrong.
     """
@@ -93,7 +93,7 @@ def _values(field: str, text: str) -> str:
 
 
 def _part(field: str, text: str) -> set[int]:
-    """The numbers of one part of a list; a range of weekdays may go over the end of the week ("fri-mon")."""
+    """Return the numbers of one part of a list. A range of weekdays may wrap around the week ("fri-mon")."""
     smallest, largest, _ = FIELDS[field]
     match = _PART.fullmatch(text)
     if match is None:
@@ -131,16 +131,16 @@ def _wrong(field: str, text: str) -> BadSettings:
 
 
 def next_time(line: str, zone: tzinfo, at_least: datetime) -> datetime | None:
-    """The first time of a cron line, in UTC, that is not before `at_least`; None: it never comes.
+    """Return the first time of a cron line, in UTC, that is not before `at_least`. None: it never comes.
 
-    A minute of a local date that comes twice (autumn) is two times; one that is left out (spring) is the time as long
+    A local time that occurs twice (autumn) counts twice. A local time that is skipped (spring) is moved to just as long
     after the jump.
     """
     day = at_least.astimezone(zone).date() - timedelta(days=1)
     fields = {name: None if text == "*" else set(text.split(",")) for name, text in cron_fields(line).items()}
     for _ in range(YEARS * 366):
         if _fits(fields, day):
-            # A time left out before midnight comes after it, among those of the next day.
+            # A skipped time before midnight moves past it, to be sorted among those of the next day.
             days = [each for each in (day, day + timedelta(days=1)) if _fits(fields, each)]
             later = [when for each in days for when in _times(fields, each, zone) if when >= at_least]
             if later:
@@ -159,7 +159,7 @@ def _fits(fields: dict[str, set[str] | None], day: date) -> bool:
 
 
 def _times(fields: dict[str, set[str] | None], day: date, zone: tzinfo) -> Iterator[datetime]:
-    """The times of a local date, in UTC, in no order."""
+    """Yield the times of a local date, in UTC, unordered."""
     hours, minutes = fields["hour"], fields["minute"]
     for hour in range(24) if hours is None else map(int, hours):
         for minute in range(60) if minutes is None else map(int, minutes):
@@ -167,5 +167,5 @@ def _times(fields: dict[str, set[str] | None], day: date, zone: tzinfo) -> Itera
             when = local.astimezone(UTC)
             yield when
             again = local.replace(fold=1).astimezone(UTC)
-            if again > when:  # of a time left out, the later reading is earlier
+            if again > when:  # for a skipped time, the later reading is earlier
                 yield again

@@ -1,4 +1,4 @@
-"""Settings of `[crew]` that have no effect: unknown names, limits without names, needs that no item has."""
+"""Find settings of `[crew]` that have no effect: unknown names, limits without names, needs that no item has."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from hitl.settings import CrewSettings
 
 NEEDS_NAMES = ("capacity", "capacities", "skills", "skill_field")
-"""Settings that say nothing where no annotator is named."""
+"""Settings that have no effect unless annotators are named."""
 
 
 def without_effect(settings: CrewSettings, named: Collection[str], needless: bool) -> Iterator[tuple[str, str]]:
-    """What is wrong, and what to do, of each such setting.
+    """Yield the problem and its fix for each setting without effect.
 
-    `named`: all whom the platform has named; they may have left, and their old answers still have a cost. `needless`:
-    there are items, and none has the field of `needs`.
+    `named`: everyone the platform has named; those who left still have a cost for their old answers. `needless`: there
+    are items, and none has the field of `needs`.
     """
     if settings.skill_field is not None and needless:
         yield (
@@ -41,7 +41,7 @@ def without_effect(settings: CrewSettings, named: Collection[str], needless: boo
 
 
 def _nearest(name: str, known: Collection[str]) -> str | None:
-    """Whom a name may mean: one that differs in case alone before others."""
+    """Return the most similar known name, preferring one that differs only in case."""
     written = {each.casefold(): each for each in sorted(known, reverse=True)}
     near = get_close_matches(name.casefold(), list(written), 1)
     return written[near[0]] if near else None
