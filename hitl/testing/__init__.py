@@ -1,11 +1,11 @@
-"""Contract suites: what every combiner, prior, policy and connector must do, for those of other packages too.
+"""Contract suites: what every combiner, prior, policy and connector must do, including those of other packages.
 
     from hitl.testing import check_combiner
 
     def test_contract():
         check_combiner(Loudest(), exempt={"a start changes nothing in the answer": "a closed form"})
 
-Each suite is a mapping FACTS of its module from the fact in words to a function, for a test a fact.
+The module of each suite has a mapping FACTS from the fact in words to a function, for one test per fact.
 """
 
 from __future__ import annotations

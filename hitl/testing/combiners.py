@@ -1,6 +1,6 @@
-"""What every combiner must do: evidence in, consensus out.
+"""Contract of a combiner: evidence in, consensus out.
 
-`check_combiner` tries all facts. FACTS has them one by one, for a test each:
+`check_combiner` checks all facts. FACTS lists them one by one, for one test each:
 
     @pytest.mark.parametrize("fact", FACTS)
     def test_contract(fact):
@@ -46,7 +46,7 @@ from hitl.testing.contract import DoesNotApply, Fact, add_to, check, refused
 from hitl.testing.crowds import of_use, part, reordered, sample, with_everything
 
 FACTS: dict[str, Fact[Any]] = {}
-"""Fact in words -> a function of a combiner."""
+"""Fact in words -> a function that checks a combiner."""
 
 fact = add_to(FACTS)
 
@@ -66,9 +66,9 @@ ORDERS = ("rows", "items", "annotators", "classes")
 
 
 def check_combiner(combiner: Combiner, exempt: Mapping[str, str] | None = None) -> None:
-    """Raise AssertionError, which names the fact, unless this combiner does what every combiner must do.
+    """Raise AssertionError, which names the fact, unless this combiner meets the contract.
 
-    `exempt`: fact -> the reason why it does not hold for this one.
+    `exempt`: fact -> the reason why it does not hold for this combiner.
 
     Example:
         >>> from hitl.models import MajorityVote
@@ -79,7 +79,7 @@ def check_combiner(combiner: Combiner, exempt: Mapping[str, str] | None = None) 
 
 
 def asked(combiner: Any, contract: Any) -> None:
-    """Raise DoesNotApply where the combiner has not the methods of this contract."""
+    """Raise DoesNotApply if the combiner lacks the methods of this contract."""
     if not isinstance(combiner, contract):
         raise DoesNotApply(f"{type(combiner).__name__} is not {contract.__name__}")
 
@@ -116,7 +116,7 @@ FACTS |= {f"gives a consensus: {name}": partial(gives_a_consensus, shape) for na
 
 
 def _accuracies(combiner: Combiner) -> tuple[float, float]:
-    """Return the accuracies of this combiner and of the majority vote, on the items of unknown truth."""
+    """Return the accuracies of this combiner and of the majority vote, on items without known truth."""
     evidence, truth = sample(combiner, seed=1, n_items=200)
     unknown = ~evidence.known
     vote = MajorityVote().fit(of_use(MajorityVote(), evidence))
@@ -126,13 +126,13 @@ def _accuracies(combiner: Combiner) -> tuple[float, float]:
 
 @fact
 def better_than_chance(combiner: Combiner) -> None:
-    """More than 40 % of three classes are right."""
+    """Check that more than 40 % of items are right, with three classes."""
     assert _accuracies(combiner)[0] > 0.4
 
 
 @fact
 def not_worse_than_a_vote(combiner: Combiner) -> None:
-    """At most two points below the majority vote."""
+    """Check that accuracy is at most two points below the majority vote."""
     found, vote = _accuracies(combiner)
     assert vote > 0.7
     assert found >= vote - 0.02
@@ -140,7 +140,7 @@ def not_worse_than_a_vote(combiner: Combiner) -> None:
 
 @fact
 def known_truth_is_kept_whatever_annotators_say(combiner: Combiner) -> None:
-    """An item of known truth has that class with certainty, even a wrong one."""
+    """Check that an item of known truth has that class with certainty, even if the truth is wrong."""
     evidence, truth = sample(combiner, seed=2, known=0.4)
     assert "truth" in combiner.uses
     wrong = np.where(evidence.known, (truth + 1) % 3, -1)
@@ -151,7 +151,7 @@ def known_truth_is_kept_whatever_annotators_say(combiner: Combiner) -> None:
 
 @fact
 def an_item_without_labels_or_predictions_gets_the_prior(combiner: Combiner) -> None:
-    """Nothing tells such items apart; they are even, or have the class shares."""
+    """Check that items without evidence are all alike: uniform, or at the class shares."""
     evidence, _ = sample(combiner, seed=3, unlabeled=4, known=0.0)
     first = np.arange(40)
     truth = np.where(first < 20, 0, -1)
@@ -169,7 +169,7 @@ def an_item_without_labels_or_predictions_gets_the_prior(combiner: Combiner) -> 
 
 
 def _without_words(combiner: Combiner, evidence: Evidence) -> tuple[Floats, list[str]]:
-    """(N, J) probabilities and what was said to be ignored."""
+    """Return (N, J) probabilities, and the kinds of evidence reported as ignored."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         p = combiner.fit(evidence).probabilities
@@ -177,7 +177,7 @@ def _without_words(combiner: Combiner, evidence: Evidence) -> tuple[Floats, list
 
 
 def _changed(evidence: Evidence, kind: str) -> Evidence:
-    """Something else of this kind."""
+    """Return the evidence with this kind changed."""
     moved = np.roll(np.arange(evidence.annotations.n_items), 7)
     if kind == "probabilities":
         return replace(evidence, probabilities={model: p[moved] for model, p in evidence.probabilities.items()})
@@ -190,7 +190,7 @@ def _changed(evidence: Evidence, kind: str) -> Evidence:
 
 @fact
 def what_is_not_used_is_named_in_a_warning(combiner: Combiner) -> None:
-    """Evidence either moves the answer or is said to be ignored, never neither and never both."""
+    """Check that each kind of evidence either changes the answer or is reported as ignored, never both or neither."""
     everything, _ = with_everything(seed=22)
     used = without(everything, given(everything) - combiner.uses)
     answer, said = _without_words(combiner, used)
@@ -208,7 +208,7 @@ def what_is_not_used_is_named_in_a_warning(combiner: Combiner) -> None:
 
 @fact
 def without_what_it_needs_it_says_what_to_supply(combiner: Combiner) -> None:
-    """BadEvidence names each kind that is needed and not there."""
+    """Check that BadEvidence names each kind that is needed and missing."""
     full, truth = sample(combiner, seed=15)
     bare = Evidence(full.annotations)
     if needs_of(combiner):
@@ -216,7 +216,7 @@ def without_what_it_needs_it_says_what_to_supply(combiner: Combiner) -> None:
             combiner.fit(bare)
     else:
         combiner.fit(bare)
-    # Whatever it asked for, it is content when all is there.
+    # It must accept evidence that has every kind.
     combiner.fit(replace(full, truth=np.where(np.arange(40) < 20, truth, -1)))
 
 
@@ -224,7 +224,7 @@ def without_what_it_needs_it_says_what_to_supply(combiner: Combiner) -> None:
 
 
 def same_in_another_order(what: str, combiner: Combiner) -> None:
-    """Another order of rows, items, annotators or classes permutes the answer exactly."""
+    """Check that reordering rows, items, annotators or classes permutes the answer exactly."""
     evidence, _ = sample(combiner, seed=4, n_items=60, n_options=4, pool=20, unlabeled=3, abstaining=0.1)
     evidence = without(evidence, frozenset({"sequence", "graph"}) - needs_of(combiner))
     rng, a = np.random.default_rng(5), evidence.annotations
@@ -252,7 +252,7 @@ def assert_permuted(
 
 @fact
 def names_do_not_matter(combiner: Combiner) -> None:
-    """Items, annotators and classes of other names (and types of names) have the same answer."""
+    """Check that renaming items, annotators and classes (also to other types) leaves the answer the same."""
     evidence, _ = sample(combiner, seed=6)
     a = evidence.annotations
     renamed = replace(
@@ -279,12 +279,12 @@ def _snapshot(evidence: Evidence) -> list[bytes]:
 
 @fact
 def a_fit_changes_nothing_and_remembers_nothing(combiner: Combiner) -> None:
-    """Neither the evidence nor the combiner, which fits other evidence in between."""
+    """Check that a fit changes neither the evidence nor the combiner, even with another fit in between."""
     evidence, _ = sample(combiner, seed=7)
     before, as_it_was = _snapshot(evidence), copy(combiner)
     first = combiner.fit(evidence).probabilities
     combiner.fit(sample(combiner, seed=8)[0])
-    # Sums over arrays may differ in the last digit with where the arrays lie in memory.
+    # The last digit of a sum may depend on where the arrays lie in memory.
     np.testing.assert_allclose(combiner.fit(evidence).probabilities, first, atol=1e-9)
     assert _snapshot(evidence) == before
     assert combiner == as_it_was
@@ -292,7 +292,7 @@ def a_fit_changes_nothing_and_remembers_nothing(combiner: Combiner) -> None:
 
 @fact
 def settings_are_frozen(combiner: Any) -> None:
-    """A frozen dataclass with slots, which keep a fit from leaving anything behind."""
+    """Check for a frozen dataclass with slots, so that a fit cannot leave anything behind."""
     for field in dataclasses.fields(combiner):
         try:
             setattr(combiner, field.name, 1)
@@ -304,7 +304,7 @@ def settings_are_frozen(combiner: Any) -> None:
 
 @fact
 def how_the_fit_went_is_part_of_the_result(combiner: Combiner) -> None:
-    """The method's name, seconds, trace, convergence, and settings that can be written as JSON."""
+    """Check the method's name, seconds, trace and convergence, and that settings can be written as JSON."""
     fit = combiner.fit(sample(combiner, seed=9)[0]).fit
     assert fit.method in COMBINERS, f"{fit.method!r} is no registered method; see hitl.registry"
     assert fit.seconds > 0
@@ -315,14 +315,14 @@ def how_the_fit_went_is_part_of_the_result(combiner: Combiner) -> None:
 
 @fact
 def its_settings_are_those_of_the_fit(combiner: Any) -> None:
-    """The result holds every setting by its name."""
+    """Check that the result holds every setting by its name."""
     fit = combiner.fit(sample(combiner, seed=9)[0]).fit
     assert set(fit.settings) == {field.name for field in dataclasses.fields(combiner)}
 
 
 @fact
 def a_result_is_saved_and_loaded_whole(combiner: Combiner) -> None:
-    """To the last bit."""
+    """Check that saving and loading keeps every bit."""
     consensus = combiner.fit(sample(combiner, seed=10, pool=5)[0])
     with tempfile.TemporaryDirectory() as folder:
         consensus.save(Path(folder) / "c.npz")
@@ -336,7 +336,7 @@ def a_result_is_saved_and_loaded_whole(combiner: Combiner) -> None:
 
 @fact
 def a_start_changes_nothing_in_the_answer(combiner: Combiner) -> None:
-    """From its own answer it comes to the same, in fewer iterations."""
+    """Check that starting from its own answer gives the same answer in fewer iterations."""
     evidence, _ = sample(combiner, seed=11, n_items=80)
     cold = combiner.fit(evidence)
     warm = combiner.fit(evidence, start=cold)
@@ -346,7 +346,7 @@ def a_start_changes_nothing_in_the_answer(combiner: Combiner) -> None:
 
 @fact
 def a_start_of_other_annotators_items_or_classes_does_no_harm(combiner: Combiner) -> None:
-    """It is used as far as it fits, or not at all."""
+    """Check that a start is used as far as it fits, or not at all."""
     evidence, truth = sample(combiner, seed=12, n_items=150)
     unknown = ~evidence.known
     plain = score.accuracy(combiner.fit(evidence).probabilities[unknown], truth[unknown])
@@ -361,7 +361,7 @@ def a_start_of_other_annotators_items_or_classes_does_no_harm(combiner: Combiner
 
 @fact
 def two_items_and_one_label_are_enough(combiner: Combiner) -> None:
-    """Finite, and never certain of what is not known."""
+    """Check that the answer is finite, and never certain without known truth."""
     annotations = Annotations.from_frame(
         {"item": ["a"], "annotator": ["ann"], "label": ["x"]}, items=["a", "b"], classes=["x", "y"]
     )
@@ -376,12 +376,12 @@ def two_items_and_one_label_are_enough(combiner: Combiner) -> None:
     p = combiner.fit(of_use(combiner, evidence)).probabilities
     assert np.isfinite(p).all()
     assert p[0].tolist() == [1, 0]
-    assert p[1].min() > 0  # nearly maximum likelihood may be very sure after one label, never certain
+    assert p[1].min() > 0  # close to maximum likelihood, it may be very sure after one label, but never certain
 
 
 @fact
 def no_labels_and_no_annotators_are_no_error(combiner: Combiner) -> None:
-    """Annotators without labels, and no annotators."""
+    """Check evidence with annotators but no labels, and without annotators."""
     evidence, _ = sample(combiner, seed=14, known=0.2)
     none = evidence.annotations.select(np.zeros(len(evidence.annotations), dtype=bool))
     for nothing in (none, replace(none, annotators=())):
@@ -390,7 +390,7 @@ def no_labels_and_no_annotators_are_no_error(combiner: Combiner) -> None:
 
 @fact
 def all_agreeing_is_no_error_and_very_sure(combiner: Combiner) -> None:
-    """Four annotators and a model that agree on every item."""
+    """Check four annotators and a model that agree on every item."""
     matrix = np.tile(np.arange(12)[:, None] % 3, (1, 4))
     evidence = Evidence(
         Annotations.from_matrix(matrix),
@@ -410,7 +410,7 @@ def all_agreeing_is_no_error_and_very_sure(combiner: Combiner) -> None:
 
 @fact
 def what_was_learned_judges_other_items(combiner: Any) -> None:
-    """`apply` judges with what was learned, keeps known truth, and changes nothing."""
+    """Check that `apply` uses the fitted parameters, keeps known truth, and changes nothing."""
     asked(combiner, Applicable)
     evidence, truth = sample(combiner, seed=16, n_items=200)
     learned = combiner.fit(evidence)
@@ -431,7 +431,7 @@ def what_was_learned_judges_other_items(combiner: Any) -> None:
 
 @fact
 def items_it_learned_from_are_judged_as_before(combiner: Any) -> None:
-    """`apply` on the evidence of the fit gives its answer."""
+    """Check that `apply` on the evidence of the fit returns the fit's answer."""
     asked(combiner, Applicable)
     evidence, _ = sample(combiner, seed=16, n_items=200)
     learned, unknown = combiner.fit(evidence), ~evidence.known
@@ -441,7 +441,7 @@ def items_it_learned_from_are_judged_as_before(combiner: Any) -> None:
 
 @fact
 def gold_questions_can_be_checked(combiner: Any) -> None:
-    """Asked again without the truth, it judges items of known truth by the labels alone, and finds most of it."""
+    """Check that without the truth, `apply` predicts gold items from labels alone, and gets most of them right."""
     asked(combiner, Applicable)
     evidence, truth = sample(combiner, seed=23, n_items=120, known=0.4)
     gold = evidence.known
@@ -452,7 +452,7 @@ def gold_questions_can_be_checked(combiner: Any) -> None:
 
 @fact
 def other_classes_cannot_be_judged(combiner: Any) -> None:
-    """`apply` refuses evidence of other classes than those learned."""
+    """Check that `apply` refuses evidence with other classes than the fit had."""
     asked(combiner, Applicable)
     learned = combiner.fit(sample(combiner, seed=17)[0])
     for shape in ({"n_classes": 4}, {"n_classes": 2}):
@@ -462,7 +462,7 @@ def other_classes_cannot_be_judged(combiner: Any) -> None:
 
 @fact
 def shards_are_fitted_as_one_table(combiner: Any) -> None:
-    """`fit` of shards learns what `fit` of one table learns, and `apply` judges their items as that fit does."""
+    """Check that `fit` on shards learns the same as on one table, and that `apply` then gives the same answer."""
     if not fits_shards(combiner):
         raise DoesNotApply(f"{type(combiner).__name__} needs all labels in memory")
     evidence, _ = sample(combiner, seed=24, n_items=80)
@@ -473,4 +473,4 @@ def shards_are_fitted_as_one_table(combiner: Any) -> None:
     np.testing.assert_array_equal(learned.annotators.labels, whole.annotators.labels)
     judged = combiner.apply(whole, evidence).probabilities
     np.testing.assert_allclose(combiner.apply(learned, evidence).probabilities, judged, atol=1e-6)
-    np.testing.assert_allclose(judged, whole.probabilities, atol=0.01)  # by parameters of one iteration more
+    np.testing.assert_allclose(judged, whole.probabilities, atol=0.01)  # parameters are one iteration apart

@@ -1,13 +1,13 @@
-"""Contract of every connector: pages in, operations out, each safe to repeat.
+"""Contract of a connector: pages in, operations out, each safe to repeat.
 
-`check_connector` tries all facts over a project of the connector's own, which they write to. FACTS has them one by one,
-for a test each over a fresh project:
+`check_connector` checks all facts on a project of the connector's own, and writes to it. FACTS lists them one by one,
+for one test each on a fresh project:
 
     @pytest.mark.parametrize("fact", FACTS)
     def test_contract(fact, folder):
         FACTS[fact](Folder(folder))
 
-The project needs three items or more, and answers of an annotator to some of them.
+The project needs at least three items, and an annotator's answers to some of them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from hitl.platform import (
 from hitl.testing.contract import Fact, add_to, check, refused
 
 FACTS: dict[str, Fact[Connector]] = {}
-"""Fact in words -> a function of a connector."""
+"""Fact in words -> a function that checks a connector."""
 
 fact = add_to(FACTS)
 
@@ -41,9 +41,9 @@ NEW = "contract-item"
 
 
 def check_connector(connector: Connector, exempt: Mapping[str, str] | None = None) -> None:
-    """Raise AssertionError, which names the fact, unless this connector does what every connector must do.
+    """Raise AssertionError, which names the fact, unless this connector meets the contract.
 
-    `exempt`: fact -> the reason why it does not hold for this one.
+    `exempt`: fact -> the reason why it does not hold for this connector.
 
     Example:
         >>> import pathlib, tempfile
@@ -59,20 +59,20 @@ def check_connector(connector: Connector, exempt: Mapping[str, str] | None = Non
 
 @fact
 def questions_are_stable(connector: Connector) -> None:
-    """Asked twice they are the same; names are unique; the classes are the first of the options."""
+    """Check that questions stay the same, names are unique, and the classes come first among the options."""
     questions = connector.questions()
     assert questions, "no question"
     assert connector.questions() == questions
     assert len({question.name for question in questions}) == len(questions)
     for question in questions:
-        least = 1 if kind_of(question).of_parts else 2  # a part may be there or not
+        least = 1 if kind_of(question).of_parts else 2  # a part may be present or absent
         assert len(question.classes) >= least, f"{question.name}: {len(question.classes)} classes; expected {least}"
         assert question.options[: len(question.classes)] == question.classes
 
 
 @fact
 def a_first_pull_brings_every_item_once(connector: Connector) -> None:
-    """Pages of items, each with all its annotations; the answers are options of the questions asked."""
+    """Check that pages hold each item once with all its annotations, and that answers are valid options."""
     pages = list(connector.pull(None))
     items = [item.key for page in pages for item in page.items]
     assert len(items) >= 3, f"{len(items)} items; a contract needs a project with 3 or more"
@@ -91,13 +91,13 @@ def a_first_pull_brings_every_item_once(connector: Connector) -> None:
 
 
 def _is_legal(label: str | None, question: Question) -> bool:
-    """Return True for an option, and for an answer whose parts are what a part can be."""
+    """Return True for a valid option, or an answer with valid parts."""
     return label is not None and {part["label"] for part in kind_of(question).read(label)} <= set(question.options)
 
 
 @fact
 def a_pull_goes_on_after_each_page(connector: Connector) -> None:
-    """A cursor is JSON; from it come the pages that were still to come."""
+    """Check that a cursor is JSON, and that a pull from it yields the remaining pages."""
     pages = list(connector.pull(None))
     for number, page in enumerate(pages):
         cursor: Cursor = json.loads(json.dumps(page.cursor))
@@ -108,7 +108,7 @@ def a_pull_goes_on_after_each_page(connector: Connector) -> None:
 
 @fact
 def a_pull_after_the_last_page_brings_nothing_new(connector: Connector) -> None:
-    """Rows may come again, but as they were."""
+    """Check that rows that come again are unchanged."""
     pages = list(connector.pull(None))
     again = list(connector.pull(pages[-1].cursor))
     assert _rows(again, "items") <= _rows(pages, "items")
@@ -117,7 +117,7 @@ def a_pull_after_the_last_page_brings_nothing_new(connector: Connector) -> None:
 
 @fact
 def the_same_operation_twice_changes_nothing(connector: Connector) -> None:
-    """The second receipt says 0 changed, whatever the operation."""
+    """Check that the second receipt reports 0 changes for every operation."""
     for operation in operations(connector):
         list(connector.push([operation]))
         (again,) = connector.push([operation])
@@ -128,7 +128,7 @@ def the_same_operation_twice_changes_nothing(connector: Connector) -> None:
 
 @fact
 def receipts_come_in_order_one_each(connector: Connector) -> None:
-    """Also for none at all."""
+    """Check that there is one receipt per operation, including for no operations."""
     several = operations(connector)
     receipts: list[Receipt] = list(connector.push(several))
     assert [receipt.operation for receipt in receipts] == several
@@ -137,7 +137,7 @@ def receipts_come_in_order_one_each(connector: Connector) -> None:
 
 @fact
 def an_unknown_operation_is_refused(connector: Connector) -> None:
-    """With its name in the message; nothing is confirmed."""
+    """Check that the message names the operation, and that nothing is confirmed."""
     strange = Operation(cast("Any", "paint"), "", {"items": []})
     with refused(Refused, "paint"):
         list(connector.push([strange]))
@@ -145,7 +145,7 @@ def an_unknown_operation_is_refused(connector: Connector) -> None:
 
 @fact
 def an_added_item_comes_back_and_only_once(connector: Connector) -> None:
-    """Added twice, it is there once, known by the id that it was added with."""
+    """Check that an item added twice exists once, under the id that it was added with."""
     list(connector.push([_added(connector)]))
     once = _items(list(connector.pull(None)))
     list(connector.push([_added(connector)]))
@@ -157,7 +157,7 @@ def an_added_item_comes_back_and_only_once(connector: Connector) -> None:
 
 @fact
 def known_truth_comes_back_as_truth(connector: Connector) -> None:
-    """As annotations of the kind "gold", and not as an answer."""
+    """Check that known truth comes back as annotations of the kind "gold", not as answers."""
     gold = _gold(connector)
     list(connector.push([gold]))
     rows = [row for page in connector.pull(None) for row in page.annotations if row.kind == "gold"]
@@ -168,7 +168,7 @@ def known_truth_comes_back_as_truth(connector: Connector) -> None:
 
 @fact
 def a_check_says_what_was_looked_at(connector: Connector) -> None:
-    """A list of checks with names and details; those that fail say how to fix it."""
+    """Check that checks have names and details, and that those that fail say how to fix it."""
     found = connector.check()
     assert found
     assert all(isinstance(check, Check) and check.name and check.detail for check in found)
@@ -203,18 +203,18 @@ def operations(connector: Connector) -> list[Operation]:
 
 
 def _shares(classes: list[str]) -> dict[str, float]:
-    """Three quarters for the first class, the rest for the others alike."""
+    """Return three quarters for the first class, and equal shares for the rest."""
     return {name: 0.25 / (len(classes) - 1) if code else 0.75 for code, name in enumerate(classes)}
 
 
 def _added(connector: Connector) -> Operation:
-    """A new item with the data of one that is there."""
+    """Return an operation that adds an item with the data of an existing one."""
     first: ItemRow = next(item for page in connector.pull(None) for item in page.items)
     return Operation("add_items", "contract", {"items": [{"key": NEW, "data": dict(first.data)}]})
 
 
 def _gold(connector: Connector) -> Operation:
-    """The first class as the truth of an item that has an answer, in every question."""
+    """Return an operation that sets the first class as the truth of an answered item, in every question."""
     answers: list[AnnotationRow] = [
         row for page in connector.pull(None) for row in page.annotations if row.kind == "answer"
     ]
@@ -228,7 +228,7 @@ def _items(pages: list[Page]) -> set[str]:
 
 
 def _rows(pages: list[Page], kind: str) -> set[tuple[Any, ...]]:
-    """Return the content of rows without versions, which may be the time of the pull."""
+    """Return the content of rows without versions, which may hold the time of the pull."""
     rows = [row for page in pages for row in getattr(page, kind)]
     return {
         (row.key, getattr(row, "item", None), str(getattr(row, "label", getattr(row, "data", None)))) for row in rows

@@ -1,4 +1,4 @@
-"""A contract suite: facts, each a function that raises AssertionError if it does not hold."""
+"""Run a contract suite: facts, each a function that raises AssertionError if it does not hold."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ Fact = Callable[[T], None]
 
 
 class DoesNotApply(Exception):
-    """A fact does not apply; the message says why (there is no `apply`, for instance)."""
+    """Raised by a fact that does not apply. The message says why, such as a missing `apply`."""
 
 
 def add_to(facts: dict[str, Fact[T]]) -> Callable[[Fact[T]], Fact[T]]:
-    """Return a decorator that adds a function to these facts, under its name in words."""
+    """Return a decorator that adds a function to these facts, with its name turned into words as the key."""
 
     def add(fact: Fact[T]) -> Fact[T]:
         facts[fact.__name__.replace("_", " ")] = fact
@@ -38,7 +38,7 @@ def refused(error: type[Exception], *words: str) -> Iterator[None]:
 
 
 def check(facts: Mapping[str, Fact[T]], one: T, exempt: Mapping[str, str]) -> None:
-    """Raise AssertionError, which names the fact, unless all facts hold but the exempt ones (fact -> reason)."""
+    """Raise AssertionError, which names the fact, unless all facts hold except exempt ones (fact -> reason)."""
     unknown = [name for name in exempt if name not in facts]
     assert not unknown, f"no fact is called {unknown[0]!r}; expected one of: {'; '.join(facts)}"
     for name, fact in facts.items():

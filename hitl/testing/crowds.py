@@ -1,4 +1,4 @@
-"""Simulated crowds: small evidence with a known truth, for contract suites and tests."""
+"""Simulate crowds: small evidence with a known truth, for contract suites and tests."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def crowd(
 ) -> tuple[Evidence, NDArray[np.int32]]:
     """Simulate evidence and its truth.
 
-    The last `unlabeled` items have no label; a pool of annotators without ids gives `pool` labels, repeats included;
-    the truth of a share `known` of the items is known; `models` models predict, and abstain on a share `abstaining` of
-    the items. Each annotator labels an item with chance `asked`, and is right with one chance drawn from `accuracy`.
+    The last `unlabeled` items have no label. A pool of annotators without ids gives `pool` labels, repeats included.
+    The truth of a share `known` of the items is known. `models` models predict, and abstain on a share `abstaining` of
+    the items. Each annotator labels an item with probability `asked`, and has one accuracy drawn from `accuracy`.
 
     Example:
         >>> import numpy as np
@@ -90,7 +90,7 @@ def predictions(
 
 
 def with_everything(seed: int = 0, n_items: int = 40, **shape: Any) -> tuple[Evidence, NDArray[np.int32]]:
-    """Return evidence of every kind that a combiner may use, and the truth; `shape` as for `crowd`."""
+    """Return (evidence, truth), with every kind of evidence that a combiner may use; `shape` as for `crowd`."""
     rng = np.random.default_rng(seed)
     shape = {"n_annotators": 5, "n_classes": 3, "models": 2, "known": 0.3, "asked": 0.8} | shape
     evidence, truth = crowd(rng, n_items, **shape)
@@ -104,7 +104,7 @@ def with_everything(seed: int = 0, n_items: int = 40, **shape: Any) -> tuple[Evi
 
 
 def sample(combiner: Combiner, seed: int = 0, n_items: int = 40, **shape: Any) -> tuple[Evidence, NDArray[np.int32]]:
-    """Return evidence of every kind that this combiner uses, and the truth."""
+    """Return (evidence, truth), with every kind of evidence that this combiner uses."""
     evidence, truth = with_everything(seed, n_items, **shape)
     return of_use(combiner, evidence), truth
 
@@ -153,7 +153,7 @@ def reordered(
 
 
 def part(evidence: Evidence, first: int, last: int) -> Evidence:
-    """Return the items first to last alone, with the codes of the whole table."""
+    """Return the items first to last, with the codes of the whole table."""
     whole = evidence.annotations
     some = whole.select((whole.item >= first) & (whole.item < last))
     assert evidence.truth is not None

@@ -1,14 +1,14 @@
 """Contract of a policy: questions, crew and budget in, a plan out.
 
-`check_policy` tries all facts. FACTS has them one by one, for a test each:
+`check_policy` checks all facts. FACTS lists them one by one, for one test each:
 
     @pytest.mark.parametrize("fact", FACTS)
     def test_contract(fact):
         FACTS[fact](MyPolicy())
 
-They are tried on small random projects: one or two questions an item, known truth, annotators with capacities, costs,
-skills and items of their own, answers that are still expected, and crews without names. What a policy may ask is said
-here anew, pair by pair, and not by `hitl.active.assignment.eligibility`.
+They run on small random projects: one or two questions per item, known truth, annotators with their own capacities,
+costs, skills and items, pending answers, and crews without names. The rules on what a policy may ask are written again
+here, pair by pair, to be independent of `hitl.active.assignment.eligibility`.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from hitl.testing.contract import Fact, add_to, check
 ITEMS, ANNOTATORS, SEEDS = 14, 5, 24
 
 FACTS: dict[str, Fact[Policy]] = {}
-"""Fact in words -> a function of a policy."""
+"""Fact in words -> a function that checks a policy."""
 
 fact = add_to(FACTS)
 
 
 def check_policy(policy: Policy, exempt: Mapping[str, str] | None = None) -> None:
-    """Raise AssertionError, which names the fact, unless this policy does what every policy must do.
+    """Raise AssertionError, which names the fact, unless this policy meets the contract.
 
-    `exempt`: fact -> the reason why it does not hold for this one.
+    `exempt`: fact -> the reason why it does not hold for this policy.
 
     Example:
         >>> from hitl.active import Evenly
@@ -53,7 +53,7 @@ def check_policy(policy: Policy, exempt: Mapping[str, str] | None = None) -> Non
 
 @dataclass(frozen=True)
 class Project:
-    """A small project: questions about the same items, who can be asked, and how much."""
+    """A small project: questions about the same items, a crew and a budget."""
 
     questions: tuple[Judged, ...]
     crew: Crew
@@ -65,11 +65,11 @@ class Project:
 
     @property
     def items(self) -> tuple[Name, ...]:
-        """The names of the items."""
+        """Names of the items."""
         return self.questions[0][0].annotations.items
 
     def answered(self) -> set[tuple[Name, Name]]:
-        """(annotator, item) pairs that were answered in any of the questions."""
+        """Return the (annotator, item) pairs that have an answer to any question."""
         found = set()
         for evidence, _ in self.questions:
             given = evidence.annotations
@@ -78,7 +78,7 @@ class Project:
         return found
 
     def is_open(self, item: int) -> bool:
-        """Return True if one of its questions is unknown, has too few labels, and is not sure enough."""
+        """Return True if a question of the item has no known truth, and neither enough labels nor enough confidence."""
         budget = self.budget
         for evidence, consensus in self.questions:
             labels = evidence.annotations.labels_per_item[item]
@@ -88,7 +88,7 @@ class Project:
         return False
 
     def may_answer(self, annotator: Name, item: Name) -> bool:
-        """Return True if they may be asked: not answered, not barred, one of theirs, within their skills."""
+        """Return True if they may be asked: not answered, not barred, assigned to them, and within their skills."""
         crew = self.crew
         has = crew.skills.get(annotator, frozenset())
         return (
@@ -99,7 +99,7 @@ class Project:
 
 
 def project(seed: int, names: bool = True) -> Project:
-    """A random project; without `names` anyone may answer."""
+    """Simulate a project. Without `names`, anyone may answer."""
     rng = np.random.default_rng(seed)
     items, people = tuple(f"item {n}" for n in range(ITEMS)), tuple(f"person {k}" for k in range(ANNOTATORS))
     truth = np.where(np.arange(ITEMS) < rng.integers(0, 4), 0, -1).astype(np.int32)
@@ -155,7 +155,7 @@ def projects() -> Iterator[Project]:
 
 @fact
 def it_keeps_to_the_budget(policy: Policy) -> None:
-    """No more questions than `budget.open_questions`, which together cost no more than `budget.cost`."""
+    """Check that there are at most `budget.open_questions` questions, which cost at most `budget.cost` in total."""
     for one in projects():
         asks = one.plan(policy).asks
         assert len(asks) <= one.budget.open_questions
@@ -164,7 +164,7 @@ def it_keeps_to_the_budget(policy: Policy) -> None:
 
 @fact
 def it_keeps_to_the_capacities(policy: Policy) -> None:
-    """No annotator has more questions than their capacity, those that are still expected of them included."""
+    """Check that no annotator exceeds their capacity, counting their pending answers."""
     for one in projects():
         if one.crew.names:
             expected = Counter(who for who, item in one.crew.asked if one.may_answer(who, item))
@@ -175,7 +175,10 @@ def it_keeps_to_the_capacities(policy: Policy) -> None:
 
 @fact
 def it_asks_only_who_may_be_asked(policy: Policy) -> None:
-    """Members of the crew, about nothing they have answered, may not see or cannot do; anyone where it has no names."""
+    """Check that only crew members are asked, and only about unanswered items they may see and have the skills for.
+
+    Without names, anyone may be asked.
+    """
     for one in projects():
         for ask in one.plan(policy).asks:
             assert ask.item in one.items
@@ -189,7 +192,7 @@ def it_asks_only_who_may_be_asked(policy: Policy) -> None:
 
 @fact
 def it_asks_nothing_twice(policy: Policy) -> None:
-    """No pair of annotator and item twice, and nothing about an item of which an answer is expected."""
+    """Check that no (annotator, item) pair occurs twice, and that no item with a pending answer is asked about."""
     for one in projects():
         pairs = [(ask.annotator, ask.item) for ask in one.plan(policy).asks]
         assert len(set(pairs)) == len(pairs)
@@ -198,7 +201,7 @@ def it_asks_nothing_twice(policy: Policy) -> None:
 
 @fact
 def it_leaves_done_items_alone(policy: Policy) -> None:
-    """Only open items are asked about; known truth only to check annotators, others only for an audit, marked so."""
+    """Check that done items are left alone, except gold items to check annotators, and items of a marked audit."""
     for one in projects():
         place = {name: n for n, name in enumerate(one.items)}
         for ask in one.plan(policy).asks:
@@ -208,7 +211,7 @@ def it_leaves_done_items_alone(policy: Policy) -> None:
 
 @fact
 def it_says_how_probable_each_question_was(policy: Policy) -> None:
-    """The chance of each question is above 0 and 1 at most, or not known; that of an audit is known."""
+    """Check that each question's probability is above 0 and at most 1, or unknown. That of an audit must be known."""
     for one in projects():
         for ask in one.plan(policy).asks:
             assert ask.probability is None or 0 < ask.probability <= 1
@@ -217,7 +220,7 @@ def it_says_how_probable_each_question_was(policy: Policy) -> None:
 
 @fact
 def it_lists_the_finished_items_with_their_labels(policy: Policy) -> None:
-    """Every item is open or finished; a finished one has the consensus label of every question."""
+    """Check that every item is open or done, and that done items have the consensus label of every question."""
     for one in projects():
         plan = one.plan(policy)
         finished = {done.item: done.labels for done in plan.done}
@@ -230,7 +233,7 @@ def it_lists_the_finished_items_with_their_labels(policy: Policy) -> None:
 
 @fact
 def it_asks_nothing_where_nothing_may_be_asked(policy: Policy) -> None:
-    """With `budget.open_questions` 0, no money, or no capacity; it still lists what is finished."""
+    """Check budgets with no questions, no money or no capacity. Done items must still be listed."""
     for one in projects():
         full = one.plan(policy)
         for nothing in (
@@ -245,7 +248,7 @@ def it_asks_nothing_where_nothing_may_be_asked(policy: Policy) -> None:
 
 @fact
 def it_asks_where_it_can(policy: Policy) -> None:
-    """With nothing in the way, open items are asked about, and the more so the more labels may be asked for."""
+    """Check that open items are asked about if nothing prevents it, and more so if more labels may be asked for."""
     for seed in range(SEEDS):
         one = project(seed)
         free = replace(
@@ -258,14 +261,14 @@ def it_asks_where_it_can(policy: Policy) -> None:
 
 @fact
 def it_asks_the_same_again(policy: Policy) -> None:
-    """The same input, the same plan: a cycle that was killed comes to the plan it would have made."""
+    """Check that the same input gives the same plan, so that a run that was killed repeats its plan."""
     for one in projects():
         assert one.plan(policy) == one.plan(policy)
 
 
 @fact
 def the_order_of_items_and_annotators_does_not_matter(policy: Policy) -> None:
-    """The same projects with their items and annotators in another order: as many questions, of the same total gain."""
+    """Check that reordered items and annotators give as many questions, with the same total gain."""
     for seed in range(SEEDS):
         one = project(seed)
         mixed = [reordered(evidence, np.random.default_rng(seed)) for evidence, _ in one.questions]

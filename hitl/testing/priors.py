@@ -1,6 +1,6 @@
-"""The contract of every truth prior: messages in, beliefs, log evidence and statistics out (see hitl.models.priors).
+"""Contract of a truth prior: messages in, beliefs, log evidence and statistics out (see hitl.models.priors).
 
-A prior is compared with enumeration: each of the J**N truths of a few items weighs exp(log p(z) + its messages).
+A prior is compared with enumeration: each of the J**N truths of a few items has weight exp(log p(z) + its messages).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hitl.models.priors import Mask, TruthPrior
 from hitl.testing.contract import DoesNotApply, Fact, add_to, check
 
 FACTS: dict[str, Fact[Any]] = {}
-"""Fact in words -> a function of a `PriorCase`."""
+"""Fact in words -> a function that checks a `PriorCase`."""
 
 fact = add_to(FACTS)
 
@@ -48,7 +48,7 @@ class PriorCase:
     part: Callable[[Any], TruthPrior] | None = None
 
     def messages(self, seed: int = 0, known: Mapping[int, int] | None = None) -> Floats:
-        """Return (N, J) messages; -inf for all other classes of an item with known truth (item -> class)."""
+        """Return (N, J) messages. They are -inf for all other classes of an item with known truth (item -> class)."""
         message_nj: Floats = np.random.default_rng(seed).normal(scale=1.5, size=(self.n_items, self.n_classes))
         for n, j in (known or {}).items():
             message_nj[n, np.arange(self.n_classes) != j] = -np.inf
@@ -56,14 +56,14 @@ class PriorCase:
 
     @property
     def all_count(self) -> Mask:
-        """(N,) True: every item counts."""
+        """(N,) mask that is True everywhere: every item counts."""
         return np.ones(self.n_items, dtype=np.bool_)
 
 
 def check_prior(case: PriorCase, exempt: Mapping[str, str] | None = None) -> None:
-    """Raise AssertionError, which names the fact, unless this prior keeps the contract.
+    """Raise AssertionError, which names the fact, unless this prior meets the contract.
 
-    `exempt`: fact -> the reason why it does not hold for this one.
+    `exempt`: fact -> the reason why it does not hold for this prior.
 
     Example:
         >>> import numpy as np
@@ -97,7 +97,7 @@ def known_truth_is_certain(case: PriorCase) -> None:
 
 @fact
 def beliefs_are_those_of_enumeration(case: PriorCase) -> None:
-    """Check beliefs with and without known truth, which also reaches the items that depend on it."""
+    """Check beliefs with and without known truth, which also affects the items that depend on it."""
     if case.log_joint is None:
         raise DoesNotApply("its log joint is not given")
     before = None
@@ -111,7 +111,7 @@ def beliefs_are_those_of_enumeration(case: PriorCase) -> None:
         expected = np.einsum("t,tnj->nj", np.exp(weight - log_evidence), one_hot)
         posterior = case.prior.posterior(message_nj.copy(), case.all_count)
         np.testing.assert_allclose(posterior.q_nj, expected, atol=1e-9)
-        # The joint may lack a constant, but one and the same for any messages.
+        # The joint may lack a constant, but it must be the same for all messages.
         before = posterior.log_evidence - log_evidence if before is None else before
         np.testing.assert_allclose(posterior.log_evidence - log_evidence, before, atol=1e-8)
 
@@ -133,7 +133,7 @@ def what_does_not_count_is_judged_and_not_learned_from(case: PriorCase) -> None:
 
 @fact
 def statistics_of_two_shards_add_up(case: PriorCase) -> None:
-    """Check that two shards of independent items teach what all of them teach."""
+    """Check that adding the statistics of two shards of independent items gives those of all items."""
     if case.part is None:
         raise DoesNotApply("its items depend on each other")
     message_nj, half = case.messages(4), case.n_items // 2
@@ -174,7 +174,7 @@ def learning_never_lowers_the_objective(case: PriorCase) -> None:
 
 
 def _same_prior(case: PriorCase, one: TruthPrior, other: TruthPrior) -> None:
-    """Raise AssertionError unless two priors judge alike."""
+    """Raise AssertionError unless two priors give the same beliefs."""
     first, second = (prior.posterior(case.messages(7), case.all_count) for prior in (one, other))
     np.testing.assert_allclose(first.q_nj, second.q_nj, atol=1e-9)
     np.testing.assert_allclose(one.log_density(), other.log_density(), atol=1e-8)
