@@ -1,4 +1,4 @@
-"""The database: what was pulled, what was concluded, what must still be pushed."""
+"""The database: pulled data, results of runs, and changes that are still to be pushed."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""The answers to a question in codes: rows are the truth, one snapshot of each question is derived from them.
+"""The answers to a question as integer codes. Rows are the source of truth; one snapshot per question is derived.
 
-A snapshot has the answers as they were at a revision of the project (`hitl.store.pages` raises it with each change, and
-notes it with the items that changed). Whoever reads answers takes the snapshot and reads the rows of the items that
-have changed since.
+A snapshot holds the answers at one revision of the project. `hitl.store.pages` raises the revision with each change and
+stores it with the changed items. Readers load the snapshot, then read only the rows of items that changed since.
 """
 
 from __future__ import annotations
@@ -26,24 +25,25 @@ from hitl.store.schema import project as projects
 from hitl.tables.arrow import renamed
 
 LARGEST = 500_000_000
-"""Bytes of a snapshot that is kept; databases take no more than twice as many in a value."""
+"""Largest snapshot that is stored, in bytes. Databases accept at most twice as many in one value."""
 
 FEW = 10
-"""If more than one item in so many has changed since a snapshot, all rows are read."""
+"""If more than one item in `FEW` has changed since a snapshot, all rows are read."""
 
 Places = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """The live answers to a question, item by item, those to one item from the oldest to the newest.
+    """The live answers to a question, grouped by item; within an item from the oldest to the newest.
 
     Attributes:
         items: (N,) keys of all live items, answered or not, in the order in which they were first seen.
         positions: (N,) their positions in that order, with gaps.
         item: (M,) codes of items.
-        annotator, label: (M,) keys, of which some may be null, and labels.
-        time, duration: (M,) of the version, in seconds since the epoch; seconds the answer took; NaN where unknown.
+        annotator, label: (M,) annotator keys, some of which may be null, and labels.
+        time: (M,) time of the version, in seconds since the epoch; NaN where unknown.
+        duration: (M,) seconds the answer took; NaN where unknown.
     """
 
     items: pa.Array
@@ -55,13 +55,13 @@ class Answers:
     duration: npt.NDArray[np.float64]
 
     def table(self) -> pa.Table:
-        """Return item, annotator, label, time, duration, as text and numbers."""
+        """Return item, annotator, label, time and duration as text and numbers."""
         names = {name: getattr(self, name).cast(pa.string()) for name in ("annotator", "label")}
         numbers = {name: pa.array(getattr(self, name), from_pandas=True) for name in ("time", "duration")}
         return pa.table({"item": self.items.take(pa.array(self.item))} | names | numbers)
 
     def count(self) -> tuple[int, set[str]]:
-        """Count the labels, one for each annotator and item, and collect who gave them."""
+        """Count the labels, one per annotator and item, and collect the annotators who gave them."""
         known = np.asarray(self.annotator.is_valid())
         who = np.asarray(self.annotator.indices.fill_null(0))[known]
         pairs = np.unique(self.item[known].astype(np.int64) * max(len(self.annotator.dictionary), 1) + who)
@@ -69,7 +69,7 @@ class Answers:
         return len(pairs) + int((~known).sum()), set(names)
 
     def packed(self) -> bytes:
-        """Return two Arrow streams: of the items with counts of their answers, and of the answers."""
+        """Return two Arrow streams: the items with their answer counts, then the answers."""
         counts = np.bincount(self.item, minlength=len(self.items))
         items = pa.table({"item": self.items, "position": self.positions, "count": counts})
         named = {name: _narrow(getattr(self, name)) for name in ("annotator", "label")}
@@ -83,7 +83,7 @@ class Answers:
 
     @classmethod
     def unpacked(cls, packed: bytes) -> Answers:
-        """Read what `packed` wrote."""
+        """Read the output of `packed`."""
         reader = pa.BufferReader(packed)
         items, answers = (pa.ipc.open_stream(reader).read_all() for _ in range(2))
         keys, positions, counts = (_one(column) for column in items.columns)
@@ -93,7 +93,7 @@ class Answers:
         return cls(keys, positions.to_numpy(), item, **names, **numbers)
 
     def with_changes(self, changed: Places, fresh: Answers) -> Answers:
-        """Replace all that is said of the items at the `changed` positions by what `fresh` says of them."""
+        """Replace all answers to the items at the `changed` positions by those in `fresh`."""
         stays = ~np.isin(self.positions, changed)
         at = np.searchsorted(self.positions[stays], fresh.positions)
         positions = np.insert(self.positions[stays], at, fresh.positions)
@@ -117,10 +117,10 @@ class Answers:
 
 
 class AnswerStore(Leased):
-    """The answers that were pulled."""
+    """Read access to the pulled answers."""
 
     def keep_answers(self, lease: Lease, questions: Iterable[str]) -> int:
-        """Bring the snapshots of these questions up to date; returns how many were written."""
+        """Bring the snapshots of these questions up to date. Return the number written."""
         written = 0
         for question in questions:
             revision, found, is_kept = self._read(lease.project, question)
@@ -135,24 +135,24 @@ class AnswerStore(Leased):
         return written
 
     def answers(self, project: str, question: str) -> Answers:
-        """Return the live answers to a question, in codes, with all live items."""
+        """Return the live answers to a question as codes, with all live items."""
         return self._read(project, question)[1]
 
     def annotations(self, project: str, question: str) -> pa.Table:
         """Return live answers: item, annotator (or null), label, time, duration.
 
-        Time is that of the version, in seconds since the epoch. Items in the order of `items`, the answers to one from
-        the oldest to the newest.
+        Time is that of the version, in seconds since the epoch. Rows follow the order of `items`, and within an item
+        run from the oldest to the newest answer.
         """
         return self.answers(project, question).table()
 
     def labels(
         self, project: str, question: Question, names: Mapping[str, str], items: CheckedNames | None = None
     ) -> Annotations:
-        """Return the answers to a question, their annotators shown by these names.
+        """Return the answers to a question, with annotators shown under these names.
 
-        `items` are those of another question. Raises BadInput where they are others by now, or there are none, and
-        BadAnnotations as `Annotations.from_codes` does.
+        `items` are those of another question. Raises BadInput if they have changed in the meantime or if no items are
+        stored, and BadAnnotations as `Annotations.from_codes` does.
         """
         found = self.answers(project, question.name)
         if not len(found.items):
@@ -175,7 +175,7 @@ class AnswerStore(Leased):
         return _one(self._live_items(project, None).column("item"))
 
     def _read(self, project: str, question: str) -> tuple[int, Answers, bool]:
-        """Return the revision, the answers of at least this revision, and True if the snapshot has them all."""
+        """Return the revision, the answers at this revision or later, and True if the snapshot was complete."""
         of_question = sa.and_(snapshot.c.project == project, snapshot.c.name == _name(question))
         changed = sa.select(item.c.item, item.c.position).where(item.c.project == project)
         with self.database.snapshot() as connection:
@@ -194,14 +194,14 @@ class AnswerStore(Leased):
         return revision, found, not newer
 
     def _live_items(self, project: str, keys: Collection[str] | None) -> pa.Table:
-        """Return position and item of live items, or of these alone."""
+        """Return position and item of all live items, or only of `keys`."""
         query: sa.Select[Any] = sa.select(item.c.position, item.c.item)
         query = query.where(item.c.project == project, item.c.deleted.is_(sa.false()))
         query = query if keys is None else self.database.looked_up(query, item.c.item, keys)
         return self.database.table(query.order_by(item.c.position))
 
     def _from_rows(self, project: str, question: str, keys: Collection[str] | None) -> Answers:
-        """Read the answers from the rows, or those of some items alone."""
+        """Read the answers from the rows, for all items or only for `keys`."""
         items = self._live_items(project, keys)
         columns = [annotation.c[name] for name in ("item", "annotator", "label", "time", "duration")]
         query: sa.Select[Any] = sa.select(*columns).where(
@@ -213,10 +213,10 @@ class AnswerStore(Leased):
         query = query if keys is None else self.database.looked_up(query, annotation.c.item, keys)
         query = query.order_by(annotation.c.annotation)
         rows = self.database.table(query)
-        if rows.column("time").null_count:  # a version that is no time: the versions themselves give the order
+        if rows.column("time").null_count:  # some versions are not times, so order by the versions themselves
             rows = self.database.table(query.add_columns(annotation.c.version))
         place = pc.index_in(rows.column("item"), value_set=_one(items.column("item")))
-        if place.null_count:  # deleted items, and those that came after the items were read
+        if place.null_count:  # deleted items, and items that arrived after `items` was read
             rows, place = rows.filter(place.is_valid()), place.drop_null()
         code = np.concatenate([np.empty(0, np.int32), *map(np.asarray, place.chunks)]).astype(np.int32)
         time, duration = (_floats(rows.column(name)) for name in ("time", "duration"))
@@ -241,7 +241,7 @@ def _coded(column: pa.ChunkedArray) -> pa.DictionaryArray:
 
 
 def _narrow(column: pa.DictionaryArray) -> pa.DictionaryArray:
-    """Return the same names with codes of as few bytes as they need."""
+    """Return the same names with codes in the smallest integer type that fits."""
     codes = column.indices.cast(pa.from_numpy_dtype(np.min_scalar_type(-len(column.dictionary) - 1)))
     return pa.DictionaryArray.from_arrays(codes, column.dictionary)
 
@@ -249,7 +249,7 @@ def _narrow(column: pa.DictionaryArray) -> pa.DictionaryArray:
 def _inserted(
     old: pa.DictionaryArray, rows: npt.NDArray[np.bool_], at: Places, fresh: pa.DictionaryArray
 ) -> pa.DictionaryArray:
-    """Return these rows of names with others inserted before the rows `at`."""
+    """Return the selected rows of `old` with `fresh` inserted before the rows `at`."""
     new = fresh.dictionary.filter(pc.invert(pc.is_in(fresh.dictionary, value_set=old.dictionary)))
     names = pa.concat_arrays([old.dictionary, new])
     place = np.append(np.asarray(pc.index_in(fresh.dictionary, value_set=names)), -1).astype(np.int32)
@@ -260,7 +260,7 @@ def _inserted(
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:
-    """Return one array of all chunks, with one dictionary."""
+    """Combine all chunks into one array with one dictionary."""
     return pa.concat_arrays(
         [*column.unify_dictionaries().chunks, pa.array([], column.type)][: max(column.num_chunks, 1)]
     )

@@ -1,13 +1,13 @@
-"""A whole store in one file: taken while others write, and put back whole or not at all, on either database.
+"""Back up a whole store to one file while others write, and restore it completely or not at all, to either database.
 
-    backup    reads all tables in one transaction, as they were at one moment; nobody waits for it
-    restore   checks the file first; then one transaction makes the tables and fills them
+    backup    reads all tables in one transaction, as of one moment, without blocking anyone
+    restore   checks the file first, then creates and fills the tables in one transaction
 
-The file is a ZIP archive. It has a member for each table, an Arrow stream, and at its end `manifest.json`: the version
-of the schema, and of each table the number of rows and the SHA-256 of the member.
+The file is a ZIP archive. It has one member per table, an Arrow stream, and a final `manifest.json` with the schema
+version and, per table, the number of rows and the SHA-256 of the member.
 
-Sessions of browsers are left out: who had logged out would be logged in again. So are the times of the scheduler,
-which makes them from the settings.
+Browser sessions are left out, because restoring them would log users in again who had logged out. Scheduler times are
+left out, because the scheduler derives them from the settings.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from hitl.tables.files import atomic, require_file
 Progress = Callable[[str, int, int | None], None]
 
 FORM = 1
-"""The form of the file; a reader refuses others."""
+"""Version of the file format; readers refuse any other."""
 
 MANIFEST = "manifest.json"
 
 LEFT_OUT = {schema.session.name}
 
-_ROWS = 1000  # at once, in memory and in a batch of the file
+_ROWS = 1000  # rows held in memory and written per batch
 _BYTES = 1 << 20
 
 _KINDS: tuple[tuple[type[sa.types.TypeEngine[Any]], pa.DataType, sa.types.TypeEngine[Any]], ...] = (
@@ -50,15 +50,15 @@ _KINDS: tuple[tuple[type[sa.types.TypeEngine[Any]], pa.DataType, sa.types.TypeEn
     (sa.types._Binary, pa.large_binary(), sa.LargeBinary()),
     (sa.String, pa.large_string(), sa.Text()),
 )
-"""What a column is in a database, in the file, and in a statement that fills it; the first that fits."""
+"""Type of a column in the database, in the file, and in the statement that fills it; the first match applies."""
 
 _CUT_SHORT = json.dumps({"epoch": 0, "until": None, "began": 0.0})
-"""The note of a push that did not come to its end (see `pushes`): the platform may have changed since the backup."""
+"""Note of an unfinished push (see `pushes`), because the platform may have changed since the backup."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a file holds: schema, when it was made (ISO 8601, UTC), by which hitl, and table -> rows and digest."""
+    """Contents of a backup: schema version, time (ISO 8601, UTC), version of hitl, and table -> rows and digest."""
 
     schema: str
     made: str
@@ -67,20 +67,20 @@ class Manifest:
 
     @property
     def rows(self) -> dict[str, int]:
-        """Table -> number of rows."""
+        """Number of rows per table."""
         return {name: int(one["rows"]) for name, one in self.tables.items()}
 
 
-# -- out -------------------------------------------------------------------------------------------------------
+# -- backup----------------------------------------------------------------------------------------------------
 
 
 def backup(
     url: str, path: Path, *, force: bool = False, progress: Progress = lambda what, done, total: None
 ) -> Manifest:
-    """Write the store at this address into a file, which appears whole or not at all; its owner alone may read it.
+    """Write the store at this address to a file. The file appears complete or not at all, readable only by its owner.
 
-    The schema stays the one that is found. Raises BadInput where the file is there already, but with `force`, and
-    where something else than a file is; StoreError where there is no store.
+    The schema is not upgraded. Raises BadInput if the file exists and `force` is False, or if the path is not a regular
+    file; StoreError if there is no store.
     """
     require_file(path)
     if path.exists() and not force:
@@ -114,7 +114,7 @@ def _write(connection: sa.Connection, raw: IO[bytes], version: str, progress: Pr
 
 
 def _tables(connection: sa.Connection) -> list[sa.Table]:
-    """Our tables as they are in this database, those that others refer to first."""
+    """Return our tables as they are in this database, referenced tables first."""
     there = set(sa.inspect(connection).get_table_names())
     found = sa.MetaData()
     return [
@@ -144,7 +144,7 @@ def _arrow_of(kind: sa.types.TypeEngine[Any]) -> pa.DataType:
 
 
 class _Hashed:
-    """A file that is written to, and the digest of all that was."""
+    """Writable file that hashes all content written to it."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -162,11 +162,14 @@ class _Hashed:
         self.closed = True
 
 
-# -- back in ---------------------------------------------------------------------------------------------------
+# -- restore------------------------------------------------------------------------------------------------
 
 
 def check(path: Path, progress: Progress = lambda what, done, total: None) -> Manifest:
-    """What a file holds. Raises BadInput unless it is whole, and StoreError where its schema is newer than ours."""
+    """Check a backup and return its contents.
+
+    Raises BadInput if it is damaged, StoreError if its schema is newer than ours.
+    """
     with _opened(path, progress) as (_, manifest):
         return manifest
 
@@ -174,11 +177,11 @@ def check(path: Path, progress: Progress = lambda what, done, total: None) -> Ma
 def restore(
     url: str, path: Path, *, force: bool = False, progress: Progress = lambda what, done, total: None
 ) -> Manifest:
-    """Fill the store at this address with what a file holds, whole or not at all; leases and sessions end.
+    """Fill the store at this address from a backup, completely or not at all. Leases and sessions end.
 
     The next push of each project compares everything with the platform, which may have changed since. Raises BadInput
-    unless the file is whole and the store is empty (or `force` is given); StoreError where a schema is newer than ours;
-    Busy while a cycle holds a project.
+    if the file is damaged, or if the store is not empty and `force` is False; StoreError if a schema is newer than
+    ours; Busy while a run holds a project.
     """
     with _opened(path, progress) as (archive, manifest), closing(Database(url, migrate=False)) as database:
         with database.one_migration() as connection:
@@ -187,7 +190,7 @@ def restore(
             tables = {table.name: table for table in _tables(connection)}
             if unknown := manifest.tables.keys() - tables.keys():
                 raise BadInput(f"{path}: table {min(unknown)} is not one of its schema, version {manifest.schema}")
-            for name in (name for name in tables if name in manifest.tables):  # in the order of references
+            for name in (name for name in tables if name in manifest.tables):  # referenced tables first
                 _fill(database, connection, tables[name], archive, manifest, progress)
             free = sa.update(schema.project).values(owner="", lease_until=0.0, pushing=_CUT_SHORT)
             connection.execute(free)
@@ -197,7 +200,7 @@ def restore(
 
 @contextmanager
 def _opened(path: Path, progress: Progress) -> Iterator[tuple[zipfile.ZipFile, Manifest]]:
-    """The file and what it holds, every byte of it checked."""
+    """Open a backup, verify every byte, and yield the archive and its manifest."""
     try:
         with zipfile.ZipFile(path) as archive:
             manifest = _manifest(path, archive)
@@ -252,10 +255,10 @@ def _member(table: str) -> str:
 
 
 def _clear(database: Database, connection: sa.Connection, force: bool) -> None:
-    """Drop our tables, if nobody works with them; where they hold anything, only with `force`."""
+    """Drop our tables if nobody is using them. Tables with rows are dropped only with `force`."""
     if database.version(connection) is None:
         return
-    if database.postgres:  # every writer of a project begins with its row
+    if database.postgres:  # every writer of a project locks its row first
         connection.execute(sa.text(f"LOCK TABLE {schema.project.name} IN ACCESS EXCLUSIVE MODE"))
     if busy := holders(database, connection):
         raise Busy(f"{database.name}: {'; '.join(busy)}. Stop it, or try again later")

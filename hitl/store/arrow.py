@@ -1,10 +1,10 @@
-"""Query results as Arrow tables, column by column, never through an ORM.
+"""Query results as Arrow tables, column by column, without an ORM.
 
-PostgreSQL is read through ADBC. SQLite is not: the ADBC driver carries its own copy of the SQLite library, and two
-copies in one process break the file locks (POSIX drops a process's locks when any handle to the file is closed).
-Measured here: closing the ADBC connection deletes the write-ahead log under the other connection, and what that
-commits afterwards is lost. See https://www.sqlite.org/howtocorrupt.html, section 2.2.1. Reading tuples from the one
-library that also writes takes 0.07 s for 50,000 rows.
+PostgreSQL is read through ADBC. SQLite is not: the ADBC driver bundles its own copy of the SQLite library, and two
+copies in one process break file locks (POSIX drops a process's locks when any handle to the file is closed). In our
+tests, closing the ADBC connection deleted the write-ahead log under the other connection, and later commits were lost.
+See https://www.sqlite.org/howtocorrupt.html, section 2.2.1. Reading tuples from the library that also writes takes
+0.07 s for 50,000 rows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sqlalchemy.dialects import postgresql
 
 from hitl.errors import MissingExtra
 
-_BATCH = 1024  # rows fetched at once; larger batches leave the processor's cache and take twice as long
+_BATCH = 1024  # rows per fetch; larger batches overflow the processor's cache and take twice as long
 
 _TYPES = {
     sa.Text: pa.string(),
@@ -32,16 +32,16 @@ _DIALECT = postgresql.dialect(paramstyle="numeric_dollar")  # type: ignore[no-un
 
 
 class DriverError(Exception):
-    """What the ADBC driver said."""
+    """Error reported by the ADBC driver."""
 
 
 def columns_of(query: sa.Select[Any]) -> pa.Schema:
-    """The columns that a query gives."""
+    """Return the Arrow schema of a query's result."""
     return pa.schema([(column.name, _TYPES[type(column.type)]) for column in query.selected_columns])
 
 
 def from_sqlite(connection: sa.Connection, query: sa.Select[Any], columns: pa.Schema) -> pa.Table:
-    """Run the query and give its rows; empty results have the same columns."""
+    """Run the query and return its rows. An empty result has the same columns."""
     cursor = connection.execute(query).cursor
     assert cursor is not None
     batches = []
@@ -52,7 +52,7 @@ def from_sqlite(connection: sa.Connection, query: sa.Select[Any], columns: pa.Sc
 
 
 def _batch(values: list[tuple[Any, ...]], columns: pa.Schema) -> pa.RecordBatch:
-    # SQLite has no booleans: they come as 0 and 1.
+    # SQLite has no booleans; they arrive as 0 and 1.
     arrays = [
         pa.array(column, pa.int8()).cast(pa.bool_())
         if pa.types.is_boolean(field.type)
@@ -63,7 +63,7 @@ def _batch(values: list[tuple[Any, ...]], columns: pa.Schema) -> pa.RecordBatch:
 
 
 class PostgresReader:
-    """Reads through one ADBC connection, opened at the first query: opening costs as much as 10,000 rows."""
+    """Reads through one ADBC connection, opened by the first query because opening costs as much as 10,000 rows."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -71,7 +71,7 @@ class PostgresReader:
         self._lock = threading.Lock()
 
     def table(self, query: sa.Select[Any], columns: pa.Schema) -> pa.Table:
-        """Run the query and give its rows; empty results have the same columns. Raises DriverError."""
+        """Run the query and return its rows. An empty result has the same columns. Raises DriverError."""
         compiled = query.compile(dialect=_DIALECT)
         values = [compiled.params[name] for name in compiled.positiontup or ()]
         with self._lock:
@@ -96,7 +96,7 @@ class PostgresReader:
         except ImportError:
             raise MissingExtra("a store on PostgreSQL needs more: pip install 'hitl-toolkit[postgres]'") from None
         try:
-            # Each query is its own transaction: nothing stays open in between.
+            # Autocommit makes each query its own transaction, so none stays open in between.
             self._connection = self._connection or dbapi.connect(self._address, autocommit=True)
             with self._connection.cursor() as cursor:
                 cursor.execute(sql, values)

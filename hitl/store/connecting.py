@@ -1,4 +1,4 @@
-"""Addresses of stores, and connections to them."""
+"""Store addresses and the connections to them."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from sqlalchemy.exc import ArgumentError
 from hitl.errors import MissingExtra, StoreError
 
 BUSY_SECONDS = 30
-"""How long a SQLite writer waits for another one."""
+"""Seconds that a SQLite writer waits for another writer."""
 
 CONNECT_SECONDS = 10
-"""How long to try to reach PostgreSQL, unless the address says `connect_timeout`."""
+"""Seconds to try to reach PostgreSQL, unless the address sets `connect_timeout`."""
 
 _SQLITE = "sqlite:///"
 _EXPECTED = "expected sqlite:///folder/hitl.db or postgresql://user:password@host/database"
 
 
 def parse(text: str) -> sa.URL:
-    """Return the address of a store. Raises StoreError, without its password, for what is no address."""
-    if text.startswith(_SQLITE):  # the rest is a path as it is: no escapes, no options
+    """Parse the address of a store. Raises StoreError, with the password masked, if it is not a valid address."""
+    if text.startswith(_SQLITE):  # the rest is a literal path, without escapes or options
         path = text.removeprefix(_SQLITE)
         if path in ("", ":memory:"):
             raise StoreError(f"the store needs a file; {_EXPECTED}")
@@ -42,14 +42,14 @@ def parse(text: str) -> sa.URL:
 
 
 def shown(url: sa.URL) -> str:
-    """Return the address for messages: a file's path, or a server's address without password and options."""
+    """Return the address for messages: the file's path, or the server's address without password and options."""
     if url.get_backend_name() == "sqlite":
         return str(url.database)
     return url.set(drivername="postgresql", query={}).render_as_string(hide_password=True)
 
 
 def make_engine(url: sa.URL) -> sa.Engine:
-    """Return the connections to a database."""
+    """Return the SQLAlchemy engine of a database."""
     if url.get_backend_name() == "sqlite":
         engine = sa.create_engine(url, connect_args={"timeout": BUSY_SECONDS}, hide_parameters=True)
         sa.event.listen(engine, "connect", _prepare_sqlite)
@@ -62,13 +62,13 @@ def make_engine(url: sa.URL) -> sa.Engine:
 
 
 def make_private(path: Path) -> None:
-    """Make a new file that its owner alone may read: SQLite gives its log and its shared memory the same rights."""
-    with suppress(OSError):  # it is there, or cannot be made, which SQLite says
+    """Create a file that only its owner may read. SQLite gives its log and shared memory the same permissions."""
+    with suppress(OSError):  # it exists, or cannot be created; SQLite reports the latter
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, record: object) -> None:
-    connection.isolation_level = None  # transactions begin where we say so, not where the driver guesses
+    connection.isolation_level = None  # we begin transactions explicitly, the driver does not
     connection.execute("PRAGMA foreign_keys=ON")
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
@@ -76,7 +76,7 @@ def _prepare_sqlite(connection: sqlite3.Connection, record: object) -> None:
             connection.execute("PRAGMA journal_mode=WAL")
             return
         except sqlite3.OperationalError as error:
-            # Switching a new file to WAL does not wait for another process that is doing the same.
+            # Switching a new file to WAL does not wait if another process is doing the same.
             if "locked" not in str(error) or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)

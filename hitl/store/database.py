@@ -1,9 +1,9 @@
-"""One database: opening it, its schema, its transactions, its clock, and its errors in words.
+"""Connection to one database: opening, schema, transactions, clock and readable errors.
 
-SQLite runs in WAL mode: readers never wait. A write transaction takes the write lock when it begins (BEGIN
-IMMEDIATE), so that what it has read cannot change under it. PostgreSQL serialises writers of one project by the row
-lock on `hitl_project` that the fence takes first (see `lease`); a statement that waited for it sees what the other
-has committed (READ COMMITTED).
+SQLite runs in WAL mode, so readers never wait. A write transaction takes the write lock when it begins (BEGIN
+IMMEDIATE), so that rows it has read cannot change under it. PostgreSQL serializes the writers of one project by the row
+lock on `hitl_project` that the fence takes first (see `lease`). A statement that waited for the lock sees what the
+other transaction committed (READ COMMITTED).
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from hitl.store.connecting import make_engine, make_private, parse, shown
 from hitl.store.lookups import LookedUp
 
 _MIGRATION_LOCK = 0x6869_746C
-"""Advisory lock on PostgreSQL while the schema changes ("hitl")."""
+"""PostgreSQL advisory lock held while the schema changes ("hitl")."""
 
 _GROWN = sa.text(
     r"SELECT relname FROM pg_class WHERE relkind = 'r' AND relname LIKE 'hitl\_%' AND pg_table_is_visible(oid)"
     " AND pg_relation_size(oid) > current_setting('block_size')::int * (8 + 1.5 * relpages)"
 )
-"""Tables of PostgreSQL that are half as large again as when they were last counted, and some pages more."""
+"""Select PostgreSQL tables that have grown by half, and by some pages, since they were last analyzed."""
 
 T = TypeVar("T")
 
@@ -45,10 +45,10 @@ _one_migration = threading.Lock()  # alembic's `context` and `op` are global to 
 
 
 class Database:
-    """A connection pool to one database whose schema is the newest, or with `migrate` False the one that is found.
+    """A connection pool to one database. The schema is upgraded to the newest, or left as it is if `migrate` is False.
 
     Attributes:
-        engine: the connections, for libraries that keep tables of their own beside ours (the scheduler's jobs).
+        engine: SQLAlchemy engine, for libraries that store their own tables beside ours (the scheduler's jobs).
     """
 
     def __init__(self, url: str, *, migrate: bool = True) -> None:
@@ -76,48 +76,48 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
-        """A transaction that reads."""
+        """Open a read transaction."""
         with self._in_words(), self._alive() as connection:
             yield connection
 
     @contextmanager
     def snapshot(self) -> Iterator[sa.Connection]:
-        """A transaction that reads everything as it was at its first query, while others write."""
+        """Open a transaction in which every query sees the data as of its first query, while others write."""
         with self._in_words(), self._alive() as connection:
-            if self.postgres:  # on SQLite every transaction that reads is one
+            if self.postgres:  # on SQLite every read transaction is a snapshot
                 connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[sa.Connection]:
-        """A transaction that writes: committed at the end, undone by an exception."""
+        """Open a write transaction. It commits at the end and rolls back on an exception."""
         with self._in_words(), self._alive() as connection:
             connection.execution_options(hitl_write=True)
             with connection.begin():
                 yield connection
 
     def rows(self, query: sa.Select[Any]) -> Sequence[Any]:
-        """The rows of a query, read in a transaction of its own."""
+        """Return the rows of a query, read in its own transaction."""
         return self._once(lambda connection: connection.execute(query).all())
 
     def scalar(self, query: sa.Select[Any]) -> Any:
-        """The first value of a query's first row, None without rows."""
+        """Return the first value of a query's first row, or None if there are no rows."""
         return self._once(lambda connection: connection.execute(query).scalar())
 
     def change(self, statement: sa.Executable) -> int:
-        """One statement that writes, in a transaction of its own: how many rows it has changed.
+        """Run one write statement in its own transaction. Return the number of rows changed.
 
-        Where the connection breaks it may be done twice.
+        If the connection breaks, the statement may run twice.
         """
         return self._once(lambda connection: int(connection.execute(statement).rowcount), writes=True)
 
     def _alive(self) -> sa.Connection:
-        """A connection that has just answered."""
+        """Return a connection that has just answered a ping."""
         connection = self.engine.connect()
         if self.postgres:
             try:
                 self.engine.dialect.do_ping(connection.connection.dbapi_connection)  # type: ignore[arg-type]
-            except self.engine.dialect.loaded_dbapi.Error:  # as after a restart of the server: all are dead
+            except self.engine.dialect.loaded_dbapi.Error:  # after a server restart all pooled connections are dead
                 connection.invalidate()
                 connection.close()
                 self.engine.dispose()
@@ -125,9 +125,9 @@ class Database:
         return connection
 
     def _once(self, do: Callable[[sa.Connection], T], *, writes: bool = False) -> T:
-        """What takes one statement: PostgreSQL is asked that alone, not whether it lives, for a begin and for an end.
+        """Run a single statement without ping, BEGIN or COMMIT on PostgreSQL.
 
-        A connection that is dead is told by that statement; another one is asked again.
+        If the connection turns out to be dead, retry once on a new one.
         """
         with self._in_words():
             try:
@@ -135,7 +135,7 @@ class Database:
             except DBAPIError as error:
                 if not error.connection_invalidated:
                     raise
-                return self._done(do, writes)  # all that were there before are thrown away
+                return self._done(do, writes)  # the pool has dropped all earlier connections
 
     def _done(self, do: Callable[[sa.Connection], T], writes: bool) -> T:
         with self.engine.connect() as connection:
@@ -147,7 +147,7 @@ class Database:
                 return do(connection)
 
     def table(self, query: sa.Select[Any]) -> pa.Table:
-        """The rows of a query as an Arrow table whose columns have the names and types of the query's."""
+        """Return the rows of a query as an Arrow table with the query's column names and types."""
         columns = arrow.columns_of(query)
         if self.postgres:
             try:
@@ -158,10 +158,11 @@ class Database:
             return arrow.from_sqlite(connection, query, columns)
 
     def analyse(self) -> None:
-        """Count what is there, some milliseconds' worth: without, a few items are found by reading all annotations.
+        """Refresh the query planner's statistics, within milliseconds.
 
-        SQLite counts only when it is told to; PostgreSQL by itself, but up to a minute after much has come. While
-        another program writes, nothing is counted: queries give the same, but may take longer.
+        Without them, finding a few items may scan all annotations. SQLite updates statistics only on request;
+        PostgreSQL does so by itself, but up to a minute after a large write. While another program writes, nothing is
+        updated: queries return the same rows but may take longer.
         """
         if self.postgres:
             self._analyse_grown()
@@ -183,20 +184,20 @@ class Database:
     # -- dialects ------------------------------------------------------------------------------------------
 
     def insert(self, table: sa.Table) -> Any:
-        """An INSERT that knows ON CONFLICT."""
+        """Return an INSERT that supports ON CONFLICT."""
         return postgresql_insert(table) if self.postgres else sqlite_insert(table)
 
     def upsert(
         self, connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]], *, versions: bool = True
     ) -> int:
-        """Write rows by primary key, all columns; gives how many differed from what was there.
+        """Write whole rows by primary key. Return how many differed from the stored ones.
 
-        Where there is a version, a newer row stays, unless `versions` are not to be compared.
+        If the table has a version column, newer stored rows are not overwritten, unless `versions` is False.
         """
         if not rows:
             return 0
         insert = self.insert(table)
-        if self.postgres:  # whole columns in one statement: several times faster than row by row
+        if self.postgres:  # sending whole columns in one statement is several times faster than row by row
             names = [column.name for column in table.c]
             columns = [sa.literal([row[name] for row in rows], sa.ARRAY(table.c[name].type)) for name in names]
             values = sa.func.unnest(*columns).table_valued(*names, name="new").render_derived()
@@ -210,7 +211,7 @@ class Database:
         statement = statement.execution_options(preserve_rowcount=True)
         if self.postgres:
             return int(connection.execute(statement).rowcount)
-        # By the driver: SQLAlchemy looks at each value of each row, which takes longer than to store them.
+        # Call the driver directly: SQLAlchemy inspects every value, which takes longer than storing them.
         compiled = statement.compile(dialect=connection.dialect, column_keys=[*rows[0]])
         values_of = itemgetter(*(compiled.positiontup or ()))
         result = connection.exec_driver_sql(
@@ -221,7 +222,7 @@ class Database:
     def insert_columns(
         self, connection: sa.Connection, table: sa.Table, columns: Mapping[str, Any], constants: Mapping[str, Any]
     ) -> int:
-        """Insert new rows from Arrow columns and values that all rows share; returns how many."""
+        """Insert new rows from Arrow columns and constants shared by all rows. Return the number of rows."""
         names, values = [*columns, *constants], [column.to_pylist() for column in columns.values()]
         if self.postgres:
             driver: Any = connection.connection.driver_connection
@@ -239,21 +240,21 @@ class Database:
         return len(values[0])
 
     def among(self, column: sa.Column[Any], keys: Sequence[str]) -> sa.ColumnElement[bool]:
-        """`column IN keys`, for any number of keys: they travel as one value."""
+        """Return `column IN keys` for any number of keys, passed as one parameter."""
         if self.postgres:
             return column == sa.any_(sa.literal(list(keys), sa.ARRAY(sa.Text())))
         each = sa.func.json_each(json.dumps(keys)).table_valued("value")
         return column.in_(sa.select(each.c.value))
 
     def looked_up(self, query: sa.Select[Any], column: sa.Column[Any], keys: Collection[str]) -> sa.Select[Any]:
-        """The rows of a query whose `column` is one of these keys, each of which is looked up by an index."""
+        """Restrict a query to rows whose `column` is one of `keys`, looking each key up in an index."""
         if self.postgres:
             return query.where(self.among(column, [*keys]))
         each = sa.func.json_each(json.dumps([*dict.fromkeys(keys)])).table_valued("value")
         return query.select_from(LookedUp(each, column))
 
     def now(self) -> sa.ColumnElement[float]:
-        """Seconds since the epoch: the server's clock on PostgreSQL, whose clients' clocks may differ."""
+        """Return seconds since the epoch, by the server's clock on PostgreSQL because clients' clocks may differ."""
         if self.postgres:
             return sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), sa.Double())
         return sa.literal(time.time(), sa.Double())
@@ -261,21 +262,21 @@ class Database:
     # -- schema --------------------------------------------------------------------------------------------
 
     def version(self, connection: sa.Connection) -> str | None:
-        """The version of the schema, None where there is none. Raises StoreError for one that is newer than ours."""
+        """Return the schema version, or None if there is no schema. Raises StoreError if it is newer than ours."""
         found = _version(connection)
         if found is not None:
             require_known(self.name, found, connection)
         return found
 
     def upgrade(self, connection: sa.Connection) -> None:
-        """Bring the schema up to date within a transaction that writes (which `one_migration` has begun)."""
+        """Upgrade the schema within the write transaction that `one_migration` opened."""
         from alembic import command
 
         command.upgrade(migrations(connection), "head")
 
     @contextmanager
     def one_migration(self) -> Iterator[sa.Connection]:
-        """A transaction that may change the schema; no other does so meanwhile."""
+        """Open a transaction that may change the schema, excluding all other migrations."""
         with _one_migration, self.write() as connection:
             if self.postgres:
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
@@ -310,7 +311,7 @@ class Database:
         return f"{self.name}: {hints[0] if hints else text}"
 
     def without_secrets(self, text: str) -> str:
-        """The text with stars in place of the password, as it is and as the address spells it."""
+        """Replace the password by stars, both verbatim and URL-encoded."""
         secrets = [self._url.password, *(self._url.query.get(key) for key in ("password", "sslpassword"))]
         for secret in map(str, filter(None, secrets)):
             for spelled in (secret, quote(secret, safe="")):
@@ -330,7 +331,7 @@ _SQLITE_HINTS = {
 
 
 def migrate(url: str) -> tuple[str | None, str]:
-    """Bring the schema of the store at this address up to date; from which version (None: it was new) to which."""
+    """Upgrade the schema of the store at this address. Return the old version (None if it was new) and the new one."""
     found = None
     if is_there(url):
         with closing(Database(url, migrate=False)) as database, database.read() as connection:
@@ -340,13 +341,13 @@ def migrate(url: str) -> tuple[str | None, str]:
 
 
 def is_there(url: str) -> bool:
-    """Whether there is a database at this address, as far as can be told without asking a server."""
+    """Return True if the database exists. A server is assumed to exist, without asking it."""
     parsed = parse(url)
     return parsed.get_backend_name() != "sqlite" or Path(str(parsed.database)).exists()
 
 
 def migrations(connection: sa.Connection) -> Any:
-    """The alembic configuration of our migrations, bound to a connection; there is no ini file."""
+    """Return the alembic configuration of our migrations, bound to a connection. There is no ini file."""
     from alembic.config import Config
 
     config = Config()
@@ -357,7 +358,7 @@ def migrations(connection: sa.Connection) -> Any:
 
 
 def require_known(place: str, version: str, connection: sa.Connection) -> None:
-    """Raise StoreError unless this version of the schema is ours or one that came before it."""
+    """Raise StoreError unless this schema version is ours or an earlier one."""
     from alembic.script import ScriptDirectory
 
     known = {script.revision for script in ScriptDirectory.from_config(migrations(connection)).walk_revisions()}

@@ -1,12 +1,12 @@
-"""The queue of events: a row per event and address, made in the transaction that records what the event tells of.
+"""The event queue: one row per event and address, written in the transaction that records what the event reports.
 
-    announce   add events for the addresses that want them, and what was told by now   (`CycleRecord.told`)
-    claim      hold the first event that is due for a while: nobody else sends it meanwhile
-    settle     it has arrived; or it is due again later; or it has failed for good
+    announce   add events for subscribed addresses, and record what has been reported so far (`CycleRecord.told`)
+    claim      lock the first due event for a while, so that nobody else sends it
+    settle     mark it delivered, schedule a retry, or mark it failed
 
-A process that is killed after it has claimed one leaves it to whoever comes when the time is over: the same event, by
-the same id, is sent again, and nothing is lost. Rows are written without a lease, as they change nothing of the
-project. Events of the last `KEPT` seconds stay, to be looked at, and those that still wait.
+If a process is killed after claiming an event, the lock expires and another process sends the same event under the same
+id, so nothing is lost. Rows are written without a lease, because they change nothing of the project. Events are stored
+for `KEPT` seconds for inspection; waiting events stay longer.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ DELIVERED: State = "delivered"
 FAILED: State = "failed"
 
 KEPT = 30 * 24 * 3600.0
-"""Seconds that events stay after they happened, if they do not still wait."""
+"""Seconds for which events are stored, unless they are still waiting."""
 
 BETWEEN = 1e-5
-"""Seconds between two events that are made at once, so that their order is kept."""
+"""Seconds between events created at once, so that they sort in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened.
+    """An event to report.
 
     Attributes:
-        kind: "items.decided", ...; at: when, in seconds since the epoch.
-        body: what is sent, as JSON text: the same to the last byte each time.
-        to: names of the addresses that are told.
-        id: what tells receivers that two of them are one.
+        kind: "items.decided", ...; at: time, in seconds since the epoch.
+        body: JSON text to send, byte for byte the same at each attempt.
+        to: names of the addresses it is sent to.
+        id: identifier by which receivers recognize duplicates.
     """
 
     kind: str
@@ -58,7 +58,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """Events to be told together, and what was told by then (JSON values; None: as before)."""
+    """Events to send together, and what has been reported so far (JSON values; None: unchanged)."""
 
     events: tuple[Event, ...] = ()
     told: Mapping[str, Any] | None = None
@@ -69,9 +69,9 @@ class Delivery:
     """An event on its way to one address.
 
     Attributes:
-        event, kind, at, body: of the event; address: the name of who is told.
-        state: "waiting", "delivered" or "failed"; attempts: how often it was sent, the claimed attempt too.
-        due: when it is sent next, while it waits; tried: when it was sent last; said: what came of that, in words.
+        event, kind, at, body: fields of the event; address: name of the receiver.
+        state: "waiting", "delivered" or "failed"; attempts: number of attempts, including the claimed one.
+        due: time of the next attempt while it waits; tried: time of the last attempt; said: its outcome, in words.
     """
 
     event: str
@@ -86,7 +86,7 @@ class Delivery:
     said: str
 
     def as_json(self) -> dict[str, Any]:
-        """JSON values, without the body."""
+        """Return JSON values, without the body."""
         return {
             "event": self.event,
             "kind": self.kind,
@@ -102,7 +102,10 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """How many deliveries an address has had: in all, but for those that wait now. `gone`: since when it is off."""
+    """Deliveries to an address: totals delivered and failed, and those waiting now.
+
+    `gone`: time since which it is off.
+    """
 
     delivered: int = 0
     failed: int = 0
@@ -111,17 +114,17 @@ class Counted:
 
 
 class Announced(Leased):
-    """What others are told."""
+    """The event queue of the store."""
 
     def told(self, project: str) -> dict[str, Any]:
-        """What was told by the last announcement that said so."""
+        """Return what has been reported so far, as last recorded by an announcement."""
         text = self.database.scalar(sa.select(projects.c.told).where(projects.c.project == project))
         return {} if text is None else dict(json.loads(text))
 
     def claim(self, project: str, address: str, seconds: float, now: float | None = None) -> Delivery | None:
-        """The first delivery to this address that is due at `now` (default: now), held for so many seconds; or None.
+        """Claim the first delivery to this address that is due at `now` (default: now) for `seconds`, or return None.
 
-        One that is held for far longer than that was claimed while the clock was ahead: it is free.
+        A claim that lasts much longer than `seconds` was made while the clock was ahead, and is ignored.
         """
         when: Any = self.database.now() if now is None else sa.literal(now, sa.Double())
         mine = (events.c.project == project, events.c.address == address, events.c.state == WAITING)
@@ -129,7 +132,7 @@ class Announced(Leased):
         ready = sa.select(events.c.event, events.c.attempts).where(*mine, events.c.due <= when, free)
         ready = ready.order_by(events.c.at, events.c.event).limit(1)
         if not self.database.rows(ready):
-            return None  # as nearly always: nothing is written
+            return None  # the usual case: nothing is written
         with self.database.write() as connection:
             found = connection.execute(ready).first()
             if found is None:
@@ -143,7 +146,7 @@ class Announced(Leased):
             return Delivery(*connection.execute(query).one())
 
     def arrived(self, project: str, it: Delivery, said: str) -> None:
-        """It has arrived. What else waits for this address is due at once: it answers."""
+        """Mark the delivery as delivered. Other events for this address become due at once, because it answers."""
         with self.database.write() as connection:
             if _settle(connection, project, it, state=DELIVERED, said=said, held=0.0):
                 _count(self.database, connection, project, it.address, delivered=1)
@@ -151,24 +154,27 @@ class Announced(Leased):
             connection.execute(sa.update(events).where(*waiting).values(due=0.0))
 
     def later(self, project: str, it: Delivery, said: str, seconds: float, now: float | None = None) -> None:
-        """It has not arrived, and is due again in so many seconds."""
+        """Schedule a retry of the delivery after `seconds`."""
         when: Any = self.database.now() if now is None else sa.literal(now, sa.Double())
         with self.database.write() as connection:
             _settle(connection, project, it, due=when + seconds, said=said, held=0.0)
 
     def not_sent(self, project: str, it: Delivery) -> None:
-        """It was claimed, and not sent after all."""
+        """Undo the claim of a delivery that was not sent."""
         with self.database.write() as connection:
             _settle(connection, project, it, attempts=it.attempts - 1, held=0.0)
 
     def lost(self, project: str, it: Delivery, said: str) -> None:
-        """It will not arrive, and is not sent again."""
+        """Mark the delivery as failed, so that it is not sent again."""
         with self.database.write() as connection:
             if _settle(connection, project, it, state=FAILED, said=said, held=0.0):
                 _count(self.database, connection, project, it.address, failed=1)
 
     def give_up(self, project: str, address: str, said: str, before: float | None = None) -> int:
-        """Nothing that waits for this address is sent (of what happened `before`, if given); how many there were."""
+        """Mark deliveries waiting for this address as failed, or only those of events before `before`.
+
+        Return the number.
+        """
         waiting = (*_of(project, address), events.c.state == WAITING)
         if before is not None:
             waiting = (*waiting, events.c.at < before)
@@ -181,7 +187,7 @@ class Announced(Leased):
             return count
 
     def switch(self, project: str, address: str, digest: str, *, off: bool) -> None:
-        """The address with this digest of its url has said that it wants no more; or it takes events again."""
+        """Turn off the address with this digest of its URL because it wants no more events, or turn it on again."""
         with self.database.write() as connection:
             _count(self.database, connection, project, address)
             mine = (addresses.c.project == project, addresses.c.address == address)
@@ -189,25 +195,28 @@ class Announced(Leased):
             connection.execute(sa.update(addresses).where(*mine).values(digest=digest, gone=gone))
 
     def is_off(self, project: str, address: str, digest: str) -> bool:
-        """Whether the address with this digest of its url has said that it wants no more."""
+        """Return True if the address with this digest of its URL is turned off."""
         mine = (addresses.c.project == project, addresses.c.address == address, addresses.c.digest == digest)
         return bool(self.database.rows(sa.select(addresses.c.gone).where(*mine, addresses.c.gone.is_not(None))))
 
     def resend(self, project: str) -> int:
-        """Send again what has failed; how many deliveries that are."""
+        """Queue all failed deliveries again. Return the number."""
         failed = (events.c.project == project, events.c.state == FAILED)
         with self.database.write() as connection:
             again = sa.update(events).where(*failed).values(state=WAITING, attempts=0, due=0.0, held=0.0)
             return connection.execute(again).rowcount
 
     def deliveries(self, project: str, limit: int = 100) -> list[Delivery]:
-        """The last deliveries, newest event first."""
+        """Return the last deliveries, newest event first."""
         query = _listed().where(events.c.project == project)
         query = query.order_by(events.c.at.desc(), events.c.event, events.c.address).limit(limit)
         return [Delivery(*row) for row in self.database.rows(query)]
 
     def count_deliveries(self, project: str) -> dict[str, Counted]:
-        """Address -> how many deliveries arrived, failed and wait; those that were never told of anything are left."""
+        """Count delivered, failed and waiting events per address.
+
+        Addresses that were never sent anything are left out.
+        """
         columns = (addresses.c.address, addresses.c.delivered, addresses.c.failed, addresses.c.gone)
         over = {
             str(name): Counted(delivered, failed, 0, gone)
@@ -224,7 +233,7 @@ class Announced(Leased):
 
 
 def announce(database: Database, connection: sa.Connection, project: str, said: Announcement) -> None:
-    """Write what others are to be told, within the transaction that records it; drop what is over and past `KEPT`."""
+    """Queue events within the transaction that records their cause, and delete settled ones older than `KEPT`."""
     if said.told is not None:
         mine = sa.update(projects).where(projects.c.project == project)
         connection.execute(mine.values(told=json.dumps(dict(said.told))))
@@ -260,14 +269,14 @@ def _of(project: str, address: str) -> tuple[sa.ColumnElement[bool], ...]:
 
 
 def _settle(connection: sa.Connection, project: str, it: Delivery, **values: Any) -> bool:
-    """Write what came of an attempt; not where another attempt has begun since. Whether it was written."""
+    """Record the outcome of an attempt, unless a newer attempt has begun. Return True if it was recorded."""
     this = (*_of(project, it.address), events.c.event == it.event, events.c.state == WAITING)
     this = (*this, events.c.attempts == it.attempts)
     return connection.execute(sa.update(events).where(*this).values(values)).rowcount == 1
 
 
 def _count(database: Database, connection: sa.Connection, project: str, name: str, **more: int) -> None:
-    """Add to the counts of an address; its row is made where there is none."""
+    """Add to the counts of an address, creating its row if needed."""
     blank = {"project": project, "address": name, "digest": "", "gone": None, "delivered": 0, "failed": 0}
     connection.execute(database.insert(addresses).values(blank).on_conflict_do_nothing())
     if more:

@@ -1,4 +1,4 @@
-"""What was pulled beside the answers: items, annotators, ground truth, skips, predictions; and counts of all."""
+"""Pulled data other than answers: items, annotators, ground truth, skips and predictions; and counts of everything."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ from hitl.store.versions import sortable
 
 
 class EvidenceStore(AnswerStore):
-    """What was pulled, as tables. Items in the order in which they were first seen."""
+    """Pulled data as tables, with items in the order in which they were first seen."""
 
     def items(self, project: str) -> pa.Table:
-        """Return live items: item, data (JSON text), labels_wanted, closed, ref (own id or null)."""
+        """Return live items: item, data (JSON text), labels_wanted, closed, ref (the user's own id, or null)."""
         columns = (item.c.item, item.c.data, item.c.labels_wanted, item.c.closed, item.c.ref)
         return self.database.table(_live_items(project, *columns).order_by(item.c.position))
 
     def data_of(self, project: str, key: str) -> str | None:
-        """Return the data of one item (JSON text); None where there is no such item."""
+        """Return the data of one item (JSON text), or None if there is no such item."""
         found: str | None = self.database.scalar(
             sa.select(item.c.data).where(item.c.project == project, item.c.item == key)
         )
         return found
 
     def served(self, project: str) -> dict[str, tuple[int, bool]]:
-        """Return for how many annotators in all a live item is open, and if it is closed, where the platform says."""
+        """Return labels wanted and closed per live item, for items where the platform reports them."""
         query = _live_items(project, item.c.item, item.c.labels_wanted, item.c.closed)
         rows = self.database.rows(query.where(sa.literal_column(f"{item.name}.{SERVED}")))
         return {row.item: (row.labels_wanted, bool(row.closed)) for row in rows}
 
     def annotators(self, project: str) -> pa.Table:
-        """Return everyone the platform has named, by key: key, name."""
+        """Return all annotators the platform has named, sorted by key: key, name."""
         columns = (annotator.c.annotator.label("key"), annotator.c.name)
         query = sa.select(*columns).where(annotator.c.project == project)
         return self.database.table(query.order_by(annotator.c.annotator))
 
     def gold(self, project: str, question: str) -> pa.Table:
-        """Return the latest ground truth of each live item: item, label."""
+        """Return the latest ground truth per live item: item, label."""
         newest = (annotation.c.version.desc(), annotation.c.annotation.desc())
         rank = sa.func.row_number().over(partition_by=annotation.c.item, order_by=newest).label("rank")
         truth = (
@@ -57,13 +57,13 @@ class EvidenceStore(AnswerStore):
         return self.database.table(query.order_by(truth.c.position))
 
     def skips(self, project: str) -> pa.Table:
-        """Return who passed over which live item, each pair once: item, annotator."""
+        """Return each pair of live item and annotator who skipped it, once: item, annotator."""
         query = _live(project, "skip", annotation.c.item, annotation.c.annotator)
         query = query.group_by(item.c.position, annotation.c.item, annotation.c.annotator)
         return self.database.table(query.order_by(item.c.position, annotation.c.annotator))
 
     def predictions(self, project: str, question: str) -> dict[str, pa.Table]:
-        """Return for each model a table of live items: item, p_<class>, ...; 0 for a class it does not name."""
+        """Return one table of live items per model: item, p_<class>, ...; 0 for a class the model does not name."""
         query = _predicted(project, prediction.c.model, prediction.c.item, prediction.c.probabilities)
         query = query.where(prediction.c.question == question).order_by(prediction.c.model, item.c.position)
         by_model: dict[str, list[tuple[str, dict[str, float]]]] = {}
@@ -73,18 +73,18 @@ class EvidenceStore(AnswerStore):
         return {model: _probabilities(rows) for model, rows in by_model.items()}
 
     def held(self, project: str) -> HeldItems:
-        """Return the live items and annotations of a project, for a connector to compare."""
+        """Return the live items and annotations of a project for a connector to compare."""
         return HeldItems(self.database, project)
 
     # -- counts ------------------------------------------------------------------------------------------------
 
     def counts(self, project: str) -> dict[str, int]:
-        """Count live items, and of them labels, skips, items of ground truth, predictions; and annotators.
+        """Count live items, their labels, skips, ground truth and predictions, and the annotators.
 
-        labels: answers, one for each annotator, item and question, as `hitl.Annotations` has them. annotations: what
-        the platform calls so, which may answer several questions, or one again. annotators: everyone the platform has
-        named; annotators_with_labels: those of them who have labeled. A prediction is that of one model for one item
-        and question. A skip is an annotation that answers no question.
+        labels: answers, one per annotator, item and question, as in `hitl.Annotations`. annotations: annotations as the
+        platform counts them, which may answer several questions or repeat an answer. annotators: everyone the platform
+        has named; annotators_with_labels: those who have labeled. A prediction is by one model for one item and
+        question. A skip is an annotation that answers no question.
         """
         count = sa.func.count
         asked = [self.answers(project, question) for question in self._answered(project)]
@@ -104,24 +104,24 @@ class EvidenceStore(AnswerStore):
         }
 
     def annotation_count(self, project: str) -> int:
-        """Count the annotations, as `counts` does, in less of its time."""
+        """Count the annotations as `counts` does, but faster."""
         return self._annotations(project, [self.answers(project, each) for each in self._answered(project)])
 
     def suggested(self, project: str) -> tuple[int, int]:
-        """Count the annotations whose platform says how they began, and those that began as a suggestion."""
+        """Count the annotations whose origin the platform reports, and those that began as a suggestion."""
         count = sa.func.count(annotation.c.annotation.distinct())
         told = _live(project, "answer", count).where(annotation.c.suggested.is_not(None))
         began = told.where(annotation.c.suggested.is_(sa.true()))
         return int(self.database.scalar(told)), int(self.database.scalar(began))
 
     def _annotations(self, project: str, asked: list[Any]) -> int:
-        """Count annotations; one that answers several questions is one."""
+        """Count annotations. An annotation that answers several questions counts once."""
         if len(asked) == 1:
             return len(asked[0].item)
         return int(self.database.scalar(_live(project, "answer", sa.func.count(annotation.c.annotation.distinct()))))
 
     def _answered(self, project: str) -> Iterator[str]:
-        """Give the questions that any annotation is about, each looked up by the index."""
+        """Yield the questions that have annotations, looking each up in the index."""
         first = sa.select(sa.func.min(annotation.c.question)).where(annotation.c.project == project)
         question = self.database.scalar(first)
         while question is not None:
@@ -130,14 +130,14 @@ class EvidenceStore(AnswerStore):
 
 
 class HeldItems:
-    """The live items and annotations of a project: a `hitl.platform.Held`."""
+    """The live items and annotations of a project. Implements `hitl.platform.Held`."""
 
     def __init__(self, database: Database, project: str) -> None:
         self._database = database
         self._project = project
 
     def count(self, until: str | None = None, without: Collection[str] = ()) -> tuple[int, int]:
-        """Count items, and the annotations of these: without some, with versions up to this."""
+        """Count items, excluding `without` and versions after `until`, and their annotations."""
         old = [] if until is None else [item.c.version <= sortable(until)]
         if without:
             old.append(sa.not_(self._database.among(item.c.item, list(without))))
@@ -146,13 +146,13 @@ class HeldItems:
         return int(self._database.scalar(tasks)), int(self._database.scalar(answers))
 
     def latest(self, until: str) -> str | None:
-        """Return the latest version of an item up to this one; None where there is none."""
+        """Return the latest version of any item up to `until`, or None."""
         newest = _live_items(self._project, sa.func.max(item.c.version)).where(item.c.version <= sortable(until))
         found = self._database.scalar(newest)
         return None if found is None else str(found)
 
     def stored(self, keys: Collection[str] | None = None) -> dict[str, HeldItem]:
-        """Return those of the items that are stored; default: all."""
+        """Return the stored items among `keys` (default: all)."""
         wanted = sa.true() if keys is None else self._database.among(item.c.item, list(keys))
         of: dict[str, set[str]] = {}
         pairs = self._annotated(annotation.c.item, annotation.c.annotation).where(wanted).distinct()
@@ -162,7 +162,7 @@ class HeldItems:
         return {key: HeldItem(version, frozenset(of.get(key, ()))) for key, version in versions}
 
     def snapshot(self) -> Snapshot:
-        """Return all live evidence."""
+        """Return all live data."""
         rows = self._database.rows(_live_items(self._project, item.c.item, item.c.data))
         data = {key: json.loads(text) for key, text in rows}
         of: dict[str, set[SeenAnswer]] = {key: set() for key in data}
@@ -189,7 +189,7 @@ def _live_items(project: str, *columns: Any) -> sa.Select[Any]:
 
 
 def _live(project: str, kind: str, *columns: Any) -> sa.Select[Any]:
-    """Select annotations of one kind that exist now, of items that exist now; few kinds by their own index."""
+    """Select live annotations of one kind on live items. Rare kinds use their own index."""
     of_kind = [annotation.c.kind == kind]
     if kind != "answer":
         of_kind = [Few(annotation.c.kind == kind), sa.literal_column(f"{annotation.name}.{NO_ANSWER}")]
@@ -198,7 +198,10 @@ def _live(project: str, kind: str, *columns: Any) -> sa.Select[Any]:
 
 
 def _says_nothing(project: str) -> sa.ColumnElement[bool]:
-    """Of an annotation that answers some questions and leaves others open, or hides them, a skip is no skip."""
+    """Return a condition for annotations that answer no question.
+
+    An annotation that answers some questions and leaves or hides others does not count as a skip.
+    """
     other = annotation.alias("other")
     same = [other.c[name] == annotation.c[name] for name in ("item", "annotation")]
     answers = sa.select(other.c.item).where(
@@ -208,7 +211,7 @@ def _says_nothing(project: str) -> sa.ColumnElement[bool]:
 
 
 def _predicted(project: str, *columns: Any) -> sa.Select[Any]:
-    """Select predictions for items that exist now."""
+    """Select predictions for live items."""
     of_item = sa.and_(item.c.project == prediction.c.project, item.c.item == prediction.c.item)
     joined = sa.select(*columns).select_from(prediction.join(item, of_item))
     return joined.where(prediction.c.project == project, item.c.deleted.is_(sa.false()))

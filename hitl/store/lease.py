@@ -1,14 +1,14 @@
-"""One cycle at a time per project: a lease in the database, with an epoch that rises with every holder.
+"""One run at a time per project: a lease in the database, with an epoch that rises with every holder.
 
-    acquire   takes a lease no process holds, one whose time is over, one whose holder has died on this machine, or one
-              that was written while the clock was ahead; the epoch rises by one
+    acquire   takes a lease that is free or expired, whose holder has died on this machine, or that was written while
+              the clock was ahead; the epoch rises by one
     fence     the first statement of every write: fails unless this lease is still the newest, and renews it
-    keep      renews it in the background, while fits and pushes run that may take longer than it lasts
-    release   gives it back
+    keep      renews it in the background during fits and pushes that may outlast it
+    release   gives it up
 
-A process that was paused past its lease and overtaken (a zombie) still believes it holds it; its epoch is no longer
-the newest, so that its next write fails and changes nothing. The fence is an UPDATE of the project's row: it takes
-the lock that a take-over also needs, so neither can slip between the other's check and its commit.
+A process that was paused past its lease and overtaken (a zombie) still believes it holds the lease. Its epoch is no
+longer the newest, so its next write fails and changes nothing. The fence is an UPDATE of the project's row. It takes
+the lock that a takeover also needs, so neither can slip between the other's check and its commit.
 """
 
 from __future__ import annotations
@@ -32,23 +32,25 @@ from hitl.store.database import Database
 from hitl.store.schema import project as projects
 
 SECONDS = 300.0
-"""How long a lease lasts after the last write or renewal."""
+"""Duration of a lease after the last write or renewal, in seconds."""
 
 BRIEF_SECONDS = 10.0
-"""How long others wait for a lease that is taken to look for news, again and again, and soon given back."""
+"""Seconds to wait for a brief lease, which is taken often to check for news and soon released."""
 
 KEPT_HOURS = 12.0
-"""How long it is renewed in the background at most: a process that hangs may not hold a project for ever."""
+"""Longest time a lease is renewed in the background, in hours, so that a hung process cannot hold a project forever."""
 
 AHEAD = 60.0
-"""Seconds that a lease may end later than one taken now would: of a clock that has been set back by more it is over,
-unless its holder is seen to live. Otherwise a clock that was once a year ahead would close a project for a year."""
+"""Seconds by which a lease may end later than one taken now. A lease beyond that was written by a clock that was ahead;
+it counts as expired unless its holder is known to be alive. Otherwise a clock once a year ahead would block a project
+for a year.
+"""
 
 LONGEST = 86_400.0
-"""Seconds that a lease lasts at most whose holder, one of an older version, does not say how long."""
+"""Longest duration of a lease, in seconds, for holders of an older version that do not record it."""
 
 _held: set[str] = set()
-"""The owners whose leases this process has taken and not given back."""
+"""Owners whose leases this process holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ class Lease:
 
 
 class Leased:
-    """A database that only the holder of a project's lease writes to."""
+    """A database to which only the holder of a project's lease writes."""
 
     def __init__(self, url: str) -> None:
         self.database = Database(url)
@@ -77,11 +79,11 @@ class Leased:
         keep: bool = True,
         brief: bool = False,
     ) -> Iterator[Lease]:
-        """The right to write to a project, until the block ends; it is renewed in the background meanwhile.
+        """Hold the right to write to a project until the block ends, renewing it in the background.
 
-        With `keep` False it ends `seconds` after the last write. So does that of a process that is stopped or killed.
-        `brief`: it is given back within seconds, so that others wait for it (BRIEF_SECONDS at most). Raises Busy when
-        another holds it; a lease whose time is over is taken over.
+        With `keep` False the lease ends `seconds` after the last write, as does that of a process that is stopped or
+        killed. `brief` means that it is released within seconds, so others wait for it (at most BRIEF_SECONDS). Raises
+        Busy if another process holds it; an expired lease is taken over.
         """
         lease = self._acquired(project, seconds, owner or (_owner(seconds, BRIEF) if brief else None))
         try:
@@ -89,12 +91,12 @@ class Leased:
                 yield lease
         finally:
             _held.discard(lease.owner)
-            # What the block raised matters more, and the lease ends by itself; nothing happens when it was lost.
+            # An error of the block matters more, and the lease expires by itself. A lost lease is left alone.
             with suppress(StoreError), self.database.write() as connection:
                 connection.execute(_mine(lease).values(owner="", lease_until=0.0))
 
     def _acquired(self, project: str, seconds: float, owner: str | None) -> Lease:
-        """The lease, when it is free; one that is held for a moment only is waited for."""
+        """Acquire the lease, waiting if it is held only briefly."""
         until = time.monotonic() + BRIEF_SECONDS
         while True:
             try:
@@ -114,9 +116,9 @@ class Leased:
                 try:
                     self.renew(lease)
                 except LeaseLost:
-                    return  # the next write says so
+                    return  # the next write raises it
                 except StoreError:
-                    continue  # the next time may do
+                    continue  # the next renewal may succeed
 
         thread = threading.Thread(target=renew, name="hitl-lease", daemon=True)
         thread.start()
@@ -127,21 +129,24 @@ class Leased:
             thread.join()
 
     def renew(self, lease: Lease) -> None:
-        """Start the lease's time anew, during long work and just before a push.
+        """Restart the lease's duration, during long work and just before a push.
 
-        Raises LeaseLost when it was overtaken.
+        Raises LeaseLost if it was overtaken.
         """
         with self._fenced(lease):
             pass
 
     def holder(self, project: str) -> str | None:
-        """Who writes to the project now and until when at most, in words; None: no process that is alive."""
+        """Describe who is writing to the project and until when at most, or return None if no live process is."""
         with self.database.read() as connection:
             return next((_holder(connection, name) for name in _held_by(self.database, connection, project)), None)
 
     @contextmanager
     def _fenced(self, lease: Lease) -> Iterator[sa.Connection]:
-        """A transaction that only the newest lease gets; it renews the lease, and others wait for its end."""
+        """Open a write transaction that only the newest lease gets.
+
+        It renews the lease and blocks other writers until it ends.
+        """
         with self.database.write() as connection:
             renew = _mine(lease).values(lease_until=self.database.now() + lease.seconds)
             if connection.execute(renew).rowcount != 1:
@@ -153,16 +158,16 @@ class Leased:
 
 
 BRIEF = ":brief-"
-"""What the owner of a lease has in it that others wait for."""
+"""Marks the owner of a brief lease."""
 
 
 def _owner(seconds: float, kind: str = ":") -> str:
-    """A name for this holder that no other has: machine, process, when it began, and how long it may last."""
+    """Return a unique owner: machine, process, its start time, and the duration of the lease."""
     return f"{socket.gethostname()}:{os.getpid()}:{_life(os.getpid())}{kind}{uuid.uuid4().hex[:8]}:{seconds:.0f}"
 
 
 def _mine(lease: Lease) -> sa.Update:
-    """An UPDATE of the project's row, if the lease is still the newest."""
+    """Return an UPDATE of the project's row that matches only if the lease is still the newest."""
     return sa.update(projects).where(
         projects.c.project == lease.project, projects.c.epoch == lease.epoch, projects.c.owner == lease.owner
     )
@@ -171,7 +176,7 @@ def _mine(lease: Lease) -> sa.Update:
 def acquire(database: Database, name: str, seconds: float, owner: str | None) -> Lease:
     """Take the lease of a project, or raise Busy."""
     owner = owner or _owner(seconds)
-    _held.add(owner)  # before others can read it: a thread that finds it in the store may not take it for a dead one
+    _held.add(owner)  # before it is visible in the store, or another thread would take it for dead
     try:
         with database.write() as connection:
             epoch = _taken(database, connection, name, seconds, owner)
@@ -182,7 +187,7 @@ def acquire(database: Database, name: str, seconds: float, owner: str | None) ->
 
 
 def _taken(database: Database, connection: sa.Connection, name: str, seconds: float, owner: str) -> int:
-    """The epoch of the lease just taken; raises Busy."""
+    """Take the lease and return its epoch. Raises Busy."""
     taken = connection.execute(_take(database, name, seconds, owner)).rowcount == 1
     if not taken and not _take_what_is_over(database, connection, name, seconds, owner):
         raise Busy(f"project {name!r} is held by {_holder(connection, name)}. Try again later")
@@ -190,7 +195,7 @@ def _taken(database: Database, connection: sa.Connection, name: str, seconds: fl
 
 
 def _take(database: Database, name: str, seconds: float, owner: str) -> Any:
-    """A new row, or the next epoch of one whose time is over; otherwise nothing."""
+    """Insert a row, or raise the epoch of an expired lease; otherwise change nothing."""
     now = database.now()
     first = database.insert(projects).values(
         project=name, epoch=1, owner=owner, lease_until=now + seconds, problems="[]", problems_epoch=0
@@ -207,8 +212,7 @@ def _take(database: Database, name: str, seconds: float, owner: str) -> Any:
 
 
 def _take_what_is_over(database: Database, connection: sa.Connection, name: str, seconds: float, owner: str) -> bool:
-    """Take over at once from a process of this machine that is no more (killed: it could not release), and from a clock
-    that was ahead."""
+    """Take over from a dead process of this machine, or from a clock that was ahead."""
     left = projects.c.lease_until - database.now()
     found = connection.execute(sa.select(projects.c.owner, left).where(projects.c.project == name)).first()
     if found is None or not _is_over(*found):
@@ -223,22 +227,22 @@ def _take_what_is_over(database: Database, connection: sa.Connection, name: str,
 
 
 def _is_over(owner: str, left: float) -> bool:
-    """Whether no process holds the lease of an owner any more that has so many seconds left."""
+    """Return True if no process holds the owner's lease, which has `left` seconds to go."""
     lives = _lives(owner)
     return left <= 0 or lives is False or (lives is None and left > _lasts(owner) + AHEAD)
 
 
 def _lasts(owner: str) -> float:
-    """Seconds that the lease of an owner lasts after it was renewed."""
+    """Return the seconds that the owner's lease lasts after a renewal."""
     said = owner.rpartition(":")[2]
     return float(said) if owner.count(":") > 3 and said.isdigit() else LONGEST
 
 
 def _lives(owner: str) -> bool | None:
-    """Whether the process of an owner "host:pid:life:..." lives; None: it is none of this machine, which cannot say.
+    """Return True if the process of an owner "host:pid:life:..." is alive, None if it runs on another machine.
 
-    Its number may be another process's by now, this one's too: in a container every start has number 1. Where the
-    system hides when a process of another user began, it is taken for the one that is meant.
+    The process id may have been reused, even by this process: in a container every start has id 1. If the system hides
+    the start time of another user's process, the process is assumed to be the owner.
     """
     host, _, rest = owner.partition(":")
     number, _, rest = rest.partition(":")
@@ -261,9 +265,9 @@ _BEGAN = "@"
 
 
 def _life(pid: int) -> str:
-    """What no other process of the same number has: when it began, on which start of the machine, in which container.
+    """Identify a process by start time, boot and container, so that a reused process id differs.
 
-    "" where the system does not say (Linux does).
+    Return "" if the system does not report it (Linux does).
     """
     try:
         began = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
@@ -273,25 +277,25 @@ def _life(pid: int) -> str:
 
 
 def _machine() -> str:
-    """This start of this machine, and the container whose processes are counted from 1."""
+    """Identify this boot of the machine and the PID namespace (container)."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
     return f"{boot}-{os.readlink('/proc/self/ns/pid').strip('pid:[]')}"
 
 
 def _is_here(life: str) -> bool:
-    """Whether a process of this life is one of those that this one can see, whatever the name of the machine."""
+    """Return True if a process with this life belongs to our machine and PID namespace, whatever the host name."""
     with suppress(OSError):
         return life.partition(_BEGAN)[2] == _machine()
     return False
 
 
 def holders(database: Database, connection: sa.Connection) -> list[str]:
-    """Who holds which project now, in words; processes that have died are left out."""
+    """Describe who holds which project now, leaving out processes that have died."""
     return [f"project {name!r} is held by {_holder(connection, name)}" for name in _held_by(database, connection)]
 
 
 def _held_by(database: Database, connection: sa.Connection, project: str | None = None) -> list[str]:
-    """Those of all projects, or of this one, that are held now."""
+    """Return the projects that are held now, or only `project`."""
     left = (projects.c.lease_until - database.now()).label("left")
     query = sa.select(projects.c.project, projects.c.owner, left).where(projects.c.owner != "")
     if project is not None:
@@ -300,7 +304,7 @@ def _held_by(database: Database, connection: sa.Connection, project: str | None 
 
 
 def _holder(connection: sa.Connection, name: str) -> str:
-    """Who holds the lease and until when, in words."""
+    """Describe who holds the lease and until when."""
     query = sa.select(projects.c.owner, projects.c.lease_until).where(projects.c.project == name)
     row = connection.execute(query).first()
     if row is None or not row.owner:
@@ -310,6 +314,6 @@ def _holder(connection: sa.Connection, name: str) -> str:
 
 
 def _shown(owner: str) -> str:
-    """An owner for people: the machine and the number of the process."""
+    """Format an owner for messages: machine and process id."""
     parts = owner.split(":")
     return f"{parts[0]}, process {parts[1]}," if len(parts) > 2 and parts[1].isdigit() else owner

@@ -1,4 +1,4 @@
-"""SQL that names the way to a few rows: SQLite keeps no counts, and might read all rows of a project instead."""
+"""SQL that names the index for a few rows. SQLite has no row counts and might scan all rows of a project instead."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from sqlalchemy.ext.compiler import compiles
 
 
 class Few(sa.sql.functions.FunctionElement[Any]):
-    """A condition that few rows meet: SQLite knows no counts, and would go through all rows instead of an index."""
+    """A condition that few rows meet. Without the hint, SQLite would scan all rows instead of using an index."""
 
-    type = sa.types.NullType()  # of a boolean SQLAlchemy makes "= 1", and the index is not seen
+    type = sa.types.NullType()  # SQLAlchemy would compare a boolean "= 1", which hides the index
     inherit_cache = True
 
 
@@ -26,7 +26,7 @@ def _unlikely(few: Few, compiler: Any, **options: Any) -> str:
 
 
 class LookedUp(sa.sql.selectable.Join):
-    """Keys joined with the table of a column: the rows of the project are looked up for one key after the other."""
+    """Join of keys with the table of a column, which looks up each key in the project's rows."""
 
     inherit_cache = True
 
@@ -35,12 +35,12 @@ class LookedUp(sa.sql.selectable.Join):
         wanted = ["project", column.name]
         indexes = (each for each in column.table.indexes if [part.name for part in each.columns] == wanted)
         self.index = next((index.name for index in indexes), None)
-        """None: the primary key begins so."""
+        """Name of the index. None: the primary key starts with these columns."""
 
 
 @compiles(LookedUp, "sqlite")
 def _one_by_one(join: LookedUp, compiler: Any, **options: Any) -> str:
-    """SQLite knows no counts, or wrong ones, and may go through all rows of the project: the index is named."""
+    """Name the index. With missing or wrong statistics SQLite may scan all rows of the project."""
     keys, table = (compiler.process(side, **{**options, "asfrom": True}) for side in (join.left, join.right))
     condition = compiler.process(join.onclause, **{**options, "asfrom": False})
     return f"{keys} CROSS JOIN {table}{f' INDEXED BY {join.index}' if join.index else ''} ON {condition}"

@@ -1,7 +1,7 @@
-"""What classifiers predict that learn from the labels: a table a fold, and which training is the one to read.
+"""Predictions of classifiers trained on the labels: one table per fold, and the training to read.
 
-A run is one training: what was learned from, by what. Its folds are saved one by one, so that a training that was
-stopped goes on. When all are there, the project notes the run, and those before it are forgotten, in one transaction.
+A run is one training, identified by its inputs and its code. Its folds are saved one by one, so that an interrupted
+training can resume. When all are saved, the project records the run and earlier runs are deleted, in one transaction.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from hitl.store.schema import project as projects
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """A training that is complete.
+    """A complete training.
 
     Attributes:
         run: its digest.
-        settings: digest of the settings that it was made by.
-        labels: labels and known truths that there were.
-        items: how many items it learned from.
-        informs: whether what it predicts says more than the shares of the classes; if not, it is not used.
-        agreement: share of these items of which it predicts the class of the consensus, out of fold, in [0, 1].
-        made_by: digest of your code that learned, and of what made the features; None if it was not found.
+        settings: digest of its settings.
+        labels: number of labels and ground-truth answers at the time.
+        items: number of items it was trained on.
+        informs: True if it predicts better than the class shares; otherwise it is not used.
+        agreement: share of these items whose consensus class it predicts out of fold, in [0, 1].
+        made_by: digest of the user's training code and of the model that made the features; None if not found.
     """
 
     run: str
@@ -42,28 +42,28 @@ class Training:
 
 
 class ModelPredictions(Leased):
-    """What was learned from labels."""
+    """Predictions of models trained on the labels."""
 
     def trainings(self, project: str) -> dict[str, Training]:
-        """Question -> its last complete training."""
+        """Return the last complete training per question."""
         text = self.database.scalar(sa.select(projects.c.learned).where(projects.c.project == project))
         return {} if text is None else {name: Training(**one) for name, one in json.loads(text).items()}
 
     def predicted(self, project: str, question: str, run: str) -> dict[int, pa.Table]:
-        """Fold -> what its model predicts: item, p_<class>. All that is saved of the run."""
+        """Return all saved predictions of the run, per fold: item, p_<class>."""
         query = sa.select(folds.c.fold, folds.c.predicted).where(
             folds.c.project == project, folds.c.question == question, folds.c.run == run
         )
         return {int(row.fold): _unpacked(bytes(row.predicted)) for row in self.database.rows(query)}
 
     def save_predicted(self, lease: Lease, question: str, run: str, fold: int, predicted: pa.Table) -> None:
-        """Keep what the model of one fold predicts."""
+        """Save the predictions of one fold's model."""
         place = {"project": lease.project, "question": question, "run": run, "fold": str(fold)}
         with self._fenced(lease) as connection:
             self.database.upsert(connection, folds, [{**place, "predicted": _packed(predicted)}])
 
     def note_trainings(self, lease: Lease, complete: Mapping[str, Training]) -> None:
-        """These trainings are the ones to read, by question; of each question the folds of others are forgotten."""
+        """Record these trainings, by question, as the ones to read, and delete all other folds."""
         text = json.dumps({name: asdict(one) for name, one in complete.items()})
         mine = folds.c.project == lease.project
         with self._fenced(lease) as connection:

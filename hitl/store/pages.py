@@ -1,30 +1,30 @@
-"""Saving a page: rows, deletions, problems and the cursor, within one transaction of the caller.
+"""Save a page: rows, deletions, problems and the cursor, within one transaction of the caller.
 
-What of two pictures of the same item is the newer:
+Two versions of the same item are compared as follows:
 
-- An item and all that a page says of it (annotations, predictions) are one picture, as old as the item's version. A
-  picture older than the stored one is ignored as a whole: it cannot bring back what was deleted since, nor delete
-  what came since.
-- A picture without a version is the newest: the platform keeps none. Its rows get the time of the store, or that of
-  the stored row where this one is later, so that no clock can make a later answer the older one. A row that says what
-  is stored keeps its version.
-- A page that is the latest (`Page.latest`) says itself that it is newer than all before it, whatever its versions.
-- In a newer or equally old picture each row replaces the stored one unless that has a newer version. Stored
-  annotations of the item that the picture lacks were deleted on the platform; so were predictions. A page that is
-  `partial` deletes nothing.
-- `live` and the names of annotators have no version. Pages are saved in the order of the pull, by the one holder of
-  the lease, so the last page is right.
+- An item and everything a page holds about it (annotations, predictions) form one snapshot, as old as the item's
+  version. A snapshot older than the stored one is ignored as a whole. It can neither restore what was deleted since,
+  nor delete what was added since.
+- A snapshot without a version counts as the newest, because the platform has no versions. Its rows get the store's
+  time, or that of the stored row if later, so that no clock can make a later answer the older one. A row equal to the
+  stored one keeps its version.
+- A page marked `Page.latest` is newer than all pages before it, whatever its versions.
+- In a newer or equally old snapshot each row replaces the stored one unless that has a newer version. Stored
+  annotations and predictions of the item that are missing from the snapshot were deleted on the platform. A page that
+  is `partial` deletes nothing.
+- `live` and annotators' names have no version. Pages are saved in the order of the pull, by the one holder of the
+  lease, so the last page wins.
 
-Deleted items and annotations stay for a time (`hitl.store.retention`) as marked rows, with their version, which keeps
-old pages from reviving them; an item that appears again is alive again, with the annotations it had.
+Deleted items and annotations stay for a time (`hitl.store.retention`) as marked rows with their version, so that old
+pages cannot restore them. An item that appears again is live again, with its annotations.
 
-The page is compared with what is stored before anything is written: a page that says nothing new writes no rows.
+A page is compared with the stored rows before anything is written. A page without news writes no rows.
 
-A page of millions of rows brings a digest of what it says of each item (`Page.digests`). The digests of the last such
-page are stored, so only items with another digest are compared, and items that are new are inserted column by column.
+A page of millions of rows carries a digest per item (`Page.digests`). The digests of the last such page are stored, so
+only items with a different digest are compared, and new items are inserted column by column.
 
-Each page that changes anything raises the revision of the project, and notes it with the items that it changed: by
-these, snapshots are brought up to date (`hitl.store.answers`).
+Each page that changes anything raises the project's revision and stores it with the changed items. Snapshots are
+brought up to date by it (`hitl.store.answers`).
 """
 
 from __future__ import annotations
@@ -50,22 +50,22 @@ from hitl.store.schema import annotation, annotator, item, prediction, project, 
 from hitl.store.versions import fixed_width, parse_time, sortable
 
 MAX_PROBLEMS = 100
-"""How many problems of a pull are kept."""
+"""Number of problems stored per pull."""
 
 _MAX_PROBLEM_LENGTH = 500
 
 DIGESTS = "digests"
-"""The name of the snapshot that holds the digests of items."""
+"""Name of the snapshot that holds the item digests."""
 
 _COLUMNS_AT_ONCE, _ROWS_AT_ONCE = 50_000, 1_000
-"""Items that are inserted, or compared, at a time."""
+"""Items inserted, and items compared, at a time."""
 
 Row = dict[str, Any]
 Key = tuple[str, ...]
 
 
 def save(database: Database, connection: sa.Connection, lease: Lease, page: Page) -> PullSummary:
-    """Save a page; the caller has passed the fence in the same transaction."""
+    """Save a page. The caller has passed the fence in the same transaction."""
     saver = _Saver(database, connection, lease.project, page.latest)
     if page.digests is None:
         saver.forget_digests()
@@ -82,7 +82,7 @@ def save(database: Database, connection: sa.Connection, lease: Lease, page: Page
 
 
 class _Saver:
-    """The steps of one page, counting what they change."""
+    """Saves one page step by step and counts the changes."""
 
     def __init__(self, database: Database, connection: sa.Connection, name: str, latest: bool) -> None:
         self._database = database
@@ -95,7 +95,7 @@ class _Saver:
             connection.execute(sa.select(item.c.item).where(item.c.project == name).limit(1)).first() is None
         )
         self._touched: set[str] = set()
-        """Stored items of which something may have changed."""
+        """Stored items that may have changed."""
         revision = sa.select(project.c.revision).where(project.c.project == name)
         self._revision = 1 + int(connection.execute(revision).scalar() or 0)
         self._at = float(connection.execute(sa.select(database.now())).scalar_one())
@@ -108,12 +108,12 @@ class _Saver:
         self.predictions(page, fresh)
 
     def columns(self, page: Page, keys: pa.Array, digests: npt.NDArray[np.uint64]) -> None:
-        """Save the items of a page with digests that have another digest than the stored one."""
+        """Save the items of a page with digests whose digest differs from the stored one."""
         named, stored = self._digests()
         place = np.asarray(pc.fill_null(pc.index_in(keys, value_set=named), -1))
         same = (place >= 0) & (np.append(stored, np.uint64(0))[place] == digests)
         rest = np.flatnonzero(~same)
-        if page.partial:  # what it lacks may still be stored
+        if page.partial:  # items it lacks may still be stored
             stays = np.ones(len(named), bool)
             stays[place[rest][place[rest] >= 0]] = False
             self._keep_digests(named.filter(pa.array(stays)), stored[stays])
@@ -122,7 +122,7 @@ class _Saver:
         of_rest = keys.take(pa.array(rest))
         is_new = ~np.asarray(pc.is_in(of_rest, value_set=self._stored_keys(of_rest)))
         new, position = rest[is_new], self._next_position() + np.arange(is_new.sum())
-        order = np.asarray(pc.sort_indices(keys.take(pa.array(new))))  # indexes grow at their ends
+        order = np.asarray(pc.sort_indices(keys.take(pa.array(new))))  # sorted inserts append to the index
         for start in range(0, len(new), _COLUMNS_AT_ONCE):
             chosen = order[start : start + _COLUMNS_AT_ONCE]
             self._insert(page, new[chosen], position[chosen])
@@ -130,7 +130,7 @@ class _Saver:
             self.rows(_of_items(page, rest[~is_new][start : start + _ROWS_AT_ONCE]))
 
     def forget_digests(self) -> None:
-        """Forget the digests of an earlier page: they are not those of what is stored any more."""
+        """Delete the digests of an earlier page, which no longer match the stored rows."""
         gone = sa.delete(snapshot).where(snapshot.c.project == self._project, snapshot.c.name == DIGESTS)
         self._connection.execute(gone)
 
@@ -152,7 +152,7 @@ class _Saver:
         self._database.upsert(self._connection, snapshot, [row | {"content": sink.getvalue().to_pybytes()}])
 
     def _stored_keys(self, keys: pa.Array) -> pa.Array:
-        """Return those of the items that are stored, deleted or not."""
+        """Return the keys that are stored, deleted or not."""
         if self._was_empty:
             return pa.array([], pa.string())
         of_project = sa.select(item.c.item).where(item.c.project == self._project)
@@ -160,7 +160,7 @@ class _Saver:
         return pa.array([*self._connection.execute(query).scalars()], pa.string())
 
     def _insert(self, page: Page, places: npt.NDArray[np.intp], position: npt.NDArray[np.integer[Any]]) -> None:
-        """Insert items that are new, and all that is said of them."""
+        """Insert new items with their annotations and predictions."""
         items, annotations, predictions = (
             rows.columns(places)
             for rows in (page.items, page.annotations, page.predictions)
@@ -182,7 +182,7 @@ class _Saver:
         self.changed += self._database.insert_columns(self._connection, table, columns, constants)
 
     def note_revision(self) -> None:
-        """Raise the revision of the project, and note it with the items that have changed."""
+        """Raise the project's revision and store it with the changed items."""
         mine = project.c.project == self._project
         self._connection.execute(sa.update(project).where(mine).values(revision=self._revision))
         if self._touched:
@@ -191,7 +191,7 @@ class _Saver:
             self._connection.execute(changed.values(revision=self._revision))
 
     def items(self, page: Page) -> frozenset[str]:
-        """Save the items; gives the keys of those whose picture is not older than the stored one."""
+        """Save the items. Return the keys of those that are not older than the stored ones."""
         rows = _newest(
             item,
             (
@@ -225,7 +225,7 @@ class _Saver:
         return frozenset(key for (key,) in fresh)
 
     def annotations(self, page: Page, fresh: frozenset[str]) -> None:
-        """Save the annotations of fresh pictures and mark those that the pictures lack as deleted."""
+        """Save the annotations of fresh items and mark missing ones as deleted."""
         stale = {row.key for row in page.items} - fresh
         rows = _newest(annotation, (_annotation(row) for row in page.annotations if row.item not in stale))
         stored = self._stored(annotation, annotation.c.item, fresh)
@@ -237,7 +237,7 @@ class _Saver:
             self.deleted += self._mark_deleted(annotation, gone, stored)
 
     def predictions(self, page: Page, fresh: frozenset[str]) -> None:
-        """Replace the predictions of fresh pictures."""
+        """Replace the predictions of fresh items."""
         rows = _newest(
             prediction,
             (
@@ -272,7 +272,7 @@ class _Saver:
         return shown_names({row.annotator: row.name for row in self._connection.execute(query)})
 
     def _follow(self, back: Sequence[Row], names: Mapping[str, str]) -> None:
-        """What was sent back to annotators goes on to them under the names that they are shown by now."""
+        """Rename annotators in rework rows to the names they are shown under now."""
         moved = [row | {"annotator": names.get(row["annotator"], row["annotator"])} for row in back]
         if moved != back:
             self._connection.execute(sa.delete(rework).where(rework.c.project == self._project))
@@ -280,7 +280,7 @@ class _Saver:
             self._database.upsert(self._connection, rework, [*once.values()])
 
     def live(self, page: Page) -> None:
-        """Mark items outside `live` deleted, and those inside alive."""
+        """Mark items outside `live` as deleted, and those inside as live."""
         if page.live is None or self._was_empty:
             return
         query = sa.select(item.c.item, item.c.deleted).where(item.c.project == self._project)
@@ -310,11 +310,11 @@ class _Saver:
             if key not in stored or _differs(row, stored[key])
         ]
         self._touch(table, news, stored)
-        # The database compares again: a row may be stored under another item, and so not be in `stored`.
+        # The database compares again, because a row may be stored under another item and so be missing from `stored`.
         self.changed += self._database.upsert(self._connection, table, news, versions=not self._latest)
 
     def _touch(self, table: sa.Table, news: Sequence[Row], stored: Mapping[Key, Row]) -> None:
-        """Note the items of rows that will be written, and those under which they may be stored already."""
+        """Record the items of rows to be written, and any other items the rows are stored under."""
         self._touched.update(row["item"] for row in news if "item" in row)
         others: dict[str, list[str]] = {}
         for row in news if table is annotation else ():
@@ -330,7 +330,7 @@ class _Saver:
         return self._each(table, sa.update(table).values(deleted=True, deleted_at=self._at), keys)
 
     def _give_version(self, row: Row, stored: Row | None) -> None:
-        """A version for a row of a platform that keeps none, and when it was first seen."""
+        """Set version and first-seen time of a row from a platform without versions."""
         if row["version"]:
             return
         given = [name for name in ("version", "created", "time") if name in row]
@@ -344,7 +344,7 @@ class _Saver:
             row["created"] = row["version"] if stored is None else stored["created"]
 
     def _each(self, table: sa.Table, statement: sa.Update | sa.Delete, keys: Sequence[Key]) -> int:
-        """Run the statement for the stored row of each key; gives how many."""
+        """Run the statement for the stored row of each key. Return the number of keys."""
         if keys:
             mine = [table.c[name] == sa.bindparam(f"key_{name}") for name in _key_of(table)]
             values = [{f"key_{name}": part for name, part in zip(_key_of(table), key, strict=True)} for key in keys]
@@ -358,7 +358,7 @@ class _Saver:
 
 
 def _save_cursor(connection: sa.Connection, lease: Lease, page: Page) -> None:
-    """Where the pull stands; its problems are added to those of the same pull, that is of the same lease."""
+    """Save the cursor, and add the page's problems to those of the same pull (the same lease)."""
     query = sa.select(project.c.problems, project.c.problems_epoch).where(project.c.project == lease.project)
     row = connection.execute(query).one()
     before = json.loads(row.problems) if row.problems_epoch == lease.epoch else []
@@ -368,7 +368,7 @@ def _save_cursor(connection: sa.Connection, lease: Lease, page: Page) -> None:
 
 
 def _of_items(page: Page, places: npt.NDArray[np.intp]) -> Page:
-    """Return a page of these items alone, in rows."""
+    """Return a page with only these items, as rows."""
     rows = {name: getattr(page, name).of(places) for name in ("items", "annotations", "predictions")}
     return replace(page, **rows, live=None, digests=None)
 
@@ -400,7 +400,7 @@ def _annotation(row: Any) -> Row:
 
 
 def _newest(table: sa.Table, rows: Iterable[Row]) -> dict[Key, Row]:
-    """By key; of two rows with the same key the newer, of equally old ones the last."""
+    """Index rows by key. Of rows with the same key the newest wins, and among equally old ones the last."""
     names = _key_of(table)
     found: dict[Any, Row] = {}
     key_of = itemgetter(*names)

@@ -1,12 +1,12 @@
-"""Which push is under way: what may have been sent by a process that did not come to its end is looked at again.
+"""Track the push in progress, so that a push that was cut short is verified afterwards.
 
-    begin_push   before anything is sent: whether what is confirmed has to be looked at too
-    confirmed    what was done is noted, each thing with those that follow it soon
-    end_push     all was answered
+    begin_push   before anything is sent: record that a push is in progress
+    confirmed    record finished operations in small groups
+    end_push     everything was answered
 
-A process that is killed, or overtaken, in the middle of a push leaves its note. The next holder of the lease then
-verifies every operation, the confirmed ones too; and as a request may still be on its way, so does the first push that
-begins a lease's time later. A process that wakes after it was overtaken says so itself (`doubt`).
+A process that is killed or overtaken during a push leaves its note. The next holder of the lease then verifies every
+operation, including confirmed ones. A request may still be in flight, so the first push that begins one lease duration
+later verifies again. A process that wakes up after being overtaken records this itself (`doubt`).
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from hitl.store.results import Results
 from hitl.store.schema import project as projects
 
 EVERY = 1.0
-"""Seconds after which what was done is confirmed, while more is being done."""
+"""Seconds after which finished operations are confirmed while others are still being sent."""
 
 
 class Pushes(Leased):
-    """The note on the push that is under way, in the project's row: epoch (None: none), doubt and until when."""
+    """The note on the push in progress, in the project's row: epoch (None: no push), and until when to verify."""
 
     def in_doubt(self, lease: Lease) -> bool:
-        """Whether an earlier push may have been cut short, so that all has to be verified."""
+        """Return True if an earlier push may have been cut short, so that everything must be verified."""
         note = self._push(lease.project)
         return note["until"] is not None or note["epoch"] not in (None, lease.epoch)
 
     def push_unfinished(self, project: str) -> bool:
-        """Whether a push is under way, or one that did not come to its end is still to be verified."""
+        """Return True if a push is in progress, or one that was cut short is not verified yet."""
         note = self._push(project)
         return note["epoch"] is not None or note["until"] is not None
 
     def begin_push(self, lease: Lease) -> None:
-        """Note that from now on something may be sent. Raises LeaseLost."""
+        """Record that a push begins. Raises LeaseLost."""
         with self._fenced(lease) as connection:
             note = _read(connection, lease.project)
             if note["epoch"] not in (None, lease.epoch):
@@ -51,14 +51,17 @@ class Pushes(Leased):
             _write(connection, lease.project, {**note, "epoch": lease.epoch, "began": time.time()})
 
     def end_push(self, lease: Lease, *, verified: bool) -> None:
-        """Note that all that was sent has been answered; `verified`: the confirmed operations were looked at too."""
+        """Record that everything sent has been answered; `verified`: confirmed operations were checked too."""
         with self._fenced(lease) as connection:
             note = _read(connection, lease.project)
             over = verified and note["until"] is not None and note["began"] >= note["until"]
             _write(connection, lease.project, {**note, "epoch": None, "until": None if over else note["until"]})
 
     def doubt(self, lease: Lease) -> None:
-        """Have the next pushes verify all, although the lease is lost: a request may have come through since."""
+        """Make the next pushes verify everything.
+
+        Works without the lease, because a request may have arrived after its loss.
+        """
         with self.database.write() as connection:
             note = _read(connection, lease.project)
             _write(connection, lease.project, {**note, "until": time.time() + lease.seconds})
@@ -71,11 +74,11 @@ class Pushes(Leased):
 def confirmed(
     lease: Lease, store: Results, receipts: Iterable[Receipt], progress: Progress, before: int, total: int
 ) -> Iterator[Receipt]:
-    """The receipts, once they are confirmed; so many of `total` were `before`.
+    """Yield the receipts once they are confirmed, counting progress from `before` to `total`.
 
-    What takes a platform long is confirmed at once. What was done before something failed, or this was cut short, is
-    confirmed too, unless the lease is lost; what a process that is killed did not confirm is sent again, which changes
-    nothing. One that was stopped for long finds out with the next receipt whether it has been overtaken.
+    Slow operations are confirmed at once. Operations finished before an error or interruption are confirmed too, unless
+    the lease is lost. Operations that a killed process did not confirm are sent again, which changes nothing. A process
+    that was paused for long learns with the next receipt if it has been overtaken.
     """
     done, began = list[Receipt](), time.monotonic()
 

@@ -1,7 +1,7 @@
-"""Every question that was ever planned, with its probability and the labels that stood then; never forgotten.
+"""Permanent log of every planned question, with its probability and the item's labels at the time.
 
-Plans are forgotten after some cycles. A question is written once, by the first cycle that plans it, and stays as it was
-then: those that wait come again in the next plans. It is named by its item, its annotator and when it was first asked.
+Plans are deleted after some runs. A question is logged once, by the first run that plans it, and never changed: waiting
+questions appear again in later plans. Its key is the item, the annotator and the time it was first asked.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from hitl.store.schema import question_log as asks
 NAMES = ("item", "annotator", "since", "probability", "check", "audit", "done", "labels")
 
 ANYONE = ""
-"""The annotator of a question to anyone, as a part of the key."""
+"""Key part used as the annotator of a question to anyone."""
 
 
 class QuestionLog(Leased):
-    """What was asked."""
+    """Read access to the question log."""
 
     def asks(self, project: str) -> pa.Table:
-        """Every question ever planned, in the order of the plans.
+        """Return every question ever planned, in the order of the plans.
 
         Columns: cycle (the first that planned it), item, annotator (null: anyone), since (seconds since the epoch),
-        probability (null: not known), check, audit, done (whether the item was done then), labels (JSON text, question
-        -> the label that the item had then).
+        probability (null: unknown), check, audit, done (True if the item was done then), labels (JSON text, question ->
+        the item's label then).
         """
         return self._asked(asks.c.project == project)
 
     def audits(self, project: str) -> pa.Table:
-        """Those of `asks` that were asked for an audit."""
+        """Return the rows of `asks` that were audit questions."""
         return self._asked(sa.and_(asks.c.project == project, asks.c.audit.is_(sa.true())))
 
     def _asked(self, wanted: sa.ColumnElement[bool]) -> pa.Table:
@@ -52,7 +52,7 @@ class QuestionLog(Leased):
 
 
 def rows_of(project: str, plan: Plan, results: Mapping[str, Consensus]) -> list[dict[str, Any]]:
-    """The questions of a plan, as rows without the number of the cycle."""
+    """Return the questions of a plan as rows, without the run number."""
     asked = {ask.item for ask in plan.asks}
     done = _done_of(DoneItems.of(plan.done), asked, results)
     labels = {question: _labels(result, asked) for question, result in results.items()}
@@ -77,14 +77,14 @@ def rows_of(project: str, plan: Plan, results: Mapping[str, Consensus]) -> list[
 
 
 def write(database: Database, connection: sa.Connection, number: int, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Add the questions that are not there yet."""
+    """Add the questions that are not logged yet."""
     new = [{**row, "number": number} for row in rows]
     if new:
         connection.execute(database.insert(asks).on_conflict_do_nothing(), new)
 
 
 def _done_of(done: DoneItems, items: set[Any], results: Mapping[str, Consensus]) -> set[Any]:
-    """Those of these items that are done."""
+    """Return the given items that are done."""
     if done.rows is None or not results:
         return items.intersection(done.items)
     row = places_of(next(iter(results.values())).items, items)
@@ -93,5 +93,5 @@ def _done_of(done: DoneItems, items: set[Any], results: Mapping[str, Consensus])
 
 
 def _labels(result: Consensus, items: set[Any]) -> dict[Any, str]:
-    """The consensus label of each of these items."""
+    """Return the consensus label of each given item."""
     return {item: str(result.classes[int(result.labels[row])]) for item, row in places_of(result.items, items).items()}

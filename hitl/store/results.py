@@ -1,15 +1,15 @@
-"""What a cycle concluded, and the outbox: how the platform should be, and whether it has said that it is.
+"""Results of runs, and the outbox: the desired state of the platform, and what the platform has confirmed.
 
-    record   consensus, plan, questions, metrics and operations of one cycle, in one transaction
-    queue    operations that no cycle came to: new items, known truth
-    pending  what must still be pushed; after a crash, all that was not confirmed is pushed again (harmless: the same
-             operation twice changes nothing the second time)
-    confirm  the platform is as the operations say
+    record   consensus, plan, questions, metrics and operations of one run, in one transaction
+    queue    operations entered by hand: new items, ground truth
+    pending  operations still to be pushed; after a crash, unconfirmed ones are pushed again (harmless, because
+             repeating an operation changes nothing)
+    confirm  record that the platform matches the operations
 
-The outbox has one row an operation (kind, key). A cycle that says the same again of a confirmed one has nothing to
-send; one that says something else makes it pending; one that says nothing leaves a confirmed one as it is and drops a
-pending one, which was only right for the older cycle. What was queued by hand goes before what cycles say, no cycle
-drops it, and it is gone once it is confirmed: it is to be done once, and not to be kept so.
+The outbox has one row per operation (kind, key). If a run repeats a confirmed operation, nothing is sent. If a run
+changes it, it becomes pending. If a run omits it, a confirmed operation stays and a pending one is dropped, because it
+only applied to the older run. Operations queued by hand take precedence over those of runs. No run drops them, and they
+are deleted once confirmed, because they are to be done once and not maintained.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ from hitl.tables.column_operations import as_bytes, from_bytes
 PENDING, CONFIRMED = "pending", "confirmed"
 
 DONE = ("item", "labels", "confidence", "why")
-"""The columns of items that are done."""
+"""Columns of the done items."""
 
 BASIS = "basis"
-"""Where the metrics of a cycle say on what it rests (`hitl.inputs_digest`)."""
+"""Key in a run's metrics that holds the digest of its inputs (`hitl.inputs_digest`)."""
 
 BY_HAND = 0
-"""The number of what no cycle came to; cycles count from 1."""
+"""Run number of operations queued by hand; runs count from 1."""
 
 
 @dataclass(frozen=True)
 class CycleRecord:
-    """What one cycle concluded: a consensus a question, the plan, what to push, and figures (JSON values).
+    """Results of one run: a consensus per question, the plan, changes to push, and metrics (JSON values).
 
-    `due` names the scheduled run that the cycle was for, if any. `again`: kind and key of operations that are to be
-    sent though they say what a confirmed one said. `told`: what others are told of it.
+    `due` names the scheduled run it was for, if any. `again`: kind and key of operations to send even if they equal
+    confirmed ones. `told`: events that report the run.
     """
 
     results: Mapping[str, Consensus]
@@ -75,23 +75,23 @@ class CycleSummary:
 
     @property
     def revision(self) -> int | None:
-        """The revision of the store that it judged (`Store.revision`); None where it does not say so."""
+        """Revision of the store that the run used (`Store.revision`), or None if not recorded."""
         found = (self.basis or {}).get("revision")
         return None if found is None else int(found)
 
     @property
     def basis(self) -> Mapping[str, Any] | None:
-        """What it rests on (`hitl.inputs_digest`); None where it does not say so."""
+        """Digest of the run's inputs (`hitl.inputs_digest`), or None if not recorded."""
         found: Mapping[str, Any] | None = self.metrics.get(BASIS)
         return found
 
 
 class Results(Leased):
-    """What was concluded, and the outbox."""
+    """Results of runs, and the outbox."""
 
     def record_cycle(self, lease: Lease, record: CycleRecord) -> int:
-        """Write what a cycle concluded and what is to be pushed, together; gives its number, 1 for the first."""
-        # All that takes time is done before the transaction, which should be short.
+        """Write the results of a run and its changes to push, together. Return its number, 1 for the first."""
+        # Slow work is done before the transaction, to keep it short.
         row: dict[str, Any] = {
             "project": lease.project,
             "plan": replace(record.plan, done=()).to_json(),
@@ -125,7 +125,7 @@ class Results(Leased):
         return number
 
     def forget(self, lease: Lease, *, deleted_seconds: float, cycles: int) -> None:
-        """Forget what was deleted so long ago, and the figures of all but so many cycles (`hitl.store.retention`)."""
+        """Delete rows marked as deleted `deleted_seconds` ago, and metrics of all but the last `cycles` runs."""
         last = sa.select(sa.func.max(cycle.c.number)).where(cycle.c.project == lease.project)
         with self._fenced(lease) as connection:
             retention.forget_deleted(self.database, connection, lease.project, deleted_seconds)
@@ -133,20 +133,20 @@ class Results(Leased):
             retention.forget_cycles(connection, lease.project, number, cycles)
 
     def cycles(self, project: str) -> list[CycleSummary]:
-        """All cycles, oldest first."""
+        """Return all runs, oldest first."""
         return self._last_cycles(project, None)[::-1]
 
     def last_cycle(self, project: str) -> CycleSummary | None:
-        """The last cycle's line of the history, or None before the first."""
+        """Return the history line of the last run, or None before the first."""
         return next(iter(self._last_cycles(project, 1)), None)
 
     def recorded(self, project: str, due: str) -> bool:
-        """Whether a cycle was recorded for the scheduled run of this name."""
+        """Return True if a run was recorded for the scheduled run of this name."""
         query = sa.select(cycle.c.number).where(cycle.c.project == project, cycle.c.due == due).limit(1)
         return self.database.scalar(query) is not None
 
     def latest(self, project: str) -> tuple[dict[str, Consensus], Plan] | None:
-        """The consensus of each question and the plan of the last cycle, or None before the first."""
+        """Return the consensus of each question and the plan of the last run, or None before the first."""
         with self.database.snapshot() as connection:
             row = connection.execute(_last(project, cycle.c.number, cycle.c.plan, cycle.c.done)).first()
             if row is None:
@@ -158,19 +158,19 @@ class Results(Leased):
         return results, replace(Plan.from_json(row.plan), done=_unpacked(bytes(row.done)))
 
     def done(self, project: str) -> pa.Table | None:
-        """What was done by the last cycle, in the columns of `DONE`; None before the first."""
+        """Return the items done by the last run, with the columns of `DONE`, or None before the first run."""
         packed = self.database.scalar(_last(project, cycle.c.done))
         return None if packed is None else pa.ipc.open_stream(bytes(packed)).read_all()
 
     def plan(self, project: str) -> Plan | None:
-        """The plan of the last cycle but for the items that are done, which `latest` has; None before the first."""
+        """Return the plan of the last run without its done items (see `latest`), or None before the first."""
         text = self.database.scalar(_last(project, cycle.c.plan))
         return None if text is None else Plan.from_json(text)
 
     def queue(self, lease: Lease, operations: Iterable[Operation]) -> None:
-        """Have these sent although no cycle came to them: new items, known truth. Each is sent until it is confirmed.
+        """Queue operations entered by hand: new items, ground truth. Each is sent until it is confirmed.
 
-        They follow those queued before; one with the kind and key of another that still waits replaces it.
+        They follow those queued earlier. An operation with the kind and key of a waiting one replaces it.
         """
         mine = sa.and_(operation.c.project == lease.project, operation.c.number == BY_HAND)
         with self._fenced(lease) as connection:
@@ -179,32 +179,34 @@ class Results(Leased):
             _write_operations(self.database, connection, BY_HAND, rows)
 
     def queued(self, project: str) -> list[Operation]:
-        """What was queued by hand and must still be pushed, in order; a part of `pending`."""
+        """Return the operations queued by hand that are still to be pushed, in order; a subset of `pending`."""
         return [each for each, _ in self._outbox(project, _pending(project) & (operation.c.number == BY_HAND))]
 
     def withdraw(self, lease: Lease, operation: Operation) -> bool:
-        """Do not send again what was queued by hand; whether it was. What a cycle says stays."""
+        """Drop an operation queued by hand. Return True if it was queued. Operations of runs stay."""
         with self._fenced(lease) as connection:
             return _drop_queued(connection, lease.project, operation)
 
     def pending(self, project: str) -> list[Operation]:
-        """What must still be pushed, in order."""
+        """Return the operations still to be pushed, in order."""
         return [each for each, _ in self._outbox(project, _pending(project))]
 
     def count_pending(self, project: str) -> dict[str, int]:
-        """Kind -> how many operations must still be pushed; what they say is not read."""
+        """Count the operations still to be pushed per kind, without reading their payloads."""
         query = sa.select(operation.c.kind, sa.func.count()).where(_pending(project)).group_by(operation.c.kind)
         return {str(kind): int(count) for kind, count in self.database.rows(query.order_by(operation.c.kind))}
 
     def operations(self, project: str, kind: str | None = None) -> list[tuple[Operation, str]]:
-        """The latest operation of each (kind, key) with its state, "pending" or "confirmed"; of one kind alone."""
+        """Return the latest operation per (kind, key) with its state, "pending" or "confirmed"; optionally of one
+        kind.
+        """
         wanted = sa.true() if kind is None else operation.c.kind == kind
         return self._outbox(project, (operation.c.project == project) & wanted)
 
     def confirm(self, lease: Lease, *receipts: Receipt) -> None:
-        """The platform is as these operations say, all or none: they will not be pushed again.
+        """Mark these operations as confirmed, all or none, so that they are not pushed again.
 
-        Nothing happens to one of which the outbox says something else by now.
+        An operation that has changed in the outbox since is left alone.
         """
         said = ("kind", "key", "digest")
         these = [{f"its_{name}": getattr(receipt.operation, name) for name in said} for receipt in receipts]
@@ -219,13 +221,13 @@ class Results(Leased):
             connection.execute(sa.update(operation).where(mine).values(values), list(map(or_, these, results)))
 
     def _outbox(self, project: str, wanted: sa.ColumnElement[bool]) -> list[tuple[Operation, str]]:
-        """The wanted operations with the state of each, oldest cycle first, each cycle in its order."""
+        """Return the selected operations with their states, oldest run first, each run in its order."""
         columns = (operation.c.kind, operation.c.key, operation.c.payload, operation.c.digest, operation.c.state)
         rows = self.database.rows(sa.select(*columns).where(wanted).order_by(operation.c.number, operation.c.position))
         return [(from_bytes(kind, key, bytes(payload), digest), state) for kind, key, payload, digest, state in rows]
 
     def _last_cycles(self, project: str, count: int | None) -> list[CycleSummary]:
-        """So many of the last cycles (None: all), newest first."""
+        """Return the last `count` runs (None: all), newest first."""
         rows = self.database.rows(_last(project, cycle.c.number, cycle.c.recorded_at, cycle.c.metrics, count=count))
         return [
             CycleSummary(number, datetime.fromtimestamp(recorded_at, UTC), json.loads(metrics))
@@ -238,21 +240,20 @@ def _last(project: str, *columns: sa.Column[Any], count: int | None = 1) -> sa.S
 
 
 def _forget_plans(connection: sa.Connection, project: str) -> None:
-    """Drop the plans of all cycles so far."""
     connection.execute(
         sa.update(cycle).where(cycle.c.project == project, cycle.c.plan.is_not(None)).values(plan=None, done=None)
     )
 
 
 def _table_of(done: DoneItems) -> pa.Table:
-    """In the columns of `DONE`."""
+    """Convert to a table with the columns of `DONE`."""
     items = done.items.column if isinstance(done.items, Coded) else done.items
     columns = (items, _few(done.labels), np.asarray(done.confidence, np.float64), _few(done.why))
     return pa.table(dict(zip(DONE, columns, strict=True)))
 
 
 def _packed(done: Sequence[Done]) -> bytes:
-    """As Arrow: there may be a million."""
+    """Serialize as Arrow, because there may be a million items."""
     table = _table_of(DoneItems.of(done))
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)  # a thread a column costs more
@@ -262,7 +263,7 @@ def _packed(done: Sequence[Done]) -> bytes:
 
 
 def _few(values: Sequence[Any]) -> pa.Array:
-    """A column of values of which many are the same: each is converted once."""
+    """Convert a column with few distinct values, each of them once."""
     if isinstance(values, Coded):
         return values.column
     place = {value: n for n, value in enumerate(dict.fromkeys(values))}
@@ -277,7 +278,7 @@ def _unpacked(packed: bytes) -> DoneItems:
 
 
 def _last_of_each(operations: Iterable[Operation]) -> Iterable[Operation]:
-    """The later of two with one name replaces it, in its own place."""
+    """Keep the last operation per (kind, key), in its own position."""
     last: dict[tuple[str, str], Operation] = {}
     for each in operations:
         last.pop((each.kind, each.key), None)
@@ -288,7 +289,7 @@ def _last_of_each(operations: Iterable[Operation]) -> Iterable[Operation]:
 def _rows(
     database: Database, project: str, operations: Iterable[Operation], first: int = 0
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Rows of operations that are not stored, whole; and of those that are, which keep what they say."""
+    """Split operations into new rows, written whole, and rows already stored with the same payload."""
     query = sa.select(operation.c.kind, operation.c.key, operation.c.digest).where(operation.c.project == project)
     stored = {(kind, key): digest for kind, key, digest in database.rows(query)}
     new, same = [], []
@@ -307,7 +308,7 @@ def _write_operations(
     number: int,
     rows: tuple[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]],
 ) -> None:
-    """The same again keeps its state and receipt; anything else is pending."""
+    """Write the rows. Repeated operations keep their state and receipt; others become pending."""
     new, same = rows
     if new:
         database.upsert(connection, operation, [{**row, "number": number} for row in new])
@@ -319,7 +320,7 @@ def _write_operations(
 
 
 def _drop_queued(connection: sa.Connection, project: str, this: Operation) -> bool:
-    """Take an operation that was queued by hand out of the outbox; whether it was one."""
+    """Delete an operation queued by hand from the outbox. Return True if there was one."""
     drop = sa.delete(operation).where(_is(project, this), operation.c.number == BY_HAND)
     return connection.execute(drop).rowcount > 0
 

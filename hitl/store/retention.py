@@ -1,8 +1,8 @@
-"""What the store forgets: rows that were deleted long ago, figures of old cycles.
+"""Deletion of old data: rows marked as deleted long ago, and metrics of old runs.
 
-Rows that are marked as deleted keep old pages from reviving them, for which days are enough. Of a cycle the consensus
-and the plan are kept until the next one, the figures longer. Where several cycles in a row came to the same figures
-and are no longer recent, the first and the last of them are kept: their course is the same.
+Rows marked as deleted keep old pages from restoring them, for which days are enough. The consensus and the plan of a
+run are stored until the next run; its metrics are stored longer. If several older runs in a row have equal metrics,
+only the first and the last are kept.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from hitl.store.database import Database
 from hitl.store.schema import annotation, cycle, item, prediction, snapshot
 
 RECENT = 20
-"""How many cycles keep their figures even where they are those of the cycles around them."""
+"""Number of recent runs whose metrics are kept even if they equal those of their neighbors."""
 
 OF_ONE_RUN = ("due", "at", "seconds", "basis")
-"""Figures that say when a cycle was and what it rested on, and not what it came to."""
+"""Metrics that record when a run took place and on which inputs, not its result."""
 
 
 def forget_deleted(database: Database, connection: sa.Connection, project: str, seconds: float) -> int:
-    """Forget items and annotations that were marked as deleted so long ago; gives how many."""
+    """Delete items and annotations that were marked as deleted at least `seconds` ago. Return the number of rows."""
     until = connection.execute(sa.select(database.now())).scalar_one() - seconds
     items = sa.and_(item.c.project == project, item.c.deleted_at <= until)
     gone = connection.execute(sa.select(item.c.item).where(items)).scalars().all()
     old = sa.and_(annotation.c.project == project, annotation.c.deleted_at <= until)
     forgotten = connection.execute(sa.delete(annotation).where(old)).rowcount
     if gone:
-        # A snapshot of before they were deleted would keep them.
+        # A snapshot from before the deletion would still contain them.
         newest = sa.select(sa.func.max(item.c.revision)).where(items).scalar_subquery()
         stale = sa.and_(snapshot.c.project == project, snapshot.c.revision < newest)
         connection.execute(sa.delete(snapshot).where(stale))
@@ -42,7 +42,7 @@ def forget_deleted(database: Database, connection: sa.Connection, project: str, 
 
 
 def forget_cycles(connection: sa.Connection, project: str, number: int, kept: int) -> None:
-    """Forget the figures of cycles further back than `kept`, and those between equal ones that are not recent."""
+    """Delete metrics of runs older than the last `kept`, and older ones whose neighbors are equal."""
     mine = cycle.c.project == project
     connection.execute(sa.delete(cycle).where(mine, cycle.c.number <= number - kept))
     query = sa.select(cycle.c.number, cycle.c.metrics).where(mine, cycle.c.number <= number - RECENT)

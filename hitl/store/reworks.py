@@ -1,6 +1,6 @@
-"""Items that somebody has sent back: which, to whom, by whom, and why.
+"""Items sent back to annotators: which item, to whom, by whom, and why.
 
-They are written without a lease, because whoever holds one may take long: the next plan has them.
+Rows are written without a lease, because its holder may take long. The next plan includes them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hitl.store.schema import rework
 
 
 class SentBack(Leased):
-    """What was sent back."""
+    """Items sent back to annotators."""
 
     def send_back(self, project: str, item: str, annotator: str, by: str, note: str = "") -> Rework:
         """Ask the annotator (a shown name) about the item (the platform's key), again or for the first time."""
@@ -26,13 +26,13 @@ class SentBack(Leased):
         return row
 
     def take_back(self, project: str, item: str, annotator: str) -> bool:
-        """Do not ask any longer; whether it was asked."""
+        """Cancel a request. Return True if there was one."""
         this = (rework.c.project == project, rework.c.item == item, rework.c.annotator == annotator)
         with self.database.write() as connection:
             return connection.execute(sa.delete(rework).where(*this)).rowcount > 0
 
     def sent_back(self, project: str) -> tuple[Rework, ...]:
-        """All that was sent back, answered or not, oldest first."""
+        """Return all requests, answered or not, oldest first."""
         columns = (rework.c[name] for name in ("item", "annotator", "since", "note", "by"))
         query = sa.select(*columns).where(rework.c.project == project)
         ordered = query.order_by(rework.c.since, rework.c.item, rework.c.annotator)

@@ -1,23 +1,24 @@
 """The tables. All names start with `hitl_`, so that the store can share a database with other programs.
 
-    project      one row a project: its lease (epoch, owner, until), the cursor, the problems of the latest pull, why
-                 the last cycle failed, where annotators answer, this store's mark on what it orders, which features are
-                 complete, what was learned from them last, which push is under way, how often a pull changed what is
-                 stored, and when a cycle last found nothing new
-    item, annotator, annotation, prediction     what was pulled, keyed by the platform's own keys
-    snapshot                                    derived from rows: the answers to each question, and digests of items
-    vector                                      features made of items, keyed by how they were made as well
-    model_prediction                            what models predict that learned from the labels of other items
-    cycle, consensus                            what was concluded
-    rework                                      what was sent back, to whom
-    view                                        searches of items that have a name
-    question_log                                every question that was planned, of whom, and when first
-    operation                                   the outbox: what must still be, or was, pushed
-    user, grant, session, token                 who may use the service, of which no project has a part (`service.web`)
-    event, address                              what others are told of and whether it arrived; counts of each address
+    project      one row per project: its lease (epoch, owner, until), the cursor, problems of the latest pull, the
+                 last failure, the page where annotators answer, this store's mark on the orders it pushes, the features
+                 that are complete, the last trainings, the push in progress, the revision, and when a run last found no
+                 news
+    item, annotator, annotation, prediction     pulled rows, keyed by the platform's own keys
+    snapshot                                    derived from rows: the answers per question, and item digests
+    vector                                      features of items, keyed also by how they were computed
+    model_prediction                            predictions of models trained on the labels of other items
+    cycle, consensus                            results of runs
+    rework                                      items sent back to annotators
+    view                                        saved item searches
+    question_log                                every planned question, to whom, and when first
+    operation                                   the outbox: operations to push, or pushed
+    user, grant, session, token                 users and access rights of the service (`service.web`)
+    event, address                              events to send and their deliveries; counts per address
 
-Times are seconds since the epoch (float64, UTC). JSON is text: it must come back as it went in (PostgreSQL's jsonb
-reorders keys and refuses NaN). Keys and versions are compared byte by byte on both databases (collation "C").
+Times are seconds since the epoch (float64, UTC). JSON is stored as text, because it must be read back unchanged
+(PostgreSQL's jsonb reorders keys and rejects NaN). Keys and versions are compared byte by byte on both databases
+(collation "C").
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ HEAD = "0001"
 """The newest migration; a test compares it with the files in `migrations/versions`."""
 
 VERSION_TABLE = "hitl_schema"
-"""Where the database says which migration it has."""
+"""Table in which the database records its migration."""
 
 KEY = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
@@ -38,33 +39,33 @@ metadata = sa.MetaData()
 
 
 def _table(name: str, *columns: sa.schema.SchemaItem, with_rowid: bool = False) -> sa.Table:
-    """On SQLite rows live in the primary key's own tree (no rowid), except where they are large."""
+    """Declare a table. On SQLite rows are stored in the primary key's tree (no rowid), unless they are large."""
     return sa.Table(name, metadata, *columns, sqlite_with_rowid=with_rowid)
 
 
 def key(name: str) -> sa.Column[Any]:
-    """A part of a primary key."""
+    """Return a primary key column."""
     return sa.Column(name, KEY, primary_key=True)
 
 
 def column(name: str, kind: sa.types.TypeEngine[Any], *, null: bool = False) -> sa.Column[Any]:
-    """Any other column."""
+    """Return a column outside the primary key."""
     return sa.Column(name, kind, nullable=null)
 
 
 DELETED = "deleted_at IS NOT NULL"
-"""Rows that are marked as deleted; they are few."""
+"""Rows marked as deleted, which are few."""
 
 NO_ANSWER = "kind <> 'answer'"
-"""Annotations that are skips or known truth; they are few. A query has to say so too, or its index is not used."""
+"""Skips and ground truth, which are few. A query must repeat the condition, or its index is not used."""
 
 
 SERVED = "labels_wanted > 0"
-"""Items of which the platform says for how many annotators they are open. A query has to say so word for word."""
+"""Items for which the platform reports labels wanted. A query must repeat the condition word for word."""
 
 
 def _where(condition: str) -> dict[str, Any]:
-    """An index of these rows alone."""
+    """Return options that restrict an index to these rows."""
     return {"sqlite_where": sa.text(condition), "postgresql_where": sa.text(condition)}
 
 

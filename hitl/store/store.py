@@ -1,10 +1,9 @@
-"""`Store`: the database behind one or several projects, and what is noted with each project.
+"""`Store`: the database behind one or more projects, and the state recorded per project.
 
-Its other methods are where their tables are: `lease`, `answers` and `evidence` (what was pulled), `vectors` (features
-made of it), `model_predictions` (learned from it), `results` (what was concluded, the outbox), `pushes` (what may be on
-its way), `question_log` (what was ever asked) and `events` (what others are
-told). Writes take a `Lease`, but for those of deliveries; each is one transaction that begins with the
-fence. Reads take a project's name.
+Other methods are defined beside their tables: `lease`, `answers` and `evidence` (pulled data), `vectors` (features),
+`model_predictions` (predictions of trained models), `results` (results and the outbox), `pushes` (pushes in progress),
+`question_log` (all questions asked) and `events` (event delivery). Writes take a `Lease`, except those of deliveries;
+each is one transaction that begins with the fence. Reads take a project's name.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ from hitl.store.vectors import Features
 from hitl.store.views import Viewed
 
 LONGEST = 500
-"""Characters of an error's message that are kept."""
+"""Characters stored of an error's message."""
 MOST = 20
-"""Errors of one cycle that are kept."""
+"""Errors stored per run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """When a cycle failed, with which error and message; `messages` are those of each thing that failed in it."""
+    """Time, error and message of a failed run; `messages` has one entry per error."""
 
     at: datetime
     error: str
@@ -50,15 +49,15 @@ class Failure:
 
 
 class Store(EvidenceStore, Features, ModelPredictions, Results, QuestionLog, SentBack, Viewed, Pushes, Announced):
-    """What was pulled, what was made of it, what was concluded, what must still be pushed.
+    """Pulled data, derived data, results, and changes still to be pushed.
 
-    `url` is "sqlite:///folder/hitl.db" or "postgresql://user:password@host/database". Opening brings the schema up to
-    date. A store may be used from several threads and processes; close it, or use it as a context manager.
+    `url` is "sqlite:///folder/hitl.db" or "postgresql://user:password@host/database". Opening upgrades the schema. A
+    store may be used from several threads and processes; close it, or use it as a context manager.
 
-    Raises StoreError when the database cannot be opened, here or later.
+    Raises StoreError if the database cannot be opened, here or later.
 
     Attributes:
-        database: its connections, for what stands beside the store's own tables in the same database.
+        database: its connections, for other tables in the same database.
     """
 
     def __repr__(self) -> str:
@@ -75,36 +74,36 @@ class Store(EvidenceStore, Features, ModelPredictions, Results, QuestionLog, Sen
         self.database.close()
 
     def cursor(self, project: str) -> Cursor | None:
-        """Where the last pull stopped; None: pull everything."""
+        """Return the position where the last pull stopped, or None to pull everything."""
         cursor: Cursor | None = self._noted("cursor", project)
         return cursor
 
     def source(self, project: str) -> str | None:
-        """Where the project was pulled from; None before the first pull."""
+        """Return where the project was pulled from, or None before the first pull."""
         found = self._noted("source", project)
         return None if found is None else str(found)
 
     def sources(self) -> dict[str, str]:
-        """Project -> where it was pulled from."""
+        """Return where each project was pulled from."""
         query = sa.select(projects.c.project, projects.c.source).where(projects.c.source.is_not(None))
         return {name: str(json.loads(source)) for name, source in self.database.rows(query)}
 
     def bind(self, lease: Lease, source: str, cursor: Cursor | None = None) -> None:
-        """Keep where the project is pulled from, and where the next pull goes on there; None: from the beginning."""
+        """Store where the project is pulled from, and the cursor of the next pull (None: from the beginning)."""
         self._note(lease, source=json.dumps(source), cursor=None if cursor is None else json.dumps(cursor))
 
     def note_workplaces(self, lease: Lease, found: Pages) -> None:
-        """Keep where annotators answer; written only where it is news."""
+        """Store the pages where annotators answer, if they have changed."""
         if found != self.workplaces(lease.project):
             self._note(lease, workplaces=json.dumps(asdict(found)))
 
     def workplaces(self, project: str) -> Pages | None:
-        """Where annotators answer, as the last cycle saw it; None before the first."""
+        """Return the pages where annotators answer, as of the last run, or None before the first."""
         found = self._noted("workplaces", project)
         return None if found is None else Pages(**found)
 
     def make_mark(self, lease: Lease) -> str:
-        """The mark of this store on what it orders for the project; drawn at random where there is none yet."""
+        """Return the mark of this store on the orders it pushes, drawing a random one if there is none yet."""
         mark = self.mark(lease.project)
         if mark is None:
             mark = secrets.token_hex(4)
@@ -112,50 +111,50 @@ class Store(EvidenceStore, Features, ModelPredictions, Results, QuestionLog, Sen
         return mark
 
     def mark(self, project: str) -> str | None:
-        """The mark that `make_mark` made, or None."""
+        """Return the mark made by `make_mark`, or None."""
         found = self._noted("mark", project)
         return None if found is None else str(found)
 
     def save_page(self, lease: Lease, page: Page) -> PullSummary:
-        """Save rows and cursor together, or nothing. `hitl.store.pages` says which of two rows stays."""
+        """Save rows and cursor together, or nothing. See `hitl.store.pages` for which of two rows wins."""
         with self._fenced(lease) as connection:
             return pages.save(self.database, connection, lease, page)
 
     def revision(self, project: str) -> int:
-        """How often a page has changed what is stored of the project."""
+        """Return how many pages have changed the project's stored data."""
         query = sa.select(projects.c.revision).where(projects.c.project == project)
         return int(self.database.scalar(query) or 0)
 
     def note_look(self, lease: Lease) -> None:
-        """A cycle has looked just now, and nothing had changed."""
+        """Record that a run has just found no changes."""
         self._note(lease, looked_at=self.database.now())
 
     def looked_at(self, project: str) -> datetime | None:
-        """When a cycle last found nothing new; None: none has."""
+        """Return when a run last found no changes, or None."""
         query = sa.select(projects.c.looked_at).where(projects.c.project == project)
         at = self.database.scalar(query)
         return None if at is None else datetime.fromtimestamp(at, UTC)
 
     def problems(self, project: str) -> list[str]:
-        """What the latest pull that brought a page could not understand (the first hundred)."""
+        """Return the problems of the latest pull that brought a page (the first hundred)."""
         return list(map(str, self._noted("problems", project) or ()))
 
     def note_failure(self, lease: Lease, error: Exception | None, told: Announcement | None = None) -> None:
-        """Why a cycle failed just now; None: it did not, and an older failure is over. `told`: who else is told."""
+        """Record that a run failed just now, or clear an older failure (None). `told`: events that report it."""
         said = None
         if error is not None:
             parts = error.parts[:MOST] if isinstance(error, HitlError) else ()
             each = {"message": str(error)[:LONGEST], "messages": [str(part)[:LONGEST] for part in parts or (error,)]}
             said = json.dumps({"at": time.time(), "error": type(error).__name__, **each})
         elif self.failure(lease.project) is None:
-            return  # nothing to write, as nearly always
+            return  # the usual case: nothing to write
         with self._fenced(lease) as connection:
             mine = projects.c.project == lease.project
             connection.execute(sa.update(projects).where(mine).values(failure=said))
             announce(self.database, connection, lease.project, told or Announcement())
 
     def failure(self, project: str) -> Failure | None:
-        """Why the last cycle failed; None when it did not, or when no cycle has noted it."""
+        """Return why the last run failed, or None if it did not or did not record it."""
         found = self._noted("failure", project)
         if found is None:
             return None
@@ -163,7 +162,7 @@ class Store(EvidenceStore, Features, ModelPredictions, Results, QuestionLog, Sen
         return Failure(at, found["error"], found["message"], tuple(found["messages"]))
 
     def _noted(self, column: str, project: str) -> Any:
-        """What a column of the project's row says (JSON), or None."""
+        """Return a JSON column of the project's row, or None."""
         text = self.database.scalar(sa.select(projects.c[column]).where(projects.c.project == project))
         return None if text is None else json.loads(text)
 

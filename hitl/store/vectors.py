@@ -1,8 +1,8 @@
-"""Features made of items: one row an item in each space, and which space is complete.
+"""Item features: one row per item and space, and which space is complete.
 
-A space is one way of making them: what is seen, by which model, learned on what. Numbers of two spaces never stand
-beside each other. Rows are saved in batches as they are made. When all are there, the project notes the space as the
-one to read and forgets the others, in one transaction: until then the older one is read.
+A space is one way of computing features: the input, the model and its training data. Numbers of two spaces are never
+combined. Rows are saved in batches. When all are saved, the project switches to the new space and deletes the others,
+in one transaction. Until then the older space is read.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class FeaturesNote:
     """Which features are complete.
 
     Attributes:
-        space: where they are.
-        settings: digest of the settings that they were made by.
-        together: items that were left out when all were seen together, and why.
-        model: digest of the model that makes numbers of each item by itself, with weights and code; empty: of none.
+        space: the space they are stored in.
+        settings: digest of their settings.
+        together: items left out when all items were processed together, and why.
+        model: digest of the model that embeds items one by one, with weights and code; empty if there is none.
     """
 
     space: str
@@ -39,25 +39,25 @@ class FeaturesNote:
 
 
 class Features(Leased):
-    """What was made of items."""
+    """Item features."""
 
     def vector_digests(self, project: str, space: str) -> dict[str, str]:
-        """Item -> digest of what its numbers were made of."""
+        """Return the digest of each item's feature input."""
         query = sa.select(vector.c.item, vector.c.digest)
         return {row.item: row.digest for row in self.database.rows(_in(query, project, space))}
 
     def vector_width(self, project: str, space: str) -> int | None:
-        """How many numbers each item has; None where there is none."""
+        """Return the number of features per item, or None if there are none."""
         row = self.database.scalar(_in(sa.select(vector.c.numbers), project, space).limit(1))
         return None if row is None else unpacked([bytes(row)]).shape[1]
 
     def vectors(self, project: str, space: str) -> tuple[list[str], Floats]:
-        """N items and their numbers (N, D)."""
+        """Return N items and their features (N, D)."""
         table = self.database.table(_in(sa.select(vector.c.item, vector.c.numbers), project, space))
         return table.column("item").to_pylist(), unpacked(table.column("numbers").to_pylist())
 
     def save_vectors(self, lease: Lease, space: str, rows: Mapping[str, str], x_nd: Floats) -> None:
-        """Save the numbers (N, D) of N items, given with the digest of what they were made of."""
+        """Save the features (N, D) of N items; `rows` maps each item to the digest of its input."""
         values = [
             {"project": lease.project, "space": space, "item": item, "digest": digest, "numbers": packed(numbers)}
             for (item, digest), numbers in zip(rows.items(), x_nd, strict=True)
@@ -66,7 +66,7 @@ class Features(Leased):
             self.database.upsert(connection, vector, values)
 
     def features_note(self, project: str) -> FeaturesNote | None:
-        """Which features are complete; None where none are."""
+        """Return which features are complete, or None."""
         query = sa.select(projects.c.features).where(projects.c.project == project)
         text = self.database.scalar(query)
         return None if text is None else FeaturesNote(**json.loads(text))
@@ -74,7 +74,7 @@ class Features(Leased):
     def note_features(
         self, lease: Lease, note: FeaturesNote | None, spaces: Sequence[str] = (), gone: Sequence[str] = ()
     ) -> None:
-        """These features are complete; of others only those in these spaces are kept, without the items `gone`."""
+        """Record that these features are complete. Delete all other spaces except `spaces`, and the items `gone`."""
         mine = vector.c.project == lease.project
         text = None if note is None else json.dumps(asdict(note))
         with self._fenced(lease) as connection:

@@ -1,4 +1,4 @@
-"""Versions of rows: text in order, made from times, whole numbers or whatever else a platform has."""
+"""Row versions as sortable text, made from times, whole numbers or any other text of the platform."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from functools import lru_cache
 
 
 def sortable(version: str) -> str:
-    """Return the version as text whose order is that of the versions: times by time, whole numbers by size.
+    """Return the version as text that sorts by time for times, and by size for whole numbers.
 
-    ISO 8601 text is not in order by itself: "12:00:00.5Z" comes before "12:00:00Z" byte by byte.
+    ISO 8601 text does not sort by itself: "12:00:00.5Z" comes before "12:00:00Z" byte by byte.
     """
     if version.isascii() and version.isdigit():
         return version.zfill(20)
@@ -17,9 +17,9 @@ def sortable(version: str) -> str:
     return fixed_width(when) if when else version
 
 
-@lru_cache(1024)  # a platform without versions says "" of all rows, and the store one time of a page
+@lru_cache(1024)  # without platform versions, all rows of a page share "" or one store time
 def parse_time(text: str) -> datetime | None:
-    """Return a time in ISO 8601, UTC where it names no zone; None for anything else."""
+    """Parse an ISO 8601 time, in UTC if it names no zone. Return None for anything else."""
     try:
         when = datetime.fromisoformat(text)
     except ValueError:
@@ -28,5 +28,5 @@ def parse_time(text: str) -> datetime | None:
 
 
 def fixed_width(when: datetime) -> str:
-    """Return a time as text whose order is that of the times."""
+    """Return a time as text that sorts in order of time."""
     return when.astimezone(UTC).isoformat(timespec="microseconds")

@@ -1,4 +1,4 @@
-"""Searches of items that somebody has saved by name, for all who see the project. Written without a lease."""
+"""Item searches saved by name, for everyone who can see the project. Written without a lease."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hitl.store.schema import view
 
 @dataclass(frozen=True, slots=True)
 class SavedView:
-    """A search: its name, the query of its address, who has saved it and when (seconds since the epoch)."""
+    """A saved search: its name, the URL query, who saved it and when (seconds since the epoch)."""
 
     name: str
     query: str
@@ -22,10 +22,10 @@ class SavedView:
 
 
 class Viewed(Leased):
-    """What was saved."""
+    """Saved searches."""
 
     def save_view(self, project: str, name: str, query: str, by: str) -> SavedView:
-        """Save a search by this name, in place of one that had it."""
+        """Save a search under this name, replacing any other of that name."""
         made = SavedView(name, query, by, time.time())
         values = {"name": name, "query": query, "by": by, "since": made.since}
         with self.database.write() as connection:
@@ -33,13 +33,13 @@ class Viewed(Leased):
         return made
 
     def forget_view(self, project: str, name: str) -> bool:
-        """Forget it; whether it was there."""
+        """Delete a search. Return True if it existed."""
         with self.database.write() as connection:
             this = sa.delete(view).where(view.c.project == project, view.c.name == name)
             return connection.execute(this).rowcount > 0
 
     def views(self, project: str) -> tuple[SavedView, ...]:
-        """All of a project, by name."""
+        """Return all searches of a project, by name."""
         columns = (view.c[name] for name in ("name", "query", "by", "since"))
         query = sa.select(*columns).where(view.c.project == project).order_by(view.c.name)
         return tuple(SavedView(*row) for row in self.database.rows(query))

@@ -1,4 +1,4 @@
-"""Run by alembic: migrates the connection that `hitl.store.database` hands over, inside its transaction."""
+"""Run by alembic. Migrates the connection passed by `hitl.store.database`, inside its transaction."""
 
 from __future__ import annotations
 
