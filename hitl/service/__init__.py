@@ -1,1 +1,1 @@
-"""Cycles kept going: when each project's is due, what is due written down, and the worker that runs it."""
+"""Run projects continuously: schedule their runs, retry failures, and serve pages, webhooks and the API."""

@@ -1,15 +1,15 @@
-"""Run the cycles of projects when they are due, in one thread per project.
+"""Run projects when they are due, in one thread per project.
 
     while not stopped:
-        run the cycle that is due, else pull what is new
+        do the run that is due, else pull what is new
         wait for the next time, or for a webhook
 
-When a cycle is due follows from `[schedule]` and from when the last one ended, which the store knows. Nothing else is
-remembered between processes: a run that was missed is made up for once, however late, and a cycle that was killed after
-it was recorded is due at once and sends what is left. The lease keeps two loops of one project apart.
+The next run follows from `[schedule]` and the time of the last run, which is in the store. Nothing else is remembered
+between processes. A missed run is made up for once, however late. A run that was killed after it was recorded is due at
+once and sends what is left. The lease prevents two loops from running the same project at the same time.
 
-    Busy, Unreachable, StoreError, OSError    tried again, later and later, or when the platform says
-    any other error                           reported; the next cycle is due at its next time
+    Busy, Unreachable, StoreError, OSError    retried with growing pauses, or when the platform says
+    any other error                           reported; the next run is due at its next time
 """
 
 from __future__ import annotations
@@ -38,47 +38,48 @@ from hitl.store.results import BASIS
 from hitl.tables.limits import within
 
 FIRST_RETRY = 5.0
-"""Seconds to the first retry, doubled with each, up to LAST_RETRY; whatever the platform asks for."""
+"""Seconds before the first retry. The pause doubles with each, up to LAST_RETRY, which also caps what a platform asks.
+"""
 
 LAST_BUSY_RETRY = 60.0
-"""Seconds between retries, at most, while another process holds the project."""
+"""Maximum seconds between retries while another process holds the project."""
 
 FIRST_LOOK_RETRY, LAST_LOOK_RETRY = 0.5, 60.0
-"""Seconds to the first retry of a pull between cycles, doubled with each, up to the last."""
+"""Seconds before the first retry of a pull between runs, doubled with each, up to the second value."""
 
 GAP = 0.25
-"""Seconds between two pulls that webhooks ask for, at least: others who wait for the lease get it."""
+"""Minimum seconds between two pulls triggered by webhooks, so that other processes can get the lease."""
 
 LONGEST = 60.0
-"""Seconds until the clock is read again, at most: it may have been set."""
+"""Maximum seconds between readings of the clock, which may have been set."""
 
 MAY_PASS = (Busy, Unreachable, StoreError, OSError)
-"""Errors after which the same run is tried again."""
+"""Errors after which the same run is retried."""
 
 ONE_JOB: dict[str, Any] = {"id": "next", "replace_existing": True, "misfire_grace_time": None}
-"""Options of the only job of a loop: to wake it at its next time, however late."""
+"""Options of a loop's only job, which wakes it at its next time, however late."""
 
 PROBLEMS = 10
-"""Problems of a cycle that are reported; `hitl run` reports as many."""
+"""Maximum problems of a run that are reported, as in `hitl run`."""
 
 Tell = Callable[[str, str, Mapping[str, Any]], None]
-"""Called with (event, project, figures): began, done, failed, waits, looked."""
+"""Called with (event, project, figures). Events: began, done, failed, waits, looked."""
 
 _log = logging.getLogger(__name__)
 
 
 class Stopped(BaseException):
-    """Ends a cycle between two steps; the next start resumes it."""
+    """Ends a run between two steps. The next start resumes it."""
 
 
 def clock() -> datetime:
-    """Return the time; replaced in tests."""
+    """Return the current time. Replaced in tests."""
     return datetime.now(UTC)
 
 
 @dataclass
 class PullFigures:
-    """Counts of pulls between cycles, for Prometheus; times in seconds, 0 before the first."""
+    """Counts of pulls between runs, for Prometheus. Times are in seconds, 0 before the first pull."""
 
     pulls: int = 0
     failures: int = 0
@@ -87,12 +88,12 @@ class PullFigures:
 
 
 class ProjectLoop(threading.Thread):
-    """Run the cycles of one project, and pull between them, until it is stopped.
+    """Do the runs of one project, and pull in between, until stopped.
 
     Args:
-        project: whose cycles; store: where it is kept.
-        tell: called for every cycle that begins, ends, fails or waits; progress: within cycles.
-        runs: run cycles; False where another process does.
+        project: the project to run; store: its store.
+        tell: called when a run begins, ends, fails or waits; progress: called within runs.
+        runs: do the runs; False if another process does them.
         follows: pull at every webhook and every `schedule.poll`, so that pages show new labels.
         pulled: called after each of these pulls.
     """
@@ -108,7 +109,7 @@ class ProjectLoop(threading.Thread):
         follows: bool = False,
         pulled: Callable[[], object] = lambda: None,
     ) -> None:
-        super().__init__(name=f"hitl {project.name}", daemon=True)  # a fit cannot be stopped half-way, but abandoned
+        super().__init__(name=f"hitl {project.name}", daemon=True)  # a fit cannot be stopped midway, only abandoned
         self.project, self.figures = project, PullFigures()
         self.unread: str | None = None  # why the last pull failed
         self._store, self._told, self._shown = store, tell, progress
@@ -117,20 +118,20 @@ class ProjectLoop(threading.Thread):
         self._debounce = Debounce(project.schedule.debounce, project.schedule.debounce_at_most)
         self._woken, self._stopping, self._lock = threading.Event(), False, threading.Lock()
         self._since = self._finished = clock()
-        self._begun: datetime | None = None  # since when a run is tried
-        self._blind: datetime | None = None  # since when pulls fail
-        self._ended: datetime | None = None  # when the last run ended here, well or not
-        self._run_at: datetime | None = None  # because of webhooks, or of enough new annotations
+        self._begun: datetime | None = None  # since when a run has been tried
+        self._blind: datetime | None = None  # since when pulls have failed
+        self._ended: datetime | None = None  # when the last run here ended, successfully or not
+        self._run_at: datetime | None = None  # due because of webhooks, or of enough new annotations
         self._look_at = self._since if follows or self._counts else None
         self._not_before = self._since
-        self._again: tuple[datetime, datetime] | None = None  # a run that failed and was due, and when to retry it
+        self._again: tuple[datetime, datetime] | None = None  # when a failed run was due, and when to retry it
         self._attempts = self._failed_looks = 0
         self._resumes = True
 
     # -- life ----------------------------------------------------------------------------------------------
 
     def hint(self) -> None:
-        """Note that the platform may have news. Safe from any thread."""
+        """Record that the platform may have news. Safe from any thread."""
         with self._lock:
             now = clock()
             due = self._debounce.hint(now)
@@ -141,13 +142,13 @@ class ProjectLoop(threading.Thread):
         self._woken.set()
 
     def stop(self) -> None:
-        """Leave at the next step; `join` waits for it."""
+        """Stop at the next step. Use `join` to wait for it."""
         self._stopping = True
         self._woken.set()
 
     def run(self) -> None:
         """Loop until stopped."""
-        times = BackgroundScheduler(timezone=UTC)  # in memory: the next time follows from the store
+        times = BackgroundScheduler(timezone=UTC)  # in memory only: the next time follows from the store
         times.start()
         try:
             with within(self.project.settings.limits.limits()):
@@ -156,7 +157,7 @@ class ProjectLoop(threading.Thread):
                         seconds = self.turn()
                     except Stopped:
                         return
-                    except Exception as error:  # the store cannot be read: nothing is known to be due
+                    except Exception as error:  # the store cannot be read, so due times are unknown
                         if not isinstance(error, HitlError | OSError):
                             _log.exception("the loop of %s", self.project.name)
                         seconds = self._later(error)
@@ -169,7 +170,7 @@ class ProjectLoop(threading.Thread):
             times.shutdown(wait=False)
 
     def turn(self) -> float:
-        """Do what is due. Return the seconds to wait for more, at most."""
+        """Do what is due. Return the maximum seconds to wait before the next turn."""
         now, due = clock(), None
         if self._runs:
             due = self.due(now)
@@ -185,7 +186,7 @@ class ProjectLoop(threading.Thread):
     # -- when ----------------------------------------------------------------------------------------------
 
     def due(self, now: datetime) -> datetime | None:
-        """Return when the next cycle is due; past where one was missed, None where nothing says when."""
+        """Return when the next run is due: a past time if one was missed, None if nothing triggers one."""
         if self._again is not None:
             return _within(self._again[1], now, LAST_RETRY)
         schedule, name = self.project.schedule, self.project.name
@@ -199,7 +200,8 @@ class ProjectLoop(threading.Thread):
         times: list[datetime | None] = []
         if self._run_at is not None:
             times.append(_within(self._run_at, now, schedule.debounce_at_most))
-        before = [when for when in ended if when is not None and when <= now]  # a clock may have been ahead
+        # Skip times in the future, from a clock that was ahead.
+        before = [when for when in ended if when is not None and when <= now]
         if before or schedule.every is None:
             times.append(schedule.next_after(max(before, default=min(self._since, now))))
         else:
@@ -232,7 +234,7 @@ class ProjectLoop(threading.Thread):
     # -- what ----------------------------------------------------------------------------------------------
 
     def _cycle(self, due: datetime) -> None:
-        """Run the cycle that was due at this time."""
+        """Do the run that was due at this time."""
         with self._lock:
             self._run_at = None
         self._begun = self._begun or clock()
@@ -254,7 +256,7 @@ class ProjectLoop(threading.Thread):
         self._ended, self._again, self._attempts = clock(), None, 0
 
     def _look(self) -> None:
-        """Pull, and make a run due when enough annotations are new. A failure is retried by the next look."""
+        """Pull, and make a run due if there are enough new annotations. A failure is retried by the next pull."""
         with self._lock:
             self._look_at = clock() + timedelta(seconds=self.project.schedule.poll)
         start = time.monotonic()
@@ -287,12 +289,12 @@ class ProjectLoop(threading.Thread):
             pull(lease, self._store, self._connector, self._progress)
 
     def _new_annotations(self) -> int | None:
-        """Return how many annotations more or fewer than at the last cycle there are; None if no cycle counted."""
+        """Return the change in the number of annotations since the last run, or None if it recorded none."""
         name = self.project.name
         last = self._store.last_cycle(name)
         if last is None:
             return None
-        if "annotations" not in last.metrics:  # a cycle by hand does not count them: then anything new is enough
+        if "annotations" not in last.metrics:  # A manual run does not count annotations: then any change is enough.
             return 0 if last.revision == self._store.revision(name) else None
         return abs(self._store.annotation_count(name) - int(last.metrics["annotations"]))
 
@@ -303,7 +305,7 @@ class ProjectLoop(threading.Thread):
             self._look_at = self._not_before = clock() + timedelta(seconds=min(wait, LAST_LOOK_RETRY))
         if isinstance(error, Busy):
             return
-        self.__dict__.pop("_connector", None)  # a new one asks again for what it had learned of its platform
+        self.__dict__.pop("_connector", None)  # a new connector reloads what it cached about its platform
         self._blind = self._blind or clock()
         self.figures.failures += 1
         if self._counts:
@@ -339,25 +341,25 @@ class ProjectLoop(threading.Thread):
     # -- health --------------------------------------------------------------------------------------------
 
     def late_since(self, now: datetime) -> datetime | None:
-        """Return when a cycle last ended well, if one should have since; None: all is well."""
-        self._finished = min(self._finished, now)  # a clock that was ahead must not make it look well until then
+        """Return when the last successful run ended if the next one is overdue, else None."""
+        self._finished = min(self._finished, now)  # a clock that was ahead must not hide a late run
         stored = self._store.last_cycle(self.project.name), self._store.looked_at(self.project.name)
         ended = [stored[0].recorded_at if stored[0] else None, stored[1]]
-        if self._begun is None:  # what another loop has done counts
+        if self._begun is None:  # runs by another loop count
             self._finished = max([self._finished, *(when for when in ended if when is not None and when <= now)])
         tried = min((min(when, now) for when in (self._begun, self._blind) if when is not None), default=None)
         return self._finished if is_late(self.project.schedule, self._finished, tried, now) else None
 
 
 def retry_delay(attempt: int, error: Exception) -> float:
-    """Return the seconds until the next attempt, after `attempt` that failed (1, 2, ...)."""
+    """Return the seconds before the next attempt, after `attempt` failures (1, 2, ...)."""
     hint = error.retry_after if isinstance(error, Unreachable) else None
     wait = FIRST_RETRY * 2.0 ** min(attempt - 1, 20) if hint is None else hint
     return min(wait, LAST_BUSY_RETRY if isinstance(error, Busy) else LAST_RETRY)
 
 
 def figures(report: CycleReport | Unchanged) -> dict[str, Any]:
-    """Return what is reported of a cycle."""
+    """Return the reported figures of a run."""
     pushed: dict[str, Any] = {"operations": len(report.receipts), "changed": report.changed}
     if report.pulled.problems:
         pushed["problems"] = list(report.pulled.problems[:PROBLEMS])
@@ -375,5 +377,5 @@ def _in_words(error: Exception) -> dict[str, str]:
 
 
 def _within(when: datetime, now: datetime, seconds: float) -> datetime:
-    """Return the time; `now` if it is further away than it can be meant, as after a clock was set back."""
+    """Return `when`, or `now` if it is more than `seconds` away, as happens after a clock was set back."""
     return when if when <= now + timedelta(seconds=seconds) else now

@@ -1,4 +1,4 @@
-"""Several project loops as one service: `hitl schedule` runs them alone, `hitl serve` beside its pages."""
+"""Run several project loops as one service: alone in `hitl schedule`, next to the pages in `hitl serve`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from hitl.service.webhook import Listener
 
 GRACE = 20.0
-"""Seconds a running cycle has to reach its next step when the loops stop; then it is left as by a crash."""
+"""Seconds that a run has to reach its next step when the loops stop. After that it is abandoned, as in a crash."""
 
 
 class Loops:
-    """The loops of several projects, each with a store of its own, and where they listen for webhooks.
+    """Loops of several projects, each with its own store, and the webhook listeners.
 
     Example:
         >>> with Loops((), lambda event, project, said: None) as loops:
@@ -47,7 +47,7 @@ class Loops:
         self.stop()
 
     def prepare(self) -> None:
-        """Take the addresses of webhooks; nothing runs yet. Raise BadSettings where that cannot be done."""
+        """Listen on the addresses of webhooks, without starting the loops. Raise BadSettings if that fails."""
         require_secrets(self.projects)
         addresses = dict.fromkeys(project.schedule.webhook for project in self.projects)
         for address in filter(None, addresses):
@@ -64,37 +64,37 @@ class Loops:
             self._listeners.append(Listener(address, at[0].project.secret, hints, self.trouble))
 
     def start(self) -> None:
-        """Run in threads."""
+        """Start the threads."""
         for thread in (*self._listeners, *self.loops):
             thread.start()
 
     def wait(self) -> None:
-        """Wait until `ask_to_stop`. Raise HitlError when a thread has ended by itself, which none should."""
+        """Wait until `ask_to_stop`. Raise HitlError if a thread has ended by itself, which none should."""
         while not self._stop.wait(2.0):
             if not self.alive:
                 raise HitlError("schedule: a thread has ended by itself; start it again (nothing is lost)")
 
     @property
     def alive(self) -> bool:
-        """Return True if all loops run."""
+        """True if all loops are running."""
         return all(loop.is_alive() for loop in self.loops)
 
     def trouble(self) -> Mapping[str, Any] | None:
-        """Return what is wrong, for /health; None: every project is served."""
+        """Return what is wrong, for /health, or None if every project is served."""
         return trouble_of(self.loops)
 
     def next_runs(self) -> list[dict[str, Any]]:
-        """List what is due next in all projects, the next one first."""
+        """List what is due next in all projects, the earliest first."""
         rows = [row for loop in self.loops for row in loop.next_runs()]
         return sorted(rows, key=lambda row: (row["next"], row["project"]))
 
     def next_run(self, project: str) -> datetime | None:
-        """Return when the next cycle of this project is due, as far as is known."""
+        """Return when the next run of this project is due, or None if unknown."""
         times = [row["next"] for row in self.next_runs() if row["project"] == project and row["kind"] != "look"]
         return min(times, default=None)
 
     def webhooks(self) -> list[dict[str, str]]:
-        """List where webhooks are taken: project, listens (host:port) and the url to give to the platform."""
+        """List the webhook addresses: project, listens (host:port) and the URL to enter on the platform."""
         return [
             {"project": project.name, "listens": address, "url": url_of(address, project.name)}
             for project in self.projects
@@ -102,11 +102,11 @@ class Loops:
         ]
 
     def ask_to_stop(self) -> None:
-        """Have `wait` return soon. Safe from a signal."""
+        """Make `wait` return soon. Safe in a signal handler."""
         self._stop.set()
 
     def stop(self, grace: float = GRACE) -> bool:
-        """Stop; a running cycle is left at its next step. Return True if all came to that within `grace` seconds."""
+        """Stop the loops at their next step. Return True if all stopped within `grace` seconds."""
         self._stop.set()
         for listener in self._listeners:
             listener.stop()
@@ -118,7 +118,7 @@ class Loops:
 
 
 def stop_all(loops: Sequence[ProjectLoop], grace: float = GRACE) -> bool:
-    """Stop loops; return True if all ended within `grace` seconds."""
+    """Stop loops. Return True if all ended within `grace` seconds."""
     deadline = time.monotonic() + grace
     for loop in loops:
         loop.stop()
@@ -129,7 +129,7 @@ def stop_all(loops: Sequence[ProjectLoop], grace: float = GRACE) -> bool:
 
 
 def trouble_of(loops: Sequence[ProjectLoop]) -> Mapping[str, Any] | None:
-    """Return what is wrong with these loops; None: nothing is."""
+    """Return what is wrong with these loops, or None."""
     if not all(loop.is_alive() for loop in loops):
         return {"status": "the scheduler has stopped"}
     now, late = looping.clock(), {}

@@ -1,4 +1,4 @@
-"""Projects with a schedule: which are served, when webhooks bring a cycle, and when one is late."""
+"""Load projects with a schedule, merge webhook hints into runs, and detect late runs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from hitl.project import load, store_url
 from hitl.settings import WEBHOOK_SECRET, ScheduleSettings, Settings
 
 LAST_RETRY = 600.0
-"""Seconds between two attempts of a run that fails, at most."""
+"""Maximum seconds between two attempts of a failing run."""
 
 
 @dataclass(frozen=True)
 class Project:
-    """A project that is served: its hitl.toml and settings."""
+    """A served project: the path of its hitl.toml and its settings."""
 
     config: Path
     settings: Settings
@@ -32,7 +32,7 @@ class Project:
 
     @property
     def schedule(self) -> ScheduleSettings:
-        """When its cycles run."""
+        """Schedule of its runs."""
         return self.settings.schedule
 
     @property
@@ -42,19 +42,19 @@ class Project:
 
     @property
     def is_scheduled(self) -> bool:
-        """Return True if its settings say when a cycle runs."""
+        """True if its settings schedule runs."""
         schedule = self.schedule
         starts = (schedule.every, schedule.cron, schedule.after_annotations, schedule.webhook)
         return any(start is not None for start in starts)
 
     @property
     def secret(self) -> str:
-        """Secret that its webhooks carry, or ""."""
+        """Secret in the header of its webhooks, or ""."""
         return "" if self.settings.webhook_secret is None else self.settings.webhook_secret.get_secret_value()
 
 
 def projects_of(configs: Sequence[Path]) -> tuple[Project, ...]:
-    """Load the projects to schedule. Raise BadSettings for one that is there twice, or that nothing starts."""
+    """Load the projects to schedule. Raise BadSettings if one is given twice, or has no schedule."""
     projects = [Project(config.resolve(), load(config)) for config in configs]
     seen: dict[tuple[str, str], Path] = {}
     listening: dict[tuple[str, str], Path] = {}
@@ -82,16 +82,16 @@ def projects_of(configs: Sequence[Path]) -> tuple[Project, ...]:
 
 
 def require_secrets(projects: Iterable[Project]) -> None:
-    """Raise BadSettings unless each project has its platform's token, and a secret where it listens for webhooks."""
+    """Raise BadSettings unless each project has its platform's token, and a secret if it listens for webhooks."""
     for project in projects:
-        connector_of(project.settings.source, project.config.parent)  # finds a missing token
+        connector_of(project.settings.source, project.config.parent)  # raises if the token is missing
         if project.schedule.webhook is not None and project.secret == "":
             raise BadSettings(f"{project.config}: schedule.webhook needs a secret: set {WEBHOOK_SECRET}")
 
 
 @dataclass
 class Debounce:
-    """Merge a burst of hints into one run: `quiet` seconds after the last, `at_most` after the first."""
+    """Merge a burst of hints into one run: `quiet` seconds after the last hint, and `at_most` after the first."""
 
     quiet: float
     at_most: float
@@ -99,31 +99,33 @@ class Debounce:
     due: datetime | None = None
 
     def hint(self, now: datetime) -> datetime:
-        """Return when to run, after a hint at this time."""
-        if self.first is None or self.due is None or not self.first <= now < self.due:  # before: a clock was set back
+        """Record a hint at this time. Return when to run."""
+        # A hint before `first` means a clock was set back.
+        if self.first is None or self.due is None or not self.first <= now < self.due:
             self.first = now
         self.due = min(now + timedelta(seconds=self.quiet), self.first + timedelta(seconds=self.at_most))
         return self.due
 
 
 def is_late(schedule: ScheduleSettings, finished: datetime, begun: datetime | None, now: datetime) -> bool:
-    """Return True if a cycle should have finished by now.
+    """Return True if a run should have finished by now.
 
-    With a period (every, cron): `late_after` of its times have passed since the last one `finished`. Without: one was
-    `begun` and none has finished for `late_after` of the longest retries.
+    With a period (every, cron), a run is late if `late_after` scheduled times have passed since the last one
+    `finished`. Without a period, it is late if a run has `begun` and not finished for `late_after` times the longest
+    retry pause.
     """
     if schedule.every is not None:
         return now > finished + timedelta(seconds=schedule.every * schedule.late_after)
     if schedule.cron is not None:
         when: datetime | None = finished
-        for _ in range(schedule.late_after + 1):  # the last of them has just become due
+        for _ in range(schedule.late_after + 1):  # the last of them has only just become due
             when = None if when is None else schedule.next_after(when)
         return when is not None and when <= now
     return begun is not None and now > begun + timedelta(seconds=LAST_RETRY * schedule.late_after)
 
 
 def url_of(address: str, project: str) -> str:
-    """Return the URL to enter on the platform; an address that stands for all is this machine's name there."""
+    """Return the URL to enter on the platform. A wildcard address is replaced by the name of this machine."""
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
     if host in ("0.0.0.0", "::"):  # nosec B104  # compared, not bound to

@@ -1,10 +1,10 @@
 """Take webhooks of the labeling platform: POST /webhook/{project}, with the secret in X-Hitl-Secret.
 
-A webhook is a hint, unsigned and sent once, and the platform's annotator waits for the answer. So it is answered at
-once, and what it says is looked up on the platform afterwards. Whoever can reach the port can send anything: the secret
-is compared before the body is read, and of the body, which has a size and a time, only the action counts.
+A webhook is an unsigned hint, sent once, and an annotator's request on the platform waits for the response. It is
+therefore answered at once, and the platform is read afterwards. Whoever can reach the port can send anything, so the
+secret is compared before the body is read. The body is limited in size and time, and only its action is used.
 
-`hitl serve` includes the route; `hitl schedule` serves it with /health at `schedule.webhook`.
+`hitl serve` includes the route. `hitl schedule` serves it with /health at `schedule.webhook`.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from hitl.errors import BadSettings
 SECRET_HEADER = "X-Hitl-Secret"
 
 LARGEST_BODY = 1_000_000
-"""Bytes of a body that are read for its action; a larger one counts as a hint unread."""
+"""Maximum bytes of a body that are read for its action. A larger one counts as a hint without being read."""
 
 SECONDS = 10.0
-"""Seconds that a client has for its headers, and again for its body, however slowly it sends."""
+"""Seconds that a client has to send its headers, and again to send its body."""
 
 CONNECTIONS = 32
-"""Connections of `hitl schedule` at a time; one more is refused."""
+"""Maximum connections of `hitl schedule` at a time. Further ones are refused."""
 
 CONCERNS_LABELS = ("ANNOTATION", "TASK")
-"""How Label Studio's actions begin that can change a plan; what a cycle pushes raises none of them."""
+"""Prefixes of Label Studio's actions that can change a plan. Changes pushed by a run cause none of them."""
 
 Hint = Callable[[], object]
 Trouble = Callable[[], Mapping[str, object] | None]
-"""Return what is wrong; None: all is well."""
+"""Return what is wrong, or None if all is well."""
 
 
 class Queued(BaseModel):
@@ -56,9 +56,9 @@ class Queued(BaseModel):
 def router(
     hints: Mapping[str, Hint], secret: str, public: Callable[[Any], Any] = lambda endpoint: endpoint
 ) -> APIRouter:
-    """Return the route of webhooks; it calls the hint of the project. Without a secret all are refused.
+    """Return the route of webhooks, which calls the project's hint. Without a secret, all requests are refused.
 
-    Raise BadSettings for a secret that no header can carry.
+    Raise BadSettings if a header cannot carry the secret.
     """
     if not secret.isascii():
         raise BadSettings(
@@ -91,7 +91,7 @@ def router(
 
 
 def concerns_labels(body: bytes) -> bool:
-    """Return True if the action of a body may change a plan; one without an action may."""
+    """Return True if the action of a body may change a plan. A body without an action may."""
     try:
         data = json.loads(body or b"{}")
     except (ValueError, RecursionError):
@@ -101,7 +101,7 @@ def concerns_labels(body: bytes) -> bool:
 
 
 async def _body(request: Request) -> bytes:
-    """Read the body; b"" for one that is too large, too slow or broken off: it counts as a hint."""
+    """Read the body. Return b"" if it is too large, too slow or broken off: it counts as a hint."""
     length = request.headers.get("content-length", "")
     if length.isascii() and length.isdigit() and (len(length) > 19 or int(length) > LARGEST_BODY):
         return b""
@@ -118,17 +118,17 @@ async def _body(request: Request) -> bytes:
 
 
 class Impatient(H11Protocol):
-    """HTTP/1.1 that cuts off a client who has not sent its headers in time; uvicorn waits for them without end."""
+    """HTTP/1.1 that disconnects clients who do not send their headers in time; uvicorn waits for them without end."""
 
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the clock."""
+        """Start the timer."""
         super().connection_made(transport)
         self._deadline = self.loop.call_later(SECONDS, transport.abort)
 
     def data_received(self, data: bytes) -> None:
-        """Start the clock with the first byte of a request; stop it when its headers are there."""
+        """Start the timer with the first byte of a request; stop it once its headers have arrived."""
         if self._deadline is None and self.conn.their_state is h11.IDLE:
             self._deadline = self.loop.call_later(SECONDS, self.transport.abort)
         super().data_received(data)
@@ -136,7 +136,7 @@ class Impatient(H11Protocol):
             self._stop_clock()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the clock."""
+        """Stop the timer."""
         self._stop_clock()
         super().connection_lost(exc)
 
@@ -149,7 +149,7 @@ class Impatient(H11Protocol):
 class Listener(threading.Thread):
     """Serve the webhooks of `hitl schedule`, and /health, at one address.
 
-    Raise BadSettings where it cannot listen.
+    Raise BadSettings if it cannot listen there.
     """
 
     def __init__(self, address: str, secret: str, hints: Mapping[str, Hint], trouble: Trouble) -> None:

@@ -1,1 +1,1 @@
-"""`hitl serve`: pages, an API, webhooks and Label Studio's ML backend, over the functions that the commands call."""
+"""Serve pages, an API, webhooks and Label Studio's ML backend, on top of the functions that the commands call."""

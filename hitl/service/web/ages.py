@@ -1,4 +1,4 @@
-"""Times as people say them."""
+"""Format times for people."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 
 def ago(when: datetime | float | None) -> str:
-    """How long ago it was, in one unit.
+    """Return how long ago it was, in one unit.
 
     Example:
         >>> ago(datetime.now(UTC))
@@ -24,7 +24,7 @@ def ago(when: datetime | float | None) -> str:
 
 
 def when(text: str) -> str:
-    """A time of a row, "2026-11-23T20:37:37+00:00", as pages show it.
+    """Format the time of a row, "2026-11-23T20:37:37+00:00", for pages.
 
     Example:
         >>> when("2026-11-23T20:37:37+00:00")
@@ -34,7 +34,7 @@ def when(text: str) -> str:
 
 
 def hours(number: float) -> str:
-    """How long it is, in one unit.
+    """Format a duration in hours, in one unit.
 
     Example:
         >>> hours(0.5), hours(3.04), hours(50)

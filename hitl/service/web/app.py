@@ -1,9 +1,9 @@
-"""The application: routers over the projects, with access, errors and measurements around them.
+"""Build the application: routers over the projects, with access control, errors and metrics around them.
 
     /                                  projects                 /login /account /admin/...   access
     /projects/{project}                overview                 /webhook/{project}           hints of the platform
     /projects/{project}/items ...      items, and one item      /ml/{project}/...            Label Studio's ML backend
-    /projects/{project}/annotators     annotators, and one      /healthz /readyz /metrics    for whoever runs it
+    /projects/{project}/annotators     annotators, and one      /healthz /readyz /metrics    for operators
     /projects/{project}/team                                    /openapi.json                the API
     /projects/{project}/models  plan  runs
 
@@ -36,20 +36,20 @@ Give an API token as `Authorization: Bearer hitl_...` (`hitl tokens create`). Ev
 `?format=json` or `?format=csv`, or say so in the Accept header."""
 
 Trouble = Callable[[], Mapping[str, object] | None]
-"""What is wrong; None: all is well."""
+"""Return what is wrong, or None if all is well."""
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What an application is put together from.
+    """Parts of an application.
 
     Attributes:
         projects: those that are served.
-        accounts: who may come in.
+        accounts: users and tokens.
         routers: more routes: webhooks, events, the ML backend.
-        collectors: more figures for Prometheus.
-        trouble: what is wrong with what runs beside it.
-        starts, stops: called when it starts, and when it stops, in order.
+        collectors: more metrics for Prometheus.
+        trouble: returns what is wrong with background work.
+        starts, stops: called in order when it starts, and when it stops.
     """
 
     projects: Projects
@@ -62,7 +62,7 @@ class Parts:
 
 
 def application(parts: Parts) -> FastAPI:
-    """The service over these parts. Raises where a route does not say who may use it."""
+    """Build the service from these parts. Raises if a route does not declare its access."""
     app = FastAPI(
         title="hitl",
         version=hitl.__version__,

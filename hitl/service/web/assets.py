@@ -1,4 +1,4 @@
-"""What pages are made with: styles and scripts of ours and of reports, and htmx. All of it is in the package."""
+"""Serve styles, scripts and htmx from the package; some are shared with reports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 OURS = ("service.css", "service.js", "htmx.min.js", "icon.svg")
 OF_REPORTS = {"page.css": "page.css", "figures.js": "figures.js.j2"}
-"""Name -> file of `hitl.report`: pages and reports look alike, and figures are drawn by one script."""
+"""Name -> file of `hitl.report`. Pages and reports look alike, and one script draws the figures of both."""
 
 
 @router.get("/static/{name}")
@@ -39,7 +39,7 @@ def asset(name: str, request: Request) -> Response:
 
 
 def _is_there(tag: str, known: str) -> bool:
-    """Whether the browser has this already, by the header If-None-Match.
+    """Return True if the browser has the current version, by the header If-None-Match.
 
     Example:
         >>> _is_there('"a"', 'W/"a", "b"'), _is_there('"a"', "*"), _is_there('"a"', '"b"')
@@ -49,7 +49,7 @@ def _is_there(tag: str, known: str) -> bool:
 
 
 def _takes_gzip(accepted: str) -> bool:
-    """Whether the header Accept-Encoding allows it.
+    """Return True if the header Accept-Encoding allows gzip.
 
     Example:
         >>> _takes_gzip("br, gzip"), _takes_gzip("gzip;q=0"), _takes_gzip("")
@@ -64,7 +64,7 @@ def _takes_gzip(accepted: str) -> bool:
 
 @cache
 def _packed(name: str) -> tuple[bytes, str]:
-    """Only files are packed: a page with a secret and with words of the address in it would tell it by its length."""
+    """Compress a file. Pages stay uncompressed: their length could reveal a secret next to text from the URL."""
     body, tag = _read(name)
     return gzip.compress(body, 9, mtime=0), f'{tag[:-1]}-gzip"'
 

@@ -1,4 +1,4 @@
-"""What routes ask for: who calls, and the project that they name."""
+"""Provide what routes need: the caller, and the project in the path."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def _snapshot(watched: Annotated[Watched, Depends(_watched)]) -> Snapshot:
 
 
 def may_act(caller: Caller, project: str) -> bool:
-    """Whether the caller is a lead of the project."""
+    """Return True if the caller is a lead of the project."""
     role = caller.role_in(project)
     return role is not None and role >= Role.LEAD
 
 
 def question_of(snapshot: Snapshot, question: str | None) -> tuple[str, QuestionView]:
-    """Name and view of the question that is asked for; None: the first. Raises 404."""
+    """Return the name and view of a question; None: the first. Raises 404."""
     try:
         view = snapshot.view(question)
     except KeyError:

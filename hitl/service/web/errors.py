@@ -1,7 +1,6 @@
-"""One shape for all errors: {"error": {"code", "message", "request_id"}}, or a page that says the same.
+"""Return all errors in one format: {"error": {"code", "message", "request_id"}}, or a page with the same content.
 
-What hitl raises on purpose carries its own words; of anything else only the request id is told, and the log has the
-rest.
+Errors that hitl raises on purpose show their own message. Others show only the request id, and the log has the details.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from hitl.errors import BadInput, Busy, HitlError, PlatformError, StoreError, Un
 from hitl.service.web.formats import is_page
 
 STATUS = ((BadInput, 400), (Busy, 409), (Unreachable, 503), (PlatformError, 502), (StoreError, 503), (HitlError, 500))
-"""The first that fits says with which status an error of hitl is answered."""
+"""HTTP status by error class; the first match counts."""
 
 TITLES = {
     400: "That cannot be done",
@@ -32,7 +31,7 @@ TITLES = {
 }
 
 _log = logging.getLogger("hitl.serve")
-_FRAMEWORKS = "Content Too Large"  # what it says of a body whose length was not told
+_FRAMEWORKS = "Content Too Large"  # its message for a body without a declared length
 
 LARGE = "what was sent is too large for this address: send less at a time"
 
@@ -52,12 +51,12 @@ class Problem(BaseModel):
 
 
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """What the OpenAPI document says of answers with these statuses."""
+    """Return the OpenAPI description of error responses with these statuses."""
     return {status: {"model": Problem, "description": TITLES.get(status, "Error")} for status in statuses}
 
 
 def told(request: Request, status: int, code: str, message: str, headers: dict[str, str] | None = None) -> Response:
-    """An error in the form that is asked for."""
+    """Return an error in the requested format."""
     number = getattr(request.state, "request_id", "")
     if not is_page(request):
         body = {"error": {"code": code, "message": message, "request_id": number}}
@@ -68,7 +67,7 @@ def told(request: Request, status: int, code: str, message: str, headers: dict[s
 
 
 def handle(app: FastAPI) -> None:
-    """Have this application answer all errors so."""
+    """Install these error handlers in an application."""
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HitlError, _ours)
@@ -76,7 +75,7 @@ def handle(app: FastAPI) -> None:
 
 
 class _Large:
-    """Has what the framework answers to a body that is too large in the one shape: it answers that as plain text."""
+    """Reformat the framework's plain-text response to a body that is too large."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -121,6 +120,6 @@ async def _ours(request: Request, error: Exception) -> Response:
 
 
 def unexpected(request: Request, error: Exception) -> Response:
-    """What is answered where anything else went wrong: the log has it, by the number of the request."""
+    """Return the response to an unexpected error. The log has the details, under the request id."""
     _log.error("request failed", exc_info=error)
     return told(request, 500, "internal", "hitl failed to answer; the log says why, by the number of the request")

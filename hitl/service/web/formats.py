@@ -1,7 +1,7 @@
-"""One page, three forms: HTML for browsers, JSON and CSV for programs.
+"""Return a page in three formats: HTML for browsers, JSON and CSV for programs.
 
-`?format=json` or `?format=csv` chooses, or the Accept header; else HTML. All three say the same rows. In CSV what a
-spreadsheet would run as a formula is defused.
+`?format=json` or `?format=csv` chooses the format, else the Accept header, else HTML. All three have the same rows. In
+CSV, cells that a spreadsheet would run as a formula are defused.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ FORMS: dict[int | str, dict[str, Any]] = {
         },
     }
 }
-"""What the OpenAPI document says of a page."""
+"""OpenAPI description of a page."""
 
 
 def _named(format: Annotated[Format | None, Query(description="Else what the Accept header says")] = None) -> None:
-    """The parameter that `form_of` reads, for the OpenAPI document; another value is an error."""
+    """Declare the parameter that `form_of` reads, for the OpenAPI document. Other values are errors."""
 
 
 class _Named(PathConvertor):
-    """A name as the last part of an address, whatever it has: the framework's own ends before the end of a line."""
+    """Match a name as the last part of a path, whatever its characters. The framework's own stops at a newline."""
 
     regex = "(?s:.*)"
 
@@ -59,26 +59,26 @@ class _Named(PathConvertor):
 register_url_convertor("named", _Named())
 
 LARGEST_FORM = 16_384
-"""Bytes of what is sent from a page."""
+"""Maximum bytes of a form."""
 
 
 def pages(*tags: str) -> APIRouter:
-    """A router for pages, and for the forms on them."""
+    """Return a router for pages and the forms on them."""
     return APIRouter(tags=list(tags), dependencies=[Depends(_named)], max_body_size=LARGEST_FORM)
 
 
 @dataclass(frozen=True)
 class Page:
-    """What a page says.
+    """Content of a page.
 
     Attributes:
         template: the file that lays it out.
         title: its heading.
         rows: its table, JSON values.
-        columns: of a table without rows; else they are those of the first row.
-        facts: what programs get beside the rows, JSON values.
-        shown: what the template alone needs.
-        figures: id -> figure (`hitl.report.plots`), drawn where the template has a place of that id.
+        columns: for a table without rows; else the columns of the first row are used.
+        facts: more JSON values for programs, next to the rows.
+        shown: values for the template only.
+        figures: id -> figure (`hitl.report.plots`), drawn where the template has an element with that id.
     """
 
     template: str
@@ -91,7 +91,7 @@ class Page:
 
 
 def form_of(request: Request) -> Format:
-    """The form that is asked for."""
+    """Return the requested format."""
     named = request.query_params.get("format")
     if named in ("html", "json", "csv"):
         return cast("Format", named)
@@ -104,12 +104,12 @@ def form_of(request: Request) -> Format:
 
 
 def is_page(request: Request) -> bool:
-    """Whether a browser asks, for a page: where something was done it is sent on to one."""
+    """Return True if a browser asks for a page. After an action, it is redirected to one."""
     return "text/html" in request.headers.get("accept", "") and form_of(request) == "html"
 
 
 def answer(request: Request, page: Page, caller: Caller, project: str | None = None) -> Response:
-    """The page in the form that is asked for."""
+    """Return the page in the requested format."""
     form = form_of(request)
     if form == "json":
         return JSONResponse(plain({**page.facts, "rows": list(page.rows)}))
@@ -133,13 +133,13 @@ def answer(request: Request, page: Page, caller: Caller, project: str | None = N
 
 
 def here(request: Request) -> str:
-    """The path of the request as a link to it has it: what its names are escaped by stays."""
+    """Return the path of the request as links have it, with names still escaped."""
     raw: bytes | None = request.scope.get("raw_path")
     return quote(request.url.path) if raw is None else quote(raw.partition(b"?")[0], safe="/%~")
 
 
 def as_csv(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> bytes:
-    """The rows as CSV; lists and objects are JSON in their cell."""
+    """Return the rows as CSV. Lists and objects are JSON within their cell."""
     names = list(rows[0] if rows else columns)
     table = {name: pa.array([_cell(row.get(name)) for row in rows], pa.string()) for name in names}
     sink = io.BytesIO()
@@ -149,7 +149,7 @@ def as_csv(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> by
 
 
 def plain(value: Any) -> Any:
-    """JSON values of these: no number that JSON does not know, no array of numpy."""
+    """Convert to JSON values: no NaN or infinity, no numpy arrays."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, float):

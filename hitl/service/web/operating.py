@@ -1,8 +1,8 @@
-"""For whoever runs the service: is it alive, does it serve, what does it do.
+"""Serve endpoints for operators: liveness, readiness, metrics and the API description.
 
-/healthz        the process answers
-/readyz         every project has something to show, and what runs beside is well; 503 and what is wrong
-/metrics        Prometheus: requests, and of each project what its last cycle recorded (give it an API token)
+/healthz        the process responds
+/readyz         every project has data to show, and background work is fine; else 503 with the reason
+/metrics        Prometheus: requests, and the metrics of each project's last run (needs an API token)
 /openapi.json   the API
 """
 
@@ -27,7 +27,7 @@ from hitl.status import last_of
 router = APIRouter(tags=["operating"])
 
 FIGURES = ("items", "done", "labels", "confidence", "agreement", "cost")
-"""What a cycle records that is one number."""
+"""Metrics of a run that are single numbers."""
 
 OTHERS = (
     "cycle",
@@ -37,7 +37,7 @@ OTHERS = (
     "expected_accuracy",
     "pending_operations",
 )
-"""What is told of a project besides; `finished`: a cycle that found nothing new counts; `failed`: 1 if the last did."""
+"""Other metrics of a project. `finished` includes runs that found nothing new; `failed` is 1 if the last run failed."""
 
 
 @router.get("/healthz", summary="Is the process alive?")
@@ -77,18 +77,18 @@ def openapi(request: Request, caller: Viewer) -> JSONResponse:
 
 
 def measure(registry: CollectorRegistry, projects: Projects) -> None:
-    """Have the registry tell of these projects."""
+    """Register a collector for these projects."""
     registry.register(_OfProjects(projects))
 
 
 class _OfProjects(Collector):
-    """What the last cycle of each project recorded, as gauges."""
+    """Metrics of each project's last run, as gauges."""
 
     def __init__(self, projects: Projects) -> None:
         self._projects = projects
 
     def collect(self) -> Iterable[Any]:
-        """All gauges, read from the snapshots."""
+        """Yield all gauges, read from the snapshots."""
         gauges = {
             name: GaugeMetricFamily(f"hitl_project_{name}", f"{name}, by the last cycle", labels=["project"])
             for name in (*FIGURES, *OTHERS)

@@ -1,9 +1,9 @@
-"""The projects that are served: each with its store and its newest snapshot, brought up to date in a thread.
+"""Serve projects, each with its store and newest snapshot, which a thread keeps up to date.
 
-    look      revision of the store and number of the last cycle: two small queries, often
-    load      a snapshot, where one of them moved; requests go on reading the one before
+    look      compare the store's revision and the last run's number: two small queries, often
+    load      load a snapshot if one of them changed; meanwhile, requests read the previous one
 
-The platform is asked which questions there are once, and where it does not answer those of the last cycle are shown.
+The platform is asked for its questions once. If it does not respond, those of the last run are shown.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ if TYPE_CHECKING:
     from hitl.settings import Settings
 
 EVERY = 0.5
-"""Seconds between two looks at the stores."""
+"""Seconds between two checks of the stores."""
 
 SHARE = 0.1
-"""Share of the time that loading may take while labels come."""
+"""Maximum share of the time spent loading while labels come in."""
 
 Prepare = Callable[[Snapshot], None]
-"""Computes what requests look up in a snapshot, before they have it."""
+"""Compute what requests look up in a snapshot, before they get it."""
 
 
 @dataclass(frozen=True)
 class Moment:
-    """What tells whether a store has news: its revision, and the last cycle."""
+    """State of a store that tells whether it has news: its revision and last run."""
 
     revision: int
     cycle: int
 
 
 class Watched:
-    """One project that is served. Raises what `hitl.project.load` and `Store` raise."""
+    """One served project. Raises what `hitl.project.load` and `Store` raise."""
 
     def __init__(self, config: Path, prepare: Prepare) -> None:
         self._prepare = prepare
@@ -55,8 +55,8 @@ class Watched:
         self.store = Store(store_url(self.settings.store, self.config.parent))
         self.snapshot: Snapshot | None = None
         self.trouble: str | None = None  # why it cannot be loaded
-        self.loop: ProjectLoop | None = None  # what pulls and runs its cycles
-        self.work: Work | None = None  # what somebody has started
+        self.loop: ProjectLoop | None = None  # pulls and does its runs
+        self.work: Work | None = None  # the action in progress, or the last one
         self.loads, self.load_seconds = 0, 0.0
         self._loaded_at = 0.0
         self._seen: Moment | None = None
@@ -65,28 +65,28 @@ class Watched:
 
     @property
     def name(self) -> str:
-        """The project's name."""
+        """Name of the project."""
         return self.settings.name
 
     @property
     def unread(self) -> str | None:
-        """Why the platform could not be read the last time; None: it was."""
+        """Why the last read of the platform failed, or None."""
         return None if self.loop is None else self.loop.unread
 
     @property
     def warning(self) -> str | None:
-        """What to say beside what is shown; None: nothing is wrong."""
+        """Warning to show next to the data, or None."""
         if self.trouble is not None or self.unread is None:
             return self.trouble
         return f"the last look at the platform failed, so that new answers may be missing: {self.unread}"
 
     def moment(self) -> Moment:
-        """Read where the store stands."""
+        """Read the current state of the store."""
         last = self.store.last_cycle(self.name)
         return Moment(self.store.revision(self.name), 0 if last is None else last.number)
 
     def refresh(self) -> bool:
-        """Load a new snapshot where the store has moved on; True if one was loaded. What fails is the `trouble`."""
+        """Load a new snapshot if the store has changed. Return True if one was loaded. Failures go to `trouble`."""
         with self._one_at_a_time:
             try:
                 now = self.moment()
@@ -106,11 +106,11 @@ class Watched:
 
     @property
     def rests(self) -> bool:
-        """Return True if loading now would take more than its share of the time."""
+        """True if loading now would exceed its share of the time."""
         return time.monotonic() < self._loaded_at + self.load_seconds * (1 / SHARE - 1)
 
     def _asked(self, now: Moment) -> tuple[Question, ...] | None:
-        """The questions of the platform; None: those of the last cycle."""
+        """Return the questions of the platform, or None for those of the last run."""
         from hitl.connectors.catalog import connector_of
 
         if self._questions is None or (self._seen is not None and now.cycle != self._seen.cycle):
@@ -123,7 +123,7 @@ class Watched:
 
 
 class Projects(Mapping[str, Watched]):
-    """All that is served, by name. Raises BadSettings for two of one name."""
+    """All served projects, by name. Raises BadSettings if two share a name."""
 
     def __init__(self, configs: Sequence[Path], prepare: Prepare = lambda snapshot: None) -> None:
         self._watched: dict[str, Watched] = {}
@@ -152,15 +152,15 @@ class Projects(Mapping[str, Watched]):
         return len(self._watched)
 
     def start(self) -> None:
-        """Look for news, in a thread."""
+        """Start checking for news in a thread."""
         self._thread.start()
 
     def wake(self) -> None:
-        """Have the thread look now."""
+        """Make the thread check now."""
         self._woken.set()
 
     def stop(self) -> None:
-        """Stop looking, and close the stores."""
+        """Stop the thread and close the stores."""
         self._stopping = True
         self._woken.set()
         if self._thread.is_alive():
@@ -169,7 +169,7 @@ class Projects(Mapping[str, Watched]):
             one.store.close()
 
     def look(self) -> None:
-        """Look once at each project."""
+        """Check each project once."""
         for one in self._watched.values():
             one.refresh()
 

@@ -1,10 +1,10 @@
-"""What surrounds every request: its number, a line in the log, a measurement, and the headers that keep browsers safe.
+"""Wrap every request: an id, a log line, metrics, and security headers.
 
-X-Request-ID     taken from the request where it is short and plain, else drawn; in every answer, error and log line
-log              one JSON line a request; no query, no body, no header: they may hold what is secret
-/metrics         requests and their seconds, by route and status
-HEAD             what GET answers, without its body
-500              for an unexpected error, with the number that finds it in the log
+X-Request-ID     taken from the request if it is short and plain, else random; in every response, error and log line
+log              one JSON line per request, without query, body and headers, which may hold secrets
+/metrics         count and seconds of requests, by route and status
+HEAD             the response to GET, without its body
+500              for an unexpected error, with the id that finds it in the log
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from hitl.service.web.access.guard import proxies_of
 from hitl.service.web.errors import unexpected
 
 PLAIN = re.compile(rb"[A-Za-z0-9_.-]{1,64}")
-"""What a request's number may look like."""
+"""Pattern of an accepted request id."""
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
-"""Nothing loads from elsewhere, and no script stands in a page."""
+"""Content Security Policy: nothing loads from elsewhere, and pages have no inline scripts."""
 
 HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -43,11 +43,11 @@ BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.3, 1.0, 3.0, 10.0)
 
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-"""Those that are told apart in figures: anyone can send others, of which each would stay there."""
+"""Methods counted by name. Anyone can send others, and each would add a time series for good."""
 
 
 class Measured:
-    """Counts requests by route, method and status, and measures their seconds."""
+    """Metrics of requests: counts by route, method and status, and seconds by route."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._count = Counter("hitl_requests", "Requests answered", ("method", "route", "status"), registry=registry)
@@ -56,13 +56,13 @@ class Measured:
         )
 
     def took(self, method: str, route: str, status: int, seconds: float) -> None:
-        """One request was answered."""
+        """Count one request."""
         self._count.labels(method if method in METHODS else "other", route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
 
 class Surrounded:
-    """The ASGI application with all of that around it."""
+    """ASGI application that wraps another one with all of this."""
 
     def __init__(self, app: ASGIApp, measured: Measured) -> None:
         self._app, self._measured = app, measured
@@ -77,7 +77,7 @@ class Surrounded:
         number = given.decode() if PLAIN.fullmatch(given) else secrets.token_hex(8)
         scope.setdefault("state", {})["request_id"] = number
         method, status, start = scope["method"], 0, time.perf_counter()
-        scope["scheme"] = proxies_of(Request(scope)).scheme(Request(scope))  # redirects name it
+        scope["scheme"] = proxies_of(Request(scope)).scheme(Request(scope))  # redirects use it
         if method == "HEAD":
             scope = {**scope, "method": "GET"}
 
@@ -94,7 +94,7 @@ class Surrounded:
             await self._app(scope, receive, answered)
         except Exception as error:
             if status:
-                raise  # half of an answer has been sent
+                raise  # part of the response has been sent
             await unexpected(Request(scope), error)(scope, receive, answered)
         finally:
             seconds = time.perf_counter() - start
@@ -102,12 +102,12 @@ class Surrounded:
             self._measured.took(method, route, status or 500, seconds)
             said: dict[str, Any] = {"status": status or 500, "ms": round(seconds * 1e3, 1), "request_id": number}
             caller = getattr(scope["state"].get("caller"), "name", None)
-            if not route.endswith("/state"):  # pages ask for it all the time
+            if not route.endswith("/state"):  # pages poll it all the time
                 self._log.info("request", method=method, route=route, caller=caller, **said)
 
 
 def _headers(message: Message, number: str) -> list[tuple[bytes, bytes]]:
-    """Those that the answer does not have itself."""
+    """Return the headers that the response does not set itself."""
     there = {name.lower() for name, _ in message.get("headers", ())}
     ours = {**HEADERS, "X-Request-ID": number}
     return [(name.encode(), value.encode()) for name, value in ours.items() if name.lower().encode() not in there]

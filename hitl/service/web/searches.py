@@ -1,4 +1,4 @@
-"""What items are looked for."""
+"""Describe a search for items."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Name = Annotated[str, StringConstraints(max_length=500)]
 
 @dataclass(frozen=True)
 class Search:
-    """What items are looked for; the fields are those of the address."""
+    """A search for items; the fields are the query parameters of the URL."""
 
     question: Name | None = None
     q: Part = ""

@@ -1,4 +1,4 @@
-"""Serve projects: pages, API, webhooks, model backend, and the loops that pull and run cycles, in one process."""
+"""Serve projects: pages, API, webhooks, model backend, and the loops that pull and do runs, in one process."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from hitl.service.web.projects import Projects
 from hitl.service.webhook import Impatient, router
 
 Say = Callable[[str], None]
-"""Tells a line to whoever started it."""
+"""Print a line for whoever started the service."""
 
 FIRST = "admin"
-"""User that is made where there is none and this machine alone can log in."""
+"""User that is created if there is none and only this machine can log in."""
 
 LEAST_SECONDS = 20
-"""Seconds that open requests have to end when the service stops."""
+"""Seconds that open requests have to finish when the service stops."""
 
 TOLD = ("due", "new", "labels", "done", "items", "asks", "operations", "changed", "seconds", "stop", "error", "message")
-"""Figures of a cycle that go to the log; the page of runs has the rest."""
+"""Metrics of a run that go to the log. The page of runs has the rest."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Wanted:
 
 
 def serve(wanted: Wanted, say: Say) -> None:
-    """Serve until SIGTERM or SIGINT. Raise BadSettings where the service would be open to everybody."""
+    """Serve until SIGTERM or SIGINT. Raise BadSettings if the service would be open to everybody."""
     log(wanted.as_json)
     projects = Projects(wanted.configs, backend.prepare)
     try:
@@ -79,7 +79,7 @@ def serve(wanted: Wanted, say: Say) -> None:
 
 
 def parts_of(projects: Projects, accounts: Accounts, *, scheduler: bool = True) -> Parts:
-    """Put together what serves these projects; `scheduler`: run their cycles too."""
+    """Assemble the application for these projects; `scheduler`: also do their runs."""
     loops = []
     for one in projects.values():
         project = Project(one.config, one.settings)
@@ -101,13 +101,13 @@ def parts_of(projects: Projects, accounts: Accounts, *, scheduler: bool = True) 
 
 
 class LiveFigures(Collector):
-    """Pulls between cycles and loads of snapshots, for Prometheus."""
+    """Metrics of pulls between runs and loads of snapshots, for Prometheus."""
 
     def __init__(self, projects: Projects) -> None:
         self._projects = projects
 
     def collect(self) -> Iterator[Metric]:
-        """Yield one family per figure."""
+        """Yield one metric family per figure."""
         counters: dict[str, tuple[str, Callable[[Any], float]]] = {
             "pulls": ("Looks at the platform that succeeded", lambda one: one.loop.figures.pulls),
             "failures": ("Looks at the platform that failed", lambda one: one.loop.figures.failures),
@@ -128,7 +128,7 @@ class LiveFigures(Collector):
 
 
 def log(as_json: bool) -> None:
-    """Configure the log: one line per event on standard error, JSON or words."""
+    """Configure the log: one line per event on standard error, as JSON or as text."""
     shown: Any = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(colors=False)
     structlog.configure(
         processors=[
@@ -149,7 +149,7 @@ def _log_cycle(event: str, project: str, said: Mapping[str, Any]) -> None:
 
 
 def _first_user(accounts: Accounts) -> str:
-    """Make a user to log in with, and say how; the password is shown here and never again."""
+    """Create a user to log in with, and return how. The password is shown only here."""
     password = secrets.token_urlsafe(12)
     accounts.add_user(FIRST, password, Role.ADMIN)
     return (
@@ -159,7 +159,7 @@ def _first_user(accounts: Accounts) -> str:
 
 
 def _backend(projects: Projects, accounts: Accounts) -> APIRouter:
-    """Return Label Studio's model backend, whose password is an API token of the project."""
+    """Return Label Studio's model backend. Its password is an API token of the project."""
 
     def allowed(user: str, password: str, project: str) -> bool:
         caller = accounts.with_token(password)

@@ -1,10 +1,10 @@
-"""What the pages of a project read: one value, made outside of requests and replaced as a whole.
+"""Build what the pages of a project read: one value, made outside of requests and replaced as a whole.
 
-    Snapshot        settings, questions, items, plan, cycles: as the store had them at one moment
-    QuestionView    evidence and consensus of one question, with the orders and counts that pages ask for
+    Snapshot        settings, questions, items, plan, runs: as they were in the store at one moment
+    QuestionView    evidence and consensus of one question, with the orders and counts that pages need
 
-Items go by the user's own ids, as in reports. Everything that takes longer than a look-up with a million items is
-computed here once, so that no request waits for it.
+Items have the user's own ids, as in reports. Everything slower than a lookup with a million items is computed here
+once, so that no request waits for it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from hitl.store import CycleSummary, Store
 
 NOWHERE = -1
-"""The place of an item, or of an annotator, that is not there."""
+"""Index of an item or annotator that is missing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,10 +53,10 @@ class QuestionView:
     """One question as the pages show it.
 
     Attributes:
-        page: evidence and consensus over the same N items; what reports are made of too.
-        truth: (N,) known class codes, -1 where unknown.
-        settled: the consensus of the last cycle, by the platform's keys; None before the first.
-        changed: (N,) how much the belief in the item's label has moved since the last cycle, in [0, 1]; 0 everywhere
+        page: evidence and consensus over the same N items; reports use it too.
+        truth: (N,) known class codes, -1 if unknown.
+        settled: the consensus of the last run, by the platform's keys; None before the first.
+        changed: (N,) how much the item's class probabilities have moved since the last run, in [0, 1]; 0 everywhere
             right after one.
     """
 
@@ -67,69 +67,69 @@ class QuestionView:
 
     @property
     def evidence(self) -> Evidence:
-        """What is known."""
+        """Evidence on the question."""
         return self.page.evidence
 
     @property
     def consensus(self) -> Consensus:
-        """What follows."""
+        """Consensus on the question."""
         return self.page.consensus
 
     @cached_property
     def contested(self) -> npt.NDArray[np.intp]:
-        """Items in doubt, the least confident first (`hitl.report.measures.contested`)."""
+        """Indices of contested items, the least confident first (`hitl.report.measures.contested`)."""
         return contested(self.evidence, self.consensus)
 
     @cached_property
     def is_contested(self) -> npt.NDArray[np.bool_]:
-        """(N,) whether an item is in doubt."""
+        """(N,) mask of contested items."""
         flags = np.zeros(len(self.consensus.items), bool)
         flags[self.contested] = True
         return flags
 
     @cached_property
     def by_confidence(self) -> npt.NDArray[np.intp]:
-        """All items, the least confident first."""
+        """Indices of all items, the least confident first."""
         return np.argsort(self.consensus.confidence, kind="stable")
 
     @cached_property
     def by_change(self) -> npt.NDArray[np.intp]:
-        """All items, the most changed first."""
+        """Indices of all items, the most changed first."""
         return np.argsort(-self.changed, kind="stable")
 
     @cached_property
     def expected(self) -> Expected | None:
-        """The accuracy that the labels are expected to have; None without items."""
+        """Expected accuracy of the labels; None without items."""
         return expected_accuracy((self.evidence, self.consensus)) if len(self.consensus.items) else None
 
     @cached_property
     def label_counts(self) -> npt.NDArray[np.int64]:
-        """(J,) how many items carry each label."""
+        """(J,) number of items with each label."""
         return np.bincount(self.consensus.labels, minlength=len(self.consensus.classes))
 
     @cached_property
     def n_labeling(self) -> int:
-        """How many annotators have labeled."""
+        """Number of annotators who have labeled."""
         return int((self.evidence.annotations.labels_per_annotator > 0).sum())
 
     @cached_property
     def typical_confusions(self) -> tuple[Ints, Ints, Floats]:
-        """(K,) of each annotator the true class, the answer and the chance of their most frequent error."""
+        """(K,) true class, answer and probability of each annotator's most frequent error."""
         report = self.consensus.annotators
         return typical_confusions(report.confusion, report.shares)
 
     @cached_property
     def bits(self) -> Floats:
-        """(K,) how many bits of information a label of each annotator carries."""
+        """(K,) bits of information per label of each annotator."""
         return information(self.consensus.annotators.confusion, self.consensus.annotators.shares)
 
     @cached_property
     def reported_place(self) -> Mapping[str, int]:
-        """Annotator's name as text -> place in the consensus."""
+        """Annotator's name as text -> row in the consensus."""
         return {str(name): k for k, name in enumerate(self.consensus.annotators.names)}
 
     def rows_of(self, annotator: int) -> npt.NDArray[np.int64]:
-        """The places of the labels of the annotator with this code."""
+        """Return the rows of the labels of the annotator with this code."""
         start, order = self.evidence.annotations.by_annotator
         return order[start[annotator] : start[annotator + 1]]
 
@@ -139,27 +139,27 @@ class QuestionView:
         return {str(name): code for code, name in enumerate(self.evidence.annotations.annotators)}
 
     def prepare(self) -> None:
-        """Compute now what pages would wait for."""
+        """Compute in advance what pages would wait for."""
         for name in ("is_contested", "by_confidence", "by_change", "expected", "label_counts", "annotator_place"):
             getattr(self, name)
         for name in ("n_labeling", "typical_confusions", "bits", "reported_place"):
             getattr(self, name)
         for kept in (self.evidence.annotations.by_annotator, self.consensus.annotators.interval):
-            del kept  # the arrays keep it
+            del kept  # the arrays cache it
 
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """A project as the store had it at one moment.
+    """A project as it was in the store at one moment.
 
     Attributes:
-        settings: of its hitl.toml.
-        revision: how often a pull had changed what is stored (`Store.revision`).
-        views: question -> what is known and what follows.
+        settings: from its hitl.toml.
+        revision: revision of the stored data (`Store.revision`).
+        views: question -> its evidence and consensus.
         keys: the platform's keys of the N items, in the order of the arrays.
         names: the user's own ids of the same items, as text.
-        texts: what annotators see of them, as one line.
-        plan: of the last cycle, by own ids; None before the first.
+        texts: their content as annotators see it, as one line.
+        plan: of the last run, by own ids; None before the first.
         cycles: the history, oldest first.
     """
 
@@ -174,17 +174,17 @@ class Snapshot:
 
     @property
     def project(self) -> str:
-        """Its name."""
+        """Name of the project."""
         return self.settings.name
 
     @property
     def number(self) -> int:
-        """The number of the last cycle; 0 before the first."""
+        """Number of the last run; 0 before the first."""
         return self.cycles[-1].number if self.cycles else 0
 
     @cached_property
     def counts(self) -> dict[str, int]:
-        """What the evidence holds, as `Store.counts` counts it."""
+        """Counts of items, labels, annotators with labels and gold items, as `Store.counts` counts them."""
         held = [view.evidence.annotations for view in self.views.values()]
         given = {each.annotators[k] for each in held for k in np.flatnonzero(each.labels_per_annotator)}
         known = np.zeros(len(self.keys), bool)
@@ -205,7 +205,7 @@ class Snapshot:
 
     @cached_property
     def is_done(self) -> npt.NDArray[np.bool_]:
-        """(N,) whether the last plan has the item among those that are done."""
+        """(N,) mask of items that are done in the last plan."""
         done = np.zeros(len(self.keys), bool)
         if self.plan is not None:
             place = self.item_place
@@ -220,20 +220,20 @@ class Snapshot:
 
     @cached_property
     def suggestions(self) -> Suggestions:
-        """Suggestions of Label Studio's model backend; they live as long as the snapshot."""
+        """Suggestions of Label Studio's model backend, cached with the snapshot."""
         from hitl.service.web.backend.suggestions import Suggestions
 
         return Suggestions(self)
 
     def view(self, question: str | None) -> QuestionView:
-        """The question of this name; None: the first one. Raises KeyError."""
+        """Return the question of this name; None: the first one. Raises KeyError."""
         if question is None:
             return next(iter(self.views.values()))
         return self.views[question]
 
 
 def questions_of(store: Store, project: str) -> tuple[Question, ...]:
-    """The questions that the last cycle answered. Raises BadInput before the first."""
+    """Return the questions of the last run. Raises BadInput before the first."""
     latest = store.latest(project)
     if latest is None:
         raise BadInput(f"project {project!r}: no cycle yet; run `hitl run` first")
@@ -241,10 +241,10 @@ def questions_of(store: Store, project: str) -> tuple[Question, ...]:
 
 
 def snapshot_of(settings: Settings, store: Store, questions: tuple[Question, ...] | None = None) -> Snapshot:
-    """Read the project as it is stored now; `questions` None: those that the last cycle answered.
+    """Read the project as it is stored now; `questions` None: those of the last run.
 
-    Where labels came since the last cycle, what it learned is applied to them; nothing is recorded. Raises BadInput
-    where nothing is stored, or, without `questions`, before the first cycle.
+    If labels came since the last run, its fitted parameters are applied to them; nothing is recorded. Raises BadInput
+    if nothing is stored, or, without `questions`, before the first run.
     """
     project, revision = settings.name, store.revision(settings.name)
     evidence = stored_evidence(settings, store, questions or questions_of(store, project))
@@ -271,7 +271,7 @@ def snapshot_of(settings: Settings, store: Store, questions: tuple[Question, ...
 
 
 def current_results(settings: Settings, store: Store, evidence: Mapping[str, Evidence]) -> dict[str, Consensus]:
-    """Return the last cycle's consensus of each question, applied to newer labels; fitted where that cannot be."""
+    """Return the last run's consensus of each question, applied to newer labels. Fit it if it cannot be applied."""
     latest, last = store.latest(settings.name), store.last_cycle(settings.name)
     before = {} if latest is None else latest[0]
     unchanged = last is not None and last.revision == store.revision(settings.name)
@@ -293,7 +293,7 @@ def current_results(settings: Settings, store: Store, evidence: Mapping[str, Evi
             assert learned is not None
             assert isinstance(method, Applicable)
             with one_fit, suppress(BadEvidence), warnings.catch_warnings():
-                warnings.simplefilter("ignore", IgnoredEvidence)  # the cycle has said it
+                warnings.simplefilter("ignore", IgnoredEvidence)  # the run has already warned
                 results[name] = method.apply(learned, seen_by(method, known))
                 continue
         results[name] = combined(settings, {name: known}, silent)[name]
@@ -312,7 +312,7 @@ def _view(
 
 
 def _moved(now: Consensus, before: Consensus | None) -> Floats:
-    """(N,) half the absolute difference of the beliefs, in [0, 1]; 1 for an item that was not there."""
+    """Return (N,) total variation distances between the probabilities, in [0, 1]; 1 for a new item."""
     if before is None or before.classes != now.classes:
         return np.zeros(len(now.items))
     if before.items == now.items:

@@ -1,7 +1,7 @@
-"""What takes longer than a request may: worked out in a thread, one at a time, and kept for each question.
+"""Compute slow results in a thread, one at a time, and cache them per question.
 
-A page shows what was found last, and of how many labels; it comes again while something newer is worked out. A study
-rests at least REST times as long as it took, so that live labels do not keep a processor busy.
+A page shows the latest result and its number of labels, and reloads while a newer one is computed. After each study,
+there is a pause of at least REST times its duration, so that live labels do not keep a processor busy.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from hitl.project import one_fit
 from hitl.service.web.snapshot import QuestionView
 
 REST = 10.0
-"""How many times longer than it took a study is good for, whatever comes meanwhile."""
+"""Pause before a study is repeated, as a multiple of its duration."""
 
 AT_ONCE = 0.2
-"""Seconds that a page waits for a study that it has just asked for."""
+"""Seconds that a page waits for a study that it has just requested."""
 
 _log = logging.getLogger(__name__)
 
@@ -31,13 +31,13 @@ T = TypeVar("T")
 
 @dataclass(eq=False)
 class Study(Generic[T]):
-    """What is known of one question.
+    """Latest result for one question.
 
     Attributes:
-        found: what came of it; None: nothing yet, or there is nothing to tell.
-        labels: how many labels it is of.
-        busy: something newer is being worked out.
-        trouble: why that failed; "" where it did not.
+        found: the result; None if there is none yet, or nothing to show.
+        labels: the number of labels it is based on.
+        busy: a newer one is being computed.
+        trouble: why the last computation failed, or "".
     """
 
     found: T | None = None
@@ -50,7 +50,7 @@ class Study(Generic[T]):
 
 
 class Studies:
-    """All studies of the service. Safe to ask from several threads."""
+    """All studies of the service. Thread-safe."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str, str], Study[Any]] = {}
@@ -58,7 +58,7 @@ class Studies:
         self._thread = ThreadPoolExecutor(1, "hitl studies")
 
     def of(self, kind: str, project: str, view: QuestionView, make: Callable[[QuestionView], T | None]) -> Study[T]:
-        """What `make` says of a question: of this view, or of an older one while this is `busy`."""
+        """Return the result of `make` for a question: for this view, or for an older one while this is `busy`."""
         key = kind, project, view.page.name
         with self._lock:
             study = self._kept.setdefault(key, Study())
@@ -86,5 +86,5 @@ class Studies:
             study.of, study.took, study.ended, study.busy = view, ended - began, ended, False
 
     def stop(self) -> None:
-        """Begin no more."""
+        """Start no more studies."""
         self._thread.shutdown(wait=False, cancel_futures=True)

@@ -1,4 +1,4 @@
-"""The pages' templates. Autoescape is on: names, labels and texts come from outside."""
+"""Render the pages' templates. Autoescape is on because names, labels and texts come from outside."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hitl.service.web.callers import may_act
 FOLDER = Path(__file__).parent
 
 REPORT = FileSystemLoader(Path(report.__file__).parent)
-"""Parts of reports that pages have too: `report/<file>`."""
+"""Templates of reports that pages include, as `report/<file>`."""
 
 
 class Templates:
@@ -40,13 +40,13 @@ class Templates:
         self._environment.globals |= GLOBALS | {"version": hitl.__version__, "may_act": may_act}
 
     def render(self, name: str, **values: Any) -> str:
-        """A page. What pages have around them is empty where it is not given."""
+        """Render a page. Layout values that are not given are empty."""
         around = {"caller": None, "project": None, "request": None, "figures": "{}", "title": "", "here": ""}
         return self._environment.get_template(name).render(**{**around, **values})
 
 
 def ratio(weight: float) -> str:
-    """A log of odds, of either sign, as odds.
+    """Format log odds of either sign as odds.
 
     Example:
         >>> ratio(0.6931), ratio(-12.0)
@@ -57,7 +57,7 @@ def ratio(weight: float) -> str:
 
 
 def coded(text: str) -> Markup:
-    """Words of the command line: what is between two ` is code.
+    """Mark up a command-line message: text between backticks becomes code.
 
     Example:
         >>> str(coded("see `hitl models` & more"))
@@ -70,7 +70,7 @@ def coded(text: str) -> Markup:
 
 
 def figure(value: Any) -> Markup | str:
-    """A recorded value, as people read it.
+    """Format a recorded value for people.
 
     Example:
         >>> str(figure(1234567)), str(figure(0.123456)), str(figure(None))
@@ -86,11 +86,11 @@ def figure(value: Any) -> Markup | str:
 
 
 def named(part: str) -> str:
-    """The name that `path` has written, after the server has decoded the address."""
+    """Decode a name that `path` has escaped, after the server has decoded the URL."""
     return part[1:] if part.startswith("~") and DOTS.fullmatch(part) else part
 
 
 def query(values: dict[str, Any]) -> str:
-    """These as a query, without those that are empty."""
+    """Return the values as a query string, without empty ones."""
     kept = {name: value for name, value in values.items() if value not in (None, "", False)}
     return f"?{urlencode(kept)}" if kept else ""

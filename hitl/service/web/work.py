@@ -1,6 +1,6 @@
-"""What leads start on a page: plan, push, run. Each is what the command of that name does, in a thread, one a project.
+"""Start plans, pushes and runs from a page. Each does what the command of that name does, in a thread, one per project.
 
-What fails is told on the page; the store knows everything that was done.
+Failures are shown on the page. Everything that was done is in the store.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from hitl.store import Store
 
 Act = Callable[["Settings", "Store", "Connector", "Work"], str]
-"""Does it; what came of it, in words."""
+"""Do the work, and return its outcome in words."""
 
 
 @dataclass
 class Work:
-    """One thing that somebody has started.
+    """An action that somebody has started.
 
     Attributes:
         what: plan, push or run; by: who started it; at: when, in seconds since the epoch.
-        step: what it is doing; ended: when it ended, or None; said: what came of it; failed: whether it is an error.
+        step: current step; ended: when it ended, or None; said: outcome in words; failed: True after an error.
     """
 
     what: str
@@ -47,11 +47,11 @@ class Work:
     failed: bool = False
 
     def progress(self, what: str, done: int, total: int | None) -> None:
-        """A step of it."""
+        """Record the current step."""
         self.step = f"{what}: {done:,}" + ("" if total is None else f" of {total:,}")
 
     def as_json(self) -> dict[str, Any]:
-        """JSON values."""
+        """Return JSON values."""
         return dict(vars(self))
 
 
@@ -86,7 +86,7 @@ ACTS: Mapping[str, Act] = {"plan": _plan, "push": _push, "run": _run}
 
 
 class Begin:
-    """Starts one of the acts, and answers at once."""
+    """Start an action and respond at once."""
 
     documented: Mapping[str, Any] = {
         "status_code": 202,
@@ -95,10 +95,12 @@ class Begin:
             303: {"description": "A browser goes back to the page"},
         },
     }
-    """What the OpenAPI document says of it."""
+    """OpenAPI description of the response."""
 
     def __call__(self, request: Request, one: Watched, what: str, by: str) -> Response:
-        """202 and what was started; a browser goes back to the page. Raises 409 while something else goes on."""
+        """Return 202 and the started action, or redirect a browser to the page. Raises 409 if another action is
+        running.
+        """
         work = start(one, what, by)
         if is_page(request):
             part = "runs" if what == "run" else "plan"
@@ -117,7 +119,7 @@ _lock = threading.Lock()
 
 
 def start(one: Watched, what: str, by: str) -> Work:
-    """Start it in a thread. Raises 409 while something else that was started here goes on."""
+    """Start an action in a thread. Raises 409 if another one that was started here is running."""
     with _lock:
         if one.work is not None and one.work.ended is None:
             raise HTTPException(409, f"{one.work.what!r} has been going on since {one.work.by} started it; wait for it")

@@ -1,4 +1,4 @@
-"""Who may use the service: users, sessions and API tokens; what each route asks of its caller; the pages to log in."""
+"""Control access to the service: users, sessions and API tokens, the role each route requires, and the login pages."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Users, sessions and API tokens, in tables of a store's database.
+"""Manage users, sessions and API tokens in tables of a store's database.
 
-    user      a name, and its password by Argon2id; without one it comes by a reverse proxy alone
+    user      a name and an Argon2id hash of its password; without a password, it logs in by a reverse proxy only
     grant     a role of a user in one project, or in all of them
-    session   a login: 256 random bits, of which the SHA-256 is kept; it ends after 12 hours, after 2 hours without a
-              request, on logout, and when the password changes
-    token     what a program sends: `hitl_` and 256 random bits, of which the SHA-256 is kept; with a role of its own
+    session   a login: 256 random bits, stored as SHA-256; it ends after 12 hours, after 2 hours without a request, on
+              logout, and when the password changes
+    token     a credential for programs: `hitl_` and 256 random bits, stored as SHA-256; has a role of its own
 
-Who may use the service is kept in one database, however many projects it serves. What a user may do is read with each
-request, so that what is taken away is gone at once.
+All accounts are in one database, however many projects are served. Permissions are read on each request, so revoking
+one takes effect at once.
 """
 
 from __future__ import annotations
@@ -40,26 +40,26 @@ IDLE = 2 * 3600.0
 """Seconds without a request after which a session ends."""
 
 AHEAD = 300.0
-"""Seconds that the clock may have been ahead when a session began: one of a later time would outlive its limits."""
+"""Maximum seconds that a session's start may lie in the future. A session from a clock set further ahead is refused."""
 
 TOKEN_PREFIX = "hitl_"
-"""How API tokens begin, so that who finds one knows what it is."""
+"""Prefix of API tokens, so that a leaked one is recognized."""
 
 LONGEST_NAME = 100
-"""Characters of the name of a user or a token."""
+"""Maximum characters of the name of a user or a token."""
 
 _BY_PROXY = "proxy:"
-"""Begins the keys of sessions that a reverse proxy keeps; those of ours are hexadecimal."""
+"""Prefix of the keys of sessions that a reverse proxy manages. Keys of our own sessions are hexadecimal."""
 
 _log = logging.getLogger(__name__)
 
 
 class WrongLogin(BadInput):
-    """There is no such user, or it has another password."""
+    """Unknown user or wrong password."""
 
 
 class TooManyLogins(BadInput):
-    """Logins of this name, or from this address, failed too often. `seconds` to wait."""
+    """Logins under this name, or from this address, failed too often. Wait `seconds`."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"too many failed logins; try again in {seconds:.0f} s")
@@ -89,28 +89,28 @@ class Token:
 
     @property
     def made(self) -> str:
-        """When it was made, to the minute."""
+        """Creation time, to the minute."""
         return _minute(self.created)
 
     @property
     def last_used(self) -> str:
-        """When it was last used, to the minute; empty where it never was."""
+        """Time of last use, to the minute; empty if never used."""
         return "" if self.used is None else _minute(self.used)
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """A session that has just begun: what its cookie holds."""
+    """A session that has just begun, with the secret for its cookie."""
 
     name: str
     secret: str = field(repr=False)
 
 
 class Accounts:
-    """Who may use the service.
+    """Users, sessions and API tokens.
 
-    `database` is one that is open, or the address of one, which is opened here and closed by `close`. `clock` gives
-    seconds since the epoch. Raises StoreError where the database cannot be used, here or later.
+    `database` is an open database, or the address of one, which is opened here and closed by `close`. `clock` returns
+    seconds since the epoch. Raises StoreError if the database cannot be used, here or later.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Accounts:
         self.close()
 
     def close(self) -> None:
-        """Write what is still to be noted; close the connections that were opened here."""
+        """Write pending times of use, and close connections that were opened here."""
         self._touches.close()
         if self._own:
             self.database.close()
@@ -145,9 +145,9 @@ class Accounts:
     # -- users ---------------------------------------------------------------------------------------------
 
     def add_user(self, name: str, password: str | None, role: Role, project: str | None = None) -> None:
-        """Add a user with a role in one project, or in all of them (None); without a password it comes by a proxy.
+        """Add a user with a role in one project, or in all (None). Without a password, it logs in by a proxy only.
 
-        Raises BadInput for a name that is taken, and for a password that is too short.
+        Raises BadInput if the name is taken or the password is too short.
         """
         _require_name("user", name)
         kept = None if password is None else self._passwords.hash(password)
@@ -159,30 +159,30 @@ class Accounts:
             self._grant(connection, name, role, project)
 
     def set_role(self, name: str, role: Role | None, project: str | None = None) -> None:
-        """Give a user another role in a project, or in all of them (None); role None: take it away.
+        """Set a user's role in a project, or in all (None). Role None takes it away.
 
-        Raises BadInput where there is no such user.
+        Raises BadInput if there is no such user.
         """
         with self.database.write() as connection:
             self._require_user(connection, name)
             self._grant(connection, name, role, project)
 
     def set_password(self, name: str, password: str) -> None:
-        """Give a user another password; all its sessions end. Raises BadInput where there is no such user."""
+        """Change a user's password and end all its sessions. Raises BadInput if there is no such user."""
         kept = self._passwords.hash(password)
         with self.database.write() as connection:
             self._require_user(connection, name)
             self._replace_password(connection, name, kept)
 
     def remove_user(self, name: str) -> None:
-        """Remove a user with its sessions. Raises BadInput where there is no such user."""
+        """Remove a user and its sessions. Raises BadInput if there is no such user."""
         with self.database.write() as connection:
             self._require_user(connection, name)
             for table in (session, grant, user):
                 connection.execute(sa.delete(table).where(table.c.name == name))
 
     def users(self) -> list[User]:
-        """All users, by name."""
+        """Return all users, by name."""
         query = sa.select(user, grant.c.project, grant.c.role).join_from(
             user, grant, user.c.name == grant.c.name, isouter=True
         )
@@ -192,7 +192,7 @@ class Accounts:
         return [User(name, _roles(rows), rows[0].password is not None, rows[0].created) for name, rows in found.items()]
 
     def anybody(self) -> bool:
-        """Whether there is a user or a token."""
+        """Return True if there is a user or a token."""
         one = [sa.select(sa.exists(sa.select(table))) for table in (user, token)]
         return any(self.database.scalar(query) for query in one)
 
@@ -204,7 +204,7 @@ class Accounts:
         self.database.upsert(connection, grant, [{"name": name, "project": where, "role": role.word}])
 
     def _require_user(self, connection: sa.Connection, name: str) -> None:
-        """Also keeps others from changing it until the transaction ends."""
+        """Raise unless the user exists, and lock it until the transaction ends."""
         query = sa.select(user.c.name).where(user.c.name == name).with_for_update()
         if connection.execute(query).first() is None:
             raise BadInput(f"user: there is no {name!r}; `hitl users list` shows all")
@@ -216,9 +216,9 @@ class Accounts:
     # -- logins --------------------------------------------------------------------------------------------
 
     def log_in(self, name: str, password: str, address: str = "") -> Login:
-        """Begin a session, from this address. It takes as long for a name that is unknown.
+        """Begin a session, from this address. Takes equally long for unknown names.
 
-        Raises WrongLogin, and TooManyLogins where too many failed before.
+        Raises WrongLogin, or TooManyLogins after too many failures.
         """
         kept = self._proven(name, password, address)
         renewed = self._passwords.hash(password) if self._passwords.is_old(kept) else kept
@@ -229,9 +229,9 @@ class Accounts:
             return self._begin(connection, name)
 
     def change_password(self, name: str, old: str, new: str, address: str = "") -> Login:
-        """Another password, for a user who knows the old one: all sessions end, and a new one begins.
+        """Change the password of a user who knows the old one. All sessions end, and a new one begins.
 
-        Raises WrongLogin and TooManyLogins as `log_in` does, and BadInput for a password that is too short.
+        Raises WrongLogin and TooManyLogins as `log_in` does, and BadInput if the new password is too short.
         """
         kept = self._proven(name, old, address)
         renewed = self._passwords.hash(new)
@@ -246,11 +246,13 @@ class Accounts:
             connection.execute(sa.delete(session).where(session.c.digest == _digest(secret)))
 
     def in_session(self, secret: str) -> Caller | None:
-        """Who has this session; None where there is none, or none any more."""
+        """Return the caller of this session, or None if it is unknown or has ended."""
         return self._of_session(_digest(secret))
 
     def by_proxy(self, name: str, role: Role | None) -> Caller | None:
-        """A user whom a reverse proxy has let in. One who is not known here has the `role` in all projects, or none."""
+        """Return the caller for a user let in by a reverse proxy. An unknown user gets `role` in all projects, or None
+        if no role.
+        """
         if not _is_name(name):
             return None
         known = self.database.scalar(sa.select(user.c.name).where(user.c.name == name)) is not None
@@ -267,17 +269,17 @@ class Accounts:
         return Caller(name, roles, "proxy", found.csrf if found else "")
 
     def _is_like_another(self, name: str) -> bool:
-        """Whether a user's name differs in case alone: who comes by such a name gets neither their roles nor others."""
+        """Return True if a name differs from a known user's only in case. Such a caller gets no roles at all."""
         names = self.database.rows(sa.select(user.c.name))
         return any(_alike(one.name) == _alike(name) for one in names)
 
     def _proven(self, name: str, password: str, address: str) -> str:
-        """What is kept of the password, when it is right."""
+        """Check the password and return its stored hash."""
         wait = self._slowdown.begin(name, address)
         if wait:
             raise TooManyLogins(wait)
         query = sa.select(user.c.password).where(user.c.name == name)
-        kept = self.database.scalar(query) if _is_name(name) else None  # others no database takes
+        kept = self.database.scalar(query) if _is_name(name) else None  # other names are invalid in a database
         if not self._passwords.matches(kept, password) or kept is None:
             _log.warning("a login from %s failed", address or "nowhere")
             raise WrongLogin("name or password is wrong")
@@ -285,7 +287,7 @@ class Accounts:
         return str(kept)
 
     def _require_kept(self, connection: sa.Connection, name: str, kept: str) -> None:
-        """The password may have changed while it was compared: no session of the old one may begin."""
+        """Raise if the password changed during the check, so that no session of the old password begins."""
         query = sa.select(user.c.password).where(user.c.name == name).with_for_update()
         if connection.execute(query).scalar() != kept:
             raise WrongLogin("name or password is wrong")
@@ -324,7 +326,7 @@ class Accounts:
     # -- tokens --------------------------------------------------------------------------------------------
 
     def create_token(self, name: str, role: Role, project: str | None = None) -> str:
-        """A new API token for one project, or for all (None). It is given once: only its SHA-256 is kept."""
+        """Create an API token for one project, or for all (None). It is returned once; only its SHA-256 is stored."""
         _require_name("token", name)
         secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
         row = {"token": secrets.token_hex(4), "digest": _digest(secret), "name": name, "role": role.word}
@@ -334,7 +336,7 @@ class Accounts:
         return secret
 
     def tokens(self) -> list[Token]:
-        """All tokens, the oldest first."""
+        """Return all tokens, oldest first."""
         query = sa.select(token).order_by(token.c.created, token.c.token)
         return [
             Token(row.token, row.name, Role.of(row.role), row.project or None, row.created, row.used)
@@ -342,14 +344,14 @@ class Accounts:
         ]
 
     def revoke(self, token_id: str) -> None:
-        """End a token, by its id. Raises BadInput where there is none."""
+        """Revoke a token by its id. Raises BadInput if there is no such token."""
         with self.database.write() as connection:
             done = connection.execute(sa.delete(token).where(token.c.token == token_id))
             if done.rowcount != 1:
                 raise BadInput(f"token: there is no {token_id!r}; `hitl tokens list` shows all")
 
     def with_token(self, secret: str) -> Caller | None:
-        """Whose token this is; None where there is none, or none any more."""
+        """Return the caller this token belongs to, or None if it is unknown or revoked."""
         if not secret.startswith(TOKEN_PREFIX):
             return None
         rows = self.database.rows(sa.select(token).where(token.c.digest == _digest(secret)))
@@ -365,7 +367,7 @@ def _minute(seconds: float) -> str:
 
 
 def _digest(secret: str) -> str:
-    """What is kept of a secret of 256 random bits, which needs no slow hash."""
+    """Return the stored form of a secret of 256 random bits, which needs no slow hash."""
     return hashlib.sha256(secret.encode(errors="replace")).hexdigest()
 
 
@@ -374,7 +376,7 @@ def _roles(rows: Iterable[Any]) -> dict[str, Role]:
 
 
 def _alike(name: str) -> str:
-    """The same of names that differ in case, or in how their letters are composed."""
+    """Normalize case and Unicode composition, so that similar names compare equal."""
     return unicodedata.normalize("NFC", name).casefold()
 
 

@@ -1,4 +1,4 @@
-"""Who sends a request."""
+"""Describe who sends a request."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Literal
 from hitl.service.web.access.roles import EVERY, Role, role_in
 
 How = Literal["session", "token", "proxy"]
-"""By a login of ours, by an API token, or by a reverse proxy that has checked who it is."""
+"""Credential of a caller: our own login, an API token, or a reverse proxy that has authenticated them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who sends a request, and what they may do.
+    """The sender of a request and their permissions.
 
     Attributes:
         name: of the user or of the token.
         roles: project -> role; `EVERY` stands for all projects.
-        how: what the name is known by.
-        csrf: what forms of this caller send back as `csrf_token`; empty where none is needed.
+        how: credential that identified the caller.
+        csrf: value that the caller's forms send back as `csrf_token`; empty if none is needed.
     """
 
     name: str
@@ -29,15 +29,15 @@ class Caller:
     csrf: str = field(default="", repr=False)
 
     def role_in(self, project: str | None) -> Role | None:
-        """The role in this project, in all of them for None; None where the caller has none there."""
+        """Return the caller's role in this project, or in all of them for None. None: no role there."""
         return role_in(self.roles, project)
 
     @property
     def highest(self) -> Role | None:
-        """The largest of the roles, whatever the project."""
+        """Highest role in any project."""
         return max(self.roles.values(), default=None)
 
     @property
     def every(self) -> bool:
-        """Whether the caller sees all projects."""
+        """True if the caller sees all projects."""
         return EVERY in self.roles

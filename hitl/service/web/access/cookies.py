@@ -1,7 +1,7 @@
-"""The cookie of a session, and whether an unsafe request is meant by a page of ours.
+"""Set the session cookie, and check that unsafe requests come from our own pages.
 
-A browser sends the cookie with every request, also with those that a page of somebody else makes: an unsafe one
-(anything but GET, HEAD and OPTIONS) must show the CSRF token of the session too, which such a page cannot read.
+A browser sends the cookie with every request, including those made by other sites' pages. An unsafe request (anything
+but GET, HEAD and OPTIONS) must therefore include the session's CSRF token, which other sites cannot read.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from hitl.service.web.access.credentials import is_loopback
 from hitl.service.web.access.proxies import Proxies
 
 PLAIN, SECURE = "hitl-session", "__Host-hitl-session"
-"""Names of the cookie, over http on this machine and otherwise: browsers set the second one over https alone."""
+"""Names of the cookie: over http on this machine, and otherwise. Browsers accept the second one only over https."""
 
 SAFE = ("GET", "HEAD", "OPTIONS")
 """Methods that change nothing."""
 
 
 def is_secure(request: HTTPConnection, proxies: Proxies) -> bool:
-    """Whether the cookie is for https alone: always, but for a browser on this machine that came over http."""
+    """Return True if the cookie is restricted to https: always, except for a browser on this machine using http."""
     return proxies.scheme(request) == "https" or not is_loopback(request.url.hostname or "")
 
 
 def cookie_name(request: HTTPConnection, proxies: Proxies) -> str:
-    """What the cookie is called for this request."""
+    """Return the name of the cookie for this request."""
     return SECURE if is_secure(request, proxies) else PLAIN
 
 
 def set_cookie(response: Response, request: HTTPConnection, proxies: Proxies, secret: str) -> None:
-    """Have the browser keep a session."""
+    """Store the session in the browser."""
     response.set_cookie(
         cookie_name(request, proxies),
         secret,
@@ -46,16 +46,16 @@ def set_cookie(response: Response, request: HTTPConnection, proxies: Proxies, se
 
 
 def delete_cookie(response: Response, request: HTTPConnection, proxies: Proxies) -> None:
-    """Have the browser forget its session."""
+    """Delete the session from the browser."""
     secure = is_secure(request, proxies)
     response.delete_cookie(cookie_name(request, proxies), path="/", secure=secure, httponly=True, samesite="lax")
 
 
 def is_own(request: HTTPConnection) -> bool:
-    """Whether a page of ours made the request, or no page at all, as far as the browser says.
+    """Return True if the request comes from one of our pages, or not from a page, according to the browser.
 
-    Browsers say it in Sec-Fetch-Site, over https and on this machine; otherwise by the origin of the page, which is
-    compared without its scheme: a proxy may have taken the https away.
+    Browsers report this in Sec-Fetch-Site, over https and on this machine. Otherwise, the page's origin is compared,
+    without its scheme because a proxy may have terminated https.
     """
     site = request.headers.get("sec-fetch-site")
     if site is not None:
@@ -73,7 +73,7 @@ def is_own(request: HTTPConnection) -> bool:
 def _parts(address: str) -> SplitResult | None:
     try:
         parts = urlsplit(address)
-        _ = parts.port  # raises where it is no number
+        _ = parts.port  # raises if it is not a number
     except ValueError:
         return None
     return parts

@@ -1,4 +1,4 @@
-"""No service for everybody: where others can reach the address, somebody must be able to say who they are."""
+"""Refuse to start a service that others can reach when nobody could log in."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def must_have_credentials(host: str, accounts: Accounts, proxies: Proxies | None = None) -> None:
-    """Raise BadSettings where others reach the host and there is no user, no token and no login by a proxy."""
+    """Raise BadSettings if others can reach the host and there is no user, token or proxy login."""
     if is_loopback(host) or (proxies is not None and proxies.header) or accounts.anybody():
         return
     raise BadSettings(
@@ -23,7 +23,7 @@ def must_have_credentials(host: str, accounts: Accounts, proxies: Proxies | None
 
 
 def is_loopback(host: str) -> bool:
-    """Whether this machine alone reaches the host."""
+    """Return True if only this machine can reach the host."""
     if host.casefold() == "localhost":
         return True
     try:

@@ -1,4 +1,4 @@
-"""What each route of an application asks of its caller; a route that does not say so is an error at the start."""
+"""Collect the access that each route declares. A route that declares none is an error at startup."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ _REQUIRED = "hitl_required"
 
 
 def public(endpoint: Endpoint) -> Endpoint:
-    """Marks an endpoint, or an application that is mounted, as open to everybody."""
+    """Mark an endpoint, or a mounted application, as open to everybody."""
     setattr(endpoint, _PUBLIC, True)
     return endpoint
 
 
 def marked(dependency: Endpoint, role: Role, everywhere: bool = False) -> Endpoint:
-    """A dependency that lets in callers of at least this role; `everywhere`: in all projects."""
+    """Mark a dependency that requires at least this role; `everywhere`: in all projects."""
     setattr(dependency, _REQUIRED, (role, everywhere or role > Role.VIEWER))
     return dependency
 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What a route says of its access. `role` None: it is open to everybody.
+    """Declared access of a route. `role` None: open to everybody.
 
     Attributes:
-        path: as it was declared, with `{project}` and others to fill in.
-        everywhere: where the path names no project, the role is asked for in all of them, not in any.
-        mounted: a whole application behind the path, such as static files.
+        path: as declared, with parameters such as `{project}`.
+        everywhere: if the path names no project, the role is required in all projects instead of in any.
+        mounted: the path is a whole application, such as static files.
     """
 
     path: str
@@ -50,7 +50,7 @@ class Declared:
 
     @property
     def of_project(self) -> bool:
-        """Whether the role is asked for in the project that the path names."""
+        """True if the role is required in the project that the path names."""
         return "{project}" in self.path or "{project:" in self.path
 
 
@@ -60,7 +60,7 @@ def check_declared(app: FastAPI) -> None:
 
 
 def declared(app: FastAPI) -> list[Declared]:
-    """The access of every route, in the order of the routes. Raises BadSettings as `check_declared` does."""
+    """Return the access of every route, in order of the routes. Raises BadSettings as `check_declared` does."""
     found: list[Declared] = []
     wrong: list[str] = []
     for path, route in _walk(app.routes, ""):
@@ -68,7 +68,7 @@ def declared(app: FastAPI) -> list[Declared]:
             found.append(_of_route(path, route))
         except BadSettings as error:
             wrong.append(str(error))
-    if getattr(app.router, "_low_priority_routes", ()):  # what `FastAPI.frontend` serves
+    if getattr(app.router, "_low_priority_routes", ()):  # routes of `FastAPI.frontend`
         wrong.append("a frontend: it cannot say who may see it; mount it")
     if wrong:
         raise BadSettings("access: " + "; ".join(wrong))
@@ -76,7 +76,7 @@ def declared(app: FastAPI) -> list[Declared]:
 
 
 def _walk(routes: Sequence[BaseRoute], prefix: str) -> Iterator[tuple[str, RouteContext]]:
-    """Every route with its whole path; those of a mounted application in its place, unless it is public as a whole."""
+    """Yield every route with its full path, including those of mounted applications that are not public as a whole."""
     for route in iter_route_contexts(routes):
         path, inner = prefix + (route.path or ""), getattr(route, "app", None)
         routes_within = getattr(inner, "routes", None)
@@ -105,7 +105,7 @@ def _of_route(path: str, route: RouteContext) -> Declared:
 
 
 def _required(dependant: Dependant) -> Iterator[tuple[Role, bool]]:
-    """The roles that a route's dependencies ask for, and theirs, and whether in all projects."""
+    """Yield the roles that a route's dependencies require, recursively, and whether in all projects."""
     for inner in dependant.dependencies:
         asked = getattr(inner.call, _REQUIRED, None)
         if asked is not None:

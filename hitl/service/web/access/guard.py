@@ -1,15 +1,15 @@
-"""What a route asks of its caller, as a dependency of FastAPI: `caller: Caller = Depends(requires(Role.VIEWER))`.
+"""Check what a route requires of its caller: `caller: Caller = Depends(requires(Role.VIEWER))`.
 
-    nobody                              401; a browser that asks for a page goes to the login and comes back
-    no role in the project of the path  404, in the words of a project that is not there
-    too small a role                    403
-    an unsafe request by a session      403, unless it has the session's CSRF token and comes from a page of ours
+    no caller                           401; a browser that asks for a page is sent to the login and back
+    no role in the project of the path  404, with the same message as for a project that does not exist
+    too low a role                      403
+    an unsafe request by a session      403, unless it has the session's CSRF token and comes from one of our pages
 
-A route whose path has `{project}` asks for a role in that project. Of the others a viewer's is open to all who see any
-project, and shows those that they see (`Caller.role_in`). A lead's and an admin's ask for a role in all projects; so
-does a viewer's with `everywhere`, for what shows all of them.
+A route with `{project}` in its path requires a role in that project. Among the others, a viewer's route is open to
+everyone who sees any project, and shows only those projects (`Caller.role_in`). Routes of leads and admins require the
+role in all projects. So does a viewer's route with `everywhere`, which shows all projects.
 
-Of a request that shows several things a token counts first, then what a trusted proxy says, then the session.
+If a request has several credentials, a token comes first, then a trusted proxy's header, then the session.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from hitl.service.web.access.proxies import Proxies
 from hitl.service.web.access.roles import Role
 
 CSRF_HEADER, CSRF_FIELD = "X-CSRF-Token", "csrf_token"
-"""Where an unsafe request shows the CSRF token of its session: one of them."""
+"""Where an unsafe request carries its session's CSRF token: a header or a form field."""
 
 LOGIN = "/login"
 
 LONGEST_NEXT = 2_000
-"""Characters of an address to come back to."""
+"""Maximum characters of an address to return to."""
 
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 
 def requires(role: Role, everywhere: bool = False) -> Callable[[Request], Awaitable[Caller]]:
-    """A dependency that gives the caller, if it has at least this role. It raises HTTPException as said above.
+    """Return a dependency that provides the caller if it has at least this role, and raises HTTPException otherwise.
 
-    `everywhere`: also a viewer's role must be in all projects, where the path names none.
+    `everywhere`: if the path names no project, a viewer's role must also be in all projects.
     """
 
     async def allowed(request: Request) -> Caller:
@@ -61,7 +61,7 @@ def requires(role: Role, everywhere: bool = False) -> Callable[[Request], Awaita
 
 
 async def caller_of(request: Request) -> Caller | None:
-    """Who sends a request, whatever it may do; None: nobody that is known. Looked up once a request."""
+    """Return the sender of a request regardless of permissions, or None if unknown. Looked up once per request."""
     if not hasattr(request.state, "caller"):
         request.state.caller = await run_in_threadpool(_identified, request)
     found: Caller | None = request.state.caller
@@ -69,30 +69,30 @@ async def caller_of(request: Request) -> Caller | None:
 
 
 def accounts_of(request: Request) -> Accounts:
-    """The accounts of the application."""
+    """Return the accounts of the application."""
     found: Accounts = request.app.state.accounts
     return found
 
 
 def proxies_of(request: Request) -> Proxies:
-    """The proxies that the application trusts: none, unless it says so."""
+    """Return the proxies that the application trusts; none by default."""
     found: Proxies = getattr(request.app.state, "proxies", _NO_PROXIES)
     return found
 
 
 def no_project(project: str) -> HTTPException:
-    """What is answered for a project that is not there, and for one that the caller may not see."""
+    """Return the error for a project that does not exist, or that the caller may not see."""
     return HTTPException(404, f"there is no project {project!r}")
 
 
 def is_plain(text: str) -> bool:
-    """Whether a text has no control characters; joiners are letters' own (Persian words, joined emoji)."""
+    """Return True if a text has no control characters. Joiners are allowed (Persian words, joined emoji)."""
     return text.translate({0x200C: None, 0x200D: None}).isprintable()
 
 
 def own_path(text: str) -> str:
-    """Where to go after the login: the text if it is a path of ours, else the first page."""
-    safe = text.startswith("/") and not text.startswith("//") and "\\" not in text  # browsers take \ for /
+    """Return the path to go to after login: the text if it is a path of ours, else the first page."""
+    safe = text.startswith("/") and not text.startswith("//") and "\\" not in text  # browsers read \ as /
     return text if safe and is_plain(text) and len(text) <= LONGEST_NEXT else "/"
 
 
@@ -110,9 +110,9 @@ def _identified(request: Request) -> Caller | None:
 
 
 def _token(request: Request) -> str | None:
-    """What a program shows: `Bearer TOKEN`, or `Basic` with the token as its password (Label Studio can do no other).
+    """Return a program's token: `Bearer TOKEN`, or `Basic` with the token as password, as Label Studio sends it.
 
-    Anything else may be between the browser and a proxy.
+    Ignore anything else, which may be meant for a proxy in between.
     """
     kind, _, value = request.headers.get("authorization", "").partition(" ")
     if kind.lower() == "bearer":
@@ -142,7 +142,7 @@ def _nobody(request: Request) -> HTTPException:
 
 
 def _path_of(url: str) -> str:
-    """Path and query of an address; empty for what is none."""
+    """Return the path and query of a URL; empty if it is invalid."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -165,16 +165,16 @@ def _require_role(caller: Caller, role: Role, project: str | None, everywhere: b
 
 
 async def _require_meant(request: Request, caller: Caller) -> None:
-    """Raise unless a page of ours, or a program, sent this."""
+    """Raise unless the request was sent by one of our pages, or by a program."""
     if request.headers.get("authorization", "").lower().startswith("bearer "):
-        return  # no browser sends it by itself
+        return  # browsers never send it on their own
     if not is_own(request):
         raise HTTPException(403, "a page of another address sent this request")
     if caller.how == "token":
         return
     shown = request.headers.get(CSRF_HEADER)
     if shown is None and request.headers.get("content-type", "").partition(";")[0].strip().lower() in _FORMS:
-        # A route that takes files says so, and FastAPI has read the form already: of others nobody would close them.
+        # FastAPI has already read the form of a route that takes files. Elsewhere nothing would close uploaded files.
         field = (await request.form(max_files=0)).get(CSRF_FIELD)
         shown = field if isinstance(field, str) else None
     if not shown or not caller.csrf or not secrets.compare_digest(shown.encode(), caller.csrf.encode()):

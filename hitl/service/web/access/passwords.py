@@ -1,4 +1,4 @@
-"""Passwords: kept by Argon2id alone, and compared in the same time whether there is such a user or not."""
+"""Hash passwords with Argon2id, and compare them in the same time whether or not the user exists."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ if TYPE_CHECKING:
     from argon2 import PasswordHasher
 
 SHORTEST = 12
-"""Characters of a password, at least."""
+"""Minimum characters of a password."""
 
 LONGEST = 1_000
-"""Characters of a password, at most: hashing a longer one takes time and gains nothing."""
+"""Maximum characters of a password. Hashing longer ones takes time and adds no security."""
 
 
 def require_good(password: str) -> None:
-    """Raise BadInput for a password that is too short or too long; the message does not show it."""
+    """Raise BadInput if a password is too short or too long. The message does not show it."""
     if not SHORTEST <= len(password) <= LONGEST:
         raise BadInput(f"password: {len(password):,} characters; expected {SHORTEST} to {LONGEST:,}")
 
 
 class Passwords:
-    """Hashes with the present parameters of argon2-cffi (Argon2id, RFC 9106), and compares."""
+    """Hash and compare passwords, with the current parameters of argon2-cffi (Argon2id, RFC 9106)."""
 
     def hash(self, password: str) -> str:
-        """What is kept of a password. Raises BadInput where its length is wrong."""
+        """Return the hash of a password. Raises BadInput if its length is wrong."""
         require_good(password)
         return self._hasher.hash(_spelled(password))
 
     def matches(self, kept: str | None, password: str) -> bool:
-        """Whether this is the password; takes as long where there is nothing to compare with (None)."""
+        """Return True if the password is right. Takes equally long if there is no hash to compare with (None)."""
         from argon2.exceptions import InvalidHashError, VerificationError
 
         text = _spelled(password[:LONGEST])
@@ -45,7 +45,7 @@ class Passwords:
         return right and kept is not None and len(password) <= LONGEST
 
     def is_old(self, kept: str) -> bool:
-        """Whether it was hashed with other parameters than the present ones."""
+        """Return True if it was hashed with other than the current parameters."""
         return self._hasher.check_needs_rehash(kept)
 
     @cached_property
@@ -58,10 +58,10 @@ class Passwords:
 
     @cached_property
     def _nobody(self) -> str:
-        """The hash of a password that nobody knows."""
+        """Hash of a password that nobody knows."""
         return self._hasher.hash(secrets.token_hex())
 
 
 def _spelled(password: str) -> str:
-    """One spelling of letters that keyboards compose in different ways."""
+    """Normalize letters that keyboards compose in different ways."""
     return unicodedata.normalize("NFKC", password)

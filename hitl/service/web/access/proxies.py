@@ -1,4 +1,4 @@
-"""Reverse proxies: which are trusted, what they say of the browser behind them, and whom they have let in."""
+"""Read what trusted reverse proxies say about the browser behind them and the user they let in."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _warned: set[str] = set()
 
 @dataclass(frozen=True, slots=True)
 class Proxies:
-    """Trusted reverse proxies: what they add to a request is believed, what others add is not.
+    """Trusted reverse proxies. Headers from other senders are ignored.
 
     Attributes:
         networks: their addresses.
-        header: where they name the user whom they have let in; empty: they do not. They must take it out of what
+        header: names the user whom they have let in; empty if they send none. They must remove this header from what
             browsers send.
-        role: of users who are named there and are not known here, in all projects; None: these are refused.
+        role: role in all projects of named users who have no account here; None: they are refused.
     """
 
     networks: tuple[IPv4Network | IPv6Network, ...] = ()
@@ -35,7 +35,7 @@ class Proxies:
 
     @classmethod
     def of(cls, addresses: Sequence[str], header: str = "", role: str | None = None) -> Proxies:
-        """From texts such as "127.0.0.1" and "10.0.0.0/8". Raises BadSettings for others, and without any."""
+        """Parse addresses such as "127.0.0.1" and "10.0.0.0/8". Raises BadSettings if one is invalid, or none given."""
         try:
             networks = tuple(ip_network(address) for address in addresses)
         except ValueError as error:
@@ -56,11 +56,11 @@ class Proxies:
         return any(found in network for network in self.networks)
 
     def sent(self, request: HTTPConnection) -> bool:
-        """Whether the request comes from one of them."""
+        """Return True if the request comes from a trusted proxy."""
         return request.client is not None and request.client.host in self
 
     def address(self, request: HTTPConnection) -> str:
-        """Where a request comes from: of a trusted proxy the nearest address that is none (X-Forwarded-For)."""
+        """Return the client's address. Behind trusted proxies, it is the nearest untrusted one (X-Forwarded-For)."""
         if request.client is None:
             return ""
         if not self.sent(request):
@@ -69,12 +69,12 @@ class Proxies:
         return next((hop for hop in reversed(hops) if hop and hop not in self), request.client.host)
 
     def scheme(self, request: HTTPConnection) -> str:
-        """http or https, as the browser sees it (X-Forwarded-Proto of a trusted proxy)."""
+        """Return http or https, as seen by the browser (X-Forwarded-Proto of a trusted proxy)."""
         said = request.headers.get("x-forwarded-proto", "").rpartition(",")[2].strip().lower()
         return said if self.sent(request) and said in ("http", "https") else request.url.scheme
 
     def name(self, request: HTTPConnection) -> str | None:
-        """Whom a proxy names; None where no trusted one does, or two headers do."""
+        """Return the user whom a trusted proxy names. None if there is no such proxy, or if two headers name a user."""
         said = request.headers.getlist(self.header) if self.header else []
         if not said:
             return None
@@ -87,14 +87,14 @@ class Proxies:
         return _text(said[0]).strip() or None
 
     def _warn(self, why: str) -> None:
-        """Once for each reason: anyone who sends the header could fill the log."""
+        """Warn once per reason, because anyone who sends the header could fill the log."""
         if why not in _warned:
             _warned.add(why)
             _log.warning("the header %s of a request was ignored: %s", self.header, why)
 
 
 def _host(hop: str) -> str:
-    """An address without the port that some proxies write behind it.
+    """Remove the port that some proxies append to an address.
 
     Example:
         >>> _host(" 10.0.0.1:4000"), _host("[2001:db8::1]:80"), _host("2001:db8::1")
@@ -107,7 +107,7 @@ def _host(hop: str) -> str:
 
 
 def _text(header: str) -> str:
-    """What a proxy that writes UTF-8 means by a header, which is read as Latin-1; in one spelling."""
-    with suppress(UnicodeDecodeError):  # it is Latin-1
+    """Decode a header of a proxy that writes UTF-8, which was read as Latin-1. Normalize its Unicode form."""
+    with suppress(UnicodeDecodeError):  # it really is Latin-1
         header = header.encode("latin-1").decode()
     return unicodedata.normalize("NFC", header)

@@ -1,4 +1,4 @@
-"""Roles: what a caller may do in a project, or in all of them."""
+"""Define the roles of callers, in one project or in all of them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from enum import IntEnum
 from hitl.errors import BadInput
 
 EVERY = ""
-"""Stands for all projects where a role is kept; no project has this name."""
+"""Key of a role in all projects; no project has this name."""
 
 
 class Role(IntEnum):
-    """Each may do what the one before it may.
+    """Roles in ascending order; each includes the permissions of the one before.
 
     Example:
         >>> Role.VIEWER < Role.LEAD < Role.ADMIN
@@ -22,20 +22,20 @@ class Role(IntEnum):
     """
 
     VIEWER = 1
-    """Reads."""
+    """May read."""
     LEAD = 2
-    """Approves plans, sends items back, starts cycles."""
+    """May approve plans, send items back and start runs."""
     ADMIN = 3
-    """Gives and takes access."""
+    """May grant and revoke access."""
 
     @property
     def word(self) -> str:
-        """How it is written."""
+        """Role as a word."""
         return self.name.lower()
 
     @classmethod
     def of(cls, word: str) -> Role:
-        """The role that is written so. Raises BadInput where there is none."""
+        """Return the role for a word. Raises BadInput if there is none."""
         for role in cls:
             if role.word == word:
                 return role
@@ -43,6 +43,6 @@ class Role(IntEnum):
 
 
 def role_in(roles: Mapping[str, Role], project: str | None) -> Role | None:
-    """The larger of the role in this project and the role in all of them; `project` None: that in all of them."""
+    """Return the higher of the roles in this project and in all of them. `project` None: only the latter."""
     found = [roles[name] for name in {EVERY, project or EVERY} if name in roles]
     return max(found, default=None)

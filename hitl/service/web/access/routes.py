@@ -1,6 +1,6 @@
-"""The pages to log in and out, to change one's password, and for admins to give and take access.
+"""Serve the pages to log in and out, to change one's password, and for admins to grant and revoke access.
 
-They are for browsers: programs have tokens, and `hitl users` and `hitl tokens` do the same on a command line.
+These are for browsers. Programs have tokens, and `hitl users` and `hitl tokens` do the same on the command line.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from hitl.service.web.access.passwords import SHORTEST
 from hitl.service.web.access.roles import Role
 
 LARGEST_FORM = 16_384
-"""Bytes of a form: /login is open to everybody."""
+"""Maximum bytes of a form. /login is open to everybody."""
 
 AT_ONCE = 2
-"""Passwords that are hashed at a time, in threads of their own: each takes 64 MiB, and pages must not wait for them."""
+"""Maximum passwords hashed at a time. Each takes 64 MiB, and threads keep pages from waiting for them."""
 
 router = APIRouter(include_in_schema=False, max_body_size=LARGEST_FORM)
 
@@ -198,18 +198,18 @@ async def revoke_token(request: Request, caller: Admin, token: Text = "") -> Res
     return await _changed(request, caller, revoke, "/admin/tokens", _tokens_page)
 
 
-# -- what they have in common ------------------------------------------------------------------------------
+# -- shared helpers ---------------------------------------------------------------------------------------
 
 
 async def _hashed(work: Callable[..., Result], *given: Any) -> Result:
-    """What work gives that hashes a password."""
+    """Run work that hashes a password, a few at a time, in a thread."""
     return await anyio.to_thread.run_sync(partial(work, *given), limiter=_hashing)
 
 
 async def _changed(
     request: Request, caller: Caller, change: Callable[[], None], then: str, page: Callable[..., Response]
 ) -> Response:
-    """Make a change and go to a page; where it cannot be made, the page says why."""
+    """Make a change and redirect to a page. If the change fails, show the page with the reason."""
     try:
         await _hashed(change)
     except BadInput as error:
@@ -218,7 +218,7 @@ async def _changed(
 
 
 def _not_oneself(caller: Caller, name: str) -> None:
-    """An admin who could take the own role away might be the last one."""
+    """Raise if admins change their own account: the last admin could lose the role."""
     if caller.how != "token" and caller.name == name:
         raise BadInput("you cannot do this to yourself; your own password is changed on the page of your account")
 
@@ -239,7 +239,7 @@ def _go(path: str) -> Response:
 
 
 def _private(response: Response) -> Response:
-    """No cache keeps it."""
+    """Forbid caches to store the response."""
     response.headers["Cache-Control"] = "no-store"
     return response
 

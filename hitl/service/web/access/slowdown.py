@@ -1,7 +1,7 @@
-"""Failed logins are slowed down, by name and by address: the first few are free, each one more doubles the wait.
+"""Slow down failed logins by name and by address: the first few are free, and each further one doubles the wait.
 
-An attempt counts when it begins, so that many at once gain nothing, and is taken back when it succeeds. Each process
-counts for itself. Counts are of bounded number: those tried longest ago are forgotten first.
+An attempt counts when it begins, so that parallel attempts gain nothing, and is taken back when it succeeds. Each
+process counts separately. The number of counts is bounded, and those of the oldest attempts are dropped first.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ FREE = 5
 """Attempts without a wait."""
 
 LONGEST = 300.0
-"""Seconds to wait, at most."""
+"""Maximum seconds to wait."""
 
 FORGOTTEN = 3600.0
-"""Seconds without an attempt after which all is forgotten."""
+"""Seconds without an attempt after which the count resets."""
 
 KEPT = 10_000
-"""Names, and as many addresses, that are counted."""
+"""Maximum names counted, and also maximum addresses counted."""
 
 
 LONGEST_NAME = 200
-"""Characters of a name that are looked at."""
+"""Maximum characters of a name that are compared."""
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class _Count:
     last: float
 
     def wait(self, now: float) -> float:
-        """Seconds until the next attempt is looked at."""
+        """Return the seconds before the next attempt is allowed."""
         if self.attempts < FREE:
             return 0.0
         pause = min(2.0 ** min(self.attempts - FREE, 20), LONGEST)
@@ -44,7 +44,7 @@ class _Count:
 
 
 class _Counts:
-    """Key -> its attempts, the latest last."""
+    """Attempts by key, the latest last."""
 
     def __init__(self) -> None:
         self._of: OrderedDict[Hashable, _Count] = OrderedDict()
@@ -72,7 +72,7 @@ class _Counts:
 
 
 class Slowdown:
-    """How long a login has to wait, by what was tried before; `clock` gives seconds that never go back."""
+    """Delays for logins, based on earlier attempts; `clock` returns monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -81,7 +81,7 @@ class Slowdown:
         self._good: OrderedDict[Hashable, None] = OrderedDict()
 
     def begin(self, name: str, address: str) -> float:
-        """Count an attempt and give 0; or the seconds that it has to wait, uncounted."""
+        """Count an attempt and return 0, or return the seconds to wait without counting it."""
         where = network_of(address)
         with self._lock:
             now, key = self._clock(), self._key(name, where)
@@ -92,7 +92,7 @@ class Slowdown:
             return wait
 
     def succeeded(self, name: str, address: str) -> None:
-        """The attempt was right: it does not count for the address, and nothing is left of the name's failures."""
+        """Uncount a successful attempt for the address, and clear the failures of the name."""
         where = network_of(address)
         with self._lock:
             self._addresses.take_back(where)
@@ -103,9 +103,9 @@ class Slowdown:
                 self._good.popitem(last=False)
 
     def _key(self, name: str, where: str) -> Hashable:
-        """What counts for a name. From an address that it has logged in from it has a count of its own.
+        """Return the key under which a name is counted. Addresses that it has logged in from are counted separately.
 
-        So who tries passwords elsewhere does not keep the user out.
+        Someone who tries passwords elsewhere therefore cannot lock the user out.
         """
         pair = _pair(name, where)
         return pair if pair in self._good else pair[0]
@@ -116,7 +116,7 @@ def _pair(name: str, where: str) -> tuple[str, str]:
 
 
 def network_of(address: str) -> str:
-    """What an address is counted as: itself; of IPv6 the /64 that one customer has."""
+    """Return the network an address is counted as: IPv4 as is, IPv6 by the /64 that one customer has."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:

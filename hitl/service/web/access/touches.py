@@ -1,5 +1,6 @@
-"""When sessions and tokens were last used: noted at most once a minute each, and behind the request, which waits for
-no lock of the database."""
+"""Record when sessions and tokens were last used: at most once a minute each, and in the background, so that no request
+waits for a database lock.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +15,16 @@ from hitl.errors import StoreError
 from hitl.store.database import Database
 
 EVERY_SECONDS = 60.0
-"""How exact the times are."""
+"""Precision of these times, in seconds."""
 
 AT_ONCE = 1_000
-"""Notes that may wait for the database; one more is left to a later request."""
+"""Maximum writes waiting for the database. Beyond that, a later request writes the time."""
 
 _log = logging.getLogger(__name__)
 
 
 class Touches:
-    """Writes times, one after the other, in a thread of its own."""
+    """Write times one after the other, in a background thread."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -55,5 +56,5 @@ class Touches:
                 self._waiting.discard(digest)
 
     def close(self) -> None:
-        """Wait for what is under way."""
+        """Wait for pending writes."""
         self._thread.shutdown(wait=True)

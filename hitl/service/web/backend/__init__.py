@@ -1,7 +1,7 @@
-"""Label Studio's model backend: what hitl suggests to annotators before they answer.
+"""Serve Label Studio's model backend: what hitl suggests to annotators before they answer.
 
-suggestions    what is suggested of each item, looked up in a snapshot
-routes         the five routes that Label Studio asks
+suggestions    suggestions per item, looked up in a snapshot
+routes         the five routes that Label Studio calls
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""The five routes of a model backend, under /ml/<project>, as Label Studio 1.23 asks them.
+"""Serve the five routes of a model backend, under /ml/<project>, as Label Studio 1.23 calls them.
 
     GET  /health     before each prediction                        {"status": "UP", "model_class": "hitl"}
     POST /setup      before each prediction                        {"model_version": "..."}
-    POST /predict    a task that is opened, or a batch             {"results": [...]}, an entry for each task, in order
-    GET  /versions   which version there is                        {"versions": ["..."]}
-    POST /webhook    whatever happens in the project, unasked      {"status": "ok"}
+    POST /predict    a task that is opened, or a batch             {"results": [...]}, one entry per task, in order
+    GET  /versions   available versions                            {"versions": ["..."]}
+    POST /webhook    any event in the project, unrequested         {"status": "ok"}
 
-All is looked up in the newest snapshot; the platform and the store are not asked. Label Studio sends a name and a
-password (basic authentication), but not to /webhook, where anybody may say anything: nothing follows from it.
+Responses are looked up in the newest snapshot, without asking the platform or the store. Label Studio sends a name and
+a password (basic authentication) except to /webhook. Anyone can send to /webhook, so it has no effect.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from hitl.service.web.errors import Problem
 from hitl.service.web.projects import Watched
 
 LARGEST_BODY = 64 * 2**20
-"""Bytes of a request that are read: Label Studio sends tasks with all their annotations."""
+"""Maximum bytes of a request. Label Studio sends tasks with all their annotations."""
 
 Allowed = Callable[[str, str, str], bool]
-"""Whether this user with this password may ask for suggestions in the project of this name."""
+"""Return True if this user with this password may ask for suggestions in the named project."""
 
 
 class Health(BaseModel):
@@ -112,7 +112,7 @@ _BODY = {"requestBody": {"required": True, "content": {"application/json": {"sch
 
 
 def router(projects: Mapping[str, Watched], allowed: Allowed) -> APIRouter:
-    """The routes for these projects. They are public to the service's own guard: each asks for its password itself."""
+    """Return the routes for these projects. They are public to the service's guard, and check passwords themselves."""
     basic = Depends(HTTPBasic(auto_error=False, realm="hitl"))
 
     def admitted(project: str, given: HTTPBasicCredentials | None = basic) -> Watched:
@@ -165,7 +165,7 @@ def router(projects: Mapping[str, Watched], allowed: Allowed) -> APIRouter:
 
 
 def _suggestions(one: Watched) -> Suggestions | None:
-    """What is suggested; None as long as nothing was loaded."""
+    """Return the current suggestions, or None if nothing has been loaded yet."""
     return None if one.snapshot is None else one.snapshot.suggestions
 
 
@@ -175,7 +175,7 @@ def _version(one: Watched) -> str:
 
 
 def _predicted(one: Watched, body: bytes) -> Any:
-    """The answer to /predict."""
+    """Build the response to /predict."""
     try:
         asked = Asked.model_validate_json(body)
     except ValidationError as error:
@@ -191,7 +191,7 @@ def _predicted(one: Watched, body: bytes) -> Any:
 
 
 async def _body(request: Request, *, keep: bool = True) -> bytes | None:
-    """The body, read to its end; None where it is larger than what is read, or where it is not kept."""
+    """Read the whole body. Return None if it is too large, or if it should not be kept."""
     read, parts = 0, []
     async for part in request.stream():
         read += len(part)

@@ -1,7 +1,7 @@
-"""What is suggested of each item, by `serve.suggest`.
+"""Suggest answers per item, by `serve.suggest`.
 
-    model       what the project's models predict: nothing that annotators have said about this item goes into it
-    consensus   what all have said so far, models among them; nothing of known truth, by which annotators are measured
+    model       predictions of the project's models; annotators' answers to the item itself are not used
+    consensus   consensus of all annotators and models; nothing for gold items, which measure annotators
     never       nothing
 
 A suggestion is an answer to each question, as a row of the operation `consensus` (`hitl.platform.Operation`).
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from hitl.service.web.snapshot import QuestionView, Snapshot
 
 SAMPLE = 4096
-"""Items whose predictions go into the version: a model that has learned anew changes all of them."""
+"""Number of items whose predictions determine the version. A retrained model changes all of them."""
 
 Answer = Mapping[str, Any]
 
 
 class Suggestions:
-    """What is suggested of the items of one snapshot; looked up, and computed only where items have parts."""
+    """Suggestions for the items of one snapshot. They are looked up, and computed only for items that have parts."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
@@ -40,7 +40,7 @@ class Suggestions:
 
     @cached_property
     def version(self) -> str:
-        """Differs where something else is suggested: Label Studio asks once for each version."""
+        """Version of the suggestions. Label Studio asks once per version, so it changes when they do."""
         if self.kind == "never":
             return f"{SUGGESTS}never"
         if self.kind == "consensus":
@@ -48,7 +48,7 @@ class Suggestions:
         return f"{SUGGESTS}model-{_digest(self.snapshot)}"
 
     def of(self, key: str) -> dict[str, Answer]:
-        """The answer to each question about the item of this key of the platform; none where nothing is known."""
+        """Return the suggested answer to each question for an item, by its platform key. Empty if there is none."""
         row = self.snapshot.key_place.get(key)
         if row is None or self.kind == "never":
             return {}
@@ -66,7 +66,7 @@ class Suggestions:
 
     @cached_property
     def _of_parts(self) -> dict[str, dict[str, Answer]]:
-        """Question about parts -> item -> what is found in it, but for items of known truth."""
+        """Question about parts -> item -> parts found in it, except gold items."""
         views = {name: view for name, view in self.snapshot.views.items() if view.evidence.parts is not None}
         evidence = {name: view.evidence for name, view in views.items()}
         rows = consensus_rows(evidence, {name: view.consensus for name, view in views.items()})
@@ -74,14 +74,14 @@ class Suggestions:
         return {name: {row["item"]: row for row in of if row["item"] not in told} for name, of in rows.items()}
 
     def _of_all(self, question: str, view: QuestionView, row: int) -> Answer | None:
-        """The consensus on an item, where there is one to show."""
+        """Return the consensus on an item, if there is one to show."""
         if not self._decided[question][row]:
             return None
         return _row(view, int(view.consensus.labels[row]), view.consensus.probabilities[row])
 
     @cached_property
     def _decided(self) -> dict[str, npt.NDArray[np.bool_]]:
-        """Question -> (N,) items that have a label or a prediction, and whose truth is not known."""
+        """Question -> (N,) mask of items with a label or a prediction, and without known truth."""
         found = {}
         for name, view in self.snapshot.views.items():
             known = view.evidence
@@ -89,7 +89,7 @@ class Suggestions:
         return found
 
     def prepare(self) -> None:
-        """Compute now what a request would wait for."""
+        """Compute in advance what requests would wait for."""
         _ = self.version, self.snapshot.key_place
         if self.kind == "consensus":
             _ = self._of_parts, self._decided
@@ -98,12 +98,12 @@ class Suggestions:
 
 
 def prepare(snapshot: Snapshot) -> None:
-    """Compute what requests look up, outside of them: for whoever makes the snapshot."""
+    """Compute what requests look up, before the snapshot is used."""
     snapshot.suggestions.prepare()
 
 
 def _of_models(view: QuestionView, row: int) -> Answer | None:
-    """The mean of what the models predict of an item, each as sure as it was found to be; None where all abstain."""
+    """Return the mean prediction of the models, each recalibrated by its temperature. None if all abstain."""
     temperatures = view.consensus.temperatures
     said = [
         _tempered(p_nj[row], float(temperatures.get(name, 1.0)))
@@ -128,7 +128,7 @@ def _row(view: QuestionView, label: int, p_j: Floats) -> Answer:
 
 
 def _digest(snapshot: Snapshot) -> str:
-    """Of what the models predict of some items, and of how many they predict."""
+    """Return a digest of the models' predictions for some items, and of the number of predictions."""
     told = hashlib.blake2b(digest_size=6)
     for question, view in snapshot.views.items():
         for model, p_nj in view.evidence.probabilities.items():

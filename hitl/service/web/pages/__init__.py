@@ -1,1 +1,1 @@
-"""The pages: a module a family, each a few thin routes over what a `Snapshot` holds."""
+"""Define the pages: one module per family, each with a few thin routes over a `Snapshot`."""

@@ -1,4 +1,4 @@
-"""Annotators: who is good at what, and the story of each."""
+"""Show annotators: their accuracy by class, and one page each."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Sort = Literal["labels", "accuracy", "worst", "name"]
 COLUMNS = ("annotator", "labels", "accuracy", "low", "high", "bits", "typical_error")
 
 ANSWER = ("item", "text", "said", "label", "confidence")
-"""What is told of an answer that the consensus contradicts."""
+"""Columns of an answer that the consensus contradicts."""
 
 DRIFT_BINS = 8
 CELLS = 30
-"""Classes of a confusion matrix that are shown."""
+"""Maximum classes shown of a confusion matrix."""
 
 
 @router.get("/projects/{project}/annotators", summary="Annotators", responses=FORMS | responses(401, 404, 422, 503))
@@ -104,7 +104,7 @@ def annotator(
 
 
 def line(view: QuestionView, k: int) -> dict[str, Any]:
-    """What the table says of one annotator."""
+    """Return the table row of one annotator."""
     report = view.consensus.annotators
     low, high = report.interval
     true, said, often = view.typical_confusions
@@ -123,7 +123,7 @@ def line(view: QuestionView, k: int) -> dict[str, Any]:
 
 
 def confusion(view: QuestionView, k: int) -> list[dict[str, Any]]:
-    """A row a true class: how often it was answered with each option, and how many labels that is by the consensus."""
+    """Return a row per true class: the probability of each option, and label counts with the consensus as truth."""
     report, annotations = view.consensus.annotators, view.evidence.annotations
     code = view.annotator_place.get(str(report.names[k]))
     counts = np.zeros((len(report.classes), len(report.options)))
@@ -144,7 +144,7 @@ def confusion(view: QuestionView, k: int) -> list[dict[str, Any]]:
 
 
 def disagreements(view: QuestionView, annotator: str) -> np.ndarray[Any, Any]:
-    """Places of the annotator's answers that the consensus contradicts, those it is surest of first."""
+    """Return indices of the annotator's answers that the consensus contradicts, most confident consensus first."""
     code = view.annotator_place.get(annotator)
     if code is None:
         return np.zeros(0, np.intp)
@@ -158,7 +158,7 @@ def disagreements(view: QuestionView, annotator: str) -> np.ndarray[Any, Any]:
 
 
 def over_time(view: QuestionView, annotator: str) -> list[dict[str, float]]:
-    """Agreement with the consensus in equal parts of the annotator's answers, oldest first; empty without times."""
+    """Return agreement with the consensus in equal parts of the annotator's answers, oldest first; [] without times."""
     annotations = view.evidence.annotations
     code = view.annotator_place.get(annotator)
     if code is None or annotations.time is None:

@@ -1,4 +1,4 @@
-"""What others were told of a project, and whether it has arrived."""
+"""Show the events sent for a project, and whether they were delivered."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def deliveries(
 
 
 def addresses_of(one: Watched) -> list[dict[str, Any]]:
-    """The addresses of a project, without what may be secret of them, and their counts."""
+    """Return the addresses of a project without secret parts, and their counts."""
     counts = one.store.count_deliveries(one.name)
     return [
         {"address": to.name, "at": to.shown, "lacks": to.lacks, **asdict(counts.get(to.name, Counted()))}
@@ -52,13 +52,13 @@ def addresses_of(one: Watched) -> list[dict[str, Any]]:
 
 
 class EventFigures(Collector):
-    """How many events arrived, failed and wait, for Prometheus."""
+    """Numbers of delivered, failed and waiting events, for Prometheus."""
 
     def __init__(self, projects: Projects) -> None:
         self._projects = projects
 
     def collect(self) -> Iterable[Metric]:
-        """Read from the stores."""
+        """Yield the counts, read from the stores."""
         labels = ["project", "address"]
         delivered = CounterMetricFamily("hitl_events_delivered", "Events that have arrived", labels=labels)
         failed = CounterMetricFamily("hitl_events_failed", "Events that were given up", labels=labels)

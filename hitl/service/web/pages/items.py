@@ -1,4 +1,4 @@
-"""Items: found by what is known of them, and the story of each."""
+"""Search items, and show one item."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Rows = npt.NDArray[np.intp]
 COLUMNS = ("item", "text", "label", "confidence", "labels", "contested", "changed", "truth")
 
 CHANGED = 0.1
-"""A belief that has moved by more since the last cycle has changed."""
+"""An item counts as changed if its probabilities moved by more than this since the last run."""
 
 
 @router.get("/projects/{project}/items", summary="Items", responses=FORMS | responses(401, 404, 422, 503))
@@ -106,7 +106,7 @@ def item(
 
 
 def find(snapshot: Snapshot, view: QuestionView, wanted: Search) -> Rows:
-    """The rows of the items that fit, in the order that is asked for."""
+    """Return the rows of matching items, in the requested order."""
     keep = _which(snapshot, view, wanted.show)
     if wanted.label:
         keep &= view.consensus.labels == _code(wanted.label, view.consensus.classes)
@@ -122,7 +122,7 @@ def find(snapshot: Snapshot, view: QuestionView, wanted: Search) -> Rows:
 
 
 def line(snapshot: Snapshot, view: QuestionView, n: int) -> dict[str, Any]:
-    """What the table says of one item."""
+    """Return the table row of one item."""
     consensus, known = view.consensus, view.evidence
     label, start = int(consensus.labels[n]), known.annotations.item_start
     return {
@@ -152,7 +152,7 @@ def _which(snapshot: Snapshot, view: QuestionView, show: Which) -> npt.NDArray[n
 
 
 def _labeled(view: QuestionView, annotator: str, said: str) -> npt.NDArray[np.bool_]:
-    """(N,) whether the annotator, or any where none is named, has labeled the item, with this answer if one is."""
+    """Return an (N,) mask of items labeled by this annotator (or anyone if empty), with this answer if one is given."""
     annotations = view.evidence.annotations
     keep = np.zeros(annotations.n_items, bool)
     rows: Any = slice(None)
@@ -169,7 +169,7 @@ def _labeled(view: QuestionView, annotator: str, said: str) -> npt.NDArray[np.bo
 
 
 def _predicted(view: QuestionView, model: str, same: Same) -> npt.NDArray[np.bool_]:
-    """(N,) whether the model predicts the item, and, if asked for, the label that it has or another."""
+    """Return an (N,) mask of items that the model predicts, optionally only those (dis)agreeing with the label."""
     p_nj = view.evidence.probabilities.get(model)
     if p_nj is None:
         return np.zeros(len(view.consensus.items), bool)
@@ -181,7 +181,7 @@ def _predicted(view: QuestionView, model: str, same: Same) -> npt.NDArray[np.boo
 
 
 def _with_text(snapshot: Snapshot, part: str) -> npt.NDArray[np.bool_]:
-    """(N,) whether id or text has this part, large or small letters."""
+    """Return an (N,) mask of items whose id or text contains this part, ignoring case."""
     found = pc.or_(
         pc.match_substring(snapshot.names, part, ignore_case=True),
         pc.match_substring(snapshot.texts, part, ignore_case=True),
@@ -206,7 +206,7 @@ def _code(name: str, names: tuple[Any, ...]) -> int:
 
 
 def _data(text: str | None) -> list[tuple[str, str]]:
-    """The fields of an item's data, each as text."""
+    """Return the fields of an item's data as text."""
     data = json.loads(text or "{}")
     return [
         (str(name), value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))

@@ -1,4 +1,4 @@
-"""Models: how reliable each is, and where it helps."""
+"""Show how reliable each model is, and where it helps."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ router = pages("models")
 COLUMNS = ("model", "items", "agreement", "temperature", "verdict")
 
 DISAGREEMENTS = 20
-"""Items shown where a model is sure of another label than the consensus."""
+"""Maximum items shown where a model confidently disagrees with the consensus."""
 
 
 @router.get("/projects/{project}/models", summary="Models", responses=FORMS | responses(401, 404, 422, 503))
@@ -51,7 +51,7 @@ def models(
 
 
 def together(view: QuestionView) -> ModelsSection | None:
-    """Where models help annotators, and annotators models; None without a model that the labels rest on."""
+    """Return where models help annotators, and annotators models. None if no model contributes to the labels."""
     return models_section(view.page)
 
 
@@ -66,7 +66,7 @@ def _line(view: QuestionView, row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _figures(view: QuestionView) -> dict[str, Any]:
-    """Of items that annotators labeled: how often the label is the model's, by how sure the model was."""
+    """Plot, for items with labels, how often the consensus label is the model's, by the model's confidence."""
     labeled = np.diff(view.evidence.annotations.item_start) > 0
     lines = []
     for model, p_nj in view.evidence.probabilities.items():
@@ -80,7 +80,7 @@ def _figures(view: QuestionView) -> dict[str, Any]:
 
 
 def _against(view: QuestionView, model: str, texts: Any) -> list[dict[str, Any]]:
-    """Items that annotators labeled and the model is surest to have another label."""
+    """Return items with labels where the model disagrees with the consensus, most confident first."""
     p_nj = view.evidence.probabilities.get(model)
     if p_nj is None:
         return []

@@ -1,4 +1,4 @@
-"""The projects, and how one of them stands."""
+"""List the projects, and show the state of one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The plan: what is asked next, of whom, and why; made here, looked at, and sent to the platform.
+"""Make a plan, review it, and send it to the platform.
 
-make       `hitl plan`: judge what is stored, record the plan; nothing is sent
-approve    `hitl push`: send what the plan says
+make       `hitl plan`: estimate from stored labels and record the plan; nothing is sent
+approve    `hitl push`: send the plan
 """
 
 from __future__ import annotations

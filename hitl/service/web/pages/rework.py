@@ -1,4 +1,4 @@
-"""Rework: an item goes back to the same annotator, or to an expert; the next plan asks them first."""
+"""Send an item back to the same annotator, or to an expert. The next plan asks them first."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def take_back(
 ) -> Response:
     """Do not ask about it any longer, from the next plan on."""
     row = snapshot.item_place.get(item)
-    key = item if row is None else snapshot.keys[row]  # of an item that is gone the platform's key is shown
+    key = item if row is None else snapshot.keys[row]  # for a deleted item, the platform's key is shown
     if not one.store.take_back(project, key, annotator):
         raise HTTPException(404, f"item {item!r} was not sent back to {annotator!r}")
     if is_page(request):
@@ -83,14 +83,14 @@ def take_back(
 
 
 def known_annotators(snapshot: Snapshot) -> dict[str, None]:
-    """Who can be asked: the crew of the settings, and all who have labeled; in that order."""
+    """Return everyone who can be asked: the crew of the settings, then all who have labeled."""
     crew = map(str, snapshot.settings.crew.annotators)
     labeled = (str(name) for view in snapshot.views.values() for name in view.consensus.annotators.names)
     return dict.fromkeys([*crew, *labeled])
 
 
 def rows_of(snapshot: Snapshot, sent: Any) -> list[dict[str, Any]]:
-    """A row for each item that was sent back, the newest first."""
+    """Return a row per item that was sent back, newest first."""
     asked = {(str(ask.item), str(ask.annotator)) for ask in (snapshot.plan.asks if snapshot.plan else ())}
     evidence = {name: view.evidence for name, view in snapshot.views.items()}
     rows = []

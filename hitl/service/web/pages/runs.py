@@ -1,4 +1,4 @@
-"""Runs: the cycles so far, what each recorded, what failed, what waits; and a cycle started by hand."""
+"""Show past runs, their metrics and failures, and pending changes; start a run by hand."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hitl.store.results import BASIS
 router = pages("runs")
 
 FIGURES = ("labels", "done", "items", "confidence", "agreement", "cost", "stop", "idle")
-"""What is told of each cycle."""
+"""Metrics shown of each run."""
 
 
 @router.get("/projects/{project}/runs", summary="Cycles", responses=FORMS | responses(401, 404, 422, 503))
@@ -65,7 +65,7 @@ def run(project: str, request: Request, caller: Lead, one: OneProject) -> Respon
 
 
 def _flat(metrics: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """Every figure with its name, but what tells whether the cycle still stands."""
+    """Yield every metric with its name, except the digest of the run's inputs."""
     for name, value in metrics.items():
         if isinstance(value, Mapping) and name != BASIS:
             yield from _flat(value, f"{before}{name}.")

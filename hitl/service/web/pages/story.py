@@ -1,9 +1,9 @@
-"""The story of an item: who said what, what it weighs, and what would change the label.
+"""Explain an item's label: who answered what, the weight of each answer, and what would change the label.
 
     weight of an answer s of annotator k    ln C[k, label, s] - ln C[k, other, s]      `other`: the second best label
 
-C are the confusion matrices of the consensus. A weight above 0 speaks for the label. Weights add up under independence;
-what is believed counts the sum for less where annotators share errors (`Consensus.design_effect`).
+C are the confusion matrices of the consensus. An answer with a weight above 0 supports the label. Weights add up if
+annotators are independent. If they share errors, the consensus discounts the sum (`Consensus.design_effect`).
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from hitl.service.web.snapshot import QuestionView
 SMALLEST = 1e-12
 
 ANSWER = ("annotator", "said", "accuracy", "low", "high", "weight", "time")
-"""What is told of an answer."""
+"""Columns of an answer."""
 
 
 @dataclass(frozen=True)
 class Story:
-    """What is told of one item.
+    """Explanation of one item's label.
 
     Attributes:
-        label, other: the label, and the second best one; None where there is one class.
-        beliefs: every class that is believed at all with its probability, the most probable first.
-        answers: a row an answer: annotator, said, accuracy (with low and high), weight, time.
-        models: a row a model: its name, its label and probability, and its probability of our label.
-        typical: answers of typical annotators for `other` that would turn the label; None where none would.
+        label, other: the label and the second best one; None if there is only one class.
+        beliefs: classes with a nonzero probability, the most probable first.
+        answers: a row per answer: annotator, said, accuracy (with low and high), weight, time.
+        models: a row per model: its name, its label and probability, and its probability of our label.
+        typical: number of answers `other` by typical annotators that would flip the label; None if no number would.
     """
 
     label: str
@@ -45,7 +45,7 @@ class Story:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """For programs."""
+        """JSON values for programs."""
         beliefs = [{"label": name, "probability": p} for name, p in self.beliefs]
         return {
             "beliefs": beliefs,
@@ -56,11 +56,11 @@ class Story:
 
 
 BELIEFS = 12
-"""Classes whose probability is told."""
+"""Maximum classes shown with their probability."""
 
 
 def story_of(view: QuestionView, n: int) -> Story:
-    """Tell the story of the item in row n."""
+    """Explain the label of the item in row n."""
     consensus = view.consensus
     q_j, label = consensus.probabilities[n], int(consensus.labels[n])
     ranks = [j for j in np.argsort(-q_j, kind="stable").tolist() if j != label]
@@ -77,7 +77,7 @@ def story_of(view: QuestionView, n: int) -> Story:
 
 
 def answers_of(view: QuestionView, n: int, label: int, other: int | None) -> list[dict[str, Any]]:
-    """List the answers to item n, the heaviest first; the weight is for class `label` against class `other`."""
+    """List the answers to item n, largest weight first. Weights compare class `label` with class `other`."""
     report, given = view.consensus.annotators, _given(view, n)
     low, high = report.interval
     option = {name: code for code, name in enumerate(report.options)}
@@ -95,7 +95,7 @@ def answers_of(view: QuestionView, n: int, label: int, other: int | None) -> lis
 
 
 def _given(view: QuestionView, n: int) -> list[tuple[Name, Name, float | None]]:
-    """Annotator, label and time of each answer to item n."""
+    """Return annotator, label and time of each answer to item n."""
     known = view.evidence.annotations
     found = []
     for place in range(known.item_start[n], known.item_start[n + 1]):
@@ -131,7 +131,7 @@ def _models(view: QuestionView, n: int, label: int) -> list[dict[str, Any]]:
 
 
 def _typical(view: QuestionView, n: int, q_j: Floats, label: int, other: int) -> int | None:
-    """How many answers `other` of an annotator with the crowd's mean confusion matrix would turn the label."""
+    """Return how many answers `other`, with the crowd's mean confusion matrix, would flip the label."""
     report = view.consensus.annotators
     if view.truth[n] >= 0 or len(report.options) <= other or not len(report.names):
         return None

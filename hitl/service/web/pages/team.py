@@ -1,4 +1,4 @@
-"""The team: what to train, who decides alike, who changes. What reports say of annotators, with links."""
+"""Show the team: what to train, who answers alike, whose accuracy changes. As in reports, with links."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ router = pages("annotators")
 COLUMNS = ("true", "said", "labels", "items", "share", "often", "annotators", "names")
 
 CONFUSIONS = 15
-"""Confusions of the team that are shown."""
+"""Maximum confusions of the team that are shown."""
 
 NAMES = 5
-"""Annotators named of each: those with most such answers."""
+"""Maximum annotators named per confusion: those who make it most often."""
 
 
 @dataclass(frozen=True, eq=False)
 class Team:
-    """What is known of the annotators of one question.
+    """Results about the annotators of one question.
 
     Attributes:
-        section: groups, change over time, who to look into; None where the consensus is over others.
-        training: the most frequent confusions of all together, JSON values.
+        section: groups, change over time, flagged annotators; None if the consensus is about other annotators.
+        training: the most frequent confusions of the whole team, JSON values.
     """
 
     section: AnnotatorsSection | None
@@ -67,14 +67,14 @@ def team(
 
 
 def team_of(view: QuestionView) -> Team:
-    """Everything the page says of a question."""
+    """Compute everything the page shows for a question."""
     return Team(annotators_section(view.page), tuple(training(view)))
 
 
 def training(view: QuestionView) -> list[dict[str, Any]]:
-    """The wrong answers, by the consensus, that the team gives most often: a row each, most labels first.
+    """Return the team's most frequent wrong answers, with the consensus as truth: one row each, most labels first.
 
-    `share` is of all wrong answers, `often` of the answers to items of that class.
+    `share` is relative to all wrong answers, `often` to the answers to items of that class.
     """
     annotations, consensus = view.evidence.annotations, view.consensus
     true, said = consensus.labels[annotations.item], annotations.label
@@ -106,7 +106,7 @@ def training(view: QuestionView) -> list[dict[str, Any]]:
 
 
 def _facts(section: AnnotatorsSection | None) -> dict[str, Any]:
-    """What programs get of groups and of those to look into."""
+    """Return the groups and the flagged annotators, for programs."""
     if section is None:
         return {"look_into": [], "groups": [], "changed": []}
     found = section.profiles

@@ -1,4 +1,4 @@
-"""Saved views: searches of items that a lead has given a name, for all who see the project."""
+"""Save views: item searches that a lead has named, for everyone who sees the project."""
 
 from __future__ import annotations
 
@@ -78,18 +78,18 @@ def forget(project: str, request: Request, caller: Lead, one: OneProject, name: 
 
 
 def as_query(wanted: Search) -> str:
-    """What tells a search from all items, as the query of an address; which page of it, and how long, is left out."""
+    """Return the query string of a search, without defaults, page number and page size."""
     values = {name: value for name, value in vars(wanted).items() if name not in ("page", "size")}
     return urlencode({name: value for name, value in values.items() if value != getattr(Search, name)})
 
 
 def address(project: str, query: str) -> str:
-    """That of the items of a view."""
+    """Return the URL of the items of a view."""
     return f"/projects/{path(project)}/items" + (f"?{query}" if query else "")
 
 
 def named(views: Sequence[SavedView], wanted: Search) -> list[dict[str, Any]]:
-    """Name and query of each view, and whether it is what is looked at."""
+    """Return name and query of each view, and whether it is the current search."""
     now = as_query(wanted)
     return [{"name": each.name, "query": each.query, "current": each.query == now} for each in views]
 
