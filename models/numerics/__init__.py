@@ -1,1 +1,1 @@
-"""The hot loops, special functions, compilation, and checks of settings."""
+"""Hot loops, special functions, compilation, and checks of settings."""

@@ -1,4 +1,4 @@
-"""One pass over the labels: how often each annotator is right, by beliefs, and how doubtful their items are."""
+"""One pass over the labels: expected right and wrong answers per annotator, and the uncertainty of their items."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hitl.models.numerics.compiled import compiled
 
 
 def answered(annotations: Annotations, q_nj: Floats) -> tuple[Floats, Floats]:
-    """(K, 3) expected number of right and of wrong answers by beliefs (N, J), and its variance; (K,) sum of doubts.
+    """Return (K, 3) expected right and wrong answers given beliefs (N, J), and their variance; and (K,) sum of doubts.
 
     An answer that is no class ("unsure") is neither right nor wrong. The doubt of a label is 1 - max_j q_nj of its
     item.
@@ -34,7 +34,7 @@ def _answered(item: Any, annotator: Any, label: Any, q: Any, answers: Any, doubt
         if label[m] < classes:
             chance = q[n, label[m]]
             answers[k, 0] += chance
-            answers[k, 1] += 1.0  # of all, until the end
+            answers[k, 1] += 1.0  # counts all answers until the end
             answers[k, 2] += chance * (1.0 - chance)
     for k in range(answers.shape[0]):
         answers[k, 1] -= answers[k, 0]

@@ -1,10 +1,10 @@
-"""Passes over items that may mislead, each through memory once: see `priors.apparent_classes`.
+"""Single passes over items whose appearance may mislead: see `priors.apparent_classes`.
 
     told_n[j] = ln( clear exp L_n[j] + (1 - clear) any_n )            any_n = sum_y share[y] exp L_n[y]
     by_n[z]   = truth_n[z] exp -told_n[z]
     q_n[y]    = exp L_n[y] ( clear by_n[y] + (1 - clear) share[y] sum_z by_n[z] )
 
-An item some of whose classes are ruled out is what it seems: told_n = L_n and q_n = truth_n.
+If a known truth rules out some classes of an item, the item is what it appears to be: told_n = L_n and q_n = truth_n.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from hitl.models.numerics.kernels import BLOCK, log_above_one
 
 
 class Seen(NamedTuple):
-    """Beliefs about what items seem to be, and sums over the items that count and have no known truth.
+    """Beliefs about apparent classes, and sums over the items that count and have no known truth.
 
-    q_nj: (N, J); seen_j: (J,) expected items that seem to be of each class; clear: that seem to be what they are;
-    items: how many there are.
+    q_nj: (N, J); seen_j: (J,) expected number of items that appear to be of each class; clear: expected number that
+    appear
+    as what they are; items: number of items.
     """
 
     q_nj: Floats
@@ -34,14 +35,14 @@ class Seen(NamedTuple):
 
 
 def told(message_nj: Floats, clear: float, share_j: Floats) -> Floats:
-    """Return (N, J) messages about the true class from messages about what items seem to be."""
+    """Convert messages about apparent classes to (N, J) messages about true classes."""
     told_nj = np.empty_like(message_nj)
     in_runs(_tell, runs_of(len(message_nj)), message_nj, clear, share_j, told_nj)
     return told_nj
 
 
 def seen(message_nj: Floats, truth_nj: Floats, clear: float, share_j: Floats, counted_n: npt.NDArray[np.bool_]) -> Seen:
-    """Return beliefs about what items seem to be, in place of those (N, J) about their truth."""
+    """Replace beliefs (N, J) about true classes by beliefs about apparent classes, and sum them."""
     sums = in_runs(_see, runs_of(len(message_nj)), message_nj, clear, share_j, counted_n, truth_nj)
     *seen_j, clear_items, items = np.sum(sums, axis=0)
     return Seen(truth_nj, np.array(seen_j), float(clear_items), float(items))
@@ -49,7 +50,7 @@ def seen(message_nj: Floats, truth_nj: Floats, clear: float, share_j: Floats, co
 
 @compiled
 def _likelihoods(message: Any, share: Any, out: Any, any_of: Any, top_of: Any) -> None:
-    """Write exp L over its largest value, that value (NaN if a class is ruled out), and `any`."""
+    """Write exp L relative to its largest value, that value (NaN if a class is ruled out), and `any`."""
     for n in range(message.shape[0]):
         top, ruled_out = -np.inf, False
         for j in range(share.shape[0]):
@@ -85,7 +86,7 @@ def _tell(first: int, last: int, message: Any, clear: float, share: Any, out: An
 
 @compiled
 def _see(first: int, last: int, message: Any, clear: float, share: Any, counted: Any, q: Any) -> Any:
-    """Replace the beliefs `q` about the truth by those about what items seem to be; return the sums of `Seen`."""
+    """Replace beliefs `q` about true classes by beliefs about apparent classes; return the sums of `Seen`."""
     classes = share.shape[0]
     likelihood, any_of, top_of = np.empty((BLOCK, classes)), np.empty(BLOCK), np.empty(BLOCK)
     totals = np.zeros(classes + 2)

@@ -1,11 +1,11 @@
-"""Belief propagation in a Potts model (Pearl 1988): messages of neighbours without those they got from this item.
+"""Belief propagation in a Potts model (Pearl 1988): a neighbor's message excludes what it received from this item.
 
     c_mn[j]    ∝ exp( message_m[j] + ln share[j] + sum_{l != n} ln b_lm[j] )        m's belief without n
-    b_mn[j]    = 1 + (exp(strength[j] w_mn) - 1) c_mn[j]                            what m tells n
+    b_mn[j]    = 1 + (exp(strength[j] w_mn) - 1) c_mn[j]                            message from m to n
     q_n[j]     ∝ exp( message_n[j] + ln share[j] + sum_m ln b_mn[j] )
 
-Exact on trees, where sum_m ln b_mn is the evidence of all other items about n. All edges move at once and half of the
-way, so that their order does not matter. A belief without an item is the belief divided by the message of that item: a
+Exact on trees, where sum_m ln b_mn is the evidence of all other items about n. All edges move at once and halfway,
+so that their order does not matter. The belief without an item is the belief divided by the message of that item. So a
 sweep costs N J exponentials and logarithms, and only products and quotients per edge.
 """
 
@@ -23,21 +23,21 @@ ENOUGH = 1e-9
 """Largest change of c at which sweeps end."""
 
 SURE = 300.0
-"""Largest strength of an edge: beyond it nothing changes, and the exponential would overflow."""
+"""Largest strength of an edge. A higher one changes nothing, and the exponential would overflow."""
 
 LARGE = 1e100
-"""Product of messages at which its logarithm is taken, before it overflows."""
+"""Product of messages at which to take the logarithm, before it overflows."""
 
 
 def begin(graph: Graph, q_nj: Floats) -> Floats:
-    """Return (2 E, J) c of each edge, in the row of its receiver: the beliefs themselves."""
+    """Return (2 E, J) c of each edge, in the row of its receiver. It starts as the beliefs themselves."""
     return q_nj[graph.neighbour_e]
 
 
 def settle(
     message_nj: Floats, log_share_j: Floats, graph: Graph, strength_j: Floats, c_ej: Floats, sweeps: int
 ) -> Heard:
-    """Return the messages of neighbours after at most `sweeps` from c (2 E, J)."""
+    """Return the messages of neighbors after at most `sweeps` from c (2 E, J)."""
     own_nj = message_nj + log_share_j
     weight_u, code_e = graph.weights
     grown_uj = np.expm1(np.minimum(weight_u[:, None] * strength_j, SURE))
@@ -73,7 +73,7 @@ def _sweep(
     c: Any,
     out: Any,
 ) -> float:
-    """Write the beliefs of neighbours without these items; return the largest change."""
+    """Write the beliefs of neighbors without these items; return the largest change."""
     classes = belief.shape[1]
     change = 0.0
     for n in range(first, last):

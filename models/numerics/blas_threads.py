@@ -1,8 +1,8 @@
-"""How many threads products of matrices are worth: small ones are done sooner by one.
+"""Limit BLAS threads for small matrices, which one thread multiplies faster.
 
-NumPy and SciPy bring a library each, and each keeps threads of its own, which wait busily for their next product on the
-processors that the other one needs. On two cores a Gaussian process of 250 items took six times as long by two threads
-as by one, of 700 items twice as long, of 1,500 as long, of 3,000 two thirds of it.
+NumPy and SciPy each bring a library with its own threads. While one library's threads wait for their next product they
+spin on the processors that the other needs. On two cores, two threads took six times as long as one for a Gaussian
+process of 250 items, twice as long for 700, as long for 1,500, and two thirds as long for 3,000.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from threadpoolctl import threadpool_limits
 
 LARGE = 1500
-"""Rows from which threads pay."""
+"""Number of rows from which threads pay off."""
 
 
 @contextmanager
 def threads_for(n_rows: int) -> Iterator[None]:
-    """One thread for matrices of so many rows, if these are few; else as many as there are."""
+    """Use one BLAS thread for matrices of fewer than `LARGE` rows, else all threads."""
     with threadpool_limits(1 if n_rows < LARGE else None, user_api="blas"):
         yield

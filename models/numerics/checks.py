@@ -1,4 +1,4 @@
-"""Ranges of combiner settings, checked when one is built."""
+"""Range checks of combiner settings, made when a combiner is built."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from hitl.formatting import listed
 
 
 def require_between(setting: str, value: Any, low: float, high: float = math.inf) -> None:
-    """Raise BadSettings unless low < value < high, naming the setting."""
+    """Raise BadSettings, naming the setting, unless low < value < high."""
     if not isinstance(value, Real) or not low < float(value) < high:
         above = f"a number above {low:g}" + ("" if math.isinf(high) else f" and below {high:g}")
         raise BadSettings(f"combine.options.{setting} is {value!r}; expected {above}")
 
 
 def require_whole(setting: str, value: Any, least: int) -> None:
-    """Raise BadSettings unless the value is a whole number of at least `least`, naming the setting."""
+    """Raise BadSettings, naming the setting, unless the value is a whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise BadSettings(f"combine.options.{setting} is {value!r}; expected a whole number of at least {least}")
 
 
 def require_one_of(setting: str, value: Any, names: tuple[str, ...]) -> None:
-    """Raise BadSettings unless the value is one of these names, naming the setting."""
+    """Raise BadSettings, naming the setting, unless the value is one of these names."""
     if value not in names:
         raise BadSettings(f"combine.options.{setting} is {value!r}; expected one of {listed(names)}")
 

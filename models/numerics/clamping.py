@@ -1,4 +1,4 @@
-"""Known truth as evidence: in messages, before a prior sees them, and in beliefs that come from elsewhere."""
+"""Known truth as evidence: apply it to messages before a prior sees them, and to beliefs computed elsewhere."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from hitl.evidence import Evidence
 
 
 def known_truth(evidence: Evidence) -> Floats:
-    """(N, J) one-hot where the truth is known, else 0."""
+    """Return (N, J) one-hot rows where the truth is known, else 0."""
     return clamp(np.zeros((evidence.annotations.n_items, evidence.annotations.n_classes)), evidence)
 
 
 def observe(message_nj: Floats, evidence: Evidence) -> Floats:
-    """The messages with -inf for every class that a known truth rules out; changed in place."""
+    """Set messages to -inf, in place, for every class that a known truth rules out."""
     known = np.flatnonzero(evidence.known)
     if known.size:
         assert evidence.truth is not None
@@ -26,7 +26,7 @@ def observe(message_nj: Floats, evidence: Evidence) -> Floats:
 
 
 def clamp(q_nj: Floats, evidence: Evidence) -> Floats:
-    """Beliefs with the known truths put in as one-hot rows."""
+    """Replace beliefs by one-hot rows where the truth is known."""
     known = np.flatnonzero(evidence.known)
     if not known.size:
         return q_nj

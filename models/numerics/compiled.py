@@ -1,4 +1,4 @@
-"""numba as this house uses it: without the interpreter's lock, and with the compiled code kept on disk."""
+"""numba with the settings used here: the interpreter lock is released, and compiled code is cached on disk."""
 
 from __future__ import annotations
 
@@ -14,36 +14,37 @@ from numba import get_num_threads, njit
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# A thread that waits for the others spins, by default for a millisecond or so: on a busy machine, or in a container
-# with a quota, it takes the time that they need, and a loop of 1 ms takes 50. With 10,000 turns (some microseconds) an
-# idle machine is as fast, a busy one several times faster. GNU's OpenMP reads this when the first loop starts.
+# An idle OpenMP thread spins, by default for about a millisecond. On a busy machine, or in a container with a CPU
+# quota,
+# it takes time that working threads need, and a loop of 1 ms takes 50. With 10,000 spins (some microseconds) an
+# idle machine is as fast and a busy one several times faster. GNU's OpenMP reads this when the first loop starts.
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 
 def compiled(function: F) -> F:
-    """A loop in machine code."""
+    """Compile a loop to machine code."""
     return _kept(function, {"nogil": True, "error_model": "numpy"})
 
 
 def inlined(function: F) -> F:
-    """A formula that becomes a part of the loop that calls it, so that the loop can use vector instructions."""
+    """Compile a formula and inline it into the calling loop, so that the loop can use vector instructions."""
     return _kept(function, {"nogil": True, "error_model": "numpy", "inline": "always"})
 
 
 def threaded(function: F) -> F:
-    """The same with a thread for each turn of its `prange` loop."""
+    """Compile a loop whose `prange` iterations run in threads."""
     return _kept(function, {"nogil": True, "error_model": "numpy", "parallel": True})
 
 
 def runs_of(n_items: int, serial_below: int = 10_000) -> npt.NDArray[np.int64]:
-    """Return (threads + 1,) starts of the items of each thread; one thread for few items."""
+    """Split items into runs, one per thread, and return their (threads + 1,) bounds. Few items get one thread."""
     threads = 1 if n_items < serial_below else int(get_num_threads())
     return np.linspace(0, n_items, threads + 1).astype(np.int64)
 
 
 def in_runs(loop: Callable[..., Any], runs: Sequence[int] | npt.NDArray[np.int64], *given: Any) -> list[Any]:
-    """Call a compiled `loop(first, last, *given)` for each run of items, in threads; return the results in order."""
+    """Call a compiled `loop(first, last, *given)` for each run of items, in threads. Return the results in order."""
     spans = [(int(first), int(last)) for first, last in pairwise(runs)]
     if len(spans) == 1:
         return [loop(*spans[0], *given)]
@@ -54,5 +55,5 @@ def in_runs(loop: Callable[..., Any], runs: Sequence[int] | npt.NDArray[np.int64
 def _kept(function: F, options: dict[str, Any]) -> F:
     try:
         return cast(F, njit(cache=True, **options)(function))
-    except RuntimeError:  # nowhere to keep the compiled code (a read-only installation): compile in every process
+    except RuntimeError:  # the cache folder is not writable (a read-only installation): compile in every process
         return cast(F, njit(**options)(function))

@@ -1,8 +1,8 @@
-"""One pass over all items that tells which are least sure, and the labels of these alone.
+"""One pass over all items that finds the least sure ones and selects their labels.
 
-    u_n = 1 - max_j q_nj         bin = how often u halves from 1, in quarters of a halving: 0 is the least sure
+    u_n = 1 - max_j q_nj         bin = number of times u halves from 1, in quarter halvings: 0 is the least sure
 
-Bins are counted in labels; their counts add up over shards.
+Bins count labels; their counts add up over shards.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from hitl.models.numerics.compiled import compiled, threaded
 from hitl.models.numerics.kernels import BLOCK, equal_runs, gather, scatter, softmax, threads_counting
 
 BINS = 256
-"""Four for each halving, down to the smallest difference from 1 and below."""
+"""Number of bins: four per halving, down to the smallest difference from 1 and below."""
 
 _ONE = int(np.float64(1.0).view(np.int64)) >> 50
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Rows:
-    """Labels of some items: what the loops of `kernels` read of `Annotations`."""
+    """Labels of a subset of items, with the part of `Annotations` that the loops of `kernels` read."""
 
     item_start: npt.NDArray[np.int64]
     cell: npt.NDArray[Any]
@@ -37,7 +37,7 @@ class Rows:
 
     @property
     def n_items(self) -> int:
-        """How many items."""
+        """Number of items."""
         return len(self.item_start) - 1
 
     def __len__(self) -> int:
@@ -46,14 +46,14 @@ class Rows:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Judged:
-    """What one pass over all items gives.
+    """Result of one pass over all items.
 
     Attributes:
         q_nj: (N, J) beliefs.
-        bin_n: (N,) bin of each item; the last one where the truth is known, or the item does not count.
-        labels_b: (BINS,) labels of the other items by bins.
-        counts_klj, total_j: expected counts (K, L, J) and numbers of items (J,) of the sure items that count.
-        log_evidence: sum of the log normalisers of all items that count.
+        bin_n: (N,) bin of each item; the last one if the truth is known or the item does not count.
+        labels_b: (BINS,) labels of the other items by bin.
+        counts_klj, total_j: expected counts (K, L, J) and numbers of items (J,) over the sure items that count.
+        log_evidence: sum of the log normalizers of all items that count.
     """
 
     q_nj: Floats
@@ -72,9 +72,9 @@ def judged(
     bins: int,
     out: Floats | None = None,
 ) -> Judged:
-    """Messages, beliefs, bins and counts of the sure items, block by block in the fastest cache.
+    """Compute messages, beliefs, bins and the counts of sure items, block by block in the fastest cache.
 
-    Items in the first `bins` bins are not sure. The prior is the same for all items. `out` (N, J) takes the beliefs.
+    Items in the first `bins` bins are unsure. All items have the same prior. Beliefs are written to `out` (N, J).
     """
     labels = evidence.annotations
     table = np.ascontiguousarray(log_pi_klj).reshape(-1, labels.n_classes)
@@ -106,14 +106,14 @@ def judged(
 
 
 def first_bins(labels_b: npt.NDArray[np.int64], share: float, most: int) -> int:
-    """How many of the first bins hold such a share of all that is unsure, in at most so many labels."""
+    """Return how many of the first bins hold this share of all uncertainty, within at most `most` labels."""
     unsure_b = labels_b * 0.5 ** (np.arange(BINS) / 4)
     enough = int(np.searchsorted(np.cumsum(unsure_b), share * unsure_b.sum())) + 1
     return min(enough, int(np.searchsorted(np.cumsum(labels_b), most, side="right")))
 
 
 def rows_of(annotations: Annotations, items: npt.NDArray[np.intp]) -> Rows:
-    """The labels of these items, in their order."""
+    """Select the labels of these items, in their order."""
     start = annotations.item_start
     own_start = np.zeros(items.size + 1, dtype=np.int64)
     np.cumsum(start[items + 1] - start[items], out=own_start[1:])
@@ -141,7 +141,7 @@ def _of_run(
 ) -> None:
     classes = table.shape[1]
     log_z, sure = np.empty(BLOCK), np.empty(BLOCK, dtype=np.bool_)
-    own = np.zeros(classes + 1)  # in no cache line that another thread writes to
+    own = np.zeros(classes + 1)  # on a cache line that no other thread writes to
     for begin in range(first, last, BLOCK):
         size = min(begin + BLOCK, last) - begin
         block = q[begin : begin + size]

@@ -9,7 +9,7 @@ Phi(c / sqrt(1 + s^2)), which has a uniform prior for every s.
 
 An item without features (NaN) shares the constant only: its exponential with all others is 0.
 
-Lengths and scale have log-normal priors: ln s ~ N(0, 1), ln l_d ~ N(ln sqrt(D), 1). Features are standardised, so two
+Lengths and scale have log-normal priors: ln s ~ N(0, 1), ln l_d ~ N(ln sqrt(D), 1). Features are standardized, so two
 random items are sqrt(2 D) apart and l = sqrt(D) correlates them by exp(-1).
 """
 
@@ -65,7 +65,7 @@ class SquaredExponential:
         return k_nn
 
     def gradient(self, x_nd: Floats, k_nn: Floats, weight_nn: Floats) -> Floats:
-        """Return (1 + lengths,) sum_nm weight_nm dk_nm / dtheta, given `over(x_nd)` and symmetric weights."""
+        """Return (1 + lengths,) gradient sum_nm weight_nm dk_nm / dtheta, given `over(x_nd)` and symmetric weights."""
         scale = float(np.exp(2 * self.log_scale))
         of_scale = 2 * (float(np.vdot(weight_nn, k_nn)) - float(weight_nn.sum()))
         part_nn = k_nn - (1 + scale)
@@ -79,7 +79,7 @@ class SquaredExponential:
         return -0.5 * float(np.sum((self.theta - self._middle) ** 2))
 
     def log_density_gradient(self) -> Floats:
-        """Return (1 + lengths,) its gradient in theta."""
+        """Return (1 + lengths,) gradient of the log density in theta."""
         return self._middle - self.theta
 
     @property

@@ -1,9 +1,9 @@
-"""Passes over the items of a field, each through memory once: a half step of beliefs, and their sums.
+"""Fused passes over the items of a field, each reading memory once: a half step of beliefs, and sums of beliefs.
 
     half step    out_n = (q_n + p(message_n + own + strength around_n)) / 2
     judgement    p_n ∝ exp(own + field_n)      q_n ∝ p_n exp message_n      log evidence_n = ln sum_j p_n exp message_n
 
-with own = ln share. Separate steps of NumPy would take ten times the memory, and most of the time to get it.
+with own = ln share. Separate NumPy steps would need ten times the memory and spend most of their time allocating it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hitl.models.numerics.kernels import BLOCK, exp_nonpositive
 
 
 class Judged(NamedTuple):
-    """Beliefs (N, J), their log evidence, and (J,) sums over the items that count: see `FieldCounts`."""
+    """Beliefs (N, J), their log evidence, and (J,) sums over the items that count (see `FieldCounts`)."""
 
     q_nj: Floats
     log_evidence: float
@@ -33,13 +33,13 @@ class Judged(NamedTuple):
 def half_step(
     message_nj: Floats, own_j: Floats, strength_j: Floats, around_nj: Floats, q_nj: Floats, out_nj: Floats
 ) -> float:
-    """Write beliefs half of the way to those the neighbours imply into `out_nj`; return the largest change."""
+    """Move beliefs halfway to those that the neighbors imply, write them to `out_nj`, and return the largest change."""
     runs = runs_of(len(q_nj))
     return float(max(in_runs(_half, runs, message_nj, own_j, strength_j, around_nj, q_nj, out_nj)))
 
 
 def judged(message_nj: Floats, own_j: Floats, heard: Heard, counted_n: npt.NDArray[np.bool_]) -> Judged:
-    """Return beliefs of all items by their messages, which they overwrite, and those of their neighbours."""
+    """Compute beliefs of all items from their messages, which are overwritten, and from their neighbors' messages."""
     given = (message_nj, own_j, heard.told_nj, heard.unit_j, heard.slope_nj, counted_n)
     logs, sums = zip(*in_runs(_judge, runs_of(len(message_nj)), *given, message_nj), strict=True)
     return Judged(message_nj, float(np.sum(logs)), *np.sum(sums, axis=0))
@@ -110,6 +110,6 @@ def _judge(
 
 @compiled
 def exponentials(x: Any) -> None:
-    """Replace a vector of numbers <= 0 by e**x."""
+    """Replace a vector of numbers <= 0 by e**x, in place."""
     for i in range(x.shape[0]):
         x[i] = exp_nonpositive(x[i])

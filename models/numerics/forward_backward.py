@@ -1,12 +1,12 @@
-"""Forward and backward through many Markov chains at once (Rabiner 1989; Traganitis & Giannakis 2019, appendix A).
+"""Forward and backward passes over many Markov chains (Rabiner 1989; Traganitis & Giannakis 2019, appendix A).
 
     forward    a_t[j]  = p(z_t = j | messages up to t)         c_t = p(messages of t | those before)
     backward   b_t[i]  = sum_j step[i, j] e_{t+1}[j] b_{t+1}[j] / c_{t+1}                   e = exp messages
     beliefs    q_t     = a_t b_t        log evidence = sum_t ln c_t
     pairs      x[i, j] = step[i, j] sum_t a_t[i] e_{t+1}[j] b_{t+1}[j] / c_{t+1}
 
-Scaled by c at each step, so that no chain is too long, and by the largest message of each item. Items are visited in
-the order of `rows`; chain s has the places start[s] to start[s + 1]. Each thread takes a run of chains.
+Each step is scaled by c and by the item's largest message, so chains can have any length. Items are visited in
+the order of `rows`; chain s occupies positions start[s] to start[s + 1]. Each thread takes a run of chains.
 """
 
 from __future__ import annotations
@@ -33,13 +33,15 @@ class Passed(NamedTuple):
 
 
 def forward_backward(message_nj: Floats, rows: Indices, start: Indices, first_j: Floats, step_ij: Floats) -> Passed:
-    """Compute exact beliefs of chains with first classes `first_j` and steps `step_ij`, whose rows sum to 1.
+    """Compute exact beliefs of chains with first-class probabilities `first_j` and transitions `step_ij`.
 
-    A chain made impossible by known truth and forbidden steps has log evidence -inf and beliefs NaN.
+    `first_j` and the rows of `step_ij` sum to 1. If known truth and forbidden transitions make a chain impossible, its
+    log
+    evidence is -inf and its beliefs are NaN.
     """
     q_nj, top_n, log_z_s = np.empty_like(message_nj), np.empty(len(message_nj)), np.empty(len(start) - 1)
     in_runs(_below_top, runs_of(len(message_nj)), message_nj, top_n, q_nj)
-    np.exp(q_nj, out=q_nj)  # many at once: a third of the time of one by one
+    np.exp(q_nj, out=q_nj)  # all at once takes a third of the time of one by one
     places = runs_of(len(rows))
     runs = np.array([0, *(bisect_left(start, place) for place in places[1:-1]), len(start) - 1])
     steps = np.ascontiguousarray(step_ij), np.ascontiguousarray(step_ij.T)
@@ -50,7 +52,7 @@ def forward_backward(message_nj: Floats, rows: Indices, start: Indices, first_j:
 
 @compiled
 def _below_top(first: int, last: int, message: Any, top: Any, below: Any) -> None:
-    """Write the largest message of each item, and all of them less it."""
+    """Write each item's largest message, and its messages minus that."""
     for n in range(first, last):
         top[n] = -np.inf
         for i in range(message.shape[1]):
@@ -103,7 +105,7 @@ def _chain(
                 own_pairs[i, h] += forward * later[h]
             q[rows[t], i] = forward * back[i]
             total += q[rows[t], i]
-        for i in range(j):  # 1 to rounding; a class that alone is possible has exactly 1
+        for i in range(j):  # 1 up to rounding; if only one class is possible it gets exactly 1
             q[rows[t], i] /= total
     for i in range(j):
         own_first[i] += q[rows[0], i]
@@ -114,7 +116,7 @@ def _chain(
 def _pass(
     begin: int, end: int, top: Any, rows: Any, start: Any, first: Any, step: Any, turned: Any, q: Any, log_z: Any
 ) -> Any:
-    """Pass through the chains from `begin` to `end`; return expected first classes and pairs."""
+    """Process the chains from `begin` to `end`; return expected first classes and pairs."""
     own_first, own_pairs = np.zeros(first.shape[0]), np.zeros(step.shape)
     longest = 0
     for s in range(begin, end):

@@ -1,7 +1,7 @@
-"""An undirected graph of items in compressed rows, and sums over the neighbours of each item.
+"""Undirected graph of items in compressed rows, and sums over the neighbors of each item.
 
-Edges are stored once in each direction, neighbours in the order of their rows: those of item n lie from start[n] to
-start[n + 1]. Sums are memory-bound, N J and 2 E numbers; threads take runs of items with about as many edges each.
+Each edge is stored once per direction, sorted by row: neighbors of item n lie between start[n] and
+start[n + 1]. Sums are memory-bound, N J and 2 E numbers. Threads take runs of items with about as many edges each.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from hitl.models.numerics.compiled import compiled, in_runs
 Indices = npt.NDArray[np.int64]
 
 SERIAL_BELOW = 50_000
-"""Edges below which one thread does the work."""
+"""Number of edges below which one thread does the work."""
 
 
 class Heard(NamedTuple):
-    """Messages from the neighbours of each item.
+    """Messages from the neighbors of each item.
 
     told_nj: (N, J) addition to its log beliefs, in units of unit_j (J,).
     slope_nj: (N, J) derivative of that addition by the strength of each class.
-    begun: state from which sweeps go on; only the approximation reads it.
+    begun: state from which sweeps continue; only the approximation reads it.
     """
 
     told_nj: Floats
@@ -45,11 +45,11 @@ class Heard(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """Neighbours of N items.
+    """Neighbors of N items.
 
     Attributes:
-        start_n: (N + 1,) starts of the neighbours of each item.
-        neighbour_e: (2 E,) neighbours.
+        start_n: (N + 1,) index of each item's first neighbor.
+        neighbour_e: (2 E,) neighbors.
         weight_e: (2 E,) weights of the edges, > 0, the same in both directions.
     """
 
@@ -59,7 +59,7 @@ class Graph:
 
     @classmethod
     def of(cls, adjacency: Any) -> Graph:
-        """Build from a symmetric sparse (N, N) matrix, whose diagonal is ignored."""
+        """Build from a symmetric sparse (N, N) matrix; its diagonal is ignored."""
         matrix = sparse.csr_array(adjacency, dtype=np.float64, copy=True)
         matrix.setdiag(0)
         matrix.eliminate_zeros()
@@ -68,12 +68,12 @@ class Graph:
 
     @property
     def n_items(self) -> int:
-        """N."""
+        """Number of items, N."""
         return len(self.start_n) - 1
 
     @cached_property
     def degree(self) -> float:
-        """Mean weight of all edges of a linked item; 0 without edges."""
+        """Mean total edge weight of items that have edges; 0 without edges."""
         linked = int((np.diff(self.start_n) > 0).sum())
         return float(self.weight_e.sum()) / linked if linked else 0.0
 
@@ -92,13 +92,13 @@ class Graph:
 
     @cached_property
     def runs(self) -> Indices:
-        """(threads + 1,) runs of items for threads, with about as many edges each."""
+        """(threads + 1,) bounds of runs of items with about as many edges each."""
         threads = 1 if len(self.neighbour_e) < SERIAL_BELOW else int(get_num_threads())
         edges = np.arange(1, threads) * len(self.neighbour_e) / threads
         return np.concatenate(([0], np.searchsorted(self.start_n[:-1], edges), [self.n_items]))
 
     def largest(self, value_n: Floats) -> Floats:
-        """Return (N,) the largest value, at least 0, among the neighbours of each item; 0 without neighbours."""
+        """Return (N,) largest value, at least 0, among the neighbors of each item; 0 without neighbors."""
         linked_n = np.diff(self.start_n) > 0
         largest_n = np.zeros(self.n_items)
         if linked_n.any():
@@ -106,7 +106,7 @@ class Graph:
         return largest_n
 
     def sums(self, value_nj: Floats, out: Floats | None = None) -> Floats:
-        """Return (N, J) weighted sums over the neighbours of each item, in `out` if given."""
+        """Return (N, J) weighted sums over the neighbors of each item, written to `out` if given."""
         sum_nj = np.empty_like(value_nj) if out is None else out
         in_runs(_sum, self.runs, self.start_n, self.neighbour_e, self.weight_e, value_nj, sum_nj)
         return sum_nj

@@ -1,9 +1,9 @@
-"""Iterated conditional modes (Besag 1986; Traganitis & Giannakis 2019, eq. 33): likeliest classes given neighbours.
+"""Iterated conditional modes (Besag 1986; Traganitis & Giannakis 2019, eq. 33): most likely classes given neighbors.
 
     z_n = argmax_j  message_n[j] + ln share[j] + strength[j] sum_m w_nm [z_m = j]
 
-Items move at once, so that their order does not matter, but none beside a neighbour that gains more: otherwise
-neighbours would swap for ever. So each sweep raises the log joint of all classes. Neighbours with the same gain both
+All items move at once, so their order does not matter, except next to a neighbor that gains more: otherwise
+neighbors would swap forever. So each sweep raises the log joint of all classes. Neighbors with the same gain both
 move, once.
 """
 
@@ -16,7 +16,7 @@ from hitl.models.numerics.graph import Graph, Heard
 
 
 def begin(graph: Graph, q_nj: Floats) -> Floats:
-    """Return (N, J) one-hot likeliest classes, the first among equals."""
+    """Return (N, J) one-hot most likely classes; ties go to the first class."""
     one_hot_nj: Floats = np.eye(q_nj.shape[1])[q_nj.argmax(axis=1)]
     return one_hot_nj
 
@@ -24,7 +24,7 @@ def begin(graph: Graph, q_nj: Floats) -> Floats:
 def settle(
     message_nj: Floats, log_share_j: Floats, graph: Graph, strength_j: Floats, z_nj: Floats, sweeps: int
 ) -> Heard:
-    """Return the messages of neighbours after at most `sweeps` from one-hot classes (N, J)."""
+    """Return the messages of neighbors after at most `sweeps` from one-hot classes (N, J)."""
     own_nj = message_nj + log_share_j
     before_n = now_n = z_nj.argmax(axis=1)
     every_n = np.arange(len(now_n))

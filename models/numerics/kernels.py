@@ -1,18 +1,18 @@
-"""The hot loops: one pass over the M annotations each, and one over the N items.
+"""The hot loops: passes over the M annotations and over the N items.
 
     messages   L[n, j]    = sum over labels (n, k, l) of log_pi[k, l, j]     annotator model -> items
     counts     C[k, l, j] = sum over labels (n, k, l) of q[n, j]             items -> annotator model
-    beliefs    q[n, :]    = softmax(log_prior[n, :] + L[n, :]), and its log normaliser
+    beliefs    q[n, :]    = softmax(log_prior[n, :] + L[n, :]), and its log normalizer
     totals     t[j]       = sum over items of weight[n] * q[n, j]            items -> class shares
 
-The annotations are a sparse N x KL matrix A of ones, kept by rows: item n has the columns
-cell[item_start[n]:item_start[n + 1]], cell = k * L + l. What belongs to annotators is a KL x J table (true classes
-innermost: the inner loops are contiguous), so messages = A @ log_pi and counts = A.T @ q.
+The annotations are a sparse N x KL matrix A of ones, stored by rows: item n has the columns
+cell[item_start[n]:item_start[n + 1]], cell = k * L + l. Annotator parameters are a KL x J table (true classes
+innermost, so that inner loops are contiguous). Hence messages = A @ log_pi and counts = A.T @ q.
 
-Each thread takes a run of items with its share of the labels, however unequal items and annotators are. For counts
-it adds into a table of its own; the tables are added up at the end. That needs no atomics, and no second copy of the
-annotations ordered by annotator, whose random reads of q would cost more than all the rest. Small tables are left to
-the calling thread: waking others costs more than the work.
+Each thread takes a run of items with an equal share of the labels, however uneven items and annotators are. To count,
+each thread adds into its own table, and the tables are summed at the end. That needs no atomics and no second copy of
+the annotations ordered by annotator, whose random reads of q would dominate the cost. Small inputs run in the calling
+thread, because waking others costs more than the work.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ SERIAL_BELOW = 50_000
 """Labels (or items) below which the calling thread does the work alone."""
 
 TABLES = 2**28
-"""Bytes the tables of counts of all threads may take; where they would take more, fewer threads count."""
+"""Maximum size, in bytes, of the count tables of all threads together. Above it, fewer threads count."""
 
 BLOCK = 64
-"""Items that `beliefs` takes at a time: few enough for the fastest cache, enough for vector instructions."""
+"""Items that `beliefs` processes at a time: few enough for the fastest cache, enough for vector instructions."""
 
 
 class Labels(Protocol):
-    """What the loops read of labels that are in the order of their items."""
+    """Labels sorted by item, as the loops read them."""
 
     @property
     def item_start(self) -> npt.NDArray[np.int64]:
-        """(N + 1,) where the labels of each item begin."""
+        """(N + 1,) index of each item's first label."""
         ...
 
     @property
@@ -53,39 +53,39 @@ class Labels(Protocol):
 
     @property
     def n_items(self) -> int:
-        """N."""
+        """Number of items, N."""
         ...
 
     @property
     def n_annotators(self) -> int:
-        """K."""
+        """Number of annotators, K."""
         ...
 
     @property
     def n_options(self) -> int:
-        """L."""
+        """Number of options, L."""
         ...
 
     @property
     def n_classes(self) -> int:
-        """J."""
+        """Number of classes, J."""
         ...
 
     def __len__(self) -> int: ...
 
 
 def messages(annotations: Labels, log_pi_klj: Floats) -> Floats:
-    """(N, J) sum of each item's log likelihoods; 0 for an item without labels. `log_pi_klj` is (K, L, J)."""
+    """Return (N, J) sum of each item's log likelihoods; 0 for an item without labels. `log_pi_klj` is (K, L, J)."""
     return _gathered(annotations, annotations.cell, log_pi_klj)
 
 
 def votes(annotations: Annotations) -> Floats:
-    """(N, J) number of labels for each class."""
+    """Return (N, J) number of labels for each class."""
     return _gathered(annotations, annotations.label, np.eye(annotations.n_options, annotations.n_classes))
 
 
 def _gathered(annotations: Labels, row_m: npt.NDArray[Any], rows: Floats) -> Floats:
-    """(N, J) sum over each item's labels of a row (J,) for each."""
+    """Return (N, J) sum, over each item's labels, of the row (J,) that `row_m` selects."""
     out = np.empty((annotations.n_items, annotations.n_classes))
     table = np.ascontiguousarray(rows).reshape(-1, annotations.n_classes)
     runs = equal_runs(annotations, threads_for(len(annotations)))
@@ -97,9 +97,9 @@ def _gathered(annotations: Labels, row_m: npt.NDArray[Any], rows: Floats) -> Flo
 
 
 def counts(annotations: Labels, q_nj: Floats, weight_n: npt.NDArray[Any] | None = None) -> Floats:
-    """(K, L, J) expected number of times annotator k said l for an item of class j.
+    """Return (K, L, J) expected number of times annotator k answered l for an item of class j.
 
-    `weight_n` (N,) says how much items count, or which do; None: all alike.
+    `weight_n` (N,) weights or selects items. None counts all items equally.
     """
     out = np.zeros((annotations.n_annotators, annotations.n_options, annotations.n_classes))
     table = out.reshape(-1, annotations.n_classes)
@@ -115,9 +115,9 @@ def counts(annotations: Labels, q_nj: Floats, weight_n: npt.NDArray[Any] | None 
 
 
 def beliefs(message_nj: Floats, log_prior_nj: Floats, out: Floats | None = None) -> tuple[Floats, Floats]:
-    """(N, J) posterior rows and (N,) log normalisers. `log_prior_nj` may have one row for all items.
+    """Return (N, J) posterior rows and (N,) log normalizers. `log_prior_nj` may have one row for all items.
 
-    `out` (contiguous) takes the posterior; it may be `message_nj` itself, which saves a pass through memory.
+    The posterior is written to `out` (contiguous). Passing `message_nj` itself saves a pass through memory.
     """
     out = np.empty(message_nj.shape) if out is None else out
     assert out.flags.c_contiguous
@@ -132,9 +132,9 @@ def beliefs(message_nj: Floats, log_prior_nj: Floats, out: Floats | None = None)
 
 
 def totals(q_nj: Floats, weight_n: npt.NDArray[Any]) -> Floats:
-    """(J,) expected number of items of each class; `weight_n` (N,) says how much items count, or which do.
+    """Return (J,) expected number of items of each class; `weight_n` (N,) weights or selects items.
 
-    A product of BLAS is no faster, and leaves a thread behind that waits busily for the next one beside these loops.
+    A BLAS product is no faster, and its thread keeps spinning beside these loops while it waits for the next product.
     """
     runs = even_runs(len(q_nj))
     sums = np.zeros((len(runs) - 1, q_nj.shape[1]))
@@ -147,9 +147,11 @@ def totals(q_nj: Floats, weight_n: npt.NDArray[Any]) -> Floats:
 
 
 def expect(labels: Labels, log_pi_klj: Floats, log_prior_j: Floats, beside_klj: Floats) -> tuple[Floats, Floats, float]:
-    """Messages, beliefs and counts in one pass: (K, L, J) counts beside others, (J,) totals, sum of log normalisers.
+    """Compute messages, beliefs and counts in one pass.
 
-    Beliefs stay in the fastest cache; every item counts. The prior is the same for all items.
+    Return (K, L, J) counts added to `beside_klj`, (J,) totals, and the sum of log normalizers. Beliefs stay in the
+    fastest
+    cache. Every item counts, and all items have the same prior.
     """
     table = np.ascontiguousarray(log_pi_klj).reshape(-1, labels.n_classes)
     out = beside_klj.copy()
@@ -163,38 +165,38 @@ def expect(labels: Labels, log_pi_klj: Floats, log_prior_j: Floats, beside_klj: 
 
 
 def log_normalisers(log_p_mnj: Floats, weight_nm: Floats) -> Floats:
-    """(N,) log sum_j exp(sum_m weight[n, m] * log_p[m, n, j]), the normaliser of a log-linear pool."""
+    """Return (N,) log sum_j exp(sum_m weight[n, m] * log_p[m, n, j]), the normalizer of a log-linear pool."""
     out = np.empty(log_p_mnj.shape[1])
     _log_normalisers(log_p_mnj, np.ascontiguousarray(weight_nm), out)
     return out
 
 
 def pooled(log_p_mnj: Floats, weight_nm: Floats) -> Floats:
-    """(N, J) log probabilities of a log-linear pool: sum_m weight[n, m] * log_p[m, n, j], normalised."""
+    """Return (N, J) log probabilities of a log-linear pool: sum_m weight[n, m] * log_p[m, n, j], normalized."""
     out = np.empty(log_p_mnj.shape[1:])
     _pooled(log_p_mnj, np.ascontiguousarray(weight_nm), out)
     return out
 
 
 def threads_for(size: int) -> int:
-    """How many threads share so many labels or items."""
+    """Return the number of threads that share this many labels or items."""
     return 1 if size < SERIAL_BELOW else int(get_num_threads())
 
 
 def threads_counting(labels: int, table: int) -> int:
-    """The same where each has a table of its own, of so many bytes."""
+    """Return the number of threads when each needs its own table of `table` bytes."""
     return min(threads_for(labels), max(1, TABLES // max(1, table)))
 
 
 def even_runs(size: int) -> npt.NDArray[np.int64]:
-    """(threads + 1,) bounds of runs of equally many items."""
+    """Return (threads + 1,) bounds of runs with equal numbers of items."""
     threads = threads_for(size)
     bounds: npt.NDArray[np.int64] = np.arange(threads + 1) * size // threads  # np.linspace takes ten times as long
     return bounds
 
 
 def equal_runs(annotations: Labels, threads: int) -> npt.NDArray[np.int64]:
-    """(threads + 1,) bounds of runs of items with equal numbers of labels and items together."""
+    """Return (threads + 1,) bounds of runs of items with equal numbers of labels plus items."""
     start, n = annotations.item_start, annotations.n_items
     work = (len(annotations) + n) / threads
     inner = [bisect_left(range(n), part * work, key=lambda item: start[item] + item) for part in range(1, threads)]
@@ -203,7 +205,7 @@ def equal_runs(annotations: Labels, threads: int) -> npt.NDArray[np.int64]:
 
 @compiled
 def gather(first: int, last: int, start: Any, cell: Any, table: Any, out: Any) -> None:
-    """Rows `first` to `last` of messages: the sum of an item's rows of the table."""
+    """Compute messages of items `first` to `last`: the sum of each item's rows of the table."""
     for n in range(first, last):
         row = out[n]
         row[:] = 0.0
@@ -227,7 +229,7 @@ def _gather_threaded(runs: Any, start: Any, cell: Any, table: Any, out: Any) -> 
 
 @compiled
 def scatter(first: int, last: int, start: Any, cell: Any, q: Any, weight: Any, out: Any) -> None:
-    """Adds the rows of items, each times its weight, into the table."""
+    """Add the rows of items, times their weights, into the table."""
     for n in range(first, last):
         times = weight[n]
         if times:
@@ -241,7 +243,7 @@ def scatter(first: int, last: int, start: Any, cell: Any, q: Any, weight: Any, o
 @threaded
 def _scatter_threaded(runs: Any, start: Any, cell: Any, q: Any, weight: Any, out: Any, others: Any) -> None:
     for run in prange(len(runs) - 1):
-        # A threaded loop counts in unsigned integers; minus a signed 1 that would be a float.
+        # Threaded loops use unsigned indices; subtracting a signed 1 would give a float.
         scatter(runs[run], runs[run + 1], start, cell, q, weight, others[np.int64(run) - 1] if run else out)
     for c in prange(out.shape[0]):
         for other in range(others.shape[0]):
@@ -251,7 +253,7 @@ def _scatter_threaded(runs: Any, start: Any, cell: Any, q: Any, weight: Any, out
 
 @compiled
 def _total(first: int, last: int, q: Any, weight: Any, out: Any) -> None:
-    own = np.zeros_like(out)  # in no cache line that another thread writes to
+    own = np.zeros_like(out)  # on a cache line that no other thread writes to
     for n in range(first, last):
         times = weight[n]
         if times:
@@ -268,7 +270,7 @@ def _total_threaded(runs: Any, q: Any, weight: Any, sums: Any) -> None:
 
 @compiled
 def softmax(first: int, last: int, message: Any, log_prior: Any, out: Any, log_z: Any) -> None:
-    """Rows `first` to `last` of beliefs, and their log normalisers; `log_prior` has a row for each, or one."""
+    """Compute beliefs of items `first` to `last` and their log normalizers; `log_prior` has one row or one per item."""
     totals = np.empty(BLOCK)
     for begin in range(first, last, BLOCK):
         end = min(begin + BLOCK, last)
@@ -301,7 +303,7 @@ def softmax(first: int, last: int, message: Any, log_prior: Any, out: Any, log_z
 def _expect(first: int, last: int, start: Any, cell: Any, table: Any, log_prior: Any, out: Any, sums: Any) -> None:
     classes = table.shape[1]
     rows, log_z, among = np.empty((BLOCK, classes)), np.empty(BLOCK), np.ones(BLOCK, dtype=np.bool_)
-    own = np.zeros(classes + 1)  # in no cache line that another thread writes to
+    own = np.zeros(classes + 1)  # on a cache line that no other thread writes to
     for begin in range(first, last, BLOCK):
         size = min(begin + BLOCK, last) - begin
         block, tops = rows[:size], log_z[:size]
@@ -341,9 +343,9 @@ def _softmax_threaded(runs: Any, message: Any, log_prior: Any, out: Any, log_z: 
         softmax(runs[run], runs[run + 1], message, log_prior, out, log_z)
 
 
-# As plain arithmetic the exponential and the logarithm become vector instructions, several times as fast as calls of
-# the mathematical library, which are not. A whole number becomes a float, and a float a whole number, in the last bits
-# of _SHIFT + number: few processors convert whole vectors otherwise.
+# Written as plain arithmetic, the exponential and the logarithm compile to vector instructions, several times as fast
+# as calls into the math library. Integers and floats are converted through the last bits of _SHIFT + number, because
+# few processors can convert whole vectors otherwise.
 _SHIFT = 1.5 * 2.0**52
 _SHIFT_BITS = int(np.float64(_SHIFT).view(np.int64))
 _ROOT_HALF_BITS = int(np.sqrt(0.5).view(np.int64))
@@ -355,7 +357,7 @@ _ARTANH = tuple(2 / i for i in range(21, 0, -2))
 
 @inlined
 def exp_nonpositive(x: float) -> float:
-    """e**x for x <= 0 to the last two bits; 0 below e**-708.
+    """Return e**x for x <= 0, accurate to the last two bits; 0 below e**-708.
 
     With x = k ln 2 + r and |r| < 0.35, k goes to the exponent's bits and e**r is a short Taylor series.
     """
@@ -371,14 +373,14 @@ def exp_nonpositive(x: float) -> float:
 
 @inlined
 def log_above_one(x: float) -> float:
-    """ln x for x >= 1 to the last two bits; not a number for anything else."""
+    """Return ln x for x >= 1, accurate to the last two bits; NaN for anything else."""
     value = log_positive(x)
     return value if x >= 1.0 else np.nan
 
 
 @inlined
 def log_positive(x: float) -> float:
-    """ln x for a normal number x > 0 to the last two bits.
+    """Return ln x for a normal number x > 0, accurate to the last two bits.
 
     With x = 2**k m and m within a factor of sqrt(2) of 1, ln m = 2 artanh((m - 1) / (m + 1)) is a short series.
     """

@@ -1,8 +1,8 @@
-"""Mean field of a Potts model (Zhang 1992): beliefs that know the beliefs of their neighbours.
+"""Mean field of a Potts model (Zhang 1992): beliefs that depend on the beliefs of their neighbors.
 
     q_n[j] ∝ exp( message_n[j] + ln share[j] + strength[j] sum_m w_nm q_m[j] )
 
-All items move at once and half of the way: the order of the items does not matter, and no neighbours swap for ever.
+All items move at once and halfway, so the order of the items does not matter and no neighbors swap forever.
 A fixed point is a stationary point of the bound
 
     sum_n q_n (message_n + ln share)  +  1/2 sum_nm w_nm sum_j strength[j] q_n[j] q_m[j]  -  sum_n q_n ln q_n.
@@ -19,25 +19,25 @@ from hitl.models.numerics.field_passes import half_step
 from hitl.models.numerics.graph import Graph, Heard
 
 ENOUGH = 1e-5
-"""Change of a belief below which it stays."""
+"""Change of a belief below which sweeps end."""
 
 
 class Swept(NamedTuple):
-    """Where sweeps go on: beliefs (N, J), and the sums of those of the neighbours (N, J). Neither is written to."""
+    """State from which sweeps continue: beliefs (N, J), and the sums (N, J) of the neighbors' beliefs. Read-only."""
 
     q_nj: Floats
     around_nj: Floats
 
 
 def begin(graph: Graph, q_nj: Floats) -> Swept:
-    """Where sweeps begin with these beliefs: there."""
+    """Start sweeps at these beliefs."""
     return Swept(q_nj, graph.sums(q_nj))
 
 
 def settle(
     message_nj: Floats, log_share_j: Floats, graph: Graph, strength_j: Floats, begun: Swept, sweeps: int
 ) -> Heard:
-    """What the neighbours say, after at most `sweeps` from `begun`, which go on."""
+    """Return the messages of neighbors after at most `sweeps` from `begun`, and the state to continue from."""
     q_nj, around_nj = begun
     next_nj, sums_nj = np.empty_like(q_nj), np.empty_like(q_nj)
     for _ in range(sweeps):

@@ -1,9 +1,10 @@
-"""Sums of digamma and trigamma over many counts, for the maximum of a Dirichlet's likelihood.
+"""Sums of digamma and trigamma over many counts, to maximize a Dirichlet likelihood.
 
     rise_c   = sum_k psi(n_kc + a_c)  - psi(a_c)
     slope_c  = sum_k psi'(n_kc + a_c) - psi'(a_c)      its derivative in a_c, <= 0
 
-One pass, without arrays of their size. As in `special`, with z = x + 8 and P(x) = x (x + 1) ... (x + 7),
+One pass, without temporary arrays of the input's size. As in `special`, with z = x + 8 and P(x) = x (x + 1) ... (x +
+7),
 
     psi(x)  = ln z - 1 / 2z - sum_i B_2i / (2i z^2i)  -  P'/P
     psi'(x) = 1 / z + 1 / 2z^2 + sum_i B_2i / z^(2i + 1)  +  (P'^2 - P P'') / P^2
@@ -21,7 +22,7 @@ from hitl.models.numerics.kernels import log_above_one
 from hitl.models.numerics.special import SHIFT, THREADS_FROM
 
 ROWS = 256
-"""Rows of counts that are summed at a time."""
+"""Number of rows of counts summed at a time."""
 
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
 _PSI = tuple(b / (2 * i) for i, b in enumerate(_BERNOULLI, 1))[::-1]
@@ -69,7 +70,7 @@ def _trigamma(x: float) -> float:
 
 @compiled
 def _sums(first: int, last: int, counts: Any, a: Any, sums: Any) -> None:
-    """Write the sums of chunks of ROWS rows."""
+    """Write the sums of each chunk of ROWS rows."""
     for chunk in range(first, last):
         for k in range(chunk * ROWS, min((chunk + 1) * ROWS, counts.shape[0])):
             row = counts[k]

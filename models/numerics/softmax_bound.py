@@ -27,18 +27,18 @@ from hitl.models.predictors.predictor import required
 torch: Any = required("torch", "a Gaussian process", "hitl-toolkit[gp]")
 
 NEWTON_STEPS = 40
-"""Most steps. Five are enough up to variances of 10, eight up to 30; B(a) is a bound after any number."""
+"""Maximum number of steps. Five are enough for variances up to 10, eight up to 30. B(a) is a bound after any number."""
 
 ENOUGH = 1e-11
-"""Largest change of a that ends the search."""
+"""Change of a at which the search ends."""
 
 
 def tilted(mean_nj: Any, variance_nj: Any) -> tuple[Any, Any]:
-    """Return (N,) the bound on E log sum_j exp f_nj and (N, J) its a, from tensors of means and variances >= 0.
+    """Compute (N,) the bound on E log sum_j exp f_nj and (N, J) its a, from tensors of means and variances >= 0.
 
     Rows of a are distributions, and the derivative in the means, even if the search ended early.
     """
-    # Half-way between the minimum for small variances, softmax(mu), and that for large ones, which is nearly even.
+    # Halfway between the minimum for small variances, softmax(mu), and that for large ones, which is nearly uniform.
     a_nj = torch.softmax(mean_nj / (1 + variance_nj.amax(1, keepdim=True) / 4), dim=1)
     for _ in range(NEWTON_STEPS):
         step_nj = _newton_step(mean_nj, variance_nj, a_nj)
@@ -53,7 +53,7 @@ def _newton_step(mean_nj: Any, variance_nj: Any, a_nj: Any) -> Any:
     pi_nj = torch.softmax(mean_nj + (0.5 - a_nj) * variance_nj, dim=1)
     h_nj = 1 / (1 + variance_nj * pi_nj)
     v_nj = a_nj - pi_nj
-    # 1 - sum pi^2 s h = sum pi h, as pi sums to 1: a sum of positive terms
+    # 1 - sum pi^2 s h = sum pi h because pi sums to 1; this form adds only positive terms
     c_n1 = (pi_nj * variance_nj * h_nj * v_nj).sum(1, keepdim=True) / (pi_nj * h_nj).sum(1, keepdim=True)
     step_nj = h_nj * (v_nj + pi_nj * c_n1)
     moved_nj = variance_nj * step_nj

@@ -1,12 +1,12 @@
-"""Digamma and log gamma of many positive numbers, some six times as fast as scipy's on one thread.
+"""Digamma and log gamma of many positive numbers, about six times as fast as scipy's on one thread.
 
 Both use Stirling's series at z = x + 8, and the recurrence from there down to x:
 
     psi(x)    = ln z - 1 / 2z - sum_i B_2i / (2i z^2i)  -  P'(x) / P(x)
     ln G(x)   = (z - 1/2) ln z - z + ln(2 pi) / 2 + sum_i B_2i / (2i (2i - 1) z^(2i - 1))  -  ln P(x)
 
-with B the Bernoulli numbers and P(x) = x (x + 1) ... (x + 7) = y (y + 6) (y + 10) (y + 12), y = x (x + 7). The same
-arithmetic for every x becomes vector instructions; so are numpy's logarithms.
+with B the Bernoulli numbers and P(x) = x (x + 1) ... (x + 7) = y (y + 6) (y + 10) (y + 12), y = x (x + 7). Because
+every x goes through the same arithmetic, the loops compile to vector instructions, as do numpy's logarithms.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from hitl.models.numerics.compiled import compiled, in_runs, runs_of
 from hitl.models.numerics.kernels import log_above_one
 
 THREADS_FROM = 50_000
-"""Numbers from which threads share the work."""
+"""Number of values from which threads share the work."""
 
 CHUNK = 8192
-"""Cells that are summed at a time."""
+"""Number of cells summed at a time."""
 
 SHIFT = 8
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
@@ -34,7 +34,7 @@ _HALF_LOG_2PI = 0.5 * log(2 * pi)
 
 
 def digamma(x: Floats) -> Floats:
-    """Return psi(x), for x in (1e-150, 1e30), off by at most 1e-14 * max(|psi(x)|, 1)."""
+    """Return psi(x) for x in (1e-150, 1e30), with an error of at most 1e-14 * max(|psi(x)|, 1)."""
     flat = np.ravel(x)
     out = np.log(flat + SHIFT)
     in_runs(_digamma, runs_of(flat.size, THREADS_FROM), flat, out)
@@ -42,7 +42,7 @@ def digamma(x: Floats) -> Floats:
 
 
 def log_gamma(x: Floats) -> Floats:
-    """Return ln Gamma(x), for x in (1e-150, 1e30), off by at most 1e-14 * max(|ln Gamma(x)|, 10)."""
+    """Return ln Gamma(x) for x in (1e-150, 1e30), with an error of at most 1e-14 * max(|ln Gamma(x)|, 10)."""
     flat = np.ravel(x)
     rising = np.empty_like(flat)
     _rising(flat, rising)
@@ -52,9 +52,10 @@ def log_gamma(x: Floats) -> Floats:
 
 
 def log_gamma_rises(mean: Floats, count: Floats, scales: Floats, above: float) -> Floats:
-    """Return (S,) sums of ln Gamma(s x + n) - ln Gamma(s x) for each scale s, over mean x > 0 and count n of cells.
+    """Return (S,) sums of ln Gamma(s x + n) - ln Gamma(s x) over cells, for each scale s.
 
-    Cells with a count up to `above` >= 0 are left out. One pass, without arrays of the size of its input.
+    Each cell has a mean x > 0 and a count n. Cells with a count of at most `above` >= 0 are left out. The single pass
+    allocates no arrays of the input's size.
     """
     mean, count = np.ascontiguousarray(mean).ravel(), np.ascontiguousarray(count).ravel()
     sums = np.zeros(((count.size + CHUNK - 1) // CHUNK, len(scales)))
@@ -66,7 +67,7 @@ def log_gamma_rises(mean: Floats, count: Floats, scales: Floats, above: float) -
 
 @compiled
 def _digamma(first: int, last: int, x: Any, out: Any) -> None:
-    """Replace ln z in `out`."""
+    """Replace ln z in `out` by psi(x)."""
     for i in range(first, last):
         y = x[i] * (x[i] + 7)
         product = (((y + 28) * y + 252) * y + 720) * y
@@ -88,7 +89,7 @@ def _rising(x: Any, out: Any) -> None:
 
 @compiled
 def _log_gamma(first: int, last: int, x: Any, log_rising: Any, out: Any) -> None:
-    """Replace ln z in `out`."""
+    """Replace ln z in `out` by ln Gamma(x)."""
     for i in range(first, last):
         z = x[i] + SHIFT
         r = 1 / z

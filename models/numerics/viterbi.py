@@ -2,8 +2,8 @@
 
     best_1[j] = first[j] + L_1[j]      best_t[j] = max_i (best_{t-1}[i] + step[i, j]) + L_t[j]          all in logs
 
-and back from the largest at the end. Items are visited in the order of `rows`; chain s has the places start[s] to
-start[s + 1]. Among equals the first class wins.
+The path is traced back from the largest value at the end. Items are visited in the order of `rows`; chain s occupies
+positions start[s] to start[s + 1]. Ties go to the first class.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _paths(message: Any, rows: Any, start: Any, first: Any, step: Any, path: Any
 
 @compiled
 def _path(message: Any, rows: Any, first: Any, step: Any, path: Any, came: Any) -> None:
-    """Write the path of one chain; `came` (T, J) is workspace for the class before."""
+    """Write the path of one chain; `came` (T, J) is workspace for the previous class."""
     classes = first.shape[0]
     best, new = np.empty(classes), np.empty(classes)
     for j in range(classes):

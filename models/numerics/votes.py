@@ -1,4 +1,4 @@
-"""Votes: how many labels each class has of an item, and how far they agree."""
+"""Votes per item and class, and how far they agree."""
 
 from __future__ import annotations
 
@@ -12,18 +12,21 @@ from hitl.models.numerics.clamping import clamp
 
 
 def shares(q_nj: Floats) -> Floats:
-    """(J,) mean beliefs with one even item more: no class is impossible, also where all truths are known."""
+    """Return (J,) mean beliefs after adding one item with a uniform belief.
+
+    No class becomes impossible, even if all truths are known.
+    """
     return smoothed(q_nj.sum(axis=0), len(q_nj))
 
 
 def smoothed(total_j: Floats, items: int) -> Floats:
-    """(J,) the same, of the sum of the beliefs of so many items."""
+    """Return `shares` from the sum of the beliefs of `items` items."""
     share_j: Floats = (total_j + 1 / total_j.size) / (items + 1)
     return share_j
 
 
 def voted(evidence: Evidence, smoothing: float = 1.0) -> Floats:
-    """(N, J) smoothed vote fractions; known truths as they are. Where iterations begin."""
+    """Return (N, J) smoothed vote fractions, the start of iterations. Known truths stay one-hot."""
     q_nj = votes(evidence.annotations)
     q_nj += smoothing / evidence.annotations.n_classes
     q_nj /= q_nj.sum(axis=1, keepdims=True)
@@ -31,14 +34,16 @@ def voted(evidence: Evidence, smoothing: float = 1.0) -> Floats:
 
 
 def agreement(annotations: Annotations) -> Floats:
-    """(N, J) share of an item's agreeing pairs of votes that agree on each class; zero rows where no two agree."""
+    """Return (N, J) share of an item's agreeing vote pairs that agree on each class; zero rows where no two votes
+    agree."""
     return agreeing(votes(annotations))
 
 
 def agreeing(votes_nj: Floats) -> Floats:
-    """(N, J) the same, of these numbers of votes.
+    """Return the shares of `agreement` from numbers of votes (N, J).
 
-    A vote alone has no weight: among many items of a common class stray votes for a rare one outnumber its own items.
+    A single vote has no weight. Otherwise, among many items of a common class, stray votes for a rare class would
+    outnumber its own items.
     """
     pairs_nj = votes_nj * (votes_nj - 1)
     shares_nj: Floats = pairs_nj / np.maximum(pairs_nj.sum(axis=1, keepdims=True), 1.0)
@@ -46,12 +51,12 @@ def agreeing(votes_nj: Floats) -> Floats:
 
 
 def votes(annotations: Annotations) -> Floats:
-    """(N, J) number of labels for each class."""
+    """Return (N, J) number of labels for each class."""
     return kernels.votes(annotations)
 
 
 def labels_of_a_class(annotations: Annotations) -> npt.NDArray[np.int64]:
-    """(N,) number of labels that are a class."""
+    """Return (N,) number of labels that name a class."""
     if annotations.n_options == annotations.n_classes:
         return annotations.labels_per_item
     of_a_class = annotations.label < annotations.n_classes
