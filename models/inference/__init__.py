@@ -1,1 +1,1 @@
-"""The loop that fits a truth prior x an annotator model, its starts, and updates without a refit."""
+"""The loop that fits a truth prior and an annotator model, its starts, and updates without a refit."""

@@ -1,12 +1,12 @@
-"""Any calibration without truth: annotators' labels stand in for it.
+"""Fit any calibrator without ground truth, with annotators' labels in its place.
 
     1   q_nj  ∝  p_T(n)[j]  prod_k pi[k, j, l_nk]          P+L-EM, the model at a network's usual temperature
     2   c = argmax sum_nj q_nj log c(p_n)[j]               any calibrator, on these soft labels
 
-Items without labels do not count: their beliefs are the model's own. Known truths stand in q as they are. Beliefs
-know the model's opinion, which identifies a calibration only weakly: repeated (EM), it strays the further the more a
-calibrator can bend. On CIFAR-10H one round is best for every calibrator and calibrates as well as the truth does
-(docs/benchmarks/calibration.txt).
+Items without labels do not count, because their beliefs are the model's own. Known truths enter q as one-hot rows.
+Beliefs include the model's opinion, which identifies a calibration only weakly: when repeated (EM), it drifts further
+the more flexible the calibrator is. On CIFAR-10H one round is best for every calibrator and calibrates as well as the
+truth does (docs/benchmarks/calibration.txt).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hitl.models.inference import em
 from hitl.models.pl_em import PLEM
 
 AS_IT_IS = LogTemperature(mean=0.0, sd=0.01)
-"""A model that has been calibrated keeps its temperature."""
+"""Prior of a model that is already calibrated: it keeps its temperature."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class CalibrateFromAnnotators:
     calibrator: Calibrator
 
     def fit(self, evidence: Evidence, model: str) -> Calibration:
-        """The calibration of one of the evidence's models. Raises BadEvidence where it has none of that name."""
+        """Fit the calibration of one of the evidence's models. Raise BadEvidence if it has no model of that name."""
         if model not in evidence.probabilities:
             found = ", ".join(evidence.probabilities) or "none"
             raise BadEvidence(f"probabilities of {model!r} are to be calibrated; found {found}")

@@ -1,6 +1,6 @@
-"""Expectation-maximisation of a truth prior x an annotator model, over shards; a table in memory is one shard.
+"""Expectation-maximization of a truth prior and an annotator model, over shards. A table in memory is one shard.
 
-`loop` has the iterations; here is a pass: beliefs, the expectations they give, and the items that count.
+`loop` has the iterations. This module has a pass: beliefs, the expectations they give, and the items that count.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ Counts = Callable[[Annotations, Floats, npt.NDArray[np.bool_], Floats], Floats]
 """Annotations, beliefs (N, J), which items count (N,), log pi (K, L, J) -> expected counts (K, L, J)."""
 
 CountsOf = Callable[[Evidence], Counts]
-"""A shard -> how its labels are counted."""
+"""A shard -> its function that counts labels."""
 
 PriorOn = Callable[[Any, Evidence], TruthPrior]
-"""Put what a prior has learned on the items of a shard."""
+"""Apply a learned prior to the items of a shard."""
 
 
 def counts_by_all(annotations: Annotations, q_nj: Floats, among_n: npt.NDArray[np.bool_], log_pi_klj: Floats) -> Floats:
-    """Return (K, L, J) counts by the beliefs as they are, which the annotator's own labels have shaped."""
+    """Return (K, L, J) counts by full beliefs, which include the annotator's own labels."""
     return kernels.counts(annotations, q_nj, among_n)
 
 
 def same_for_all(prior: Any, evidence: Evidence) -> TruthPrior:
-    """Return a prior that has nothing of its own for each item."""
+    """Return a prior without item-specific parameters unchanged."""
     learned: TruthPrior = prior
     return learned
 
@@ -71,13 +71,13 @@ def run_em(
 ) -> EMResult[P, A]:
     """Iterate from first beliefs until an iteration gains less than `tolerance` nats per item.
 
-    The parameters are learned from items with known truth or at least `least_labels` labels; all are judged.
+    Parameters are learned from items with known truth or at least `least_labels` labels; beliefs cover all items.
 
     Args:
-        first: beliefs (N, J) of the table, or a function that gives those of a shard.
-        counts: how labels are counted; `counts_of` where that depends on the shard.
-        prior_on: puts the prior on a shard's items.
-        begun: the expectations of the first beliefs, where they are known.
+        first: beliefs (N, J) of the table, or a function that computes those of a shard.
+        counts: function that counts labels; pass `counts_of` instead if it depends on the shard.
+        prior_on: applies the prior to a shard's items.
+        begun: expectations of the first beliefs, if already computed.
     """
     shards = evidence if isinstance(evidence, Shards) else Table(evidence)
     beliefs = first if callable(first) else _Constant(first)
@@ -93,9 +93,9 @@ def run_em(
 
 @dataclass(frozen=True, eq=False)
 class Judge(Generic[P]):
-    """Beliefs of a shard's items by the posterior under learned parameters.
+    """Compute the posterior of a shard's items under learned parameters.
 
-    A prior that ties items together learns from those with `least_labels` labels or known truth; the others are judged.
+    A prior that ties items together uses only those with `least_labels` labels or known truth to predict the others.
     """
 
     prior: P
@@ -110,7 +110,7 @@ class Judge(Generic[P]):
 
 
 class _Passes:
-    """Passes of the loop over shards. Of one table in memory the beliefs of the last pass are kept."""
+    """Passes of the loop over shards. For one table in memory, the beliefs of the last pass are stored."""
 
     def __init__(
         self, shards: Shards, prior_on: PriorOn, least_labels: int, counts_of: CountsOf, beliefs: Beliefs
@@ -138,7 +138,7 @@ class _Passes:
 
 
 class _Work(Generic[E]):
-    """Work of a pass on a shard."""
+    """Work of a pass over one shard."""
 
     def judge(self, evidence: Evidence) -> tuple[E, Floats]:
         """Return the expectations, and beliefs (N, J)."""
@@ -180,7 +180,7 @@ class _First(_Pass):
 
 @dataclass(frozen=True, eq=False)
 class _SplitPass(_Work[Split]):
-    """Expectations of sure and unsure items, where the prior is the same for all."""
+    """Expectations of sure and unsure items, for a prior that is the same for all items."""
 
     prior: Any
     log_pi_klj: Floats
@@ -193,7 +193,7 @@ class _SplitPass(_Work[Split]):
 
 @dataclass(frozen=True, eq=False)
 class _Constant(Generic[T]):
-    """A function of a shard that is the same for all."""
+    """Constant function of a shard."""
 
     value: T
 
@@ -222,7 +222,7 @@ def informative(evidence: Evidence, least_labels: int) -> npt.NDArray[np.bool_]:
 def expectation(
     evidence: Evidence, prior: TruthPrior, log_pi_klj: Floats, counted_n: npt.NDArray[np.bool_] | None = None
 ) -> Posterior:
-    """Return beliefs of all items, known truth observed; log evidence and statistics of some (default: all)."""
+    """Return beliefs given known truth, and the log evidence and statistics of `counted_n` (default: all)."""
     message_nj = observe(kernels.messages(evidence.annotations, log_pi_klj), evidence)
     counted_n = np.ones(len(message_nj), dtype=bool) if counted_n is None else counted_n
     return prior.posterior(message_nj, counted_n)

@@ -1,12 +1,12 @@
 """Shards, and the engine that computes passes over them.
 
-A shard is a table of evidence; together shards hold disjoint items of one crowd, and share classes, options and
-annotators with the same codes. A fit of shards is made of passes:
+A shard is a table of evidence. Shards hold disjoint items of one crowd, and share classes, options and
+annotators with the same codes. A fit of shards is a series of passes:
 
-    pass     sum over shards of work(shard)        `work` takes its parameters with it, and can be pickled
+    pass     sum over shards of work(shard)        `work` carries its parameters, and can be pickled
 
-Sums are added in pairs of neighbours, pairs of pairs and so on. So a result depends on the shards alone, to the last
-bit, and not on the number of workers nor on their speed. One table in memory is a single shard, and its own sum.
+Sums are added in pairs of neighbors, then pairs of pairs and so on. So a result depends on the shards alone, to the
+last bit, and not on the number or speed of workers. One table in memory is a single shard, and its own sum.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 
 MOST_LABELS = 127
-"""Labels of an item up to which items are counted apart."""
+"""Number of labels per item up to which items are counted separately."""
 
 R = TypeVar("R")
 S = TypeVar("S")
@@ -32,20 +32,20 @@ T = TypeVar("T")
 
 
 class Engine(Protocol):
-    """Computes passes over shards. Each shard is requested when its turn comes and held no longer."""
+    """Engine that computes passes over shards. It requests each shard in turn and releases it afterwards."""
 
     def total(self, work: Callable[[T], S], shards: Sequence[T]) -> S:
         """Return the sum of `work` over all shards, added in the order of `summed`."""
         ...
 
     def each(self, work: Callable[[T], R], shards: Sequence[T]) -> Iterator[R]:
-        """Yield `work` of each shard, in their order."""
+        """Yield the result of `work` for each shard, in order."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Serial:
-    """One shard after the other, in this process."""
+    """Engine that processes one shard after the other, in this process."""
 
     def total(self, work: Callable[[T], S], shards: Sequence[T]) -> S:
         """Return the sum of `work` over all shards."""
@@ -53,7 +53,7 @@ class Serial:
         return total
 
     def each(self, work: Callable[[T], R], shards: Sequence[T]) -> Iterator[R]:
-        """Yield `work` of each shard."""
+        """Yield the result of `work` for each shard."""
         return (work(shards[i]) for i in range(len(shards)))
 
 
@@ -62,7 +62,7 @@ SERIAL = Serial()
 
 @dataclass(frozen=True, eq=False)
 class Additive:
-    """A statistic: the sum of two adds up their fields."""
+    """Statistic whose sum adds the fields."""
 
     def __add__(self, other: Self) -> Self:
         return type(self)(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
@@ -70,7 +70,7 @@ class Additive:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Arrays with a row per item: the sum of two puts their rows one after the other."""
+    """Arrays with one row per item, whose sum concatenates the rows."""
 
     def __add__(self, other: Self) -> Self:
         return type(self)(
@@ -85,7 +85,7 @@ class Size(Additive):
     Attributes:
         labels_k: (K,) labels per annotator.
         known: items with known truth.
-        open_m: (MOST_LABELS + 1,) other items by their number of labels; the last counts those with more, too.
+        open_m: (MOST_LABELS + 1,) other items by number of labels; the last entry includes those with more.
     """
 
     labels_k: npt.NDArray[np.int64]
@@ -116,9 +116,10 @@ class Size(Additive):
 
 @dataclass(frozen=True, eq=False)
 class Shards(Sequence[Evidence]):
-    """Evidence in shards, which need not be in memory together, and the engine of a fit to them.
+    """Evidence in shards, which need not be in memory together, and the engine that fits them.
 
-    `tables` may read each shard from a file whenever it is asked for.
+    `tables` may read each shard from a file on every access.
+
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -149,12 +150,12 @@ class Shards(Sequence[Evidence]):
 
     @property
     def table(self) -> Evidence | None:
-        """The one table in memory, whose items are judged with the fit; None for shards."""
+        """The one table in memory, whose beliefs come with the fit; None for shards."""
         return None
 
     @cached_property
     def annotations(self) -> Annotations:
-        """Annotations of the first shard, for the names and codes that all share."""
+        """Annotations of the first shard, for the names and codes that all shards share."""
         return self.tables[0].annotations
 
     @cached_property
@@ -172,7 +173,7 @@ class Shards(Sequence[Evidence]):
         return self.engine.total(work, self.tables)
 
     def once(self, work: Callable[[Evidence], R]) -> PerShard[R]:
-        """Return `work`, computed only once for a table in memory."""
+        """Wrap `work` so that it is computed only once for a table in memory."""
         return PerShard(work) if self.table is None else PerShard(work, self.table, work(self.table))
 
 
@@ -190,25 +191,25 @@ class Table(Shards):
 
 @dataclass(frozen=True, eq=False)
 class PerShard(Generic[R]):
-    """A function of a shard; its value at a table in memory is kept."""
+    """Function of a shard that caches its value for a table in memory."""
 
     work: Callable[[Evidence], R]
     table: Evidence | None = None
     value: R | None = None
 
     def __call__(self, evidence: Evidence) -> R:
-        """Return the value at this shard."""
+        """Return the value for this shard."""
         if self.table is evidence and self.value is not None:
             return self.value
         return self.work(evidence)
 
 
 def summed(parts: Iterable[Any]) -> Any:
-    """Add up all parts in pairs of neighbours, then pairs of pairs; at least one part.
+    """Add up all parts (at least one) in pairs of neighbors, then pairs of pairs.
 
     Of n parts, about log2 n sums are held at a time.
     """
-    sums: list[tuple[int, Any]] = []  # (number of parts, their sum); each of fewer parts than the one before
+    sums: list[tuple[int, Any]] = []  # (number of parts, their sum), with decreasing numbers of parts
     for part in parts:
         size = 1
         while sums and sums[-1][0] == size:

@@ -2,7 +2,7 @@
 
     f ~ N(0, K)          p(labels of n | f_n) = a_n Phi(f_n) + b_n (1 - Phi(f_n))        (Rodrigues 2014, eq. 7)
 
-a_n and b_n are the likelihoods of all labels of item n where it is and is not of the class. Each likelihood is replaced
+a_n and b_n are the likelihoods of all labels of item n if it is or is not of the class. Each likelihood is replaced
 by a site exp(nu_n f_n - tau_n f_n^2 / 2), so that the posterior is Gaussian, N(mu, Sigma), Sigma = (K^-1 + T)^-1,
 T = diag(tau). A sweep finds for each item the cavity N(m, v), the posterior without its site, then the moments of
 cavity x likelihood, and the site that gives the posterior these moments:
@@ -13,25 +13,25 @@ cavity x likelihood, and the site that gives the posterior these moments:
     tau'  = curve / (1 - v curve)              nu' = (slope + m curve) / (1 - v curve)
 
 These are the moments of the paper's supplement, without its differences of precisions. All sites move at once, with
-one factorisation per sweep, and part of the way (damping); the fixed point is that of moving one by one. Near it a
-sweep is almost linear in the sites, so the last few predict where it leads (Anderson 1965):
+one factorization per sweep, and part of the way (damping); the fixed point is the same as for moving one by one. Near
+it a sweep is almost linear in the sites, so the last few sweeps predict the fixed point (Anderson 1965):
 
     g = argmin | r - dR g |            s <- s + d r - (dS + d dR) g           r: the move, d: damping
 
 with dS, dR the differences of the last sites and moves, in standard deviations of the items.
 
-The likelihood is not log-concave: tau is negative if labels contradict f. So no roots of it are taken. With K = L L'
-(pivoted, of the rank that K has)
+The likelihood is not log-concave: tau is negative if labels contradict f, so its root cannot be taken. With K = L L'
+(pivoted, L of the rank of K)
 
     M = I + L' T L = C C'          V = C^-1 L'          Sigma = V' V          mu = Sigma nu
 
-M is positive definite exactly where the posterior exists. A step that leaves that set is halved until it does not.
+M is positive definite exactly when the posterior exists. A step that leaves that set is halved until it does not.
 
     ln Z_EP = sum_n [ ln Z_n + ln G(cavity_n) - ln G(marginal_n) ] - 1/2 ln |M| + 1/2 nu' mu
     ln G(nu, tau) = nu^2 / 2 tau - 1/2 ln tau                          (Rasmussen & Williams 2006, sec. 3.6)
 
-which is the paper's with the right site normaliser. It does not change to first order in the sites at the fixed point,
-so that in parameters of K only the last terms move: with u = nu - T mu and R = T - T Sigma T,
+which is the paper's with the right site normalizer. At the fixed point it does not change to first order in the sites,
+so in parameters of K only the last terms move: with u = nu - T mu and R = T - T Sigma T,
 
     d ln Z_EP / d theta = 1/2 sum_nm (u_n u_m - R_nm) dK_nm / d theta
 
@@ -51,16 +51,16 @@ from scipy.special import log_ndtr
 from hitl.annotations import Floats
 
 RANK_TOLERANCE = 1e-9
-"""Share of the largest variance below which the rest of K is rounding."""
+"""Share of the largest variance below which the remainder of K is rounding error."""
 
 DAMPING = 0.8
-"""Share of the way that sites move in a sweep; whole steps overshoot."""
+"""Fraction of the full move that sites make in a sweep; full moves overshoot."""
 
 TOLERANCE = 1e-4
 """Move of a site, in standard deviations of its item, at which sweeps end."""
 
 MEMORY = 4
-"""Number of past differences of sites and moves in use."""
+"""Number of past differences of sites and moves used."""
 
 NEARLY_LINEAR = 0.1
 """Move, in standard deviations, below which past sweeps are used."""
@@ -158,7 +158,7 @@ def propagate(
 ) -> Propagated:
     """Sweep from these sites (2, C, N) until none moves by `tolerance` standard deviations.
 
-    If the sites do not fit K, as they may not after K has changed, start from none.
+    If K has changed so that the sites no longer fit it, start from empty sites.
     """
     found = _at(l_nr, likelihoods, sites)
     if found is None:
@@ -170,7 +170,7 @@ def propagate(
 def onwards(
     l_nr: Floats, likelihoods: Likelihoods, found: Propagated, *, sweeps: int, tolerance: float = TOLERANCE
 ) -> Propagated:
-    """Sweep on from a result."""
+    """Continue sweeping from a result."""
     past: list[tuple[Floats, Floats]] = []
     for _ in range(sweeps):
         if found.moved < tolerance:
@@ -208,7 +208,7 @@ def gradient_weights(posterior: Gaussian, sites: Floats) -> Floats:
 
 
 def collapsed(sites: Floats, likelihoods: Likelihoods) -> Floats:
-    """Return (2, N) all sites of each item combined."""
+    """Return (2, N) the combined sites of each item."""
     total: Floats = np.sum(likelihoods.times * sites, axis=1)
     return total
 
@@ -216,7 +216,7 @@ def collapsed(sites: Floats, likelihoods: Likelihoods) -> Floats:
 def predicted(k_mn: Floats, variance: float, posterior: Gaussian, sites: Floats) -> tuple[Floats, Floats]:
     """Return (M,) mean and variance of f at other points, from their covariances with those of collapsed sites (2, N).
 
-    They are k_mn u, and variance - k_mn R k_nm with R = T - T Sigma T.
+    Mean and variance are k_mn u, and variance - k_mn R k_nm with R = T - T Sigma T.
     """
     nu, tau = sites
     scaled_mn = k_mn * tau

@@ -1,12 +1,12 @@
-"""What a consensus keeps of its Gaussian processes, so that other items are judged, or a fit goes on from them.
+"""Gaussian-process state in a consensus, used to predict other items and to resume a fit.
 
-    feature mean, feature scale    (D,)            how features are standardised
-    points                         (R, D)          standardised features of the items with sites
-    point rows                     (R,)            which of the consensus's items they are, -1: none of them
+    feature mean, feature scale    (D,)            how features are standardized
+    points                         (R, D)          standardized features of the items with sites
+    point rows                     (R,)            index of the consensus's item, or -1
     kernel                         (Q, 1 + lengths) logarithms of scale and lengths, for each question
     sites                          (Q, 2, R)       nu and tau
-    answers                        (Q, K, L', 2)   log probability of each answer, of the consensus's annotators
-    latent mean, latent variance   (Q, N)          of f, of all items
+    answers                        (Q, K, L', 2)   log probability of each answer, per annotator of the consensus
+    latent mean, latent variance   (Q, N)          of f, for all items
     learned from                   ()              labels and known truths when the kernels were learned
 
 A question is a class against the rest (`one_versus_rest`).
@@ -30,21 +30,21 @@ from hitl.models.numerics.covariance import SquaredExponential
 from hitl.models.priors.gp import GaussianProcess, Process
 
 GROWTH = 1.5
-"""Times as many labels as kernels were learned from with which a warm start learns them again."""
+"""Growth of the number of labels, since kernels were learned, at which a warm start learns them again."""
 
 LATENT_MEAN, LATENT_VARIANCE = "latent mean", "latent variance"
 
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
-    """How features are standardised: (D,) means and standard deviations, 1 where a feature is constant."""
+    """Standardization of features: (D,) means and standard deviations, 1 where a feature is constant."""
 
     mean_d: Floats
     scale_d: Floats
 
     @classmethod
     def of(cls, features: Floats) -> Scaling:
-        """That of these items; rows of NaN are items without features."""
+        """Compute the scaling of these items; rows of NaN are items without features."""
         present = features[~np.isnan(features).any(axis=1)]
         if not len(present):
             return cls(np.zeros(features.shape[1]), np.ones(features.shape[1]))
@@ -53,7 +53,7 @@ class Scaling:
         return cls(present.mean(axis=0), np.where(constant, 1.0, scale_d))
 
     def __call__(self, features: Floats) -> Floats:
-        """(N, D) standardised."""
+        """Return (N, D) standardized features."""
         if features.shape[1] != len(self.mean_d):
             raise BadEvidence(
                 f"features: found {features.shape[1]} columns; the consensus was estimated with {len(self.mean_d)}"
@@ -63,7 +63,7 @@ class Scaling:
 
 @dataclass(frozen=True, eq=False)
 class LatentClasses:
-    """The processes of all questions, aligned to some items; see the module. `annotators` are K names."""
+    """Processes of all questions, aligned to some items (see the module). `annotators` are K names."""
 
     scaling: Scaling
     x_rd: Floats
@@ -78,7 +78,7 @@ class LatentClasses:
     def of_processes(
         cls, scaling: Scaling, processes: Sequence[Process], answers: Sequence[Floats], learned_from: float
     ) -> LatentClasses:
-        """As a fit has found them: with the same points in all questions."""
+        """Build from the fitted processes, which have the same points in all questions."""
         first = processes[0]
         theta_qp = np.stack([one.kernel.theta for one in processes])
         sites_qxr = np.stack([one.collapsed for one in processes])
@@ -86,10 +86,10 @@ class LatentClasses:
 
     @classmethod
     def of(cls, consensus: Consensus, evidence: Evidence) -> LatentClasses:
-        """As a consensus keeps them, aligned to the items of evidence with features.
+        """Read the processes stored in a consensus, aligned to the items of evidence with features.
 
-        An item is the point it was if it has the same name and the same features. Raises BadEvidence where the
-        consensus keeps none, or the features are others.
+        An item matches a stored point if it has the same name and the same features. Raise BadEvidence if the
+        consensus has no processes or the features differ.
         """
         kept = consensus.parameters
         if "points" not in kept or evidence.features is None:
@@ -105,14 +105,15 @@ class LatentClasses:
 
     @classmethod
     def matching(cls, start: Consensus, evidence: Evidence) -> LatentClasses | None:
-        """What a fit may go on from; None where classes, options or features are others, or there is no process."""
+        """Return the state from which a fit can resume, or None if classes, options or features differ or there is no
+        process."""
         kept = start.parameters
         assert evidence.features is not None
         fits = "points" in kept and len(kept["feature mean"]) == evidence.features.shape[1]
         return cls.of(start, evidence) if fits and usable(start, evidence.annotations) else None
 
     def parameters(self, latent_qxn: Floats) -> dict[str, Floats]:
-        """What a consensus keeps; `latent_qxn` (Q, 2, N) are means and variances of its items."""
+        """Return the parameters that a consensus stores; `latent_qxn` (Q, 2, N) are its items' means and variances."""
         return {
             "feature mean": self.scaling.mean_d,
             "feature scale": self.scaling.scale_d,
@@ -127,11 +128,11 @@ class LatentClasses:
         }
 
     def kernel(self, q: int) -> SquaredExponential:
-        """The kernel of a question."""
+        """Return the kernel of a question."""
         return SquaredExponential(0.0, np.zeros(1), self.x_rd.shape[1]).at(self.theta_qp[q])
 
     def latent(self, q: int, x_nd: Floats) -> Floats:
-        """(2, N) mean and variance of f of items with these standardised features, all sites in them."""
+        """Return (2, N) mean and variance of f for items with these standardized features, given all sites."""
         kernel, sites = self.kernel(q), self.sites_qxr[q]
         if not len(self.x_rd):
             return np.stack((np.zeros(len(x_nd)), np.full(len(x_nd), kernel.variance)))
@@ -139,11 +140,11 @@ class LatentClasses:
         assert posterior is not None
         k_nr = kernel.between(x_nd, self.x_rd)
         here = self.rows >= 0
-        k_nr[self.rows[here], np.flatnonzero(here)] = kernel.variance  # an item without features is like itself alone
+        k_nr[self.rows[here], np.flatnonzero(here)] = kernel.variance  # correlates with itself alone
         return np.stack(ep.predicted(k_nr, kernel.variance, posterior, sites))
 
     def without_own(self, q: int, latent_xn: Floats) -> Floats:
-        """(2, N) the same less each item's own site."""
+        """Return (2, N) mean and variance of f without each item's own site."""
         here = self.rows >= 0
         rows, (nu_r, tau_r) = self.rows[here], self.sites_qxr[q][:, here]
         mean_r, variance_r = latent_xn[:, rows]
@@ -153,11 +154,11 @@ class LatentClasses:
         return left
 
     def is_held(self, said: float) -> bool:
-        """Whether a fit to so many labels and known truths leaves the kernels as they are."""
+        """Return True if a fit to this many labels and known truths should reuse the kernels."""
         return said < GROWTH * self.learned_from
 
     def resumed(self, q: int, prior: GaussianProcess) -> GaussianProcess:
-        """The prior with the kernel of a question; and its sites, where these are of messages alone."""
+        """Return the prior with the kernel of a question, and with its sites if these depend on messages alone."""
         kernel = self.kernel(q)
         if kernel.theta.size != prior.kernel.theta.size:
             return prior
@@ -168,7 +169,7 @@ class LatentClasses:
         return replace(prior, kernel=kernel, sites=sites)
 
     def log_answers(self, q: int, annotations: Annotations, unmet_lj: Floats) -> Floats:
-        """(K, L', 2) of these annotators; those not met answer by `unmet_lj`, log probabilities."""
+        """Return (K, L', 2) log probabilities of these annotators' answers; new annotators get `unmet_lj`."""
         place = {name: k for k, name in enumerate(self.annotators)}
         answers_klj = np.repeat(unmet_lj[None], annotations.n_annotators, axis=0)
         if unmet_lj.shape == self.answers_qklj.shape[2:]:

@@ -1,4 +1,4 @@
-"""The iterations of expectation-maximisation, for any truth prior x annotator model.
+"""Iterations of expectation-maximization, for any truth prior and annotator model.
 
     E   L = messages(annotators.log_pi), -inf for the classes that a known truth rules out
         q, statistics = prior.posterior(L)
@@ -8,11 +8,12 @@ They climb the log posterior of the parameters (truths summed out), which theref
 
     sum_n log sum_j p(z_n = j | theta) prod_k pi[k, j, l_nk]  +  log p(pi)  +  log p(theta)
 
-Near the top plain EM creeps. There steps gather momentum (Nesterov 1983): the annotators learn from counts that go on
-the way of the last step by s / (s + 1) of it, s steps after the start; where that leads down, the plain step is taken
-instead and s begins again at 0 (O'Donoghue & Candes 2015). It saves up to two thirds of the iterations and ends nearer
-to the top. The first, large steps are plain ones: they decide which of several tops is climbed, and that should be the
-one next to the start. So is the last: a step of plain EM that gains next to nothing ends the loop.
+Near the optimum plain EM slows down, so steps there use momentum (Nesterov 1983): the annotators learn from counts
+extrapolated along the last step by s / (s + 1) of it, s steps after the start. If the objective falls, the plain step
+is taken instead and s restarts at 0 (O'Donoghue & Candes 2015). Momentum saves up to two thirds of the iterations and
+ends nearer to the optimum. The first, large steps are plain: they decide which of several optima is reached, and that
+should be the one nearest to the start. The last step is plain too: the loop ends when a plain step gains almost
+nothing.
 
 With Dirichlet posteriors in place of point estimates the same loop is variational Bayes: log pi and log p(z) are
 expectations, the densities negative divergences from the priors, and the objective is the evidence bound.
@@ -32,7 +33,7 @@ from hitl.models.inference.engine import Additive
 from hitl.models.priors import TruthPrior
 
 MOMENTUM_BELOW = 1e-2
-"""Gain of an iteration, in nats an item, below which steps gather momentum."""
+"""Gain of an iteration, in nats per item, below which steps use momentum."""
 
 P = TypeVar("P", bound=TruthPrior)
 A = TypeVar("A", bound=AnnotatorModel)
@@ -40,7 +41,7 @@ A = TypeVar("A", bound=AnnotatorModel)
 
 @dataclass(frozen=True, eq=False)
 class Expected(Additive):
-    """Expected counts (K, L, J), statistics the prior learns from, and log evidence in nats, by one pass."""
+    """Expected counts (K, L, J), statistics the prior learns from, and log evidence in nats, from one pass."""
 
     counts_klj: Floats
     statistics: Any
@@ -53,9 +54,9 @@ class EMResult(Generic[P, A]):
 
     Attributes:
         prior, annotators: parameters of the last pass.
-        expected: by the beliefs of that pass; the next parameters would be learned from it.
+        expected: expectations by the beliefs of that pass, from which the next parameters would be learned.
         objective: after each iteration.
-        converged: whether the tolerance ended it.
+        converged: True if the tolerance ended the loop.
         q_nj: (N, J) beliefs of one table in memory; empty for shards.
     """
 
@@ -78,7 +79,7 @@ class EMResult(Generic[P, A]):
 
 
 class Passes(Protocol):
-    """The passes that the loop makes over all evidence."""
+    """Passes that the loop makes over all evidence."""
 
     @property
     def counted(self) -> int:
@@ -91,11 +92,11 @@ class Passes(Protocol):
         ...
 
     def first(self, prior: Any, log_pi_klj: Floats) -> Expected:
-        """Expect by the beliefs at which iterations begin; without log evidence."""
+        """Compute expectations by the initial beliefs, without log evidence."""
         ...
 
     def expected(self, prior: Any, log_pi_klj: Floats) -> Expected:
-        """Expect by the posterior under these parameters."""
+        """Compute expectations by the posterior under these parameters."""
         ...
 
 
@@ -111,8 +112,9 @@ def iterate(
 ) -> EMResult[P, A]:
     """Iterate until an iteration gains less than `tolerance` nats per item that counts.
 
-    `begun`: the result of the first pass, where it is known. `ahead`: continues from the last counts over these by a
-    momentum, where counts are not whole tables.
+    `begun`: the result of the first pass, if already computed. `ahead`: extrapolates from the last counts over the
+    current
+    ones by a momentum, for counts that are not whole tables.
     """
     go_on = extrapolate if ahead is None else ahead
     enough = tolerance * max(1, passes.counted)
@@ -125,7 +127,7 @@ def iterate(
         counts_klj = found.counts_klj
         step = annotators.learn(go_on(counts_klj, last_klj, streak / (streak + 1)))
         last_klj = counts_klj
-        if not streak:  # no way back: the old annotators are not held beside the tables that the pass makes
+        if not streak:  # without momentum there is no way back: free memory for the pass
             annotators = step
         found, objective = evaluate(passes, prior, step)
         if streak and objective < trace[-1]:
@@ -141,13 +143,14 @@ def iterate(
 
 
 def evaluate(passes: Passes, prior: TruthPrior, annotators: AnnotatorModel) -> tuple[Expected, float]:
-    """Return the expectations of a pass with these parameters, and the objective there."""
+    """Make a pass with these parameters; return its expectations and the objective."""
     found = passes.expected(prior, annotators.log_pi_klj)
     return found, found.log_evidence + annotators.log_density() + prior.log_density()
 
 
 def extrapolate(counts_klj: Floats, last_klj: Floats, momentum: float) -> Floats:
-    """Continue from the last counts over these, not below 0; overwrites the last ones, which can be gigabytes."""
+    """Extrapolate from the last counts over the current ones, not below 0. Overwrites the last ones, which can be
+    gigabytes."""
     if not momentum:
         return counts_klj
     last_klj -= counts_klj

@@ -1,11 +1,11 @@
-"""Minibatches: many cheap steps of a truth prior, before `em.run_em` makes a few dear ones over all items.
+"""Minibatches: many cheap steps of a truth prior, before `em.run_em` makes a few expensive ones over all items.
 
 A step takes the next batch of a shuffled order, updates the beliefs of its items, and lets the prior learn from their
-statistics as if they stood for all (stochastic variational inference, Hoffman et al. 2013). Annotators learn now and
-then, from the beliefs that the items seen so far were left with (incremental EM, Neal & Hinton 1998). Steps of what is
-learned by gradients shrink to nothing; `em.run_em` then holds it, and removes the noise from the rest.
+statistics as if they stood for all items (stochastic variational inference, Hoffman et al. 2013). Annotators learn
+every few batches, from the latest beliefs of the items seen so far (incremental EM, Neal & Hinton 1998). Gradient
+steps shrink to nothing; `em.run_em` then holds what they learned, and removes the noise from the rest.
 
-Where all items are one batch, this is `em` without momentum.
+If one batch holds all items, this is `em` without momentum.
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ from hitl.models.numerics.clamping import observe
 from hitl.models.priors import TruthPrior
 
 EVERY = 5
-"""Batches after which annotators learn again."""
+"""Number of batches between updates of the annotators."""
 
 
 class Sharded(TruthPrior, Protocol):
     """A truth prior of independent items that learns from batches of them."""
 
     def over(self, rows: Any) -> Self:
-        """The same prior over these items alone."""
+        """Return the same prior over these items alone."""
         ...
 
     def paced(self, sampled: bool, rate: float) -> Self:
-        """The same, with steps fit for statistics of a sample or of all; gradient steps shrunk to `rate` in [0, 1]."""
+        """Return the same prior with steps sized for a sample or for all items, gradient steps shrunk to `rate` in [0,
+        1]."""
         ...
 
 
@@ -47,9 +48,9 @@ A = TypeVar("A", bound=AnnotatorModel)
 def learned(
     evidence: Evidence, prior: P, annotators: A, q_nj: Floats, *, steps: int, batch: int, rng: np.random.Generator
 ) -> tuple[P, A, Floats]:
-    """Prior, annotators and beliefs (N, J) after so many steps of batches of so many items, from these beliefs.
+    """Return prior, annotators and beliefs (N, J) after `steps` steps of `batch` items, starting at `q_nj`.
 
-    Where all are one batch, items that count for nothing keep theirs.
+    If one batch holds all items, items that count for nothing keep their beliefs.
     """
     labeled = np.flatnonzero(em.informative(evidence, 1))
     if labeled.size <= batch:
@@ -70,7 +71,7 @@ def learned(
 def _of_all(
     evidence: Evidence, prior: P, annotators: A, q_nj: Floats, labeled: npt.NDArray[np.intp], steps: int
 ) -> tuple[P, A, Floats]:
-    """Items that nothing is said of are not looked at: nothing is learned from them."""
+    """Run steps over all items with any label or prediction; nothing can be learned from the others."""
     counted_n = np.zeros(len(q_nj), dtype=bool)
     counted_n[labeled] = True
     q_nj, everything = q_nj.copy(), np.ones(labeled.size, dtype=bool)
@@ -88,7 +89,7 @@ def _messages(evidence: Evidence, annotators: AnnotatorModel) -> Floats:
 
 
 def _batches(rows: npt.NDArray[np.intp], batch: int, rng: np.random.Generator) -> Iterator[npt.NDArray[np.intp]]:
-    """Shuffled orders of the rows, one after the other, in batches of equal size."""
+    """Yield shuffled orders of the rows, one after the other, in batches of equal size."""
     while True:
         order = rng.permutation(rows)
         for begin in range(0, rows.size - batch + 1, batch):

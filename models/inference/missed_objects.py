@@ -1,13 +1,13 @@
-"""What annotators overlook: objects, such as spans of a text, that none of those who looked has marked.
+"""Objects that every annotator overlooked, such as spans of a text that nobody marked.
 
     N_d ~ Poisson(rho n_d)           objects in a text of size n_d
     m_d = prod_k miss_k              chance that all annotators of text d overlook one, independently
     seen_d ~ Poisson(rho n_d (1 - m_d)), unseen_d ~ Poisson(rho n_d m_d), independent of each other
-    rho ~ Gamma(1 + S, L)            posterior with an even prior; S = sum_d seen_d, L = sum_d n_d (1 - m_d)
+    rho ~ Gamma(1 + S, L)            posterior with a uniform prior; S = sum_d seen_d, L = sum_d n_d (1 - m_d)
     p(nothing overlooked) = E exp(-rho n_d m_d) = (L / (L + n_d m_d))^(1 + S)
 
-A text without an answer has m_d = 1, one whose objects are known 0. Misses are learned from what at least one
-annotator marked, so that they are a little too few where few annotators look.
+A text without an answer has m_d = 1; one whose objects are known has 0. Misses are learned from objects that at least
+one annotator marked, so they are slightly underestimated where few annotators look.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from hitl.consensus import AnnotatorReport
 
 
 def misses(report: AnnotatorReport) -> Floats:
-    """(K,) chance that an annotator says class 0, nothing, of an object of the other classes."""
+    """Return (K,) chance that an annotator answers class 0, nothing, for an object of another class."""
     missed: Floats = report.confusion[:, 1:, 0] @ shares_of_kinds(report)
     return missed
 
 
 def shares_of_kinds(report: AnnotatorReport) -> Floats:
-    """(J - 1,) shares of the classes other than nothing, which sum to 1; even where there was none."""
+    """Return (J - 1,) shares of the classes other than nothing. They sum to 1, and are uniform if there was none."""
     share_h = report.shares[1:]
     total = float(share_h.sum())
     return share_h / total if total > 0 else np.full(len(share_h), 1 / len(share_h))
@@ -35,7 +35,7 @@ def shares_of_kinds(report: AnnotatorReport) -> Floats:
 def chance_of_none(
     seen_d: Floats, size_d: Floats, known_d: npt.NDArray[np.bool_], answer_a2: npt.NDArray[np.int64], miss_k: Floats
 ) -> Floats:
-    """(D,) probability that nothing was overlooked, of what was expected to be seen (D,) in texts of a size (D,).
+    """Return (D,) probability that nothing was overlooked, from expected objects seen (D,) and text sizes (D,).
 
     `known_d` (D,): texts whose objects are known; `answer_a2` (A, 2): text and annotator of each answer.
     """

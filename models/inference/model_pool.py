@@ -35,11 +35,11 @@ from hitl.models.priors.model_outputs import ModelOutputs, OutputsSeen
 
 
 class ModelPool:
-    """The pool of all models, over no items, learned over shards.
+    """Pool of all models, over no items, learned over shards.
 
     Attributes:
         census: numbers of items it learns from.
-        on: puts the pool on a shard's items.
+        on: applies the pool to a shard's items.
     """
 
     def __init__(self, shards: Shards, prior: LogTemperature) -> None:
@@ -60,14 +60,15 @@ class ModelPool:
         return Calibrated.without_items(self._models, self._outputs, self._prior, learned)
 
     def supervised(self, total_j: Floats) -> Calibrated:
-        """Learn from items of known truth, of which there are (J,) per class."""
+        """Learn from items of known truth; `total_j` (J,) counts them per class."""
         pool = self.unlearned()
         return pool.fitted_to(self._shards.total(_Known(pool, self.on)), total_j)
 
     def unsupervised(self, weigh: Weigh | None = None) -> tuple[Calibrated, Beliefs]:
-        """Learn without truth; also return beliefs of a shard by the pool and annotators who err evenly.
+        """Learn without truth. Also return beliefs of a shard by the pool and annotators who err evenly.
 
-        Known truths are learned from, but do not stand in these beliefs. `weigh` does steps 1 and 2 (`weights_by`).
+        Known truths are learned from, but not substituted into these beliefs. `weigh` does steps 1 and 2
+        (`weights_by`).
         """
         pool, annotations, places = self.unlearned(), self._shards.annotations, self.census.places
         if not places.informative_s.any():
@@ -82,7 +83,7 @@ class ModelPool:
         return found, _EvenErrors(found, self.on, even_errors(annotations, accuracy_k))
 
     def reported_shares(self, pool: Calibrated, beliefs: Beliefs) -> Floats:
-        """Return (J,) `Calibrated.reported_shares` by these beliefs."""
+        """Return (J,) `Calibrated.reported_shares` for these beliefs."""
         total_j = np.zeros(0) if self.census.abstained else self._shards.total(_Totals(beliefs))
         return pool.shares_by(bool(self.census.abstained), total_j)
 
@@ -93,7 +94,7 @@ class ModelPool:
 
 
 def unsupervised(evidence: Evidence, prior: LogTemperature, weigh: Weigh | None = None) -> tuple[Calibrated, Floats]:
-    """Learn the pool of a table; also return the beliefs (N, J) of `ModelPool.unsupervised`."""
+    """Learn the pool of a table. Also return the beliefs (N, J) of `ModelPool.unsupervised`."""
     pools = ModelPool(Table(evidence), prior)
     found, beliefs = pools.unsupervised(weigh)
     return pools.on(found, evidence), beliefs(evidence)
@@ -112,11 +113,11 @@ class PoolCensus(Additive):
     """Facts about all items that a pool needs.
 
     Attributes:
-        outputs: what there is to see of the predictions.
+        outputs: counts over the predictions.
         used_j: (J,) how often each class is given or true.
         abstained: items on which all models abstain.
         known: items of known truth that a model predicts.
-        places: where the items are that it learns from.
+        places: numbers, per shard, of the items to learn from.
     """
 
     outputs: OutputsSeen
@@ -137,7 +138,7 @@ class PoolCensus(Additive):
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Some items of a shard: labels (m), known truths, `Part.feature_mnj` and `Part.predicts_nm`."""
+    """Sample of a shard's items: labels (m), known truths, `Part.feature_mnj` and `Part.predicts_nm`."""
 
     item_m: Ints
     annotator_m: Ints
@@ -148,7 +149,7 @@ class Sample:
 
     @classmethod
     def of(cls, evidence: Evidence, pool: Calibrated, rows: npt.NDArray[np.intp]) -> Sample:
-        """Take these items of a shard, which the pool is over."""
+        """Select these items of a shard, which the pool covers."""
         assert evidence.truth is not None
         annotations = evidence.annotations
         place_n = np.full(annotations.n_items, -1, np.int32)
@@ -171,7 +172,7 @@ class Sample:
         )
 
     def part(self, like: Annotations) -> Part:
-        """Return a table of its own, with the codes of these annotations."""
+        """Return the sample as a separate table, with the codes of these annotations."""
         names = tuple(range(len(self.truth_n))), like.annotators, like.classes, like.options, like.anonymous
         annotations = Annotations(self.item_m, self.annotator_m, self.label_m, *names)
         return Part(Evidence(annotations, truth=self.truth_n), self.feature_mnj, self.predicts_nm)
@@ -179,7 +180,7 @@ class Sample:
 
 @dataclass(frozen=True, eq=False)
 class _Sampled:
-    """A shard with its number -> its part of the sample; `items_s` (S,) of each shard may be in it."""
+    """Map a numbered shard to its part of the sample; `items_s` (S,) of each shard may be in it."""
 
     pool: Calibrated
     on: PoolOn
@@ -231,7 +232,7 @@ class _KnownOutputs(_Known):
 
 @dataclass(frozen=True, eq=False)
 class _EvenErrors:
-    """Judge by the pool and annotators who err evenly; known truths do not stand in these beliefs."""
+    """Predict by the pool and annotators who err evenly; known truths are not substituted."""
 
     pool: Calibrated
     on: PoolOn

@@ -1,6 +1,6 @@
 """Choice of annotators and their moments for moment matching: triples of annotators, and groups of annotators.
 
-A source is one annotator, or a group with the average of its labels of an item. Given the class, sources are
+A source is one annotator, or a group with the average of its labels per item. Given the class, sources are
 independent, so the third-order moment of three sources identifies their confusion matrices (see `moment_matching`).
 
 The choice is drawn from `seed`, but independent of names and orders: annotators are first sorted by their answers.
@@ -20,16 +20,17 @@ from hitl.models.numerics.votes import votes
 Codes = npt.NDArray[np.intp]
 
 ACTIVE = 200
-"""Number of annotators among whom triples are sought, those with the most labels."""
+"""Number of annotators, those with the most labels, among whom triples are sought."""
 
 PARTNERS = 8
-"""Number of partners of each, those with the most common items."""
+"""Number of partners per annotator, those with the most items in common."""
 
 
 def triples(annotations: Annotations, least_shared: int, most: int, seed: int) -> list[tuple[int, int, int]]:
-    """Return at most `most` triples of annotators with at least `least_shared` common items.
+    """Return at most `most` triples of annotators who share at least `least_shared` items.
 
-    Triples with many items come first, annotators in many chosen triples last. The anonymous pool is left out.
+    Triples that share many items come first; annotators already in many chosen triples come last. The anonymous pool is
+    left out.
     """
     annotators = _active(annotations)
     lot = np.random.default_rng(seed).random((len(annotators),) * 2)
@@ -50,7 +51,7 @@ def triples(annotations: Annotations, least_shared: int, most: int, seed: int) -
 
 
 def groups(annotations: Annotations, rng: np.random.Generator) -> npt.NDArray[np.intp]:
-    """Split all annotators at random into three groups with about equally many labels."""
+    """Split all annotators at random into three groups with about the same number of labels."""
     order = canonical_order(annotations)[rng.permutation(annotations.n_annotators)]
     labels = annotations.labels_per_annotator
     given = np.zeros(3, dtype=np.int64)
@@ -62,7 +63,7 @@ def groups(annotations: Annotations, rng: np.random.Generator) -> npt.NDArray[np
 
 
 def canonical_order(annotations: Annotations) -> Codes:
-    """Return (K,) annotators by number of labels, then by share of all votes that agree, then by name."""
+    """Return (K,) annotators sorted by number of labels, then by share of agreeing votes, then by name."""
     vote_nl = np.zeros((annotations.n_items, annotations.n_options))
     vote_nl[:, : annotations.n_classes] = votes(annotations)
     vote_nl /= np.maximum(annotations.labels_per_item, 1)[:, None]
@@ -75,7 +76,7 @@ def canonical_order(annotations: Annotations) -> Codes:
 
 
 def triple_moment(annotations: Annotations, annotators: tuple[int, int, int]) -> tuple[Floats, int]:
-    """Return (L, L, L) how often three annotators say (a, b, c), over their common items, and the number of these."""
+    """Return (L, L, L) frequency of answers (a, b, c) of three annotators on their common items, and their number."""
     start, rows = annotations.by_annotator
     said = [rows[start[k] : start[k + 1]] for k in annotators]
     items = [annotations.item[row] for row in said]
@@ -112,7 +113,7 @@ def _active(annotations: Annotations) -> Codes:
 
 
 def _labeled(annotations: Annotations, annotators: Codes) -> sparse.csc_array:
-    """Return (N, annotators) 1 where the annotator has labeled the item."""
+    """Return (N, annotators) matrix, 1 where the annotator has labeled the item."""
     place = np.full(annotations.n_annotators, -1)
     place[annotators] = np.arange(len(annotators))
     column = place[annotations.annotator]
@@ -135,13 +136,13 @@ def _candidates(shared: npt.NDArray[np.int64], lot: Floats, least_shared: int) -
 
 
 def _spread(found: Codes, support: npt.NDArray[np.int64], most: int, n_annotators: int) -> Codes:
-    """Choose triples greedily, by items per triple that their annotators are in already."""
+    """Choose triples greedily, preferring many items and annotators that few chosen triples contain."""
     times = np.zeros(n_annotators)
     left = np.ones(len(found), dtype=bool)
     chosen: list[int] = []
     while len(chosen) < most and left.any():
         gain = np.where(left, (support[:, None] / (1 + times[found])).sum(axis=1), -1.0)
-        # Sums in another order differ in the last bits; what is equal must stay equal.
+        # Sums in another order differ in the last bits; ties must stay ties.
         best = int(np.argmax(np.round(gain, 6)))
         chosen.append(best)
         left[best] = False

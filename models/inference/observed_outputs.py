@@ -1,14 +1,15 @@
-"""Models beside a prior that ties items together: what a model says of an item is one more observation of it.
+"""Models combined with a prior that ties items together: each prediction is one more observation of its item.
 
     p(x_n | z_n = j)  ∝  p(z_n = j | x_n) / share[j]
 
-with p(z_n | x_n) the calibrated pool of the models, and share[j] its mean over the items they predict: a chain or a
+with p(z_n | x_n) the calibrated pool of the models, and share[j] its mean over the items they predict. A chain or a
 field has its own shares, which must not count twice (the scaled likelihoods of Bourlard & Morgan 1994). So a token
-classifier joins a chain, and a segmentation network a field. What the models are worth is found first, without truth,
-and held (`unsupervised_pool`).
+classifier joins a chain, and a segmentation network a field. The weights of the models are estimated first, without
+truth, and held (`unsupervised_pool`).
 
-A model that says the same of every item says nothing. The informativeness of the models is the information that they
-have about a class, as a share of its entropy, in [0, 1] (the uncertainty coefficient of Theil 1970):
+A model that predicts the same for every item carries no information. The informativeness of the models is the
+information that they have about a class, as a share of its entropy, in [0, 1] (the uncertainty coefficient of Theil
+1970):
 
     informativeness  =  1 - mean_n H( p(z_n | x_n) ) / H( share )
 """
@@ -35,7 +36,7 @@ from hitl.models.priors import Mask, Posterior, TruthPrior
 from hitl.models.priors.calibrated import RESIDUAL, Calibrated, PoolOn
 
 TEMPERATURE = LogTemperature(0.45)
-"""Expected of a model whose temperature is not known, as in P+L-EM."""
+"""Prior of an unknown model temperature, as in P+L-EM."""
 
 MODEL_SHARES, MODEL_INFORMATIVENESS = "model shares", "model informativeness"
 
@@ -44,13 +45,13 @@ P = TypeVar("P", bound=TruthPrior)
 
 @dataclass(frozen=True, eq=False)
 class Observed(Generic[P]):
-    """A prior whose items have been observed: `log_likelihood_nj` (N, J) is added to their messages; None: nothing."""
+    """Prior of observed items: `log_likelihood_nj` (N, J), if not None, is added to their messages."""
 
     prior: P
     log_likelihood_nj: Floats | None
 
     def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
-        """Beliefs given messages and observations."""
+        """Return beliefs given messages and observations."""
         if self.log_likelihood_nj is not None:
             message_nj = message_nj + self.log_likelihood_nj
         return self.prior.posterior(message_nj, counted_n)
@@ -60,7 +61,7 @@ class Observed(Generic[P]):
         return self.prior.statistics(q_nj, counted_n)
 
     def learn(self, statistics: Any) -> Self:
-        """The prior learns; what was observed stays."""
+        """Learn the prior; the observations stay."""
         return replace(self, prior=self.prior.learn(statistics))
 
     def log_density(self) -> float:
@@ -73,10 +74,10 @@ class Outputs:
     """Predictions of all models, pooled.
 
     Attributes:
-        pool: the pool of them, or None where there is no model.
-        share_j: (J,) its mean probabilities; even ones where there is no model.
+        pool: the pool, or None without models.
+        share_j: (J,) its mean probabilities; uniform without models.
         informativeness: of the pool, in [0, 1].
-        pool_on: puts the pool on a shard's items, where it is over none.
+        pool_on: applies the pool to a shard's items, if it was learned over none.
     """
 
     pool: Calibrated | None
@@ -86,7 +87,7 @@ class Outputs:
 
     @classmethod
     def of(cls, evidence: Evidence, learned: Consensus | None = None) -> Outputs:
-        """Learn from the labels of a table, or take what a consensus has learned; over its items."""
+        """Learn the pool from the labels of a table, or take it from a consensus; it covers the table's items."""
         if learned is None:
             return cls.learned(Table(evidence)).on(evidence)
         if not evidence.probabilities:
@@ -100,7 +101,7 @@ class Outputs:
 
     @classmethod
     def learned(cls, shards: Shards, weigh: Weigh | None = None) -> Outputs:
-        """Learn from the labels of all shards, over no items; `weigh`: see `ModelPool.unsupervised`."""
+        """Learn the pool from the labels of all shards; it covers no items. `weigh`: see `ModelPool.unsupervised`."""
         if not shards.models:
             return cls.none(shards.annotations.n_classes)
         pools = ModelPool(shards, TEMPERATURE)
@@ -110,22 +111,22 @@ class Outputs:
 
     @classmethod
     def none(cls, n_classes: int) -> Outputs:
-        """No models."""
+        """Return outputs without models."""
         return cls(None, np.full(n_classes, 1 / n_classes))
 
     def on(self, evidence: Evidence) -> Outputs:
-        """Put the same models on the items of a shard."""
+        """Apply the same models to the items of a shard."""
         if self.pool is None:
             return self
         pool = self.pool.over(evidence.probabilities) if self.pool_on is None else self.pool_on(self.pool, evidence)
         return replace(self, pool=pool)
 
     def beside(self, prior: P) -> Observed[P]:
-        """The prior with what the models say of each item."""
+        """Add the models' predictions of each item to the prior."""
         return Observed(prior, self.log_likelihood())
 
     def log_likelihood(self) -> Floats | None:
-        """(N, J) what the models say of each item, 0 where all of them abstain; None where there is no model."""
+        """Return (N, J) log likelihoods from the models, 0 where all abstain, or None without models."""
         if self.pool is None:
             return None
         said_nj: Floats = self.pool.log_prior() - np.log(self.share_j)
@@ -133,7 +134,7 @@ class Outputs:
         return said_nj
 
     def beside_votes(self, voted_nj: Floats, evidence: Evidence) -> Floats:
-        """(N, J) beliefs by shares of votes and by what the models say; known truths as they are."""
+        """Return (N, J) beliefs from vote shares and predictions; known truths stay one-hot."""
         said_nj = self.log_likelihood()
         if said_nj is None:
             return voted_nj
@@ -141,16 +142,16 @@ class Outputs:
 
     @property
     def predicted_n(self) -> npt.NDArray[np.bool_] | None:
-        """(N,) items that a model predicts; None where there is no model."""
+        """(N,) True for items that a model predicts; None without models."""
         return None if self.pool is None else ~self.pool.abstained_n
 
     @property
     def residual(self) -> float:
-        """Temperature that beliefs still need as far as models tell them, >= 1."""
+        """Temperature, >= 1, that beliefs still need in proportion to what models contribute."""
         return 1.0 if self.pool is None else 1 + self.informativeness * (self.pool.residual - 1)
 
     def kept(self, parameters: dict[str, Floats]) -> dict[str, Any]:
-        """Fields of a consensus that keeps the models, and these parameters of the prior."""
+        """Return the fields of a consensus that store the models and these parameters of the prior."""
         if self.pool is None:
             return {"parameters": parameters}
         own = self.pool.parameters | {MODEL_SHARES: self.share_j, MODEL_INFORMATIVENESS: np.array(self.informativeness)}
@@ -159,7 +160,7 @@ class Outputs:
 
 @dataclass(frozen=True, eq=False)
 class Predicted(Additive):
-    """Sums over the items that a model predicts: (J,) a pool's probabilities, their entropy in nats, and the number."""
+    """Sums over the items that a model predicts: (J,) the pool's probabilities, their entropy in nats, and count."""
 
     total_j: Floats
     entropy: float
@@ -174,12 +175,12 @@ class Predicted(Additive):
 
     @property
     def share_j(self) -> Floats:
-        """(J,) the mean; even where nothing is predicted."""
+        """(J,) mean probabilities; uniform if nothing is predicted."""
         return self.total_j / self.items if self.items else np.full(self.total_j.size, 1 / self.total_j.size)
 
     @property
     def informativeness(self) -> float:
-        """Information of the pool about a class, in [0, 1]."""
+        """Information of the pool about a class, as a share of its entropy, in [0, 1]."""
         share_j = self.share_j
         unknown = self.items * float(-(share_j @ np.log(np.maximum(share_j, np.finfo(float).tiny))))
         return max(1 - self.entropy / unknown, 0.0) if unknown > 0 else 0.0

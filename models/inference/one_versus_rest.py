@@ -1,10 +1,10 @@
-"""Several classes as questions of two: is the item of class j or of the rest?
+"""Several classes as binary questions: is the item of class j or of the rest?
 
 Two classes are one question, whose second class is class 1. An annotator's answer to a question is j, the rest, or an
 option that is no class. Expected confusion rows are collapsed: the row of the rest is the mean of the rows of the other
 classes.
 
-The beliefs of the questions are normalised to sum to 1 (Rodrigues 2014, section 4.2, has one task a genre).
+The beliefs of the questions are normalized to sum to 1 (Rodrigues 2014, section 4.2, has one task per genre).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def column(q_nj: Floats, j: int) -> Floats:
 
 
 def joined(q_qn: Floats, evidence: Evidence) -> Floats:
-    """Return (N, J) beliefs of the classes from those of class j of each question (questions, N); keeps known truth."""
+    """Return (N, J) class beliefs from beliefs (questions, N) of each question's class j; known truth is preserved."""
     if len(q_qn) == 1:
         q_nj = np.stack((1 - q_qn[0], q_qn[0]), axis=1)
     else:

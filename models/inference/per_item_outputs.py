@@ -1,15 +1,16 @@
-"""What models say of one item rather than of any, and how probable it is that this informs.
+"""Model predictions about one item relative to those about any item, and how probable it is that they inform.
 
     f_mnj  =  log p_m[n, j] / S_n  -  log mean_n p_m[n, j]^(1 / S_n)
 
-A model may have the class shares of the labels that it has learned, which are as wrong as these; they tell nothing of
-an item. So models are compared with annotators by f, which is 0 for a model that says the same of every item.
+A model may reproduce the class shares of the labels it was trained on, which are as wrong as these labels and carry no
+information about an item. So models are compared with annotators by f, which is 0 for a model that predicts the same
+for every item.
 
     P(m informs)  =  P0 B_m / (P0 B_m + 1 - P0)         B_m  =  E_u[ p(labels | u f_m) ] / p(labels | u = 0)
 
-u ~ N(mean, M^2 / PRECISION), u > 0, as `unsupervised_pool` expects it; the other models have the weights found, the
-annotators err evenly. Weights count as far as models inform: u_m P(m informs), their mean over both cases. A model that
-says nothing has some weight by chance alone, more of it the fewer labels there are.
+u ~ N(mean, M^2 / PRECISION), u > 0, as `unsupervised_pool` expects it; other models have their fitted weights, and
+annotators err evenly. Weights are multiplied by the probability that the model informs, u_m P(m informs), their mean
+over both cases. A model that carries no information gets some weight by chance, and more of it with fewer labels.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ from hitl.models.numerics import kernels
 from hitl.models.numerics.clamping import observe
 
 BEFOREHAND = 0.9
-"""P0: who gives a model expects that it informs."""
+"""P0, the prior probability that a given model informs."""
 
 GRID: Floats = np.arange(1, 31, dtype=np.float64) / 20
 """Weights u over which the expectation is taken."""
 
 
 def weights_per_item(labeled: Part, predicted: Callable[[], Part], prior: LogTemperature) -> PoolWeights:
-    """Steps 1 and 2 of `unsupervised_pool` by features f, the weights counted as far as models inform."""
+    """Do steps 1 and 2 of `unsupervised_pool` with features f, weights multiplied by the probability to inform."""
     labeled = less_what_is_always_said(labeled)
     weight_m, accuracy_k = learned(labeled.evidence, labeled.feature_mnj, prior)
     annotations = labeled.evidence.annotations
@@ -64,7 +65,10 @@ def less_what_is_always_said(part: Part) -> Part:
 
 
 def probability_informative(part: Part, message_nj: Floats, weight_m: Floats, mean: float, precision: float) -> Floats:
-    """(M,) P(m informs) by features f, the log likelihoods (N, J) of labels, weights (M,), and the prior of each."""
+    """Return (M,) P(m informs).
+
+    Inputs are features f, log likelihoods (N, J) of labels, weights (M,), and the prior mean and precision of each.
+    """
     message_nj = observe(message_nj.copy(), part.evidence)
     pooled_nj = np.einsum("m,mnj->nj", weight_m, part.feature_mnj)
     log_prior_u = -precision / 2 * (GRID - mean) ** 2

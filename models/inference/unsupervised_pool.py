@@ -1,28 +1,28 @@
-"""The pool of models without truth: its temperatures, from how models agree with annotators and with each other.
+"""Temperatures of a pool of models without truth, from how models agree with annotators and with each other.
 
 Labels identify temperatures only weakly. In full P+L-EM annotators and models explain one another: confusion matrices
-bend to whatever the models predict (a model with permuted classes makes a perfect match), and since both err on the
+bend to whatever the models predict (a model with permuted classes becomes a perfect match), and since both err on the
 same items, annotators seem better and models worse than they are. So models are compared with annotators who err
 evenly,
 
     p(l_nk | z_n = j) = a_k for l = j, else (1 - a_k) / (L - 1)      p(z_n = j)  ∝  exp( sum_m u_m ln p_m[n, j] / S_n )
 
-by expectation-maximisation from the beliefs that the labels alone give, in three steps.
+by expectation-maximization from the beliefs that the labels alone give, in three steps.
 
 1.  u_m >= 0 and a_k at their mode: u_m ~ N(mean, M^2 / PRECISION), the crowd's accuracy as if it had been right RIGHT
     times and wrong WRONG times (disagreement is the model's fault until the labels say otherwise), a_k as the crowd's
     over OWN labels. Newton steps; the curvature is that of a log-linear pool.
-2.  The correlation of the models' errors. An error has the size of the beliefs in other classes than the model's most
+2.  The correlation of the models' errors. An error has the size of the beliefs in classes other than the model's most
     probable one. All items count, labeled or not, as if PRIOR_ITEMS items had shown a correlation of 1/2.
-3.  1 / T* = mean_n sum_m u_m / S_n, how sure the pool as a whole is, is too low, but hardly by more than BIAS. Where
-    several models are worth D independent ones, it is too low by D as well: annotators err with all of them. D is in
-    the weights of the pool, so the temperature nearest to the expected one in [T* / BIAS, D T*] is taken. Items of
-    known truth, if there are any, then correct it by a factor s: log s ~ N(0, sd^2), at its mode.
+3.  1 / T* = mean_n sum_m u_m / S_n, the confidence of the whole pool, is too low, but rarely by more than BIAS. If
+    several models are worth D independent ones, it is too low by D as well, because annotators err with all of them. D
+    is in the weights of the pool, so the temperature nearest to the expected one in [T* / BIAS, D T*] is taken. Items
+    of known truth, if there are any, then correct it by a factor s: log s ~ N(0, sd^2), at its mode.
 
 A pool D T* / T times as sure as the labels suggest has the right weight against annotators, who err with it. Alone it
-is too sure. Its residual temperature is the root of that, and less where known truth has corrected it.
+is too sure. Its residual temperature is the root of that factor, and less if known truth has corrected it.
 
-docs/decisions.md says on which sets these numbers were chosen.
+docs/decisions.md lists the data sets on which these numbers were chosen.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ RIGHT, WRONG, OWN = 38.0, 2.0, 10.0
 PRIOR_ITEMS = 10.0
 BIAS = 1.4
 ENOUGH = 50_000
-"""Items from which this is learned; of more, evenly spread ones."""
+"""Number of items to learn from; a larger set is sampled at even spacing."""
 
 ROUNDS, TOLERANCE = 40, 1e-5
 LARGEST_STEP = 0.2
@@ -64,19 +64,19 @@ class PoolWeights:
 
 
 def informative(evidence: Evidence) -> npt.NDArray[np.bool_]:
-    """Return (N,) items that a model predicts and that have a label or a known truth."""
+    """Return (N,) True for items that a model predicts and that have a label or a known truth."""
     return evidence.predicted & ((evidence.annotations.labels_per_item > 0) | evidence.known)
 
 
 def chosen(among: int) -> npt.NDArray[np.intp]:
-    """Return the places of the items to learn from, among so many: all, or ENOUGH, evenly spread."""
+    """Return the positions of the items to learn from: all, or ENOUGH at even spacing."""
     return np.arange(among) if among <= ENOUGH else np.linspace(0, among - 1, ENOUGH).astype(np.intp)
 
 
 def weights_by(labeled: Part, predicted: Callable[[], Part], prior: LogTemperature) -> PoolWeights:
-    """Step 1 by labeled items, and step 2 by all that models predict; without labels by the models' own beliefs.
+    """Do step 1 by labeled items, and step 2 by all predicted items; without labels by the models' own beliefs.
 
-    Annotators are often asked where models disagree: there, errors look far less correlated than they are.
+    Annotators are often asked where models disagree. There, errors look far less correlated than they are.
     """
     weight_m, accuracy_k = learned(labeled.evidence, labeled.feature_mnj, prior)
     del labeled
@@ -84,13 +84,13 @@ def weights_by(labeled: Part, predicted: Callable[[], Part], prior: LogTemperatu
 
 
 def correlated(part: Part, weight_m: Floats, accuracy_k: Floats) -> PoolWeights:
-    """Step 2, by items that models predict."""
+    """Do step 2 by predicted items."""
     q_nj = _beliefs(part.evidence, weight_m, part.feature_mnj, accuracy_k)
     return PoolWeights(weight_m, error_correlation(part.feature_mnj, part.predicts_nm, q_nj), accuracy_k)
 
 
 def learned(evidence: Evidence, feature_mnj: Floats, prior: LogTemperature) -> tuple[Floats, Floats]:
-    """Step 1 on these items, with features log p_m / S_n (M, N, J), 0 where a model abstains: u_m and a_k."""
+    """Do step 1 on these items: return u_m and a_k. Features are log p_m / S_n (M, N, J), 0 where a model abstains."""
     annotations, n_models = evidence.annotations, len(feature_mnj)
     mean = usual_weight(prior)
     weight_m: Floats = np.full(n_models, mean)
@@ -108,12 +108,15 @@ def learned(evidence: Evidence, feature_mnj: Floats, prior: LogTemperature) -> t
 
 
 def usual_weight(prior: LogTemperature) -> float:
-    """The weight u that is expected of a model."""
+    """Return the prior mean of a model's weight u."""
     return 0.8 / prior.mode
 
 
 def newton_step(weight_m: Floats, feature_mnj: Floats, q_nj: Floats, mean: float, precision: float) -> Floats:
-    """(M,) weights nearer to the maximum of sum_n sum_j q_nj ln p_nj - precision / 2 sum_m (u_m - mean)^2, u >= 0."""
+    """Return (M,) weights after a Newton step.
+
+    The maximized objective is sum_n sum_j q_nj ln p_nj - precision / 2 sum_m (u_m - mean)^2, for u >= 0.
+    """
     n_models = weight_m.size
     gradient_m, curvature_mm = np.zeros(n_models), np.zeros((n_models, n_models))
     kernels.add_pool_moments(feature_mnj, q_nj, weight_m, gradient_m, curvature_mm)
@@ -129,7 +132,7 @@ def newton_step(weight_m: Floats, feature_mnj: Floats, q_nj: Floats, mean: float
 
 
 def error_correlation(feature_mnj: Floats, predicts_nm: npt.NDArray[np.bool_], q_nj: Floats) -> Floats:
-    """(M, M) correlation of e_nm = 1 - q_nj at the most probable class j of model m, over items that both predict."""
+    """Return (M, M) correlation of errors e_nm = 1 - q_nj at model m's top class j, over items that both predict."""
     n_models = len(feature_mnj)
     top_mn = feature_mnj.argmax(axis=2)
     error_mn = 1 - np.take_along_axis(q_nj, top_mn.T, axis=1).T
@@ -146,7 +149,10 @@ def error_correlation(feature_mnj: Floats, predicts_nm: npt.NDArray[np.bool_], q
 
 
 def even_errors(annotations: Annotations, accuracy_k: Floats) -> Floats:
-    """(K, L, J) log probabilities of answers by annotators who err evenly; an answer that is no class tells nothing."""
+    """Return (K, L, J) log probabilities of answers by annotators who err evenly.
+
+    An answer that is no class carries no information.
+    """
     j, options = annotations.n_classes, annotations.n_options
     wrong_k = np.log((1 - accuracy_k) / (options - 1))
     log_pi_klj = np.repeat(np.repeat(wrong_k[:, None, None], options, axis=1), j, axis=2)
@@ -155,7 +161,7 @@ def even_errors(annotations: Annotations, accuracy_k: Floats) -> Floats:
 
 
 def tempered(pool: Calibrated, predicts_nm: npt.NDArray[np.bool_], weights: PoolWeights) -> Calibrated:
-    """Step 3 without truth, by the items that were learned from: (N, M) which model predicts them."""
+    """Do step 3 without truth, by the items learned from; `predicts_nm` (N, M) marks which models predict them."""
     sure = float(np.mean(predicts_nm @ weights.weight_m / predicts_nm.sum(axis=1)))
     pooled_nm = pool_weights(predicts_nm, 1 / weights.weight_m, weights.correlation_mm)
     several = float(np.mean(pooled_nm.sum(axis=1))) / sure
@@ -165,7 +171,7 @@ def tempered(pool: Calibrated, predicts_nm: npt.NDArray[np.bool_], weights: Pool
 
 
 def known_outputs(evidence: Evidence, pool: Calibrated) -> Likelihood:
-    """The items of known truth that a model predicts, by the pool as if it were one model."""
+    """Select the predicted items of known truth, treating the pool as one model."""
     assert evidence.truth is not None
     known = np.flatnonzero(evidence.known & ~pool.abstained_n)
     log_p_nj = pool.log_prior()[known]
@@ -181,7 +187,7 @@ def by_truth(pool: Calibrated, known: Likelihood) -> Calibrated:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Some items alone: their labels and truths, features log p_m / S_n (M, N, J), and (N, M) who predicts them."""
+    """Subset of items: labels and truths, features log p_m / S_n (M, N, J), and (N, M) which models predict them."""
 
     evidence: Evidence
     feature_mnj: Floats
@@ -189,7 +195,7 @@ class Part:
 
 
 Weigh = Callable[[Part, Callable[[], Part], LogTemperature], PoolWeights]
-"""Items with labels, those that models predict (asked for later), the prior -> what steps 1 and 2 find."""
+"""Items with labels, predicted items (requested later), and the prior -> result of steps 1 and 2."""
 
 
 def _beliefs(evidence: Evidence, weight_m: Floats, feature_mnj: Floats, accuracy_k: Floats) -> Floats:
@@ -199,12 +205,12 @@ def _beliefs(evidence: Evidence, weight_m: Floats, feature_mnj: Floats, accuracy
 
 
 def unmet(n_annotators: int) -> Floats:
-    """(K,) accuracies of annotators of whom nothing is known."""
+    """Return (K,) accuracies of annotators without any data."""
     return _accuracies(np.zeros((n_annotators, 2)))
 
 
 def _accuracies(right_and_wrong_k2: Floats) -> Floats:
-    """(K,) accuracies: the crowd's, and all annotators' as the crowd's over OWN labels."""
+    """Return (K,) accuracies, each the crowd's updated by the annotator's labels, with the crowd's over OWN labels."""
     right, wrong = right_and_wrong_k2.sum(axis=0) + np.array([RIGHT, WRONG])
     crowd = right / (right + wrong)
     own_k = (right_and_wrong_k2[:, 0] + OWN * crowd) / (right_and_wrong_k2.sum(axis=1) + OWN)

@@ -1,4 +1,4 @@
-"""The consensus of methods whose beliefs come from votes, and from no model of who confuses what."""
+"""Consensus of methods whose beliefs come from votes rather than a confusion model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hitl.models.inference.engine import Shards
 
 
 def voted_consensus(method: Any, began: float, shards: Shards, beliefs: Beliefs, **learned: Any) -> Consensus:
-    """Return the consensus by these beliefs; arguments as those of `combiner.concluded`."""
+    """Return the consensus with these beliefs; arguments as in `combiner.concluded`."""
     beliefs = shards.once(beliefs)
     people = shards.total(_Counted(beliefs)).report(shards.annotations)
     q_nj = np.empty((0, shards.annotations.n_classes)) if shards.table is None else beliefs(shards.table)

@@ -1,7 +1,7 @@
-"""Where iterations begin: at the votes, or at what an earlier fit says of these items.
+"""First beliefs of iterations: the votes, or the predictions of an earlier fit.
 
-An earlier fit judges by its confusion matrices (annotators it has not met: by what is expected of them) and its prior.
-It is a start where it has the same classes and options, for the items that an annotator it has met has labeled.
+An earlier fit predicts by its confusion matrices (for new annotators: by expected ones) and its prior.
+It provides the start if it has the same classes and options, for items that an annotator it has met has labeled.
 Elsewhere iterations begin at the votes.
 """
 
@@ -24,14 +24,14 @@ from hitl.models.priors.learned import learned_prior
 
 
 def require_same_classes(learned: Consensus, evidence: Evidence) -> None:
-    """Raises BadEvidence for other classes."""
+    """Raise BadEvidence unless the classes are the same."""
     if learned.classes != evidence.annotations.classes:
         known, given = listed(learned.classes), listed(evidence.annotations.classes)
         raise BadEvidence(f"estimated for the classes {known}; the evidence has {given}")
 
 
 def require_learned(learned: Consensus, *parameters: str) -> None:
-    """Raises BadEvidence for the consensus of another method, which lacks what this one has learned."""
+    """Raise BadEvidence if the consensus is from another method, which lacks these parameters."""
     if not learned.parameters.keys() >= {*parameters}:
         raise BadEvidence(f"learned by {learned.fit.method}, and not by this method; apply the method that learned it")
 
@@ -42,30 +42,30 @@ def usable(start: Consensus | None, annotations: Annotations) -> bool:
 
 
 def judged(learned: Consensus, evidence: Evidence, unmet_jl: Floats) -> Floats:
-    """(N, J) beliefs by what was learned; `unmet_jl` (any scale) of annotators not met. BadEvidence: other classes."""
+    """Return (N, J) learned beliefs; new annotators use `unmet_jl` (any scale). BadEvidence: other classes."""
     require_same_classes(learned, evidence)
     return judged_by(learned, evidence, np.log(confusion.confusion_from(learned, evidence.annotations, unmet_jl)))
 
 
 def applied(learned: Consensus, evidence: Evidence, unmet_jl: Floats) -> Consensus:
-    """Return what was learned with the beliefs of other items by `judged`."""
+    """Return the learned consensus with beliefs of other items from `judged`."""
     require_same_classes(learned, evidence)
     return applied_under(learned_prior(learned, evidence), learned, evidence, unmet_jl)
 
 
 def applied_under(prior: TruthPrior, learned: Consensus, evidence: Evidence, unmet_jl: Floats) -> Consensus:
-    """Judge other items under another prior than the one that was learned."""
+    """Predict other items under another prior than the learned one."""
     log_pi_klj = np.log(confusion.confusion_from(learned, evidence.annotations, unmet_jl))
     return learned.judging(evidence.annotations.items, em.expectation(evidence, prior, log_pi_klj).q_nj)
 
 
 def judged_by(learned: Consensus, evidence: Evidence, log_pi_klj: Floats) -> Floats:
-    """(N, J) beliefs by these annotators and the class shares that were learned."""
+    """Return (N, J) beliefs by these annotators and the learned class shares."""
     return em.expectation(evidence, learned_prior(learned, evidence), log_pi_klj).q_nj
 
 
 def first_beliefs(evidence: Evidence, start: Consensus | None, unmet_jl: Floats) -> Floats:
-    """(N, J) beliefs where iterations begin."""
+    """Return (N, J) first beliefs of iterations."""
     votes_nj = voted(evidence)
     if start is None or not usable(start, evidence.annotations):
         return votes_nj
@@ -74,9 +74,9 @@ def first_beliefs(evidence: Evidence, start: Consensus | None, unmet_jl: Floats)
 
 
 def beliefs_of(evidence: Evidence, start: Consensus | None, kept: str, judge: Callable[[Consensus], Floats]) -> Floats:
-    """(N, J) beliefs where iterations begin, of a method that judges by more than class shares and matrices.
+    """Return (N, J) first beliefs of a method that predicts by more than class shares and matrices.
 
-    `kept`: a parameter that a start of this method has; `judge` says what the start makes of all items.
+    `kept`: a parameter that only a start of this method has. `judge`: computes beliefs of all items from the start.
     """
     votes_nj = voted(evidence)
     if start is None or kept not in start.parameters or not usable(start, evidence.annotations):

@@ -1,20 +1,20 @@
-"""Few passes over large tables: between two of them, iterations over the items that are least sure.
+"""Fit large tables in few full passes: between two of them, iterate over the least sure items.
 
-After a few iterations most items are sure of their class, and no later one moves their beliefs by much. What is left to
-find out is with the others. So a pass over all items, which says exactly where things stand, keeps the sums of the sure
-items and the labels of the unsure ones; the loop then runs over these, beside the sums that are held, and the next pass
-begins where it ends (partial E-steps: Neal & Hinton 1998; lazy EM: Thiesson, Meek & Heckerman 2001).
+After a few iterations most items are sure of their class, and later iterations barely move their beliefs. So a full
+pass, which computes exact sums, stores the sums of the sure items and the labels of the unsure ones. The loop then runs
+over the unsure items with the stored sums held fixed, and the next pass begins where it ends (partial E-steps: Neal &
+Hinton 1998; lazy EM: Thiesson, Meek & Heckerman 2001).
 
-With beliefs q of the sure items held, what the inner loop climbs is
+With beliefs q of the sure items held, the inner loop climbs
 
     sum over unsure n of log evidence_n  +  sum over sure n of E_q[log p(z_n, labels of n)]  +  log p(pi) + log p(theta)
 
-which, but for a constant, lies below the whole objective and touches it where the pass was made. So the objective never
-falls from pass to pass. Each inner loop begins with a plain step of EM: a pass that gains less than the tolerance ends
-it all, as in `loop`. The first, large steps are passes over all items, for the same reason as there.
+which, up to a constant, lies below the whole objective and touches it where the pass was made. So the objective never
+falls from pass to pass. Each inner loop begins with a plain step of EM: as in `loop`, a pass that gains less than the
+tolerance ends the fit. The first, large steps are full passes, for the same reason as there.
 
-The unsure items are those of the first bins of `numerics.confidence_bins` that hold UNSURE of all doubt. Where these
-are many, because labels are few or bad, nothing is saved: then the loop runs on over all items.
+The unsure items are those in the first bins of `numerics.confidence_bins` that hold UNSURE of all doubt. If these
+are many, because labels are few or bad, nothing is saved, and the loop runs on over all items.
 """
 
 from __future__ import annotations
@@ -35,17 +35,18 @@ from hitl.models.numerics.confidence_bins import BINS, Rows, first_bins, judged,
 from hitl.models.priors import Same, TruthPrior
 
 UNSURE = 0.99
-"""Share of all doubt, sum of labels_n (1 - max_j q_nj), in the working set. The held part slows the passes by its
-share: with .9 to .995 they cost about as much."""
+"""Share of all doubt, sum of labels_n (1 - max_j q_nj), in the working set. The held part slows convergence by its
+share: values from .9 to .995 cost about as much.
+"""
 
 LARGEST_PART = 0.25
-"""Labels of the working set, of all labels, from which it is too large to be worth it."""
+"""Share of all labels from which the working set is too large to pay off."""
 
 MOST_LABELS = 2**24
-"""Most labels in a working set, which bounds its memory to some 100 MB however large the table is."""
+"""Maximum number of labels in a working set, which bounds its memory to about 100 MB for any table."""
 
 LEAST_LABELS = kernels.SERIAL_BELOW
-"""Labels below which a table is small: iterations over all of it cost next to nothing."""
+"""Number of labels below which a table is small, so that iterations over all of it cost almost nothing."""
 
 P = TypeVar("P", bound=TruthPrior)
 A = TypeVar("A", bound=AnnotatorModel)
@@ -53,11 +54,11 @@ A = TypeVar("A", bound=AnnotatorModel)
 
 @dataclass(frozen=True, eq=False)
 class Split(Additive):
-    """Expectations of a pass, sure and unsure items apart.
+    """Expectations of a pass, with sure and unsure items separate.
 
     Attributes:
-        held, unsure: of the sure items (and all log evidence), and of the others.
-        parts: the labels of the unsure items of each shard.
+        held, unsure: expectations of the sure items (with all log evidence), and of the others.
+        parts: labels of the unsure items of each shard.
         labels_b: (BINS,) labels of items by how sure they are.
     """
 
@@ -70,7 +71,8 @@ class Split(Additive):
     def of(
         cls, evidence: Evidence, prior: Same, log_pi_klj: Floats, counted_n: npt.NDArray[np.bool_], bins: int
     ) -> tuple[Split, Floats]:
-        """Return the split of a shard, and beliefs (N, J). Items in the first `bins` bins are unsure, gold ones not."""
+        """Return the split of a shard, and beliefs (N, J). Items in the first `bins` bins are unsure, except gold
+        items."""
         found = judged(evidence, log_pi_klj, prior.log_prior()[0], counted_n, min(bins, BINS - 1))
         held = Expected(found.counts_klj, found.total_j, found.log_evidence)
         items = np.flatnonzero(found.bin_n < min(bins, BINS - 1))
@@ -80,7 +82,7 @@ class Split(Additive):
 
     @property
     def unsure_labels(self) -> int:
-        """Labels of the unsure items."""
+        """Number of labels of the unsure items."""
         return sum(len(rows) for rows in self.parts)
 
     @property
@@ -90,7 +92,7 @@ class Split(Additive):
 
 
 class SplitPasses(Passes, Protocol):
-    """Passes that can keep the unsure items apart."""
+    """Passes that can separate the unsure items."""
 
     @property
     def labels(self) -> int:
@@ -98,24 +100,24 @@ class SplitPasses(Passes, Protocol):
         ...
 
     def split(self, prior: Any, log_pi_klj: Floats, bins: int) -> Split:
-        """Expect by the posterior under these parameters; items in the first `bins` bins are unsure."""
+        """Compute expectations under these parameters; items in the first `bins` bins are unsure."""
         ...
 
 
 def is_large(labels: int, n_cells: int) -> bool:
-    """Return True if the labels, not the tables of annotators (of so many cells), are what iterations cost."""
+    """Return True if labels, rather than annotator tables of `n_cells` cells, dominate the cost of an iteration."""
     return labels >= max(LEAST_LABELS, n_cells)
 
 
 def pays(labels: int, n_cells: int, prior: TruthPrior) -> bool:
-    """Return True if iterations over unsure items are worth it: items are independent, and the table is large."""
+    """Return True if iterating over unsure items pays off: items are independent, and the table is large."""
     return isinstance(prior, Same) and is_large(labels, n_cells)
 
 
 def iterate_in_few_passes(
     passes: SplitPasses, prior: P, annotators: A, *, tolerance: float, max_iterations: int
 ) -> EMResult[P, A]:
-    """Find what `loop.iterate` finds, in fewer passes; the trace has the objective after each."""
+    """Find the same result as `loop.iterate` in fewer passes; the trace has the objective after each."""
     found = passes.first(prior, annotators.log_pi_klj)
     trace: list[float] = []
     bins, made, near, converged = 0, 0, False, False
@@ -142,7 +144,7 @@ def iterate_in_few_passes(
 
 
 class _Unsure:
-    """Passes over the unsure items alone, beside the held expectations of the others."""
+    """Passes over the unsure items alone, added to the held expectations of the others."""
 
     q_nj = np.empty((0, 0))
 
