@@ -1,10 +1,10 @@
-"""Truth priors: what is believed of the items before annotators label them.
+"""Truth priors: beliefs about items before annotators label them.
 
-A prior takes the messages L[n, j], the log likelihood of all labels of item n where its true class is j, and gives
-back beliefs. Known truth is evidence like the labels: its messages are -inf for all other classes before the prior
-sees them, so that a prior that ties items together passes it on to their neighbours.
+A prior takes the messages L[n, j], the log likelihood of all labels of item n if its true class is j, and returns
+beliefs. Known truth is evidence like the labels: its messages are -inf for all other classes before the prior
+sees them, so a prior that ties items together passes it on to their neighbors.
 
-What a prior learns from is a statistic. The statistics of two shards of independent items add up to those of both:
+A prior learns from a statistic. The statistics of two shards of independent items add up to those of both:
 
     class shares      expected number of items of each class
     chain             expected number of transitions
@@ -34,7 +34,7 @@ class Posterior:
     Attributes:
         q_nj: (N, J) marginal beliefs; rows sum to 1.
         log_evidence: log probability of the labels (and known truths) of the items that count, in nats.
-        statistics: what the prior learns from, of the items that count; two of them add up by `+`.
+        statistics: input to `learn`, from the items that count; two of them add up by `+`.
     """
 
     q_nj: Floats
@@ -46,48 +46,50 @@ class TruthPrior(Protocol):
     """p(z | theta) over the true classes of all items, with its parameters theta and their density."""
 
     def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
-        """Beliefs given the messages (N, J), -inf where a class is ruled out; `counted_n` (N,) marks what counts.
+        """Return beliefs given the messages (N, J), -inf where a class is ruled out; `counted_n` (N,) marks items that
+        count.
 
-        Items that do not count are judged, but the log evidence and the statistics leave them out. May use the memory
+        Items that do not count get beliefs, but the log evidence and the statistics leave them out. May reuse the
+        memory
         of `message_nj` for the beliefs.
         """
         ...
 
     def statistics(self, q_nj: Floats, counted_n: Mask) -> Any:
-        """The statistics of items that are independent with these beliefs: what iterations start from."""
+        """Return the statistics of independent items with these beliefs, from which iterations start."""
         ...
 
     def learn(self, statistics: Any) -> Self:
-        """Parameters at (or a step nearer to) the maximum of the expected log joint."""
+        """Return the parameters at (or a step nearer to) the maximum of the expected log joint."""
         ...
 
     def log_density(self) -> float:
-        """Log density of the parameters, up to a constant."""
+        """Return the log density of the parameters, up to a constant."""
         ...
 
 
 class FactoredPrior(TruthPrior, Protocol):
-    """A truth prior under which items are independent given its parameters."""
+    """Truth prior under which items are independent given its parameters."""
 
     def log_prior(self) -> Floats:
-        """(N, J), or (1, J) where it is the same for every item: log p(z_n = j | theta), of any normaliser."""
+        """Return log p(z_n = j | theta) with any normalizer: (N, J), or (1, J) if it is the same for every item."""
         ...
 
 
 @runtime_checkable
 class Same(Protocol):
-    """A factored prior that is the same for every item, and whose statistics are the numbers of items of each class."""
+    """Factored prior that is the same for every item, whose statistics are the numbers of items of each class."""
 
     def log_prior(self) -> Floats:
-        """(1, J) log p(z_n = j | theta)."""
+        """Return (1, J) log p(z_n = j | theta)."""
         ...
 
     def explained(self, statistics: Any) -> float:
-        """Expected log probability of the classes of which these are the statistics."""
+        """Return the expected log probability of the classes with these statistics."""
         ...
 
 
 def factored(prior: FactoredPrior, message_nj: Floats, counted_n: Mask) -> Posterior:
-    """The posterior of a factored prior: each item by itself, exactly."""
+    """Return the exact posterior of a factored prior, item by item."""
     q_nj, log_z_n = kernels.beliefs(message_nj, prior.log_prior(), out=message_nj)
     return Posterior(q_nj, float(np.sum(log_z_n, where=counted_n)), prior.statistics(q_nj, counted_n))

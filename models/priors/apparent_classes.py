@@ -1,18 +1,18 @@
-"""Items that mislead: annotators answer about the class that an item seems to be, which need not be its true class.
+"""Prior for misleading items: annotators answer about an item's apparent class, which need not be its true class.
 
-    p(y_n | z_n)  =  clear [y_n = z_n]  +  (1 - clear) share[y_n]                     y_n the class that n seems to be
+    p(y_n | z_n)  =  clear [y_n = z_n]  +  (1 - clear) share[y_n]                     y_n the apparent class of n
 
-Annotators know y_n alone, so that ten of them who agree are worth no more than one look at the item: their errors are
-shared. A prior over the true classes z whose items tell of each other finds out how often that happens, because
-neighbours foretell z_n and not y_n. This is the prior over y. Messages are about y, and so are its beliefs, by which
-annotators are judged; `truths` are those about z.
+Annotators see y_n alone, so ten of them who agree are worth no more than one look at the item: their errors are
+shared. A prior over the true classes z of related items learns how often that happens, because
+neighbors predict z_n and not y_n. This is the prior over y. Messages and beliefs are about y, and annotators are
+scored against y; `truths` are about z.
 
-    m_n[j]   = ln( clear exp L_n[j] + (1 - clear) sum_y share[y] exp L_n[y] )        what labels L_n say of z_n = j
+    m_n[j]   = ln( clear exp L_n[j] + (1 - clear) sum_y share[y] exp L_n[y] )        message of labels L_n about z_n = j
     q_n[z]   = the inner prior's beliefs by m                                        `truths`
     q_n[y]   = exp L_n[y] ( clear q_n[z=y] exp -m_n[y] + (1 - clear) share[y] sum_z q_n[z] exp -m_n[z] )
 
-Shares are those of the classes, so that p(y) = p(z) where nothing else is known: without neighbours `clear` changes no
-likelihood. Then its prior, Beta(2, 1), leaves it where it began. An item of known truth does not mislead.
+Shares are those of the classes, so that p(y) = p(z) if nothing else is known: without neighbors `clear` changes no
+likelihood. Then its prior, Beta(2, 1), leaves it at its initial value. An item of known truth does not mislead.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ P = TypeVar("P", bound=TruthPrior)
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Seen:
-    """What is learned from: the statistics of the true classes, and of how they seem.
+    """Statistics of true and apparent classes.
 
     Attributes:
-        inner: of the prior over true classes.
-        seen_j: (J,) expected items that seem to be of each class.
-        clear: expected items, among those with labels and without known truth, that seem to be what they are.
-        items: how many these are.
+        inner: statistics of the prior over true classes.
+        seen_j: (J,) expected number of items that appear to be of each class.
+        clear: expected number of items, with labels and without known truth, whose apparent class is the true one.
+        items: number of these items.
     """
 
     inner: Any
@@ -53,13 +53,13 @@ class Seen:
 
 @dataclass(frozen=True, eq=False)
 class ApparentClasses(Generic[P]):
-    """A prior over the classes that items seem to be.
+    """Prior over the apparent classes of items.
 
     Attributes:
-        prior: over the true classes.
-        share_j: (J,) what misleading items seem to be; sum to 1.
+        prior: prior over the true classes.
+        share_j: (J,) apparent classes of misleading items; sum to 1.
         clear: probability that an item does not mislead, in (0, 1]; with 1 this is `prior` itself.
-        learned: whether `clear` and the shares are learned.
+        learned: True if `clear` and the shares are learned.
     """
 
     prior: P
@@ -68,7 +68,7 @@ class ApparentClasses(Generic[P]):
     learned: bool = False
 
     def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
-        """Beliefs about what items seem to be, given the messages of their labels."""
+        """Return beliefs about apparent classes, given the messages of the labels."""
         if self.clear == 1:
             found = self.prior.posterior(message_nj, counted_n)
             items = float(counted_n.sum())
@@ -81,18 +81,18 @@ class ApparentClasses(Generic[P]):
         return Posterior(seen.q_nj, found.log_evidence, Seen(found.statistics, seen.seen_j, seen.clear, seen.items))
 
     def truths(self, message_nj: Floats) -> Floats:
-        """(N, J) beliefs about the true classes; all items count."""
+        """Return (N, J) beliefs about the true classes; all items count."""
         told_nj = message_nj if self.clear == 1 else apparent_passes.told(message_nj, self.clear, self.share_j)
         return self.prior.posterior(told_nj, np.ones(len(message_nj), dtype=bool)).q_nj
 
     def statistics(self, q_nj: Floats, counted_n: Mask) -> Seen:
-        """Of beliefs that take every item for what it seems; `clear` stays as it is."""
+        """Return statistics of beliefs under which every item is what it appears to be; `clear` keeps its value."""
         items = float(counted_n.sum())
         seen_j = kernels.totals(q_nj, counted_n)
         return Seen(self.prior.statistics(q_nj, counted_n), seen_j, self.clear * items, items)
 
     def learn(self, statistics: Seen) -> Self:
-        """A step of both; one item of each class and one that does not mislead stand beside those that were seen."""
+        """Update both priors, with pseudo-counts of one item per class and one clear item."""
         inner = self.prior.learn(statistics.inner)
         if not self.learned:
             return replace(self, prior=inner)
@@ -100,6 +100,6 @@ class ApparentClasses(Generic[P]):
         return replace(self, prior=inner, share_j=share_j, clear=(statistics.clear + 1) / (statistics.items + 1))
 
     def log_density(self) -> float:
-        """Log density of the parameters of both, up to a constant."""
+        """Return the log density of the parameters of both, up to a constant."""
         own = float(np.log(self.clear) + np.log(self.share_j).sum()) if self.learned else 0.0
         return self.prior.log_density() + own

@@ -2,17 +2,16 @@
 
     p(z_n = j)  ∝  exp( sum_m  w_nm log p_m[n, j] )        w_nm = D_n / (S_n T_m)
 
-a log-linear pool of the S_n models that predict item n. Model m has temperature T_m (> 1: it was over-confident), and
-D_n says how many independent ones they are worth: with R the correlation of the models' errors and v_m = 1 / T_m,
+a log-linear pool of the S_n models that predict item n. Model m has temperature T_m (> 1: it was overconfident), and
+D_n is the number of independent models they are worth: with R the correlation of the models' errors and v_m = 1 / T_m,
 
     D_n = (sum_m v_m)^2 / sum_mm' v_m R_mm' v_m'           over the models that predict,
 
-1 for copies of one model, S_n for equally good ones that err independently. Where all abstain, the class shares are
-the prior. How probabilities are read before (a model that gives labels only, a class it does not know):
-`model_outputs`.
+1 for copies of one model, S_n for equally good ones that err independently. If all abstain, the class shares are
+the prior. `model_outputs` preprocesses probabilities (a model that gives labels only, a class it does not know).
 
-Temperatures are learned from known truth here (maximum a posteriori; R is then all ones: what several models are worth
-together is in their temperatures); without truth see `inference.unsupervised_pool`.
+Here temperatures are learned from known truth (maximum a posteriori). R is then all ones, because the temperatures
+absorb the joint worth of several models. Without truth see `inference.unsupervised_pool`.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ from hitl.models.priors.shares import Shares
 
 CORRELATION, CERTAINTY, KNOWS = "model correlation", "model certainty", "model knows"
 RESIDUAL = "residual temperature"
-"""Names of what a consensus keeps of its models beside their temperatures."""
+"""Names under which a consensus stores pool parameters besides temperatures."""
 
 
 LARGEST_STEP = 0.5
-"""Largest step of a log temperature: far from the mode a Newton step may overshoot."""
+"""Largest step of a log temperature, because far from the mode a Newton step may overshoot."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -65,18 +64,18 @@ class PoolStatistics:
 
 @dataclass(frozen=True, eq=False)
 class Calibrated:
-    """A log-linear pool of models, one temperature each.
+    """Log-linear pool of models, one temperature each.
 
     Attributes:
         models: M names.
         outputs: how their probabilities are read.
         log_p_mnj: (M, N, J) log probabilities, 0 where the model abstains.
-        predicts_nm: (N, M) whether model m has a prediction for item n.
+        predicts_nm: (N, M) True if model m has a prediction for item n.
         temperature_m: (M,) temperatures, > 0.
         correlation_mm: (M, M) correlation of the models' errors.
         shares: prior of items on which all models abstain.
         prior: of each log temperature.
-        held: whether `learn` leaves the temperatures as they are.
+        held: True if `learn` leaves the temperatures as they are.
         residual: temperature that beliefs of the models alone still need, >= 1; see `inference.unsupervised_pool`.
     """
 
@@ -93,7 +92,7 @@ class Calibrated:
 
     @classmethod
     def from_evidence(cls, evidence: Evidence, prior: LogTemperature, learned: Consensus | None = None) -> Calibrated:
-        """The pool of all models in the evidence, as `learned`; models not met have the prior's mode, like copies."""
+        """Build the pool of all models in the evidence, as `learned`; new models get the prior's mode, like copies."""
         models = tuple(evidence.probabilities)
         outputs = ModelOutputs.of(models, evidence.probabilities, labels_used(evidence) > 0)
         return cls.without_items(models, outputs, prior, learned).over(evidence.probabilities)
@@ -115,7 +114,7 @@ class Calibrated:
 
     @property
     def parameters(self) -> dict[str, Floats]:
-        """Parameters for a consensus beside the temperatures, in their order."""
+        """Parameters for a consensus besides the temperatures, in their order."""
         return {
             CORRELATION: self.correlation_mm,
             CERTAINTY: self.outputs.certainty_m,
@@ -132,35 +131,36 @@ class Calibrated:
         return replace(self, shares=shares)
 
     def over(self, probabilities: Mapping[str, Floats]) -> Calibrated:
-        """Put the pool on other items: (N, J) for each of its models, NaN where one abstains."""
+        """Apply the pool to other items: (N, J) for each of its models, NaN where one abstains."""
         log_p_mnj, predicts_nm = _log_predictions(self.models, self.outputs, probabilities)
         return replace(self, log_p_mnj=log_p_mnj, predicts_nm=predicts_nm)
 
     def reported_shares(self, q_nj: Floats) -> Floats:
-        """(J,) class shares of a consensus: the prior of the items on which all abstain, else of all beliefs.
+        """Return (J,) class shares of a consensus: the prior of the items on which all abstain, else the shares of all
+        beliefs.
 
-        Where a model abstains the shares were the prior: these are then what judges other items again.
+        If models abstain on some item, the shares were the prior, and predicting other items needs these.
         """
         everything = np.ones(len(q_nj), dtype=bool)
         return self.shares_by(bool(self.abstained_n.any()), kernels.totals(q_nj, everything))
 
     def shares_by(self, abstained: bool, total_j: Floats) -> Floats:
-        """Return (J,) shares by the sum of all beliefs; the prior's if all models abstain on some item."""
+        """Return (J,) shares by the sum of all beliefs, or the prior's if all models abstain on some item."""
         return (self.shares if abstained else self.shares.learn(total_j)).share_j
 
     def log_prior(self) -> Floats:
-        """(N, J) log probabilities of the pool; rows sum to 1 after exp."""
+        """Return (N, J) log probabilities of the pool; rows sum to 1 after exp."""
         weight_nm = pool_weights(self.predicts_nm, self.temperature_m, self.correlation_mm)
         log_p = kernels.pooled(self.log_p_mnj, weight_nm)
         log_p[self.abstained_n] = self.shares.log_prior()
         return log_p
 
     def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
-        """Beliefs of each item by itself."""
+        """Return beliefs of each item independently."""
         return factored(self, message_nj, counted_n)
 
     def statistics(self, q_nj: Floats, counted_n: Mask) -> PoolStatistics:
-        """Class counts of the items without predictions; gradient and curvature of the others, unless held."""
+        """Return class counts of items without predictions, and gradient and curvature of the others unless held."""
         n_models = len(self.models)
         found = PoolStatistics(
             kernels.totals(q_nj, counted_n & self.abstained_n), np.zeros(n_models), np.zeros((n_models, n_models))
@@ -174,10 +174,10 @@ class Calibrated:
         return found
 
     def learn(self, statistics: PoolStatistics) -> Self:
-        """Shares at their mode; each log temperature a Newton step nearer to its mode, unless held.
+        """Return shares at their mode, and each log temperature a Newton step nearer to its mode unless held.
 
         With u = 1 / T the expected log likelihood is concave, with gradient g and curvature C. In ln T the gradient is
-        -u g, and u C u the curvature but for a term that vanishes where the pool fits.
+        -u g, and the curvature u C u except for a term that vanishes where the pool fits.
         """
         learned = replace(self, shares=self.shares.learn(statistics.counts_j))
         if self.held:
@@ -203,18 +203,18 @@ class Calibrated:
         return replace(self, temperature_m=temperature_m, shares=self.shares.learn(total_j), held=True)
 
     def log_density(self) -> float:
-        """Log density of the shares, and of temperatures that are learned."""
+        """Return the log density of the shares, and of temperatures that are learned."""
         return self.shares.log_density() + (0.0 if self.held else self.prior.log_density(self.temperature_m))
 
     @property
     def abstained_n(self) -> npt.NDArray[np.bool_]:
-        """(N,) items on which all models abstain."""
+        """(N,) True for items on which all models abstain."""
         return np.logical_not(np.asarray(self.predicts_nm.any(axis=1)))
 
 
 @dataclass(frozen=True, eq=False)
 class ReadOutputs:
-    """Read what models predict of a shard's items: `Calibrated.log_p_mnj` and `predicts_nm`."""
+    """Read model predictions of a shard's items: `Calibrated.log_p_mnj` and `predicts_nm`."""
 
     models: tuple[str, ...]
     outputs: ModelOutputs
@@ -226,18 +226,18 @@ class ReadOutputs:
 
 @dataclass(frozen=True, eq=False)
 class PoolOn:
-    """Put a pool on a shard's items."""
+    """Apply a pool to a shard's items."""
 
     read: Callable[[Evidence], tuple[Floats, npt.NDArray[np.bool_]]]
 
     def __call__(self, pool: Calibrated, evidence: Evidence) -> Calibrated:
-        """Return the same pool, as learned, over them."""
+        """Return the same pool, as learned, for these items."""
         log_p_mnj, predicts_nm = self.read(evidence)
         return replace(pool, log_p_mnj=log_p_mnj, predicts_nm=predicts_nm)
 
 
 def labels_used(evidence: Evidence) -> npt.NDArray[np.int64]:
-    """(J,) how often an annotator has given each class, or it is true of a known item."""
+    """Return (J,) how often each class is an annotator's label or a known truth."""
     assert evidence.truth is not None
     annotations = evidence.annotations
     said = np.bincount(annotations.label, minlength=annotations.n_options)[: annotations.n_classes]
@@ -267,7 +267,7 @@ def _learned(
 def _log_predictions(
     models: tuple[str, ...], outputs: ModelOutputs, probabilities: Mapping[str, Floats]
 ) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """(M, N, J) log probabilities as they are read, 0 where the model abstains, and (N, M) where it predicts."""
+    """Return (M, N, J) log probabilities as read, 0 where the model abstains, and (N, M) True where it predicts."""
     log_p_mnj = np.stack([outputs.log_p(m, probabilities[name]) for m, name in enumerate(models)])
     predicts_nm = np.stack([~np.isnan(probabilities[name][:, 0]) for name in models], axis=1)
     return log_p_mnj, predicts_nm

@@ -1,6 +1,6 @@
-"""Covariance of a Gaussian process over features, by gpytorch's kernels, and its hyper-parameters.
+"""Covariance of a Gaussian process over features, by gpytorch's kernels, and its hyperparameters.
 
-    k(x, x') = v exp( -1/2 sum_d (x_d - x'_d)^2 / l_d^2 )        x standardised, or embedded by a backbone
+    k(x, x') = v exp( -1/2 sum_d (x_d - x'_d)^2 / l_d^2 )        x standardized, or embedded by a backbone
 
 v is the variance, l_d the length scales: one for all D features, or one each (automatic relevance determination). Both
 are at the mode of their posterior in the log. The prior of l_d depends on the number of features (Hvarfner, Hellsten &
@@ -9,12 +9,12 @@ of 90.
 
     log l_d ~ N(sqrt 2 + 1/2 log D, 3)        log v ~ N(log 10, 1)
 
-A function is known by its values at M inducing points z, whitened: with k(z, z) = L L^T,
+A function is represented by its values at M inducing points z, whitened: with k(z, z) = L L^T,
 
     f(x) = w(x)^T u + e(x)        u ~ N(0, I)        w(x) = L^-1 k(z, x)        var e(x) = v - |w(x)|^2
 
-Kernel parameters and the weights of a backbone are one vector theta. Its gradient is a sum over items of the part
-through k(z, x), and of the part through L^-1, which is summed first and goes through the factorisation once.
+Kernel parameters and backbone weights are one vector theta. Its gradient is a sum over items of the part
+through k(z, x), and of the part through L^-1, which is summed first and goes through the factorization once.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from hitl.models.predictors.predictor import required
 
 torch: Any = required("torch", "a Gaussian process", "hitl-toolkit[gp]")
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # gpytorch's imports use functions that torch has deprecated
+    warnings.simplefilter("ignore")  # gpytorch imports functions that torch has deprecated
     gpytorch: Any = required("gpytorch", "a Gaussian process", "hitl-toolkit[gp]")
 
 JITTER = 1e-6
-"""Addition to the diagonal of k(z, z), as a share of the variance."""
+"""Value added to the diagonal of k(z, z), as a share of the variance."""
 
 VARIANCE = 10.0
 
 KERNEL_RATE, BACKBONE_RATE = 0.1, 0.01
-"""First step of a log hyper-parameter and of a weight of a backbone, in Adam (Kingma & Ba 2015)."""
+"""Initial Adam step (Kingma & Ba 2015) of a log hyperparameter and of a backbone weight."""
 
 MOMENTUM, MEMORY = 0.5, 0.9
 
 
 class CovarianceModule(torch.nn.Module):  # type: ignore[misc]
-    """Backbone and kernel, called by the name of a method, so that `torch.func.functional_call` reaches all of it."""
+    """Backbone and kernel, called with the name of a method so that `torch.func.functional_call` reaches all of it."""
 
     def __init__(self, n_features: int, ard: bool, backbone: Any | None = None) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class CovarianceModule(torch.nn.Module):  # type: ignore[misc]
         self.kernel.initialize(outputscale=VARIANCE)
 
     def forward(self, wanted: str, *given: Any) -> Any:
-        """Call the method `wanted`."""
+        """Call the method named `wanted`."""
         return getattr(self, wanted)(*given)
 
     def embedded(self, x_nd: Any) -> Any:
@@ -87,11 +87,11 @@ class CovarianceModule(torch.nn.Module):  # type: ignore[misc]
 
 @dataclass(frozen=True, eq=False)
 class Covariance:
-    """A covariance at hyper-parameters theta.
+    """Covariance at hyperparameters theta.
 
     Attributes:
         module: backbone and kernel.
-        z_md: (M, D) inducing points, standardised, before the backbone.
+        z_md: (M, D) inducing points, standardized, before the backbone.
         theta_p: (P,) log kernel parameters and weights, in the order of `module.named_parameters()`.
         moments_2p: (2, P) running mean and mean square of the gradients, for Adam.
         steps: steps taken.
@@ -111,7 +111,7 @@ class Covariance:
         return cls(module, z_md, theta_p, torch.zeros((2, theta_p.numel()), dtype=theta_p.dtype, device=z_md.device))
 
     def at(self, theta_p: Any) -> Self:
-        """Return the covariance at other hyper-parameters."""
+        """Return the covariance at other hyperparameters."""
         return replace(self, theta_p=theta_p)
 
     def call(self, theta_p: Any, wanted: str, *given: Any) -> Any:
@@ -128,7 +128,7 @@ class Covariance:
             return float(self.call(self.theta_p, "log_density"))
 
     def ascended(self, gradient_p: Any, rate: float) -> Self:
-        """Take a step of Adam up log evidence (with this gradient) plus log density; `rate` in (0, 1]."""
+        """Take an Adam step up log evidence (with this gradient) plus log density; `rate` in (0, 1]."""
         theta_p = self.theta_p.detach().clone().requires_grad_()
         self.call(theta_p, "log_density").backward()
         gradient_p = gradient_p + theta_p.grad
@@ -148,9 +148,9 @@ class Covariance:
 
 
 class Basis:
-    """w(x) and var e(x) of rows of features at one theta, with the gradient in theta if it is learned.
+    """w(x) and var e(x) of feature rows at one theta, with the gradient in theta if it is learned.
 
-    Gradients of scalars may go backward through the rows; `gradient` then returns their sum.
+    Gradients of scalars may be backpropagated through the rows; `gradient` then returns their sum.
     """
 
     def __init__(self, covariance: Covariance, learning: bool) -> None:
@@ -163,7 +163,8 @@ class Basis:
             jitter = JITTER * covariance.call(self.theta_p, "variance")
             factor_mm = torch.linalg.cholesky(k_mm + jitter * eye_mm)
             self._inverse = torch.linalg.solve_triangular(factor_mm, eye_mm, upper=False)
-        # Leaves of the rows' graphs: gradients are summed here and go on to theta once. Without a backbone the points
+        # Leaves of the rows' graphs: gradients are summed here and propagated to theta once. Without a backbone the
+        # points
         # do not depend on theta, and the kernel has its gradient in closed form.
         self.points_me = self._points.detach().requires_grad_(self._points.requires_grad)
         self.inverse_mm = self._inverse.detach().requires_grad_(learning)
@@ -177,7 +178,7 @@ class Basis:
             return w_nm, rest_n.clamp_min(0.0)
 
     def gradient(self) -> Any:
-        """Return (P,) the gradient in theta of everything that went backward."""
+        """Return (P,) the gradient in theta of everything that was backpropagated."""
         ends = [(end, leaf.grad) for end, leaf in ((self._inverse, self.inverse_mm), (self._points, self.points_me))]
         ends = [(end, grad) for end, grad in ends if grad is not None and end.requires_grad]
         if ends:
@@ -186,7 +187,7 @@ class Basis:
 
 
 def backbone_of(given: Any, seed: int) -> Any:
-    """Copy or make a module from a module, a callable or "package.module:name". Raises BadSettings for others."""
+    """Copy or build a module from a module, a callable or "package.module:name". Raise BadSettings for others."""
     if isinstance(given, str):
         module, _, name = given.partition(":")
         try:
@@ -202,14 +203,15 @@ def backbone_of(given: Any, seed: int) -> Any:
 
 
 CANDIDATES = 20
-"""Items per inducing point from which these are chosen."""
+"""Number of candidate items per inducing point."""
 
 LLOYD = 10
-"""Iterations of k-means: inducing points only need to be spread like the items."""
+"""Iterations of k-means. Few suffice, because inducing points only need to be spread like the items."""
 
 
 def inducing_points(x_nd: Any, count: int, rng: np.random.Generator) -> Any:
-    """Return (M, D) at most `count` points that represent the rows: all distinct rows if they are few, else k-means."""
+    """Return (M, D) at most `count` points that represent the rows: all distinct rows if few enough, else k-means
+    centers."""
     distinct_nd = torch.unique(x_nd, dim=0)
     if len(distinct_nd) <= count:
         return distinct_nd

@@ -1,11 +1,11 @@
-"""A Markov chain of true classes with Dirichlet posteriors of its first class and its steps, for variational Bayes.
+"""Markov chain of true classes with Dirichlet posteriors of first classes and transitions, for variational Bayes.
 
     first ~ Dir(nu_0)      step_i ~ Dir(nu_0)      q(step_i) = Dir(nu_0 + expected steps from i)
 
-The passes forward and backward take exp E ln p in place of the probabilities, which sum to less than 1: what they find
-is the part of the bound on the log evidence in which the true classes are (Beal 2003, section 3.4).
+The forward and backward passes use exp E ln p in place of probabilities, which sum to less than 1. Their result
+is the part of the evidence bound that contains the true classes (Beal 2003, section 3.4).
 
-Steps that are not allowed have no part in the Dirichlets, and probability e^-40: known truth may break the rule.
+Forbidden transitions are left out of the Dirichlets and get probability e^-40: known truth may break the rule.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hitl.models.priors.dirichlet_shares import log_beta
 from hitl.models.priors.markov_chain import Sequences, Transitions, chained, independent
 
 NEVER = -40.0
-"""Log probability of a step that is not allowed."""
+"""Log probability of a forbidden transition."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,9 +32,9 @@ class DirichletChain:
 
     Attributes:
         sequences: which items follow each other.
-        nu_rj: (1 + J, J) their parameters: of the first class, and of the step from each class.
+        nu_rj: (1 + J, J) their parameters: of the first class, and of the transition from each class.
         smoothing: pseudo-counts of each in the prior, > 0.
-        allowed_rj: (1 + J, J) which first classes and steps there are; None: all.
+        allowed_rj: (1 + J, J) allowed first classes and transitions; None: all.
     """
 
     sequences: Sequences
@@ -50,34 +50,34 @@ class DirichletChain:
         smoothing: float = 1.0,
         allowed_rj: npt.NDArray[np.bool_] | None = None,
     ) -> Self:
-        """The prior itself."""
+        """Return the prior itself."""
         allowed = np.ones((1 + n_classes, n_classes), dtype=bool) if allowed_rj is None else allowed_rj
         return cls(sequences, np.where(allowed, smoothing, 0.0), smoothing, allowed_rj)
 
     @property
     def mean_rj(self) -> Floats:
-        """(1 + J, J) posterior means: of the first class, and of the step from each class."""
+        """(1 + J, J) posterior means of the first class and of the transition from each class."""
         mean: Floats = self.nu_rj / self.nu_rj.sum(axis=1, keepdims=True)
         return mean
 
     def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
-        """q(z) given the messages of the whole sequence."""
+        """Return q(z) given the messages of the whole sequence."""
         p_rj = np.exp(self._expected_log())
         return chained(self.sequences, message_nj, counted_n, p_rj[0], p_rj[1:])
 
     def statistics(self, q_nj: Floats, counted_n: Mask) -> Transitions:
-        """Pairs of neighbours as if they were independent."""
+        """Return pairs of neighbors as if their beliefs were independent."""
         return independent(self.sequences, q_nj, counted_n)
 
     def learn(self, statistics: Transitions) -> Self:
-        """Pseudo-counts and expected counts."""
+        """Add expected counts to the pseudo-counts."""
         counted_rj = self.smoothing + np.vstack((statistics.first_j, statistics.pairs_ij))
         return replace(
             self, nu_rj=counted_rj if self.allowed_rj is None else np.where(self.allowed_rj, counted_rj, 0.0)
         )
 
     def log_density(self) -> float:
-        """-KL(q || prior) of all rows."""
+        """Return -KL(q || prior) of all rows."""
         rows = zip(self.nu_rj, self._expected_log(), strict=True)
         return sum(self._row_density(nu_j[nu_j > 0], expected_j[nu_j > 0]) for nu_j, expected_j in rows)
 

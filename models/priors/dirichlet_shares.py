@@ -25,7 +25,7 @@ class DirichletShares:
     Attributes:
         nu_j: (J,) its parameters.
         smoothing: pseudo-items of each class in the prior, > 0.
-        anchor: weight of the votes in what counted, in [0, 1).
+        anchor: weight of the votes in the counts, in [0, 1).
         votes_j: (J,) number of items of each class by agreeing votes.
     """
 
@@ -36,7 +36,7 @@ class DirichletShares:
 
     @classmethod
     def even(cls, n_classes: int, smoothing: float = 1.0) -> DirichletShares:
-        """The prior itself."""
+        """Return the prior itself."""
         return cls(np.full(n_classes, smoothing), smoothing)
 
     @property
@@ -46,28 +46,28 @@ class DirichletShares:
         return mean
 
     def log_prior(self) -> Floats:
-        """(1, J) expected log shares."""
+        """Return (1, J) expected log shares."""
         expected: Floats = (digamma(self.nu_j) - digamma(self.nu_j.sum()))[None]
         return expected
 
     def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
-        """q(z) of each item by itself."""
+        """Return q(z), item by item."""
         return factored(self, message_nj, counted_n)
 
     def statistics(self, q_nj: Floats, counted_n: Mask) -> Floats:
-        """(J,) expected number of items of each class."""
+        """Return (J,) expected number of items of each class."""
         return kernels.totals(q_nj, counted_n)
 
     def learn(self, statistics: Floats) -> Self:
-        """nu = nu_0 + expected number of items of each class (eq. 17)."""
+        """Return nu = nu_0 + expected number of items of each class (eq. 17)."""
         return replace(self, nu_j=(1 - self.anchor) * statistics + self.anchor * self.votes_j + self.smoothing)
 
     def explained(self, statistics: Floats) -> float:
-        """Expected log probability of the classes of so many items of each."""
+        """Return the expected log probability of the classes, given expected numbers of items per class."""
         return float(statistics @ self.log_prior()[0])
 
     def log_density(self) -> float:
-        """-KL(q(p) || p(p)) + w E ln p(votes), in units of the beliefs' weight: over (1 - w)."""
+        """Return (-KL(q(p) || p(p)) + w E ln p(votes)) / (1 - w), in units of the beliefs' weight."""
         prior_j = np.full_like(self.nu_j, self.smoothing)
         evidence = log_beta(self.nu_j) - log_beta(prior_j)
         explained = (self.nu_j - prior_j - self.anchor * self.votes_j) @ self.log_prior()[0]
@@ -75,6 +75,6 @@ class DirichletShares:
 
 
 def log_beta(alpha: Floats) -> Floats:
-    """Log of the multivariate beta function over the last axis: the log normaliser of a Dirichlet."""
+    """Return the log multivariate beta function over the last axis, the log normalizer of a Dirichlet."""
     value: Floats = log_gamma(alpha).sum(axis=-1) - log_gamma(alpha.sum(axis=-1))
     return value

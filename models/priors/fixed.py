@@ -1,4 +1,4 @@
-"""A prior that is given: log p(z_n = j) of each item as it was worked out elsewhere; nothing of it is learned."""
+"""Fixed prior: log p(z_n = j) of each item, computed elsewhere; nothing is learned."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from hitl.models.priors import Mask, Posterior, factored
 
 @dataclass(frozen=True, eq=False)
 class Fixed:
-    """(N, J) log probabilities, of any normaliser."""
+    """(N, J) log probabilities, with any normalizer."""
 
     log_p_nj: Floats
 
     def log_prior(self) -> Floats:
-        """(N, J) as given."""
+        """Return (N, J) the stored log probabilities."""
         return self.log_p_nj
 
     def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
-        """Beliefs of each item by itself."""
+        """Return beliefs of each item independently."""
         return factored(self, message_nj, counted_n)
 
     def statistics(self, q_nj: Floats, counted_n: Mask) -> float:
-        """0: there is nothing to learn."""
+        """Return 0: there is nothing to learn."""
         return 0.0
 
     def learn(self, statistics: float) -> Self:
@@ -32,5 +32,5 @@ class Fixed:
         return self
 
     def log_density(self) -> float:
-        """0: it has no parameters."""
+        """Return 0: it has no parameters."""
         return 0.0

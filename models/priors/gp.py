@@ -1,4 +1,4 @@
-"""A Gaussian process over features as the prior of two classes (Rodrigues 2014, section 3).
+"""Gaussian process over features as the prior of two classes (Rodrigues 2014, section 3).
 
     f ~ GP(0, k)            p(z_n = 1 | f) = Phi(f(x_n))            z_n given the messages: L[n, 1] and L[n, 0]
 
@@ -7,16 +7,16 @@ The beliefs combine the item's own labels with its cavity N(m, v), the evidence 
     q_n1 ∝ a_n Phi(m / sqrt(1 + v))      q_n0 ∝ b_n (1 - Phi(m / sqrt(1 + v)))      a = exp L[n, 1], b = exp L[n, 0]
 
 (eqs. 8 and 10 with the marginal of f alone shrink everybody's accuracy towards chance). Summed over z that is EP's own
-Z_n, so that the gradient of ln Z_EP in what annotators are like is that of the expected log likelihood under q: the
+Z_n, so the gradient of ln Z_EP in the annotator parameters is that of the expected log likelihood under q: the
 loop of `inference.em` climbs it.
 
-Items with flat messages have no site. They are predicted, and take no part in the N^3.
+Items with flat messages have no site. They are predicted, and do not add to the N^3 cost.
 
 The statistics are the sites: natural parameters, which add up. At the fixed point of EP the gradient of ln Z_EP + log
-density in the scale and lengths of the kernel is that at given sites, so a turn of learning needs no sweep. The first
-two turns maximise with the sites held; later ones are quasi-Newton steps (BFGS), which know from the last moves how the
-sites follow. No turn lowers the evidence. EP starts from the last sites when the messages or the kernel have moved a
-little.
+density in the scale and lengths of the kernel is that at given sites, so learning needs no sweep. The first
+two turns maximize with the sites held; later ones are quasi-Newton steps (BFGS), which learn from the last moves how
+the sites follow. No turn lowers the evidence. EP starts from the last sites if the messages or the kernel have moved
+only a little.
 """
 
 from __future__ import annotations
@@ -35,36 +35,37 @@ from hitl.models.numerics.covariance import SquaredExponential
 from hitl.models.priors import Mask, Posterior
 
 OUTSIDE = 1e10
-"""Penalty of a kernel with which these sites have no posterior."""
+"""Penalty of a kernel under which these sites have no posterior."""
 
 EVALUATIONS = 10
-"""Most evaluations of a turn with the sites held."""
+"""Maximum evaluations of a turn with the sites held."""
 
 AT_SITES = 2
 """Number of turns with the sites held."""
 
 FLAT = 0.2
-"""Gradient below which a kernel stays: a move gains at most half its square, as the prior alone has curvature 1."""
+"""Gradient below which a kernel is not moved: a move gains at most half its square, as the prior alone has curvature 1.
+"""
 
 FURTHEST = 1.0
-"""Largest move of a logarithm in one turn: the sites fit nearby kernels only."""
+"""Largest move of a logarithm in one turn, because the sites fit nearby kernels only."""
 
 HALVINGS = 4
-"""Number of times that a move which lowers the evidence is halved before the kernel stays."""
+"""Number of times to halve a move that lowers the evidence before giving up."""
 
 TRIAL = 2
-"""Most sweeps with a candidate kernel, enough to see nearly all of its gain."""
+"""Maximum sweeps with a candidate kernel, enough to see nearly all of its gain."""
 
 SETTLED = 200
-"""Most sweeps at the end, until EP is at its fixed point."""
+"""Maximum sweeps at the end, until EP is at its fixed point."""
 
 NO_CURVATURE = 1e-3
-"""Smallest cosine of a move and its change of the gradient that updates the Hessian."""
+"""Smallest cosine between a move and its change of the gradient that updates the Hessian."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Process:
-    """The process given likelihoods, from which the prior learns.
+    """Process given likelihoods, from which the prior learns.
 
     Attributes:
         kernel: its covariance.
@@ -88,14 +89,14 @@ class Process:
 
     @property
     def sites(self) -> Floats:
-        """(2, C, N) sites of all items, 0 if there is none."""
+        """(2, C, N) sites of all items, 0 for items without a site."""
         sites = np.zeros((*self.found.sites.shape[:2], self.n_items))
         sites[:, :, self.rows] = self.found.sites
         return sites
 
     @property
     def collapsed(self) -> Floats:
-        """(2, rows) all sites of an item combined."""
+        """(2, rows) combined sites of each item."""
         return ep.collapsed(self.found.sites, self.likelihoods)
 
     def settled(self) -> Process:
@@ -123,13 +124,13 @@ class Process:
         return mean_n, variance_n
 
     def gradient(self) -> Floats:
-        """Return (1 + lengths,) the gradient of ln Z_EP + log density in theta; exact at the fixed point of EP."""
+        """Return (1 + lengths,) gradient of ln Z_EP + log density in theta; exact at the fixed point of EP."""
         weight_rr = ep.gradient_weights(self.found.posterior, self.collapsed)
         of_evidence = self.kernel.gradient(self.x_rd, self.kernel.over(self.x_rd), weight_rr)
         return of_evidence + self.kernel.log_density_gradient()
 
     def at_these_sites(self, gradient: Floats) -> Turn:
-        """Take a few steps of BFGS with the sites held; `gradient` is that here."""
+        """Take a few BFGS steps with the sites held; `gradient` is the gradient here."""
         theta, sites = self.kernel.theta, self.collapsed
         value = ep.log_gaussian(self.found.posterior, sites) + self.kernel.log_density()
         turn = Turn(theta, gradient, np.eye(theta.size) / max(1.0, float(np.linalg.norm(gradient))))
@@ -148,7 +149,7 @@ class Process:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Turn:
-    """A step of BFGS: its start, the gradient there, and the inverse Hessian learned from `steps` moves."""
+    """BFGS step: its start, the gradient there, and the inverse Hessian learned from `steps` moves."""
 
     theta: Floats
     gradient: Floats
@@ -169,21 +170,22 @@ class Turn:
 
     @property
     def move(self) -> Floats:
-        """The quasi-Newton move, bounded."""
+        """Bounded quasi-Newton move."""
         return np.clip(self.inverse @ self.gradient, -FURTHEST, FURTHEST)
 
 
 @dataclass(frozen=True, eq=False)
 class GaussianProcess:
-    """A latent Gaussian process through a probit.
+    """Latent Gaussian process through a probit.
 
     Attributes:
-        x_nd: (N, D) standardised features; NaN in the rows of items without.
+        x_nd: (N, D) standardized features; NaN in the rows of items without.
         kernel: its covariance.
         sites: (2, C, N) nu and tau at which EP starts: of the messages (C = 1), and of observed classes 1 and 0.
-        observed_nj: (N, 2) how often each class was observed as the truth of the item, beside the messages; or None.
+        observed_nj: (N, 2) how often each class was observed as the truth of the item, in addition to the messages; or
+        None.
         held: True if `learn` keeps the kernel.
-        sweeps: most sweeps per posterior.
+        sweeps: maximum sweeps per posterior.
     """
 
     x_nd: Floats
@@ -214,7 +216,7 @@ class GaussianProcess:
         return None
 
     def learn(self, statistics: Process | None) -> Self:
-        """Take over the sites and move the kernel towards the largest evidence; never lowers the evidence."""
+        """Adopt the sites and move the kernel toward the largest evidence; never lowers the evidence."""
         if statistics is None:
             return self
         stays = replace(self, sites=statistics.sites)
@@ -269,7 +271,7 @@ class GaussianProcess:
 
 
 def beliefs(message_nj: Floats, mean_n: Floats, variance_n: Floats) -> Floats:
-    """Return (N, 2) beliefs given messages and the cavity of f (N,); with flat messages the chances Phi."""
+    """Return (N, 2) beliefs given messages and the cavity of f (N,); with flat messages these are the chances Phi."""
     eta_n = mean_n / np.sqrt(1 + variance_n)
     log_q_nj = message_nj + log_ndtr(np.stack((-eta_n, eta_n), axis=1))
     log_q_nj -= np.logaddexp(log_q_nj[:, :1], log_q_nj[:, 1:])

@@ -1,21 +1,21 @@
-"""A Potts field of true classes on a graph (Traganitis & Giannakis 2019, section 5): neighbours tend to be alike.
+"""Potts field of true classes on a graph (Traganitis & Giannakis 2019, section 5): neighbors tend to be alike.
 
     p(z) ∝ prod_n share[z_n]  exp( sum_{n ~ m} w_nm strength[z_n] [z_n = z_m] )                        (eqs. 28-31)
 
-Beliefs come from one of three approximations, each of which says what the neighbours of an item add to its log
+Beliefs come from one of three approximations, each of which computes what the neighbors of an item add to its log
 beliefs, f_n[j]. Given f the items are independent, with the prior p_n[j] ∝ share[j] exp f_n[j]:
 
     q_n[j] ∝ p_n[j] exp message_n[j]                     log evidence = sum_n ln sum_j p_n[j] exp message_n[j]
 
-The log evidence is a pseudo-likelihood (Besag 1975): how well what the neighbours of each item say foretells its
-labels. On a tree belief propagation makes it the exact log probability of the labels of each item given all others.
-Shares and strengths are learned by steps up sum_n q_n ln p_n with what the neighbours say held still, as in the EM of
-Celeux, Forbes & Peyrard (2003): the shares by iterative scaling, share *= expected items by q / by p, each strength by
-half a Newton step. The beliefs follow the strengths, so that each such step leaves most of the way; it is made longer
-by how little of it the last one took away (Barzilai & Borwein 1988). The paper has one strength for all classes and
-sets it by hand; classes differ in how much they keep to themselves, and a graph that says nothing is given no strength.
+The log evidence is a pseudo-likelihood (Besag 1975): how well each item's neighbors predict its
+labels. On a tree, belief propagation makes it the exact log probability of the labels of each item given all others.
+Shares and strengths are learned by steps up sum_n q_n ln p_n with the neighbors' messages held, as in the EM of
+Celeux, Forbes & Peyrard (2003). Shares use iterative scaling, share *= expected items by q / by p; each strength uses
+half a Newton step. The beliefs follow the strengths, so each such step covers little of the distance. It is lengthened
+according to how little the last one covered (Barzilai & Borwein 1988). The paper has one strength for all classes and
+sets it by hand; here classes differ in how much they cluster, and an uninformative graph gets no strength.
 
-Without strength the step of the shares is that of class shares, and everything is Dawid-Skene.
+At zero strength the step of the shares is that of class shares, and the model is Dawid-Skene.
 """
 
 from __future__ import annotations
@@ -32,32 +32,32 @@ from hitl.models.numerics.graph import Graph, Heard
 from hitl.models.priors import Mask, Posterior
 
 FIRST = 0.5
-"""Log odds that all neighbours of an average item add, where they are of one class, before a strength is learned."""
+"""Log odds added by the neighbors of an average item, all of one class, before a strength is learned."""
 
 MOST = 1.0
-"""Most by which these log odds change in one step."""
+"""Maximum change of these log odds in one step."""
 
 QUICKEST = 4.0
-"""Most times that half a Newton step is taken at once: no more than two whole ones."""
+"""Maximum multiple of half a Newton step taken at once, that is, at most two whole steps."""
 
 SWEEPS = 2
-"""Most sweeps over the graph of one posterior while parameters are learned: each goes on where the last one ended."""
+"""Maximum sweeps over the graph per posterior while parameters are learned. Each continues where the last one ended."""
 
 SWEEPS_ALONE = 200
-"""Most sweeps of a posterior that nothing follows."""
+"""Maximum sweeps of a final posterior."""
 
 
 class Approximation(Protocol):
-    """What neighbours say to each other, and for how long."""
+    """Approximation that computes the messages between neighbors."""
 
     def begin(self, graph: Graph, q_nj: Floats, /) -> Any:
-        """Where sweeps begin with beliefs (N, J)."""
+        """Return the state from which sweeps start, for beliefs (N, J)."""
         ...
 
     def settle(
         self, message_nj: Floats, log_share_j: Floats, graph: Graph, strength_j: Floats, begun: Any, sweeps: int, /
     ) -> Heard:
-        """What the neighbours say, after at most `sweeps` from `begun`."""
+        """Return the messages of neighbors after at most `sweeps` from `begun`."""
         ...
 
 
@@ -70,13 +70,13 @@ APPROXIMATIONS: dict[str, Approximation] = {
 
 @dataclass(frozen=True, eq=False, slots=True)
 class FieldCounts:
-    """What a field learns from, each (J,), and where sweeps go on.
+    """Statistics that a field learns from, each (J,), and the state from which sweeps continue.
 
-    Of two parts of a graph with no edge between them all add up; sweeps over both begin anew.
+    All fields add up over two parts of a graph without an edge between them; sweeps over both start again.
 
     Attributes:
-        believed_j, expected_j: expected items by the beliefs, and by what the neighbours say.
-        gradient_j, curvature_j: of sum_n q_n ln p_n in the strengths; the curvature with its sign turned.
+        believed_j, expected_j: expected items by the beliefs, and by the neighbors' messages.
+        gradient_j, curvature_j: derivatives of sum_n q_n ln p_n in the strengths; the curvature with its sign flipped.
     """
 
     believed_j: Floats
@@ -96,13 +96,13 @@ class FieldCounts:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Step:
-    """The last step of the strengths: where it began, and half of Newton's there, each (J,)."""
+    """Last step of the strengths: its start, and half the Newton step there, each (J,)."""
 
     from_j: Floats
     half_j: Floats
 
     def times(self, strength_j: Floats, half_j: Floats, most: float = QUICKEST) -> float:
-        """How often to take half of Newton's step here, by how much less of it is left than where the last began."""
+        """Return the multiple of half a Newton step to take, from how much the step shrank since the last start."""
         moved_j = strength_j - self.from_j
         moved = float(moved_j @ moved_j)
         less = float(moved_j @ (self.half_j - half_j)) / moved if moved else 1.0
@@ -111,19 +111,19 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class GraphField:
-    """A field with its class shares.
+    """Field with its class shares.
 
     Attributes:
-        graph: who is a neighbour of whom.
+        graph: neighbors of each item.
         strength_j: (J,) log odds that an edge of weight 1 adds for both its items to be of class j, >= 0.
         share_j: (J,) sum to 1.
         smoothing: pseudo-items of each class, > 0.
-        learns_strength: whether the strengths are learned; else they stay.
+        learns_strength: True if the strengths are learned, else they are fixed.
         approximation: a name in `APPROXIMATIONS`.
-        sweeps: most sweeps of one posterior.
-        begun: where they begin; None: at items that know nothing of each other.
-        last: the last step of the strengths; None: there was none.
-        quickest: most times that half a Newton step of them is taken at once, >= 1.
+        sweeps: maximum sweeps of one posterior.
+        begun: state from which sweeps start; None: independent items.
+        last: the last step of the strengths, or None.
+        quickest: maximum multiple of half a Newton step taken at once, >= 1.
     """
 
     graph: Graph
@@ -146,13 +146,13 @@ class GraphField:
         smoothing: float = 0.01,
         approximation: str = "mean-field",
     ) -> Self:
-        """Every class equally common, and of one strength; of a small one, which is learned, where none is given."""
+        """Build a field with uniform shares and one strength; without `strength`, start small and learn it."""
         first = FIRST / graph.degree if graph.degree else 0.0
         strength_j = np.full(n_classes, first if strength is None else strength)
         return cls(graph, strength_j, np.full(n_classes, 1 / n_classes), smoothing, strength is None, approximation)
 
     def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
-        """Beliefs given the messages of all items, as far as the sweeps carry them."""
+        """Return beliefs given the messages of all items, after the configured sweeps."""
         heard_nj = message_nj if counted_n.all() else np.where(counted_n[:, None], message_nj, 0.0)
         log_share_j = np.log(self.share_j)
         begun = self._begin(kernels.beliefs(heard_nj, log_share_j)[0]) if self.begun is None else self.begun
@@ -161,13 +161,13 @@ class GraphField:
         return Posterior(found.q_nj, found.log_evidence, FieldCounts(*found[2:], heard.begun))
 
     def statistics(self, q_nj: Floats, counted_n: Mask) -> FieldCounts:
-        """Of beliefs that have not heard of each other."""
+        """Return statistics of beliefs that ignore neighbors."""
         believed_j = kernels.totals(q_nj, counted_n)
         none_j = np.zeros_like(believed_j)
         return FieldCounts(believed_j, self.share_j * counted_n.sum(), none_j, none_j, self._begin(q_nj))
 
     def learn(self, statistics: FieldCounts) -> Self:
-        """A step of shares and strengths; sweeps go on where they ended."""
+        """Update shares and strengths; sweeps continue where they ended."""
         pseudo = self.smoothing * len(self.share_j) * self.share_j
         share_j = self.share_j * (statistics.believed_j + self.smoothing) / (statistics.expected_j + pseudo)
         learned = replace(self, share_j=share_j / share_j.sum(), begun=statistics.begun)
@@ -180,7 +180,7 @@ class GraphField:
         return replace(learned, strength_j=strength_j, last=Step(self.strength_j, half_j))
 
     def log_density(self) -> float:
-        """Log Dirichlet density of the shares, up to a constant."""
+        """Return the log Dirichlet density of the shares, up to a constant."""
         return float(self.smoothing * np.log(self.share_j).sum())
 
     @property
@@ -192,7 +192,7 @@ class GraphField:
 
 
 def _half_newton(statistics: FieldCounts) -> Floats:
-    """(J,) half of Newton's step of the strengths; shares move at the same time, and both together would go too far."""
+    """Return (J,) half the Newton step of the strengths. A full step would overshoot, because shares move too."""
     curvature_j = statistics.curvature_j
     half_j: Floats = 0.5 * statistics.gradient_j / np.where(curvature_j > 0, curvature_j, np.inf)
     return half_j

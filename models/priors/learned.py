@@ -1,4 +1,4 @@
-"""The prior that a consensus learned, for other evidence."""
+"""The learned prior of a consensus, for other evidence."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from hitl.models.priors.calibrated import Calibrated
 from hitl.models.priors.shares import Shares
 
 LEAST_SHARE = 1e-6
-"""A class that an earlier fit has not met is rare, not impossible."""
+"""Smallest class share: a class that an earlier fit has not met is rare, not impossible."""
 
 
 def learned_prior(consensus: Consensus, evidence: Evidence) -> FactoredPrior:
-    """Class shares; where the consensus learned what models are worth, the pool of the evidence's models."""
+    """Return the class shares or, if the consensus learned model temperatures, the pool of the evidence's models."""
     shares = learned_shares(consensus)
     if not (evidence.probabilities and consensus.temperatures):
         return shares
@@ -24,6 +24,6 @@ def learned_prior(consensus: Consensus, evidence: Evidence) -> FactoredPrior:
 
 
 def learned_shares(consensus: Consensus) -> Shares:
-    """The class shares alone."""
+    """Return the class shares alone."""
     share_j = np.maximum(consensus.class_shares, LEAST_SHARE)
     return Shares(share_j / share_j.sum())

@@ -2,11 +2,11 @@
 
     z_1 ~ Cat(first)        z_t | z_{t-1} = i ~ Cat(step[i])                                              (eq. 3)
 
-Items are places of sequences; the chain is the same for all sequences. Beliefs are exact, by forward and backward
-passes, so that known truth of an item reaches its neighbours. What the chain learns from are the expected first classes
-and the expected pairs of neighbours, which add up over sequences.
+Items are positions in sequences; the chain is the same for all sequences. Beliefs are exact, by forward and backward
+passes, so the known truth of an item reaches its neighbors. The chain learns from the expected first classes
+and the expected pairs of neighbors, which add up over sequences.
 
-An item that does not count has a flat message for all others; its own message enters its own beliefs alone.
+An item that does not count sends a flat message to all others; its own message affects its own beliefs alone.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ class Sequences:
 
     @cached_property
     def rows(self) -> Indices:
-        """(N,) the items, sequence by sequence, in the order of their positions."""
+        """(N,) items sorted by sequence and position."""
         rows: Indices = np.lexsort((self.place_n2[:, 1], self.place_n2[:, 0]))
         return rows
 
     @cached_property
     def start(self) -> Indices:
-        """(S + 1,) where in `rows` each sequence begins."""
+        """(S + 1,) index in `rows` at which each sequence begins."""
         ordered = self.place_n2[self.rows, 0]
         return np.concatenate(([0], np.flatnonzero(np.diff(ordered)) + 1, [len(ordered)]))
 
     @cached_property
     def follows(self) -> Mask:
-        """(N - 1,) whether the next one in `rows` is of the same sequence."""
+        """(N - 1,) True if the next item in `rows` is in the same sequence."""
         follows: Mask = np.diff(self.place_n2[self.rows, 0]) == 0
         return follows
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Transitions:
-    """Expected first classes (J,) and expected pairs of neighbours (J, J) of some sequences."""
+    """Expected first classes (J,) and expected pairs of neighbors (J, J) of some sequences."""
 
     first_j: Floats
     pairs_ij: Floats
@@ -61,7 +61,7 @@ class Transitions:
 
 @dataclass(frozen=True, eq=False)
 class MarkovChain:
-    """A chain at its posterior mode: `smoothing` > 0 pseudo-counts of every first class and every step."""
+    """Chain at its posterior mode, with `smoothing` > 0 pseudo-counts of every first class and every transition."""
 
     sequences: Sequences
     first_j: Floats
@@ -70,31 +70,31 @@ class MarkovChain:
 
     @classmethod
     def even(cls, sequences: Sequences, n_classes: int, smoothing: float = 0.01) -> Self:
-        """Every class after every class."""
+        """Build the uniform chain: all first classes and transitions are equally likely."""
         return cls(
             sequences, np.full(n_classes, 1 / n_classes), np.full((n_classes, n_classes), 1 / n_classes), smoothing
         )
 
     def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
-        """Beliefs given the messages of the whole sequence."""
+        """Return beliefs given the messages of the whole sequence."""
         return chained(self.sequences, message_nj, counted_n, self.first_j, self.step_ij)
 
     def statistics(self, q_nj: Floats, counted_n: Mask) -> Transitions:
-        """Pairs of neighbours as if they were independent."""
+        """Return pairs of neighbors as if their beliefs were independent."""
         return independent(self.sequences, q_nj, counted_n)
 
     def learn(self, statistics: Transitions) -> Self:
-        """Posterior mode: (expected + smoothing) / total, of the first classes and of each row of steps."""
+        """Return the posterior mode, (expected + smoothing) / total, of first classes and each row of transitions."""
         first_j, step_ij = statistics.first_j + self.smoothing, statistics.pairs_ij + self.smoothing
         return replace(self, first_j=first_j / first_j.sum(), step_ij=step_ij / step_ij.sum(axis=1, keepdims=True))
 
     def log_density(self) -> float:
-        """Log Dirichlet density of all rows, up to a constant."""
+        """Return the log Dirichlet density of all rows, up to a constant."""
         return self.smoothing * float(np.log(self.first_j).sum() + np.log(self.step_ij).sum())
 
 
 def chained(sequences: Sequences, message_nj: Floats, counted_n: Mask, first_j: Floats, step_ij: Floats) -> Posterior:
-    """The posterior of chains with these (perhaps not normalised) first classes and steps."""
+    """Return the posterior of chains with these (perhaps unnormalized) first classes and transitions."""
     counts = counted_n.all()
     heard_nj = message_nj if counts else np.where(counted_n[:, None], message_nj, 0.0)
     found = forward_backward(heard_nj, sequences.rows, sequences.start, first_j, step_ij)
@@ -107,7 +107,7 @@ def chained(sequences: Sequences, message_nj: Floats, counted_n: Mask, first_j: 
 
 
 def independent(sequences: Sequences, q_nj: Floats, counted_n: Mask) -> Transitions:
-    """What beliefs that know nothing of each other make of first classes and pairs, of items that count."""
+    """Return expected first classes and pairs of items that count, from beliefs treated as independent."""
     rows, follows = sequences.rows, sequences.follows
     ordered_nj, counted = q_nj[rows], counted_n[rows]
     pairs = follows & counted[:-1] & counted[1:]

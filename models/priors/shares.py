@@ -24,30 +24,30 @@ class Shares:
 
     @classmethod
     def even(cls, n_classes: int, smoothing: float = 0.01) -> Shares:
-        """Every class equally common."""
+        """Build uniform shares."""
         return cls(np.full(n_classes, 1 / n_classes), smoothing)
 
     def log_prior(self) -> Floats:
-        """(1, J) log shares."""
+        """Return (1, J) log shares."""
         return np.log(self.share_j)[None]
 
     def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
-        """Beliefs of each item by itself."""
+        """Return beliefs of each item independently."""
         return factored(self, message_nj, counted_n)
 
     def statistics(self, q_nj: Floats, counted_n: Mask) -> Floats:
-        """(J,) expected number of items of each class."""
+        """Return (J,) expected number of items of each class."""
         return kernels.totals(q_nj, counted_n)
 
     def learn(self, statistics: Floats) -> Self:
-        """Posterior mode of the shares: (expected items + smoothing) / total."""
+        """Return the posterior mode of the shares: (expected items + smoothing) / total."""
         raised = statistics + self.smoothing
         return type(self)(raised / raised.sum(), self.smoothing)
 
     def explained(self, statistics: Floats) -> float:
-        """Expected log probability of the classes of so many items of each."""
+        """Return the expected log probability of the classes, given expected numbers of items per class."""
         return float(statistics @ self.log_prior()[0])
 
     def log_density(self) -> float:
-        """Log Dirichlet density of the shares, up to a constant."""
+        """Return the log Dirichlet density of the shares, up to a constant."""
         return float(self.smoothing * np.log(self.share_j).sum())

@@ -19,7 +19,7 @@ with beliefs q_nj = softmax_j(L_nj + mu_nj). The derivatives of the sum are q_nj
     S_j^-1 = I + sum_n a_nj (1 - a_nj) w_n w_n^T
     S_j^-1 m_j = sum_n [ q_nj - a_nj + a_nj (1 - a_nj) w_n^T m_j ] w_n
 
-The sums are the statistics: those of two shards add up. A step of natural-gradient ascent goes part of the way to them
+The sums are the statistics, which add up over shards. A step of natural-gradient ascent goes part of the way to them
 (Khan & Lin 2017), at most half: if two classes compete for an item, whole steps of both overshoot by a factor of two.
 """
 
@@ -43,7 +43,7 @@ CONSTANT = math.pi / math.sqrt(6)
 
 LARGEST_STEP = 0.5
 SAMPLED_STEP = 0.2
-"""Step sizes towards the statistics of all items, and of a sample, of which about the last five count then."""
+"""Step sizes toward the statistics of all items, and of a sample, for which about the last five samples count."""
 
 MEAN, VARIANCE = "latent mean", "latent variance"
 CENTER, SCALE, POINTS, THETA = "gp center", "gp scale", "gp inducing points", "gp hyper-parameters"
@@ -51,7 +51,7 @@ PRECISION, SHIFT, SHARES = "gp precision", "gp shift", "gp log shares of models"
 """Names of parameters in a consensus: of the functions at its items, and of the process."""
 
 CHUNK = 2**24
-"""Largest size of a table of a chunk of items."""
+"""Maximum table size per chunk of items."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ class Inputs:
     Attributes:
         features: (N, D), rows of NaN for items without.
         pool_nj: (N, J) log probabilities of the pool of models, rows of NaN where all abstain; None without models.
-        center_d, scale_d: standardisation of the features.
+        center_d, scale_d: standardization of the features.
         log_share_j: (J,) log mean of the pool over the items of the fit; 0 without models.
     """
 
@@ -73,7 +73,7 @@ class Inputs:
 
     @classmethod
     def standardised(cls, features: Floats, pool_nj: Floats | None = None) -> Self:
-        """Standardise by the items that have features; shares by those that a model predicts."""
+        """Standardize by the items that have features; take shares from the items that a model predicts."""
         there = features[~np.isnan(features).any(axis=1)]
         center_d, scale_d = np.zeros(features.shape[1]), np.ones(features.shape[1])
         if len(there):
@@ -90,14 +90,14 @@ class Inputs:
         return len(self.features)
 
     def tensors(self, rows: slice, like: Any) -> tuple[Any, Any]:
-        """Return (n, D) standardised features, 0 if missing, and (n,) 1 if present, else 0."""
+        """Return (n, D) standardized features, 0 if missing, and (n,) 1 if present, else 0."""
         x_nd = (self.features[rows] - self.center_d) / self.scale_d
         there_n = ~np.isnan(x_nd).any(axis=1)
         x_nd[~there_n] = 0.0
         return torch.from_numpy(x_nd).to(like), torch.from_numpy(there_n).to(like)
 
     def heard(self, message_nj: Floats, rows: slice) -> Floats:
-        """Return (n, J) messages of these rows, with those of models."""
+        """Return (n, J) messages of these rows, including those of models."""
         if self.pool_nj is None:
             return message_nj[rows]
         return message_nj[rows] + np.nan_to_num(self.pool_nj[rows] - self.log_share_j)
@@ -105,9 +105,9 @@ class Inputs:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class GPStatistics:
-    """Sums over `items` items of the natural parameters, and the gradient of the bound in the hyper-parameters.
+    """Sums over `items` items of the natural parameters, and the gradient of the bound in the hyperparameters.
 
-    The statistics of two shards add up.
+    Statistics add up over shards.
     """
 
     precision_jmm: Any
@@ -124,7 +124,7 @@ class GPStatistics:
         )
 
     def standing_for(self, items: float) -> GPStatistics:
-        """Scale the statistics of a sample to so many items."""
+        """Scale the statistics of a sample to this many items."""
         share = items / max(self.items, 1)
         return GPStatistics(
             share * self.precision_jmm, share * self.shift_jm, share * self.gradient_p, share * self.items
@@ -137,11 +137,11 @@ class VariationalGP:
 
     Attributes:
         inputs: the items.
-        covariance: at its hyper-parameters, with M - 2 inducing points.
+        covariance: at its hyperparameters, with M - 2 inducing points.
         precision_jmm, shift_jm: (J, M, M) S^-1 and (J, M) S^-1 m of q(u_j): inducing values, then the constant of items
             with features, then that of items without.
-        step: step size of `learn` towards the statistics, in (0, 1/2].
-        rate: share of the first step size for hyper-parameters, in [0, 1]; 0: they are held.
+        step: step size of `learn` toward the statistics, in (0, 1/2].
+        rate: share of the first step size for hyperparameters, in [0, 1]; 0 holds them.
     """
 
     inputs: Inputs
@@ -183,7 +183,7 @@ class VariationalGP:
 
     @property
     def parameters(self) -> dict[str, Floats]:
-        """Parameters in a consensus, by names."""
+        """Parameters in a consensus, by name."""
         tensors = {POINTS: self.covariance.z_md, THETA: self.covariance.theta_p}
         tensors |= {PRECISION: self.precision_jmm, SHIFT: self.shift_jm}
         kept: dict[str, Floats] = {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
@@ -195,7 +195,7 @@ class VariationalGP:
         return replace(self, inputs=self.inputs.over(rows))
 
     def paced(self, sampled: bool, rate: float) -> Self:
-        """Set the step size for statistics of a sample or of all items, and the rate of hyper-parameters."""
+        """Set the step size for statistics of a sample or of all items, and the rate of hyperparameters."""
         return replace(self, step=SAMPLED_STEP if sampled else LARGEST_STEP, rate=rate)
 
     def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
@@ -232,7 +232,7 @@ class VariationalGP:
         return {MEAN: mean_nj, VARIANCE: variance_nj}
 
     def learn(self, statistics: GPStatistics) -> Self:
-        """Take a natural-gradient step of q(u) and, unless held, a gradient step of the hyper-parameters."""
+        """Take a natural-gradient step of q(u) and, unless held, a gradient step of the hyperparameters."""
         size = self.shift_jm.shape[1]
         eye_mm = torch.eye(size, dtype=self.shift_jm.dtype, device=self.shift_jm.device)
         learned = replace(
@@ -245,7 +245,7 @@ class VariationalGP:
         return replace(learned, covariance=self.covariance.ascended(statistics.gradient_p, self.rate))
 
     def log_density(self) -> float:
-        """Return -KL(q(u) || p(u)) plus the log density of the hyper-parameters, up to a constant."""
+        """Return -KL(q(u) || p(u)) plus the log density of the hyperparameters, up to a constant."""
         factor_jmm = torch.linalg.cholesky(self.precision_jmm)
         m_jm = torch.cholesky_solve(self.shift_jm[..., None], factor_jmm)[..., 0]
         s_jmm = torch.cholesky_inverse(factor_jmm)
@@ -260,14 +260,14 @@ class VariationalGP:
 
 
 class _Sums:
-    """A pass over the items: marginals of chunks, and the sums of the statistics.
+    """Pass over the items: marginals of chunks, and the sums of the statistics.
 
     With products v_nj = S_j w_n the variances are s_nj = var e_n + w_n^T v_nj, and the gradient of the bound in w_n is
 
         sum_j [ (q_nj - a_nj) m_j  -  a_nj (1 - a_nj) v_nj ]
 
     so torch only differentiates up to w_n, and no product is computed twice. With two classes a_n0 (1 - a_n0) =
-    a_n1 (1 - a_n1), so S_0 = S_1: one stands for both.
+    a_n1 (1 - a_n1), so S_0 = S_1 and is stored once.
     """
 
     def __init__(self, prior: VariationalGP) -> None:
@@ -304,7 +304,7 @@ class _Sums:
             self.shift_jm += (gradient_nj + curvature_nj * mu_nj).T @ w_nm
             self.items += float(count_n.sum())
             if self.learning:
-                each = len(self.shift_jm) // self.kinds  # classes that one stands for
+                each = len(self.shift_jm) // self.kinds  # classes per stored matrix
                 downwards_nm = torch.bmm(each * curvature_nj[:, None], v_njm)[:, 0]
                 slope_nm = (gradient_nj @ self.m_jm - downwards_nm)[:, :-2] * there_n[:, None]
                 slope_n = -0.5 * each * curvature_nj.sum(1) * there_n
@@ -319,7 +319,7 @@ class _Sums:
 
 
 def fits(parameters: Mapping[str, Floats], n_features: int, module: CovarianceModule) -> bool:
-    """Return True if parameters in a consensus are of so many features and of this kernel."""
+    """Return True if parameters in a consensus match this number of features and this kernel."""
     if not {CENTER, THETA} <= parameters.keys():
         return False
     size = sum(parameter.numel() for parameter in module.parameters())
