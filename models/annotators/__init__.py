@@ -12,13 +12,13 @@ class AnnotatorModel(Protocol):
 
     @property
     def log_pi_klj(self) -> Floats:
-        """(K, L, J) (expected) log probability that annotator k says l for an item of class j."""
+        """(K, L, J) (expected) log probability that annotator k answers l for an item of class j."""
         ...
 
     def learn(self, counts_klj: Floats) -> Self:
-        """The parameters that maximise the expected log joint, given expected counts (K, L, J)."""
+        """Return the parameters that maximize the expected log joint, given expected counts (K, L, J)."""
         ...
 
     def log_density(self) -> float:
-        """Log density of the parameters, up to a constant."""
+        """Return the log density of the parameters, up to a constant."""
         ...

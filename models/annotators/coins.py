@@ -1,8 +1,8 @@
-"""Annotator model: coins. An annotator is right with one chance, or with one for each true class.
+"""Annotator model with coins: an annotator is right with one probability, or with one per true class.
 
     l = j           with chance   s_k a_kj                        a_kj = (R_kj + r) / (R_kj + W_kj + r + w)
     l another class with chance   s_k (1 - a_kj) / (J - 1)        R, W expected numbers of right and wrong answers
-    l no class      with chance   of its own, whatever j: it tells nothing
+    l no class      with its own chance, whatever j: it carries no information
 
 `coins` (OneCoin, TwoCoin) has the sources.
 """
@@ -19,15 +19,15 @@ from hitl.consensus import AnnotatorReport
 from hitl.models.annotators.confusion import report_of
 
 PASS = 0.1
-"""Pseudo-count of each answer that is no class, and of giving one that is."""
+"""Pseudo-count of each answer that is no class, and of answering with a class."""
 
 
 @dataclass(frozen=True, eq=False)
 class Coins:
-    """All annotators's coins at their posterior mode.
+    """Coins of all annotators at their posterior mode.
 
     Attributes:
-        one: whether an annotator has one coin for all classes.
+        one: True if an annotator has one coin for all classes.
         right, wrong: pseudo-counts r and w, > 0.
         accuracy_kj: (K, J) chance of the right class among answers that are a class, in (0, 1).
         said_ko: (K, 1 + L - J) chance of an answer that is a class, and of each other option; rows sum to 1.
@@ -41,7 +41,7 @@ class Coins:
 
     @classmethod
     def unlearned(cls, annotations: Annotations, one: bool, right: float, wrong: float) -> Coins:
-        """All annotators at the prior's mode."""
+        """Build all annotators at the prior's mode."""
         size = annotations.n_annotators, annotations.n_options, annotations.n_classes
         return cls(one, right, wrong, np.zeros(0), np.zeros(0)).learn(np.zeros(size))
 
@@ -58,7 +58,7 @@ class Coins:
         return log_pi
 
     def learn(self, counts_klj: Floats) -> Self:
-        """Posterior modes given expected counts."""
+        """Return the posterior modes given expected counts."""
         n_classes = counts_klj.shape[2]
         right_kj, wrong_kj = tosses(counts_klj)
         passes_ko = counts_klj[:, n_classes:].sum(axis=2)
@@ -70,7 +70,7 @@ class Coins:
         return replace(self, accuracy_kj=accuracy_kj, said_ko=said_ko / said_ko.sum(axis=1, keepdims=True))
 
     def log_density(self) -> float:
-        """Log density of all coins, up to a constant; one coin counts once."""
+        """Return the log density of all coins, up to a constant; one coin counts once."""
         coin = self.accuracy_kj[:, :1] if self.one else self.accuracy_kj
         beta = self.right * np.log(coin).sum() + self.wrong * np.log1p(-coin).sum()
         return float(beta + PASS * np.log(self.said_ko).sum())
@@ -78,7 +78,8 @@ class Coins:
     def report(self, annotations: Annotations, counts_klj: Floats, share_j: Floats) -> AnnotatorReport:
         """Report the annotators.
 
-        A row of a confusion matrix weighs as many answers as its coin has seen. What one coin has seen is divided
+        A row of a confusion matrix weighs as many answers as its coin has seen. The answers of a single coin are
+        divided
         among the rows by class share, so that the accuracy is as uncertain as the coin.
         """
         pi_kjl = np.exp(self.log_pi_klj).transpose(0, 2, 1)
@@ -92,7 +93,7 @@ class Coins:
 
 
 def tosses(counts_klj: Floats) -> tuple[Floats, Floats]:
-    """(K, J) right and (K, J) wrong answers for items of each class; answers that are no class are neither."""
+    """Return (K, J) right and (K, J) wrong answers for items of each class; answers that are no class are neither."""
     classes = counts_klj[:, : counts_klj.shape[2]]
     right_kj = np.einsum("kjj->kj", classes).copy()
     return right_kj, np.maximum(classes.sum(axis=1) - right_kj, 0.0)

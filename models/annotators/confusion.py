@@ -1,4 +1,4 @@
-"""Annotator model: one confusion matrix an annotator, pi[k, j, l] = p(annotator k says l | true class j).
+"""Annotator model with one confusion matrix per annotator, pi[k, j, l] = p(annotator k answers l | true class j).
 
 Each row has a Dirichlet prior given by pseudo-counts b[j, l] = alpha[j, l] - 1 >= 0, so that the posterior mode is
 
@@ -34,35 +34,36 @@ class Confusion:
 
     @classmethod
     def unlearned(cls, pseudo_jl: Floats, n_annotators: int) -> Self:
-        """All annotators at the prior's mode."""
+        """Build all annotators at the prior's mode."""
         return cls(pseudo_jl, np.zeros((n_annotators, *pseudo_jl.T.shape))).learn(
             np.zeros((n_annotators, *pseudo_jl.T.shape))
         )
 
     def learn(self, counts_klj: Floats) -> Self:
-        """Posterior mode of every row."""
+        """Return the posterior mode of every row."""
         log_pi_klj = posterior_mode(counts_klj, self.pseudo_jl)
         return replace(self, log_pi_klj=np.log(log_pi_klj, out=log_pi_klj))
 
     def log_density(self) -> float:
-        """Log Dirichlet density of all rows of all annotators, up to a constant."""
+        """Return the log Dirichlet density of all rows of all annotators, up to a constant."""
         return float(np.sum(self.log_pi_klj.sum(axis=0) * self.pseudo_jl.T))
 
 
 def even_pseudo_counts(n_classes: int, n_options: int, smoothing: float) -> Floats:
-    """(J, L) the same pseudo-count everywhere."""
+    """Return (J, L) the same pseudo-count everywhere."""
     return np.full((n_classes, n_options), smoothing)
 
 
 def on_the_diagonal(n_classes: int, n_options: int, right: float, wrong: float) -> Floats:
-    """(J, L) one value for right answers, another for all others."""
+    """Return (J, L) pseudo-counts: `right` on the diagonal, `wrong` elsewhere."""
     value_jl = np.full((n_classes, n_options), float(wrong))
     np.fill_diagonal(value_jl, right)
     return value_jl
 
 
 def accurate_pseudo_counts(n_classes: int, n_options: int, accuracy: float, off: float = 0.1) -> Floats:
-    """(J, L) pseudo-counts `off` off the diagonal and, on it, what puts the prior's mode at `accuracy`.
+    """Return (J, L) pseudo-counts `off` off the diagonal and, on it, the value that puts the prior's mode at
+    `accuracy`.
 
     Kerrigan 2021, section 4: the diagonal of the mode is the expected accuracy a in (0, 1); the diagonal
     pseudo-count is off * (L - 1) * a / (1 - a).
@@ -71,13 +72,13 @@ def accurate_pseudo_counts(n_classes: int, n_options: int, accuracy: float, off:
 
 
 def over_options(values_klj: Floats) -> Floats:
-    """(K, J) sums over what was said. Its inner loops are short; einsum takes a quarter of the time of .sum(axis=1)."""
+    """Return (K, J) sums over options. Inner loops are short: einsum takes a quarter of the time of .sum(axis=1)."""
     sums: Floats = np.einsum("klj->kj", values_klj)
     return sums
 
 
 def posterior_mode(counts_klj: Floats, pseudo_jl: Floats) -> Floats:
-    """(K, L, J) maximum a posteriori confusion matrices, sum over l is 1; needs pseudo-counts > 0."""
+    """Return (K, L, J) maximum a posteriori confusion matrices, whose sum over l is 1; needs pseudo-counts > 0."""
     mode_klj = np.empty(counts_klj.shape)
     loop = _mode_threaded if threads_for(counts_klj.size) > 1 else _mode
     loop(counts_klj, np.ascontiguousarray(pseudo_jl.T), mode_klj)
@@ -110,10 +111,10 @@ def _mode_threaded(counts: Any, pseudo: Any, mode: Any) -> None:
 
 
 def report(annotations: Annotations, counts_klj: Floats, pseudo_jl: Floats, share_j: Floats) -> AnnotatorReport:
-    """What the fit says of the annotators, as Dirichlet(counts + pseudo-counts), whose mean is the matrix used.
+    """Report annotators as Dirichlet(counts + pseudo-counts), whose mean is the matrix used.
 
-    The posterior under the prior of the mode has one more in every cell; with many options that uniform part would
-    drown what annotators with hundreds of labels have shown (L = 50: an accuracy of 1 reported as 0.33).
+    The posterior under the mode's prior has one more in every cell. With many options that uniform part would
+    drown the evidence of annotators with hundreds of labels (L = 50: an accuracy of 1 reported as 0.33).
     """
     pi_kjl = np.ascontiguousarray(posterior_mode(counts_klj, pseudo_jl).transpose(0, 2, 1))
     return report_of(annotations, (counts_klj + pseudo_jl.T).transpose(0, 2, 1), share_j, pi_kjl=pi_kjl)
@@ -121,10 +122,10 @@ def report(annotations: Annotations, counts_klj: Floats, pseudo_jl: Floats, shar
 
 @dataclass(frozen=True, eq=False)
 class VotesCounted(Additive):
-    """Counts for a report of annotators by beliefs that come from no model of their errors; they add up over shards.
+    """Counts for a report of annotators when beliefs come without an error model; they add up over shards.
 
     Attributes:
-        counts_klj: (K, L, J) labels by the beliefs.
+        counts_klj: (K, L, J) labels weighted by the beliefs.
         belief_j, items: sum of the beliefs, and number of items.
         answers_k3: (K, 3) right and wrong answers, and the variance of that number.
         labels_k: (K,) labels.
@@ -138,15 +139,16 @@ class VotesCounted(Additive):
 
     @classmethod
     def of(cls, annotations: Annotations, q_nj: Floats) -> Self:
-        """Count by these beliefs (N, J)."""
+        """Count labels by these beliefs (N, J)."""
         counts_klj, answers_k3 = kernels.counts(annotations, q_nj), _answers_beside_labels(annotations, q_nj)
         return cls(counts_klj, q_nj.sum(axis=0), len(q_nj), answers_k3, annotations.labels_per_annotator)
 
     def report(self, annotations: Annotations) -> AnnotatorReport:
         """Report how often each annotator agrees.
 
-        The matrices are those of the beliefs. The accuracy is that of the answers beside the labels: vote fractions are
-        not chances, and an annotator who is always right among votes of three to one would be said to be right in 3 of
+        The matrices follow the beliefs. The accuracy compares each answer with the item's other labels: vote fractions
+        are
+        not chances, and an annotator who is always right among votes of three to one would be scored as right in 3 of
         4 cases.
         """
         pseudo_jl = even_pseudo_counts(annotations.n_classes, annotations.n_options, 0.01)
@@ -155,14 +157,14 @@ class VotesCounted(Additive):
 
 
 def report_of_votes(annotations: Annotations, q_nj: Floats) -> AnnotatorReport:
-    """How often each agrees with beliefs (N, J) that come from no model of who confuses what; see `VotesCounted`."""
+    """Report how often each annotator agrees with beliefs (N, J) from no confusion model; see `VotesCounted`."""
     return VotesCounted.of(annotations, q_nj).report(annotations)
 
 
 def _answers_beside_labels(annotations: Annotations, q_nj: Floats) -> Floats:
-    """(K, 3) right and wrong answers by the most probable class (ties share), and the variance of that number.
+    """Return (K, 3) right and wrong answers by the most probable class (ties share), and the variance of that number.
 
-    An answer that stands alone says nothing of itself, unless the truth is known.
+    A lone answer does not count toward itself unless the truth is known.
     """
     top_nj = (q_nj >= q_nj.max(axis=1, keepdims=True) - 1e-12).astype(float)
     top_nj /= top_nj.sum(axis=1, keepdims=True)
@@ -182,7 +184,7 @@ def report_of(
     pi_kjl: Floats | None = None,
     **learned: Floats | None,
 ) -> AnnotatorReport:
-    """A report of Dirichlet(alpha) rows and other fields `learned`; the matrices are their means, unless given."""
+    """Build a report of Dirichlet(alpha) rows and other fields `learned`; the matrices are their means unless given."""
     alpha_kjl = np.ascontiguousarray(alpha_kjl)
     return AnnotatorReport(
         names=annotations.annotators,
@@ -197,10 +199,10 @@ def report_of(
 
 
 def confusion_from(consensus: Consensus, annotations: Annotations, pseudo_jl: Floats) -> Floats:
-    """(K, L, J) the confusion matrices a consensus learned, for these annotators and codes.
+    """Return (K, L, J) confusion matrices of a consensus, for these annotators and codes.
 
-    Annotators it has not met get the mode of the prior; so do all where the classes differ. Options are matched by
-    name: one that was not there has the prior's chance, and rows are renormalised.
+    New annotators get the mode of the prior; so do all if the classes differ. Options are matched by
+    name: a new one gets the prior's chance, and rows are renormalized.
     """
     unknown = pseudo_jl / pseudo_jl.sum(axis=1, keepdims=True)
     pi_kjl = matched(consensus.annotators, consensus.annotators.confusion, unknown, annotations)
@@ -209,7 +211,7 @@ def confusion_from(consensus: Consensus, annotations: Annotations, pseudo_jl: Fl
 
 
 def matched(learned: AnnotatorReport, value_kjl: Floats, unmet_jl: Floats, annotations: Annotations) -> Floats:
-    """(K, J, L) what was learned of each annotator, for these annotators and options; `unmet_jl` of all others."""
+    """Return (K, J, L) learned values for these annotators and options; new annotators get `unmet_jl`."""
     value = np.repeat(unmet_jl[None], annotations.n_annotators, axis=0)
     if learned.classes == annotations.classes:
         place = {name: k for k, name in enumerate(learned.names)}
@@ -223,9 +225,9 @@ def matched(learned: AnnotatorReport, value_kjl: Floats, unmet_jl: Floats, annot
 
 
 def judged_by(learned: AnnotatorReport, annotations: Annotations) -> npt.NDArray[np.bool_]:
-    """(N,) items on which an annotator whom an earlier fit has met has labeled.
+    """Return (N,) True for items labeled by an annotator that an earlier fit has met.
 
-    Where none has, its beliefs are even, from which no iteration could move.
+    For other items its beliefs are uniform, and no iteration could move them.
     """
     met = {name for name, m in zip(learned.names, learned.labels, strict=True) if m > 0}
     met_k = np.array([name in met for name in annotations.annotators], dtype=bool)

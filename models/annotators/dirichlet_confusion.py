@@ -1,6 +1,6 @@
-"""Annotator model: confusion rows with Dirichlet posteriors, and a prior shared by all annotators that is learned.
+"""Annotator model of confusion rows with Dirichlet posteriors, and a learned prior shared by all annotators.
 
-    pi_kj ~ Dir(a_j)                  row j of all annotators' confusion matrix comes from one Dirichlet
+    pi_kj ~ Dir(a_j)                  row j of all annotators' confusion matrices comes from one Dirichlet
     q(pi_kj) = Dir(a_j + N_kj)        E ln pi_kjl = psi(a_jl + N_kjl) - psi(A_j + N_kj.)    (Simpson 2011, 22, 23)
 
 Empirical Bayes: a_jl ~ Gamma(a0_jl + 1, 1), whose mode is a0, and a is the maximum of
@@ -16,11 +16,11 @@ expected ones, x^2 (psi(n + x) - psi(x)) rises in x for every n > 0: so the obje
 c x, which touches it at the current x, and the step from x to x' = s / c gains at least a0 (ln(x' / x) + x / x' - 1)
 >= 0 of that.) The constraint says that no annotator is expected to be systematically wrong; it holds exactly where the
 options that exceed the diagonal share one value with it (pool adjacent violators). So an annotator with three labels
-is judged by the crowd, one with three thousand by themselves.
+is estimated from the crowd, one with three thousand from their own labels.
 
 Anchor: with weight w in [0, 1) everything is learned from (1 - w) N + w V, where V counts labels with shares of the
-item's agreeing pairs of votes in place of beliefs. It is coordinate ascent of the bound in which every item counts
-(1 - w) with its latent class and w as if two of its annotators who agree had been drawn and known its class: no class
+item's agreeing pairs of votes in place of beliefs. This is coordinate ascent of a bound in which every item counts
+(1 - w) with its latent class, and w as if two agreeing annotators had been drawn and had known its class. So no class
 can drift away from those who vote for it.
 Divided by (1 - w), the bound's parts are the usual ones and the densities below.
 """
@@ -41,8 +41,10 @@ from hitl.models.numerics.special import digamma, log_gamma
 from hitl.models.priors.dirichlet_shares import log_beta
 
 SWEEPS = 5
-"""Fixed-point sweeps an iteration; each raises the objective. With 5 the prior keeps up with the beliefs: half the
-iterations that 2 take."""
+"""Fixed-point sweeps per iteration; each raises the objective. With 5 the prior keeps up with the beliefs and needs
+half
+the iterations that 2 take.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,13 +52,13 @@ class DirichletConfusion:
     """Dirichlet posteriors of all confusion rows.
 
     Attributes:
-        hyper_jl: (J, L) a0, the mode of the hyper-prior.
-        prior_jl: (J, L) a, the shared prior in force.
-        counts_klj: (K, L, J) what was learned from: expected counts, anchored.
-        shared: whether `learn` learns a, or leaves it at a0.
-        anchor: w, weight of the votes in what counted, in [0, 1).
+        hyper_jl: (J, L) a0, the mode of the hyperprior.
+        prior_jl: (J, L) a, the current shared prior.
+        counts_klj: (K, L, J) expected counts learned from, anchored.
+        shared: True if `learn` learns a, else it stays at a0.
+        anchor: w, weight of the votes in the counts, in [0, 1).
         votes_klj: (K, L, J) V, counts by the shares of agreeing pairs.
-        newton: whether a is learned by steps of Newton (`shared_prior`), which large tables are worth.
+        newton: True if a is learned by Newton steps (`shared_prior`), which pay off for large tables.
     """
 
     hyper_jl: Floats
@@ -69,11 +71,11 @@ class DirichletConfusion:
 
     @classmethod
     def unlearned(cls, hyper_jl: Floats, n_annotators: int, shared: bool = True) -> DirichletConfusion:
-        """All annotators at the prior."""
+        """Build all annotators at the prior."""
         return cls(hyper_jl, hyper_jl, np.zeros((n_annotators, *hyper_jl.T.shape)), shared)
 
     def anchored(self, anchor: float, votes_klj: Floats) -> Self:
-        """Return the same, held by the votes with weight `anchor`."""
+        """Return the same model, anchored to the votes with weight `anchor`."""
         return replace(self, anchor=anchor, votes_klj=votes_klj)
 
     @property
@@ -90,7 +92,7 @@ class DirichletConfusion:
         return expected
 
     def learn(self, counts_klj: Floats) -> Self:
-        """Posteriors given expected counts, after raising the shared prior to fit them."""
+        """Return posteriors given expected counts, after raising the shared prior to fit them."""
         learned_klj = (1 - self.anchor) * counts_klj + self.anchor * self.votes_klj if self.anchor else counts_klj
         prior_jl = self.prior_jl
         if self.shared and self.newton:
@@ -100,7 +102,7 @@ class DirichletConfusion:
         return replace(self, counts_klj=learned_klj, prior_jl=prior_jl)
 
     def log_density(self) -> float:
-        """-KL(q(pi) || p(pi | a)) + w E ln p(votes) + ln p(a), over (1 - w); ln p(a) up to a constant."""
+        """Return (-KL(q(pi) || p(pi | a)) + w E ln p(votes) + ln p(a)) / (1 - w), with ln p(a) up to a constant."""
         alpha_klj = self.alpha_klj
         total_kj = confusion.over_options(alpha_klj)
         evidence = log_gamma(alpha_klj).sum() - log_gamma(total_kj).sum()
@@ -112,25 +114,25 @@ class DirichletConfusion:
 
 
 def report(annotations: Annotations, annotators: DirichletConfusion, share_j: Floats) -> AnnotatorReport:
-    """Report the posteriors of annotators, and the shared prior for annotators not met yet."""
+    """Report the posteriors of annotators, and the shared prior for new annotators."""
     alpha_kjl = annotators.alpha_klj.transpose(0, 2, 1)
     return confusion.report_of(annotations, alpha_kjl, share_j, prior=annotators.prior_jl)
 
 
 def learned_concentration(learned: AnnotatorReport, hyper_jl: Floats, annotations: Annotations) -> Floats:
-    """(K, J, L) Dirichlet parameters by what was learned; an annotator not met is at the learned prior."""
+    """Return (K, J, L) learned Dirichlet parameters; a new annotator gets the learned prior."""
     known = confusion.same_codes(learned, annotations.classes, annotations.options)
     unmet_jl = learned.prior if known and learned.prior is not None else hyper_jl
     return confusion.matched(learned, learned.concentration, unmet_jl, annotations)
 
 
 def log_hyper_density(prior_jl: Floats, hyper_jl: Floats) -> float:
-    """Log density of the shared prior, up to a constant."""
+    """Return the log density of the shared prior, up to a constant."""
     return float((hyper_jl * np.log(prior_jl) - prior_jl).sum())
 
 
 def raised(prior_jl: Floats, counts_klj: Floats, hyper_jl: Floats) -> Floats:
-    """(J, L) one fixed-point sweep of the shared prior; never lowers its objective."""
+    """Return (J, L) the shared prior after one fixed-point sweep, which never lowers its objective."""
     gained_jl = digamma(counts_klj + prior_jl.T).sum(axis=0).T - len(counts_klj) * digamma(prior_jl)
     total_j = prior_jl.sum(axis=1)
     cost_j = (digamma(confusion.over_options(counts_klj) + total_j) - digamma(total_j)).sum(axis=0) + 1

@@ -1,10 +1,10 @@
-"""What all annotators else says of an item: beliefs that leave out the annotator's own label.
+"""Beliefs about an item that leave out the annotator's own label.
 
     q[m, j]  ∝  p(z_n = j) prod over the other labels of item n of pi[k', j, l']        for annotation m = (n, k, l)
 
-with the prior and the confusion matrices a fit learned. To judge annotators by a consensus that their own labels have
-shaped flatters them, the more so the fewer labels an item has; against the others' belief no annotator helps their own
-case. Where the truth is known it is the truth. Approximate in one way: the matrices of the others were learned with the
+with the prior and the confusion matrices of a fit. Scoring annotators against a consensus that includes their own
+labels flatters them, the more so the fewer labels an item has. Scored against the others' beliefs, no annotator helps
+their own case. Known truths are used as they are. One approximation remains: the others' matrices were learned with the
 annotator's labels in the table.
 """
 
@@ -20,11 +20,11 @@ from hitl.models.numerics import kernels
 from hitl.models.priors.learned import learned_prior
 
 FLOOR = 1e-6
-"""Chance below which no answer is thought of, so that no single label decides for ever."""
+"""Smallest chance of an answer, so that no single label decides forever."""
 
 
 class Others:
-    """The others' beliefs about items, for any rows of the annotations.
+    """Beliefs of the others about items, for any rows of the annotations.
 
     Built once for evidence and a consensus over the same items, annotators and codes; costs one pass over the labels.
     """
@@ -39,7 +39,7 @@ class Others:
         )
 
     def beliefs(self, rows: npt.NDArray[np.intp]) -> Floats:
-        """(len(rows), J) what the others believe of the items of these annotations; rows sum to 1."""
+        """Return (len(rows), J) beliefs of the others about the items of these annotations; rows sum to 1."""
         annotations = self._annotations
         n, k, said = annotations.item[rows], annotations.annotator[rows], annotations.label[rows]
         q_mj: Floats = self._logits_nj[n] - self._log_pi_klj[k, said]
@@ -56,10 +56,10 @@ class Others:
 def counts_by_others(
     annotations: Annotations, q_nj: Floats, among_n: npt.NDArray[np.bool_], log_pi_klj: Floats
 ) -> Floats:
-    """(K, L, J) expected counts in which each label is judged by q_nj / pi[k, j, l], what all else says of its item.
+    """Return (K, L, J) expected counts that score each label by q_nj / pi[k, j, l], the belief without it.
 
-    Rodrigues 2014, section 3.3 (in eqs. 8 and 10): asked again and again, an annotator whose labels shape the consensus
-    agrees with it, looks good, and is asked again. For `em.run_em`; known truth stays what it is.
+    Rodrigues 2014, section 3.3 (in eqs. 8 and 10): otherwise, an annotator whose labels shape the consensus
+    agrees with it, looks good, and is asked again and again. For `em.run_em`; known truths are used as they are.
     """
     counts_klj = np.zeros((annotations.n_annotators, annotations.n_options, annotations.n_classes))
     rows = np.flatnonzero(among_n[annotations.item])
@@ -75,7 +75,7 @@ def counts_by_others(
 def some_rows(annotations: Annotations, most_labels: int) -> npt.NDArray[np.intp]:
     """Choose at most `most_labels` rows of each annotator, evenly spread in time (in item order without times).
 
-    Ordered by annotator, then time. Rows of the pool of annotators without ids are left out.
+    Sorted by annotator, then time. Rows of the pool of annotators without ids are left out.
     """
     time = annotations.time if annotations.time is not None else np.zeros(len(annotations))
     order = np.lexsort((annotations.item, time, annotations.annotator))

@@ -1,10 +1,10 @@
-"""Annotators whose answer depends on the one they gave before (Simpson & Gurevych 2019, the seq model of BSC).
+"""Annotators whose answer depends on their previous one (Simpson & Gurevych 2019, the seq model of BSC).
 
     l_tk | z_t = j, l_{t-1,k} = h  ~  Cat(pi_k[h, j])
 
-Who has marked the first token of a name goes on to mark the next; who has overlooked it overlooks the rest. Each
-annotator becomes one annotator after each of their own labels, and one at the beginning or after an item that they did
-not label. So any model of annotators is one of such annotators.
+An annotator who marks the first token of a name goes on to mark the next; one who overlooks it overlooks the rest. Each
+annotator is split into one pseudo-annotator per previous label, and one for the beginning or after an item that they
+did not label. So any annotator model can be fitted to the pseudo-annotators.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from hitl.models.priors.markov_chain import Sequences
 
 
 def after_own_labels(annotations: Annotations, sequences: Sequences) -> Annotations:
-    """Split annotators by the label before: k (L + 1) + h has given label h before, h = L: none.
+    """Split annotators by previous label: k (L + 1) + h has given label h before, with h = L for none.
 
-    Labels without an annotator are after none. The new annotators are named by their numbers.
+    Labels without an annotator count as having no previous label. The new annotators are named by their numbers.
     """
     n_options = annotations.n_options
     rank_n = np.empty(annotations.n_items, dtype=np.int64)
@@ -43,6 +43,6 @@ def after_own_labels(annotations: Annotations, sequences: Sequences) -> Annotati
 
 
 def merged(counts_klj: Floats, n_options: int) -> Floats:
-    """(K, L, J) counts of the annotators themselves, of those (K (L + 1), L, J) after each of their labels."""
+    """Merge counts (K (L + 1), L, J) of the pseudo-annotators into (K, L, J) counts per annotator."""
     total: Floats = counts_klj.reshape(-1, n_options + 1, *counts_klj.shape[1:]).sum(axis=1)
     return total

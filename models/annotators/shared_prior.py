@@ -1,14 +1,14 @@
-"""The maximum of the prior that all annotators share, by Newton steps; see `dirichlet_confusion`.
+"""Maximize the prior that all annotators share, by Newton steps; see `dirichlet_confusion`.
 
 With u = ln a and row j of the prior a alone (rows do not depend on each other), the objective has
 
     gradient   a_l (s_l - c) + a0_l                         s_l = sum_k psi(N_kl + a_l) - psi(a_l)
     curvature  diag(a_l^2 s'_l + a_l (s_l - c)) - c' a a^T  c = sum_k psi(N_k. + A) - psi(A) + 1
 
-A Newton step is taken where the curvature is negative definite, no step is longer than LARGEST_STEP and no option would
-exceed the diagonal; else one of the fixed point, which never lowers the objective. A step after which the
-slope has turned back by more than it was is undone, for it has gone beyond the top by more than half of its way. The
-last step is one of the fixed point. The fixed point alone creeps: 5 steps an iteration of it made up two thirds of all
+A Newton step is taken if the curvature is negative definite, the step is not longer than LARGEST_STEP and no option
+would exceed the diagonal. Otherwise a fixed-point step is taken, which never lowers the objective. If the slope
+reverses and grows, the step went past the optimum by more than half its length, and it is undone. The
+last step is a fixed-point step. The fixed point alone is slow: 5 steps per iteration of it made up two thirds of all
 iterations.
 """
 
@@ -21,17 +21,17 @@ from hitl.models.annotators.confusion import over_options
 from hitl.models.numerics.psi_sums import psi_sums
 
 STEPS = 8
-"""Steps at most, each a pass over the counts."""
+"""Maximum steps, each a pass over the counts."""
 
 AT_REST = 1e-6
-"""Change of ln a below which no further step is taken."""
+"""Change of ln a at which steps end."""
 
 LARGEST_STEP = 1.0
-"""Largest change of ln a in a step of Newton."""
+"""Largest change of ln a in a Newton step."""
 
 
 def fitted(prior_jl: Floats, counts_klj: Floats, hyper_jl: Floats) -> Floats:
-    """(J, L) the shared prior nearer to its maximum given counts (K, L, J)."""
+    """Return (J, L) the shared prior nearer to its maximum given counts (K, L, J)."""
     counts_kc, total_kj = counts_klj.reshape(len(counts_klj), -1), over_options(counts_klj)
     here = _Rows(prior_jl, counts_kc, total_kj, hyper_jl)
     for _ in range(STEPS - 1):
@@ -49,7 +49,7 @@ def fitted(prior_jl: Floats, counts_klj: Floats, hyper_jl: Floats) -> Floats:
 
 
 def largest_on_the_diagonal(gain_jl: Floats) -> Floats:
-    """(J, L) maximiser x of sum_l gain_l ln x_l - x_l subject to x_j >= x_l.
+    """Return (J, L) the maximizer x of sum_l gain_l ln x_l - x_l subject to x_j >= x_l.
 
     Options above the diagonal share its value.
     """
@@ -78,12 +78,12 @@ class _Rows:
         self.gradient_jl: Floats = prior_jl * (self._rise_jl - self._cost_j[:, None]) + hyper_jl
 
     def fixed_point(self) -> Floats:
-        """(J, L) a after a step of the fixed point."""
+        """Return (J, L) a after a fixed-point step."""
         best_jl: Floats = largest_on_the_diagonal(self.prior_jl * self._rise_jl + self._hyper_jl)
         return best_jl / self._cost_j[:, None]
 
     def stepped(self, safe_jl: Floats) -> Floats:
-        """(J, L) a after a step of Newton; `safe_jl` in rows where that is none."""
+        """Return (J, L) a after a Newton step; `safe_jl` in rows without a valid one."""
         step_jl = self._newton()
         new_jl = self.prior_jl * np.exp(np.clip(step_jl, -LARGEST_STEP, LARGEST_STEP))
         short_j = (np.abs(step_jl) <= LARGEST_STEP).all(axis=1) & step_jl.any(axis=1)
@@ -91,7 +91,7 @@ class _Rows:
         return np.where((short_j & on_top_j)[:, None], new_jl, safe_jl)
 
     def _newton(self) -> Floats:
-        """(J, L) steps in ln a; 0 in rows whose curvature is not negative definite."""
+        """Return (J, L) steps in ln a; 0 in rows whose curvature is not negative definite."""
         a_jl = self.prior_jl
         diagonal_jl = a_jl**2 * self._slope_jl + self.gradient_jl - self._hyper_jl
         bent = -self._slope_j[:, None, None] * a_jl[:, :, None] * a_jl[:, None, :]
