@@ -1,1 +1,1 @@
-"""Annotators known in steps: what the crowd does, how good a person is, and what that person takes for what."""
+"""Hierarchical annotator model: the crowd's behavior, a person's accuracy, and that person's confusions."""

@@ -1,4 +1,4 @@
-"""What counts of the labels for the hierarchy, in whole tables (K, L, J); see `hierarchical_dawid_skene`."""
+"""Weighted label counts for the hierarchy, in whole tables (K, L, J); see `hierarchical_dawid_skene`."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from hitl.models.numerics import kernels
 from hitl.models.priors import Mask
 
 SHARES = 100.0
-"""Even items beside those that the shares are learned from."""
+"""Uniform pseudo-items added to those that the shares are learned from."""
 
 
 @dataclass(frozen=True, eq=False)
 class Round(Additive):
-    """The end of a round: the sum of the changes of beliefs, and (L, J) counts of lone labels."""
+    """End of a round: sum of the changes of beliefs, and (L, J) counts of lone labels."""
 
     moved: float
     lone_lj: Floats
@@ -44,7 +44,7 @@ class Counted:
         anchor: w, weight of the votes, in [0, 1).
         outputs: the models, over no items.
         weight: u, in [0, 1).
-        weighed: a shard -> its labels, and how much they count.
+        weighed: a shard -> its labels, and their weights.
         tally: sums over the votes.
     """
 
@@ -72,18 +72,18 @@ class Counted:
         return self.shards.total(_Round(before, after, self.weighed))
 
     def skills(self, counts: Floats, lone_lj: Floats, accuracy: float) -> Skills:
-        """The hierarchy by expected counts, anchored, and by lone labels."""
+        """Learn the hierarchy from expected counts, anchored, and lone labels."""
         return Skills.learned(self.anchored(counts), accuracy, lone_lj)
 
     def anchored(self, counts_klj: Floats) -> Floats:
-        """(K, L, J) what is learned from, given counts by beliefs."""
+        """Return (K, L, J) anchored counts from counts by beliefs."""
         learned_klj: Floats = self.anchor / (1 - self.anchor) * self.tally.votes_klj
         learned_klj += counts_klj
         learned_klj *= 1 - self.anchor
         return learned_klj
 
     def pseudo_counts(self, skills: Skills) -> Floats:
-        """(K, L, J) what stands beside the counts by beliefs, in their unit."""
+        """Return (K, L, J) pseudo-counts added to the counts by beliefs, in the same unit."""
         pseudo_klj: Floats = self.anchor * self.tally.votes_klj
         pseudo_klj += skills.prior_klj
         pseudo_klj /= 1 - self.anchor
@@ -96,7 +96,7 @@ class Counted:
     def run_em(
         self, prior: WeighedShares, skills: Skills, begun: Expected, tolerance: float, most: int
     ) -> tuple[em.EMResult[WeighedShares, SkilledRows], em.Beliefs]:
-        """Iterate from `begun`, the hierarchy held; also return the beliefs of a shard at the end."""
+        """Iterate from `begun` with the hierarchy held. Also return the beliefs of a shard at the end."""
         prior_on = _PriorOn(self.weighed, self.shards.once(self.outputs.on))
         found = em.run_em(
             self.shards,
@@ -123,7 +123,7 @@ class Counted:
 
 @dataclass(frozen=True, eq=False)
 class FirstCounts(Additive):
-    """Expected counts (K, L, J), weighed items (J,), and counts (L, J) of lone labels."""
+    """Expected counts (K, L, J), weighted items (J,), and counts (L, J) of lone labels."""
 
     counts_klj: Floats
     items_j: Floats
@@ -163,7 +163,7 @@ class _Tally:
 
 @dataclass(frozen=True, eq=False)
 class _CountsOf:
-    """Count the labels of a shard by weighed beliefs."""
+    """Count the labels of a shard by weighted beliefs."""
 
     weighed: Callable[[Evidence], Weighed]
 
@@ -174,7 +174,7 @@ class _CountsOf:
 
 @dataclass(frozen=True, eq=False)
 class _PriorOn:
-    """Put the shares on a shard's items, beside the models."""
+    """Apply the shares to a shard's items, combined with the models."""
 
     weighed: Callable[[Evidence], Weighed]
     outputs: Callable[[Evidence], Outputs]
@@ -185,7 +185,7 @@ class _PriorOn:
 
 
 def shares_before(left: Left, weight_n: Floats, informativeness: float, model_share_j: Floats) -> WeighedShares:
-    """Shares before any belief: by the votes, as far as the weights (N,) leave them, beside items spread evenly."""
+    """Return shares before any belief: votes left over by the weights (N,), plus uniform pseudo-items."""
     even = SHARES * left.labeled / max(left.counted, 1.0)
     even_j = (1 - informativeness) * spread(left.named_j > 0, left.compared) + informativeness * model_share_j
     left_j = left.left_j if left.counted > 0 else np.zeros(len(even_j))
@@ -193,12 +193,12 @@ def shares_before(left: Left, weight_n: Floats, informativeness: float, model_sh
 
 
 def spread(named_j: Mask, compared: int) -> Floats:
-    """(J,) shares, of which the classes in use have even ones, and the others what is left to classes to come.
+    """Return (J,) shares: uniform over the classes in use, with the remainder for classes to come.
 
-    `named_j` (J,): whether a label or a known truth names the class. `compared`: the n items with two labels or known
+    `named_j` (J,): True if a label or a known truth names the class. `compared`: the n items with two labels or known
     truth. The next item is of a new class with probability 1 / (n + 1), as in a Chinese restaurant process of
-    concentration 1 (Ewens 1972), or less where few classes are left. Lone labels say nothing of it: of a part of an
-    item that one annotator marked, no other annotator could have said that there is nothing.
+    concentration 1 (Ewens 1972), or less if few classes are left. Lone labels carry no information about this: if one
+    annotator marked a part of an item, no other annotator could have said that there is nothing.
     """
     unnamed = int(np.count_nonzero(~named_j))
     left = min(unnamed / named_j.size, 1 / (compared + 1))
@@ -207,5 +207,5 @@ def spread(named_j: Mask, compared: int) -> Floats:
 
 
 def least_labels(outputs: Outputs) -> int:
-    """Return the least labels of an item from which EM learns: one alone tells nothing, except beside models."""
+    """Return the minimum number of labels of an item from which EM learns: one alone is useless, except with models."""
     return 2 if outputs.pool is None else 1

@@ -1,35 +1,36 @@
-"""Dawid–Skene whose annotators are known in steps: crowd, person, rows; for crowds that label little and much.
+"""Dawid–Skene with a hierarchy of crowd, person and rows, for crowds with few or many labels.
 
     z_n ~ Cat(p)        l_nk | z_n = j ~ Cat(pi_kj)        pi_kj ~ Dirichlet, its prior learned (`skills`)
 
-EM by class shares and rows with the hierarchy held, and the hierarchy learned anew from the expected counts, in turn.
-What is learned is what labels can tell:
+EM over class shares and rows, with the hierarchy held, alternates with learning the hierarchy from the expected
+counts. Counts are weighted by how much labels can tell:
 
-    weight     u = sum (m_n - 1) / sum m_n over the items with m_n >= 2 labels that are a class, for one label of each
+    weight     u = sum (m_n - 1) / sum m_n over the items with m_n >= 2 class labels, because one label per item
                is spent on its class; an item of known truth counts 1
-    lone       an item with one label says what the crowd answers, and nothing of how good its annotator is: it counts
+    lone       an item with one label informs about the crowd's answers, not about its annotator's accuracy: it counts
                u for the crowd and nothing for persons
-    anchor     (1 - w) of the beliefs and w of the agreeing pairs of votes count, so that no class drifts away from
+    anchor     beliefs count (1 - w) and agreeing pairs of votes count w, so that no class drifts away from
                those who vote for it
-    shares     what is left of an item, 1 - u or all, counts as its votes say, and `SHARES` items count beside: even
-               over the classes in use, but for what is left to classes that may still come
+    shares     the rest of an item, 1 - u or all, counts by its votes, and `SHARES` pseudo-items are added: uniform
+               over the classes in use, except for the part reserved for classes that may still come
 
-Where questions are chosen by what was answered, contested items have more labels than others, and which items have one
-label depends on that label. Hence all labels weigh alike, and lone ones count for the crowd: by weights (m_n - 1) / m_n
-annotators seem worse than they are, and in replays whole classes were lost (docs/decisions.md, 2026-11-23).
+If questions are chosen by earlier answers, contested items have more labels than others, and whether an item has one
+label depends on that label. Hence all labels have the same weight, and lone ones count for the crowd. By weights
+(m_n - 1) / m_n annotators seem worse than they are, and in replays whole classes were lost (docs/decisions.md,
+2026-11-23).
 
-With two labels an item nothing but the votes tells classes from errors: that most answers of a kind are errors, or
-that most items are of it, explains the same labels. Hence the shares stay near even until hundreds of pairs say more.
+With two labels per item only the votes tell classes from errors: the same labels arise if most answers of a kind are
+errors, or if most items are of that class. Hence the shares stay near uniform until hundreds of pairs say more.
 
-What models say of an item is one more observation of it, p(x_n | z_n) (`observed_outputs`), with the class shares of
-the models taken out: these may be as wrong as the labels that a model has learned. With models of informativeness k, in
-[0, 1], less of the labels of an item that they predict is spent on its class:
+A model prediction is one more observation of its item, p(x_n | z_n) (`observed_outputs`), with the class shares of
+the models taken out, because they may be as wrong as the labels a model was trained on. With models of informativeness
+k, in [0, 1], less of the labels of a predicted item is spent on its class:
 
     weight     u = sum (m_n - 1 + k) / sum m_n; an item with less than two labels counts k
     lone       such an item counts u (1 - k) for the crowd
-    shares     the `SHARES` items beside are even but for k of them, which are as the models have them
+    shares     of the `SHARES` pseudo-items, 1 - k are uniform and k follow the models
 
-So a model that says the same of every item changes nothing, and the more one tells, the more it is believed.
+So a model that predicts the same for every item changes nothing, and the more informative a model, the more it counts.
 """
 
 from __future__ import annotations
@@ -67,13 +68,13 @@ from hitl.models.priors.learned import learned_shares
 from hitl.tables.shared_errors import as_array, share_errors
 
 ANCHOR, ANCHOR_OF_TWO = 0.5, 0.2
-"""Weight of the votes in what is learned from; with two classes there is no third that could be taken over."""
+"""Weight of the votes in what is learned from. With two classes there is no third that could be taken over."""
 
 ROUNDS, STEPS = 12, 10
-"""Times that the hierarchy is learned at most, and iterations of EM between them."""
+"""Maximum number of times the hierarchy is learned, and iterations of EM between them."""
 
 AT_REST = 1e-4
-"""Mean change of a belief in a round that ends the rounds."""
+"""Mean change of a belief in a round at which rounds end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +111,11 @@ class HierarchicalDawidSkene:
             require_between("anchor", self.anchor, -1e-300, 1)
 
     def fit(self, evidence: Evidence | Shards, *, start: Consensus | None = None) -> Consensus:
-        """Learn hierarchy, rows and beliefs in turn, from the votes or from what `start` learned."""
+        """Learn hierarchy, rows and beliefs in turn, starting from the votes or from `start`."""
         return self.fitted(used_shards(self, evidence), start)[0]
 
     def fitted(self, shards: Shards, start: Consensus | None) -> tuple[Consensus, em.Beliefs]:
-        """Fit to shards; also return the beliefs of a shard at the end of the fit."""
+        """Fit to shards. Also return the beliefs of a shard at the end of the fit."""
         began = time.perf_counter()
         outputs = Outputs.learned(shards, weigh=weights_per_item)
         if shards.table is not None and has_few_labels_for_its_classes(shards.annotations):
@@ -129,7 +130,7 @@ class HierarchicalDawidSkene:
             ended = counted.ended(before, after)
             skills = counted.skills(found.counts_klj, ended.lone_lj, self.accuracy)
             expected, prior, before = Expected(found.counts_klj, found.statistics, 0.0), found.prior, after
-            del found, after  # of many classes their tables are the largest part of memory
+            del found, after  # with many classes their tables take most of the memory
             if ended.moved / max(1, shards.size.items * shards.annotations.n_classes) < AT_REST:
                 break
         del before
@@ -138,7 +139,7 @@ class HierarchicalDawidSkene:
         return em.concluded(self, began, shards, found, people, **outputs.kept({})), beliefs
 
     def _with_shared_errors(self, evidence: Evidence, outputs: Outputs, began: float) -> tuple[Consensus, em.Beliefs]:
-        """Fit a table of many classes, whose annotators keep one accuracy each; see `shared_error_fit`."""
+        """Fit a table of many classes, with one accuracy per annotator; see `shared_error_fit`."""
         weight = Pairs.of(evidence).weight(outputs.informativeness)
         weighed = Weighed.of(evidence, weight, outputs.informativeness)
         left = Left.by_weights(evidence, weighed)
@@ -160,7 +161,7 @@ class HierarchicalDawidSkene:
         return consensus, lambda _: found.q_nj
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """Judge other items, by the same or new annotators, with what was learned."""
+        """Predict other items, by the same or new annotators, with the learned parameters."""
         require_same_classes(consensus, evidence)
         if share_errors(consensus.annotators.confusion):
             message_nj = messages(evidence.annotations, self.concentration(consensus, evidence.annotations))
@@ -174,7 +175,7 @@ class HierarchicalDawidSkene:
         return warm_start.applied_under(prior, consensus, evidence, unmet_jl)
 
     def concentration(self, consensus: Consensus, annotations: Annotations) -> Floats:
-        """(K, J, L) Dirichlet parameters of these annotators by what was learned; those not met as the crowd."""
+        """Return (K, J, L) learned Dirichlet parameters of these annotators; new ones get the crowd's."""
         people = consensus.annotators
         if share_errors(people.confusion):
             right = dict(zip(people.names, people.confusion.right_k.tolist(), strict=True))
@@ -183,7 +184,8 @@ class HierarchicalDawidSkene:
         return learned_concentration(consensus.annotators, self._unmet(annotations), annotations)
 
     def _first(self, evidence: Evidence, start: Consensus | None, outputs: Outputs) -> Floats:
-        """(N, J) beliefs where iterations begin: at the votes and the models, or at what `start` says beside them."""
+        """Return (N, J) first beliefs: the votes and the models, or the predictions of `start` combined with the
+        models."""
         outputs = outputs.on(evidence)
         q_nj = outputs.beside_votes(voted(evidence), evidence)
         if start is None or not warm_start.usable(start, evidence.annotations):
@@ -200,6 +202,6 @@ class HierarchicalDawidSkene:
         return ANCHOR if annotations.n_classes > 2 else ANCHOR_OF_TWO
 
     def _unmet(self, annotations: Annotations) -> Floats:
-        """(J, L) rows of an annotator of whom nothing is known."""
+        """Return (J, L) rows of an annotator without any data."""
         wrong = CROWD * (1 - self.accuracy) / (annotations.n_options - 1)
         return confusion.on_the_diagonal(annotations.n_classes, annotations.n_options, CROWD * self.accuracy, wrong)

@@ -1,4 +1,4 @@
-"""Dawid–Skene of many classes: one accuracy per annotator, and errors that fall where the crowd's do.
+"""Dawid–Skene for many classes: one accuracy per annotator, and errors distributed like the crowd's.
 
     pi_kjl = c_k                 l = j                            whole matrices (K, J, L) would be much larger than
              (1 - c_k) e_jl      else                             the labels that they are learned from
@@ -8,7 +8,7 @@
     e_jl   the crowd's errors on class j: Dirichlet of strength a, even over l         (N_jl + a / (L - 1)) / (N_j + a)
 
 with expected counts by beliefs q, an item weighing u_n (`weighed_labels`). S and a are learned as in `skills`, by the
-marginal likelihood of all persons and of all classes. Expectations and parameters are made in turn until beliefs rest.
+marginal likelihood of all persons and of all classes. Expectations and parameters alternate until beliefs converge.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from hitl.models.priors import Mask
 from hitl.tables.shared_errors import SharedErrors, as_array
 
 MANY_CLASSES, LARGE = 128, 2**22
-"""Classes, and cells of whole matrices, from which annotators share their errors."""
+"""Number of classes, and of cells of whole matrices, from which annotators share their errors."""
 
 SPARSE = 4
-"""Labels per row of the whole matrices up to which they do: more can teach each annotator's own rows."""
+"""Labels per row of the whole matrices up to which annotators share errors. More labels can teach individual rows."""
 
 LEAST = 1e-6
-"""Beliefs up to this one are left out of the counts of errors."""
+"""Largest belief left out of the counts of errors."""
 
 MOST_ITERATIONS, AT_REST = 200, 1e-6
-"""When to stop: iterations, and the mean change of an item's beliefs, summed over classes."""
+"""Stopping rule: iterations, and the mean change of an item's beliefs, summed over classes."""
 
 
 def has_few_labels_for_its_classes(annotations: Annotations) -> bool:
-    """Return True where whole confusion matrices would be large, and labels few for their size."""
+    """Return True if whole confusion matrices would be large, and labels few for their size."""
     rows = annotations.n_annotators * annotations.n_options
     many = annotations.n_classes >= MANY_CLASSES and rows * annotations.n_classes >= LARGE
     return many and len(annotations) < SPARSE * rows
@@ -53,7 +53,7 @@ def has_few_labels_for_its_classes(annotations: Annotations) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class SharedErrorFit:
-    """Beliefs (N, J), class shares, what annotators do, by chances and by Dirichlet parameters, and the trace."""
+    """Beliefs (N, J), class shares, annotators' chances and Dirichlet parameters, and the trace."""
 
     q_nj: Floats
     prior: Observed[WeighedShares]
@@ -62,7 +62,7 @@ class SharedErrorFit:
     converged: bool
 
     def report(self, annotations: Annotations) -> AnnotatorReport:
-        """Return what the fit says of the annotators."""
+        """Report the annotators."""
         chances = self.chances
         labels_k = annotations.labels_per_annotator
         alpha = SharedErrors(chances.right_k, labels_k.astype(np.float64) + CROWD, chances.even_j, chances.seen)
@@ -85,7 +85,7 @@ def fit_shared_errors(
     informative_n: Mask,
     accuracy: float,
 ) -> SharedErrorFit:
-    """Fit from beliefs (N, J); `accuracy`: expected of annotators before any label is seen, in (0, 1)."""
+    """Fit from beliefs (N, J); `accuracy` is expected of annotators before any label is seen, in (0, 1)."""
     labels = _Labels(evidence.annotations, weighed)
     trace: list[float] = []
     prior = prior.learn(prior.statistics(q_nj, informative_n))
@@ -102,7 +102,7 @@ def fit_shared_errors(
 
 
 class _Labels:
-    """The labels as sparse tables, and what is learned from them by beliefs."""
+    """Labels as sparse tables, and the parameters learned from them by beliefs."""
 
     def __init__(self, annotations: Annotations, weighed: Weighed) -> None:
         self.annotations, self.weight_n = annotations, weighed.weight_n

@@ -1,24 +1,24 @@
-"""Annotator model: confusion rows drawn towards what the crowd does and how good the person is.
+"""Annotator model whose confusion rows are shrunk toward the crowd's behavior and the person's accuracy.
 
-A hierarchy of three steps, each a prior of the next, so that matrices are believed only as far as labels bear them:
+A hierarchy of three levels, each a prior of the next, so that matrices are trusted only as far as labels support them:
 
     crowd    c               one accuracy            Beta, `CROWD` labels at the expected accuracy
-             mu_jl           how often class j is named as it is: Beta, `ROWS` labels at c
-                             where its errors fall: Dirichlet, one error for each other option
+             mu_jl           how often class j is named correctly: Beta, `ROWS` labels at c
+                             how its errors are distributed: Dirichlet, one error for each other option
     person   c_k             one accuracy: Beta with strength S about e_k = sum_j (class mix of k) mu_jj
     row      pi_kj  ~  Dirichlet(R mu_kj)      mu_kj: row j of the crowd with its odds of being right
                                                multiplied by odds(c_k) / odds(e_k)
 
-Each step is estimated from expected counts N_klj at its posterior mean. The strengths S (how alike persons are) and R
+Each level is estimated from expected counts N_klj at its posterior mean. The strengths S (how alike persons are) and R
 (how alike a person's rows are to the crowd's) are means over the grid `STRENGTHS` of powers of two, in the logarithm,
-weighed by the marginal likelihood of all persons (Beta-binomial and Dirichlet-multinomial); ln S has besides a prior
-N(ln 8, 1). A person with three labels is judged by the crowd; with thirty by their own accuracy; with three thousand by
-their own rows.
+weighted by the marginal likelihood of all persons (Beta-binomial and Dirichlet-multinomial); ln S also has the prior
+N(ln 8, 1). A person with three labels is estimated from the crowd; with thirty from their own accuracy; with three
+thousand from their own rows.
 
-Accuracies are those of answers that are a class. How often an annotator gives one that is none ("unsure") follows from
+Accuracies are over answers that are a class. How often an annotator gives another answer ("unsure") follows from
 the rows alone.
 
-No class is expected to be called another one more often than itself: where it would be, both are as frequent.
+No class is expected to be labeled as another one more often than as itself: where it would be, both are equal.
 """
 
 from __future__ import annotations
@@ -33,21 +33,22 @@ from hitl.models.annotators.confusion import over_options
 from hitl.models.numerics.special import log_gamma, log_gamma_rises
 
 CROWD, ROWS = 20.0, 500.0
-"""Labels that the expected accuracy counts as, and that the accuracy of the crowd counts as with each class. With 50 to
-500 for `ROWS` the mean log loss of thinned public crowds changes by .02 at most; with 100 the crowd's rows of rte
-collapse while questions are chosen by uncertainty, with 300 and more they do not."""
+"""Pseudo-labels of the expected accuracy, and of the crowd's accuracy in each class. With 50 to
+500 for `ROWS` the mean log loss of thinned public crowds changes by .02 at most. With 100 the crowd's rows of rte
+collapse while questions are chosen by uncertainty; with 300 and more they do not.
+"""
 
 STRENGTHS: Floats = np.exp2(np.arange(1, 8, dtype=np.float64))
-"""Labels that the crowd counts as beside a person's own."""
+"""Grid of pseudo-labels that the crowd adds to a person's own."""
 
 USUAL_ALIKE = -((np.log(STRENGTHS) - np.log(8)) ** 2) / 2
-"""Log prior of how alike persons are."""
+"""Log prior of the similarity of persons."""
 
 NEGLIGIBLE = 1e-15
 """Counts up to this one are left out of likelihoods, to which a million of them add less than a thousandth."""
 
 EDGE = 1e-3
-"""Accuracies are kept so far from 0 and 1."""
+"""Minimum distance of accuracies from 0 and 1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +57,7 @@ class Skills:
 
     Attributes:
         accuracy: c of the crowd, in (0, 1).
-        crowd_jl: (J, L) Dirichlet parameters of the rows of an annotator not met yet.
+        crowd_jl: (J, L) Dirichlet parameters of the rows of a new annotator.
         prior_klj: (K, L, J) those of the annotators.
         alike, rows: the strengths S and R, in labels.
     """
@@ -69,7 +70,7 @@ class Skills:
 
     @classmethod
     def learned(cls, counts_klj: Floats, expected: float, lone_lj: Floats) -> Skills:
-        """Learn from expected counts (K, L, J), and (L, J) of lone labels, which say something of the crowd alone.
+        """Learn from expected counts (K, L, J), and (L, J) of lone labels, which inform about the crowd alone.
 
         `expected`: accuracy before any label is seen, in (0, 1).
         """
@@ -101,22 +102,22 @@ class SkilledRows:
 
     @classmethod
     def unlearned(cls, pseudo_klj: Floats) -> SkilledRows:
-        """Every annotator as expected."""
+        """Build every annotator as expected."""
         return cls(pseudo_klj, pseudo_klj).learn(np.zeros(()))
 
     def learn(self, counts_klj: Floats) -> Self:
-        """The mean of every row given expected counts."""
+        """Return the mean of every row given expected counts."""
         mean_klj = counts_klj + self.pseudo_klj
         mean_klj /= over_options(mean_klj)[:, None]
         return replace(self, log_pi_klj=np.log(mean_klj, out=mean_klj))
 
     def log_density(self) -> float:
-        """Log Dirichlet density, up to a constant, of which that mean is the mode given the counts."""
+        """Return the log Dirichlet density, up to a constant, whose mode given the counts is that mean."""
         return float(np.einsum("klj,klj->", self.pseudo_klj, self.log_pi_klj))
 
 
 def _crowd_rows(counts_lj: Floats, accuracy: float) -> Floats:
-    """(L, J) what the crowd says of each class; columns sum to 1, the diagonal is the largest of its column."""
+    """Return (L, J) the crowd's answers for each class; columns sum to 1, the diagonal is the largest of its column."""
     classes = counts_lj.shape[1]
     right_j, wrong_lj = counts_lj[:classes].diagonal(), counts_lj + 1  # one error for each other option
     hit_j = (ROWS * accuracy + right_j) / (ROWS + counts_lj.sum(axis=0))
@@ -128,7 +129,8 @@ def _crowd_rows(counts_lj: Floats, accuracy: float) -> Floats:
 
 
 def _at_skill(crowd_lj: Floats, shift_k: Floats) -> Floats:
-    """Return (K, L, J) rows of the crowd, `shift_k` added to the log odds of being right; errors keep proportions."""
+    """Return (K, L, J) the crowd's rows with `shift_k` added to the log odds of being right; errors keep their
+    proportions."""
     classes = crowd_lj.shape[1]
     diagonal = np.arange(classes)
     said_j = crowd_lj[:classes].sum(axis=0)
@@ -149,14 +151,14 @@ def _log_odds(p: Floats) -> Floats:
 
 
 def strength(log_likelihood_s: Floats, log_prior: Floats | float = 0.0) -> float:
-    """Mean over the grid, in the logarithm."""
+    """Return the mean over the grid, in the logarithm."""
     score = log_likelihood_s + log_prior
     weight = np.exp(score - score.max())
     return float(np.exp(weight @ np.log(STRENGTHS) / weight.sum()))
 
 
 def beta_binomial(mean_k: Floats, right_k: Floats, total_k: Floats) -> Floats:
-    """(S,) log likelihood of right answers of all annotators at each strength of the grid, up to a constant."""
+    """Return (S,) log likelihood of right answers of all annotators at each strength of the grid, up to a constant."""
     scale = STRENGTHS[:, None]
     a, b = scale * mean_k, scale * (1 - mean_k)
     raised = log_gamma(a + right_k) - log_gamma(a) + log_gamma(b + total_k - right_k) - log_gamma(b)
@@ -165,7 +167,7 @@ def beta_binomial(mean_k: Floats, right_k: Floats, total_k: Floats) -> Floats:
 
 
 def _dirichlet_multinomial(mean_klj: Floats, counts_klj: Floats) -> Floats:
-    """(S,) log likelihood of all rows at each strength of the grid, up to a constant."""
+    """Return (S,) log likelihood of all rows at each strength of the grid, up to a constant."""
     inside = log_gamma_rises(mean_klj, counts_klj, STRENGTHS, NEGLIGIBLE)
     total_kj = over_options(counts_klj)
     total_kj = total_kj[total_kj.any(axis=1)]

@@ -1,4 +1,4 @@
-"""How much labels count for the hierarchy; all of it adds up over shards, given the weight u of them all."""
+"""Weights of labels in the hierarchy. All statistics add up over shards, given the overall weight u."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hitl.models.numerics.votes import agreement, labels_of_a_class, votes
 
 @dataclass(frozen=True, eq=False)
 class Pairs(Additive):
-    """Items with two labels or more that are a class, their labels, and how many of the items models predict."""
+    """Items with two or more class labels, their labels, and how many of the items models predict."""
 
     items: int
     labels: int
@@ -35,7 +35,7 @@ class Pairs(Additive):
         return cls(int(several_n.sum()), int(labels_n[several_n].sum()), predicted)
 
     def weight(self, informativeness: float) -> float:
-        """u, in [0, 1]: one label of each item is spent on its class, as far as models do not tell it."""
+        """Return u in [0, 1]: one label per item is spent on its class, less the part that models predict."""
         return 1 - (self.items - informativeness * self.predicted) / max(self.labels, 1) if self.items else 0.0
 
 
@@ -45,9 +45,10 @@ class Weighed:
 
     Attributes:
         annotations: the labels.
-        weight_n: (N,) how much an item counts: u, 1 with known truth; with less than two labels what models tell of it.
-        lone_n: (N,) items with one label that is a class, and no known truth.
-        crowd_n: (N,) how much a lone label counts for the crowd: u, less what models tell of its item.
+        weight_n: (N,) weight of an item: u, or 1 with known truth, or the models' information with less than two
+        labels.
+        lone_n: (N,) True for items with one class label and no known truth.
+        crowd_n: (N,) weight of a lone label for the crowd: u, less the models' information about its item.
     """
 
     annotations: Annotations
@@ -57,7 +58,7 @@ class Weighed:
 
     @classmethod
     def of(cls, evidence: Evidence, weight: float, informativeness: float) -> Self:
-        """Weigh by the number of labels, by known truth, and by how much models tell of an item's class."""
+        """Compute weights from numbers of labels, known truth, and the models' information about an item's class."""
         labels_n = labels_of_a_class(evidence.annotations)
         informativeness_n = np.where(evidence.predicted, informativeness, 0.0)
         weight_n = np.where(evidence.known, 1.0, np.where(labels_n >= 2, weight, informativeness_n))
@@ -65,15 +66,15 @@ class Weighed:
 
     @cached_property
     def lone_m(self) -> npt.NDArray[np.intp]:
-        """Rows of the labels about items with one."""
+        """Rows of the labels of items with one label."""
         return np.flatnonzero(self.lone_n[self.annotations.item])
 
     def by(self, q_nj: Floats) -> Floats:
-        """(K, L, J) expected counts by beliefs (N, J)."""
+        """Return (K, L, J) expected counts by beliefs (N, J)."""
         return kernels.counts(self.annotations, q_nj, self.weight_n)
 
     def lone(self, q_nj: Floats) -> Floats:
-        """(L, J) expected counts of lone labels by beliefs."""
+        """Return (L, J) expected counts of lone labels by beliefs."""
         label_m, item_m = self.annotations.label[self.lone_m], self.annotations.item[self.lone_m]
         said = self.crowd_n[item_m], (label_m, np.arange(len(label_m)))
         lone_lj: Floats = sparse.csr_array(said, shape=(self.annotations.n_options, len(label_m))) @ q_nj[item_m]
@@ -88,7 +89,7 @@ class Left(Additive):
         left_j: (J,) votes, in items, less the weights.
         named_j: (J,) items with a label, or known truth, of the class.
         counted, labeled: sum of the weights, and number, of items with a label or known truth.
-        compared: items with two labels that are a class, or known truth.
+        compared: items with two class labels, or known truth.
     """
 
     left_j: Floats
@@ -113,7 +114,7 @@ class Left(Additive):
 
 @dataclass(frozen=True, eq=False)
 class Tally(Left):
-    """Sums over votes; `votes_klj` (K, L, J): counts by the shares of agreeing pairs of votes, weighed."""
+    """Sums over votes; `votes_klj` (K, L, J) are weighted counts by the shares of agreeing pairs of votes."""
 
     votes_klj: Floats
 
