@@ -1,1 +1,1 @@
-"""What a posterior under independence is worth among annotators and models that err together."""
+"""Correct a posterior under independence for annotators and models that err together."""

@@ -11,10 +11,11 @@ from hitl.models.inference.engine import Additive
 from hitl.models.numerics.answers import answered
 
 RATIO_VARIANCE = 0.25
-"""Variance of r, the wrong answers there are for each that is expected, in the intervals of annotators.
+"""Variance of r, the ratio of actual to expected wrong answers, in the intervals of annotators.
 
-With it they hold the share of right answers of 88 to 94 % of the annotators of public crowds with three labels per item
-or more (docs/benchmarks/honesty.txt); without it of 68 %."""
+With it the intervals cover the share of right answers for 88 to 94 % of the annotators of public crowds with three
+labels per item or more (docs/benchmarks/honesty.txt); without it for 68 %.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +33,8 @@ class Answers(Additive):
     def reported(self) -> Floats:
         """Return (K, 3) right and wrong answers of each annotator, and the variance of that number.
 
-        Beside the chance errors of each label there is one that labels share: of all that are expected to be wrong, r
-        times as many may be. It widens the interval of those most whose items are least certain.
+        Besides the chance errors of each label there is one that labels share: the number of wrong answers may be r
+        times the
+        expected one. It widens the intervals of annotators whose items are least certain the most.
         """
         return np.asarray(self.answers_k3 + np.outer(RATIO_VARIANCE * self.doubted_k**2, [0.0, 0.0, 1.0]))

@@ -1,17 +1,17 @@
-"""The design effect of a fit: estimated without truth, or from the items of known truth.
+"""Design effect of a fit, estimated without truth or from the items of known truth.
 
-`hitl.design_effect` says what it does. Items are judged by labels, class shares, and what models say of them.
+`hitl.design_effect` defines it. Items are predicted by labels, class shares, and models.
 
 Without truth rho is EXPECTED times the probability that annotators err together at all (`uneven_errors`), and the shift
-is 0. With truth for some items ln rho and the shift b (J,) are maximum a posteriori on these items, each judged without
-its own labels: ln rho ~ N(ln of the above, s^2), b_j ~ N(0, SHIFT^2), with s^2 = SPREAD^2 + (ln of that probability)^2,
-for where it is doubtful whether they err together, so is how much. The posterior under independence takes the mean of
-the matrices, exact for an item that nothing was learned from. (By exp E ln pi one answer of a new annotator among ten
-options would be certain.) Annotators were learned from one another, so that `echo` is 1.
+is 0. With truth for some items ln rho and the shift b (J,) are maximum a posteriori on these items, each predicted
+without its own labels: ln rho ~ N(ln of the above, s^2), b_j ~ N(0, SHIFT^2), with s^2 = SPREAD^2 + (ln of that
+probability)^2, because doubt about whether they err together is also doubt about how much. The posterior under
+independence takes the mean of the matrices, exact for an item that nothing was learned from. (By exp E ln pi one answer
+of a new annotator among ten options would be certain.) Annotators were learned from one another, so that `echo` is 1.
 
-Beside models of informativeness k (`observed_outputs`) rho is expected to be k BESIDE_MODELS and (1 - k) of that of
-annotators alone. The shift is b_j ~ N(0, (SHIFT (1 - k))^2), and of the residual temperature of the pool
-(`inference.unsupervised_pool`) k counts. The models are one judge more of an item, in place of the echo.
+With models of informativeness k (`observed_outputs`) the expected rho is k BESIDE_MODELS plus (1 - k) of that of
+annotators alone. The shift is b_j ~ N(0, (SHIFT (1 - k))^2), and a share k of the pool's residual temperature
+(`inference.unsupervised_pool`) counts. The models act as one more annotator of an item, in place of the echo.
 """
 
 from __future__ import annotations
@@ -39,23 +39,24 @@ from hitl.models.priors.calibrated import RESIDUAL
 
 EXPECTED = 0.35
 """rho of annotators who err together. On public crowds, thinned and whole, the log loss is best at .45 (.40 to .50 with
-any one group of them left out) and the calibration error at .35 (tests.bench.bench_honesty)."""
+any one group of them left out) and the calibration error at .35 (tests.bench.bench_honesty).
+"""
 
 BESIDE_MODELS = 0.4
 SPREAD, SHIFT = 0.7, 1.0
 
 LEAST = 1e-3
-"""What is left at least of a Dirichlet parameter when an item's own count is taken back."""
+"""Minimum Dirichlet parameter after an item's own count is subtracted."""
 
 
 @dataclass(frozen=True, eq=False)
 class Independent:
-    """The posterior as if labels were independent, and what a design effect takes of it.
+    """Posterior as if labels were independent, and the inputs of a design effect.
 
     Attributes:
         annotations: the labels of N items.
-        log_q0_nj: (N, J) log posterior under independence, up to a constant a row.
-        predicted_n: (N,) items that a model predicts.
+        log_q0_nj: (N, J) log posterior under independence, up to a constant per row.
+        predicted_n: (N,) True for items that a model predicts.
     """
 
     annotations: Annotations
@@ -63,19 +64,19 @@ class Independent:
     predicted_n: npt.NDArray[np.bool_]
 
     def tempered(self, effect: DesignEffect) -> Floats:
-        """(N, J) beliefs."""
+        """Return (N, J) tempered beliefs."""
         return effect.temper(self.log_q0_nj, self.annotations.labels_per_item, self.predicted_n)
 
 
 @dataclass(frozen=True, eq=False)
 class KnownItems(Rows):
-    """Items of known truth, judged without it.
+    """Items of known truth, predicted without it.
 
     Attributes:
-        log_q_nj: (n, J) log posterior under independence, up to a constant a row.
+        log_q_nj: (n, J) log posterior under independence, up to a constant per row.
         truth_n: (n,) class codes.
         labels_n: (n,) numbers of labels.
-        predicted_n: (n,) whether models predict them.
+        predicted_n: (n,) True if models predict them.
     """
 
     log_q_nj: Floats
@@ -89,7 +90,7 @@ def of_annotators(
 ) -> DesignEffect:
     """Estimate the effect of a fit that learned Dirichlet posteriors (K, J, L), class shares (J,) and beliefs.
 
-    Known truths of the evidence, which that fit has used, set its size and the shift.
+    Known truths of the evidence, which that fit has used, determine its size and the shift.
     """
     crowd: Crowd = shards.total(_Crowd(beliefs))
     known = shards.total(partial(held_out, alpha_kjl=alpha_kjl, share_j=share_j, outputs=outputs))
@@ -113,7 +114,7 @@ class _Crowd:
 
 
 def by_crowd(counts_lj: Floats, outputs: Outputs, known: KnownItems | None) -> DesignEffect:
-    """Estimate the effect by the counts of the crowd and by `held_out` items; None where no truth is known."""
+    """Estimate the effect from the counts of the crowd and from `held_out` items, or None if no truth is known."""
     chance, informativeness = together_by(counts_lj), outputs.informativeness
     expected, together = (informativeness * BESIDE_MODELS + (1 - informativeness) * EXPECTED * p for p in (chance, 1.0))
     begun = DesignEffect(expected, echo=1.0, residual=outputs.residual)
@@ -129,7 +130,7 @@ def by_crowd(counts_lj: Floats, outputs: Outputs, known: KnownItems | None) -> D
 def independent(
     annotations: Annotations, alpha_kjl: Floats, share_j: Floats, outputs: Outputs | None = None
 ) -> Independent:
-    """Return the posterior by the means of Dirichlet matrices, class shares and models; no truth is known."""
+    """Return the posterior by the means of Dirichlet matrices, class shares and models, without known truth."""
     log_q0_nj = messages(annotations, alpha_kjl)
     log_q0_nj += np.log(share_j)
     said_nj, predicted_n = (None, None) if outputs is None else (outputs.log_likelihood(), outputs.predicted_n)
@@ -140,7 +141,7 @@ def independent(
 
 
 def held_out(evidence: Evidence, alpha_kjl: Floats, share_j: Floats, outputs: Outputs) -> KnownItems:
-    """Return the items of known truth that have labels, each judged without its own."""
+    """Return the items of known truth that have labels, each predicted without its own."""
     assert evidence.truth is not None
     outputs = outputs.on(evidence)
     labels_n = evidence.annotations.labels_per_item
@@ -152,9 +153,9 @@ def held_out(evidence: Evidence, alpha_kjl: Floats, share_j: Floats, outputs: Ou
 def without_own_labels(
     evidence: Evidence, alpha_kjl: Floats, share_j: Floats, outputs: Outputs | None = None
 ) -> Floats:
-    """(n, J) log posteriors of the items of known truth, each judged by what annotators showed on the other items.
+    """Return (n, J) log posteriors of the items of known truth, each from what annotators showed on the other items.
 
-    A known item gave its annotators one whole count a label: that is taken back.
+    A known item added one whole count per label to its annotators, which is subtracted here.
     """
     assert evidence.truth is not None
     annotations = evidence.annotations.select(evidence.known[evidence.annotations.item])
@@ -172,14 +173,14 @@ def without_own_labels(
 
 
 def _alike(code_m: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """(M,) how many have the same code: a pool may answer an item many times."""
+    """Return (M,) number of equal codes per entry: a pool may answer an item many times."""
     _, group_m, size = np.unique(code_m, return_inverse=True, return_counts=True)
     alike: npt.NDArray[np.int64] = size[group_m]
     return alike
 
 
 def _loss(theta: Floats, known: KnownItems, begun: DesignEffect, sd: Floats) -> tuple[float, Floats]:
-    """Minus the log posterior of theta = (ln(rho / expected rho), b) / sd, and its gradient."""
+    """Return minus the log posterior of theta = (ln(rho / expected rho), b) / sd, and its gradient."""
     log_times, shift_j = sd[0] * theta[0], sd[1:] * theta[1:]
     log_p, by_log_rho, excess_j = _fit(known, begun, float(np.exp(log_times)), shift_j)
     gradient = sd * np.append(by_log_rho, excess_j)
@@ -189,11 +190,11 @@ def _loss(theta: Floats, known: KnownItems, begun: DesignEffect, sd: Floats) -> 
 def _fit(known: KnownItems, begun: DesignEffect, times: float, shift_j: Floats) -> tuple[float, float, Floats]:
     """Return the log probability of known truths with `times` the expected rho and this shift (J,), in nats.
 
-    Beside it derivatives of minus that: in ln rho, and (J,) in the shift, the probability less the frequency of each
-    class.
+    Also return derivatives of its negative: in ln rho, and (J,) in the shift (probability less frequency of each
+    class).
     """
     alone_n = np.where(known.predicted_n, begun.residual, 1.0)
-    excess_n = times * (begun.temperature(known.labels_n, known.predicted_n) - alone_n)  # grows as rho
+    excess_n = times * (begun.temperature(known.labels_n, known.predicted_n) - alone_n)  # grows with rho
     tempered_nj = known.log_q_nj / (alone_n + excess_n)[:, None]
     log_p_nj = log_softmax(tempered_nj + shift_j, axis=1)
     excess_nj = np.exp(log_p_nj) - np.eye(shift_j.size)[known.truth_n]
@@ -203,18 +204,18 @@ def _fit(known: KnownItems, begun: DesignEffect, times: float, shift_j: Floats) 
 
 
 def residual_temperature(consensus: Consensus) -> float:
-    """Return the temperature >= 1 that the models of a consensus need where they alone judge an item."""
+    """Return the temperature >= 1 that the models of a consensus need if they alone predict an item."""
     informativeness = float(consensus.parameters.get(MODEL_INFORMATIVENESS, np.array(1.0)))
     return 1 + informativeness * (float(consensus.parameters.get(RESIDUAL, np.array(1.0))) - 1)
 
 
 def beliefs_for_gain(evidence: Evidence, consensus: Consensus) -> Floats:
-    """(N, J) beliefs that take each answer as worth what a confusion matrix says, as the gain takes the next one.
+    """Return (N, J) beliefs that value each answer by its confusion matrix, as the gain values the next one.
 
-    Beside models the design effect grows with the labels of an item: by tempered beliefs the same few items would be
+    With models the design effect grows with the labels of an item: by tempered beliefs the same few items would be
     asked about again and again (CIFAR-10H: 99 % not reached with 11,000 labels, with these from 7,400). The models
-    count as they do alone, at their residual temperature: surer, they would hide the items without labels (three
-    networks: a tenth more labels).
+    count as they do alone, at their residual temperature. If they were surer, they would hide the items without labels
+    (three networks: a tenth more labels).
     """
     effect, residual = consensus.design_effect, residual_temperature(consensus)
     if not evidence.probabilities or (effect.independent and residual == 1):

@@ -1,23 +1,23 @@
-"""Whether annotators err together, told by how their errors lie.
+"""Detect whether annotators err together from how their errors are distributed.
 
-Labels cannot tell a misleading item from a careless annotator: if all who look at it take a leopard for a jaguar, they
-agree, and each predicts the other (on real crowds, labels that are held out are predicted best as if all erred
-independently, and confidence is then far too high). But items that mislead leave a trace. They mislead from some
-classes to some others, so that errors gather there; carelessness spreads evenly. Of twenty public crowds nineteen have
-uneven errors. What this cannot see are misleading items that send all classes alike to all others.
+Labels cannot tell a misleading item from a careless annotator: if everyone mistakes a leopard for a jaguar, they
+agree, and each predicts the other (on real crowds, held-out labels are predicted best as if all erred
+independently, and confidence is then far too high). But misleading items leave a trace. They mislead from some
+classes to some others, so errors gather there, while carelessness spreads evenly. Nineteen of twenty public crowds have
+uneven errors. This cannot detect misleading items that send all classes alike to all others.
 
-    uneven    c_j ~ Beta(g c, g (1 - c))                      classes differ in how often they are recognised,
-              errors of class j ~ Dirichlet(h / (J - 1))      and in what they are taken for
+    uneven    c_j ~ Beta(g c, g (1 - c))                      classes differ in how often they are recognized,
+              errors of class j ~ Dirichlet(h / (J - 1))      and in what they are mistaken for
     even      c_j = c,  errors of class j each 1 / (J - 1)
 
     P(together) = P0 B / (P0 B + 1 - P0)       B = Bayes factor of uneven against even
 
-with g and h, each by itself, drawn from `UNEVENNESS`. Counts are expected ones of all annotators, and an item with m
-labels counts (m - 2) / m of its labels: two are spent on its class and on whether the first is right. So a thin table
-says nothing, and P stays P0. However even errors are, P is LEAST at least.
+with g and h drawn independently from `UNEVENNESS`. Counts are expected ones of all annotators, and an item with m
+labels counts (m - 2) / m of its labels: two are spent on its class and on whether the first is right. So a sparse table
+carries no information, and P stays P0. However even errors are, P is at least LEAST.
 
-Which classes errors go to is compared among classes with LEAST_RIGHT right labels. A class that annotators never name,
-or name by a typing error, has no items: that no errors go there would look uneven, and says nothing.
+The targets of errors are compared among classes with LEAST_RIGHT right labels. A class that annotators never name,
+or name by a typing error, has no items. That no errors go there would look uneven, but carries no information.
 """
 
 from __future__ import annotations
@@ -34,30 +34,30 @@ from hitl.models.numerics.confidence_bins import Rows
 from hitl.models.numerics.votes import labels_of_a_class
 
 BEFOREHAND = 0.9
-"""P0: of twenty public crowds with named annotators nineteen have uneven errors."""
+"""P0: nineteen of twenty public crowds with named annotators have uneven errors."""
 
 LEAST = 0.12
-"""What is left of P at least: errors that lie evenly may be shared all the same, and then nothing would tell."""
+"""Minimum of P: evenly distributed errors may still be shared, and nothing would show it."""
 
 LEAST_RIGHT = 1.0
-"""Labels, in expectation: with less than one that is right, nothing shows that there are items of a class."""
+"""Minimum expected number of right labels of a class. With less than one, nothing shows that it has items."""
 
 UNEVENNESS = np.array([3.0, 10.0, 30.0, 100.0])
 """Values of g and h, in labels: from very uneven to nearly even."""
 
 
 def together(evidence: Evidence, q_nj: Floats) -> float:
-    """Probability that annotators err together, in [LEAST, 1], by beliefs (N, J)."""
+    """Return the probability that annotators err together, in [LEAST, 1], by beliefs (N, J)."""
     return together_by(crowd_counts(evidence, q_nj))
 
 
 def together_by(counts_lj: Floats) -> float:
-    """Return the same by the counts of the crowd, which add up over shards."""
+    """Return that probability from the counts of the crowd, which add up over shards."""
     return max(float(expit(logit(BEFOREHAND) + log_bayes_factor(counts_lj))), LEAST)
 
 
 def crowd_counts(evidence: Evidence, q_nj: Floats) -> Floats:
-    """(J, J) how often items of class j (column) were called l (row), weighed; answers that are no class left out."""
+    """Return (J, J) weighted counts: items of class j (column) were labeled l (row); non-class answers are left out."""
     annotations, classes = evidence.annotations, q_nj.shape[1]
     labels_n = labels_of_a_class(annotations)
     weight_n = np.where(evidence.known, 1.0, np.maximum(labels_n - 2, 0) / np.maximum(labels_n, 1))
@@ -66,7 +66,7 @@ def crowd_counts(evidence: Evidence, q_nj: Floats) -> Floats:
 
 
 def log_bayes_factor(counts_lj: Floats) -> float:
-    """ln p(counts | uneven) - ln p(counts | even); 0 without counts."""
+    """Return ln p(counts | uneven) - ln p(counts | even); 0 without counts."""
     right_j, total_j = counts_lj.diagonal(), counts_lj.sum(axis=0)
     wrong_j = total_j - right_j
     hit = float((right_j.sum() + 7.5) / (total_j.sum() + 10))
@@ -77,12 +77,12 @@ def log_bayes_factor(counts_lj: Floats) -> float:
 
 
 def _of_where_errors_go(counts_lj: Floats) -> float:
-    """ln p(errors | uneven) - ln p(errors | even) of the classes that errors go to; 0 where there is one other."""
+    """Return ln p(errors | uneven) - ln p(errors | even) of the classes errors go to; 0 with only one other class."""
     others = len(counts_lj) - 1
     if others < 2:
         return 0.0
     errors_lj = counts_lj.copy()
-    np.fill_diagonal(errors_lj, 0.0)  # nothing counted adds nothing to the likelihood
+    np.fill_diagonal(errors_lj, 0.0)  # an empty count adds nothing to the likelihood
     even = float(-errors_lj.sum() * np.log(others))
     uneven = _mean_over(lambda h: _dirichlet_multinomial(h / others, errors_lj))
     return uneven - even
@@ -98,7 +98,7 @@ def _beta_binomial(a: float, b: float, right_j: Floats, wrong_j: Floats) -> floa
 
 
 def _dirichlet_multinomial(alpha: float, errors_lj: Floats) -> float:
-    """Log likelihood of the errors of each class (column); the diagonal, which has none, is 0."""
+    """Return the log likelihood of the errors of each class (column); the diagonal, which has none, is 0."""
     total = alpha * (len(errors_lj) - 1)
     inside = (gammaln(alpha + errors_lj) - gammaln(alpha)).sum()
     return float(inside - (gammaln(total + errors_lj.sum(axis=0)) - gammaln(total)).sum())
