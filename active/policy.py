@@ -234,7 +234,7 @@ def _interchangeable(rows: Rows, gains: Gains, free: Eligibility) -> bool:
 
 
 def _confusion(evidence: Evidence, consensus: Consensus, crew: Crew) -> Floats:
-    """(K', J, L) of the crew, or of the average annotator where it has no names.
+    """Return (K', J, L) of the crew, or of the average annotator where it has no names.
 
     Beside models a pool's pattern of errors is that of the items it was asked about, where the models hesitate
     between two classes: it would hide the next such items. So there the average annotator errs evenly.
@@ -296,7 +296,7 @@ def _asks(
 
 
 def _right(pool: PoolState, matrices: Sequence[Floats], rows: Rows) -> Floats:
-    """(R, K') the chance that each annotator's answer about each of these items is right, over all questions."""
+    """Return (R, K') the chance that each annotator's answer about each of these items is right, over all questions."""
     right = np.zeros((len(rows), len(matrices[0])))
     for (_, consensus), pi_kjl in zip(pool, matrices, strict=True):
         right += consensus.probabilities[rows] @ diagonals(pi_kjl).T / len(pool)

@@ -4,7 +4,7 @@
 
 D are the items with known truth. Given them the temperature and the confusion matrices are independent.
 
-Temperature. Where T* is the mode (P+L), the pool at T = tau T* is p*(z_n = j)^(1/tau), normalised. The posterior of
+Temperature. Where T* is the mode (P+L), the pool at T = tau T* is p*(z_n = j)^(1/tau), normalized. The posterior of
 log tau is one-dimensional, and integrated by quadrature (`calibration.bayesian_temperature`). One model: this is all
 of the posterior. Several models: their temperatures vary together, in the proportions of the mode. How sure the pool is
 as a whole moves a prediction to first order; proportions shift it from model to model and average out (simulated: the
@@ -116,7 +116,7 @@ class BayesianPL(PL):
         return consensus.judging(annotations.items, q_nj)
 
     def _pool(self, mode: Consensus, evidence: Evidence) -> Floats:
-        """(N, J) probabilities of the pool at the mode, NaN where all models abstain."""
+        """Return (N, J) probabilities of the pool at the mode, NaN where all models abstain."""
         prior = calibrated_prior(self, evidence, mode)
         return np.where(evidence.predicted[:, None], np.exp(prior.log_prior()), np.nan)
 
@@ -136,7 +136,7 @@ def posterior_of_factor(
 
 
 def repeated_answers(annotations: Annotations, a_jl: Floats) -> Floats:
-    """(N, J) what the labels of the anonymous pool on an item say beyond independent ones, in nats.
+    """Return (N, J) what the labels of the anonymous pool on an item say beyond independent ones, in nats.
 
     `a_jl` (J, L): Dirichlet parameters of the pool's rows. 0 for items with at most one of its labels.
     """
@@ -154,7 +154,7 @@ def repeated_answers(annotations: Annotations, a_jl: Floats) -> Floats:
 
 
 def _place(key: npt.NDArray[np.integer]) -> npt.NDArray[np.intp]:
-    """(M,) how many equal keys stand before each, of sorted keys."""
+    """Return (M,) how many equal keys stand before each, of sorted keys."""
     first = np.concatenate((np.ones(min(1, len(key)), bool), key[1:] != key[:-1]))
     start = np.flatnonzero(first)
     place: npt.NDArray[np.intp] = np.arange(len(key)) - np.repeat(start, np.diff(np.append(start, len(key))))

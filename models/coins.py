@@ -81,7 +81,7 @@ class CoinMethod(ABC):
         return warm_start.applied(consensus, evidence, self._unmet(evidence.annotations))
 
     def _unmet(self, annotations: Annotations) -> Floats:
-        """(J, L) what to expect of an annotator not met."""
+        """Return (J, L) what to expect of an annotator not met."""
         no_label = np.zeros(len(annotations), bool)
         newcomer = replace(annotations.select(no_label), annotators=("newcomer",), anonymous=None)
         unmet_jl: Floats = np.exp(self.unlearned(newcomer).log_pi_klj[0]).T

@@ -106,12 +106,12 @@ class LL:
         return confusion.accurate_pseudo_counts(annotations.n_classes, annotations.n_options, self.accuracy, self.off)
 
     def _unmet(self, annotations: Annotations) -> Floats:
-        """(J, J) pseudo-counts of a model, which answers with classes alone."""
+        """Return (J, J) pseudo-counts of a model, which answers with classes alone."""
         return confusion.accurate_pseudo_counts(annotations.n_classes, annotations.n_classes, self.accuracy, self.off)
 
 
 def model_labels(probability_nj: Floats) -> npt.NDArray[np.intp]:
-    """(N,) code of a model's most probable class; -1 where it abstains or several are as probable."""
+    """Return (N,) code of a model's most probable class; -1 where it abstains or several are as probable."""
     predicted = predicts(probability_nj)
     p_nj = np.where(predicted[:, None], probability_nj, 0.0)
     single = (p_nj == p_nj.max(axis=1, keepdims=True)).sum(axis=1) == 1
@@ -119,7 +119,7 @@ def model_labels(probability_nj: Floats) -> npt.NDArray[np.intp]:
 
 
 def model_confusion(probability_nj: Floats, truth_nj: Floats, pseudo_jj: Floats) -> Floats:
-    """(J, J) mode of a model's confusion matrix given the truth; rows are true classes and sum to 1."""
+    """Return (J, J) mode of a model's confusion matrix given the truth; rows are true classes and sum to 1."""
     label_n = model_labels(probability_nj)
     labeled = label_n >= 0
     said_nj = np.eye(len(pseudo_jj))[label_n[labeled]]

@@ -7,7 +7,7 @@ how often each option was given to item n by anybody. With V_m = I / T_m and U[:
 16): LR is P+L with a full matrix of weights, and needs the more known truths. Fitted by scikit-learn to the items with
 known truth:
 
-    minimise  - sum_n log p(z_n)  -  s sum_i log p(z_i)  +  |V, U|^2 / (2 C)          i: pseudo-items
+    minimize  - sum_n log p(z_n)  -  s sum_i log p(z_i)  +  |V, U|^2 / (2 C)          i: pseudo-items
 
 On a pseudo-item of each class one model, or one annotator, gives that class and all others abstain. They say which
 way the weights should point, and keep possible a class that the known truths lack: plain LR (s near 0) gets all
@@ -125,7 +125,7 @@ class LR:
     def _regression(
         self, blocks: Mapping[str, Floats], truth_n: npt.NDArray[np.integer], n_classes: int
     ) -> tuple[dict[str, Floats], bool]:
-        """The parameters that minimise the objective on items with these features and classes; whether found."""
+        """The parameters that minimize the objective on items with these features and classes; whether found."""
         try:
             from sklearn.exceptions import ConvergenceWarning
             from sklearn.linear_model import LogisticRegression
@@ -163,7 +163,7 @@ def features(evidence: Evidence, options: Names, own: Mapping[str, Name]) -> dic
 
 
 def centred(probability_nj: Floats) -> Floats:
-    """(N, J) log probabilities less their mean; 0 where the model abstains."""
+    """Return (N, J) log probabilities less their mean; 0 where the model abstains."""
     predicted_n = predicts(probability_nj)
     log_p_nj = floored_log(np.where(predicted_n[:, None], probability_nj, 1.0))
     log_p_nj -= log_p_nj.mean(axis=1, keepdims=True)
@@ -173,7 +173,7 @@ def centred(probability_nj: Floats) -> Floats:
 def _answers(
     annotations: Annotations, place_l: npt.NDArray[np.intp], n_options: int, among: npt.NDArray[np.bool_]
 ) -> Floats:
-    """(N, L) how often each option was given, among some annotations; `place_l` its column, -1: none."""
+    """Return (N, L) how often each option was given, among some annotations; `place_l` its column, -1: none."""
     place = place_l[annotations.label]
     rows = among & (place >= 0)
     cell = annotations.item[rows].astype(np.int64) * n_options + place[rows]
@@ -181,7 +181,7 @@ def _answers(
 
 
 def _pseudo_items(blocks: Mapping[str, Floats], source: str, n_classes: int) -> Floats:
-    """(J, F) an item of each class on which one source gives that class and all others abstain."""
+    """Return (J, F) an item of each class on which one source gives that class and all others abstain."""
     sizes = {name: block.shape[1] for name, block in blocks.items()}
     said: dict[str, Floats] = {name: np.zeros((n_classes, size)) for name, size in sizes.items()}
     if source == ANSWERS:
@@ -193,7 +193,7 @@ def _pseudo_items(blocks: Mapping[str, Floats], source: str, n_classes: int) -> 
 
 
 def _judged(evidence: Evidence, blocks: Mapping[str, Floats], weights: Mapping[str, Floats], share_j: Floats) -> Floats:
-    """(N, J) beliefs; an item on which all abstain has the class shares."""
+    """Return (N, J) beliefs; an item on which all abstain has the class shares."""
     annotations = evidence.annotations
     logit_nj = np.tile(weights[INTERCEPT], (annotations.n_items, 1))
     for name, block in blocks.items():

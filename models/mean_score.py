@@ -3,10 +3,10 @@
     m_n = mean score of the M_n labels of item n            c_j = score of class j
     p[n, j] ∝ exp( - (m_n - c_j)^2 / (2 (b + v / M_n)) )    v variance of labels of one item, b of items of one class
 
-so that the class whose score is nearest to the mean wins: thresholds are half way between neighbouring classes. This
+so that the class whose score is nearest to the mean wins: thresholds are half way between neighboring classes. This
 is the posterior of a flat prior over classes, with items that scatter about their class's score with variance b, and
 labels about their item with variance v. Both are estimated: v from the labels within items (one label's worth of a
-quarter of the mean squared gap between neighbouring classes added), b from how much farther the m_n lie from the
+quarter of the mean squared gap between neighboring classes added), b from how much farther the m_n lie from the
 score of the class decided on than v / M_n explains. Items without labels are even. Where the truth of some items is
 known, their labels move the class scores (the given score counts as one label) and both variances.
 
@@ -83,7 +83,7 @@ class MeanScore:
 
 
 def option_scores(annotations: Annotations, scores: Mapping[Name, float] | None) -> Floats:
-    """(L,) the number of each option, NaN for one that does not count."""
+    """Return (L,) the number of each option, NaN for one that does not count."""
     if scores is None:
         by_name = [_number(name) for name in annotations.options]
         if np.isfinite(by_name[: annotations.n_classes]).all():
@@ -114,7 +114,7 @@ def guessed_order(annotations: Annotations) -> str | None:
 
 
 def mean_scores(annotations: Annotations, score_l: Floats) -> tuple[Floats, Floats]:
-    """(N,) labels that have a score, and (N,) their mean; 0 where there are none."""
+    """Return (N,) labels that have a score, and (N,) their mean; 0 where there are none."""
     score_m = score_l[annotations.label]
     counts = np.isfinite(score_m)
     item = annotations.item[counts]
@@ -123,7 +123,7 @@ def mean_scores(annotations: Annotations, score_l: Floats) -> tuple[Floats, Floa
 
 
 def class_scores(evidence: Evidence, score_l: Floats) -> Floats:
-    """(J,) the mean of the given score of each class and of all labels of known items of the class."""
+    """Return (J,) the mean of the given score of each class and of all labels of known items of the class."""
     annotations = evidence.annotations
     assert evidence.truth is not None
     truth_m, score_m = evidence.truth[annotations.item], score_l[annotations.label]

@@ -14,7 +14,7 @@ classes, as soon as the matrices have full rank. So the matrices are found (eq. 
     group: three groups of annotators are three sources (`moment_triples.groups`), whose tensor rests on nearly all
     items.
 2.  by `rounds` sweeps over the means and cross-moments of every annotator, each pair with the weight of the items that
-    both have labeled. With the others fixed, Pi_k minimises over matrices with rows on the simplex
+    both have labeled. With the others fixed, Pi_k minimizes over matrices with rows on the simplex
 
         n_k |mu_k - Pi_k' p|^2  +  sum_m n_km |S_km - Pi_k' diag(p) Pi_m|^2,
 
@@ -97,7 +97,7 @@ class MomentMatching:
         triples: at most this many triples of annotators are decomposed.
         least_shared: items per class that the three annotators of a triple must have labeled in common.
         groupings: random splits into three groups, for annotators in no triple.
-        rounds: sweeps over means and cross-moments; few sweeps regularise.
+        rounds: sweeps over means and cross-moments; few sweeps regularize.
         accuracy: expected accuracy of annotators, in (0, 1).
         strength: labels of each class behind that expectation, > 0.
         share_smoothing: pseudo-items of each class, > 0.

@@ -94,7 +94,7 @@ class PL:
         return applied_under(prior, consensus, evidence, self.pseudo_counts(evidence.annotations))
 
     def pseudo_counts(self, annotations: Annotations) -> Floats:
-        """(J, L) pseudo-counts of a confusion matrix."""
+        """Return (J, L) pseudo-counts of a confusion matrix."""
         return confusion.accurate_pseudo_counts(annotations.n_classes, annotations.n_options, self.accuracy, self.off)
 
 
@@ -132,6 +132,6 @@ def calibrated_prior(method: Calibrating, evidence: Evidence, learned: Consensus
 
 
 def predicts(probability_nj: Floats) -> npt.NDArray[np.bool_]:
-    """(N,) where a model does not abstain."""
+    """Return (N,) where a model does not abstain."""
     predicted: npt.NDArray[np.bool_] = ~np.isnan(probability_nj[:, 0])
     return predicted

@@ -84,7 +84,7 @@ class SP:
         return Coins.unlearned(annotations, True, right, self.strength - right)
 
     def _unmet(self, annotations: Annotations) -> Floats:
-        """(J, L) confusion matrix of an annotator not met."""
+        """Return (J, L) confusion matrix of an annotator not met."""
         nothing = np.zeros((1, annotations.n_options, annotations.n_classes))
         pi_jl: Floats = np.exp(self._unlearned(annotations).learn(nothing).log_pi_klj[0]).T
         return pi_jl

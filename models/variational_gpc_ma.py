@@ -72,7 +72,7 @@ class VariationalGPCMA:
         inducing: the most inducing points, >= 1. Time rises with their square; where there are as many as items, the
             process is not approximated by them.
         ard: whether each feature has a length scale of its own, or all have one.
-        backbone: a torch module, or "package.module:name" of one or of what makes one, applied to the standardised
+        backbone: a torch module, or "package.module:name" of one or of what makes one, applied to the standardized
             features before the kernel; its weights are learned with the kernel (in float64, in eval mode).
         annotators: "dirichlet" (a posterior of each confusion matrix, and their prior learned) or "map" (matrices at
             their posterior mode).
@@ -252,7 +252,7 @@ class VariationalGPCMA:
         return dirichlet_confusion.report(annotations, found.annotators, share_j)
 
     def _pseudo_counts(self, annotations: Annotations) -> Floats:
-        """(J, L) a row of a confusion matrix as it is expected, with the weight of EXPECTED_LABELS labels."""
+        """Return (J, L) a row of a confusion matrix as it is expected, with the weight of EXPECTED_LABELS labels."""
         wrong = EXPECTED_LABELS * (1 - self.accuracy) / (annotations.n_options - 1)
         right = EXPECTED_LABELS * self.accuracy
         return confusion.on_the_diagonal(annotations.n_classes, annotations.n_options, right, wrong)
@@ -268,7 +268,7 @@ def _gp() -> Any:
 
 
 def _log_pool(pool: Calibrated | None) -> Floats | None:
-    """(N, J) log probabilities of the pool, NaN where all models abstain."""
+    """Return (N, J) log probabilities of the pool, NaN where all models abstain."""
     return None if pool is None else np.where(pool.abstained_n[:, None], np.nan, pool.log_prior())
 
 

@@ -9,7 +9,7 @@ What rises is the bound on the log evidence,
 
     sum_n ln sum_j exp(...)  -  KL(q(p) || p(p))  -  sum_kj KL(q(pi_kj) || p(pi_kj | a_j))  +  ln p(a),
 
-with the log joint of the known class in place of the normaliser where the truth is known. The rows' prior a is
+with the log joint of the known class in place of the normalizer where the truth is known. The rows' prior a is
 learned from all annotators together (see `dirichlet`) unless `shared` is off. The paper has a prior of point values,
 which is not learned, and begins at the prior's expectations: `VBIBCC.paper()`. Near the top steps gather momentum
 (`inference.em`), which leaves the fixed points as they are.
@@ -127,13 +127,13 @@ class VBIBCC:
         return dirichlet_confusion.learned_concentration(consensus.annotators, self.hyper(annotations), annotations)
 
     def expected_log(self, consensus: Consensus, annotations: Annotations) -> Floats:
-        """(K, L, J) E ln pi of these annotators by what was learned."""
+        """Return (K, L, J) E ln pi of these annotators by what was learned."""
         alpha_klj = self.concentration(consensus, annotations).transpose(0, 2, 1)
         expected: Floats = digamma(alpha_klj) - digamma(alpha_klj.sum(axis=1, keepdims=True))
         return expected
 
     def hyper(self, annotations: Annotations) -> Floats:
-        """(J, L) pseudo-counts of a confusion row: the mode of their hyper-prior."""
+        """Return (J, L) pseudo-counts of a confusion row: the mode of their hyper-prior."""
         return confusion.on_the_diagonal(annotations.n_classes, annotations.n_options, self.diagonal, self.off)
 
     def _parts(self, shards: Shards, start: Consensus | None) -> tuple[DirichletShares, DirichletConfusion]:

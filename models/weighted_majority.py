@@ -17,7 +17,7 @@ have the truth after each item and experts who judge every item. Here
 
 Options that are no class do not vote and are no mistakes. Weights are scaled to a mean of 1 over the labels, so that s,
 the smoothing, is in votes as in the majority vote; the share of the weight is the chance with which Littlestone &
-Warmuth's randomised algorithm decides for the class.
+Warmuth's randomized algorithm decides for the class.
 """
 
 from __future__ import annotations
@@ -110,13 +110,13 @@ class WeightedVotes(ABC):
         return consensus.judging(evidence.annotations.items, self._beliefs(evidence, weight_k))
 
     def _beliefs(self, evidence: Evidence, weight_k: Floats) -> Floats:
-        """(N, J) shares of the weight; known truths as they are."""
+        """Return (N, J) shares of the weight; known truths as they are."""
         raised = weighted_votes(evidence.annotations, weight_k) + self.smoothing / evidence.annotations.n_classes
         raised[raised.sum(axis=1) == 0] = 1.0  # without labels, and nothing smooths
         return clamp(raised / raised.sum(axis=1, keepdims=True), evidence)
 
     def _weights(self, lost_k: Floats, counted_k: Floats) -> Floats:
-        """(K,) weights by the losses in so many answers; only their proportions mean something."""
+        """Return (K,) weights by the losses in so many answers; only their proportions mean something."""
         if self.horizon is not None:
             by_rate_k: Floats = self.beta ** (self.horizon * shrunk(lost_k, counted_k, self.shrinkage))
             return by_rate_k
@@ -151,7 +151,7 @@ class WeightedMajority(WeightedVotes):
         """Return the settings of Littlestone & Warmuth 1994; without truth for some items it is a majority vote.
 
         Each mistake on an item of known truth multiplies the annotator's weight by beta; all other items are then
-        judged by the weights, with the share of the weight as the probability, as their randomised algorithm decides.
+        judged by the weights, with the share of the weight as the probability, as their randomized algorithm decides.
         They leave beta open, in [0, 1): it stays 0.5. Simpson et al. 2011 name the method and print no settings.
         """
         return cls(horizon=None, smoothing=0.0, rounds=1, learn_from="truth")
@@ -163,14 +163,14 @@ class WeightedMajority(WeightedVotes):
 
 
 def outvoted(others_rj: Floats, label_r: npt.NDArray[np.intp]) -> Floats:
-    """(R,) 1 where the majority of the others says something else; of k classes tied at the top each has 1/k."""
+    """Return (R,) 1 where the majority of the others says something else; of k classes tied at the top each has 1/k."""
     top_rj = others_rj >= others_rj.max(axis=1, keepdims=True) * (1 - 1e-9)
     lost: Floats = 1 - top_rj[np.arange(label_r.size), label_r] / top_rj.sum(axis=1)
     return lost
 
 
 def weighted_votes(annotations: Annotations, weight_k: Floats) -> Floats:
-    """(N, J) sum of the weights of those who said each class."""
+    """Return (N, J) sum of the weights of those who said each class."""
     n, j = annotations.n_items, annotations.n_classes
     row = np.flatnonzero(annotations.label < j)
     cell = annotations.item[row].astype(np.int64) * j + annotations.label[row]
@@ -184,14 +184,14 @@ def loss_rates(evidence: Evidence, weight_k: Floats, loss: Loss, shrinkage: floa
 
 
 def shrunk(lost_k: Floats, counted_k: Floats, shrinkage: float) -> Floats:
-    """(K,) mean losses, as if each annotator had lost so many labels' worth of the mean of all as well."""
+    """Return (K,) mean losses, as if each annotator had lost so many labels' worth of the mean of all as well."""
     overall = lost_k.sum() / max(1.0, counted_k.sum())
     rate_k: Floats = (lost_k + shrinkage * overall) / (counted_k + shrinkage)
     return rate_k
 
 
 def losses(evidence: Evidence, weight_k: Floats, loss: Loss, learn_from: str) -> tuple[Floats, Floats]:
-    """(K,) sum of the losses of each annotator's answers, and (K,) how many answers they are of."""
+    """Return (K,) sum of the losses of each annotator's answers, and (K,) how many answers they are of."""
     annotations = evidence.annotations
     assert evidence.truth is not None
     vote_nj = weighted_votes(annotations, weight_k)
@@ -228,6 +228,6 @@ class Lost(Additive):
 
 
 def scaled(weight_k: Floats, labels_k: npt.NDArray[Any]) -> Floats:
-    """(K,) weights with mean 1 over so many labels (K,)."""
+    """Return (K,) weights with mean 1 over so many labels (K,)."""
     mean = weight_k @ labels_k / max(1, labels_k.sum())
     return weight_k / mean if mean > 0 else weight_k

@@ -38,6 +38,6 @@ class WeightedSum(WeightedVotes):
 
 
 def contradicted(others_rj: Floats, label_r: npt.NDArray[np.intp]) -> Floats:
-    """(R,) share of the others' weight that is for another class."""
+    """Return (R,) share of the others' weight that is for another class."""
     share: Floats = 1 - others_rj[np.arange(label_r.size), label_r] / others_rj.sum(axis=1)
     return share

@@ -1,6 +1,6 @@
 """Core sets: items that between them are near to all others, for batches that are not all alike.
 
-    maximise over batches S of size `wanted`:   - max_n min_{s in chosen + S} |x_n - x_s|
+    maximize over batches S of size `wanted`:   - max_n min_{s in chosen + S} |x_n - x_s|
 
 Greedy k-centre (Sener & Savarese 2018, algorithm 1; Gonzalez 1985): take the item furthest from everything taken so
 far, again and again. Its cover radius is at most twice the best one. O(N D) a step.

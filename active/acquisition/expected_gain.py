@@ -11,7 +11,7 @@ learn which of the two it was, and then the truth, is to learn more than the ans
 
     I_nk <= (1 - E_k) H(q_n)          A_nk <= (1 - E_k) (1 - max_j q_nj)                                         (1)
 
-An answer changes the label from the best class b to j only if it favours j by more than the odds q_nb / q_nj:
+An answer changes the label from the best class b to j only if it favors j by more than the odds q_nb / q_nj:
 
     A_nk  =   sum_l max_j (q_nj pi_kjl - q_nb pi_kbl)
           <=  sum_{j != b} q_nj F_bj(q_nb / q_nj)        F_bj(r) = max_k sum_l max(pi_kjl - r pi_kbl, 0)          (2)
@@ -55,7 +55,7 @@ LEAST = 1e-9
 
 
 def information_gain(q_rj: Floats, confusion_kjl: Floats) -> Floats:
-    """(R, K) expected information of annotator k's answer about item r, in nats, in [0, log min(J, L)]."""
+    """Return (R, K) expected information of annotator k's answer about item r, in nats, in [0, log min(J, L)]."""
     if share_errors(confusion_kjl):
         return _in_blocks(_information_of_shared_errors, q_rj, confusion_kjl)
     n_annotators, n_classes, n_options = confusion_kjl.shape
@@ -66,7 +66,7 @@ def information_gain(q_rj: Floats, confusion_kjl: Floats) -> Floats:
 
 
 def _by_class(confusion_kjl: Floats) -> Floats:
-    """(J, LK) the same numbers, annotators innermost: long inner loops."""
+    """Return (J, LK) the same numbers, annotators innermost: long inner loops."""
     return np.ascontiguousarray(confusion_kjl.transpose(1, 2, 0)).reshape(confusion_kjl.shape[1], -1)
 
 
@@ -169,7 +169,7 @@ def _in_blocks(gain: Callable[[Floats, SharedErrors], Floats], q_rj: Floats, tab
 
 
 def information_bound(q_nj: Floats, confusion_kjl: Floats) -> Floats:
-    """(N,) nats that no answer of any of the K annotators is expected to exceed (1)."""
+    """Return (N,) nats that no answer of any of the K annotators is expected to exceed (1)."""
     bound = np.empty(len(q_nj))
     _entropy(np.ascontiguousarray(q_nj), bound)
     bound *= _dependent(confusion_kjl)
@@ -198,7 +198,7 @@ def _dependent_on_shared_errors(table: SharedErrors) -> float:
 
 
 def _reach(confusion_kjl: Floats) -> Floats:
-    """(J, J, G) F_bj at the odds 2^(g / STEPS); with many classes at 1 alone, where it is largest."""
+    """Return (J, J, G) F_bj at the odds 2^(g / STEPS); with many classes at 1 alone, where it is largest."""
     n_classes = confusion_kjl.shape[1]
     points = STEPS * TOP + 1
     if share_errors(confusion_kjl) or points * n_classes * confusion_kjl.size > TABLED:
@@ -300,11 +300,11 @@ class Gains:
         return self.times(cost_k.mean() / cost_k)
 
     def values(self, rows: Rows) -> Floats:
-        """(R, K') what each of the crew would bring about these items."""
+        """Return (R, K') what each of the crew would bring about these items."""
         return self._sum(rows, self.measure.gain) * self.factor_k
 
     def bound(self, rows: Rows) -> Floats:
-        """(R,) a bound: what no annotator of the crew would bring more than."""
+        """Return (R,) a bound: what no annotator of the crew would bring more than."""
         return self._sum(rows, self.measure.bound) * np.max(self.factor_k, initial=0.0)
 
     def alike(self, rows: Rows) -> Rows:

@@ -26,7 +26,7 @@ LOG_2 = 0.6931471805599453
 
 
 def entropy(probabilities: Floats) -> Floats:
-    """(N,) Shannon entropy of each row in nats, in [0, log J]; exactly 0 at one-hot rows."""
+    """Return (N,) Shannon entropy of each row in nats, in [0, log J]; exactly 0 at one-hot rows."""
     return np.asarray(-xlogy(probabilities, probabilities).sum(axis=1)) + 0.0
 
 
@@ -61,7 +61,7 @@ def margin(probabilities: Floats) -> Floats:
 
 
 def least_confidence(probabilities: Floats) -> Floats:
-    """(N,) probability that the most probable class is wrong, in [0, 1 - 1/J]."""
+    """Return (N,) probability that the most probable class is wrong, in [0, 1 - 1/J]."""
     return np.asarray(1.0 - probabilities.max(axis=1))
 
 
@@ -76,7 +76,7 @@ def latent_uncertainty(mean: Floats, variance: Floats) -> Floats:
 
 
 def expected_information_gain(probabilities: Floats, confusion: Floats) -> Floats:
-    """(N,) expected information of one more answer about each item, in nats, in [0, log min(J, L)].
+    """Return (N,) expected information of one more answer about each item, in nats, in [0, log min(J, L)].
 
     The mutual information of truth and answer under beliefs q (N, J) and a confusion matrix pi (J, L):
 
@@ -88,7 +88,7 @@ def expected_information_gain(probabilities: Floats, confusion: Floats) -> Float
 
 
 def expected_accuracy_gain(probabilities: Floats, confusion: Floats, answers: int = 1) -> Floats:
-    """(N,) by how much `answers` (>= 1) independent answers raise the chance of a right label, in [0, 1 - 1/J].
+    """Return (N,) by how much `answers` (>= 1) independent answers raise the chance of a right label, in [0, 1 - 1/J].
 
     Under beliefs q (N, J) and a confusion matrix pi (J, L), over all sequences of answers a_1..m:
 
@@ -101,7 +101,7 @@ def expected_accuracy_gain(probabilities: Floats, confusion: Floats, answers: in
 
 
 def chance_right(probabilities: Floats, confusion: Floats) -> Floats:
-    """(N, K) chance that annotator k answers item n with its true class (Rodrigues 2014, eq. 12).
+    """Return (N, K) chance that annotator k answers item n with its true class (Rodrigues 2014, eq. 12).
 
     sum_j q_nj pi[k, j, j]        probabilities (N, J), confusion (K, J, L)
 

@@ -51,7 +51,7 @@ def measure(information: float) -> Measure:
 
 
 def exploration(given_k: Floats, able_k: Floats, weight: float) -> Floats:
-    """(K',) b_k: how much more each counts for what is not known of them.
+    """Return (K',) b_k: how much more each counts for what is not known of them.
 
     `given_k` labels of each so far, `able_k` open items that each can be asked about; inf: a pool, never at an end.
     """
@@ -62,7 +62,7 @@ def exploration(given_k: Floats, able_k: Floats, weight: float) -> Floats:
 
 
 def labels_of(pool: PoolState, crew: Crew) -> Floats:
-    """(K',) how many labels each of the crew has given, averaged over the questions."""
+    """Return (K',) how many labels each of the crew has given, averaged over the questions."""
     labels = np.zeros(len(crew.names))
     for _, consensus in pool:
         labels_by_name = dict(zip(consensus.annotators.names, consensus.annotators.labels.tolist(), strict=True))

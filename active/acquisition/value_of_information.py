@@ -103,7 +103,7 @@ def crew_confusion(consensus: Consensus, crew: Crew) -> Floats:
 
 
 def average_confusion(consensus: Consensus) -> Floats:
-    """(J, L) confusion matrix of the average annotator, weighted by labels.
+    """Return (J, L) confusion matrix of the average annotator, weighted by labels.
 
     Before any label it is right 3 times of 4, as the combiners' priors expect (`accuracy` in `hitl.models`).
     """
@@ -121,13 +121,13 @@ def average_confusion(consensus: Consensus) -> Floats:
 
 
 def _weights(learned: AnnotatorReport) -> Floats:
-    """(K,) how much each counts for the average."""
+    """Return (K,) how much each counts for the average."""
     weight_k: Floats = (learned.labels + 1.0) / (learned.labels + 1.0).sum()
     return weight_k
 
 
 def err_evenly(pi_jl: Floats) -> Floats:
-    """(J, L) the same accuracy, averaged over classes, and no pattern of errors.
+    """Return (J, L) the same accuracy, averaged over classes, and no pattern of errors.
 
     Options that are no class keep their average chance.
     """
@@ -140,5 +140,5 @@ def err_evenly(pi_jl: Floats) -> Floats:
 
 
 def _skill(pi_kjl: Floats) -> Floats:
-    """(K,) how much more often than by chance each is right."""
+    """Return (K,) how much more often than by chance each is right."""
     return np.asarray(np.maximum(diagonals(pi_kjl).mean(axis=1) - 1 / pi_kjl.shape[1], 1e-9))

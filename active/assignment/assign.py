@@ -1,6 +1,6 @@
 """Choose the pairs of items and annotators of the largest total value.
 
-    maximise    sum over pairs (n, k) of v_nk
+    maximize    sum over pairs (n, k) of v_nk
     where       each item is in one pair at most, annotator k in capacity_k, all in `limit`, and only who may be asked;
                 sum over pairs of cost_k <= cost
 
@@ -173,7 +173,7 @@ class _People:
     load: Rows
 
     def profit(self, value_rk: Floats, toll: Floats) -> Floats:
-        """(R,) the largest of what counts of these values over the toll (C,)."""
+        """Return (R,) the largest of what counts of these values over the toll (C,)."""
         return np.asarray(most_profit(value_rk, self.person, self.counts, toll))
 
     def bound(self, bound: Floats, toll: Floats) -> Floats:
@@ -395,7 +395,7 @@ class _Market:
         return out
 
     def _values(self, at: Rows) -> Floats:
-        """(R', K') values of the items at these places; -inf where an annotator may not be asked."""
+        """Return (R', K') values of the items at these places; -inf where an annotator may not be asked."""
         value = self._raw(at)
         value[~self.eligible.mask_rows(self.rows[at])] = -math.inf
         value[:, self.capacity <= 0] = -math.inf
@@ -413,7 +413,7 @@ class _Market:
 
 
 def _rank(person: Rows) -> Rows:
-    """(P,) how often the same person stands before, in this order."""
+    """Return (P,) how often the same person stands before, in this order."""
     together = np.argsort(person, kind="stable")
     rank = np.empty(len(person), np.int64)
     rank[together] = np.arange(len(person)) - np.searchsorted(person[together], person[together])

@@ -146,7 +146,7 @@ class Eligibility:
         return replace(self, barred=(*self.barred, asked))
 
     def mask_rows(self, rows: npt.NDArray[np.integer]) -> Mask:
-        """(R, K') who of the crew may be asked about the items with these codes, capacity aside."""
+        """Return (R, K') who of the crew may be asked about the items with these codes, capacity aside."""
         at: Rows = np.asarray(rows, dtype=np.int64)
         free = np.tile(self.everywhere, (len(at), 1))
         if self.here is not None:
@@ -169,7 +169,7 @@ class Eligibility:
         return any(bool(mask.any()) for _, mask in self.blocks(rows))
 
     def eligible(self, item: npt.NDArray[np.integer], person: npt.NDArray[np.integer]) -> Mask:
-        """(P,) whether each of these (item code, crew position) pairs may be asked, capacity aside."""
+        """Return (P,) whether each of these (item code, crew position) pairs may be asked, capacity aside."""
         parts = [
             mask[np.arange(len(block)), person[n * BLOCK : n * BLOCK + len(block)]]
             for n, (block, mask) in enumerate(self.blocks(item))

@@ -58,7 +58,7 @@ def checks(pool: PoolState, free: Eligibility, wanted: int, money: float = math.
 
 
 def _checked(pool: PoolState, free: Eligibility) -> Floats:
-    """(K',) how many known items each of the crew has answered or was asked about."""
+    """Return (K',) how many known items each of the crew has answered or was asked about."""
     annotations = pool[0][0].annotations
     number = np.bincount(annotations.annotator[pool.known[annotations.item]], minlength=annotations.n_annotators)
     count: Counter[Name | None] = Counter(dict(zip(annotations.annotators, number.tolist(), strict=True)))

@@ -38,7 +38,7 @@ LOOKS = 2**22
 
 
 def shares(free: Eligibility, rows: Rows, many: int, times: float, given_k: Floats | None = None) -> Rows:
-    """(K',) m_k less what is expected of each: questions they may be given, of `many` about these items (codes).
+    """Return (K',) m_k less what is expected of each: questions they may be given, of `many` about these items (codes).
 
     `times` in [1, inf]; with inf there is no such limit, nor for a pool without names among the crew, which is many.
     `given_k` (K',): answers so far; None: enough of everybody.
@@ -65,7 +65,7 @@ def even_share(able: npt.NDArray[np.integer], total: int) -> float:
 
 
 def answerable(free: Eligibility, rows: Rows) -> Rows:
-    """(K',) about how many of these items each may be asked; exact where they are few enough to look at all."""
+    """Return (K',) about how many of these items each may be asked; exact where they are few enough to look at all."""
     many = max(LOOKS // max(len(free.crew.names), 1), 1)
     seen = rows if len(rows) <= many else rows[np.linspace(0, len(rows) - 1, many).astype(np.int64)]
     return np.asarray(np.ceil(free.mask_rows(seen).sum(axis=0) * (len(rows) / len(seen))), dtype=np.int64)

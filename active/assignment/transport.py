@@ -1,6 +1,6 @@
 """The best set of pairs of rows and columns: a row once, column k `capacity[k]` times, `limit` pairs in all.
 
-    maximise  sum of value[r, k] over the pairs          value: whole numbers >= 0, or NOT_ALLOWED
+    maximize  sum of value[r, k] over the pairs          value: whole numbers >= 0, or NOT_ALLOWED
 
 Successive best augmentations (the Hungarian method for a transportation problem; Ahuja, Magnanti & Orlin, Network
 Flows, 1993, 9.7 and 12.4): one pair more at a time, each by the path of greatest gain
@@ -71,7 +71,7 @@ def best_pairs(steps_rk: Steps, capacity: Whole, load: Whole, limit: int) -> Pai
 
 @compiled
 def most_profit(value_rk: Floats, person: Whole, counts: Floats, toll: Floats) -> Floats:
-    """(R,) the largest of value - toll over the columns (C,); -inf where none is allowed.
+    """Return (R,) the largest of value - toll over the columns (C,); -inf where none is allowed.
 
     Column c is person[c] (K values a row), of whose value counts[c] counts.
     """
@@ -84,7 +84,7 @@ def most_profit(value_rk: Floats, person: Whole, counts: Floats, toll: Floats) -
 
 @compiled
 def in_steps(value_rk: Floats, person: Whole, counts: Floats, toll: Floats, step: float) -> Steps:
-    """(R, C) value - toll of these columns in steps, to the nearest; NOT_ALLOWED below 0."""
+    """Return (R, C) value - toll of these columns in steps, to the nearest; NOT_ALLOWED below 0."""
     steps_rc = np.full((len(value_rk), len(toll)), NOT_ALLOWED, np.int32)
     for r in range(len(value_rk)):
         for c in range(len(toll)):

@@ -227,7 +227,7 @@ def band(tracks: Sequence[Track], over_cost: bool = False) -> Band:
 
 
 def _held(x: Floats, spent: Floats, accuracy: Floats) -> Floats:
-    """(P,) accuracy after x: that of the last step which had not spent more."""
+    """Return (P,) accuracy after x: that of the last step which had not spent more."""
     return np.asarray(accuracy[np.searchsorted(spent, x * (1 + 1e-12), side="right") - 1])
 
 

@@ -189,7 +189,7 @@ class _Future:
             self._answer(d, n, rng)
 
     def _state(self) -> tuple[Floats, npt.NDArray[np.bool_]]:
-        """(D, n) confidence of the least certain question, and which items can still be asked about."""
+        """Return (D, n) confidence of the least certain question, and which items can still be asked about."""
         confidence_dn = np.min([belief.confidence_dn for belief in self.beliefs], axis=0)
         labels_dn, budget = self.beliefs[0].labels_dn, self.budget
         done = (confidence_dn >= budget.target_confidence) & (labels_dn >= budget.min_labels)
@@ -200,7 +200,7 @@ class _Future:
         return confidence_dn, ~done & answerable & (self.asked_dn < depth)
 
     def _reached(self) -> npt.NDArray[np.bool_]:
-        """(D,) whether the target is reached; sets the accuracy expected."""
+        """Return (D,) whether the target is reached; sets the accuracy expected."""
         errors, variance, size = self.settled
         error_dn = np.mean([1 - belief.confidence_dn for belief in self.beliefs], axis=0)
         r = self.expected.ratio, self.expected.ratio_variance, self.expected.level

@@ -122,7 +122,7 @@ class Expected:
 
 
 def item_states(evidence: Evidence, consensus: Consensus, budget: Budget) -> npt.NDArray[np.int8]:
-    """(N,) OPEN, or why the item is done: KNOWN, CONFIDENT (with `min_labels` labels at least), or LIMIT."""
+    """Return (N,) OPEN, or why the item is done: KNOWN, CONFIDENT (with `min_labels` labels at least), or LIMIT."""
     labels = evidence.annotations.labels_per_item
     state = np.full(len(labels), OPEN, dtype=np.int8)
     state[labels >= budget.max_labels] = LIMIT
@@ -206,7 +206,7 @@ def reached(expected: Expected, target: float) -> bool:
 
 
 def _error(evidence: Evidence, consensus: Consensus) -> Floats:
-    """(N,) probability that the label is wrong."""
+    """Return (N,) probability that the label is wrong."""
     return np.where(evidence.known, 0.0, np.clip(1.0 - consensus.confidence, 0.0, 1.0))
 
 

@@ -246,7 +246,7 @@ def _mean_overlap(one: Cluster, other: Cluster) -> float:
 
 
 def _overlaps(boxes: Sequence[Box]) -> Floats:
-    """(B, B) intersection over union of each pair of boxes."""
+    """Return (B, B) intersection over union of each pair of boxes."""
     left, top, right, bottom = np.array([box.corners for box in boxes]).reshape(-1, 4).T
     wide = np.minimum(right[:, None], right) - np.maximum(left[:, None], left)
     high = np.minimum(bottom[:, None], bottom) - np.maximum(top[:, None], top)

@@ -34,7 +34,7 @@ MOST = 200
 """Areas of one kind, the largest ones, that are taken for objects of one annotator: more are a texture."""
 
 BESIDE = np.ones((3, 3), dtype=bool)
-"""A pixel is connected with its eight neighbours."""
+"""A pixel is connected with its eight neighbors."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +114,7 @@ def _boxes(numbers: Numbers) -> list[tuple[int, int, int, int]]:
 
 
 def _clusters(number_lhw: Sequence[Numbers], kind_p: Numbers, owner_p: Numbers, n_layers: int) -> Numbers:
-    """(P,) the cluster of each area."""
+    """Return (P,) the cluster of each area."""
     kind, who = np.eye(int(kind_p.max(initial=0)) + 1)[kind_p], np.eye(n_layers, dtype=bool)[owner_p]
     cluster_p = np.empty(len(kind_p), np.int32)
     for c, areas in enumerate(link(*_overlaps(number_lhw, len(kind_p)), kind, who)):
@@ -133,7 +133,7 @@ def _in_order(cluster_p: Numbers, boxes: Sequence[tuple[int, int, int, int]]) ->
 
 
 def _overlaps(number_lhw: Sequence[Numbers], n: int) -> tuple[Indices, Floats]:
-    """(E, 2) pairs of areas of different layers that overlap, and (E,) intersection over union."""
+    """Return (E, 2) pairs of areas of different layers that overlap, and (E,) intersection over union."""
     area_p, pairs, shared = np.zeros(n), [np.empty(0, np.int64)], [np.empty(0)]
     for a, one in enumerate(number_lhw):
         area_p += np.bincount(one[one >= 0], minlength=n)

@@ -3,7 +3,7 @@
     half step    q_n <- (q_n + softmax(own_p + message_p + strength around_n)) / 2
     judgement    p_n ∝ exp(own_p + strength around_n)      q_n ∝ p_n exp message_n
 
-around_n is the sum of q over the neighbours of pixel n. p is the pattern of the pixel: pixels of an image that all
+around_n is the sum of q over the neighbors of pixel n. p is the pattern of the pixel: pixels of an image that all
 annotators labeled alike have one message. So the passes read a code of two bytes a pixel in place of the labels, and
 what annotators are learned from is the sum of q over the pixels of each pattern.
 
@@ -87,7 +87,7 @@ def judge(
     run: Any, height: Any, width: Any, at_pixel: Any, at_belief: Any, at_pattern: Any, pattern: Any, own: Any,
     message: Any, strength: Any, q: Any, keep: bool, believed: Any, expected: Any, evidence: Any,
 ) -> None:  # fmt: skip
-    """Beliefs by the messages and what the neighbours say now; they replace `q` where they are to `keep`.
+    """Beliefs by the messages and what the neighbors say now; they replace `q` where they are to `keep`.
 
     `believed` and `expected` (P, J) get the sums of q and of p over the pixels of each pattern, `evidence` (I,) the
     sum of ln sum_j p_n exp message_n over the pixels of each image.

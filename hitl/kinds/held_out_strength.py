@@ -3,7 +3,7 @@
     score(strength) = sum over folds of annotators of ln p(their labels | labels of all others, strength)
 
 The pseudo-likelihood, by which the fields on other graphs learn, cannot tell: an annotator's errors lie side by side
-too, so neighbours would be found alike where the truth is not, and the field would be far too strong. Another annotator
+too, so neighbors would be found alike where the truth is not, and the field would be far too strong. Another annotator
 does not share these errors. What the others say, carried along by the field, is then the prior of the held-out label
 of each pixel; the confusion rows of the held-out annotators are estimated from these beliefs.
 """

@@ -108,7 +108,7 @@ def marks_in(kind: Kind, noun: str, item: Name, answer: str, labels: Names) -> l
 
 
 def least_agreed(images: Sequence[ClusteredImage]) -> npt.NDArray[np.int64]:
-    """(I,) the cluster with the smallest majority; of equals the most marked, then the first; -1 for none."""
+    """Return (I,) the cluster with the smallest majority; of equals the most marked, then the first; -1 for none."""
 
     def rank(image: ClusteredImage, c: int) -> tuple[int, int, int]:
         cluster = image.clusters[c]
@@ -158,7 +158,7 @@ def judge_images(evidence: Evidence, method: Combiner) -> JudgedImages:
 
 
 def _without_clusters(clusters: Consensus, images: Sequence[ClusteredImage], rows: Sequence[Floats]) -> Floats:
-    """(I, J) beliefs of answered images, were they without a cluster."""
+    """Return (I, J) beliefs of answered images, were they without a cluster."""
     code = {name: k for k, name in enumerate(clusters.annotators.names)}
     answers = [(i, code[name]) for i, image in enumerate(images) for name in image.annotators]
     objects = [

@@ -182,7 +182,7 @@ def item_columns(keys: Sequence[Name], names: Mapping[str, str]) -> dict[str, pa
 
 
 def is_answered(evidence: Evidence) -> npt.NDArray[np.bool_]:
-    """(N,) items with an answer or ground truth."""
+    """Return (N,) items with an answer or ground truth."""
     return (evidence.annotations.labels_per_item > 0) | evidence.known
 
 

@@ -126,13 +126,13 @@ class LabelPatterns:
         return np.concatenate(([0], np.cumsum(planes)))
 
     def over_breadths(self, value_klj: Floats) -> Floats:
-        """(K, L, J) sums of both rows of each annotator."""
+        """Return (K, L, J) sums of both rows of each annotator."""
         summed: Floats = value_klj.reshape(BREADTHS, len(self.names), *value_klj.shape[1:]).sum(axis=0)
         return summed
 
 
 def _patterns(labels: Codes, n_classes: int, breadth: int) -> tuple[Codes, Codes]:
-    """(H, W) code of each pixel, and (patterns, 1 + A): whether it is thin, and the label of each annotator."""
+    """Return (H, W) code of each pixel, and (patterns, 1 + A): whether it is thin, and the label of each annotator."""
     low, high = int(labels.min()), int(labels.max())
     if low < -1 or high >= n_classes:
         raise BadAnnotations(f"labels: expected -1 or a code below {n_classes}, got {low if low < -1 else high}")

@@ -3,7 +3,7 @@
     p(z) ∝ prod_n share[b_n, z_n]  exp( sum_{n ~ m} strength [z_n = z_m] )
     l_nk | z_n = j ~ Cat(pi[k, b_n, j])                  pi[k, b, j] ~ Dir(a_j)
 
-n ~ m are neighbours up, down, left and right; b_n says whether pixel n is broad or thin (see `label_patterns`). With
+n ~ m are neighbors up, down, left and right; b_n says whether pixel n is broad or thin (see `label_patterns`). With
 `breadth` 1 there are no thin pixels, and it is `network-ibcc` with its mean field on the grid, for many millions of
 pixels; with strength 0 too it is VB-IBCC of pixels with class shares at their mode. The strength is chosen by how well
 it foretells held-out annotators, on a sample of the images (see `held_out_strength`).
@@ -45,8 +45,8 @@ class ImageMasks:
         classes: J names, the background first.
         annotators: what the fit says of each annotator, over all pixels.
         thin_annotators: the same over thin pixels alone: how well they draw boundaries.
-        shares: (2, J) class shares of broad and of thin pixels without neighbours.
-        strength: log odds that a neighbour of the same class adds.
+        shares: (2, J) class shares of broad and of thin pixels without neighbors.
+        strength: log odds that a neighbor of the same class adds.
         held_out: the strengths that were tried, with the log probability of held-out labels, in nats a label.
         fit: how the fit went.
     """
@@ -64,24 +64,24 @@ class ImageMasks:
         return len(self.field.patterns.height_i)
 
     def probabilities(self, image: int) -> Singles:
-        """(H, W, J) probability of each class, a view; sums to 1 over the classes."""
+        """Return (H, W, J) probability of each class, a view; sums to 1 over the classes."""
         patterns = self.field.patterns
         shape = (len(self.classes), patterns.height_i[image] + 2, patterns.width_i[image] + 2)
         planes = self.field.q[patterns.belief_i[image] : patterns.belief_i[image + 1]].reshape(shape)
         return planes[:, 1:-1, 1:-1].transpose(1, 2, 0)
 
     def mask(self, image: int) -> npt.NDArray[np.int16]:
-        """(H, W) code of the most probable class; the first one of equals."""
+        """Return (H, W) code of the most probable class; the first one of equals."""
         found: npt.NDArray[np.int16] = self.probabilities(image).argmax(axis=2).astype(np.int16)
         return found
 
     def confidence(self, image: int) -> Singles:
-        """(H, W) probability of the most probable class."""
+        """Return (H, W) probability of the most probable class."""
         highest: Singles = self.probabilities(image).max(axis=2)
         return highest
 
     def uncertainty(self, image: int) -> Singles:
-        """(H, W) entropy of the classes, in nats; from 0 to ln J."""
+        """Return (H, W) entropy of the classes, in nats; from 0 to ln J."""
         p = self.probabilities(image)
         entropy: Singles = -(p * np.log(np.maximum(p, np.finfo(np.float32).tiny))).sum(axis=2)
         return entropy
@@ -92,7 +92,7 @@ class MaskConsensus:
     """Combines the masks that several annotators drew.
 
     Attributes:
-        strength: log odds that a neighbour of the same class adds, >= 0; None: chosen by held-out annotators.
+        strength: log odds that a neighbor of the same class adds, >= 0; None: chosen by held-out annotators.
         breadth: side of the square of like labels, in pixels, that makes its pixels broad, in 1 .. 255; 1: all are.
         diagonal, off: pseudo-counts of a right and of each other label in a confusion row, > 0, the mode of their
             hyper-prior.

@@ -139,14 +139,14 @@ def _drawn(item: Name, masks: Mapping[Name, Sequence[Marked]], classes: Names) -
 
 
 def _known_codes(masks: Sequence[Marked], classes: Names, drawn: DrawnMasks | None) -> Codes | None:
-    """(H, W) known classes of the pixels; None where the image had another size than was drawn over."""
+    """Return (H, W) known classes of the pixels; None where the image had another size than was drawn over."""
     seen = EMPTY if drawn is None else drawn.labels.shape[1:]
     size = (masks[0]["height"], masks[0]["width"]) if masks else (seen[0], seen[1])
     return codes_of(masks, classes, size) if drawn is None or size == seen else None
 
 
 def codes_of(masks: Sequence[Marked], classes: Names, size: tuple[int, int]) -> Codes:
-    """(H, W) class codes of masks."""
+    """Return (H, W) class codes of masks."""
     codes: Codes = np.zeros(size, np.int16)
     place = {name: code for code, name in enumerate(classes)}
     for mask in sorted(masks, key=lambda mask: place[mask["label"]]):
@@ -167,7 +167,7 @@ def _found(field: ImageMasks, place: int, pixels: Sequence[Indices], q_cj: Float
 
 
 def _sure_of_objects(code_hw: Codes, pixels_c: Sequence[Indices], q_cj: Floats, classes: Names) -> Floats:
-    """(H, W) how probable the object of each pixel is, of the kind it has; 1 where there is none."""
+    """Return (H, W) how probable the object of each pixel is, of the kind it has; 1 where there is none."""
     sure_hw = np.ones(code_hw.shape)
     for code in range(1, len(classes)):
         areas, count = ndimage.label(code_hw == code, BESIDE)

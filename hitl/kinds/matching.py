@@ -32,7 +32,7 @@ EQUAL_DIGITS = 9
 
 @dataclass(slots=True)
 class _Cluster:
-    """Places, number of marks, labels and annotators (a bit each), and sums of overlaps with its neighbours."""
+    """Places, number of marks, labels and annotators (a bit each), and sums of overlaps with its neighbors."""
 
     places: list[int]
     marks: float
@@ -74,7 +74,7 @@ def link(
 def _joinable(
     clusters: dict[int, _Cluster], number: int, least: float
 ) -> Iterator[tuple[float, float, int, int, float]]:
-    """Yield the neighbours of a cluster that may join it: rank, both numbers, and how many marks they have."""
+    """Yield the neighbors of a cluster that may join it: rank, both numbers, and how many marks they have."""
     own = clusters[number]
     for other, total in own.overlaps.items():
         neighbour = clusters[other]

@@ -28,7 +28,7 @@ Singles = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ShareCounts:
-    """(2, J) expected broad and thin pixels of each class, by the beliefs, and by what the neighbours say."""
+    """(2, J) expected broad and thin pixels of each class, by the beliefs, and by what the neighbors say."""
 
     believed_bj: Floats
     expected_bj: Floats
@@ -43,7 +43,7 @@ class PixelField:
 
     Attributes:
         patterns: of the images.
-        strength: log odds that a neighbour of the same class adds, >= 0.
+        strength: log odds that a neighbor of the same class adds, >= 0.
         share_bj: (2, J) class shares of broad and of thin pixels; rows sum to 1.
         smoothing: pseudo-pixels of each class, > 0.
         q: where half steps go on: (J, H + 2, W + 2) beliefs of each image, with a border of zeros; change in place.
@@ -98,7 +98,7 @@ class PixelField:
         grid_passes.settle(*self._where(), *tables, self._strengths, sweeps, ENOUGH, self.q)
 
     def judged(self, own_nj: Floats, message_nj: Floats, keep: bool = False) -> tuple[Floats, Floats, float]:
-        """(P, J) sums of beliefs, of what the neighbours say, and the log evidence. `keep`: beliefs replace `q`."""
+        """(P, J) sums of beliefs, of what the neighbors say, and the log evidence. `keep`: beliefs replace `q`."""
         believed_nj, expected_nj = np.zeros_like(own_nj), np.zeros_like(own_nj)
         evidence_i = np.zeros(len(self.patterns.height_i))
         tables = own_nj.astype(np.float32), message_nj.astype(np.float32)

@@ -41,7 +41,7 @@ HEADER = 32 + 5 + 4 * 4
 
 
 def decode(rle: Sequence[int], height: int, width: int) -> npt.NDArray[np.bool_]:
-    """(H, W) where the brush has touched the image. Raises BadInput for a list that is not such a mask."""
+    """Return (H, W) where the brush has touched the image. Raises BadInput for a list that is not such a mask."""
     return opacity(rle, height, width) > 0
 
 
@@ -58,7 +58,7 @@ def encode(mask: npt.ArrayLike, opacity: npt.ArrayLike = 255) -> list[int]:
 
 
 def opacity(rle: Sequence[int], height: int, width: int) -> Bytes:
-    """(H, W) how strongly each pixel is drawn, 0 to 255. Raises BadInput for a list that is not such a mask."""
+    """Return (H, W) how strongly each pixel is drawn, 0 to 255. Raises BadInput for a list that is not such a mask."""
     values = decode_values(rle)
     if len(values) != height * width * CHANNELS:
         raise BadInput(

@@ -71,7 +71,7 @@ class Borders:
     decay: float
 
     def at(self, cluster_e: Indices, place_e: Indices) -> Floats:
-        """(E,) probability that the border of a span is at a place; 0 where it is no candidate."""
+        """Return (E,) probability that the border of a span is at a place; 0 where it is no candidate."""
         far = int(self.place_b.max(initial=0)) + 1
         key_b = self.cluster_b * far + self.place_b
         key_e = cluster_e * far + np.minimum(place_e, far - 1)
@@ -134,7 +134,7 @@ def learn_borders(member_m3: Indices, weight_c: Floats, known_c: Indices, n_anno
 
 
 def time_borders(matched: MatchedSpans, border_v: Floats, weight_c: Floats, n_annotators: int) -> Indices:
-    """(C, 2) ranks of start and end of each cluster; `border_v` (V,): times of ranks, `weight_c` (C,): w_c."""
+    """Return (C, 2) ranks of start and end of each cluster; `border_v` (V,): times of ranks, `weight_c` (C,): w_c."""
     cluster_m, annotator_m = matched.member_m5[:, :2].T
     even_c2 = _medians(matched, np.ones(len(cluster_m)))
     known_c2 = matched.known_c3[:, :2]
@@ -161,7 +161,7 @@ def time_borders(matched: MatchedSpans, border_v: Floats, weight_c: Floats, n_an
 def expected_distances(
     x_m: Floats, certain_c: Floats, cluster_m: Indices, annotator_m: Indices, spread_k: Floats
 ) -> Floats:
-    """(M,) E|x_m - b| of the borders of one side; `certain_c` (C,) known ones, NaN where unknown."""
+    """Return (M,) E|x_m - b| of the borders of one side; `certain_c` (C,) known ones, NaN where unknown."""
     n = len(certain_c)
     low_c, high_c = np.full(n, np.inf), np.full(n, -np.inf)
     np.minimum.at(low_c, cluster_m, x_m)
@@ -181,7 +181,7 @@ def expected_distances(
 
 
 def _medians(matched: MatchedSpans, weight_m: Floats) -> Indices:
-    """(C, 2) weighted lower medians of starts and ends; -1 of a cluster without a member."""
+    """Return (C, 2) weighted lower medians of starts and ends; -1 of a cluster without a member."""
     cluster_m, n_clusters = matched.member_m5[:, 0], len(matched)
     median_c2 = np.full((n_clusters, 2), -1, np.int64)
     whole_c = np.bincount(cluster_m, weights=weight_m, minlength=n_clusters)

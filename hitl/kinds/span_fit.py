@@ -148,7 +148,7 @@ def _text_part(labels: SpanLabels, label: Name, first: int, last: int, p: float,
 
 
 def _best_borders(marked_m3: Indices, p_m2: Floats, n_clusters: int) -> Indices:
-    """(C, 2) the most probable marked border of each side; a marked pair where these would be no span."""
+    """Return (C, 2) the most probable marked border of each side; a marked pair where these would be no span."""
 
     def best(rank_m: Floats, ties: Sequence[Indices], column: slice) -> Indices:
         order = np.lexsort((*ties, -rank_m, marked_m3[:, 0]))
@@ -165,7 +165,7 @@ def _best_borders(marked_m3: Indices, p_m2: Floats, n_clusters: int) -> Indices:
 
 
 def _best_apart(document_c: Indices, best_c2: Indices, nothing_c: Floats) -> Flags:
-    """(C,) which clusters are spans: more likely than nothing, and none over another."""
+    """Return (C,) which clusters are spans: more likely than nothing, and none over another."""
     chosen_c = nothing_c < 0.5
     order = np.flatnonzero(chosen_c)
     order = order[np.lexsort((best_c2[order, 0], document_c[order]))]
@@ -231,7 +231,7 @@ def _find_in_time(labels: SpanLabels, matched: MatchedSpans, q_cj: Floats) -> tu
 
 
 def _most_probable_apart(document_c: Indices, place_c2: Floats, nothing_c: Floats) -> Flags:
-    """(C,) which clusters are spans: more likely than nothing, and none over a more probable one."""
+    """Return (C,) which clusters are spans: more likely than nothing, and none over a more probable one."""
     chosen_c = np.zeros(len(nothing_c), dtype=bool)
     chosen: dict[int, list[int]] = {}
     likely = np.flatnonzero(nothing_c < 0.5)
@@ -263,7 +263,7 @@ def _fit_tokens(labels: SpanLabels, layer: int, method: Chained) -> LayerFit:
 
 
 def _most_marked(labels: SpanLabels, matched: MatchedSpans) -> Indices:
-    """(C,) the token of each cluster that most of its spans cover, the first of equals."""
+    """Return (C,) the token of each cluster that most of its spans cover, the first of equals."""
     place_m3 = matched.place_m3
     first, last = labels.tokens.within(matched.document_c[place_m3[:, 0]], *place_m3[:, 1:].T)
     # Coverage is highest where some span begins, and no span has ended that began before.
@@ -297,7 +297,7 @@ def _report_of_classes(report: AnnotatorReport, matched: MatchedSpans) -> Annota
 
 
 def _of_whole_texts(labels: SpanLabels, posterior: ChainPosterior, path: Ints) -> Floats:
-    """(D,) probability of this path of each text; 1 for a text without a token."""
+    """Return (D,) probability of this path of each text; 1 for a text without a token."""
     sequences = posterior.chain.sequences
     document = labels.tokens.document_t[sequences.rows[sequences.start[:-1]]]
 

@@ -1,9 +1,9 @@
 """Passes on a Dask cluster: shards are read where they are worked on, and only sums travel.
 
-map      a task for some neighbouring shards: the sum of what `work` gives of them, on any worker
-reduce   tasks that add two sums of neighbours, in the order of `engine.summed`: who works, and when, changes nothing
+map      a task for some neighboring shards: the sum of what `work` gives of them, on any worker
+reduce   tasks that add two sums of neighbors, in the order of `engine.summed`: who works, and when, changes nothing
 
-Of a power of two of neighbours the sum is one that `engine.summed` makes on its way: how many shards a task has
+Of a power of two of neighbors the sum is one that `engine.summed` makes on its way: how many shards a task has
 changes nothing either. It has as many as leave every worker TASKS of them.
 
 What a pass takes with it (what was learned of the annotators) goes to every worker once a pass, the list of shards

@@ -123,7 +123,7 @@ def _require_this_work(folder: str, place: str, work: bytes) -> None:
 
 
 def _work(shards: StoredShards, method: Any) -> bytes:
-    """Describe the work, to recognise it when a run goes on."""
+    """Describe the work, to recognize it when a run goes on."""
     from hitl import __version__
 
     checksum = zlib.crc32(repr(shards.checksums).encode())

@@ -1,7 +1,7 @@
 """Edges of an undirected graph by the names of their items, and the matrix (N, N) of their weights.
 
-    a table            columns item, neighbour and, where edges differ in weight, weight
-    a list             pairs (item, neighbour), or with a weight (item, neighbour, weight)
+    a table            columns item, neighbor and, where edges differ in weight, weight
+    a list             pairs (item, neighbor), or with a weight (item, neighbor, weight)
     a networkx graph   its edges, weighted by their attribute "weight", 1 for an edge without it
 
 An edge counts in both directions, however it is written. Of one that is there several times, the largest weight counts.
@@ -35,7 +35,7 @@ def names_items(graph: Any) -> bool:
 
 
 def edge_table(graph: Any, where: str = "graph", item: str = ITEM) -> pa.Table:
-    """Return a table of E edges: the columns `item` and neighbour, and weight if there is one.
+    """Return a table of E edges: the columns `item` and neighbor, and weight if there is one.
 
     Raises BadTable, naming `where`, for what is no such table, list or graph.
 

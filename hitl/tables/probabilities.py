@@ -116,7 +116,7 @@ def _of_questions(
 
 
 def softmax(logits: Array) -> Array:
-    """(N, J) the distribution of each row of logits; a row of NaN stays one."""
+    """Return (N, J) the distribution of each row of logits; a row of NaN stays one."""
     with np.errstate(invalid="ignore"):
         shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
     result: Array = shifted / shifted.sum(axis=1, keepdims=True)
@@ -124,7 +124,7 @@ def softmax(logits: Array) -> Array:
 
 
 def distributions(values: Array, logits: bool, where: str, rows: Sequence[object] | None = None) -> Array:
-    """(N, J) rows that are distributions or all NaN, from probabilities or logits.
+    """Return (N, J) rows that are distributions or all NaN, from probabilities or logits.
 
     Raises BadTable, naming the row (and its item) for what is neither; within a tolerance rows are renormalised.
     """

@@ -9,12 +9,12 @@ pi_k[j, l])^2 the part of it that a row's posterior uncertainty explains: annota
 by chance. The prior that all annotators share is removed first, so that it draws no one together. With exp(-H) as
 printed (`CommunityModel.paper()`) all similarities lie between exp(-1) and 1, and shrinkage finds one group.
 
-Communities are the columns of a Bayesian non-negative factorisation of V with half-normal priors, whose precisions
+Communities are the columns of a Bayesian non-negative factorization of V with half-normal priors, whose precisions
 shrink superfluous columns to nothing (Psorakis 2011, after Tan & Fevotte 2009):
 
     V[k, m] ~ Poisson(sum_g W[k, g] H[g, m])    W[k, g], H[g, m] ~ HalfNormal(1 / beta_g)    beta_g ~ Gamma(a, b)
 
-    maximise  sum_km (V log WH - WH)
+    maximize  sum_km (V log WH - WH)
               + sum_g [ (K + a - 1) log beta_g - beta_g (b + sum_k W_kg^2 / 2 + sum_m H_gm^2 / 2) ]
 
     W <- 2 C / (S + sqrt(S^2 + 4 beta C))      C = W * ((V / WH) H^T),  S_g = sum_m H_gm      and H likewise
@@ -109,7 +109,7 @@ class Communities:
 
 @dataclass(frozen=True, eq=False)
 class Factors:
-    """A factorisation: weights (K, G), their precisions (G,), and the objective after every tenth iteration."""
+    """A factorization: weights (K, G), their precisions (G,), and the objective after every tenth iteration."""
 
     weight_kg: Floats
     other_gk: Floats
@@ -163,7 +163,7 @@ class CommunityModel:
 
         V = exp(-H) (eq. 24) with H the Hellinger distance of two confusion matrices of the fit, and every annotator
         with a label is placed. They do not say how to combine the rows of a matrix: here H^2 = mean_j H_j^2, as if all
-        classes were equally common. The factorisation is that of Psorakis 2011, whom they cite, in either case. It
+        classes were equally common. The factorization is that of Psorakis 2011, whom they cite, in either case. It
         finds one group, since no two annotators can be far apart. `most_people` stays 200 (they had 1,705), because the
         time of a fit grows with its square.
         """
@@ -233,7 +233,7 @@ class CommunityModel:
         return Factors(weight_kg, other_gk, precision_g, tuple(trace), converged)
 
     def precisions(self, weight_kg: Floats, other_gk: Floats) -> Floats:
-        """Return (G,) the precisions that maximise the objective."""
+        """Return (G,) the precisions that maximize the objective."""
         square_g = np.sum(weight_kg**2, axis=0) + np.sum(other_gk**2, axis=1)
         precision: Floats = (len(weight_kg) + self.shape - 1) / (self.rate + square_g / 2)
         return precision
@@ -254,7 +254,7 @@ class CommunityModel:
         return other_gm
 
     def _memberships(self, weight_kg: Floats) -> Floats:
-        """Return (K, G) normalised weights of the communities with enough members, largest first."""
+        """Return (K, G) normalized weights of the communities with enough members, largest first."""
         placed = np.flatnonzero(np.isfinite(weight_kg).all(axis=1)) if weight_kg.shape[1] else np.zeros(0, int)
         if not placed.size:
             return np.full((len(weight_kg), 0), np.nan)

@@ -3,7 +3,7 @@
     r(n, j) = p[n, j] / sum_{i != j} p[n, i]                                            (eq. 4: odds of class j)
 
 of the model (its calibrated probabilities m) and of the annotators (the likelihood of their labels, h = prod_k pi[k, j,
-l_nk]). P+L is the normalised product of the two, so where r_model(n, j) r_people(n, j) > 1 its label is j:
+l_nk]). P+L is the normalized product of the two, so where r_model(n, j) r_people(n, j) > 1 its label is j:
 
     sum_{i != j} m_i h_i  <=  sum_{i != j} m_i  sum_{i != j} h_i  <  m_j h_j
 

@@ -1,6 +1,6 @@
 """Intervals of shares, and of the difference of two shares of the same items, from (expected) counts.
 
-    wilson       (Wilson 1927)             centre (p + z²/2n) / (1 + z²/n), half z sqrt(p(1-p)/n + z²/4n²) / (1 + z²/n)
+    wilson       (Wilson 1927)             center (p + z²/2n) / (1 + z²/n), half z sqrt(p(1-p)/n + z²/4n²) / (1 + z²/n)
     difference   (Bonett & Price 2012)     d = (w - l) / (n + 2), half z sqrt(w + l - (n + 2) d²) / (n + 2),
                                            w = won + 1, l = lost + 1
 

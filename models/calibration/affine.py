@@ -5,7 +5,7 @@
     L(W, b) = sum_n sum_j q_nj log c(p_n)[j]        dL/dW = R' Z        dL/db = R' 1
     R = q - (sum_j q_nj) c(p_n)                     Z = log p
 
-L is concave in (W, b). The three methods differ in which W they allow and how they regularise it.
+L is concave in (W, b). The three methods differ in which W they allow and how they regularize it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class AffineCalibrator(ABC):
     """A family of affine maps with parameters theta, and a smooth loss to choose among them."""
 
     def fit(self, probabilities: npt.ArrayLike, truth: npt.ArrayLike) -> Affine:
-        """See `Calibrator.fit`; L-BFGS minimises the loss."""
+        """See `Calibrator.fit`; L-BFGS minimizes the loss."""
         p_nj, q_nj = known_rows(probabilities, truth)
         z_nj, n_classes = floored_log(p_nj), p_nj.shape[1]
         best = minimize(self.loss, self.start(n_classes), (z_nj, q_nj), jac=True, method="L-BFGS-B", options=OPTIONS)

@@ -1,7 +1,7 @@
 """Contract of every calibrator: learn from probabilities and what is known of the truth, then map probabilities.
 
 A calibration maps the (N, J) class probabilities of one model to probabilities that hold: of the items given 0.8 for a
-class, eight in ten belong to it. It maximises
+class, eight in ten belong to it. It maximizes
 
     sum_n sum_j q_nj log c(p_n)[j]
 
@@ -52,7 +52,7 @@ class Calibrator(Protocol):
 
 
 def known_rows(probabilities: npt.ArrayLike, truth: npt.ArrayLike) -> tuple[Floats, Floats]:
-    """Return (n, J) normalised probabilities and (n, J) soft labels of the rows that have both.
+    """Return (n, J) normalized probabilities and (n, J) soft labels of the rows that have both.
 
     Raises BadEvidence, with the row, for what is no distribution or no class code, and if no row is left.
     """
@@ -65,7 +65,7 @@ def known_rows(probabilities: npt.ArrayLike, truth: npt.ArrayLike) -> tuple[Floa
 
 
 def checked(probabilities: npt.ArrayLike, n_classes: int | None = None) -> Floats:
-    """Return (N, J) distributions, exactly normalised, NaN without a prediction; `n_classes` is the expected J."""
+    """Return (N, J) distributions, exactly normalized, NaN without a prediction; `n_classes` is the expected J."""
     p_nj = np.array(probabilities, dtype=np.float64)
     if p_nj.ndim != 2 or p_nj.shape[1] < 2 or n_classes not in (None, p_nj.shape[1]):
         columns = "J > 1" if n_classes is None else str(n_classes)

@@ -4,11 +4,11 @@ If the probabilities of the items of each class are Dirichlet distributed, the p
 
     c(p)  =  softmax(W log p + b)
 
-fitted as published, with off-diagonal and intercept regularisation:
+fitted as published, with off-diagonal and intercept regularization:
 
-    minimise  -1/N sum_nj q_nj log c(p_n)[j]  +  off / (J (J-1)) sum_{i != j} W_ij²  +  intercept / J sum_j b_j²
+    minimize  -1/N sum_nj q_nj log c(p_n)[j]  +  off / (J (J-1)) sum_{i != j} W_ij²  +  intercept / J sum_j b_j²
 
-The mean of the log losses gives the regularisation the same weight at every N. That suits thousands of items; with tens
+The mean of the log losses gives the regularization the same weight at every N. That suits thousands of items; with tens
 nothing holds the diagonal. `MatrixScaling` is the same family with priors.
 """
 
@@ -28,8 +28,8 @@ class DirichletCalibration(AffineCalibrator):
     """A full matrix of slopes, kept near a diagonal one.
 
     Attributes:
-        off: regularisation of the slopes off the diagonal, > 0.
-        intercept: regularisation of the intercepts, > 0.
+        off: regularization of the slopes off the diagonal, > 0.
+        intercept: regularization of the intercepts, > 0.
 
     Example:
         >>> from hitl.models.calibration import DirichletCalibration
@@ -53,7 +53,7 @@ class DirichletCalibration(AffineCalibrator):
         return slope.reshape(n_classes, n_classes), intercept_j
 
     def loss(self, theta: Floats, z_nj: Floats, q_nj: Floats) -> tuple[float, Floats]:
-        """Return the regularised mean log loss of (W, b) and its gradient."""
+        """Return the regularized mean log loss of (W, b) and its gradient."""
         n_classes = z_nj.shape[1]
         slope_ij, b_j = self.parameters(theta, n_classes)
         off_ij = off_diagonal(slope_ij)

@@ -2,7 +2,7 @@
 
     c(p)[j]  =  w_1 p_T[j]  +  w_2 p[j]  +  w_3 / J            w on the simplex
 
-T is fitted first, as in `TemperatureScaling`; then the weights, which maximise sum_nj q_nj log c(p_n)[j]: a concave
+T is fitted first, as in `TemperatureScaling`; then the weights, which maximize sum_nj q_nj log c(p_n)[j]: a concave
 problem in three numbers. The uniform part puts a floor under every class, for items on which a good model is entirely
 wrong. The order of the classes never changes.
 """
@@ -61,7 +61,7 @@ def _parts(p_nj: Floats, temperature: float) -> Floats:
 
 
 def _best_weights(part_mc: Floats, q_m: Floats) -> tuple[float, float, float]:
-    """Return the weights on the simplex that maximise sum_m q_m log(part_m · w)."""
+    """Return the weights on the simplex that maximize sum_m q_m log(part_m · w)."""
 
     def loss(w_c: Floats) -> tuple[float, Floats]:
         mixed_m = np.maximum(part_mc @ w_c, np.finfo(float).tiny)

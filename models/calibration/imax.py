@@ -1,7 +1,7 @@
 """I-Max binning (Patel, Beluch, Yang, Pfeiffer & Zhang 2021): bins that keep the most information on the class.
 
 Take the log-odds s = ln p_j / (1 - p_j) of each item and class, pooled over the classes (shared, "sCW") or separately
-per class. The bins of s maximise the mutual information between the bin and "is it class j" (the model's own sigma(s)
+per class. The bins of s maximize the mutual information between the bin and "is it class j" (the model's own sigma(s)
 stands for the rare positives), by the paper's iteration between their values and their edges:
 
     phi_m = ln  sum_{s in m} sigma(s)  /  sum_{s in m} sigma(-s)
@@ -12,7 +12,7 @@ random (the paper uses k-means++): bins as dense as (density of s')^(1/3) in s' 
 fine quantiser.
 
 The value of a bin is the share of its items whose truth was the class, r_m = (sum q + doubt mean sigma(s)) / (n_m +
-doubt); the model's own probability, worth `doubt` items, keeps it off 0 and 1. Neighbours whose values fall share their
+doubt); the model's own probability, worth `doubt` items, keeps it off 0 and 1. Neighbors whose values fall share their
 mean (the paper leaves them). Then c(p)[j] ∝ r of the bin of p_j. Ties between classes are broken by the model, as in
 the paper (a trace of p, TIE, is mixed in). With shared bins the order of classes stays.
 """
@@ -132,7 +132,7 @@ def _values(yes_i: Floats, no_i: Floats, cut: npt.NDArray[np.intp]) -> Floats:
 
 
 def best_edges(phi_m: Floats) -> Floats:
-    """Return (M - 1,) log-odds at which neighbouring bins describe an item equally well."""
+    """Return (M - 1,) log-odds at which neighboring bins describe an item equally well."""
     phi_m = np.unique(phi_m)
     gain, loss = np.diff(np.logaddexp(0, phi_m)), -np.diff(np.logaddexp(0, -phi_m))
     edges: Floats = np.log(gain) - np.log(loss)

@@ -1,6 +1,6 @@
 """Isotonic calibration (Zadrozny & Elkan 2002): a rising function per class, then renormalised.
 
-    minimise  sum_n (q_nj - f_j(p_nj))²   over rising f_j            c(p)[j]  ∝  (n f_j(p_j) + doubt p_j) / (n + doubt)
+    minimize  sum_n (q_nj - f_j(p_nj))²   over rising f_j            c(p)[j]  ∝  (n f_j(p_j) + doubt p_j) / (n + doubt)
 
 Each class is fitted against the rest by pooling adjacent violators and interpolated between the n items. It follows any
 rising shape and needs hundreds of items per class. Its steps would end at exactly 0 and 1, which no data can prove: one

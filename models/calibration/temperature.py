@@ -4,7 +4,7 @@
 
 where S_n models predict item n: a geometric mean, because models err together.
 
-    maximise  sum_n w_n sum_j q_nj log p_T[n, j]  +  prior_weight * sum_m log N(log T_m)
+    maximize  sum_n w_n sum_j q_nj log p_T[n, j]  +  prior_weight * sum_m log N(log T_m)
 
 The objective holds the sum of the log likelihoods: with their mean the prior would weigh as much as all the data at
 every n. It is smooth in each log T; Brent's method needs no gradient. Several models are fitted by coordinate ascent.
@@ -69,7 +69,7 @@ def map_temperatures(
     start_m: Floats | None = None,
     tolerance: float = 1e-4,
 ) -> Floats:
-    """Return the (M,) temperatures that maximise the objective above.
+    """Return the (M,) temperatures that maximize the objective above.
 
     log_p_mnj: (M, N, J) log probabilities (0 where a model abstains); q_nj: (N, J) true classes, one-hot or expected;
     predicts_nm: (N, M) which models predict (default: all). `tolerance` is in log T.
@@ -174,7 +174,7 @@ def pool_weights(
 
 
 def _best_coordinate(objective: Callable[[Floats], float], log_t_m: Floats, m: int, tolerance: float) -> Floats:
-    """Return log_t_m with coordinate m optimised; never worse than before."""
+    """Return log_t_m with coordinate m optimized; never worse than before."""
     from scipy.optimize import minimize_scalar  # a quarter of a second that fits without models need not wait
 
     def negative(value: float) -> float:

@@ -1,6 +1,6 @@
 """Temperature scaling (Guo, Pleiss, Sun & Weinberger 2017), by maximum likelihood or a posteriori.
 
-    c(p)[j]  ∝  p_j^(1/T)        maximise  sum_nj q_nj log c(p_n)[j]  +  log N(log T; mean, sd²)
+    c(p)[j]  ∝  p_j^(1/T)        maximize  sum_nj q_nj log c(p_n)[j]  +  log N(log T; mean, sd²)
 
 T > 1: the model was over-confident. The order of the classes never changes. The prior counts once, beside the sum of
 the log likelihoods; without it ten items that the model has right make it certain (T at its bound, 0.02).
@@ -51,7 +51,7 @@ class TemperatureScaling:
 
 
 def best_temperature(log_p_nj: Floats, q_nj: Floats, prior: LogTemperature | None) -> float:
-    """Return the temperature in [0.02, 100] that maximises the objective, to 1e-5 in log T."""
+    """Return the temperature in [0.02, 100] that maximizes the objective, to 1e-5 in log T."""
     weight_n = q_nj.sum(axis=1)
     (temperature,) = map_temperatures(
         log_p_nj[None],

@@ -1,1 +1,1 @@
-"""Methods for linked items: documents that cite each other, neighbouring pixels, items with similar features."""
+"""Methods for linked items: documents that cite each other, neighboring pixels, items with similar features."""

@@ -1,14 +1,14 @@
 """Fit of confusion-matrix methods with a field on a graph as truth prior, and the parameters that they keep.
 
 strength       (J,)   log odds that an edge of weight 1 adds for its items to be of a class
-field_shares   (J,)   class shares without neighbours; the consensus has those of the items
+field_shares   (J,)   class shares without neighbors; the consensus has those of the items
 clear          ()     probability that an item does not mislead: annotators see its true class
 seen_shares    (J,)   classes that misleading items seem to be
 seen           (K, J, L) Dirichlet parameters of answers about seen classes; those of the consensus are about true
                classes. Kept if `clear` is less than 1
 seen_prior     (J, L) prior of `seen`, for annotators without labels
 
-How often items mislead (`priors.apparent_classes`) shows only once neighbours predict each other. So the field is
+How often items mislead (`priors.apparent_classes`) shows only once neighbors predict each other. So the field is
 learned first as if no item misled, then both together; the fit with the higher evidence wins. If labels are too few to
 predict each other, no item is held to mislead.
 """
@@ -49,7 +49,7 @@ FIRST_CLEAR = 0.95
 among .7, .9, .95 and .99, which differ little."""
 
 LEAST_CLEAR = 0.5
-"""A fit with `clear` at or below this is rejected: labels would say less about the truth than neighbours do, and the
+"""A fit with `clear` at or below this is rejected: labels would say less about the truth than neighbors do, and the
 field would be learned from itself."""
 
 Prior = ApparentClasses[Observed[GraphField]]

@@ -1,9 +1,9 @@
-"""Graph of nearest neighbours: items with similar features are linked.
+"""Graph of nearest neighbors: items with similar features are linked.
 
     z_nd = (x_nd - mean_d) / deviation_d          d(n, m)² = |z_n|² + |z_m|² - 2 z_n · z_m
     n ~ m   if m is one of the k items nearest to n, or n is one of the k nearest to m          w_nm = 1
 
-The search is exact. With few features a k-d tree finds the neighbours. With many, where a tree would visit nearly all
+The search is exact. With few features a k-d tree finds the neighbors. With many, where a tree would visit nearly all
 items, products of blocks of items give the distances: O(N² D) time.
 """
 
@@ -32,7 +32,7 @@ BLOCK = 2**22
 def nearest_neighbours(features: npt.ArrayLike, k: int) -> sparse.csr_array:
     """Link each item to the k items with the nearest features, in a symmetric sparse (N, N) matrix of ones.
 
-    `features` (N, D) are standardised over the items that have any. An item with a NaN in its row has no edge. With k
+    `features` (N, D) are standardized over the items that have any. An item with a NaN in its row has no edge. With k
     other items or fewer, all are linked. Ties are broken arbitrarily. Raises BadSettings for k < 1, and for features
     that are no table of numbers.
 

@@ -44,7 +44,7 @@ class Classifier(Protocol):
     def predict(self, evidence: Evidence, q_nj: Floats, trained_n: Mask) -> Floats:
         """Return (N, J) distributions by a model that learned from the items `trained_n` (N,) and beliefs `q_nj` alone.
 
-        All items have features, finite and standardised, unless the model has inputs of its own.
+        All items have features, finite and standardized, unless the model has inputs of its own.
         """
 
 

@@ -6,7 +6,7 @@
 
 with Pi_k (J x L) the confusion matrices found by a method for single items, and n_km how often annotator m labeled the
 item after one that k labeled. With h_k[l] = Pi_k[:, l], u_t the sum of h over the labels of item t, and M_t that of
-Pi_k Pi_k' over its annotators, this minimises
+Pi_k Pi_k' over its annotators, this minimizes
 
     sum_t  <A, A M_{t+1}> by M_t  -  2 u_t' A u_{t+1}
 
@@ -77,7 +77,7 @@ def joint_shares(evidence: Evidence, found: Consensus, sequences: Sequences) -> 
 
 
 def _on_the_simplex(q: Floats, b: Floats) -> Floats:
-    """Return the x >= 0 with sum 1 that minimises x' q x - 2 b' x, by non-negative least squares of a root of q."""
+    """Return the x >= 0 with sum 1 that minimizes x' q x - 2 b' x, by non-negative least squares of a root of q."""
     values, vectors = np.linalg.eigh((q + q.T) / 2)
     root = np.sqrt(np.maximum(values, values[-1] * 1e-12))
     equations = root[:, None] * vectors.T

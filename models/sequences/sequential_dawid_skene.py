@@ -5,7 +5,7 @@
     E   q_t = p(z_t | all labels of the sequence), and the expected pairs, by forward and backward passes (eqs. 39-49)
     M   pi[k, j, l], first[j], step[i, j] ∝ expected counts + smoothing
 
-An item takes part through its neighbours, labeled or not. With steps that do not depend on the class before it is
+An item takes part through its neighbors, labeled or not. With steps that do not depend on the class before it is
 Dawid-Skene.
 """
 
@@ -113,7 +113,7 @@ class SequentialDawidSkene:
         return confusion.even_pseudo_counts(annotations.n_classes, annotations.n_options, self.smoothing)
 
     def _log_answers(self, consensus: Consensus, annotations: Annotations) -> Floats:
-        """(K, L, J) of these annotators; those not met by the prior."""
+        """Return (K, L, J) of these annotators; those not met by the prior."""
         log_pi_klj: Floats = np.log(confusion.confusion_from(consensus, annotations, self._pseudo_counts(annotations)))
         return log_pi_klj
 

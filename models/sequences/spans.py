@@ -59,7 +59,7 @@ def spans(labels: Sequence[str | None], sequences: Sequences) -> list[Span]:
 
 
 def steps_of_spans(classes: Sequence[object]) -> npt.NDArray[np.bool_] | None:
-    """(1 + J, J) which classes may begin a sequence, and which may follow each: I-X follows B-X or I-X alone.
+    """Return (1 + J, J) which classes may begin a sequence, and which may follow each: I-X follows B-X or I-X alone.
 
     None where not every class is O, B-kind or I-kind.
     """
