@@ -1,4 +1,4 @@
-"""hitl: turn what annotators and models say about items into labels, and decide what to ask next, and whom.
+"""hitl: combine annotations and model predictions into labels, and decide what to ask next and whom.
 
 Evidence -> Consensus -> Plan. Public names load on first use, so that `import hitl` stays light.
 """

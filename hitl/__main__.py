@@ -1,4 +1,4 @@
-"""`python -m hitl` is `hitl`."""
+"""Run `hitl` by `python -m hitl`."""
 
 from hitl.cli import main
 

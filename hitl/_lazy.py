@@ -1,4 +1,4 @@
-"""Public names that load on first use, each written once: as an import that type checkers and editors read.
+"""Load public names of a package on first use. Each is written once, as an import that type checkers and editors read.
 
 if TYPE_CHECKING:
     from hitl.models.pl import PL as PL
@@ -19,7 +19,7 @@ from typing import Any
 
 
 def lazy(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """`__getattr__`, `__dir__` and `__all__` of a package: the names that it imports under `if TYPE_CHECKING`."""
+    """Return `__getattr__`, `__dir__` and `__all__` for the names a package imports under `if TYPE_CHECKING`."""
     home = _imported_for_types(package)
 
     def load(name: str) -> Any:
@@ -35,7 +35,7 @@ def lazy(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], l
 
 
 def _imported_for_types(package: str) -> dict[str, str]:
-    """Name -> the module it is from."""
+    """Map each name to the module that defines it."""
     spec = find_spec(package)
     source = spec.loader.get_source(package) if spec and isinstance(spec.loader, InspectLoader) else None
     if source is None:

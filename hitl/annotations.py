@@ -1,4 +1,4 @@
-"""`Annotations`: who said what on which item.
+"""`Annotations`: which annotator gave which label to which item.
 
 item[m], annotator[m], label[m]     codes of annotation m        M annotations
 items, annotators                   the names behind the codes   N items, K annotators
@@ -51,17 +51,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Annotations(OneLineRepr):
-    """Who said what on which item; immutable, checked when built, sorted by item then annotator.
+    """Labels given by annotators to items. Immutable, checked when built, and sorted by item, then annotator.
 
     Attributes:
         item, annotator, label: (M,) codes into `items`, `annotators`, `options`.
         items, annotators, classes, options: the names; `options[:len(classes)] == classes`.
-        anonymous: the code of the annotator who is a pool of annotators without ids, or None.
+        anonymous: code of the annotator that stands for all annotators without ids, or None.
         time: (M,) seconds since the epoch, NaN where unknown, or None.
         duration: (M,) seconds the answer took, NaN where unknown, or None.
 
-    Raises BadAnnotations when a code is outside its names or names repeat. Two answers of one (named)
-    annotator to one item are an error here; `from_frame` resolves them.
+    Raises BadAnnotations if a code is out of range or names repeat. Two answers by one (named) annotator to one item
+    are an error here; `from_frame` resolves them.
 
     Example:
         >>> from hitl import Annotations
@@ -133,15 +133,16 @@ class Annotations(OneLineRepr):
         duration: str | None = None,
         strict: bool = False,
     ) -> Annotations:
-        """From a table (pandas, polars, Arrow, a Hugging Face dataset, a dict or list) with one row an annotation.
+        """Build from a table with one row per annotation.
 
-        `item`, `annotator`, `label`, `time`, `duration` name its columns; `annotator=None` says that no annotator
-        has an id. `items` adds items without labels (and an item outside it is an error); `classes` and
-        `options` fix the codes (default: the labels seen, in natural order).
+        The table may be pandas, polars, Arrow, a Hugging Face dataset, a dict or a list. `item`, `annotator`, `label`,
+        `time`, `duration` name its columns; use `annotator=None` if annotators have no ids. `items` adds items without
+        labels (an item outside it is an error). `classes` and `options` fix the codes (default: the labels seen, in
+        natural order).
 
-        Rows that repeat an answer collapse. Of two different answers of one annotator to one item the latest
-        wins where there is a time, else the last row, with a ConflictingLabels warning that counts them
-        (an error if `strict`). Raises BadAnnotations or BadTable.
+        Rows that repeat an answer collapse. Of two different answers by one annotator to one item the latest wins if
+        times are known, else the last row, with a ConflictingLabels warning that counts them (an error if `strict`).
+        Raises BadAnnotations or BadTable.
         """
         table = table_of(frame, "annotations")
         wanted = [name for name in (item, annotator, label, time, duration) if name is not None]
@@ -175,7 +176,7 @@ class Annotations(OneLineRepr):
         duration: Floats | None = None,
         strict: bool = False,
     ) -> Annotations:
-        """What `from_frame` makes of a table with these columns, of which `item` has codes of `items`."""
+        """Build as `from_frame` would from a table with these columns, given codes into `items`."""
         named, own, row = distinct_codes(annotator, lambda column: annotator_codes(pa.table({"_": column}), "_"))
         chosen = options_of(classes, options)
         known, own_label, label_row = distinct_codes(label, lambda column: codes_of("label", column, chosen))
@@ -198,7 +199,7 @@ class Annotations(OneLineRepr):
         place_of: Place,
         strict: bool,
     ) -> Annotations:
-        """The latest answers of each annotator to each item."""
+        """Keep the latest answer of each annotator to each item."""
         keep, contradicted = latest_answers(*codes, anonymous, time)
         if len(contradicted):
             report_conflicts(len(contradicted), place_of(int(contradicted.min())), strict, stacklevel=4)
@@ -226,9 +227,9 @@ class Annotations(OneLineRepr):
         classes: Sequence[Name] | None = None,
         options: Sequence[Name] | None = None,
     ) -> Annotations:
-        """From a table with one row an item and one column an annotator, empty where they gave no label.
+        """Build from a table with one row per item and one column per annotator, empty where they gave no label.
 
-        `annotators` names their columns; default: all but the item's. Raises BadAnnotations where a row repeats an
+        `annotators` names their columns; default: all except the item column. Raises BadAnnotations if a row repeats an
         item, or a column has no label in common with the others.
 
         >>> Annotations.from_wide({"item": ["a", "b"], "ann": ["cat", "dog"], "bob": ["cat", None]})
@@ -239,7 +240,7 @@ class Annotations(OneLineRepr):
 
     @classmethod
     def from_matrix(cls, matrix: npt.ArrayLike, classes: Sequence[Name] | None = None) -> Annotations:
-        """From an (N, K) matrix of label codes with -1 where annotator k did not label item n."""
+        """Build from an (N, K) matrix of label codes, with -1 where annotator k did not label item n."""
         codes = np.asarray(matrix)
         if codes.ndim != 2 or not np.issubdtype(codes.dtype, np.integer):
             raise BadAnnotations(
@@ -256,7 +257,7 @@ class Annotations(OneLineRepr):
 
     @classmethod
     def read(cls, path: str | Path, **columns: Any) -> Annotations:
-        """From a CSV, JSON Lines or Parquet file; all names are text. Keywords as in `from_frame`."""
+        """Read a CSV, JSON Lines or Parquet file; all names are text. Keywords as in `from_frame`."""
         named = [columns.get(name, name) for name in ("item", "annotator", "label")]
         table = read_table(path, text=[name for name in named if name])
         if table.num_rows == 0 and not columns.get("items"):
@@ -266,11 +267,11 @@ class Annotations(OneLineRepr):
     # -- reading -------------------------------------------------------------------------------------------
 
     def write(self, path: str | Path) -> None:
-        """Write one row an annotation (item, annotator, label, time, duration) as CSV, JSON Lines or Parquet."""
+        """Write one row per annotation (item, annotator, label, time, duration) as CSV, JSON Lines or Parquet."""
         write_table(path, self.table())
 
     def table(self) -> pa.Table:
-        """One row an annotation; an anonymous annotator is null."""
+        """Return one row per annotation; an anonymous annotator is null."""
         names: list[Name | None] = list(self.annotators)
         if self.anonymous is not None:
             names[self.anonymous] = None
@@ -286,26 +287,26 @@ class Annotations(OneLineRepr):
 
     @property
     def n_items(self) -> int:
-        """N, items labeled or not."""
+        """N, the number of items, labeled or not."""
         return len(self.items)
 
     @property
     def n_annotators(self) -> int:
-        """K; the anonymous pool counts as one."""
+        """K, the number of annotators; the anonymous pool counts as one."""
         return len(self.annotators)
 
     @property
     def n_classes(self) -> int:
-        """J."""
+        """J, the number of classes."""
         return len(self.classes)
 
     @property
     def n_options(self) -> int:
-        """L >= J."""
+        """L >= J, the number of label options."""
         return len(self.options)
 
     def __len__(self) -> int:
-        """M, the number of annotations."""
+        """Return M, the number of annotations."""
         return int(self.item.shape[0])
 
     def __str__(self) -> str:
@@ -316,18 +317,20 @@ class Annotations(OneLineRepr):
         return f"{said}; classes: {listed(self.classes)}{answers}"
 
     def frame(self) -> pd.DataFrame:
-        """`table()` as a pandas DataFrame."""
+        """Return `table()` as a pandas DataFrame."""
         frame: pd.DataFrame = self.table().to_pandas()
         return frame
 
     @cached_property
     def item_start(self) -> npt.NDArray[np.int64]:
-        """(N+1,) annotations of item n are the rows item_start[n]:item_start[n+1]."""
+        """(N+1,) row offsets: the annotations of item n are item_start[n]:item_start[n+1]."""
         return _starts(self.item, self.n_items)
 
     @cached_property
     def cell(self) -> npt.NDArray[np.uint32] | npt.NDArray[np.uint64]:
-        """(M,) annotator and label as one code, annotator * L + label; unsigned, for loops that need not check."""
+        """(M,) annotator and label as one code, annotator * L + label; unsigned, so that compiled loops skip the sign
+        check.
+        """
         cell = self.annotator.astype(np.int64) * self.n_options + self.label
         return cell.astype(np.uint64) if self.n_annotators * self.n_options > 2**32 else cell.astype(np.uint32)
 
@@ -339,20 +342,20 @@ class Annotations(OneLineRepr):
 
     @cached_property
     def labels_per_item(self) -> npt.NDArray[np.int64]:
-        """(N,) how many labels each item has."""
+        """(N,) number of labels of each item."""
         found = np.diff(self.item_start)
         found.setflags(write=False)
         return found
 
     @cached_property
     def labels_per_annotator(self) -> npt.NDArray[np.int64]:
-        """(K,) how many labels each annotator gave."""
+        """(K,) number of labels by each annotator."""
         found = np.bincount(self.annotator, minlength=self.n_annotators)
         found.setflags(write=False)
         return found
 
     def select(self, rows: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> Annotations:
-        """The same items, annotators and options with only these annotations (mask or row numbers)."""
+        """Return the same items, annotators and options with only these annotations (mask or row numbers)."""
         return replace(
             self,
             item=self.item[rows],
@@ -389,10 +392,10 @@ class Annotations(OneLineRepr):
 def latest_answers(
     item: Ints, annotator: Ints, label: Ints, anonymous: int | None, seconds: Floats | None
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Rows to keep, by item and annotator: one for each pair, all of the anonymous pool; and rows that contradict them.
+    """Return the rows to keep, by item and annotator, and the rows that contradict them.
 
-    The latest answer is kept, of equal or unknown times the last row. A row contradicts it where it has another label
-    and no time tells which of the two is the later.
+    One row per pair is kept, and all of the anonymous pool. Of a pair the latest answer is kept, or the last row if
+    times are equal or unknown. A row contradicts it if it has another label and no time tells which is later.
     """
     pair = item.astype(np.int64)
     pair *= int(annotator.max(initial=0)) + 1
@@ -404,7 +407,7 @@ def latest_answers(
     if not same.any():
         return order, np.empty(0, np.intp)
     if seconds is not None:
-        if np.isnan(seconds).any():  # one unknown time leaves only the order of the rows
+        if np.isnan(seconds).any():  # if one time of a pair is unknown, fall back to row order
             seconds = np.where(np.isin(pair, pair[np.isnan(seconds)]), 0.0, seconds)
         order = np.lexsort((seconds, pair))
     ends = np.flatnonzero(np.append(~same, True))
@@ -416,26 +419,26 @@ def latest_answers(
 
 
 def _kept(values: npt.NDArray[Any], rows: npt.NDArray[np.intp]) -> npt.NDArray[Any]:
-    """These rows, read-only."""
+    """Return these rows, read-only."""
     found = values[rows]
     found.setflags(write=False)
     return found
 
 
 def _unshared(values: npt.NDArray[Any], order: Any, kind: type[Any]) -> npt.NDArray[Any]:
-    """The values in this order, in memory of their own: a copy, unless they are read-only and own theirs."""
+    """Return the ordered values in their own memory, copying unless they are read-only and own it already."""
     if isinstance(order, slice) and values.dtype == kind and values.base is None and not values.flags.writeable:
         return values
     return np.array(values[order], dtype=kind)
 
 
 def _recoded(codes: Ints, place: Ints) -> Ints:
-    """The codes of these places; 0 for a place that no row has."""
+    """Return `codes[place]`, or zeros if there are no codes, because then no row uses the result."""
     return codes[place] if len(codes) else np.zeros(len(place), np.int32)
 
 
 def report_conflicts(number: int, first: str, strict: bool, stacklevel: int = 3) -> None:
-    """Warn of labels that contradict others, the first of them at a place. Raises BadAnnotations if `strict`."""
+    """Warn of contradicting labels, the first of them at `first`. Raises BadAnnotations if `strict`."""
     message = (
         f"{counted(number, 'label')} contradict{'s' if number == 1 else ''} another answer of the same "
         f"annotator to the same item, and no time tells which is the later (first at {first})"
@@ -446,9 +449,10 @@ def report_conflicts(number: int, first: str, strict: bool, stacklevel: int = 3)
 
 
 def _order(keys: npt.NDArray[np.int64], groups: Ints) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int64]]:
-    """Stable argsort of numbers >= 0, and these in order. With row numbers in the low bits a plain sort does both.
+    """Return the stable argsort of non-negative keys, and the sorted keys.
 
-    Keys of a greater group are greater. Where groups are in order, those alone are sorted that are not in order.
+    With row numbers in the low bits, one plain sort gives both. Keys of a greater group must be greater. If groups are
+    in order, only groups with unsorted keys are sorted.
     """
     falls = keys[1:] < keys[:-1]
     if not (groups[1:] < groups[:-1]).any():
@@ -458,7 +462,7 @@ def _order(keys: npt.NDArray[np.int64], groups: Ints) -> tuple[npt.NDArray[np.in
         if len(rows) <= len(keys) // 4:
             order: npt.NDArray[np.intp] = np.arange(len(keys))
             order[rows] = rows[np.argsort(keys[rows], kind="stable")]
-            ordered = keys.copy()  # the others are where they were
+            ordered = keys.copy()  # the other keys stay in place
             ordered[rows] = keys[order[rows]]
             return order, ordered
     bits = len(keys).bit_length()
@@ -473,7 +477,7 @@ def _order(keys: npt.NDArray[np.int64], groups: Ints) -> tuple[npt.NDArray[np.in
 
 
 def _repeats(codes: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """(size - 1,) whether each is the same as the one before."""
+    """Return (size - 1,) True where an entry equals the one before."""
     return np.asarray(codes[1:] == codes[:-1])
 
 

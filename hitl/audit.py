@@ -1,7 +1,7 @@
-"""Compare platform and store: every answer, every foreign prediction, and what was pushed and confirmed.
+"""Compare platform and store: every answer, every prediction of other models, and everything pushed and confirmed.
 
-An audit reads the platform plainly, without the code that pulls and pushes, and changes nothing. `repair` fixes what
-it found: evidence by a pull of everything, the platform through the outbox.
+An audit reads the platform directly, without the code that pulls and pushes, and changes nothing. `repair` fixes the
+differences: data in the store by pulling everything again, the platform through the outbox.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LACKS, GONE = "the store lacks it", "it is gone on the platform"
 
 @dataclass(frozen=True)
 class Audit:
-    """Numbers compared (by name), differences, and the problems of a pull that was to fix them."""
+    """Result of an audit: numbers compared (by name), differences, and problems of the pull that repaired the store."""
 
     compared: Mapping[str, int]
     differences: tuple[Difference, ...]
@@ -40,9 +40,9 @@ class Audit:
 
 
 def audit(settings: Settings, store: Store, connector: Connector, progress: Progress = silent) -> Audit:
-    """Compare platform and store as they are now. Raises BadSettings where the store is of another place.
+    """Compare platform and store as they are now. Raises BadSettings if the store belongs to another place.
 
-    Where what was pushed cannot be read back (`Connector.departures`), only the evidence is compared.
+    If pushed operations cannot be read back (`Connector.departures`), only the pulled data is compared.
     """
     if store.cursor(settings.name) is not None:
         require_place(store, settings.name, connector)
@@ -64,7 +64,7 @@ def audit(settings: Settings, store: Store, connector: Connector, progress: Prog
 
 
 def repair(settings: Settings, store: Store, connector: Connector, found: Audit, progress: Progress = silent) -> Audit:
-    """Fix what an audit found, under the project's lease, and audit again. Raises Busy, Refused, Unreachable."""
+    """Fix the differences of an audit under the project's lease, and audit again. Raises Busy, Refused, Unreachable."""
     kinds, left_out = {difference.what for difference in found.differences}, tuple[str, ...]()
     with store.lease(settings.name, seconds=lease_seconds(connector)) as lease:
         if kinds & EVIDENCE:
@@ -77,7 +77,7 @@ def repair(settings: Settings, store: Store, connector: Connector, found: Audit,
 
 
 def _taken_back(store: Store, project: str, found: Audit) -> list[Operation]:
-    """Return empty assignments for annotators whose questions nothing in the outbox asks."""
+    """Return empty assignments for annotators whose questions are not in the outbox."""
     known = {each.key for each, _ in store.operations(project) if each.kind == "assign"}
     strays = {one.key for one in found.differences if one.what == "assign"} - known
     return [Operation("assign", key, {"items": []}) for key in sorted(strays)]
@@ -106,7 +106,7 @@ def _as_json(data: object) -> str:
 
 
 def _answers(item: str, there: frozenset[SeenAnswer], here: frozenset[SeenAnswer]) -> Iterator[Difference]:
-    """Return a difference for each annotation of an item that differs."""
+    """Yield a difference for each annotation of an item that differs."""
     for key in sorted({one.key for one in there ^ here}):
         platform, stored = ([one for one in said if one.key == key] for said in (there, here))
         why = "the store has another answer" if platform and stored else LACKS

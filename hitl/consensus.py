@@ -1,15 +1,15 @@
-"""`Consensus`: the best-supported label of every item, how good everyone is, and how the fit went.
+"""`Consensus`: the best label of every item, how good each annotator is, and how the fit went.
 
     probabilities   N x J, rows sum to 1
     annotators      K confusion matrices J x L with their uncertainty
-    class_shares    (J,) how common each class is
-    temperatures    model name -> T, how over-confident (> 1) each model was found to be
-    difficulty      (N,) how probable it is that an item is hard, from methods that tell
-    correction      how the posterior was made as sure as it should be, from methods that do
-    parameters      name -> array, what else a method has learned and reads again when it judges other items
-    fit             objective trace, iterations, converged, seconds, settings, how well chains mixed
+    class_shares    (J,) class prior
+    temperatures    model name -> T, its overconfidence (> 1)
+    difficulty      (N,) probability that an item is hard, if the method estimates it
+    design_effect   correction for dependent labels, if the method applies one
+    parameters      name -> array, other fitted values that the method needs to judge new items
+    fit             objective trace, iterations, converged, seconds, settings, mixing of chains
 
-Saved and loaded as one file (.npz) that starts with a version.
+Saved and loaded as one versioned file (.npz).
 """
 
 from __future__ import annotations
@@ -43,17 +43,22 @@ from hitl.tables.shared_errors import ARRAYS, SharedErrors, as_array, share_erro
 from hitl.tables.short_rows import row_maxima, row_sums
 
 BROKEN = (zipfile.BadZipFile, zlib.error)
-"""What a damaged archive raises."""
+"""Exceptions raised by a damaged archive."""
 
 FORMAT = 5
-"""Version of the saved form. Format 1 had no mixing, difficulty, dependence, prior or answers; formats 2 and 3 had
-other forms of the design effect; up to 4 names of items were always in the header, and no matrices by factors."""
+"""Version of the file format.
+
+Format 1 had no mixing, difficulty, dependence, prior or answers. Formats 2 and 3 had other forms of the design effect.
+Formats up to 4 stored item names in the header only, and had no factored matrices.
+"""
 
 SHARED, PARAMETER = "shared errors ", "parameter "
-"""Prefixes of the names of shared errors and of parameters in the saved form."""
+"""Prefixes of the names of shared errors and of parameters in the file."""
 
 TIE = 1e-9
-"""Probabilities closer than this are equal: sums differ in the last bits from run to run, labels must not."""
+"""Probabilities closer than this count as equal, because sums differ in the last bits between runs and labels must
+not.
+"""
 
 
 @dataclass(frozen=True)
@@ -61,9 +66,9 @@ class Mixing:
     """How well the chains of a sampler agree.
 
     Attributes:
-        chains: number of chains, each from its own start.
-        draws: draws kept of each chain.
-        rhat: quantity -> split R-hat, >= about 1; above 1.01 or so its chains have not mixed.
+        chains: number of chains, each with its own start.
+        draws: draws kept per chain.
+        rhat: quantity -> split R-hat, >= about 1; above about 1.01 its chains have not mixed.
         effective: quantity -> effective sample size over all chains.
     """
 
@@ -80,8 +85,8 @@ class Fit(OneLineRepr):
     Attributes:
         method: command-line name of the method.
         settings: its settings, JSON values.
-        objective: what was maximised, after each iteration (nats); empty for closed forms.
-        converged: True when the objective's gain fell below the tolerance (closed forms: True; samplers: mixed).
+        objective: the maximized objective after each iteration (nats); empty for closed forms.
+        converged: True if the objective's gain fell below the tolerance (closed forms: True; samplers: mixed).
         seconds: wall time.
         mixing: how well the chains agree; None for a method without chains.
     """
@@ -112,20 +117,19 @@ class Fit(OneLineRepr):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AnnotatorReport(OneLineRepr):
-    """What a fit says of the annotators.
+    """Estimates of the annotators by a fit.
 
     Attributes:
         names: K names; classes, options: J and L names.
         concentration: (K, J, L) Dirichlet parameters of each confusion row's posterior. With many classes it and
-            `confusion` may be `SharedErrors`, which become an array where one is needed.
-        confusion: (K, J, L) the confusion matrices the fit used; rows (true class) sum to 1.
+            `confusion` may be `SharedErrors`, which convert to an array where one is needed.
+        confusion: (K, J, L) confusion matrices used in the fit; rows (true class) sum to 1.
         labels: (K,) number of labels.
-        shares: (J,) class shares that weigh the rows into one accuracy.
-        dependence: (K, K) correlation of two annotators' errors given the class, in [-1, 1]; None where not modelled.
-        prior: (J, L) Dirichlet parameters of the confusion rows of an annotator not met; None where nothing was
-            learned of annotators in general.
-        answers: (K, 3) expected number of right and of wrong answers, by the consensus, and the variance of that
-            number; then they are what `accuracy` says. None: it follows from `concentration` and `shares`.
+        shares: (J,) class shares that weight the rows into one accuracy.
+        dependence: (K, K) correlation of two annotators' errors given the class, in [-1, 1]; None if not modeled.
+        prior: (J, L) Dirichlet parameters of the confusion rows of a new annotator; None if the method learns none.
+        answers: (K, 3) expected number of right and of wrong answers by the consensus, and the variance of that number;
+            `accuracy` is computed from them. None: it follows from `concentration` and `shares`.
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -148,15 +152,17 @@ class AnnotatorReport(OneLineRepr):
 
     @cached_property
     def accuracy(self) -> Floats:
-        """(K,) expected chance that an answer that is a class is right, in [0, 1]; the crowd's with few labels."""
+        """(K,) probability that an answer naming a class is right, in [0, 1]; near the crowd's if there are few
+        labels.
+        """
         return self._moments[0]
 
     @cached_property
     def interval(self) -> tuple[Floats, Floats]:
         """(K,) low and (K,) high of the central 95 % interval of the accuracy (Beta with matched moments).
 
-        No Beta interval holds 0 or 1, and yet whoever gave only right answers has an accuracy that looks like 1. So an
-        end within half an answer of 0 or 1 is 0 or 1; EXPECTED_LABELS count as answers.
+        A Beta interval never contains 0 or 1, even for an annotator with only right answers. So an end within half an
+        answer of 0 or 1 is set to 0 or 1; EXPECTED_LABELS count as answers.
         """
         from scipy.special import betaincinv
 
@@ -173,7 +179,7 @@ class AnnotatorReport(OneLineRepr):
             right, wrong, variance = self.answers.T
             total = right + wrong
             crowd = (right.sum() + 1) / (total.sum() + 2)
-            own = total + EXPECTED_LABELS  # what is known of one annotator is added to what the crowd shows
+            own = total + EXPECTED_LABELS  # shrink the annotator's own counts toward the crowd's accuracy
             mean = (right + EXPECTED_LABELS * crowd) / own
             return mean, mean * (1 - mean) / (own + 1) + variance / own**2
         j = np.arange(len(self.classes))
@@ -190,7 +196,7 @@ class AnnotatorReport(OneLineRepr):
         return f"{counted(len(self.names), 'annotator')}; accuracy {low:.2f} to {high:.2f}, median {middle:.2f}"
 
     def frame(self) -> pd.DataFrame:
-        """One row an annotator: annotator, labels, accuracy, low, high."""
+        """Return one row per annotator: annotator, labels, accuracy, low, high."""
         low, high = self.interval
         return pd.DataFrame(
             {
@@ -205,21 +211,21 @@ class AnnotatorReport(OneLineRepr):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Consensus(OneLineRepr):
-    """The result of a combiner: what is true and who is good at what.
+    """The result of a combiner: the estimated labels, and how good each annotator is.
 
     Attributes:
         items, classes: N and J names.
         probabilities: (N, J), rows sum to 1.
-        annotators: what the fit says of each annotator.
+        annotators: estimates of each annotator.
         class_shares: (J,) class prior, sums to 1.
-        temperatures: for each model its temperature T > 0 (weight 1/T in the log-linear pool).
+        temperatures: temperature T > 0 per model (weight 1/T in the log-linear pool).
         fit: how the fit went.
-        difficulty: (N,) probability that the item is hard (no annotator tells its class better than chance), in [0, 1];
-            None where not modelled.
-        design_effect: how these probabilities came from those under independence.
-        parameters: what else was learned, by names of the method's own, for its `apply`.
-        question: what was asked, where annotators mark parts of the items; None where items are judged whole.
-        parts: parts of the items that are right, and others that annotators marked.
+        difficulty: (N,) probability that the item is hard (no annotator does better than chance on it), in [0, 1]; None
+            if not modeled.
+        design_effect: how these probabilities were derived from those under independence.
+        parameters: other fitted values, under the method's own names, for its `apply`.
+        question: the question, if annotators mark parts of the items; None if items are judged as a whole.
+        parts: parts of the items in the consensus, and others that annotators marked.
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -256,7 +262,7 @@ class Consensus(OneLineRepr):
 
     @cached_property
     def labels(self) -> Ints:
-        """(N,) code of the most probable class of each item (the first of equals)."""
+        """(N,) code of the most probable class of each item (the first if tied)."""
         top = self.probabilities >= self.confidence[:, None] - TIE
         codes: Ints = top.argmax(axis=1).astype(np.int32)
         return codes
@@ -277,7 +283,7 @@ class Consensus(OneLineRepr):
         return f"{said}{sure}; {counted(len(self.annotators.names), 'annotator')}; {self.fit}"
 
     def table(self) -> pa.Table:
-        """Arrow table: item, label, confidence, p_<class>."""
+        """Return an Arrow table: item, label, confidence, p_<class>."""
         columns: dict[str, Any] = {
             "item": pa.array(self.items),
             "label": pa.array(self.classes).take(pa.array(self.labels)),
@@ -287,7 +293,7 @@ class Consensus(OneLineRepr):
         return pa.table(columns)
 
     def frame(self) -> pd.DataFrame:
-        """The same as a pandas DataFrame."""
+        """Return `table()` as a pandas DataFrame."""
         frame: pd.DataFrame = self.table().to_pandas()
         return frame
 
@@ -296,12 +302,12 @@ class Consensus(OneLineRepr):
         write_table(path, self.table())
 
     def save(self, path: str | Path) -> None:
-        """Save everything as one file (.npz); `Consensus.load` gives it back."""
+        """Save everything as one file (.npz). `Consensus.load` reads it."""
         with atomic(path) as handle:
             handle.write(self.to_bytes())
 
     def to_bytes(self) -> bytes:
-        """What `save` writes."""
+        """Return the content that `save` writes."""
         people = self.annotators
         header = {
             "format": FORMAT,
@@ -326,12 +332,12 @@ class Consensus(OneLineRepr):
             "class_shares": self.class_shares,
             "labels": people.labels,
         }
-        if isinstance(self.items, CheckedNames):  # a million names of a store: as JSON they take longer than the rest
+        if isinstance(self.items, CheckedNames):  # a million names as JSON would take longer than everything else
             arrays["items"] = names_as_bytes(self.items.column)
         return _packed(arrays | _matrices(people))
 
     def judging(self, items: Names, probabilities: Floats, report: AnnotatorReport | None = None) -> Consensus:
-        """What was learned, with the probabilities (N, J) of other items; of the classes of `report`, where given."""
+        """Return a copy with the probabilities (N, J) of other items, and the classes of `report` if given."""
         known = self.annotators if report is None else report
         return replace(
             self,
@@ -348,7 +354,7 @@ class Consensus(OneLineRepr):
 
     @classmethod
     def load(cls, path: str | Path) -> Consensus:
-        """Load what `save` wrote. Raises BadTable for another file or another version."""
+        """Load a file written by `save`. Raises BadTable for any other file or version."""
         try:
             packed = Path(path).read_bytes()
         except OSError as error:
@@ -357,7 +363,7 @@ class Consensus(OneLineRepr):
 
     @classmethod
     def from_bytes(cls, packed: bytes, where: str = "consensus") -> Consensus:
-        """What `to_bytes` made. Raises BadTable for anything else."""
+        """Read the output of `to_bytes`. Raises BadTable for anything else."""
         try:
             with np.load(io.BytesIO(packed), allow_pickle=False) as stored:
                 arrays = dict(stored)
@@ -404,7 +410,10 @@ class Consensus(OneLineRepr):
 
 
 def _matrices(people: AnnotatorReport) -> dict[str, npt.NDArray[Any]]:
-    """Return the matrices of annotators as they are saved; of shared errors the chances follow from them."""
+    """Return the annotators' matrices as they are saved.
+
+    For shared errors `confusion` follows from their parameters.
+    """
     table = people.concentration
     if share_errors(table):
         return {f"{SHARED}{name}": array for name, array in table.arrays().items()}
@@ -412,7 +421,7 @@ def _matrices(people: AnnotatorReport) -> dict[str, npt.NDArray[Any]]:
 
 
 def _read_matrices(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Floats, Floats]:
-    """Return concentration and confusion, from what `_matrices` gave."""
+    """Return concentration and confusion from the output of `_matrices`."""
     if "concentration" in arrays:
         return arrays["concentration"], arrays["confusion"]
     table = SharedErrors.from_arrays({name: arrays[f"{SHARED}{name}"] for name in ARRAYS})
@@ -424,7 +433,7 @@ def _question(name: str, classes: list[Name], options: list[Name], kind: str, fi
 
 
 def _design_effect(header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> DesignEffect:
-    """The design effect. Formats up to 3 kept another one for annotators alone: it is read as if there were none."""
+    """Read the design effect. Formats up to 3 stored another one for annotators alone, which is ignored."""
     if "dependence of labels" in arrays:
         rho, echo, residual = arrays["dependence of labels"].tolist()
         return DesignEffect(rho, echo, residual, arrays.get("shift"))
@@ -439,13 +448,13 @@ def _design_effect(header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[A
 
 
 def _current(stored: str) -> str:
-    """Today's name of a stored parameter."""
+    """Map a stored parameter name to its current name."""
     name = stored.removeprefix(PARAMETER)
     return "residual temperature" if name == "model caution" else name
 
 
 def _packed(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
-    """As `np.savez_compressed` does, at its fastest and only what shrinks: the digits of probabilities seldom do."""
+    """Compress like `np.savez_compressed` at its fastest, and only arrays that shrink; probabilities seldom do."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         for name, array in arrays.items():
@@ -457,7 +466,7 @@ def _packed(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
 
 
 def _shrinks(array: npt.NDArray[Any]) -> bool:
-    """Whether a sample of the rows loses half of its size when compressed; less is not worth the time."""
+    """Return True if a sample of the rows compresses to less than half; smaller gains are not worth the time."""
     rows = np.atleast_1d(array)
     sample = rows[:: 1 + len(rows) // 1000].tobytes()
     return len(zlib.compress(sample, 1)) < 0.5 * len(sample)

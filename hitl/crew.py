@@ -1,4 +1,4 @@
-"""`Crew`: who can be asked; `Budget`: how much may be asked and when an item is done."""
+"""`Crew`: who can be asked. `Budget`: how much may be asked, and when an item is done."""
 
 from __future__ import annotations
 
@@ -17,30 +17,32 @@ if TYPE_CHECKING:
 UNLIMITED = 2**31 - 1
 
 EXPECTED_ACCURACY, EXPECTED_LABELS = 0.75, 4.0
-"""Expectation of an annotator before any label is judged: the share of right labels, and how many labels of their
-own outweigh it. One source for every method: three of four labels right, the smallest whole numbers with the accuracy
-that Kerrigan, Smyth & Steyvers 2021 (section 4) expect of an annotator not met. In a confusion row they are the mean of
-the diagonal and the sum of the pseudo-counts."""
+"""Prior on an annotator's accuracy: the expected share of right labels, and the number of own labels that outweigh it.
+
+Every method uses it. Three of four labels right are the smallest whole numbers with the accuracy that Kerrigan, Smyth &
+Steyvers 2021 (section 4) expect of a new annotator. In a confusion row they are the mean of the diagonal and the sum of
+the pseudo-counts.
+"""
 
 CENT = 1e-9
-"""Sums of costs that differ by less are equal: they are added up in different orders."""
+"""Sums of costs that differ by less count as equal, because they are added in different orders."""
 
 
 @dataclass(frozen=True)
 class Crew:
-    """Annotators who are available, how much each can take on, and what they may not see.
+    """Annotators who are available, how much each can take on, and which items they must not see.
 
     Attributes:
         names: annotators that can be asked by name; empty: the next annotator who comes ("anyone") is asked.
-        capacity: how many items each may be given in one plan; a missing name takes `default_capacity`.
-        never: (annotator, item) pairs that must not be asked (skipped, conflict of interest). What an
-            annotator has already labeled is excluded by the policy itself.
-        only: for each annotator the items they can answer; a missing name can answer every item.
-        cost: what one label of each costs, in any one unit; a missing name takes `default_cost`.
-        skills: what each annotator can do ("de", "cardiology"), and `needs` what an item takes: only annotators who
-            have all of it are asked about it.
-        asked: (annotator, item) pairs asked before whose answers are still expected, in serving order. They
-            count against the capacities; a policy asks no other annotator about these items meanwhile.
+        capacity: most items per annotator in one plan; a missing name takes `default_capacity`.
+        never: (annotator, item) pairs that must not be asked (skipped, conflict of interest). Policies already exclude
+            items that an annotator has labeled.
+        only: items that each annotator can answer; a missing name can answer every item.
+        cost: cost of one label per annotator, in any one unit; a missing name takes `default_cost`.
+        skills: skills of each annotator ("de", "cardiology").
+        needs: skills that an item requires; only annotators who have all of them are asked about it.
+        asked: (annotator, item) pairs asked earlier and still unanswered, in serving order. They count against the
+            capacities; meanwhile a policy asks no other annotator about these items.
 
     Example:
         >>> from hitl import Crew
@@ -72,38 +74,38 @@ class Crew:
                 raise BadSettings(f"crew.cost of {name!r} is {price}; expected a number above 0")
 
     def capacity_of(self, name: Name) -> int:
-        """Return how many items this annotator may be given in one plan."""
+        """Return the most items this annotator may be given in one plan."""
         return self.capacity.get(name, self.default_capacity)
 
     def cost_of(self, name: Name | None) -> float:
-        """Return the cost of one label of this annotator (None: of anyone)."""
+        """Return the cost of one label by this annotator (None: by anyone)."""
         return self.default_cost if name is None else self.cost.get(name, self.default_cost)
 
     @property
     def members(self) -> tuple[Name | None, ...]:
-        """Names that can be asked, or None alone, which stands for anyone."""
+        """Names that can be asked, or only None, which stands for anyone."""
         return self.names or (None,)
 
     @property
     def prices(self) -> list[float]:
-        """(K',) what one label of each of the `members` costs."""
+        """(K',) cost of one label by each of the `members`."""
         return [self.cost_of(name) for name in self.members]
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits on the questions, and when an item is done.
+    """Limits on the questions, and criteria for an item to be done.
 
     Attributes:
         open_questions: most questions in one plan.
-        target_confidence: an item is done when its most probable class reaches this, in (0, 1].
-        min_labels: labels an item needs before it can be done by confidence (0: a model alone may do).
+        target_confidence: an item is done when the probability of its top class reaches this, in (0, 1].
+        min_labels: labels an item needs before it can be done by confidence (0: a model alone may suffice).
         max_labels: an item with this many labels is done whatever its confidence.
         cost: most that one plan may cost, in the unit of `Crew.cost`.
-        target_accuracy: the project is done when this share of all items is expected to be right; None: when every
-            item is done.
-        value_per_label: what one more item with a right label is worth, in the unit of `Crew.cost`: nothing is asked
-            that costs more than it is expected to bring. None: no such limit.
+        target_accuracy: the project is done when this share of all items is expected to be right; None: when every item
+            is done.
+        value_per_label: value of one more item with a right label, in the unit of `Crew.cost`; questions that cost more
+            than their expected benefit are not asked. None: no such limit.
 
     Example:
         >>> from hitl import Budget
@@ -136,7 +138,7 @@ class Budget:
 
 
 def skills_needed(items: pa.Table, field: str) -> dict[Name, frozenset[str]]:
-    """Item -> the skills that this field of its data names: one value or a list; items without it need none."""
+    """Return the skills each item needs: one value or a list in this field of its data. Items without it need none."""
     needs: dict[Name, frozenset[str]] = {}
     for key, data in zip(items.column("item").to_pylist(), items.column("data").to_pylist(), strict=True):
         value: Any = json.loads(data).get(field)

@@ -1,15 +1,15 @@
-"""One cycle: pull what is new, combine, plan, push. Each step is safe to repeat, and so is the whole.
+"""One run: pull, combine, plan and push. Each step is safe to repeat, and so is the whole run.
 
-    pull    pages -> store                              rows and the cursor behind them in one transaction
-    embed   items -> features -> store                  of what is new or has changed, where `[features]` asks for them
-    learn   labels -> a model -> predictions -> store   where `[learn]` asks for it and labels are new enough
-    judge   store -> evidence -> consensus -> plan      a pure function of what is stored
+    pull    pages -> store                              rows and their cursor in one transaction
+    embed   items -> features -> store                  new and changed items, if `[features]` is set
+    learn   labels -> a model -> predictions -> store   if `[learn]` is set and enough labels are new
+    judge   store -> evidence -> consensus -> plan      a pure function of the stored data
     record  consensus, plan, operations -> store        in one transaction; unchanged operations stay confirmed
-    push    outbox -> platform                          verified there, then marked
+    push    outbox -> platform                          verified there, then confirmed
 
-What was queued by hand (new items, known truth) is pushed first. A crash anywhere loses nothing: the next cycle pulls
-on from the cursor, comes to the same plan from the same evidence, and sends what was not confirmed. Combiners start
-cold, so that the result depends on the evidence alone.
+Operations queued by hand (new items, ground truth) are pushed first. A crash loses nothing: the next run continues from
+the cursor, computes the same plan from the same evidence, and sends unconfirmed operations. Combiners start cold, so
+the result depends only on the evidence.
 """
 
 from __future__ import annotations
@@ -84,19 +84,19 @@ if TYPE_CHECKING:
 
 
 class _Changing:
-    """What changed something on the platform."""
+    """Base of reports with receipts from the platform."""
 
     receipts: tuple[Receipt, ...]
 
     @property
     def changed(self) -> int:
-        """How much had to be changed on the platform (0: it was as planned)."""
+        """Number of changes made on the platform (0: it was as planned)."""
         return sum(receipt.changed for receipt in self.receipts)
 
 
 @dataclass(frozen=True)
 class CycleReport(_Changing):
-    """What one cycle did."""
+    """Result of one run."""
 
     pulled: PullSummary
     judgement: Judgement
@@ -106,13 +106,13 @@ class CycleReport(_Changing):
 
     @property
     def resumed(self) -> bool:
-        """Whether it only pushed what a cycle killed before had recorded, and looked at nothing new."""
+        """True if it only pushed the recorded results of a killed run, without reading new data."""
         return not self.judgement.evidence
 
 
 @dataclass(frozen=True)
 class Unchanged(_Changing):
-    """A cycle that found nothing new: what the `last` one concluded stands, and is not judged again."""
+    """Result of a run that found no changes: the `last` result is reused."""
 
     pulled: PullSummary
     last: CycleSummary
@@ -120,7 +120,7 @@ class Unchanged(_Changing):
     pages: Pages = Pages()
 
     resumed: ClassVar[bool] = False
-    """It has seen all that is there."""
+    """Always False: the run has read all new data."""
 
 
 def run(
@@ -133,13 +133,14 @@ def run(
     due: str | None = None,
     now: float | None = None,
 ) -> CycleReport:
-    """One whole cycle under the project's lease. Raises Busy when another cycle holds it.
+    """Run once under the project's lease. Raises Busy if another run holds it.
 
-    `crew`: who can be asked; default: that of the settings. `now`: see `judge`. `due`: names the run that it is for: of
-    one that was recorded already only what is pending is pushed, and the report is of the last cycle, without evidence.
+    `crew`: who can be asked; default: the crew of the settings. `now`: see `judge`. `due`: name of the scheduled run.
+    If one of that name is recorded already, only pending operations are pushed, and the report covers the last run,
+    without evidence.
     """
     with _steps(settings, store, connector, progress) as steps:
-        queued = steps.push(by_hand=True)  # first: the pull brings it back
+        queued = steps.push(by_hand=True)  # push first, so that the pull reads it back
         return steps.resume(due, queued) or steps.judge_and_push(steps.pull(), queued, crew, due, now)
 
 
@@ -152,9 +153,9 @@ def run_if_changed(
     due: str | None = None,
     now: float | None = None,
 ) -> CycleReport | Unchanged:
-    """The same, but for what follows from nothing new: where all that the last cycle rests on is as it was, it stands.
+    """Run once, but reuse the last result if none of its inputs has changed.
 
-    What the platform has not confirmed yet is pushed all the same.
+    Unconfirmed operations are pushed in any case.
     """
     now = time.time() if now is None else now
     with _steps(settings, store, connector, progress) as steps:
@@ -170,7 +171,7 @@ def run_if_changed(
 
 @dataclass(frozen=True)
 class _Steps:
-    """The steps of one cycle, under its lease."""
+    """The steps of one run, under its lease."""
 
     lease: Lease
     settings: Settings
@@ -188,20 +189,20 @@ class _Steps:
         )
 
     def pages(self) -> Pages:
-        """Where annotators answer, as it is noted."""
+        """Store and return the pages where annotators answer."""
         pages = self.connector.workplaces()
         self.store.note_workplaces(self.lease, pages)
         return pages
 
     def resume(self, due: str | None, queued: tuple[Receipt, ...]) -> CycleReport | None:
-        """Push what a cycle recorded that was killed; None where there was none for this due run."""
+        """Push the recorded results of a killed run. Return None if none is recorded for this scheduled run."""
         judgement = None if due is None else _recorded(self.store, self.settings.name, due)
         if judgement is None:
             return None
         return CycleReport(PullSummary(), judgement, (*queued, *self.push()), self.pages())
 
     def unchanged(self, last: CycleSummary, pulled: PullSummary, now: float) -> bool:
-        """Return True if no input of the last run has changed; questions are read only where a page came."""
+        """Return True if no input of the last run has changed. Questions are read only if a page was pulled."""
         recorded, there = last.basis, inputs_digest.digest_inputs(self.settings, self.store, self.connector)
         if not inputs_digest.unchanged(recorded, there, None, now):
             return False
@@ -210,7 +211,7 @@ class _Steps:
         )
 
     def finish_unchanged(self, last: CycleSummary, pulled: PullSummary, queued: tuple[Receipt, ...]) -> Unchanged:
-        """Push what the platform has not confirmed, and nothing else."""
+        """Push unconfirmed operations, and nothing else."""
         pulled += PullSummary(problems=orders_of_others(self.store, self.settings.name, self.connector))
         receipts, pages = (*queued, *self.push()), self.pages()
         self.store.note_look(self.lease)
@@ -218,7 +219,7 @@ class _Steps:
         return Unchanged(pulled, last, receipts, pages)
 
     def embed(self) -> tuple[str, ...]:
-        """Make the features; a line about the items that are left without, or the file that cannot be read."""
+        """Embed new and changed items. Return warnings for items without features, or about an unreadable file."""
         try:
             left_out = embed(self.lease, self.settings, self.store, self.connector, self.progress)
         except BadTable as error:
@@ -228,7 +229,7 @@ class _Steps:
         return (describe_left_out(left_out),) if left_out else ()
 
     def judge(self, settings: Settings, *given: Any) -> tuple[dict[str, Training], Judgement]:
-        """Learn, and judge what is stored, of the questions, crew and time `given`."""
+        """Train the model, then fit and plan from the stored data."""
         learned = learn(self.lease, settings, self.store, given[0], self.progress)
         with one_fit:
             return learned, judge(settings, self.store, given[0], self.progress, *given[1:])
@@ -236,7 +237,7 @@ class _Steps:
     def judge_and_push(
         self, pulled: PullSummary, queued: tuple[Receipt, ...], given: Crew | None, due: str | None, now: float | None
     ) -> CycleReport:
-        """What follows a pull: features, a model, judgement, record and push."""
+        """Run the steps after a pull: embed, learn, judge, record and push."""
         settings, store, connector = self.settings, self.store, self.connector
         there, names = inputs_digest.digest_inputs(settings, store, connector), annotator_names(store, settings.name)
         crew, told = reachable(given or crew_of(settings, store), connector, names)
@@ -266,7 +267,7 @@ class _Steps:
 
 @contextmanager
 def _steps(settings: Settings, store: Store, connector: Connector, progress: Progress) -> Iterator[_Steps]:
-    """The steps under the project's lease; what was refused on the way is raised at the end."""
+    """Yield the steps under the project's lease, and raise refusals collected on the way at the end."""
     taken = store.lease(settings.name, seconds=lease_seconds(connector))
     with within(settings.limits.limits()), taken as lease, _noted(settings, store, lease):
         steps = _Steps(lease, settings, store, connector, progress)
@@ -276,7 +277,7 @@ def _steps(settings: Settings, store: Store, connector: Connector, progress: Pro
 
 @contextmanager
 def _noted(settings: Settings, store: Store, lease: Lease) -> Iterator[None]:
-    """Keeps why a cycle failed, until one does not; not where the store itself failed, or another has taken over."""
+    """Record why a run failed, until one succeeds, except if the store itself failed or another run has taken over."""
     try:
         yield
     except Exception as error:
@@ -288,7 +289,7 @@ def _noted(settings: Settings, store: Store, lease: Lease) -> Iterator[None]:
 
 
 def _recorded(store: Store, project: str, due: str) -> Judgement | None:
-    """The last recorded judgement, if a cycle was recorded for this due run."""
+    """Return the last recorded judgement if this scheduled run was recorded."""
     if not store.recorded(project, due):
         return None
     last, latest = store.last_cycle(project), store.latest(project)
@@ -298,9 +299,10 @@ def _recorded(store: Store, project: str, due: str) -> Judgement | None:
 def pull(
     lease: Lease, store: Store, connector: Connector, progress: Progress = silent, *, anew: bool = False
 ) -> PullSummary:
-    """Pull what is new, or all `anew`, page by page, each saved with the cursor behind it; keeps the place.
+    """Pull changes, or everything if `anew`, saving each page with its cursor, and record the place pulled from.
 
-    Raises BadSettings where that was another one at the last pull, unless `anew`."""
+    Raises BadSettings if the last pull was from another place, unless `anew`.
+    """
     brought, cursor = PullSummary(), None if anew else store.cursor(lease.project)
     require_one_name(store, lease.project, connector)
     if cursor is not None:
@@ -315,7 +317,7 @@ def pull(
 
 
 def compare(lease: Lease, store: Store, connector: Connector) -> PullSummary:
-    """Save what the platform has otherwise than what is stored, although nothing told of a change; what it was."""
+    """Save differences between platform and store that the platform did not report as changes. Return their counts."""
     found, cursor = PullSummary(), store.cursor(lease.project)
     if cursor is None:
         return found
@@ -328,7 +330,7 @@ def compare(lease: Lease, store: Store, connector: Connector) -> PullSummary:
 def embed(
     lease: Lease, settings: Settings, store: Store, connector: Connector, progress: Progress = silent
 ) -> dict[str, str]:
-    """Make the features of what is new or has changed; the items that are left without, and why."""
+    """Embed new and changed items. Return the items left without features, and why."""
     if settings.features.kind is None:
         return {}
     return features.refresh(lease, settings, store, item_names(settings, store), connector, progress)
@@ -343,7 +345,7 @@ def learn(
     *,
     anew: bool = False,
 ) -> dict[str, Training]:
-    """Learn from the labels, as `[learn]` says, where they have grown enough or `anew`; what was, by question."""
+    """Train as `[learn]` says if enough labels are new, or if `anew`. Return the new trainings by question."""
     if settings.learn.model is None:
         return {}
     with one_fit:
@@ -358,10 +360,10 @@ def judge(
     crew: Crew | None = None,
     now: float | None = None,
 ) -> Judgement:
-    """Evidence to consensus to plan, from what is stored; writes nothing.
+    """Compute consensus and plan from the stored data, without writing anything.
 
-    The last recorded plan is part of what is stored: its unanswered questions stay or expire at `now` (seconds since
-    the epoch; default: the time it is).
+    The last recorded plan is part of the stored data: its unanswered questions stay, or expire at `now` (seconds since
+    the epoch; default: the current time).
     """
     evidence = stored_evidence(settings, store, questions)
     results = combined(settings, evidence, progress)
@@ -378,7 +380,10 @@ def judge(
 
 
 def record(lease: Lease, settings: Settings, store: Store, judgement: Judgement, *, waits: bool = False) -> int:
-    """Store the judgement and what follows, in one transaction; the cycle's number. `waits`: it is not sent at once."""
+    """Store the judgement and its operations in one transaction.
+
+    Return the run number. `waits`: they are not sent at once.
+    """
     from hitl.store import CycleRecord
 
     store.make_mark(lease)
@@ -399,14 +404,15 @@ def push(
     verify: bool = False,
     by_hand: bool = False,
 ) -> Iterator[Receipt]:
-    """Make the platform as planned: every operation not yet confirmed, in order, each marked when verified.
+    """Push every unconfirmed operation in order, confirming each once verified on the platform.
 
-    `verify` looks at the confirmed ones again too, compares all that they say (`Connector.verify`), and fixes what was
-    changed on the platform since; so does a push after one that was cut short. `by_hand` sends what was queued
-    (`hitl.manual_operations`) and leaves what a cycle came to.
+    `verify` also checks confirmed operations, compares their full content (`Connector.verify`), and fixes later changes
+    on the platform. A push after one that was cut short does the same. `by_hand` sends only operations queued by hand
+    (`hitl.manual_operations`).
 
-    What the platform refuses, or does not answer, does not stop what is behind it, but for what needs it (`NEEDS`) and
-    when nothing is answered any more. It is raised at the end, and sent again; what was queued and refused is not.
+    If the platform refuses an operation or does not answer, the push continues with the others, except those that need
+    it (`NEEDS`), and stops once nothing is answered any more. The errors are raised at the end and the operations sent
+    again next time, except refused ones that were queued by hand.
     """
     from hitl.store.pushes import confirmed
 
@@ -432,28 +438,28 @@ def push(
                     yield receipt
                 done = end
             except (PlatformError, BadInput, BadSettings) as error:
-                failed.append(_withdrawn(lease, store, pending[min(done, end - 1)], error))  # or behind the last one
+                failed.append(_withdrawn(lease, store, pending[min(done, end - 1)], error))  # raised after the last one
                 kinds.add(kind)
                 done = min(done + 1, end)
             if len(failed) >= IN_A_ROW and all(isinstance(error, Unreachable) for error in failed[-IN_A_ROW:]):
                 break
         if any(isinstance(error, Unreachable) for error in failed):
-            store.renew(lease)  # a request may still be under way: if another has taken over, it has to look again
+            store.renew(lease)  # a request may be in flight: raise LeaseLost if overtaken, so the new holder verifies
         else:
             store.end_push(lease, verified=verify and not failed)
     raise_all(failed)
 
 
 NEEDS = {"consensus": "order"}
-"""What is not sent where another was refused: without an order a platform may show annotators the consensus."""
+"""Kinds not sent if another was refused: without an order, a platform may show annotators the consensus."""
 
 IN_A_ROW = 3
-"""After so many operations without an answer the platform is taken to be down."""
+"""Number of unanswered operations in a row after which the platform counts as down."""
 
 
 @contextmanager
 def _sending(lease: Lease, store: Store, connector: Connector) -> Iterator[None]:
-    """Nothing is sent once the lease is lost; that something may have been is noted for the next holder."""
+    """Block writes once the lease is lost, and record for the next holder that something may have been sent."""
 
     def may_write() -> float:
         store.renew(lease)
@@ -471,7 +477,7 @@ def _sending(lease: Lease, store: Store, connector: Connector) -> Iterator[None]
 
 
 def _withdrawn(lease: Lease, store: Store, operation: Operation, error: HitlError) -> HitlError:
-    """The error of an operation; what was queued by hand is not sent again where the platform has refused it."""
+    """Return the error, after withdrawing an operation queued by hand that the platform refused."""
     if isinstance(error, Unreachable) or not store.withdraw(lease, operation):
         return error
     return Refused(f"{error}; not sent again: {subject_of(operation)}. Mend it, then give the command again")
@@ -486,7 +492,7 @@ def push_collecting_errors(
     *,
     by_hand: bool = False,
 ) -> tuple[Receipt, ...]:
-    """The receipts of `push`; what it raises at its end is added to `failed`."""
+    """Return the receipts of `push`, adding its errors to `failed`."""
     receipts = []
     try:
         for receipt in push(lease, store, connector, progress, by_hand=by_hand):

@@ -1,16 +1,14 @@
-"""`DesignEffect`: what labels are worth where annotators and models err together.
+"""`DesignEffect`: how much labels are worth if annotators and models make the same mistakes.
 
-An item that misleads one annotator tends to mislead the next one, and the models too. Given its class, the judges of
-an item (its m_n labels, and the pool of models where it predicts: v_n in all) are then worth v_n / T_n independent
-ones, with
+An item that misleads one annotator tends to mislead the next one, and the models too. Given its class, the v_n judges
+of an item (its m_n labels, and the pool of models if it predicts) are worth v_n / T_n independent ones, with
 
     T_n  =  c_n  +  (max(v_n, m_n + echo) - 1) rho            (design effect of clusters, Kish 1965)
 
-    c_n    residual temperature of the pool of models where it predicts, else 1
+    c_n    residual temperature of the pool of models if it predicts, else 1
     rho    correlation of the errors of two judges of one item, >= 0
-    echo   judges more that an item has unseen: 1 where annotators were learned from how far they agree, for errors that
-           they share look like skill, so that even a single label seems to say more than it does; else 0.
-           A pool of models takes its place
+    echo   unseen extra judges per item: 1 if annotator skill was estimated from agreement, because shared errors look
+           like skill and even a single label seems to say more than it does; else 0. A pool of models replaces it
 
 and the posterior under independence becomes  q_n  ∝  exp( ln q0_n / T_n + shift ).  A consensus carries its design
 effect; `hitl.models.dependence` estimates it.
@@ -30,18 +28,18 @@ Counts = npt.NDArray[np.integer]
 Mask = npt.NDArray[np.bool_]
 
 SMALLEST = 1e-300
-"""Probability below which a logarithm is taken of this instead."""
+"""Smallest probability of which a logarithm is taken; smaller ones are raised to it."""
 
 
 @dataclass(frozen=True, eq=False)
 class DesignEffect:
-    """How strongly labels of one item depend on each other; as it comes, not at all.
+    """How strongly labels of one item depend on each other; by default not at all.
 
     Attributes:
         rho: correlation of the errors of two judges of one item, >= 0; 0: labels are independent.
-        echo: judges more that each item with labels has unseen, >= 0.
+        echo: unseen extra judges of each item with labels, >= 0.
         residual: temperature that the pool of models still needs, >= 1.
-        shift: (J,) added to the log posterior of items with labels, or None: nothing.
+        shift: (J,) added to the log posterior of items with labels, or None.
 
     Example:
         >>> import numpy as np
@@ -59,16 +57,16 @@ class DesignEffect:
 
     @property
     def independent(self) -> bool:
-        """Whether every posterior stays as it is."""
+        """True if every posterior stays unchanged."""
         return self.rho == 0 and self.residual == 1 and self.shift is None
 
     def temperature(self, labels: Counts, predicted: Mask) -> Floats:
-        """T_n >= 1 of items with so many labels, and whether models predict them."""
+        """Return T_n >= 1 from the number of labels per item and a mask of items with model predictions."""
         others = np.where(labels > 0, labels - 1 + np.maximum(predicted, self.echo), 0.0)
         return np.asarray(np.where(predicted, self.residual, 1.0) + self.rho * others)
 
     def temper(self, log_q0: Floats, labels: Counts, predicted: Mask) -> Floats:
-        """(n, J) beliefs from the log posterior under independence (n, J), up to a constant a row."""
+        """Return (n, J) posteriors from the log posterior under independence (n, J), given up to a constant per row."""
         logits = log_q0 / self.temperature(labels, predicted)[..., None] + self._shift(labels)
         logits -= row_maxima(logits)[..., None]
         beliefs: Floats = np.exp(logits)
@@ -76,7 +74,7 @@ class DesignEffect:
         return beliefs
 
     def untemper(self, q: Floats, labels: Counts, predicted: Mask) -> Floats:
-        """(n, J) log posterior under independence, up to a constant a row, from beliefs: the inverse of `temper`."""
+        """Return the (n, J) log posterior under independence, up to a constant per row. The inverse of `temper`."""
         log_q = np.log(np.maximum(q, SMALLEST)) - self._shift(labels)
         log_q0: Floats = log_q * self.temperature(labels, predicted)[..., None]
         return log_q0

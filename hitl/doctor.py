@@ -1,4 +1,4 @@
-"""Check that a project can run: settings, store, combiner, platform and crew, each with how to fix it."""
+"""Check that a project can run: settings, store, combiner, platform and crew. Each failed check says how to fix it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def checks(config: Path) -> Iterator[Check]:
-    """Make the checks of a project in order. Raises HitlError if one failure leaves nothing else to check."""
+    """Run the checks of a project in order. Raises HitlError if a failure makes further checks impossible."""
     with opened(config) as (settings, store, connector):
         yield Check("settings", True, f"{config}: project {settings.name!r}")
         counts = store.counts(settings.name)
@@ -62,7 +62,7 @@ def checks(config: Path) -> Iterator[Check]:
 
 
 def _events(settings: Settings, store: Store) -> Iterator[Check]:
-    """Check that each address of `[[events]]` answers, and count undelivered events. Nothing is sent."""
+    """Check that each address of `[[events]]` answers, and count undelivered events. Sends nothing."""
     counts = store.count_deliveries(settings.name)
     for one in addresses_of(settings, store):
         name, counted_now = f"events: {one.to.name}", counts.get(one.to.name, Counted())
@@ -81,7 +81,7 @@ def _events(settings: Settings, store: Store) -> Iterator[Check]:
 
 
 def _policy(settings: Settings) -> Check:
-    """Check that the policy can do what its options say."""
+    """Check that the policy supports its options."""
     if settings.policy.options.get("audit_share") and not settings.crew.annotators:
         fix = "name them in crew.annotators, or remove the key"
         return Check("policy", False, "policy.options.audit_share asks nothing of annotators without names", fix)
@@ -89,7 +89,7 @@ def _policy(settings: Settings) -> Check:
 
 
 def _suggested(settings: Settings, store: Store) -> Iterator[Check]:
-    """Count the answers that began as a suggestion, if the platform tells."""
+    """Count the answers that began as a suggestion, if the platform reports it."""
     told, suggested = store.suggested(settings.name)
     if told:
         detail = f"{suggested:,} of {told:,} began as a suggestion that the annotator saw"
@@ -97,7 +97,7 @@ def _suggested(settings: Settings, store: Store) -> Iterator[Check]:
 
 
 def _crew(settings: Settings, store: Store, connector: Connector) -> Iterator[Check]:
-    """Check that the platform knows everyone who is asked; a folder of tables knows only those who answered."""
+    """Check that the platform knows everyone who is asked. A folder of tables knows only people who answered."""
     try:
         asked = crew_of(settings, store)
         yield from (Check("crew", False, what, fix) for what, fix in ineffective(settings, store, asked))
@@ -114,7 +114,7 @@ def _crew(settings: Settings, store: Store, connector: Connector) -> Iterator[Ch
 
 
 def _outbox(settings: Settings, store: Store) -> Check:
-    """Check that nothing waits to be sent, or say why the last cycle failed."""
+    """Check that nothing is waiting to be sent, or report why the last run failed."""
     pending, failure = store.pending(settings.name), store.failure(settings.name)
     waiting = ", ".join(dict.fromkeys(map(subject_of, pending)))
     if not pending:
@@ -139,7 +139,7 @@ def _models(settings: Settings, store: Store, connector: Connector) -> Iterator[
 
 
 def _learning(settings: Settings, store: Store, connector: Connector) -> Iterator[Check]:
-    """Check the model of `[learn]`; without one, check whether it would help."""
+    """Check the model of `[learn]`. Without one, check if a model would help."""
     learn, trainings = settings.learn, store.trainings(settings.name)
     if learn.model is not None and settings.features.kind is None and learn.field is None:
         fix = "add [features] with text, image, columns or file"
@@ -157,7 +157,7 @@ def _learning(settings: Settings, store: Store, connector: Connector) -> Iterato
 
 
 def _would_pay(settings: Settings, store: Store, connector: Connector) -> Iterator[Check]:
-    """Recommend a model if one that learns from the features would be informative."""
+    """Recommend a model if one trained on the features would be informative."""
     from hitl.models.learning.learned import Learned
 
     if not len(store.key_column(settings.name)):
@@ -190,7 +190,7 @@ def _features(settings: Settings, store: Store) -> Iterator[Check]:
 
 
 def _graph(settings: Settings, store: Store) -> Iterator[Check]:
-    """Check that `[graph]` links the items, and that the combiner uses it."""
+    """Check that `[graph]` links the items, and that the combiner uses the graph."""
     name, kind = settings.combine.method, settings.graph.kind
     method = chosen(name, settings.combine.options, settings.combine.paper)
     if kind is None and "graph" in needs_of(method):
@@ -203,7 +203,7 @@ def _graph(settings: Settings, store: Store) -> Iterator[Check]:
 
 
 def _edges(settings: Settings, store: Store) -> Iterator[Check]:
-    """Count edges, items without any, and edges left out; or say why there are none."""
+    """Count edges, items without edges, and ignored edges, or report why there are none."""
     items = tuple(store.items(settings.name).column("item").to_pylist())
     if not items:
         return
@@ -226,14 +226,14 @@ def _edges(settings: Settings, store: Store) -> Iterator[Check]:
 
 
 def _skills(settings: Settings, store: Store) -> Iterator[Check]:
-    """Check that an annotator has the skills of each item, if items need skills."""
+    """Check that some annotator has the skills each item needs."""
     items = store.items(settings.name).column("item").to_pylist()
     if settings.crew.skill_field is None or not items:
         return
     crew = crew_of(settings, store)
     lacks = lacking(items, crew)
     if not crew.needs or not crew.names:
-        return  # it has no effect, as `_crew` says
+        return  # the setting has no effect, which `_crew` reports
     if lacks:
         yield Check("skills", False, in_words(lacks, crew), "fix crew.skills, or ask an annotator who has them")
     else:

@@ -1,26 +1,26 @@
-"""Everything hitl raises on purpose. Each error says where it happened, what was expected, and what to do.
+"""Errors that hitl raises on purpose. Each says where it happened, what was expected, and what to do.
 
     HitlError
     ├── BadInput            the data is wrong; nothing was written                    exit 65
-    │   ├── BadTable            a file cannot be read as the table it should be
-    │   ├── BadAnnotations      who said what on which item
-    │   └── BadEvidence         what stands beside the annotations (models, truth, ...)
+    │   ├── BadTable            a file cannot be read as the expected table
+    │   ├── BadAnnotations      wrong labels, items or annotators
+    │   └── BadEvidence         wrong data beside the annotations (models, truth, ...)
     ├── BadSettings         a key of hitl.toml, the environment or a flag             exit 78
-    │   └── MissingToken        the platform's token is not set; what is stored can be used without
+    │   └── MissingToken        the platform's token is not set; stored data can be used without it
     ├── MissingExtra        an optional part of hitl is not installed                 exit 78
     ├── PlatformError       the labeling platform
     │   ├── Refused             it said no: rights, unsupported config, bad request   exit 77
     │   └── Unreachable         it did not answer: may be retried, see retry_after    exit 69
-    ├── StoreError          the database cannot be opened or is of another version    exit 74
-    └── Busy                another cycle holds the project: try again later          exit 75
-        └── LeaseLost           this cycle was overtaken; it wrote nothing afterwards
+    ├── StoreError          the database cannot be opened or has another version      exit 74
+    └── Busy                another run holds the project: try again later            exit 75
+        └── LeaseLost           this run was overtaken; it wrote nothing afterwards
 
     warnings
-    ├── ConflictingLabels   two answers of one annotator to one item
-    ├── SimilarClasses      two classes that differ in case or spaces only
-    └── IgnoredEvidence     a method does not use something that it was given
+    ├── ConflictingLabels   two answers by one annotator to one item
+    ├── SimilarClasses      two classes that differ only in case or spaces
+    └── IgnoredEvidence     a method does not use some of its input
 
-Exit codes follow BSD sysexits. Messages and logs never carry secrets.
+Exit codes follow BSD sysexits. Messages and logs never contain secrets.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from collections.abc import Sequence
 
 
 class HitlError(Exception):
-    """Root of the tree. `exit_code` is what the command line ends with; `parts` are the errors that it joins, if any.
+    """Base of all errors of hitl. `exit_code` is the exit code of the command line; `parts` are joined errors, if any.
 
     Example:
         >>> from hitl import Annotations, HitlError
@@ -45,13 +45,13 @@ class HitlError(Exception):
 
 
 class BadInput(HitlError):
-    """Data that cannot be used. The message says where, what was found and what was expected."""
+    """Unusable data. The message says where, what was found and what was expected."""
 
     exit_code = 65
 
 
 class BadTable(BadInput):
-    """A file that cannot be read as the table it should be."""
+    """A file that cannot be read as the expected table."""
 
 
 class BadAnnotations(BadInput):
@@ -59,7 +59,7 @@ class BadAnnotations(BadInput):
 
 
 class BadEvidence(BadInput):
-    """Probabilities, features, truth, sequence or graph that do not fit the annotations."""
+    """Probabilities, features, truth, sequence or graph that do not match the annotations."""
 
 
 class BadSettings(HitlError):
@@ -69,7 +69,7 @@ class BadSettings(HitlError):
 
 
 class MissingToken(BadSettings):
-    """The platform's token is not in the environment. What is stored can be used without it."""
+    """The platform's token is not in the environment. Stored data can be used without it."""
 
 
 class MissingExtra(HitlError):
@@ -79,13 +79,13 @@ class MissingExtra(HitlError):
 
 
 class PlatformError(HitlError):
-    """The labeling platform failed us."""
+    """An error of the labeling platform."""
 
     exit_code = 77
 
 
 class Refused(PlatformError):
-    """The platform understood and said no. Trying again does not help."""
+    """The platform rejected the request. Retrying does not help."""
 
 
 class Unreachable(PlatformError):
@@ -99,27 +99,27 @@ class Unreachable(PlatformError):
 
 
 class StoreError(HitlError):
-    """The database cannot be opened, or its schema is not the one this version knows."""
+    """The database cannot be opened, or its schema version is not supported."""
 
     exit_code = 74
 
 
 class Busy(HitlError):
-    """Another cycle holds the project. Try again later."""
+    """Another run holds the project. Try again later."""
 
     exit_code = 75
 
 
 class LeaseLost(Busy):
-    """This cycle was overtaken by another one; nothing was written after that."""
+    """Another run has taken over. This one wrote nothing afterwards."""
 
 
 class ConflictingLabels(UserWarning):
-    """One annotator gave two different answers to one item and no time tells which is the later."""
+    """One annotator gave two different answers to one item, and no time tells which is later."""
 
 
 class SimilarClasses(UserWarning):
-    """Two classes differ only in case, in spaces, or as 1 and 1.0 do. They are taken as different classes."""
+    """Two classes differ only in case, in spaces, or like 1 and 1.0. They are treated as different classes."""
 
 
 class IgnoredEvidence(UserWarning):
@@ -127,7 +127,7 @@ class IgnoredEvidence(UserWarning):
 
 
 def raise_all(failed: Sequence[HitlError]) -> None:
-    """Raise the errors as one, if there are any: Unreachable where one of them is, so that it is tried again."""
+    """Raise all errors as one, if any. If one is Unreachable, so is the raised error, so that callers retry."""
     if not failed:
         return
     if len(failed) == 1:

@@ -1,9 +1,9 @@
-"""`Evidence`: the annotations and everything else that is known, aligned to their items.
+"""`Evidence`: the annotations and all other input data, aligned to their items.
 
-probabilities[model]   N x J, a row is a distribution over the classes, or all NaN where the model abstains
-truth                  (N,) code of the known class, -1 where unknown
-features               N x D, a row is finite, or all NaN where the item has none
-sequence               N x 2: which sequence, which position
+probabilities[model]   N x J, a row is a distribution over the classes, or all NaN if the model abstains
+truth                  (N,) code of the true class, -1 if unknown
+features               N x D, a row is finite, or all NaN if the item has none
+sequence               N x 2: sequence and position in it
 graph                  sparse symmetric N x N adjacency
 """
 
@@ -35,32 +35,33 @@ if TYPE_CHECKING:
 
 
 class Parts(Protocol):
-    """Parts that annotators marked within the items, in the form of their kind of answer (`hitl.kinds`)."""
+    """Parts that annotators marked within the items, in the format of their kind of answer (`hitl.kinds`)."""
 
     @property
     def question(self) -> Question:
-        """The question that asks for them."""
+        """The question that asks for the parts."""
         ...
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Evidence(OneLineRepr):
-    """What is known, aligned to `annotations.items`; checked when built.
+    """Input data of a fit, aligned to `annotations.items` and checked when built.
 
-    A table is aligned by its names, in whatever order it is: items by its column "item" or its pandas index, classes by
-    its columns. An array has no names: its rows are those of `annotations.items`, its columns `annotations.classes`.
+    A table is aligned by name, in any order: items by its column "item" or its pandas index, classes by its columns. An
+    array has no names: its rows follow `annotations.items`, its columns `annotations.classes`.
 
     Attributes:
-        annotations: who said what.
-        probabilities: for each model an (N, J) array of class probabilities, NaN in the rows where the model abstains;
-            or a table with columns `p_<class>` or `<class>`.
+        annotations: labels given by annotators.
+        probabilities: for each model an (N, J) array of class probabilities, NaN in rows where the model abstains; or a
+            table with columns `p_<class>` or `<class>`.
         features: (N, D) numbers, NaN in the rows of items without features, else finite; or None.
-        truth: (N,) known class codes, -1 where unknown (all -1 when None is given); or a pandas Series of codes or of
-            class names, by item.
+        truth: (N,) true class codes, -1 where unknown (all -1 if None is given); or a pandas Series of codes or class
+            names, by item.
         sequence: (N, 2) integers, sequence and position, or None.
-        graph: sparse symmetric (N, N) non-negative weights; or edges by the names of their items: a table with columns
-            item, neighbour and perhaps weight, a list of pairs, a networkx graph (`hitl.tables.edges`); or None.
-        parts: what annotators marked within the items; labels are then of its least certain part. Else None.
+        graph: sparse symmetric (N, N) non-negative weights; or edges by item name: a table with columns item, neighbour
+            and optionally weight, a list of pairs, a networkx graph (`hitl.tables.edges`); or None.
+        parts: parts that annotators marked within the items, or None. The labels then describe an item's least certain
+            part.
 
     Raises BadEvidence, naming the field and the item.
 
@@ -116,7 +117,7 @@ class Evidence(OneLineRepr):
         truth: Ints,
         sequence: npt.NDArray[np.int64] | None = None,
     ) -> Evidence:
-        """What was checked before it was written, as it is: neither looked at nor copied. For tables on disk."""
+        """Build from data that was checked before it was written to disk, without checking or copying it."""
         made = object.__new__(cls)
         none = dict.fromkeys(("features", "graph", "parts"))
         vars(made).update(none, annotations=annotations, probabilities=probabilities, truth=truth, sequence=sequence)
@@ -138,13 +139,13 @@ class Evidence(OneLineRepr):
         items: Any = None,
         **columns: Any,
     ) -> Evidence:
-        """From tables that name their items: annotations, `p_<class>` columns a model, known labels, features, edges.
+        """Build from tables with item names: annotations, `p_<class>` columns per model, true labels, features, edges.
 
-        The items are those of all tables together, the classes those of the annotations, the `p_` columns
-        and the truth together, unless `items`, `classes` or `options` fix them. Probability and truth tables
-        share the names of the item and label columns; an empty truth is not known. Features are all other columns of
-        their table: numbers, or lists of numbers. A graph is what `Evidence` takes: the items of its edges are items
-        too; a matrix is in the order of `items`. Raises BadEvidence when a table has no item in common with the rest.
+        The items are the union over all tables, and the classes the union over the annotations, the `p_` columns and
+        the truth, unless `items`, `classes` or `options` fix them. Probability and truth tables use the same item and
+        label column names; an empty truth is unknown. Features are all other columns of their table: numbers, or lists
+        of numbers. A graph is anything `Evidence` accepts: items of its edges are items too, and a matrix follows the
+        order of `items`. Raises BadEvidence if a table has no item in common with the others.
         """
         labels = table_of(annotations, "annotations")
         require_columns(labels, [item, label], name_of(labels, "annotations"))
@@ -170,7 +171,7 @@ class Evidence(OneLineRepr):
         others |= {} if told is None else {name_of(known, "truth"): told.column(item)}
         others |= {} if seen is None else {name_of(seen, "features"): seen.column(item)}
         others |= {} if linked is None else {name_of(linked, "graph"): edges.ends(linked, item)}
-        if others:  # else the annotations name all there is
+        if others:  # otherwise the annotations name all items and classes
             items = items if items is not None else alignment.union_of_items(labels, others, item)
             if classes is None and options is None:
                 truths = None if told is None else told.column(label)
@@ -189,7 +190,7 @@ class Evidence(OneLineRepr):
 
     @cached_property
     def known(self) -> npt.NDArray[np.bool_]:
-        """(N,) where the truth is known."""
+        """(N,) True where the truth is known."""
         assert self.truth is not None
         known: npt.NDArray[np.bool_] = self.truth >= 0
         known.setflags(write=False)
@@ -197,7 +198,7 @@ class Evidence(OneLineRepr):
 
     @cached_property
     def predicted(self) -> npt.NDArray[np.bool_]:
-        """(N,) items that a model predicts."""
+        """(N,) True for items with a model prediction."""
         predicted = np.zeros(self.annotations.n_items, dtype=bool)
         for p_nj in self.probabilities.values():
             predicted |= ~np.isnan(p_nj[:, 0])
@@ -206,7 +207,7 @@ class Evidence(OneLineRepr):
 
     @cached_property
     def featured(self) -> npt.NDArray[np.bool_]:
-        """(N,) items that have features."""
+        """(N,) True for items with features."""
         featured = np.zeros(self.annotations.n_items, dtype=bool)
         if self.features is not None:
             featured |= ~np.isnan(self.features).any(axis=1)
@@ -219,7 +220,7 @@ class Evidence(OneLineRepr):
         return "choices" if self.parts is None else self.parts.question.kind
 
     def frame(self) -> pd.DataFrame:
-        """One row an item: item, labels, truth where any is known, and for each model its most probable class."""
+        """Return one row per item: item, labels, truth if any is known, and the most probable class per model."""
         import pandas as pd
 
         names = np.array([*map(str, self.annotations.classes), None], dtype=object)
@@ -278,7 +279,7 @@ class Evidence(OneLineRepr):
 
     def _check_graph(self) -> None:
         n = self.annotations.n_items
-        if hasattr(self.graph, "tocsr"):  # of the many formats of sparse matrices one
+        if hasattr(self.graph, "tocsr"):  # convert any sparse format to CSR
             object.__setattr__(self, "graph", self.graph.tocsr())
         if edges.names_items(self.graph):
             named = edges.adjacency(edges.edge_table(self.graph), self.annotations.items)
@@ -293,6 +294,6 @@ class Evidence(OneLineRepr):
 
 
 def _with_column(table: pa.Table, item: str) -> pa.Table:
-    """Return the table with its column of items called "item"."""
+    """Rename the item column to "item"."""
     names = [alignment.ITEM if name == item else name for name in table.column_names]
     return table.rename_columns(names).replace_schema_metadata(table.schema.metadata)

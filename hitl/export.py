@@ -1,14 +1,14 @@
-"""The tables that `hitl export` writes: labels with what they rest on, and annotations.
+"""Tables written by `hitl export`: labels with their sources, items, and questions.
 
-item_table          one row an item: what there is to label
-label_tables        one row an item, classes of a multiple choice side by side; one row a part where parts are marked
-asked_table         one row a question that was ever planned
+item_table          one row per item: the data to label
+label_tables        one row per item, classes of a multiple choice side by side; one row per part if parts are marked
+asked_table         one row per planned question
 
-item         the user's own id, or else the platform's
-task         the platform's id, where any item has an id of its own
-label, confidence, p_<class>                        of the consensus
-labels, done, why, source                           how many labels, whether and why it is done, what decided
-...          what annotators see: the fields of the item's data
+item         the user's own id, else the platform's
+task         the platform's id, if any item has its own id
+label, confidence, p_<class>                        from the consensus
+labels, done, why, source                           number of labels, if and why the item is done, source of the label
+...          data shown to annotators: the fields of the item's data
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
     Rows = npt.NDArray[np.intp]
 
 KNOWN, ANNOTATORS, MODEL, BOTH, NOBODY = "known truth", "annotators", "model", "annotators and model", "nobody"
-"""What a label rests on."""
+"""Sources of a label."""
 
 
 def label_tables(judgement: Judgement, items: pa.Table, names: Mapping[str, str]) -> dict[str, pa.Table]:
-    """Return for each question a table of labels, with a row for each item that was judged and still exists.
+    """Return a table of labels per question, with a row for each judged item that still exists.
 
-    The questions of a multiple choice are one table, under the name of the control, whatever else the project asks: its
-    label is "art,law" where these two are chosen ("" for none), p_art the chance of art, confidence that of the class
-    that is least sure.
+    The questions of a multiple choice form one table, named after the control, whatever else the project asks. Its
+    label is "art,law" if these two are chosen ("" for none), p_art is the probability of art, and confidence is that of
+    the least certain class.
 
-    `judgement` is keyed by the platform's ids, and its evidence may be newer than its results; `items` are those of
-    `Store.items`, `names` those of `hitl.project.item_names`.
+    `judgement` is keyed by the platform's ids, and its evidence may be newer than its results. `items` comes from
+    `Store.items`, `names` from `hitl.project.item_names`.
     """
     layers = layers_by_question(judgement.evidence, judgement.results)
     controls = multiple_choices({question: own[0].consensus.classes for question, own in layers.items()})
@@ -62,7 +62,7 @@ def label_tables(judgement: Judgement, items: pa.Table, names: Mapping[str, str]
 
 
 def asked_table(asks: pa.Table, names: Mapping[str, str]) -> pa.Table:
-    """The questions of `Store.asks`, `since` as time (ISO 8601, UTC)."""
+    """Return the questions of `Store.asks`, with `since` as time (ISO 8601, UTC)."""
     columns = item_columns(asks.column("item").to_pylist(), names)
     columns |= {name: asks.column(name) for name in asks.column_names if name not in ("item", "since")}
     columns["time"] = iso_8601(asks.column("since").to_numpy())
@@ -70,7 +70,7 @@ def asked_table(asks: pa.Table, names: Mapping[str, str]) -> pa.Table:
 
 
 def item_table(items: pa.Table, names: Mapping[str, str]) -> pa.Table:
-    """One row an item of `Store.items`: item (the own id), and the fields of its data."""
+    """Return one row per item of `Store.items`: item (the own id), and the fields of its data."""
     keys, data = (items.column(name).to_pylist() for name in _KEPT)
     columns: dict[str, Any] = {"item": pa.array([names.get(key, key) for key in keys], pa.string())}
     for field, values in _fields([json.loads(text) for text in data]).items():
@@ -79,7 +79,7 @@ def item_table(items: pa.Table, names: Mapping[str, str]) -> pa.Table:
 
 
 def _table(kind: Kind, group: Sequence[Judged], plan: Plan, items: pa.Table, names: Mapping[str, str]) -> pa.Table:
-    """Build one row per stored item: its label, what the label rests on, and what annotators see."""
+    """Build one row per stored item: its label, the sources of the label, and the data shown to annotators."""
     stored = {key: json.loads(data) for key, data in zip(*(items.column(n).to_pylist() for n in _KEPT), strict=True)}
     judged = list(map(str, group[0].consensus.items))
     keys = [key for key in judged if key in stored]
@@ -101,13 +101,13 @@ def _rows_of(evidence: Evidence, keys: Sequence[str]) -> Rows:
 
 
 def _labels(evidence: Sequence[Evidence], keys: Sequence[str]) -> pa.Array:
-    """How many labels each item has; an answer to a multiple choice is one label."""
+    """Return the number of labels per item. An answer to a multiple choice counts as one label."""
     counts_n = np.max([known.annotations.labels_per_item for known in evidence], axis=0)
     return pa.array(counts_n[_rows_of(evidence[0], keys)])
 
 
 def _source(evidence: Sequence[Evidence], keys: Sequence[str]) -> pa.Array:
-    """What the label of each item rests on."""
+    """Return the source of each item's label."""
     rows = _rows_of(evidence[0], keys)
     labeled_n = np.any([known.annotations.labels_per_item > 0 for known in evidence], axis=0)[rows]
     predicted_n = np.any([known.predicted for known in evidence], axis=0)[rows]
@@ -118,7 +118,7 @@ def _source(evidence: Sequence[Evidence], keys: Sequence[str]) -> pa.Array:
 
 
 def _progress(plan: Plan, keys: Sequence[str]) -> dict[str, Any]:
-    """Whether an item is done, and why."""
+    """Return the columns done and why."""
     why = {str(done.item): done.why for done in plan.done}
     return {
         "done": pa.array([key in why for key in keys], pa.bool_()),
@@ -127,18 +127,18 @@ def _progress(plan: Plan, keys: Sequence[str]) -> dict[str, Any]:
 
 
 def _fields(data: Sequence[Mapping[str, Any]]) -> dict[str, pa.Array]:
-    """The fields of the items' data as columns, null where an item lacks one."""
+    """Return the fields of the items' data as columns, null where an item lacks one."""
     fields = dict.fromkeys(field for one in data for field in one)
     return {field: _column([one.get(field) for one in data]) for field in fields}
 
 
 def _column(values: list[Any]) -> pa.Array:
-    """Values of one type as they are; lists, objects and mixed types as text (JSON)."""
+    """Return values of one type as they are; lists, objects and mixed types as text (JSON)."""
     if not any(isinstance(value, list | dict) for value in values):
         try:
             column = pa.array(values)
             return column.cast(pa.string()) if pa.types.is_null(column.type) else column
-        except (ValueError, TypeError, OverflowError):  # several types, or what is no text
+        except (ValueError, TypeError, OverflowError):  # mixed types, or invalid text
             pass
     return pa.array([_as_text(value) for value in values], pa.string())
 
@@ -150,7 +150,7 @@ def _as_text(value: Any) -> str | None:
 
 
 def _free(field: str, columns: Mapping[str, Any]) -> str:
-    """The field's name, or data_<name> where a column has that name already."""
+    """Return the field's name, or data_<name> if a column already has that name."""
     field = writable(field)
     while field in columns or field == "task":  # a task is always the platform's id
         field = f"data_{field}"
@@ -158,7 +158,7 @@ def _free(field: str, columns: Mapping[str, Any]) -> str:
 
 
 def multiple_choices(classes_of: Mapping[str, Names]) -> dict[str, dict[str, str]]:
-    """Control -> class -> question, of the multiple choices among these questions (name -> its classes).
+    """Return control -> class -> question for the multiple choices among these questions (name -> its classes).
 
     Example:
         >>> multiple_choices({"topics=art": ("no", "yes"), "topics=law": ("no", "yes"), "mood": ("good", "bad")})

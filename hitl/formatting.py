@@ -1,4 +1,4 @@
-"""Format results: one line where they are printed, the same line above the first rows in a notebook."""
+"""Format results: one line in print, the same line above the first rows in a notebook."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ if TYPE_CHECKING:
     from hitl.platform import Operation
 
 ROWS = 10
-"""Rows that a notebook shows."""
+"""Number of rows shown in a notebook."""
 
 NAMES = 8
-"""Names that one line lists."""
+"""Number of names listed in one line."""
 
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""What moves a terminal's cursor, changes its colours or turns the order of letters; a tab and a new line stay."""
+"""Characters that move a terminal's cursor, change colors or reverse letters. Tabs and newlines are allowed."""
 
 _PASSWORD = re.compile(r"(postgres\w*(?:\+\w+)?://[^\s/:@]*):\S*@|(://[^\s/:@]*):[^\s/@]*@")
 
 
 def plain(text: str) -> str:
-    """Words as a terminal may show them: control characters as \\u001b, passwords in addresses as stars."""
+    """Make text safe for terminals: control characters become \\u001b, and passwords in URLs become stars."""
     return escaped(masked(text))
 
 
 def escaped(text: str) -> str:
-    """A text with control characters as \\u001b, which JSON reads back as they were."""
+    """Replace control characters by escapes like \\u001b, which JSON decodes back."""
     return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def masked(text: str) -> str:
-    """A text with stars in place of the passwords in its addresses."""
+    """Replace the passwords in URLs by stars."""
     return _PASSWORD.sub(lambda found: f"{found[1] or found[2]}:***@", text)
 
 
 class OneLineRepr:
-    """Print as one line, `Name(what __str__ says)`; a notebook shows `frame()` below it, if there is one."""
+    """Base of classes that print as one line, `Name(<str>)`. In a notebook `frame()`, if defined, is shown below it."""
 
     __slots__ = ()
 
@@ -48,7 +48,7 @@ class OneLineRepr:
         return f"{type(self).__name__}({self})"
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
+        """Return the HTML shown in notebooks."""
         title, frame = f"<p>{html.escape(repr(self))}</p>", getattr(self, "frame", None)
         if frame is None:
             return title
@@ -58,7 +58,7 @@ class OneLineRepr:
 
 
 def shown_names(names: Mapping[str, str]) -> dict[str, str]:
-    """Key -> name, with the key where several have the name.
+    """Map keys to names, appending the key if several share a name.
 
     Example:
         >>> shown_names({"1": "ann", "2": "bob", "3": "ann"})
@@ -69,12 +69,15 @@ def shown_names(names: Mapping[str, str]) -> dict[str, str]:
 
 
 def counted(number: int, noun: str, several: str = "") -> str:
-    """A number and what it counts: 1 question, 1,200 questions; `several` where the plural takes more than an s."""
+    """Format a count with its noun: 1 question, 1,200 questions.
+
+    `several` is the plural if it is not formed with an s.
+    """
     return f"{number:,} {noun if number == 1 else several or noun + 's'}"
 
 
 def listed(names: Sequence[Any]) -> str:
-    """The first names of many: cat, dog, ... and 92 more."""
+    """List the first names: cat, dog, ... and 92 more."""
     more = f", ... and {len(names) - NAMES:,} more" if len(names) > NAMES else ""
     return ", ".join(map(str, names[:NAMES])) + more
 
@@ -87,9 +90,9 @@ SUBJECTS = {
     "add_items": "items",
     "gold": "known truth",
 }
-"""What an operation of each kind is about, for readers."""
+"""Subject of each kind of operation, for messages."""
 
 
 def subject_of(operation: Operation) -> str:
-    """What an operation is about: "questions of ann"."""
+    """Describe the subject of an operation: "questions of ann"."""
     return SUBJECTS[operation.kind] + (f" of {operation.key}" if operation.key else "")

@@ -1,15 +1,15 @@
-"""Digest of a run's inputs. While no input has changed, the last result is reused.
+"""Digest of a run's inputs. If no input has changed, the last result is reused.
 
-    revision    how often a pull has changed what is stored; `Store.revision`
-    settings    hitl.toml and the environment, and the version of hitl
-    files       size and time of the files that settings name: probabilities, features, a graph, code of the user
-    trainings   what was learned from labels last
-    sent_back   which items somebody sent back to an annotator
-    people      who can be asked, where the platform knows them all
-    questions   what is asked, with its classes
-    until       the moment at which the plan changes by itself: a question expires
+    revision    number of pulls that changed stored data; `Store.revision`
+    settings    hitl.toml, the environment, and the version of hitl
+    files       size and time of the files named in settings: probabilities, features, a graph, user code
+    trainings   the last trainings on the labels
+    sent_back   items sent back to annotators
+    people      annotators who can be asked, if the platform knows them all
+    questions   the questions and their classes
+    until       time at which the plan changes by itself because a question expires
 
-A policy plans the same from the same (its contract suite holds it to that), and combiners start cold.
+A policy returns the same plan for the same inputs (its contract tests check this), and combiners start cold.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def digest_inputs(settings: Settings, store: Store, connector: Connector) -> dict[str, Any]:
-    """Return digests of all inputs but the questions and `until`, as JSON values, without reading rows."""
+    """Return digests of all inputs except the questions and `until`, as JSON values, without reading rows."""
     people = sorted(row.name for row in people_of(connector) or ())
     return {
         "revision": store.revision(settings.name),
@@ -60,14 +60,14 @@ def digest_questions(questions: Iterable[Question]) -> str:
 def as_metrics(
     there: Mapping[str, Any], settings: Settings, store: Store, questions: Iterable[Question], plan: Plan
 ) -> dict[str, Any]:
-    """Return what goes into the metrics of a cycle with the inputs `there` (`digest_inputs`) and this plan."""
+    """Return the metrics entry of a run with the inputs `there` (`digest_inputs`) and this plan."""
     asked, end = digest_questions(questions), until(plan, settings.crew.expire_hours * 3600.0)
     return {BASIS: {**there, **_digest_trainings(settings, store), "questions": asked, "until": end}}
 
 
 def until(plan: Plan, expire: float) -> float | None:
-    """Return when the first question to an annotator has waited `expire` seconds, since the epoch; None: never."""
-    waiting = [ask.since for ask in plan.asks if ask.annotator is not None and not ask.sent_back]  # those stay
+    """Return the time, since the epoch, at which the first question to an annotator expires; None: never."""
+    waiting = [ask.since for ask in plan.asks if ask.annotator is not None and not ask.sent_back]  # sent-back ones stay
     owing = [person.unanswered for person in plan.people if person.unanswered and not person.away]
     first = min([*waiting, *owing], default=math.inf) + expire
     return first if math.isfinite(first) else None
@@ -76,7 +76,7 @@ def until(plan: Plan, expire: float) -> float | None:
 def unchanged(
     recorded: Mapping[str, Any] | None, now_there: Mapping[str, Any], questions: str | None, now: float
 ) -> bool:
-    """Return True if no input of the `recorded` run has changed; `questions` None: they cannot have changed."""
+    """Return True if no input of the `recorded` run has changed. `questions` None: they cannot have changed."""
     if recorded is None or any(recorded.get(name) != value for name, value in now_there.items()):
         return False
     if questions is not None and recorded.get("questions") != questions:
@@ -87,9 +87,9 @@ def unchanged(
 def stored_results(
     settings: Settings, store: Store, evidence: Mapping[str, Evidence], progress: Progress
 ) -> tuple[Mapping[str, Consensus], bool]:
-    """Return the consensus of each question, and True if it is that of the last cycle.
+    """Return the consensus of each question, and True if it is that of the last run.
 
-    It is fitted again where an answer, an item or a file of probabilities has changed since; nothing is recorded.
+    It is refitted if an answer, an item or a probability file has changed since. Nothing is recorded.
     """
     latest = store.latest(settings.name)
     if latest is None or not _evidence_unchanged(settings, store):
@@ -112,8 +112,8 @@ def _stamps(settings: Settings) -> Iterator[str]:
     code = [name.rpartition(":")[0] for name in (settings.features.model, settings.learn.model) if name]
     modules = [f"{name.replace('.', '/')}.py" for name in code if name and not name.endswith(".py")]  # beside the user
     for path in (Path(name) for name in (*named, *code, *modules) if name):
-        with suppress(OSError):  # a fit that reads it says what is wrong
-            for file in sorted(path.iterdir()) if path.is_dir() else [path]:  # a folder is a data set of several files
+        with suppress(OSError):  # the fit that reads it reports the error
+            for file in sorted(path.iterdir()) if path.is_dir() else [path]:  # a folder holds several files
                 if file.is_file():
                     found = file.stat()
                     yield f"{file} {found.st_size} {found.st_mtime_ns}"

@@ -1,10 +1,10 @@
-"""Send what a lead enters by hand: new items, and the ground truth of items.
+"""Send data that a lead enters by hand: new items, and ground truth.
 
     new_items, known_truth    a table -> one operation
     send                      outbox -> platform -> confirmed, under the project's lease
 
-The operation is in the store's outbox before it is sent: after a crash the next command that writes
-sends it again, and a platform that has it already is left as it is.
+The operation is written to the store's outbox before it is sent. After a crash the next command that writes sends it
+again, which changes nothing if the platform already has it.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sent:
-    """Receipts of the platform, and problems of a pull on the way."""
+    """Receipts of the platform, and problems of the pull before it."""
 
     receipts: tuple[Receipt, ...]
     problems: tuple[str, ...] = ()
 
 
 def new_items(table: pa.Table, item: str, where: str) -> Operation:
-    """Turn the rows of a table into new items: the column `item` names them, the others are what annotators see.
+    """Turn the rows of a table into new items, named by the column `item`; the other columns are shown to annotators.
 
-    `where` is the file of the table, for messages. Raises BadTable where the column is not there, BadSettings where a
-    row has no name, or another one says something else of its item.
+    `where` is the table's file, for messages. Raises BadTable if the column is missing; BadSettings if a row has no
+    name or two rows of one item differ.
     """
     require_columns(table, [item], where)
-    rows = json.loads(json.dumps(table.to_pylist(), default=str))  # as the outbox keeps them: a time is text
+    rows = json.loads(json.dumps(table.to_pylist(), default=str))  # as stored in the outbox, with times as text
     unnamed = next((number for number, row in enumerate(rows) if not row[item]), None)
     if unnamed is not None:
         raise BadSettings(f"{place_in(table)(unnamed)}: the {item} is empty; every new item needs a name of its own")
@@ -70,16 +70,15 @@ def new_items(table: pa.Table, item: str, where: str) -> Operation:
 
 
 def known_truth(table: pa.Table, questions: Sequence[Question], question: str | None, where: str) -> Operation:
-    """Turn the columns item and label of a table into ground truth of one question (None: the only one).
+    """Turn the columns item and label of a table into ground truth for one question (None: the only one).
 
-    `question` may name a multiple choice: then a label names the classes that are right, as "art,law" or in a row each
-    (empty: none of them), and it says of all others that they are wrong. Of a question about parts of texts, or about
-    stretches of time, the rows are known spans, in columns start, end and label; all of them empty: there is none. Of a
-    question about boxes on images the rows are known boxes, in columns x, y, width, height (percent of the image) and
-    label.
+    `question` may name a multiple choice. Its labels then list the right classes, as "art,law" or one per row (empty:
+    no class), and all other classes are wrong. For questions about parts of texts or recordings the rows are true
+    spans, in columns start, end and label; if all are empty, there are no spans. For questions about boxes on images
+    the rows are true boxes, in columns x, y, width, height (percent of the image) and label.
 
-    The items go by the names that their user has for them; `send` puts the platform's in their place.
-    Raises BadSettings for a question that is not asked, BadTable for a label that is no class or an item named twice.
+    Items are given by the user's names; `send` replaces them by the platform's. Raises BadSettings if the question does
+    not exist; BadTable if a label is not a class or an item appears twice.
     """
     require_columns(table, ["item", "label"], where)
     place_of = place_in(table, lambda row: f"{where}, {row_number(row)}")
@@ -100,7 +99,7 @@ def known_truth(table: pa.Table, questions: Sequence[Question], question: str | 
 def _chosen(
     rows: Sequence[tuple[str, str | None]], questions: Mapping[str, str], place_of: Place
 ) -> dict[str, dict[str, str]]:
-    """Question -> item -> yes or no, of a multiple choice (class -> question)."""
+    """Return question -> item -> yes or no for a multiple choice (class -> question)."""
     right: dict[str, set[str]] = {}
     for row, (item, label) in enumerate(rows):
         whole = label is None or label in questions  # a class may have a comma in its name
@@ -125,20 +124,20 @@ def send(
     where: str,
     progress: Progress = silent,
 ) -> Sent:
-    """Send one operation, after what an earlier command could not send; `where` is its file, for messages.
+    """Send one operation, after any left from an earlier command. `where` is its file, for messages.
 
-    Sends nothing and raises BadTable where it is the truth of items that the project does not have, and BadInput where
-    two items have one own id. Raises Refused where the platform says no, and Unreachable where it does not answer: then
-    the operation waits in the outbox for the next command that writes.
+    Sends nothing and raises BadTable if it contains items that the project does not have, or BadInput if two items
+    share an own id. Raises Refused if the platform rejects it. Raises Unreachable if the platform does not answer; the
+    operation then waits in the outbox for the next command that writes.
     """
     with store.lease(settings.name, seconds=lease_seconds(connector)) as lease:
         refused: list[HitlError] = []
         earlier = push_collecting_errors(lease, store, connector, progress, refused, by_hand=True)
         if any((each.kind, each.key) == (operation.kind, operation.key) for each in store.queued(settings.name)):
-            raise_all(refused)  # in the outbox this one would take the place of the one that waits
+            raise_all(refused)  # otherwise this operation would replace the waiting one in the outbox
         problems: tuple[str, ...] = ()
         if _missing(operation, _keys(settings, store, operation)):
-            problems = pull(lease, store, connector, progress).problems  # they may be new
+            problems = pull(lease, store, connector, progress).problems  # the missing items may be new
         operation = on_platform(settings, store, operation, where)
         store.queue(lease, [operation])
         progress("queued", 1, 1)
@@ -150,7 +149,7 @@ def send(
 def on_platform(settings: Settings, store: Store, operation: Operation, where: str) -> Operation:
     """Replace own ids in an operation by the platform's keys.
 
-    Raises BadTable where it says the truth of items that are not stored, BadInput where two items have one own id.
+    Raises BadTable if it gives the truth of items that are not stored, BadInput if two items share an own id.
     """
     keys = _keys(settings, store, operation)
     missing = _missing(operation, keys)
@@ -172,10 +171,10 @@ def _keys(settings: Settings, store: Store, operation: Operation) -> Mapping[str
 
 
 def _missing(operation: Operation, keys: Mapping[str, str]) -> list[str]:
-    """Return the items of a ground truth that are not stored."""
+    """Return the ground-truth items that are not stored."""
     return [item for labels in _truth(operation).values() for item in labels if item not in keys]
 
 
 def _truth(operation: Operation) -> Mapping[str, Mapping[str, str]]:
-    """Return question -> item -> label of an operation that says ground truth."""
+    """Return question -> item -> label of an operation with ground truth."""
     return operation.payload.get("questions", {}) if operation.kind == "gold" else {}

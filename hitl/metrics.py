@@ -1,4 +1,4 @@
-"""The figures of a cycle, and what they say in words: kept in the history, shown by `hitl status` and the report."""
+"""Metrics of a run, and their description in words, for the history, `hitl status` and the report."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from hitl.plan import DoneItems, Plan
 from hitl.tables.coded import Coded
 
 AT_ONCE = 1 << 16
-"""Labels that are compared at a time: what is computed of them stays in the processor's cache."""
+"""Labels compared at a time, so that intermediate arrays fit in the processor's cache."""
 
 DIGITS = 6
-"""Decimals of the probabilities that are recorded and pushed."""
+"""Decimals of recorded and pushed probabilities."""
 
 
 def metrics_of(questions: Sequence[rules.Judged], plan: Plan, crew: Crew, budget: Budget) -> dict[str, Any]:
-    """Build the figures of a run for the history and `hitl status`: JSON values.
+    """Compute the metrics of a run for the history and `hitl status`, as JSON values.
 
-    items, labels of all questions and how many annotators gave them, done (and by which reason), mean confidence,
-    agreement; the expected accuracy with its interval, what was spent, the forecast, why the project stopped, and what
-    keeps questions from being asked.
+    items, labels of all questions and number of annotators, done items and reasons, mean confidence, agreement;
+    expected accuracy with its interval, money spent, forecast, why the project stopped, and why questions are not
+    asked.
     """
     pool = PoolState.of(questions, budget)
     first, results = pool.annotations[0], [consensus for _, consensus in pool]
@@ -76,7 +76,7 @@ def _counted(values: Sequence[str]) -> dict[str, int]:
 
 
 def _models(pool: PoolState) -> dict[str, dict[str, Any]]:
-    """Model -> items it predicts, its temperature, and how often it agrees with the label of labeled items."""
+    """Return per model: items predicted, temperature, and agreement with the labels of labeled items."""
     found: dict[str, dict[str, Any]] = {}
     for evidence, consensus in pool:
         labeled = evidence.annotations.labels_per_item > 0
@@ -106,7 +106,7 @@ def _idle(
 
 
 def outlook(metrics: Mapping[str, Any]) -> list[str]:
-    """In words: what is expected now and still to come."""
+    """Describe the expected accuracy and the remaining work."""
     lines = []
     if metrics.get("expected"):
         expected = rules.Expected(**metrics["expected"])
@@ -135,11 +135,11 @@ def outlook(metrics: Mapping[str, Any]) -> list[str]:
 
 
 NAMED = 5
-"""Annotators named in one line."""
+"""Number of annotators named in one line."""
 
 
 def without_questions(metrics: Mapping[str, Any]) -> list[str]:
-    """Who is asked nothing and why, a line for each reason."""
+    """List who is asked nothing and why, a line per reason."""
     by_reason: dict[str, list[str]] = {}
     for name, why in metrics.get("unasked", {}).items():
         by_reason.setdefault(why, []).append(name)
@@ -151,7 +151,7 @@ def without_questions(metrics: Mapping[str, Any]) -> list[str]:
 
 
 def expected_accuracy(question: rules.Judged) -> rules.Expected:
-    """The accuracy that the labels of one question are expected to have, of all its items, checked by known truth."""
+    """Return the expected accuracy of one question's labels over all its items, checked by ground truth."""
     return PoolState.of([question], Budget()).expected
 
 
@@ -186,7 +186,7 @@ def _of_audit(said: Mapping[str, Any] | None) -> list[str]:
 
 
 def _of_model(name: str, said: Mapping[str, Any], items: int) -> str:
-    """One line: what it predicts, how far it is trusted, and how often it is right as far as the labels say."""
+    """Describe a model in one line: items predicted, temperature, and agreement with annotators."""
     parts = [f"model {name}: predicts {said['items']:,} of {items:,} items"]
     if said["temperature"] is not None:
         parts.append(f"temperature {said['temperature']:.2f}")

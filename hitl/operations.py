@@ -1,4 +1,4 @@
-"""What a judgement means for the platform: a list of operations, each saying how something there should be."""
+"""Turn a judgement into operations, each of which describes a desired state on the platform."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Row = TypeVar("Row", Ask, Expired)
 
 @dataclass(frozen=True)
 class Judgement:
-    """What the stored evidence says: evidence and consensus by question, and the plan that follows."""
+    """Evidence and consensus by question, the plan, and the metrics of a run."""
 
     evidence: Mapping[str, Evidence]
     results: Mapping[str, Consensus]
@@ -40,7 +40,7 @@ class Judgement:
     metrics: Mapping[str, Any] = field(default_factory=dict)
 
     def named(self, names: Mapping[str, str]) -> Judgement:
-        """The same with other names of the items, for readers: platform's key -> name (`hitl.project.item_names`)."""
+        """Return a copy with readable item names: platform's key -> name (`hitl.project.item_names`)."""
         evidence = {}
         for question, known in self.evidence.items():
             items = _named(known.annotations.items, names)
@@ -54,13 +54,13 @@ def _named(items: Names, names: Mapping[str, str]) -> Names:
 
 
 def named_result(result: Consensus, names: Mapping[str, str]) -> Consensus:
-    """A consensus with other names of its items."""
+    """Rename the items of a consensus."""
     parts = tuple(replace(part, item=names.get(str(part.item), part.item)) for part in result.parts)
     return replace(result, items=_named(result.items, names), parts=parts)
 
 
 def named_plan(plan: Plan, names: Mapping[str, str]) -> Plan:
-    """A plan with other names of its items."""
+    """Rename the items of a plan."""
 
     def named(rows: tuple[Row, ...]) -> tuple[Row, ...]:
         return tuple(replace(row, item=names.get(str(row.item), row.item)) for row in rows)
@@ -71,10 +71,10 @@ def named_plan(plan: Plan, names: Mapping[str, str]) -> Plan:
 
 
 def operations_of(what: PushSettings, store: Store, project: str, judgement: Judgement) -> Iterator[Operation]:
-    """What the platform should look like after this cycle; a function of judgement and crew alone.
+    """Yield the desired state of the platform after this run, as a function of judgement and crew alone.
 
-    The order comes before the items are opened, so that no annotator is served an item at random in between; the
-    consensus last, because a platform may show every prediction it has until an order says which.
+    The order comes before the items are opened, so that no annotator is served a random item in between. The consensus
+    comes last, because a platform may show all its predictions until an order limits them.
     """
     plan, evidence = judgement.plan, judgement.evidence
     if what.order:
@@ -91,9 +91,9 @@ def operations_of(what: PushSettings, store: Store, project: str, judgement: Jud
 def departed(
     store: Store, project: str, judgement: Judgement, operations: Iterable[Operation]
 ) -> frozenset[tuple[str, str]]:
-    """Kind and key of those that the platform has left since, as far as its items tell; they are to be sent again.
+    """Return kind and key of operations to send again because the platform's items no longer match them.
 
-    An annotator who answers a task twice, or deletes an answer, changes for how many others it is open.
+    An annotator who answers a task twice, or deletes an answer, changes the number of annotators it is open for.
     """
     served = store.served(project)
     wanted = [WantedOperation.of(each) for each in operations if each.kind == "labels_wanted"]
@@ -109,12 +109,12 @@ def departed(
 
 
 def end_of_kind(pending: Sequence[Operation], first: int) -> int:
-    """Where the next kind begins: operations of one kind go together, as a platform may make many of them at once."""
+    """Return the index where the next kind begins. Operations of one kind go together, as a platform may batch them."""
     return next((n for n in range(first, len(pending)) if pending[n].kind != pending[first].kind), len(pending))
 
 
 def _consensus(store: Store, project: str, judgement: Judgement) -> Operation:
-    """The consensus to show; the one shown already where nothing but the last digits differ."""
+    """Return the consensus to show, or the one already shown if only the last digits differ."""
     fresh = consensus_operation(judgement)
     for shown, _ in store.operations(project, "consensus"):
         if isinstance(shown, ConsensusOperation) and isinstance(fresh, ConsensusOperation):
@@ -127,7 +127,7 @@ def _consensus(store: Store, project: str, judgement: Judgement) -> Operation:
 
 
 def consensus_operation(judgement: Judgement) -> Operation:
-    """The consensus of all questions; in columns where each item has one label."""
+    """Return the consensus of all questions, in columns if each item has one label."""
     if not any(kind_of(result).of_parts for result in judgement.results.values()):
         return ConsensusOperation(
             {name: label_columns(judgement.evidence[name], result) for name, result in judgement.results.items()}
@@ -136,7 +136,7 @@ def consensus_operation(judgement: Judgement) -> Operation:
 
 
 def _same_consensus(shown: Mapping[str, list[dict[str, Any]]], fresh: Mapping[str, list[dict[str, Any]]]) -> bool:
-    """Whether items and labels are equal and all probabilities equal to the digits that are pushed."""
+    """Return True if items and labels are equal, and all probabilities equal to the pushed precision."""
 
     def named(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
         return [(row["item"], row.get("label"), *row.get("probabilities", ()), *_places(row)) for row in rows]
@@ -162,7 +162,7 @@ def _sure(row: Mapping[str, Any]) -> list[float]:
 def consensus_rows(
     evidence: Mapping[str, Evidence], results: Mapping[str, Consensus]
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return what the operation `consensus` says of each question, of whichever kind it is."""
+    """Return the payload of the `consensus` operation per question, for any kind of answer."""
     layers = layers_by_question(evidence, results)
     return {question: kind_of(own[0].consensus).rows(own) for question, own in layers.items()}
 
@@ -180,13 +180,13 @@ def _assignments(store: Store, project: str, plan: Plan) -> Iterator[Operation]:
 def _standing(
     evidence: Mapping[str, Evidence],
 ) -> tuple[Names, npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
-    """The N items, (N,) where the truth of every question is known, and (N,) the answers each has."""
+    """Return the N items, an (N,) mask of items whose truth is known for every question, and (N,) answer counts."""
     every = np.logical_and.reduce([known.known for known in evidence.values()])
     return next(iter(evidence.values())).annotations.items, every, answers_per_item(evidence)
 
 
 def _has_labeled(evidence: Mapping[str, Evidence], ask: Ask) -> bool:
-    """Whether the annotator of a question has labeled its item already."""
+    """Return True if the annotator of a question has already labeled its item."""
     for known in evidence.values():
         said = known.annotations
         if ask.annotator in said.annotators and ask.item in said.items:
@@ -197,7 +197,7 @@ def _has_labeled(evidence: Mapping[str, Evidence], ask: Ask) -> bool:
 
 
 def answers_per_item(evidence: Mapping[str, Evidence]) -> npt.NDArray[np.int64]:
-    """(N,) how many annotators answered each item, whichever of its questions they answered."""
+    """Return (N,) the number of annotators who answered each item, counting any of its questions."""
     first, *others = evidence.values()
     if not others:
         return first.annotations.labels_per_item
@@ -212,7 +212,7 @@ def answers_per_item(evidence: Mapping[str, Evidence]) -> npt.NDArray[np.int64]:
 
 
 def _are_done(names: pa.Array, done: DoneItems) -> npt.NDArray[np.bool_]:
-    """(N,) which items are done."""
+    """Return an (N,) mask of done items."""
     if done.rows is None:
         return np.asarray(pc.is_in(names, value_set=pa.array(list(map(str, done.items)), pa.string())))
     found = np.zeros(len(names), dtype=bool)
@@ -221,12 +221,12 @@ def _are_done(names: pa.Array, done: DoneItems) -> npt.NDArray[np.bool_]:
 
 
 def _labels_wanted(plan: Plan, evidence: Mapping[str, Evidence]) -> WantedOperation:
-    """Answers each asked item should get in all, and the answers that done items have (which closes them).
+    """Return the total answers each asked item should get, and the answers done items have, which closes them.
 
-    An annotator who let a question about it expire, or is away, may still have the item open. A platform that keeps it
-    for them (Label Studio locks it for a day) would serve it to no other: there has to be room for their answer too.
-    When the project is done all its items are closed, also those never asked about: a platform goes on serving what is
-    open. Items of known truth are left as they are, but for a question about them.
+    An annotator whose question about an item expired, or who is away, may still have the item open. A platform that
+    reserves it for them (Label Studio locks it for a day) would serve it to nobody else, so their answer is added to
+    the total. When the project is done all its items are closed, including those never asked about, because a platform
+    keeps serving open items. Items with ground truth are left alone, unless they are asked about.
     """
     items, known_n, labels_n = _standing(evidence)
     row, names = places_of(items, (ask.item for ask in plan.asks)), column_of(items)
@@ -238,7 +238,7 @@ def _labels_wanted(plan: Plan, evidence: Mapping[str, Evidence]) -> WantedOperat
     asked: dict[int, int] = {}
     for ask in plan.asks:
         if ask.sent_back and _has_labeled(evidence, ask):
-            continue  # the new answer takes the place of the old one
+            continue  # the new answer replaces the old one
         n = row[ask.item]
         held = set() if done_n[n] and not known_n[n] else (away | gone.get(ask.item, set())) - {ask.annotator}
         asked[n] = asked.get(n, int(labels_n[n]) + len(held)) + 1

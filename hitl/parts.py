@@ -1,7 +1,6 @@
-"""Parts of items, such as spans of a text or boxes on an image, and the stored labels that say them.
+"""Parts of items, such as spans of a text or boxes on an image, and their representation as labels.
 
-An answer that marks parts is stored as one label. Each form of label is written in one way, so that equal answers are
-equal labels.
+An answer that marks parts is stored as one label. Each has a canonical form, so equal answers are equal labels.
 """
 
 from __future__ import annotations
@@ -16,27 +15,27 @@ if TYPE_CHECKING:
     from hitl.annotations import Name
 
 Place = int | float | str
-"""Where a span begins or ends: characters of a text; of a recording seconds, frames, ..., or a time in ISO 8601."""
+"""Start or end of a span: characters of a text; for a recording seconds, frames, ..., or a time in ISO 8601."""
 
 BOX_DIGITS = 4
-"""Decimals of a box's numbers in a label: a hundredth of a pixel where an image has 10,000."""
+"""Decimals of a box's numbers in a label: a hundredth of a pixel if an image is 10,000 pixels wide."""
 
 BoxTuple = tuple[float, float, float, float, str]
-"""A box: x and y of its upper left corner, width and height, in percent of the image; and what is in it."""
+"""A box: x and y of its upper left corner, width and height, in percent of the image, and its label."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of an item: one of the consensus, or one that only annotators marked.
+    """A part of an item, either in the consensus or only marked by annotators.
 
     Attributes:
-        item: the item it is in.
-        label: what it is.
-        place: where it is, as JSON values: "start", "end" and, of a text, "text" of a span; "x", "y", "width" and
-            "height" (percent of the image) of a box, with the image's size in pixels; "height", "width" (pixels) and
-            "rle" (run lengths) of a mask.
-        probability: that it is right, in [0, 1]; the mean over its pixels for a mask.
-        marked, answers: how many annotators marked it, of how many who answered the item; 0 where not counted.
+        item: the item that contains it.
+        label: its label.
+        place: its location, as JSON values. A span has "start", "end" and, in a text, "text". A box has "x", "y",
+            "width" and "height" (percent of the image), with the image's size in pixels. A mask has "height", "width"
+            (pixels) and "rle" (run lengths).
+        probability: probability that it is right, in [0, 1]; for a mask the mean over its pixels.
+        marked, answers: number of annotators who marked it, and who answered the item; 0 if not counted.
         found: True for a part of the consensus.
     """
 
@@ -49,12 +48,12 @@ class Part:
     found: bool = True
 
     def at(self, *names: str) -> tuple[Any, ...]:
-        """Return values of its place."""
+        """Return these values of its place."""
         return tuple(self.place[name] for name in names)
 
 
 def spans_as_label(spans: Iterable[tuple[Place, Place, str]]) -> str:
-    """Write start, end and label of the spans of one answer, in order, each once.
+    """Write the spans of one answer (start, end, label) as a label, sorted and without duplicates.
 
     Example:
         >>> spans_as_label([(8, 11, "PER"), (0, 3, "PER")])
@@ -65,24 +64,24 @@ def spans_as_label(spans: Iterable[tuple[Place, Place, str]]) -> str:
 
 
 def spans_in(label: str) -> list[tuple[Any, Any, str]]:
-    """Read what `spans_as_label` wrote."""
+    """Read the output of `spans_as_label`."""
     return [(start, end, name) for start, end, name in json.loads(label)]
 
 
 def drawn_as_label(height: int, width: int, masks: Iterable[tuple[str, Sequence[int]]]) -> str:
-    """Write the masks of one answer: size of the image, and label and run lengths of each mask, in order."""
+    """Write the masks of one answer as a label: the image size, and label and run lengths per mask, sorted."""
     ordered = sorted((name, list(rle)) for name, rle in masks)
     return json.dumps({"height": height, "width": width, "masks": ordered}, ensure_ascii=False, separators=(",", ":"))
 
 
 def drawn_in(label: str) -> tuple[int, int, list[tuple[str, list[int]]]]:
-    """Read height, width and masks that `drawn_as_label` wrote."""
+    """Read height, width and masks from the output of `drawn_as_label`."""
     answer = json.loads(label)
     return answer["height"], answer["width"], [(name, rle) for name, rle in answer["masks"]]
 
 
 def boxes_as_label(height: int, width: int, boxes: Iterable[BoxTuple]) -> str:
-    """Write the boxes of one answer: size of the image (0 where unknown), and the boxes, rounded, in order, each once.
+    """Write the boxes of one answer as a label: image size (0 if unknown) and rounded boxes, sorted, each once.
 
     Example:
         >>> boxes_as_label(90, 120, [(50, 20, 10, 10, "cat"), (0, 1 / 3, 10, 10, "dog")])
@@ -93,20 +92,20 @@ def boxes_as_label(height: int, width: int, boxes: Iterable[BoxTuple]) -> str:
 
 
 def boxes_in(label: str) -> tuple[int, int, list[BoxTuple]]:
-    """Read height, width and boxes that `boxes_as_label` wrote."""
+    """Read height, width and boxes from the output of `boxes_as_label`."""
     answer = json.loads(label)
     boxes = [(x, y, width, height, name) for x, y, width, height, name in answer["boxes"]]
     return answer["height"], answer["width"], boxes
 
 
 LARGEST = 2**53
-"""Numbers from here on are not all floats: some that differ would be one place."""
+"""Limit for numbers, because from here on floats cannot represent every integer and distinct places would coincide."""
 
 
 def number_of(place: Any) -> float:
-    """Return a place as a number; a time in ISO 8601 in seconds since the epoch (UTC, where it names no zone).
+    """Return a place as a number; a time in ISO 8601 as seconds since the epoch (UTC, if it names no zone).
 
-    Raises ValueError for what is neither, and for a number beyond LARGEST.
+    Raises ValueError for anything else, and for a number beyond LARGEST.
 
     Example:
         >>> number_of(2.5), number_of("1970-01-01T00:01:00.5")

@@ -1,7 +1,7 @@
-"""`Plan`: what to ask next and whom, and which items are done with what label. It is data.
+"""`Plan`: the next questions and their annotators, and the done items with their labels.
 
-It can be printed, compared, dry-run, stored as JSON and pushed later; `asks` are in the order in which they
-should be served.
+A plan is plain data. It can be printed, compared, dry-run, stored as JSON and pushed later. `asks` are in serving
+order.
 """
 
 from __future__ import annotations
@@ -30,26 +30,24 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One question: this item, to this annotator (None: to anyone).
+    """One question: an item for an annotator (None: for anyone).
 
     Attributes:
-        item, annotator: what is asked, and whom.
-        gain: what the policy expects of the answer (`ExpectedGain`: right labels, and a share of the information in
-            nats).
-        right: the chance that the answer is right.
-        why: in words.
-        since: when it was first asked (seconds since the epoch), 0 where the time is not kept.
-        check: the item's truth was known when it was asked, and the answer is to tell how good the annotator is (a
-            gold question); the item is done already.
-        seconds: how long the answer is expected to take, 0 where that is unknown.
-        probability: the chance, in (0, 1], with which this item came into this plan, given all that was known before
-            the plan was made; None where that is not known. 1 where nothing is drawn: what was chosen for its value
-            would be chosen again, and says nothing about the items that were not. Where items are drawn it is their
-            inclusion probability, by which answers are weighted (`hitl.models.analysis.audited_agreement`).
-        audit: the item was drawn at random from all that might be asked about, done or open, and the answer is to tell
-            how good the labels are.
-        sent_back: somebody has sent the item back to the annotator; if they have labeled it before, their new answer
-            takes the place of the old one.
+        item, annotator: the item to label, and the annotator to ask.
+        gain: expected gain of the answer (`ExpectedGain`: right labels, plus a share of the information in nats).
+        right: probability that the answer is right.
+        why: the reason, in words.
+        since: when it was first asked (seconds since the epoch), 0 if times are not recorded.
+        check: gold question: the item's truth was known when it was asked, and the answer measures the annotator. The
+            item is already done.
+        seconds: expected time to answer, 0 if unknown.
+        probability: probability, in (0, 1], with which this item came into this plan, given everything known before the
+            plan was made; None if unknown. It is 1 if nothing is drawn: an item chosen for its value would be chosen
+            again, and says nothing about the others. If items are drawn, it is their inclusion probability, by which
+            answers are weighted (`hitl.models.analysis.audited_agreement`).
+        audit: the item was drawn at random from all eligible items, done or open, and the answer measures the quality
+            of the labels.
+        sent_back: somebody has sent the item back to the annotator; a new answer replaces their old one.
     """
 
     item: Name
@@ -67,12 +65,12 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Rework:
-    """An item that was sent back: this annotator is to look at it, again or as an expert.
+    """An item sent back to an annotator, to check again or as an expert.
 
     Attributes:
         item, annotator: as in `Ask`.
-        since: when it was sent back (seconds since the epoch); an answer from later is what was asked for.
-        note: what to look at; by: who sent it back.
+        since: when it was sent back (seconds since the epoch); a later answer fulfills the request.
+        note: what to check; by: who sent it back.
     """
 
     item: Name
@@ -84,7 +82,7 @@ class Rework:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """One finished item: its label (for several questions an item, a label each, in order) and the reason."""
+    """A done item: its label (one per question, in order), its confidence and the reason."""
 
     item: Name
     labels: tuple[Name, ...]
@@ -93,16 +91,16 @@ class Done:
 
 
 class DoneItems(Sequence[Done]):
-    """Finished items in columns, as there may be a million; a `Done` is made of one that is looked at.
+    """Done items as columns, because there may be a million. A `Done` is created on access.
 
     It equals any sequence of the same items.
 
     Attributes:
         items: M names.
-        labels: of each item its label of each question.
+        labels: one label per question, for each item.
         confidence: M numbers in [0, 1].
         why: M reasons.
-        rows: where the items stand among those that the plan is about; None where that is not known.
+        rows: row numbers of the items among all items of the plan; None if unknown.
     """
 
     __slots__ = ("confidence", "items", "labels", "rows", "why")
@@ -160,7 +158,7 @@ class DoneItems(Sequence[Done]):
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """A question that was never answered: asked at `since` (seconds since the epoch), given up later."""
+    """A question that was never answered: asked at `since` (seconds since the epoch), dropped later."""
 
     item: Name
     annotator: Name
@@ -172,11 +170,12 @@ class Activity:
     """Last activity of an annotator.
 
     Attributes:
-        annotator: who.
-        answers: what they had answered or skipped when a plan was last made.
-        last_active: when a plan first saw that number rise to it (seconds since the epoch; 0: never).
-        away: whether their questions expired since, and they answered or skipped nothing.
-        unanswered: since when they have had questions and answered none, of which others did some (0: none were).
+        annotator: name of the annotator.
+        answers: number of items answered or skipped when a plan was last made.
+        last_active: when a plan first saw this number (seconds since the epoch; 0: never).
+        away: True if their questions expired since, and they answered or skipped nothing.
+        unanswered: time since which they have answered none of their questions, although others answered some (0:
+            none).
     """
 
     annotator: Name
@@ -188,16 +187,15 @@ class Activity:
 
 @dataclass(frozen=True, repr=False)
 class Plan(OneLineRepr):
-    """Next questions, and the finished items.
+    """Next questions, and done items.
 
     Attributes:
-        asks: questions in serving order, first to be served first; an item may stand here once for each
-            annotator asked.
-        done: finished items; any sequence of `Done` can be given, and `DoneItems` are kept.
-        open_items: how many items are not done (asked now or later).
-        stop: why the project is done and nothing is asked any more; None while it goes on.
-        expired: questions given up for want of an answer, whose items are still open.
-        people: when the crew was last active; kept for the next plan (`hitl.active.pending.outstanding`).
+        asks: questions in serving order. An item may appear once per annotator asked.
+        done: done items; any sequence of `Done`, stored as `DoneItems`.
+        open_items: number of items that are not done (asked now or later).
+        stop: why the project is done and nothing is asked any more; None while it continues.
+        expired: questions dropped because nobody answered, whose items are still open.
+        people: last activity of the crew, for the next plan (`hitl.active.pending.outstanding`).
 
     Example:
         >>> from hitl import Plan
@@ -218,18 +216,18 @@ class Plan(OneLineRepr):
         object.__setattr__(self, "done", DoneItems.of(self.done))
 
     def asks_of(self, annotator: Name | None) -> tuple[Ask, ...]:
-        """The questions for one annotator (None: those for anyone), in serving order."""
+        """Return the questions for one annotator (None: for anyone), in serving order."""
         return tuple(ask for ask in self.asks if ask.annotator == annotator)
 
     @property
     def done_share(self) -> float:
-        """Share of the items that are done, in [0, 1]; NaN without any."""
+        """Share of items that are done, in [0, 1]; NaN if there are no items."""
         total = len(self.done) + self.open_items
         return len(self.done) / total if total else float("nan")
 
     @property
     def annotators(self) -> tuple[Name, ...]:
-        """The annotators asked by name, in order of their first question."""
+        """Annotators asked by name, in order of their first question."""
         return tuple(dict.fromkeys(ask.annotator for ask in self.asks if ask.annotator is not None))
 
     def __str__(self) -> str:
@@ -240,7 +238,9 @@ class Plan(OneLineRepr):
         return f"{asked}; {counted(len(self.done), 'item')} done, {self.open_items} open"
 
     def table(self) -> pa.Table:
-        """Arrow table of the questions: priority (1 first), item, annotator and the other fields of `Ask` but since."""
+        """Return an Arrow table of the questions: priority (1 first), item, annotator and other fields of `Ask`,
+        without since.
+        """
         rows = [{"priority": rank, **asdict(ask)} for rank, ask in enumerate(self.asks, start=1)]
         for row in rows:
             row["item"] = str(row["item"])
@@ -249,12 +249,12 @@ class Plan(OneLineRepr):
         return pa.Table.from_pylist(rows, schema=_ASK_SCHEMA)
 
     def frame(self) -> pd.DataFrame:
-        """The questions as a pandas DataFrame."""
+        """Return the questions as a pandas DataFrame."""
         frame: pd.DataFrame = self.table().to_pandas()
         return frame
 
     def done_table(self) -> pa.Table:
-        """Arrow table of the finished items: item, label, confidence, why."""
+        """Return an Arrow table of the done items: item, label, confidence, why."""
         done = DoneItems.of(self.done)
         columns = {
             "item": list(map(str, done.items)),
@@ -269,7 +269,7 @@ class Plan(OneLineRepr):
         write_table(path, self.table())
 
     def to_json(self) -> str:
-        """The plan as one JSON object that starts with its version."""
+        """Return the plan as one JSON object with a version."""
         done = [{"item": d.item, "labels": d.labels, "confidence": d.confidence, "why": d.why} for d in self.done]
         data = {"format": FORMAT, "asks": list(map(_as_dict, self.asks)), "done": done}  # they may be a million
         data |= {"open_items": self.open_items, "stop": self.stop}
@@ -278,7 +278,7 @@ class Plan(OneLineRepr):
 
     @classmethod
     def from_json(cls, text: str, where: str = "plan") -> Plan:
-        """Read the result of `to_json`. Raises BadTable for another version or other JSON."""
+        """Read the output of `to_json`. Raises BadTable for another version or other JSON."""
         try:
             data: dict[str, Any] = json.loads(text)
             if data["format"] != FORMAT:
@@ -292,13 +292,13 @@ class Plan(OneLineRepr):
             raise BadTable(f"{where}: not a saved plan: {error}") from None
 
     def save(self, path: str | Path) -> None:
-        """Save as a JSON file; `Plan.load` gives it back."""
+        """Save as a JSON file. `Plan.load` reads it."""
         with atomic(path) as handle:
             handle.write(self.to_json().encode())
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:
-        """Load what `save` wrote."""
+        """Load a file written by `save`."""
         try:
             return cls.from_json(Path(path).read_text(encoding="utf-8"), where=str(path))
         except OSError as error:

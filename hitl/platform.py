@@ -1,10 +1,10 @@
-"""The contract of connectors: pages travel from a labeling platform to the store, operations back.
+"""The contract of connectors, which read pages from a labeling platform into the store and push operations back.
 
-    Connector.pull(cursor) -> pages        rows keyed by the platform's own ids, and the cursor behind them
-    Connector.push(operations) -> receipts   each says how something should be: the same twice changes nothing more
+    Connector.pull(cursor) -> pages          rows keyed by the platform's own ids, and the cursor after them
+    Connector.push(operations) -> receipts   each operation describes a state, so repeating it changes nothing
 
-A page carries, for each of its items, all annotations the item has now: an annotation that is stored but no
-longer on the page was deleted on the platform.
+A page contains, for each of its items, all annotations the item has now. A stored annotation that is missing from the
+page was deleted on the platform.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ if TYPE_CHECKING:
     from hitl.annotations import Names
 
 Cursor = Mapping[str, Any]
-"""Place where a pull stopped: JSON values, understood by the connector that made it."""
+"""Position where a pull stopped: JSON values, understood by the connector that made them."""
 
 AnnotationKind = Literal["answer", "skip", "gold"]
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One thing asked of every item.
+    """A question asked about every item.
 
-    A project with a single-choice control has one; a multi-label control has one yes/no question per class; a control
-    that marks parts of an item has one.
+    A project with a single-choice control has one question. A multi-label control has one yes/no question per class. A
+    control that marks parts of an item has one question.
 
     Attributes:
-        name: unique in the project, stable (for instance "sentiment" or "topics=sports").
-        classes: true classes; options: all legal answers, classes first. Of parts: what a part can be.
+        name: unique in the project and stable (for instance "sentiment" or "topics=sports").
+        classes: true classes; options: all valid answers, classes first. For parts: the possible labels of a part.
         kind: kind of answer, a name in `hitl.kinds.KINDS`: "choices" (one of the options), "spans" of a text,
             "time_spans" of a recording, "boxes" or "masks" on an image.
-        field: the field of an item's data whose parts are marked.
+        field: the field of an item's data in which parts are marked.
     """
 
     name: str
@@ -56,16 +56,16 @@ class Question:
 
 
 YES, NO = "yes", "no"
-"""The classes of a question that a multiple choice asks of each of its classes."""
+"""Classes of the yes/no question about each class of a multiple choice."""
 
 
 @dataclass(frozen=True, slots=True)
 class ItemRow:
-    """An item as the platform holds it: `data` is what annotators see, `labels_wanted` how many of them (0: not told).
+    """An item on the platform: `data` is shown to annotators, `labels_wanted` is how many should answer (0: unknown).
 
-    `version` is ISO 8601 or anything else in an order; "" where the platform keeps none: the store then gives one, and
-    what the platform says now is the newest. `key` is the platform's id. `ref` is the user's own id, by which
-    `add_items` made the item; None where the platform keeps none, or where the two are the same.
+    `version` is ISO 8601 or any other sortable text. It is "" if the platform has no versions; then the store assigns
+    one and treats the platform's current data as newest. `key` is the platform's id. `ref` is the user's own id under
+    which `add_items` created the item; None if the platform does not store it, or if both are the same.
     """
 
     key: str
@@ -77,7 +77,7 @@ class ItemRow:
 
 
 def id_in(data: Mapping[str, Any], field: str) -> str | None:
-    """Return the own id in a field of an item's data as text (7 is "7"), None if it holds no text or whole number.
+    """Return the own id in a field of an item's data as text (7 is "7"), or None if it is not text or a whole number.
 
     Example:
         >>> id_in({"ref": 7, "text": "a"}, "ref"), id_in({"text": "a"}, "ref")
@@ -85,7 +85,7 @@ def id_in(data: Mapping[str, Any], field: str) -> str | None:
     """
     value = data.get(field)
     if isinstance(value, float) and value.is_integer():
-        value = int(value)  # a table with a gap has its whole numbers as 7.0
+        value = int(value)  # a column with missing values reads whole numbers as 7.0
     if isinstance(value, bool) or not isinstance(value, str | int):
         return None
     return str(value).strip() or None
@@ -93,7 +93,7 @@ def id_in(data: Mapping[str, Any], field: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class AnnotatorRow:
-    """A person: the platform's key and the name we show (an email address, say)."""
+    """A person: the platform's key and the name to show (such as an email address)."""
 
     key: str
     name: str
@@ -101,10 +101,11 @@ class AnnotatorRow:
 
 @dataclass(frozen=True, slots=True)
 class AnnotationRow:
-    """One answer to one question (label None for a skip), of an annotation that may answer several.
+    """One answer to one question (label None for a skip). Its annotation may answer several.
 
-    `key` is the platform's id of the annotation; `version` and `created` are ISO 8601 UTC, or "" as of an `ItemRow`;
-    `annotator` is an AnnotatorRow key or None; `duration` seconds. `suggested`: it began as a suggestion, if told.
+    `key` is the platform's id of the annotation. `version` and `created` are ISO 8601 UTC, or "" as in `ItemRow`.
+    `annotator` is an AnnotatorRow key or None; `duration` is in seconds. `suggested`: True if it began as a suggestion,
+    None if the platform does not report it.
     """
 
     key: str
@@ -133,13 +134,13 @@ Row = TypeVar("Row")
 
 
 class ColumnRows(Sequence[Row]):
-    """Rows of a page that are kept in columns, as there may be millions; a row is made when it is looked at.
+    """Rows of a page stored as columns, because there may be millions. A row is created on access.
 
     Args:
-        row: makes a row of the values of the columns, by name.
-        columns: gives the columns of the rows of some items, by their places on the page (None: of all), in the order
-            of the items. `data` and `probabilities` are JSON text.
-        count: how many rows there are.
+        row: creates a row from the column values, by name.
+        columns: returns the columns for items at these positions on the page (None: all), in the order of the items.
+            `data` and `probabilities` are JSON text.
+        count: number of rows.
     """
 
     def __init__(self, row: Callable[..., Row], columns: Callable[[Any], pa.Table], count: int) -> None:
@@ -161,26 +162,26 @@ class ColumnRows(Sequence[Row]):
         return self.of(None)[place]
 
     def of(self, items: Any) -> tuple[Row, ...]:
-        """Return the rows of some items, by their places on the page."""
+        """Return the rows of the items at these positions on the page."""
         return tuple(self._row(**values) for values in self.columns(items).to_pylist())
 
 
 @dataclass(frozen=True)
 class Page:
-    """A part of what the platform holds, saved in one transaction with the cursor behind it.
+    """A part of the platform's data, saved in one transaction with the cursor after it.
 
     Attributes:
-        cursor: where to go on after this page.
-        items, annotations, predictions, annotators: rows; of every item *all* annotations and model predictions.
-        live: keys of all items that exist now, or None when the page does not tell; stored items outside it
-            were deleted on the platform.
-        problems: rows that could not be understood, in words ("task 7: two choices on a single-choice control").
-        total: how many items there are in all, for a progress bar, or None.
-        partial: rows may be missing that the platform has; nothing stored is taken for deleted.
-        latest: what the page says stands, also where a version is earlier than the stored one: the connector reads
-            pages in the order in which it gives them, and its platform's clock may go back.
-        digests: of a page with all items in `ColumnRows`: the keys of the items, and of each a digest (uint64) of all
-            that the page says of it. An item is compared row by row only where its digest has changed.
+        cursor: where to continue after this page.
+        items, annotations, predictions, annotators: rows; *all* annotations and model predictions of each item.
+        live: keys of all items that exist now, or None if unknown; stored items outside it were deleted on the
+            platform.
+        problems: rows that could not be read, in words ("task 7: two choices on a single-choice control").
+        total: number of items in all, for a progress bar, or None.
+        partial: rows of the platform may be missing, so nothing counts as deleted.
+        latest: the page wins over stored rows, even with an earlier version, because the connector yields pages in the
+            order read and its platform's clock may go back.
+        digests: for a page whose items are all `ColumnRows`: the item keys, and for each a digest (uint64) of its data
+            on the page. Only items with a changed digest are compared row by row.
     """
 
     cursor: Cursor
@@ -198,10 +199,10 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class PullSummary:
-    """Counts of a pull, or of a page of it: rows, rows that differed from the stored ones, rows gone, problems, pages.
+    """Counts of a pull, or of one page: rows, rows that differed from the stored ones, deletions, problems, pages.
 
-    A pull without any page says that nothing there has changed, the questions included. `fixed`: items that the
-    platform had changed without a later time, so that only a comparison has found them.
+    A pull without any page means that nothing has changed, including the questions. `fixed`: items the platform had
+    changed without a later time, found only by comparison.
     """
 
     items: int = 0
@@ -221,20 +222,20 @@ OperationKind = Literal["consensus", "order", "assign", "labels_wanted", "add_it
 
 @dataclass(frozen=True)
 class Operation:
-    """A state that something on the platform should have. A later operation with the same (kind, key) replaces it.
+    """A desired state on the platform. A later operation with the same (kind, key) replaces it.
 
     kind, key and payload (JSON values; item and annotator are platform keys):
 
         consensus      {"questions": {question: [{"item", "label", "confidence", "probabilities": {class: p}}]}}
-                       of items whose parts are marked "parts": [{"label", "confidence", ...}] in place of "label" and
-                       "probabilities"; beside them stand the places (`hitl.parts.Part.place`)
-        order          {"items": [item, ...], "by": mark}  the first is served first; the mark is that of the store
+                       items whose parts are marked have "parts": [{"label", "confidence", ...}] instead of "label" and
+                       "probabilities", each with its place (`hitl.parts.Part.place`)
+        order          {"items": [item, ...], "by": mark}  serving order; the mark identifies the store
         assign         {"items": [item, ...]}              key = annotator; empty: nothing to do for them
         labels_wanted  {"items": {item: n}}                n > answers so far: open; else: closed
-        add_items      {"items": [{"key", "data"}, ...]}   key = batch name; items known by our own keys
-        gold           {"questions": {question: {item: label}}}   known truth, shown as such
+        add_items      {"items": [{"key", "data"}, ...]}   key = batch name; items have our own keys
+        gold           {"questions": {question: {item: label}}}   ground truth, shown as such
 
-    The key is "" where nothing else is said.
+    The key is "" unless stated otherwise.
     """
 
     kind: OperationKind
@@ -250,7 +251,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Receipt:
-    """The platform is as the operation says. `changed` counts what had to be changed (0: it already was)."""
+    """Confirms that the platform matches the operation. `changed` counts the changes made (0: it already matched)."""
 
     operation: Operation
     changed: int
@@ -258,16 +259,16 @@ class Receipt:
 
 
 Progress = Callable[[str, int, int | None], None]
-"""Called with (what, done, total or None) during long work."""
+"""Callback (what, done, total or None) for long work."""
 
 
 def silent(what: str, done: int, total: int | None) -> None:
-    """A Progress that shows nothing."""
+    """Ignore progress."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One line of `hitl doctor`: what was looked at, whether it is fine, and how to fix it if not."""
+    """One line of `hitl doctor`: what was checked, its result, and how to fix it if it failed."""
 
     name: str
     ok: bool
@@ -277,7 +278,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class HeldItem:
-    """An item that is stored: its version and the keys of its annotations."""
+    """A stored item: its version and the keys of its annotations."""
 
     version: str
     annotations: frozenset[str]
@@ -287,15 +288,15 @@ class Held(Protocol):
     """Live rows of a project in the store, for a connector to compare with its platform."""
 
     def count(self, until: str | None = None, without: Collection[str] = ()) -> tuple[int, int]:
-        """Count items, without some and with versions up to this, and their annotations."""
+        """Count items, excluding `without` and versions after `until`, and their annotations."""
         ...
 
     def latest(self, until: str) -> str | None:
-        """Return the latest version of an item up to this one, or None."""
+        """Return the latest version of any item up to `until`, or None."""
         ...
 
     def stored(self, keys: Collection[str] | None = None) -> Mapping[str, HeldItem]:
-        """Return those of the items that are stored; default: all."""
+        """Return the stored items among `keys` (default: all)."""
         ...
 
 
@@ -312,11 +313,11 @@ class SeenAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All evidence at one time.
+    """All data of a project at one time.
 
     Attributes:
-        answers: item -> its answers; every item is there.
-        data: item -> what annotators see of it.
+        answers: item -> its answers; contains every item.
+        data: item -> data shown to annotators.
         predictions: (item, question, model) -> class probabilities.
     """
 
@@ -327,7 +328,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A difference between platform and store: what it is, which one, and why."""
+    """A difference between platform and store: its kind, its key, and its description."""
 
     what: str
     key: str
@@ -336,37 +337,37 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """Name of an annotator (as in `AnnotatorRow`) -> address of the page, and what to know there, in a sentence."""
+    """Name of an annotator (as in `AnnotatorRow`) -> URL of their page, and a sentence of advice about it."""
 
     links: Mapping[str, str] = field(default_factory=dict)
     advice: str = ""
 
 
 class Connector(ABC):
-    """A labeling platform or a folder of files: evidence is pulled from it, plans are pushed to it.
+    """A labeling platform or a folder of files, from which data is pulled and to which plans are pushed.
 
-    Four methods are required. The others have defaults for a platform that cannot do what they ask for.
+    Four methods are required. The others have defaults for platforms without the feature.
     """
 
     @abstractmethod
     def questions(self) -> tuple[Question, ...]:
-        """Return what the project asks of every item. Raises Refused for what is not supported."""
+        """Return the questions the project asks about every item. Raises Refused for unsupported ones."""
 
     @abstractmethod
     def pull(self, cursor: Cursor | None) -> Iterator[Page]:
-        """Read everything (cursor None) or what changed since the cursor; resumable after each page."""
+        """Read everything (cursor None) or changes since the cursor. Resumable after each page."""
 
     @abstractmethod
     def push(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
-        """Make the platform as each operation says, verify it, and give a receipt; in the order given."""
+        """Apply each operation to the platform, verify it, and yield a receipt, in the order given."""
 
     @abstractmethod
     def check(self) -> list[Check]:
-        """Return the lines of `hitl doctor`: connection, rights, configuration."""
+        """Return the lines of `hitl doctor`: connection, permissions, configuration."""
 
     @property
     def place(self) -> str | None:
-        """Address and project, or a path: no other place is taken for this one. None: it cannot be told."""
+        """Address and project, or a path, which distinguishes this place from others. None: unknown."""
         return None
 
     def is_at(self, place: str) -> bool:
@@ -374,49 +375,49 @@ class Connector(ABC):
         return self.place in (None, place)
 
     def annotators(self) -> tuple[AnnotatorRow, ...] | None:
-        """Return everyone who can be asked, those too who have not answered yet; None if the platform cannot tell."""
+        """Return everyone who can be asked, including those without answers; None if the platform cannot list them."""
         return None
 
     def workplaces(self) -> Pages:
-        """Return the page where each annotator finds their questions; annotators without a page are left out."""
+        """Return the page where each annotator finds their questions. Annotators without a page are left out."""
         return Pages()
 
     def marks(self) -> frozenset[str]:
-        """Return `by` (see `Operation`) of the orders that the platform carries, to notice those of other stores."""
+        """Return the `by` (see `Operation`) of all orders on the platform, to detect those of other stores."""
         return frozenset()
 
     def serves(self, address: str) -> bool:
-        """Return True if the platform serves the file at an address in an item's data, to those who have its token."""
+        """Return True if the platform serves the file at a URL in an item's data, to holders of its token."""
         return False
 
     def fetch(self, address: str) -> bytes:
-        """Return the content of a file that the platform serves. Raises Refused and Unreachable."""
+        """Return the content of a file served by the platform. Raises Refused and Unreachable."""
         raise Refused(f"{address}: not a file of this platform")
 
     def recall(self, cursor: Cursor | None) -> None:  # noqa: B027 - a default
-        """Take note of where the last pull stopped.
+        """Set where the last pull stopped.
 
-        Until the next pull, `questions` include what the stored rows say, and a pull from the beginning doubts mass
-        deletions since then.
+        Until the next pull, `questions` include those found in stored rows, and a pull from the beginning treats mass
+        deletions since then as doubtful.
         """
 
     def accept_deletions(self) -> None:  # noqa: B027 - a default
-        """Take rows that are gone for deleted, however many they are."""
+        """Treat missing rows as deleted, however many there are."""
 
     def compare(self, cursor: Cursor, held: Held) -> Iterator[Page]:
-        """Read what a pull missed because it goes by time; called with what is stored when a pull has ended."""
+        """Read changes that a pull by time missed. Called with the stored data after a pull."""
         return iter(())
 
     @property
     def lease_seconds(self) -> float:
-        """The shortest lease within which each request ends."""
+        """Shortest lease, in seconds, within which each request finishes."""
         return 0.0
 
     def fence(self, may_write: Callable[[], float] | None) -> None:  # noqa: B027 - a default
-        """Call `may_write` before every write: it raises, or gives the seconds left for writing. None: no fence."""
+        """Call `may_write` before every write: it raises, or returns the seconds left for writing. None: no fence."""
 
     def snapshot(self, progress: Progress = silent) -> Snapshot:
-        """Read all evidence without the code that pulls, if there is another way; by default pull all of it."""
+        """Read all data without the pull code, if there is another way; by default pull everything."""
         answers: dict[str, set[SeenAnswer]] = {}
         data: dict[str, Mapping[str, Any]] = {}
         predictions: dict[tuple[str, str, str], Mapping[str, float]] = {}
@@ -432,12 +433,12 @@ class Connector(ABC):
         return Snapshot({item: frozenset(rows) for item, rows in answers.items()}, data, predictions)
 
     def departures(self, operations: Sequence[Operation], progress: Progress = silent) -> Iterable[Difference] | None:
-        """Find where the platform is not as these operations say, and what of ours none of them says.
+        """Find where the platform differs from these operations, and items of ours that no operation covers.
 
-        None: what was pushed cannot be read back.
+        None: pushed operations cannot be read back.
         """
         return None
 
     def verify(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
-        """Push, but compare what is there as a whole, which takes longer, and fix it where it differs."""
+        """Push, but compare the full content on the platform, which takes longer, and fix differences."""
         return self.push(operations)

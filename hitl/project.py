@@ -1,11 +1,11 @@
-"""A project: what its hitl.toml, its store and its platform say, for cycles, commands and the service.
+"""A project: its hitl.toml, store and platform, for runs, commands and the service.
 
     load, stored, opened                 settings; with the store; with the connector too
     stored_evidence, combined            question -> evidence; its consensus, fitted now
     item_names                           platform's key -> the user's own id
     crew_of, budget_of                   who may be asked, and how much
 
-Numerical libraries load with the first call that needs them: `hitl --help` stays light.
+Numerical libraries are imported by the first call that needs them, so `hitl --help` stays light.
 """
 
 from __future__ import annotations
@@ -38,17 +38,18 @@ if TYPE_CHECKING:
 
 
 one_fit = RLock()
-"""Held during a fit: compiled kernels may end the process when two threads run them at once (numba without OpenMP or
-TBB)."""
+"""Held during a fit. Compiled kernels may crash the process if two threads run them at once (numba without OpenMP or
+TBB).
+"""
 
 
 def load(config: Path) -> Settings:
-    """The settings of the project of this hitl.toml, those of its connector among them. Raises BadSettings."""
+    """Load the settings of this hitl.toml, including those of its connector. Raises BadSettings."""
     from hitl import settings
     from hitl.connectors.catalog import settings_of
 
     loaded = settings.load(config, settings_of)
-    folder, graph = config.resolve().parent, loaded.graph  # full: what is learned, and what stands, goes by these paths
+    folder, graph = config.resolve().parent, loaded.graph  # absolute, because digests of results depend on these paths
     if graph.kind is None:
         graph = loaded.source.graph(folder)
     models = {name: str(folder / p) for name, p in loaded.models.items()}
@@ -59,7 +60,7 @@ def load(config: Path) -> Settings:
 
 @contextmanager
 def stored(config: Path) -> Iterator[tuple[Settings, Store]]:
-    """Settings and store alone, for those who ask nothing of the platform: its token is not needed."""
+    """Open settings and store only, for callers that do not contact the platform, so no token is needed."""
     from hitl.store import Store
     from hitl.tables.limits import within
 
@@ -70,10 +71,9 @@ def stored(config: Path) -> Iterator[tuple[Settings, Store]]:
 
 @contextmanager
 def opened(config: Path, *, anew: bool = False) -> Iterator[tuple[Settings, Store, Connector]]:
-    """The project's settings, store and connector.
+    """Open the project's settings, store and connector.
 
-    Raises BadSettings where the store has a project of this name from another place, but for a pull of everything
-    `anew`.
+    Raises BadSettings if the store has a project of this name from another place, unless `anew` (a pull of everything).
     """
     from hitl.connectors.catalog import connector_of
     from hitl.store import Store
@@ -89,21 +89,21 @@ def opened(config: Path, *, anew: bool = False) -> Iterator[tuple[Settings, Stor
 
 
 def recalled(connector: Connector, store: Store, project: str) -> Connector:
-    """The connector, which knows where the last pull has stopped, unless that was of another place."""
+    """Tell the connector where the last pull stopped, unless that was another place, and return it."""
     if _is_of(store.source(project), connector):
         connector.recall(store.cursor(project))
     return connector
 
 
 def forget(lease: Lease, settings: Settings, store: Store) -> None:
-    """Forget what was deleted long ago, and figures of old cycles, as `[retention]` says."""
+    """Delete rows removed long ago, and metrics of old runs, as `[retention]` says."""
     store.forget(lease, deleted_seconds=settings.retention.deleted, cycles=settings.retention.cycles)
 
 
 def store_url(url: str, folder: Path) -> str:
-    """A relative SQLite file is relative to hitl.toml, wherever the command is run, and its folder is made.
+    """Resolve a relative SQLite file against hitl.toml, wherever the command runs, and create its folder.
 
-    The folder of an absolute one is not: a mistyped path must not become an empty project.
+    The folder of an absolute path is not created, because a mistyped path must not become an empty project.
     """
     prefix = "sqlite:///"
     if not url.startswith(prefix):
@@ -115,7 +115,7 @@ def store_url(url: str, folder: Path) -> str:
 
 
 def require_place(store: Store, project: str, connector: Connector) -> None:
-    """Raise BadSettings where what is stored under this name was pulled from another place."""
+    """Raise BadSettings if the stored project of this name was pulled from another place."""
     place = store.source(project)
     if _is_of(place, connector):
         return
@@ -131,7 +131,7 @@ def _is_of(place: str | None, connector: Connector) -> bool:
 
 
 def require_one_name(store: Store, project: str, connector: Connector) -> None:
-    """Raise BadSettings where the store has this place under another name."""
+    """Raise BadSettings if the store has this place under another name."""
     for other, held in store.sources().items():
         if other != project and held == connector.place:
             raise BadSettings(
@@ -141,7 +141,7 @@ def require_one_name(store: Store, project: str, connector: Connector) -> None:
 
 
 def orders_of_others(store: Store, project: str, connector: Connector) -> tuple[str, ...]:
-    """A line where the platform carries an order that another store pushed, as far as the platform can tell."""
+    """Return a warning if the platform has an order from another store, as far as the platform can tell."""
     if connector.marks() <= {store.mark(project)}:
         return ()
     return (
@@ -155,9 +155,9 @@ def orders_of_others(store: Store, project: str, connector: Connector) -> tuple[
 
 
 def stored_evidence(settings: Settings, store: Store, questions: tuple[Question, ...]) -> dict[str, Evidence]:
-    """Question name -> evidence, all over the same items: `given_evidence`, and what `[learn]` learned from it last.
+    """Return evidence per question, all over the same items: `given_evidence` plus the last predictions of `[learn]`.
 
-    Raises BadInput when nothing was pulled yet, or a file of a model does not fit.
+    Raises BadInput if nothing was pulled yet, or a model's file does not match.
     """
     from hitl.learning.training import with_predictions
 
@@ -166,7 +166,7 @@ def stored_evidence(settings: Settings, store: Store, questions: tuple[Question,
 
 
 def given_evidence(settings: Settings, store: Store, questions: tuple[Question, ...]) -> dict[str, Evidence]:
-    """The same of annotators, the models of the platform and of `[models]`, the features made last, and the graph."""
+    """Return evidence per question without `[learn]`: annotators, models, features and graph."""
     from hitl.annotations import CheckedNames
     from hitl.kinds.kind import StoredAnswers, kind_of
     from hitl.learning.features import stored_features
@@ -204,15 +204,15 @@ def given_evidence(settings: Settings, store: Store, questions: tuple[Question, 
 
 
 def settle(lease: Lease, settings: Settings, store: Store, questions: tuple[Question, ...]) -> None:
-    """Bring the snapshots of the answers up to date, and the store's counts, so that evidence is soon read."""
+    """Update the snapshots of the answers and the database statistics, so that evidence loads fast."""
     store.database.analyse()
     store.keep_answers(lease, [question.name for question in questions])
 
 
 def graph_of(settings: Settings, store: Store, items: Names, features: Floats | None) -> ProjectGraph | None:
-    """Which of these items are linked, as `[graph]` says; None without it, or without the features it needs.
+    """Return links between these items, as `[graph]` says; None without `[graph]`, or without the features it needs.
 
-    Raises BadInput where its file does not fit.
+    Raises BadInput if its file does not match.
     """
     from hitl.learning.graph import graph_of_features, graph_of_file
 
@@ -226,7 +226,7 @@ def graph_of(settings: Settings, store: Store, items: Names, features: Floats | 
 
 
 def _model_files(settings: Settings, store: Store, questions: tuple[Question, ...]) -> dict[str, dict[str, pa.Table]]:
-    """Question -> model -> its probabilities in the file that `[models]` names, by the platform's keys."""
+    """Return question -> model -> probabilities from the files in `[models]`, by the platform's keys."""
     found: dict[str, dict[str, pa.Table]] = {question.name: {} for question in questions}
     if settings.models:
         key_of = {own: key for key, own in item_names(settings, store).items()}
@@ -239,9 +239,9 @@ def _model_files(settings: Settings, store: Store, questions: tuple[Question, ..
 
 
 def usable(settings: Settings, store: Store, questions: tuple[Question, ...]) -> tuple[Settings, tuple[str, ...]]:
-    """The settings without the files of models, and of a graph, that cannot be used now, and a line about each.
+    """Return the settings without model and graph files that cannot be used now, and a warning about each.
 
-    A graph that the combiner cannot do without stays.
+    A graph that the combiner requires stays.
     """
     from hitl.models.combiner import needs_of
     from hitl.models.registry import chosen
@@ -250,7 +250,7 @@ def usable(settings: Settings, store: Store, questions: tuple[Question, ...]) ->
     for name, path in settings.models.items():
         alone = settings.model_copy(update={"models": {name: path}, "graph": type(settings.graph)()})
         try:
-            given_evidence(alone, store, questions)  # its numbers are looked at there, too
+            given_evidence(alone, store, questions)  # checks its numbers too
             models[name] = path
         except BadInput as error:
             told.append(f"models.{name} is left out: {error}. Mend the file, or take it out of [models]")
@@ -265,7 +265,7 @@ def usable(settings: Settings, store: Store, questions: tuple[Question, ...]) ->
 
 
 def combined(settings: Settings, evidence: Mapping[str, Evidence], progress: Progress) -> dict[str, Consensus]:
-    """Question name -> its consensus, fitted now by the combiner of the settings."""
+    """Fit the configured combiner to each question. Return question name -> consensus."""
     from hitl.kinds.kind import kind_of
     from hitl.models.registry import chosen
 
@@ -279,7 +279,7 @@ def combined(settings: Settings, evidence: Mapping[str, Evidence], progress: Pro
 
 
 def is_over(consensus: Consensus | None, evidence: Evidence) -> bool:
-    """Whether a consensus is over the same items, annotators and options, with as many labels each."""
+    """Return True if a consensus covers the same items, annotators and options, with as many labels per annotator."""
     annotations = evidence.annotations
     return consensus is not None and (
         consensus.items == annotations.items
@@ -293,12 +293,12 @@ def is_over(consensus: Consensus | None, evidence: Evidence) -> bool:
 
 
 def item_names(settings: Settings, store: Store) -> dict[str, str]:
-    """Platform's key -> the user's own id, of every stored item, in the order of `Store.items`.
+    """Return platform's key -> the user's own id for every stored item, in the order of `Store.items`.
 
-    The own id is what the field `source.key` of the item's data holds, or else what `hitl add` made the item with. An
-    item without one has its platform's key, or "task <key>" where that is the own id of another.
+    The own id is read from the field `source.key` of the item's data, or else is the id given to `hitl add`. An item
+    without one uses its platform's key, or "task <key>" if that is another item's own id.
 
-    Raises BadSettings where no item has the field, BadInput where two items have one own id.
+    Raises BadSettings if no item has the field, BadInput if two items share an own id.
     """
     table = store.items(settings.name)
     keys, refs = table.column("item").to_pylist(), table.column("ref").to_pylist()
@@ -316,7 +316,7 @@ def item_names(settings: Settings, store: Store) -> dict[str, str]:
 
 
 def key_field(settings: Settings) -> str | None:
-    """The field of an item's data that holds the user's own id (`source.key`), if the source has such a setting."""
+    """Return the field of an item's data that holds the own id (`source.key`), if the source has this setting."""
     from hitl.settings import Keyed
 
     return settings.source.key if isinstance(settings.source, Keyed) else None
@@ -344,13 +344,13 @@ def _refuse_shared_ids(own: Mapping[str, str | None], field: str | None) -> None
 
 
 def annotator_names(store: Store, project: str) -> dict[str, str]:
-    """Platform key -> shown name; the key is added where several annotators share a name."""
+    """Return platform's key -> shown name, with the key appended if several annotators share a name."""
     table = store.annotators(project)
     return shown_names(dict(zip(table.column("key").to_pylist(), table.column("name").to_pylist(), strict=True)))
 
 
 def crew_of(settings: Settings, store: Store) -> Crew:
-    """The crew of the settings; an annotator who skipped an item is not asked about it again."""
+    """Build the crew from the settings. Annotators are not asked again about items they skipped."""
     from hitl.crew import Crew, skills_needed
 
     crew = settings.crew
@@ -372,7 +372,7 @@ def crew_of(settings: Settings, store: Store) -> Crew:
 
 
 def people_of(connector: Connector) -> tuple[AnnotatorRow, ...] | None:
-    """Everyone who can be asked; None where the platform does not tell."""
+    """Return everyone who can be asked, or None if the platform cannot list them."""
     try:
         return connector.annotators()
     except PlatformError:
@@ -380,10 +380,10 @@ def people_of(connector: Connector) -> tuple[AnnotatorRow, ...] | None:
 
 
 def reachable(crew: Crew, connector: Connector, names: Mapping[str, str]) -> tuple[Crew, tuple[str, ...]]:
-    """The crew without those whom the platform does not know, and a line about each of them.
+    """Return the crew without annotators unknown to the platform, and a warning about each.
 
-    `names` are those of the last pull (`annotator_names`), for a platform that does not tell just now. Raises
-    BadSettings where it knows none: a crew without names would be anyone.
+    `names` are those of the last pull (`annotator_names`), used if the platform does not answer now. Raises BadSettings
+    if it knows no member, because a crew without names means anyone.
     """
     if not crew.names:
         return crew, ()
@@ -403,7 +403,7 @@ def reachable(crew: Crew, connector: Connector, names: Mapping[str, str]) -> tup
 
 
 def ineffective(settings: Settings, store: Store, crew: Crew) -> tuple[tuple[str, str], ...]:
-    """What `[crew]` says without effect, and what to do about each; `crew` is what became of it."""
+    """Return settings in `[crew]` without effect, and how to fix each; `crew` is the crew built from them."""
     from hitl.settings.without_effect import without_effect
 
     needless = settings.crew.skill_field is not None and not crew.needs and store.items(settings.name).num_rows > 0
@@ -420,7 +420,7 @@ def _unknown(name: str, there: Iterable[str]) -> str:
 
 
 def _refuse_shared_names(crew: tuple[str, ...], names: Mapping[str, str]) -> None:
-    """Raise BadSettings for a name that several annotators share: they are told apart as "name (key)"."""
+    """Raise BadSettings for a name that several annotators share; they are distinguished as "name (key)"."""
     for name in crew:
         called = [shown for key, shown in names.items() if shown == f"{name} ({key})"]
         if called:
@@ -430,14 +430,14 @@ def _refuse_shared_names(crew: tuple[str, ...], names: Mapping[str, str]) -> Non
 
 
 def budget_of(settings: Settings) -> Budget:
-    """The budget of the settings."""
+    """Build the budget from the settings."""
     from hitl.crew import Budget
 
     return Budget(**settings.budget.model_dump())
 
 
 def lease_seconds(connector: Connector) -> float:
-    """How long a lease is taken for at a time: longer than any request of the connector."""
+    """Return the duration of a lease, longer than any request of the connector."""
     from hitl.store.lease import SECONDS
 
     return max(SECONDS, connector.lease_seconds)

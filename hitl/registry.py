@@ -1,6 +1,6 @@
-"""Names to classes, loaded on demand: those of this package, and those that other packages bring.
+"""Registries of names and classes, loaded on demand, from this package and from plugins.
 
-A package that is installed beside hitl adds a combiner, a policy or a connector by an entry point:
+A package installed beside hitl adds a combiner, a policy or a connector by an entry point:
 
     [project.entry-points."hitl.combiners"]
     loudest = "their_package.loudest:Loudest"
@@ -20,12 +20,12 @@ from hitl.errors import BadSettings
 
 @dataclass(frozen=True)
 class Registry(Mapping[str, str]):
-    """Name -> where its class is ("module:Class").
+    """Mapping from names to class locations ("module:Class").
 
     Attributes:
-        group: the entry points that other packages add to it.
-        noun: what a name is called in messages.
-        own: the names of this package; no other package can replace them.
+        group: entry point group by which other packages add names.
+        noun: noun for a name in messages.
+        own: names of this package, which no other package can replace.
     """
 
     group: str
@@ -34,7 +34,7 @@ class Registry(Mapping[str, str]):
 
     @cached_property
     def others(self) -> dict[str, EntryPoint]:
-        """Names that other packages bring, in alphabetical order."""
+        """Names from other packages, in alphabetical order."""
         found = sorted(entry_points(group=self.group), key=lambda entry: entry.name)
         return {entry.name: entry for entry in found if entry.name not in self.own}
 
@@ -48,7 +48,7 @@ class Registry(Mapping[str, str]):
         return len(self.own) + len(self.others)
 
     def load(self, name: str) -> Any:
-        """The class of this name. Raises BadSettings where the name is unknown or its package cannot be loaded."""
+        """Load the class of this name. Raises BadSettings if the name is unknown or its package cannot be loaded."""
         if name in self.own:
             module, _, attribute = self.own[name].partition(":")
             return getattr(import_module(module), attribute)
@@ -64,7 +64,7 @@ class Registry(Mapping[str, str]):
             ) from error
 
     def make(self, name: str, settings: Mapping[str, Any]) -> Any:
-        """One of this name with these settings. Raises BadSettings for an unknown name or setting."""
+        """Create an instance of this name with these settings. Raises BadSettings for an unknown name or setting."""
         made = self.load(name)
         known = [field.name for field in fields(made)] if is_dataclass(made) else []
         strange = [key for key in settings if key not in known]

@@ -1,4 +1,4 @@
-"""How good a consensus is, against known truth. Pure functions of (N, J) probabilities and (N,) truth codes."""
+"""Measures of a consensus against ground truth. Pure functions of (N, J) probabilities and (N,) truth codes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Reliability:
 
     Attributes:
         confidence: (B,) mean probability of the most probable class, in [0, 1].
-        accuracy: (B,) share of items whose most probable class is the truth, in [0, 1].
-        count: (B,) items, > 0; bins differ by at most one item.
+        accuracy: (B,) share of items whose most probable class is true, in [0, 1].
+        count: (B,) number of items, > 0; bins differ by at most one item.
         low, high: (B,) ends of the Wilson interval of the accuracy.
     """
 
@@ -31,39 +31,41 @@ class Reliability:
 
 
 def accuracy(probabilities: Floats, truth: Ints) -> float:
-    """Share of items whose most probable class is the truth, in [0, 1]; k tied classes count 1/k."""
+    """Return the share of items whose most probable class is true, in [0, 1]; k tied classes count 1/k."""
     return float(right(probabilities, truth).mean())
 
 
 def right(probabilities: Floats, truth: Ints) -> Floats:
-    """(N,) whether the most probable class is the truth, in [0, 1]; k tied classes count 1/k."""
+    """Return (N,) 1 if the most probable class is true, else 0; k tied classes count 1/k."""
     top = probabilities >= probabilities.max(axis=1, keepdims=True) - 1e-12
     credit: Floats = top[np.arange(len(truth)), truth] / top.sum(axis=1)
     return credit
 
 
 def log_loss(probabilities: Floats, truth: Ints, floor: float = 1e-15) -> float:
-    """Mean negative log probability of the truth, in nats; probabilities below `floor` count as `floor`."""
+    """Return the mean negative log probability of the truth, in nats. Probabilities below `floor` count as `floor`."""
     chosen = probabilities[np.arange(len(truth)), truth]
     return float(-np.log(np.maximum(chosen, floor)).mean())
 
 
 def brier(probabilities: Floats, truth: Ints) -> float:
-    """Mean squared distance to the one-hot truth, in [0, 2]."""
+    """Return the mean squared distance to the one-hot truth, in [0, 2]."""
     one_hot = np.eye(probabilities.shape[1])[truth]
     return float(((probabilities - one_hot) ** 2).sum(axis=1).mean())
 
 
 def calibration_error(probabilities: Floats, truth: Ints, bins: int = 15) -> float:
-    """Expected calibration error of the top class over equal-mass bins, in [0, 1]; k tied classes count 1/k."""
+    """Return the expected calibration error of the top class over equal-mass bins, in [0, 1]; k tied classes count
+    1/k.
+    """
     return _equal_mass_gap(probabilities.max(axis=1), right(probabilities, truth), bins)
 
 
 def reliability(probabilities: Floats, truth: Ints, bins: int = 15, level: float = 0.95) -> Reliability:
-    """How often the top class is right beside how sure it is, in equal-mass bins; k tied classes count 1/k.
+    """Compute accuracy and confidence of the top class in equal-mass bins; k tied classes count 1/k.
 
-    The mean of |accuracy - confidence| over items is the `calibration_error` with as many bins. Where items are fewer
-    than `bins`, each is a bin. `level` is that of the intervals.
+    The mean of |accuracy - confidence| over items equals `calibration_error` with as many bins. If there are fewer
+    items than `bins`, each item is a bin. `level` is that of the intervals.
     """
     sure, credit = probabilities.max(axis=1), right(probabilities, truth)
     parts = _equal_mass(sure, bins)
@@ -73,7 +75,7 @@ def reliability(probabilities: Floats, truth: Ints, bins: int = 15, level: float
 
 
 def wilson_interval(share: Floats, count: Ints | Floats, level: float = 0.95) -> tuple[Floats, Floats]:
-    """Low and high end, in [0, 1], of Wilson's interval of probabilities seen as a `share` of `count` > 0 trials."""
+    """Return the ends, in [0, 1], of Wilson's interval for probabilities seen as a `share` of `count` > 0 trials."""
     z = norm.ppf(0.5 + level / 2)
     centre = (share + z**2 / (2 * count)) / (1 + z**2 / count)
     half = z / (1 + z**2 / count) * np.sqrt(share * (1 - share) / count + z**2 / (4 * count**2))
@@ -88,10 +90,10 @@ def bootstrap_interval(
     seed: int = 0,
     level: float = 0.95,
 ) -> tuple[float, float]:
-    """Low and high end of a measure's percentile interval over items drawn anew, with replacement.
+    """Return the ends of a measure's percentile interval over items resampled with replacement.
 
-    Draws in which the measure is nan do not count. Errors of calibration are never negative, and larger in a redrawn
-    sample than in the sample itself: their interval lies high where calibration is good.
+    Resamples in which the measure is NaN do not count. Calibration errors are never negative, and larger in a resample
+    than in the sample itself, so their interval is too high if calibration is good.
     """
     rng = np.random.default_rng(seed)
     rows = (rng.integers(len(truth), size=len(truth)) for _ in range(draws))
@@ -101,9 +103,9 @@ def bootstrap_interval(
 
 
 def area_under_curve(probabilities: Floats, truth: Ints) -> float:
-    """Mean over classes of the chance that an item of the class is ranked above one of another, in [0, 1].
+    """Return the mean over classes of the probability that an item of the class ranks above one of another, in [0, 1].
 
-    Classes that the truth never or always is do not count; nan where none is left.
+    Classes that are never or always true do not count; NaN if no class remains.
     """
     areas = []
     for j in range(probabilities.shape[1]):
@@ -116,7 +118,7 @@ def area_under_curve(probabilities: Floats, truth: Ints) -> float:
 
 
 def classwise_calibration_error(probabilities: Floats, truth: Ints, bins: int = 15) -> float:
-    """Mean over classes of the calibration error of "is it class j", equal-mass bins, in [0, 1]."""
+    """Return the mean over classes of the calibration error of "is it class j", in equal-mass bins, in [0, 1]."""
     gaps = [
         _equal_mass_gap(probabilities[:, j], (truth == j).astype(float), bins) for j in range(probabilities.shape[1])
     ]
@@ -132,6 +134,6 @@ def _equal_mass_gap(predicted: Floats, happened: Floats, bins: int) -> float:
 
 
 def _equal_mass(predicted: Floats, bins: int) -> list[npt.NDArray[np.intp]]:
-    """Rows of each bin, by rising prediction."""
+    """Return the rows of each bin, in order of the prediction."""
     order = np.argsort(predicted, kind="stable")
     return np.array_split(order, min(bins, len(order))) if len(order) else []

@@ -1,4 +1,4 @@
-"""Where a project stands, as data, from what the last cycle recorded; nothing is fitted, no platform is asked."""
+"""The state of a project, as recorded by the last run. Nothing is fitted, and the platform is not contacted."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 
 SLACK = 60.0
-"""Seconds after which a cycle that is due should run: the scheduler looks at the clock as often."""
+"""Seconds after which a due run should have started: the scheduler's polling interval."""
 
 
 @dataclass(frozen=True)
 class Queue:
-    """Questions that wait for one annotator (None: for anyone).
+    """Questions waiting for one annotator (None: for anyone).
 
     Attributes:
-        questions: how many; oldest_hours: since when the oldest waits; overdue: how many have waited too long.
-        away: whether the annotator seems to be away.
-        seconds: how long answering them all is expected to take; 0 where that is not known.
+        questions: number of questions; oldest_hours: age of the oldest; overdue: number that have waited too long.
+        away: True if the annotator seems to be away.
+        seconds: expected time to answer all; 0 if unknown.
     """
 
     annotator: str | None
@@ -45,7 +45,7 @@ class Queue:
 
 @dataclass(frozen=True)
 class Missed:
-    """A cycle that has not come: when it was `due` at the latest, and what [schedule] says, in words."""
+    """A missed run: when it was `due` at the latest, and the schedule, in words."""
 
     due: datetime
     schedule: str
@@ -53,21 +53,21 @@ class Missed:
 
 @dataclass(frozen=True)
 class Status:
-    """Where a project stands at one moment.
+    """The state of a project at one moment.
 
     Attributes:
         now: that moment, in seconds since the epoch.
         stored: `Store.counts`.
-        last: the last cycle, or None before the first.
-        pending: kind -> operations that the platform has not confirmed.
-        running: who writes to the project now, in words, or None; failure: why the last cycle failed, or None.
-        problems: what the last pull did not understand, or doubted; left_out: what the last cycle left out or ignored.
-        queues: who has questions waiting, the longest wait first.
-        pages: where annotators answer, as the last cycle saw it; None where none has noted it.
-        looked_at: when a cycle last found nothing new; None: none has.
-        missed: the cycle that should have come since; None where none should.
-        unfinished: a push that nothing goes on with did not come to its end.
-        changed_since: a pull has changed what is stored since the last cycle.
+        last: the last run, or None before the first.
+        pending: kind -> number of operations the platform has not confirmed.
+        running: who is writing to the project now, in words, or None; failure: why the last run failed, or None.
+        problems: what the last pull could not read or found doubtful; left_out: what the last run left out or ignored.
+        queues: annotators with waiting questions, longest wait first.
+        pages: pages where annotators answer, as of the last run; None if none has recorded them.
+        looked_at: when a run last found no changes, or None.
+        missed: the run that should have started since, or None.
+        unfinished: True if a push was cut short and nothing is continuing it.
+        changed_since: True if a pull has changed stored data since the last run.
     """
 
     project: str
@@ -87,11 +87,11 @@ class Status:
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """What the last cycle left out or ignored, in words."""
+        """Data that the last run left out or ignored, in words."""
         return () if self.last is None else tuple(map(str, self.last.metrics.get("problems") or ()))
 
     def as_json(self) -> dict[str, Any]:
-        """JSON values, as `hitl status --json` prints them."""
+        """Return JSON values, as printed by `hitl status --json`."""
         last, failure, missed = self.last, self.failure, self.missed
         return {
             "project": self.project,
@@ -117,9 +117,9 @@ class Status:
 def status_of(
     settings: Settings, store: Store, now: float | None = None, *, stored: Mapping[str, int] | None = None
 ) -> Status:
-    """Counts, the last cycle, what was asked, and what is not pushed yet.
+    """Collect counts, the last run, waiting questions and pending operations.
 
-    `stored` are counts that are known already: counting goes through all that is stored.
+    Pass `stored` if the counts are already known, because counting reads all stored data.
     """
     name, now = settings.name, time.time() if now is None else now
     plan, last, looked_at = store.plan(name), store.last_cycle(name), store.looked_at(name)
@@ -144,12 +144,12 @@ def status_of(
 
 
 def last_of(times: Iterable[datetime | None], now: float) -> datetime | None:
-    """The last of these times, without those that are yet to come, as the clock was ahead; None where none is left."""
+    """Return the latest of these times, ignoring times in the future (a clock that was ahead), or None."""
     return max((each for each in times if each is not None and each.timestamp() <= now + SLACK), default=None)
 
 
 def missed_by(schedule: ScheduleSettings, times: Iterable[datetime | None], now: float) -> Missed | None:
-    """The cycle that should have come since the last of these times; None without any, and without times of its own."""
+    """Return the run that should have started since the last of these times, or None."""
     last = last_of(times, now)
     due = None if last is None else schedule.next_after(last)
     if due is None or now <= due.timestamp() + SLACK:
@@ -160,9 +160,9 @@ def missed_by(schedule: ScheduleSettings, times: Iterable[datetime | None], now:
 
 
 def stored_in_words(counts: Mapping[str, int]) -> str:
-    """What `Store.counts` counts, in words. A label is one answer of one annotator about one item and question.
+    """Describe `Store.counts` in words. A label is one answer by one annotator to one question about one item.
 
-    Skips, known truth and what models predict are no labels, and stand apart.
+    Skips, ground truth and model predictions are not labels and are listed separately.
 
     Example:
         >>> stored_in_words({"items": 9, "labels": 27, "annotators_with_labels": 3, "skips": 1, "gold": 0})
@@ -180,7 +180,7 @@ def stored_in_words(counts: Mapping[str, int]) -> str:
 
 
 def queues_of(plan: Plan, expire_hours: float, now: float) -> tuple[Queue, ...]:
-    """Who has questions waiting, the longest wait first; and who seems to be away, questions or not."""
+    """Return annotators with waiting questions, longest wait first, and annotators who seem to be away."""
     away = {person.annotator for person in plan.people if person.away}
     asks: dict[Name | None, list[Ask]] = {}
     for ask in plan.asks:
@@ -189,7 +189,7 @@ def queues_of(plan: Plan, expire_hours: float, now: float) -> tuple[Queue, ...]:
     for name in dict.fromkeys([*asks, *sorted(away, key=str)]):
         theirs = asks.get(name, [])
         ages = [(now - ask.since) / 3600 if ask.since else 0.0 for ask in theirs]
-        passing = [age for age, ask in zip(ages, theirs, strict=True) if not ask.sent_back]  # the others stay
+        passing = [age for age, ask in zip(ages, theirs, strict=True) if not ask.sent_back]  # sent-back ones stay
         overdue = 0 if name is None else sum(age >= expire_hours for age in passing)
         shown = None if name is None else str(name)
         seconds = round(math.fsum(ask.seconds for ask in theirs), 1)
