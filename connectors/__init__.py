@@ -1,4 +1,4 @@
-"""Labeling platforms and file formats: one a file. Classes load on first use."""
+"""Connect labeling platforms and file formats, one per module. Classes load on first use."""
 
 from __future__ import annotations
 

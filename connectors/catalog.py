@@ -1,6 +1,6 @@
-"""Kinds of source that hitl.toml can name: each is a connector class, which brings its settings.
+"""List the kinds of source that hitl.toml can name. Each is a connector class with its own settings.
 
-A connector of another package is one class with `Settings` and `open`, and one entry point:
+Another package can add a connector with one class that has `Settings` and `open`, and with one entry point:
 
     [project.entry-points."hitl.connectors"]
     folder = "their_package.folder:Folder"
@@ -26,7 +26,7 @@ CONNECTORS = Registry(
         "tables": "hitl.connectors.tables:Tables",
     },
 )
-"""Kind of source -> where its connector class is."""
+"""Kind of source -> location of its connector class."""
 
 
 class ConnectorClass(Protocol):
@@ -36,20 +36,21 @@ class ConnectorClass(Protocol):
 
     @classmethod
     def open(cls, settings: SourceSettings, folder: Path) -> Connector:
-        """Return the connector of these settings; relative paths start at `folder`. Asks nothing of the platform.
+        """Return the connector for these settings, with relative paths resolved against `folder`. Does not contact the
+        platform.
 
-        Raises BadSettings, for instance where a token is missing in the environment.
+        Raises BadSettings, for instance if a token is missing in the environment.
         """
         ...
 
 
 def settings_of(kind: str) -> type[SourceSettings]:
-    """Return the class of the keys of `[source]` for this kind. Raises BadSettings for an unknown kind."""
+    """Return the settings class of `[source]` for this kind. Raises BadSettings for an unknown kind."""
     return _class_of(kind).Settings
 
 
 def connector_of(source: SourceSettings, folder: Path = Path()) -> Connector:
-    """Return the connector of a project's `[source]`; `folder` is that of its hitl.toml. Raises BadSettings."""
+    """Return the connector of a project's `[source]`; `folder` contains its hitl.toml. Raises BadSettings."""
     return _class_of(source.kind).open(source, folder)
 
 

@@ -1,4 +1,4 @@
-"""Columns of tables: which values can be stored, and the same values as codes, numbers or JSON."""
+"""Process columns of tables: check that values can be stored, and convert them to codes, numbers or JSON."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from hitl.tables.places import Place
 
 
 def data_in(row: Mapping[str, Any], item: str) -> dict[str, Any]:
-    """Return what a row of items.* says of its item."""
+    """Return the data of an item from its row in items.*."""
     return {name: value for name, value in row.items() if name != item and value is not None}
 
 
 def as_json(table: pa.Table) -> pa.Table:
-    """Return the table with times, decimals and bytes as text, because data of items is stored as JSON."""
+    """Convert times, decimals and bytes of a table to text, because data of items is stored as JSON."""
     for place, field in enumerate(table.schema):
         if not _is_of_json(field.type):
             table = table.set_column(place, field.name, pa.chunked_array([_in_json(table.column(place), field.name)]))
@@ -30,10 +30,10 @@ def as_json(table: pa.Table) -> pa.Table:
 
 
 def _in_json(column: pa.ChunkedArray, name: str) -> pa.Array:
-    """These values as JSON has them; what has no one type is text."""
+    """Convert values for JSON. Columns without a single type become text."""
     try:
         values = json.loads(json.dumps(column.to_pylist(), default=str))
-    except (ArithmeticError, ValueError) as error:  # a year past 9999, a zone that is not known
+    except (ArithmeticError, ValueError) as error:  # a year past 9999, or an unknown time zone
         raise BadTable(f"items.*: the column {name!r} cannot be read: {error}; save it as text") from None
     try:
         return pa.array(values)
@@ -52,7 +52,7 @@ def _is_of_json(kind: pa.DataType) -> bool:
 
 
 def require_filled(coded: pa.DictionaryArray, rows: npt.NDArray[np.bool_], item: str, place_of: Place) -> None:
-    """Raise BadTable for the first of these rows without a name, or with one that cannot be stored."""
+    """Raise BadTable for the first of these rows whose name is missing or cannot be stored."""
     names = pa.concat_arrays([coded.dictionary, pa.array([""])])
     bad = np.flatnonzero(np.asarray(pc.or_(pc.equal(names, ""), pc.match_substring(names, "\0")), bool))
     if len(bad) == 1 and not coded.null_count:
@@ -67,19 +67,19 @@ def require_filled(coded: pa.DictionaryArray, rows: npt.NDArray[np.bool_], item:
 
 
 def require_storable(coded: pa.DictionaryArray, name: str, place_of: Place) -> None:
-    """Raise BadTable for the first row of a column that says what cannot be stored."""
+    """Raise BadTable for the first row of a column whose value cannot be stored."""
     cut = np.flatnonzero(np.asarray(pc.match_substring(coded.dictionary, "\0"), dtype=bool))
     if cut.size:
         raise nul_error(name, place_of(int(np.argmax(np.isin(pc.fill_null(coded.indices, -1), cut)))))
 
 
 def nul_error(item: str, where: str) -> BadTable:
-    """Return the error of a name that no database keeps as it is."""
+    """Return the error for a name that no database stores unchanged."""
     return BadTable(f"{where}: the {item} holds a NUL character, which no database keeps; remove it")
 
 
 def in_codes(column: pa.ChunkedArray) -> pa.DictionaryArray:
-    """Encode a column of text, whose values are ordered by first appearance."""
+    """Encode a text column, with values in order of first appearance."""
     if pa.types.is_dictionary(column.type):
         return pa.concat_arrays(
             [*column.unify_dictionaries().chunks, pa.array([], column.type)][: column.num_chunks or 1]
@@ -91,7 +91,7 @@ def in_codes(column: pa.ChunkedArray) -> pa.DictionaryArray:
 
 
 def number_of(value: Any) -> float:
-    """Return a number, NaN for anything else."""
+    """Return a number, or NaN for anything else."""
     try:
         return math.nan if value is None else float(value)
     except (TypeError, ValueError, OverflowError):

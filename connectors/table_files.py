@@ -1,4 +1,4 @@
-"""Which files the tables are, and a digest of their bytes."""
+"""Find the files of the tables, and compute digests of their bytes."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from hitl.tables.files import FORMATS, table_in
 
 NAMES = ("annotations", "items", "truth", "added_items", "gold")
 WRITTEN = ("added_items", "gold")
-"""Those that are in the output, and read back."""
+"""Tables in the output that are also read back."""
 
 GRAPH, MODELS = "graph", "probabilities_"
-"""The table of linked items, and what the names of those of models begin with."""
+"""Name of the table of linked items, and prefix of the tables of models."""
 
 
 class TableFiles:
-    """The tables in a folder and its output, or one annotations file."""
+    """Tables in a folder and its output, or a single annotations file."""
 
     def __init__(self, path: Path, output: Path) -> None:
         self._path, self._output = path, output
         self.is_folder = path.is_dir()
 
     def find(self, name: str) -> Path | None:
-        """The file of a table; None where there is none. Raises BadTable where there are two."""
+        """Return the file of a table, or None. Raises BadTable if there are two."""
         if name == "annotations" and not self.is_folder:
             if not self._path.exists():
                 raise BadTable(f"{self._path}: no such file or folder")
@@ -34,11 +34,11 @@ class TableFiles:
         return table_in(self._folder(name), name)
 
     def models(self) -> list[Path]:
-        """The files, or folders, of the models."""
+        """Return the files, or folders, of the models."""
         return sorted(self._path.glob(f"{MODELS}*")) if self.is_folder else []
 
     def table_at(self, path: Path) -> str | None:
-        """The name of the table that a file of this path is, or would be; None where it is none."""
+        """Return the name of the table that a file at this path is, or would be, or None."""
         file = path.resolve()
         if not self.is_folder and file == self._path.resolve():
             return "annotations"
@@ -47,7 +47,7 @@ class TableFiles:
         return next((name for each in (path, file, *linked) if (name := self._named(each)) is not None), None)
 
     def _named(self, path: Path) -> str | None:
-        """The name of the table that a path says by itself."""
+        """Return the table's name that the file name alone implies."""
         folder, name = path.parent.resolve(), path.name.removesuffix(".gz")
         if name.startswith(MODELS) and self.is_folder and folder == self._path.resolve():
             return stem(path)
@@ -57,7 +57,7 @@ class TableFiles:
         return None
 
     def all(self) -> list[Path]:
-        """All files that are read. Raises BadTable where there are neither annotations nor items."""
+        """Return all files that are read. Raises BadTable if there are neither annotations nor items."""
         found = {name: path for name in NAMES if (path := self.find(name)) is not None}
         if not {"annotations", "items"} & set(found):
             excel = sorted(self._path.glob("annotations.xls*")) if self.is_folder else []
@@ -66,7 +66,7 @@ class TableFiles:
         return [*found.values(), *(file for path in self.models() for file in files_of(path))]
 
     def present(self, expected: Iterable[str]) -> list[str]:
-        """The names of the tables that are there. Raises BadTable when an expected one is not."""
+        """Return the names of the existing tables. Raises BadTable if an expected one is missing."""
         there = [name for name in NAMES if self.find(name) is not None]
         there += sorted({stem(path) for path in self.models()})
         for name in expected:
@@ -90,7 +90,7 @@ class TableFiles:
 
 
 def stamp_of(digests: Mapping[Path, bytes]) -> str:
-    """One digest of those of several files."""
+    """Combine the digests of several files into one."""
     digest = hashlib.sha256()
     for path, each in digests.items():
         digest.update(path.name.encode())
@@ -99,19 +99,19 @@ def stamp_of(digests: Mapping[Path, bytes]) -> str:
 
 
 def stem(path: Path) -> str:
-    """The name of a table or model without its format; a folder has none."""
+    """Return the name of a table or model without its format. A folder has none."""
     return path.name if path.is_dir() else path.name.removesuffix(".gz").rsplit(".", 1)[0]
 
 
 def state_of(files: Iterable[Path]) -> str:
-    """Return a digest of the names, sizes and times of change of files."""
+    """Return a digest of the names, sizes and modification times of files."""
     states = ((path.name, path.stat()) for path in files)
     text = "".join(f"{name}\0{state.st_size}\0{state.st_mtime_ns}\0" for name, state in states)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def is_cut(path: Path | None) -> bool:
-    """Return True if the last line of a text has no end, as in a file that is still being written."""
+    """Return True if the last line of a text file is incomplete, as in a file that is still being written."""
     if path is None or path.suffix.lower() not in (".csv", ".tsv", ".jsonl", ".ndjson") or not path.stat().st_size:
         return False
     with path.open("rb") as file:

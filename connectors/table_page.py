@@ -1,7 +1,7 @@
-"""Everything the tables say as one page, in columns, with a digest for each item.
+"""Build one page with the content of all tables, in columns, with a digest per item.
 
-An answer is named by its item and annotator. An anonymous answer is named by its item, its label and a count of those
-that are alike. These names stay the same when other rows come or go.
+An answer's key is its item and annotator. An anonymous answer's key is its item, its label and a count of equal ones.
+These keys stay the same when other rows are added or removed.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from hitl.connectors.table_reading import QUESTION, Answers, Columns, Reading
 from hitl.platform import AnnotationRow, AnnotatorRow, ColumnRows, Cursor, ItemRow, Page, PredictionRow
 
 NEWEST = ""
-"""The version of all rows: files have none, so the store gives one (`hitl.store.pages`)."""
+"""Version of all rows. Files have no versions, so the store assigns one (`hitl.store.pages`)."""
 
 Hashes = npt.NDArray[np.uint64]
 Places = npt.NDArray[Any]
 
 ANSWER, TRUTH, PREDICTION, ITEM = (np.uint64(0x9E3779B97F4A7C15 * n % 2**64) for n in (1, 3, 5, 7))
-"""What tells the parts of an item's digest apart."""
+"""Salts that separate the parts of an item's digest."""
 
 
 class TablePage:
-    """All that the tables say of their N items."""
+    """Content of the tables about their N items."""
 
     def __init__(self, reading: Reading, answers: Answers, columns: Columns) -> None:
         self._of, self._answers, self._gold = columns, answers.table, reading.gold
@@ -48,7 +48,7 @@ class TablePage:
         self.keys: pa.Array = pc.unique(pa.concat_arrays([each.cast(pa.string()) for each in named]))
 
     def page(self, cursor: Cursor, problems: Iterable[str], *, tell_live: bool, partial: bool) -> Page:
-        """Return the page with this cursor; `tell_live`: it says which items there are."""
+        """Return the page with this cursor; `tell_live`: list the existing items."""
         counts = (len(self.keys), self._answers.num_rows + len(self._gold), len(self._predictions))
         return Page(
             cursor=cursor,
@@ -65,7 +65,7 @@ class TablePage:
 
     @property
     def names_digest(self) -> str:
-        """Digest of which items there are."""
+        """Digest of the set of items."""
         digest = hashlib.sha256()
         for buffer in self.keys.buffers():
             digest.update(buffer or b"")
@@ -136,7 +136,7 @@ class TablePage:
         return self._code(self._answers.column(self._of.item)) if self._answers.num_rows else np.empty(0, np.int64)
 
     def _code(self, column: pa.ChunkedArray) -> Places:
-        """Return the places of names among the keys."""
+        """Return the indices of names among the keys."""
         coded = in_codes(column)
         place = np.asarray(pc.index_in(coded.dictionary, value_set=self.keys).fill_null(-1))
         return place[np.asarray(coded.indices)] if len(coded) else np.empty(0, np.int64)
@@ -149,7 +149,7 @@ class TablePage:
         return pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
 
     def _anonymous_keys(self, codes: Places, quoted: pa.Array, who: pa.Array, label: pa.Array) -> pa.Array:
-        """Return keys of the answers by nobody, null for others."""
+        """Return keys of the anonymous answers, null for others."""
         keys = np.full(len(who), None, object)
         rows = np.flatnonzero(np.asarray(who.is_null()))
         if len(rows):
@@ -166,7 +166,7 @@ class TablePage:
     # -- digests -----------------------------------------------------------------------------------------------
 
     def _digests(self) -> Hashes:
-        """(N,) digest of all that is said of each item, whatever the order of its rows."""
+        """Return the (N,) digest of all rows of each item, independent of their order."""
         found = np.zeros(len(self.keys), np.uint64)
         if self._answers.num_rows:
             named = [
@@ -198,7 +198,7 @@ def _prediction_row(probabilities: str, **row: Any) -> PredictionRow:
 
 
 def _of_items(codes: Places, items: Places | None, n: int) -> tuple[Places, Places]:
-    """Return the rows of these items, in the order of the items, and the place of the item of each among the keys."""
+    """Return the rows of these items, sorted by item, and the index of each row's item among the keys."""
     rows: Places = np.arange(len(codes))
     if items is not None:
         wanted = np.zeros(n, bool)
@@ -214,7 +214,7 @@ def _text(values: Iterable[str]) -> pa.Array:
 
 
 def _in_quotes(names: pa.Array) -> pa.Array:
-    """Return names as JSON has them, null for null."""
+    """Return names in JSON quotes, null for null."""
     coded = names.dictionary_encode()
     return _text(map(in_quotes, coded.dictionary.to_pylist())).take(coded.indices)
 
@@ -230,7 +230,7 @@ def _durations(table: pa.Table) -> pa.Array:
 
 
 def _hashes(table: pa.Table, part: np.uint64) -> Hashes:
-    """(rows,) hashes of what the columns say, of their names, types and order."""
+    """Return (rows,) hashes of the columns' values, and of their names, types and order."""
     found = np.full(table.num_rows, part, np.uint64)
     for place, (field, column) in enumerate(zip(table.schema, table.columns, strict=True)):
         kind = "text" if pa.types.is_dictionary(field.type) else field.type
@@ -240,10 +240,10 @@ def _hashes(table: pa.Table, part: np.uint64) -> Hashes:
 
 
 def _values(column: pa.ChunkedArray) -> Hashes:
-    """(rows,) hashes of values, 0 where there is none."""
+    """Return (rows,) hashes of values, 0 for null."""
     try:
         coded = in_codes(column)
-    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # values inside of others
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # nested values
         values = [None if value is None else json.dumps(value, default=str) for value in column.to_pylist()]
         coded = in_codes(pa.chunked_array([pa.array(values, pa.string())]))
     known = np.array(coded.dictionary.to_pylist(), object)

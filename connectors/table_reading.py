@@ -1,4 +1,4 @@
-"""Tables as they are at one time, each read once: items, answers, known truth, predictions, classes."""
+"""Read the tables at one point in time, each once: items, answers, known truth, predictions, classes."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ from hitl.tables.unread_places import box_in
 QUESTION = "label"
 
 FEW_ROWS = 10
-"""Up to so many rows per item, each row is compared with each other row of its item."""
+"""Maximum rows per item for which all pairs of its rows are compared."""
 
 Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of the columns, and the labels that are classes (empty: all labels except those of `abstain`)."""
+    """Names of the columns, and the labels that are classes (empty: all labels except those in `abstain`)."""
 
     item: str
     annotator: str
@@ -59,25 +59,25 @@ class Columns:
 
     @property
     def digest(self) -> str:
-        """Digest that differs where the same files are read in another way."""
+        """Digest that changes if the same files would be read differently."""
         return hashlib.sha256(repr(self).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class Answers:
-    """The rows of annotations.* that count, with item, annotator and label in codes; and problems in words."""
+    """Valid rows of annotations.*, with item, annotator and label as codes; and problems in words."""
 
     table: pa.Table
     problems: tuple[str, ...] = ()
 
     def unique(self, column: str) -> list[str]:
-        """Return the different values of a column, without empty texts."""
+        """Return the distinct values of a column, without empty texts."""
         if column not in self.table.column_names:
             return []
         return [value for value in pc.unique(self.table.column(column)).to_pylist() if value]
 
     def count_labels(self, column: str) -> int:
-        """Count the answers that are labels and no skips."""
+        """Count the answers that are labels, not skips."""
         if not self.table.num_rows:
             return 0
         counts = pc.value_counts(self.table.column(column)).to_pylist()
@@ -88,7 +88,7 @@ NO_ANSWERS = Answers(pa.table({}))
 
 
 class Reading:
-    """All that is in the tables. Raises BadTable, naming the line, where it cannot be understood."""
+    """Content of all tables. Raises BadTable, with the line, if it cannot be read."""
 
     def __init__(self, files: TableFiles, columns: Columns) -> None:
         self._files, self._of = files, columns
@@ -96,27 +96,27 @@ class Reading:
 
     @cached_property
     def items(self) -> pa.Table | None:
-        """The last row of each item of items.* and added_items.*; None without any."""
+        """Last row of each item in items.* and added_items.*; None without any."""
         tables = [found for name in ("items", "added_items") if (found := self._named_items(name)) is not None]
         if not tables:
             return None
         plain = [table.replace_schema_metadata(None) for table in tables]
         try:
             whole = pa.concat_tables(plain, promote_options="default")
-        except (pa.ArrowInvalid, pa.ArrowTypeError):  # a column has one type here and another there
+        except (pa.ArrowInvalid, pa.ArrowTypeError):  # a column's type differs between the tables
             whole = pa.Table.from_pylist([*(row for table in plain for row in table.to_pylist())])
         names = in_codes(whole.column(self._of.item))
         last = np.zeros(len(names.dictionary), np.int64)
-        last[np.asarray(names.indices)] = np.arange(len(names))  # the last row of each item stays
+        last[np.asarray(names.indices)] = np.arange(len(names))  # the last row of each item wins
         return whole if len(last) == len(names) else whole.take(pa.array(last))
 
     @cached_property
     def answers(self) -> Answers:
-        """The answers, of two by one annotator the latest, or the last row."""
+        """Answers. Of two by the same annotator, the later one counts, or the last row."""
         return self.answers_but(0)
 
     def answers_but(self, last: int) -> Answers:
-        """Return the answers without so many of the last rows."""
+        """Return the answers without this many of the last rows."""
         of = self._of
         table = self.table("annotations")
         if table is None:
@@ -176,7 +176,7 @@ class Reading:
 
     @cached_property
     def predictions(self) -> tuple[dict[str, list[PredictionRow]], list[str]]:
-        """Rows by item, and problems in words: no distribution is left out, an empty row is an abstention."""
+        """Prediction rows by item, and problems in words. Invalid distributions are left out; an empty row abstains."""
         grouped: dict[str, list[PredictionRow]] = {}
         problems: list[str] = []
         for model, table in self._models.items():
@@ -198,16 +198,18 @@ class Reading:
 
     @cached_property
     def marks_parts(self) -> bool:
-        """Whether annotations are parts of texts, or stretches of time."""
+        """True if annotations are parts of texts or time segments."""
         return table_spans.are_in(self.table("annotations"))
 
     def question(self, kept: tuple[str, ...] = ()) -> Question:
-        """The one question; its classes are the labels and probability columns seen, and those `kept`, unless given."""
+        """Return the only question. Unless configured, its classes are all labels and probability columns seen, and
+        `kept`.
+        """
         of, parts = self._of, self._parts()
         if of.classes:
             return Question(QUESTION, of.classes, of.classes + of.abstain, *parts)
         found: dict[str, None] = dict.fromkeys(kept)
-        for name in ("annotations", "truth", *(() if parts else ("gold",))):  # known spans are whole answers there
+        for name in ("annotations", "truth", *(() if parts else ("gold",))):  # known spans are complete answers
             table = self.table(name)
             if table is not None:
                 require_columns(table, [of.label], str(self._files.find(name)))
@@ -218,13 +220,13 @@ class Reading:
         return Question(QUESTION, classes, classes + of.abstain, *parts)
 
     def counted(self, answers: Answers) -> dict[str, int]:
-        """How many rows each table has."""
+        """Return the number of rows per table."""
         models = Counter(f"probabilities_{row.model}" for several in self.predictions[0].values() for row in several)
         items = 0 if self.items is None else self.items.num_rows
         return {"annotations": answers.table.num_rows, "items": items, "truth": len(self.gold), **models}
 
     def strange_truth(self, labels: Iterable[str]) -> list[str]:
-        """Words about known labels that are none of these of annotators: rare classes, or typing errors."""
+        """Return warnings about known labels that no annotator uses: rare classes, or typos."""
         usual = {*labels}
         usual |= {name for several in self.predictions[0].values() for row in several for name in row.probabilities}
         if self._of.classes or not usual or self.marks_parts:
@@ -237,24 +239,24 @@ class Reading:
         ]
 
     def doubts(self, answers: Answers) -> list[str]:
-        """Words about names that may be written wrong, in any of the tables."""
+        """Return warnings about names that may be misspelled, in any table."""
         people = alike("the annotators", [*similar(sorted(answers.unique(self._of.annotator)))])
         labels = self.similar_labels(answers.unique(self._of.label))
         return [*self._if_anonymous(), *filter(None, [self._boxes(), people]), *labels, *self._strange_items(answers)]
 
     def _boxes(self) -> str | None:
-        """Words about boxes on images, which are read from Label Studio alone."""
+        """Return a warning about boxes on images, which can only be read from Label Studio."""
         table = self.table("annotations")
         found = None if table is None else box_in(table.column_names)
         return None if found is None else f"annotations: {found}"
 
     def similar_labels(self, labels: Iterable[str]) -> list[str]:
-        """Words about labels that are taken as two classes, and may be one."""
+        """Return warnings about labels that count as two classes but may be the same."""
         found = "" if self._of.classes or self.marks_parts else alike("the labels", [*similar(sorted(labels))])
         return [found] if found else []
 
     def _strange_items(self, answers: Answers) -> list[str]:
-        """Words about items that known truth, or a model, writes otherwise than the tables of answers and items."""
+        """Return warnings about items that known truth, or a model, spells differently than the answers and items."""
         if not self.gold and not self.predictions[0]:
             return []
         named = {*answers.unique(self._of.item)}
@@ -273,12 +275,12 @@ class Reading:
         return [*filter(None, told)]
 
     def data(self) -> dict[str, Mapping[str, Any]]:
-        """Item -> what annotators see of it."""
+        """Return item -> data that annotators see."""
         rows = [] if self.items is None else self.items.to_pylist()
         return {row[self._of.item]: data_in(row, self._of.item) for row in rows}
 
     def table(self, name: str) -> pa.Table | None:
-        """A table as it was read; None where there is none."""
+        """Return a table as it was read, or None."""
         if name not in self._tables:
             of = self._of
             text = [of.item] if name in ("items", "added_items") else [of.item, of.annotator, of.label]
@@ -309,14 +311,14 @@ class Reading:
         return models
 
     def _parts(self) -> tuple[str, ...]:
-        """Kind and field of a question about spans: of a text, where items have one, or of a recording."""
+        """Return kind and field of a question about spans: of a text, if items have one, or of a recording."""
         if not self.marks_parts:
             return ()
         of_texts = any(table_spans.TEXT in data for data in self.data().values())
         return ("spans", table_spans.TEXT) if of_texts else ("time_spans", table_spans.RECORDING)
 
     def _if_anonymous(self) -> list[str]:
-        """Words about answers without a column of annotators, where another column may name them."""
+        """Return a warning if there is no column of annotators, but another column may name them."""
         of, table = self._of, self.table("annotations")
         usual = {of.item, of.label, of.time, "duration", "start", "end"}
         others = [] if table is None else [name for name in table.column_names if name not in usual]
@@ -328,7 +330,7 @@ class Reading:
         ]
 
     def _legal(self, labels: pa.ChunkedArray, place_of: Place) -> tuple[npt.NDArray[np.bool_], list[str]]:
-        """(rows,) whether the label is empty or a class, where these are given, and words about the others."""
+        """Return a (rows,) mask of labels that are empty or one of the given classes, and warnings about the others."""
         legal: npt.NDArray[np.bool_] = np.ones(len(labels), bool)
         if self._of.classes and not self.marks_parts:
             known = pa.array([*self._of.classes, "", None], pa.string())
@@ -345,7 +347,7 @@ class Reading:
         legal: npt.NDArray[np.bool_],
         seconds: npt.NDArray[np.float64] | None,
     ) -> tuple[npt.NDArray[np.bool_], int]:
-        """Return which rows count, (rows,), and how many others say something else at the same time."""
+        """Return a (rows,) mask of the rows that count, and how many others contradict them at the same time."""
         wins, contradicted = legal.copy(), 0
         if self._of.annotator not in coded:
             return wins, contradicted
@@ -367,7 +369,7 @@ class Reading:
 
 
 def alike(what: str, pairs: Sequence[tuple[Any, Any]]) -> str:
-    """Words about names that may be one, the first pair of them; nothing where there is none."""
+    """Return a warning about names that may be the same, with the first pair as example. Empty without pairs."""
     if not pairs:
         return ""
     more = f", as {counted(len(pairs) - 1, 'other pair')} are" if len(pairs) > 1 else ""
@@ -376,7 +378,7 @@ def alike(what: str, pairs: Sequence[tuple[Any, Any]]) -> str:
 
 
 def _repeated(items: pa.DictionaryArray, people: pa.DictionaryArray, legal: npt.NDArray[np.bool_]) -> tuple[Ints, Ints]:
-    """Number the pairs of item and annotator, (rows,); and find the legal rows, in order, that share a pair."""
+    """Number the (item, annotator) pairs, (rows,). Return also the legal rows, in order, that share a pair."""
     names = people.dictionary.to_pylist()
     codes = np.asarray(pc.fill_null(people.indices, len(names)))
     item = np.asarray(pc.fill_null(items.indices, len(items.dictionary)), np.int64)
@@ -394,7 +396,7 @@ def _repeated(items: pa.DictionaryArray, people: pa.DictionaryArray, legal: npt.
 
 
 def _differ_within_items(item: Ints, person: npt.NDArray[np.int32]) -> bool:
-    """Return True if the rows of each item are together and by different people, as usual, and it is quick to tell."""
+    """Return True if each item's rows are adjacent and by different people, as usual. False if not quick to check."""
     if len(item) < 2 or (item[1:] < item[:-1]).any() or np.bincount(item).max() > FEW_ROWS:
         return False
     lags = range(1, int(np.bincount(item).max()))

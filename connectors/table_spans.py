@@ -1,10 +1,10 @@
-"""Spans in a folder of tables: rows of parts of texts, or of stretches of recordings, become answers, and come back.
+"""Convert spans in a folder of tables, which mark parts of texts or segments of recordings, to answers and back.
 
-annotations.csv   item, annotator, start, end, label [, time]    a row without a span: nothing is to be marked
-items.csv         item, text                                     the text of which parts are marked; without texts the
-                                                                 spans are stretches of time
+annotations.csv   item, annotator, start, end, label [, time]    a row without a span: nothing to mark
+items.csv         item, text                                     the text in which parts are marked; without texts,
+                                                                 spans are time segments
 truth.csv         item, start, end, label
-consensus.csv     item, start, end, label, confidence, text      written; a row without a span: nothing was found
+consensus.csv     item, start, end, label, confidence, text      written; a row without a span: no spans found
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from hitl.kinds.span_tables import SpanColumns, span_rows
 from hitl.parts import Place, spans_as_label
 
 TEXT, RECORDING = "text", "recording"
-"""The column of items.* that holds the text, and the one that may say where the recording is."""
+"""Columns of items.* for the text, and for the address of the recording (optional)."""
 
 
 def are_in(table: pa.Table | None) -> bool:
-    """Whether the rows of this table are spans."""
+    """Return True if the rows of this table are spans."""
     return table is not None and {"start", "end"} <= set(table.column_names)
 
 
 def as_answers(
     table: pa.Table, items: Mapping[str, Mapping[str, Any]], item: str, label: str, others: Sequence[str] = ()
 ) -> pa.Table:
-    """One row for each item and what the columns `others` hold beside it: its spans as one label.
+    """Return one row per item and combination of the columns `others`, with its spans as one label.
 
-    Raises BadTable, naming the row, for a span that is no part of the item's text, or no stretch of time.
+    Raises BadTable, with the row, for a span outside the item's text, or an invalid time segment.
     """
     texts: dict[Name, str] = {key: str(data[TEXT]) for key, data in items.items() if TEXT in data}
     rows = span_rows(table, "annotations", SpanColumns(item, None, label), texts or None)
@@ -45,7 +45,7 @@ def as_answers(
 
 
 def consensus_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of consensus.csv for the rows of an operation."""
+    """Return rows of consensus.csv for the rows of an operation."""
     of_texts = all(TEXT in span for row in rows for span in row["parts"])
     found = []
     for row in rows:

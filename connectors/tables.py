@@ -1,21 +1,21 @@
-"""A folder of tables as a labeling platform: the reference connector, no network.
+"""Use a folder of tables as a labeling platform: the reference connector, without network.
 
 Read from the folder (CSV, JSON Lines or Parquet; .gz allowed), or a single annotations file:
 
     annotations.*              item, annotator, label [, time, duration]; an empty label is a skip;
-                               with start and end parts of texts or recordings are marked (`table_spans`)
+                               start and end mark parts of texts or recordings (`table_spans`)
     items.*                    item and any other columns: what annotators see; items without labels
     truth.*                    item, label: known truth
-    probabilities_<model>.*    item, p_<class>, or any other form that `hitl combine` reads (.npz, Hugging Face);
-                               an array without names of its rows has those of items.*, in order
-    graph.*                    item, neighbour [, weight]: items that are linked; read in each cycle, not pulled
+    probabilities_<model>.*    item, p_<class>, or any other format that `hitl combine` reads (.npz, Hugging Face);
+                               an array without row names has those of items.*, in order
+    graph.*                    item, neighbour [, weight]: linked items; read in each run, not pulled
 
 Written to `output` (default <folder>/hitl-output/): consensus.csv, order.csv, assignments/<annotator>.csv,
-labels_wanted.csv, added_items.jsonl and gold.csv; the last two are read back. A file is written whole, and only when
-its content changes.
+labels_wanted.csv, added_items.jsonl and gold.csv; the last two are read back. A file is written atomically, and only
+if its content changes.
 
-A table that lost many rows at once may be half-written. Such a pull takes what is new and deletes nothing. If the next
-pull finds the files as they were (size and time of change), it takes the rows for deleted.
+A table that lost many rows at once may be half-written. Such a pull reads new rows and deletes nothing. If the next
+pull finds the files unchanged (by size and modification time), it accepts the missing rows as deleted.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ _IN_DOUBT = (
     "`hitl run --accept-deletions`"
 )
 FEW = 10
-"""Rows that may go at once where others stay: small tables are edited by hand."""
+"""Rows that may disappear at once if others stay, because small tables are edited by hand."""
 
 
 class TablesSettings(SourceSettings):
-    """The keys of `[source]` for tables: where they are, and what their columns are called.
+    """Keys of `[source]` for tables: their location and the names of their columns.
 
-    A table that lost more than the share `max_shrink` of its rows since the last cycle is looked at twice before they
-    are taken for deleted.
+    If a table lost more than the share `max_shrink` of its rows since the last run, deletions are confirmed by a second
+    pull.
     """
 
     kind: Literal["tables"] = "tables"
@@ -70,23 +70,23 @@ class TablesSettings(SourceSettings):
     max_shrink: float = Field(default=0.1, ge=0, le=1)
 
     def graph(self, folder: Path) -> GraphSettings:
-        """That of graph.*, if it is in the folder of tables."""
+        """Return the settings of graph.*, if it is in the folder of tables."""
         found = table_in(folder / self.path, GRAPH)
         return GraphSettings() if found is None else GraphSettings(file=str(found.resolve()), item=self.item)
 
     def table_at(self, path: Path, folder: Path) -> str | None:
-        """The name of the table that a file of this path is, or would be."""
+        """Return the name of the table that a file at this path is, or would be."""
         return Tables.open(self, folder).table_at(path)
 
 
 @dataclass(frozen=True)
 class Look:
-    """State of the tables at a pull, kept in its cursor.
+    """State of the tables at a pull, stored in its cursor.
 
     Attributes:
-        rows: of each table, when they were last believed.
-        classes: seen at that time.
-        doubted: the files (`state_of`) that were not believed; None: they were.
+        rows: rows per table when they were last accepted.
+        classes: classes seen at that time.
+        doubted: the state of the files (`state_of`) if they were not accepted, else None.
     """
 
     rows: Mapping[str, int] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class Look:
     doubted: str | None = None
 
     def lost(self, rows: Mapping[str, int], share: float) -> list[str]:
-        """Name the tables with fewer rows than they may have, in words."""
+        """Describe the tables that lost more rows than allowed."""
         return [
             f"{name}.* has {now:,} rows where the last cycle found {before:,}"
             for name, before in self.rows.items()
@@ -105,8 +105,8 @@ class Look:
 class Tables(Connector):
     """A folder or file of tables as source and sink.
 
-    `item`, `annotator`, `label`, `time` name the columns; `classes` fixes the classes (default: all labels seen but
-    those of `abstain`, which are answers but no classes, such as "unsure").
+    `item`, `annotator`, `label`, `time` name the columns; `classes` fixes the classes (default: all labels seen except
+    those in `abstain`, which are answers but not classes, such as "unsure").
 
     Example:
         >>> import tempfile, pathlib
@@ -121,7 +121,7 @@ class Tables(Connector):
 
     @classmethod
     def open(cls, settings: TablesSettings, folder: Path) -> Tables:
-        """The tables that `[source]` of a hitl.toml in `folder` names."""
+        """Return the tables that `[source]` of a hitl.toml in `folder` names."""
         named = settings.model_dump(exclude={"kind", "path", "output"})
         output = None if settings.output is None else folder / settings.output
         return cls(folder / settings.path, output=output, **named)
@@ -146,17 +146,17 @@ class Tables(Connector):
         self._output = Path(output) if output else root / "hitl-output"
         self._max_shrink = max_shrink
         self._accepts_deletions = False
-        self._last = Look()  # at the last pull, also where the next one begins again
-        self._classes_kept: Sequence[str] = ()  # of rows that are still stored while the tables are doubted
-        self._asked: tuple[str, Question] | None = None  # of files with this stamp
-        self._pulled: str | None = None  # the stamp of the files at the last pull
+        self._last = Look()  # state at the last pull, which also starts the next one
+        self._classes_kept: Sequence[str] = ()  # from rows that are still stored while deletions are unconfirmed
+        self._asked: tuple[str, Question] | None = None  # stamp of the files, and their question
+        self._pulled: str | None = None  # stamp of the files at the last pull
 
     @property
     def _files(self) -> TableFiles:
         return TableFiles(self._path, self._output)
 
     def table_at(self, path: Path) -> str | None:
-        """The name of the table that a file of this path is, or would be if it were there; None where it is none."""
+        """Return the name of the table that a file at this path is, or would be, or None."""
         return self._files.table_at(path)
 
     def _reading(self) -> Reading:
@@ -164,11 +164,11 @@ class Tables(Connector):
 
     @property
     def place(self) -> str:
-        """The full path."""
+        """Full path."""
         return str(self._path.resolve())
 
     def is_at(self, place: str) -> bool:
-        """Whether it is the same path, or one that is no longer there: the folder was moved. Raises BadTable."""
+        """Return True for the same path, or one that no longer exists because the folder was moved. Raises BadTable."""
         if place == self.place:
             return True
         if not self._path.exists():
@@ -178,9 +178,9 @@ class Tables(Connector):
     # -- source --------------------------------------------------------------------------------------------
 
     def questions(self) -> tuple[Question, ...]:
-        """One question; its classes are the labels and probability columns seen, unless given.
+        """Return the only question. Unless configured, its classes are the labels and probability columns seen.
 
-        After a pull it is that of the files as they were pulled.
+        After a pull, it describes the files as they were pulled.
         """
         stamp = self._pulled or stamp_of(self._files.digests())
         if self._asked is None or self._asked[0] != stamp:
@@ -188,18 +188,18 @@ class Tables(Connector):
         return (self._asked[1],)
 
     def recall(self, cursor: Cursor | None) -> None:
-        """Count the classes of the last pull in: answers that say them are stored, whatever the tables say by now."""
+        """Include the classes of the last pull, because stored answers use them whatever the tables contain now."""
         self._last = _look_in(cursor)
         self._classes_kept, self._asked = self._last.classes, None
 
     def accept_deletions(self) -> None:
-        """Take rows that are gone for deleted, however many they are."""
+        """Accept all missing rows as deletions, however many."""
         self._accepts_deletions = True
 
     def pull(self, cursor: Cursor | None) -> Iterator[Page]:
-        """Give all that the tables say as one page where a file has changed; the store compares it by digests.
+        """Yield the tables' content as one page if a file has changed. The store compares it by digests.
 
-        Raises BadTable when a table that an earlier pull has read is gone: its rows were not taken back.
+        Raises BadTable if a table that an earlier pull has read is gone, because its rows were not withdrawn.
         """
         before, files = cursor or {}, self._files
         tables = files.present(before.get("tables") or ())
@@ -222,7 +222,7 @@ class Tables(Connector):
         self._last = replace(look, doubted=state) if lost else Look(rows, tuple(map(str, question.classes)))
         strange = reading.strange_truth(answers.unique(self._columns.label))
         problems += [*answers.problems, *reading.predictions[1], *strange, *reading.doubts(answers)]
-        files.present(tables)  # a table that was moved away meanwhile was not read
+        files.present(tables)  # a table that was moved away in the meantime was not read
         whole = TablePage(reading, answers, self._columns)
         told = before.get("live") == whole.names_digest
         live = whole.names_digest if told or not lost else None
@@ -232,7 +232,7 @@ class Tables(Connector):
     # -- sink ----------------------------------------------------------------------------------------------
 
     def push(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
-        """Write what each operation says; files that already say so are left alone."""
+        """Write the result of each operation. Files that are already up to date are not touched."""
         writers = {
             "consensus": self._push_consensus,
             "order": self._push_order,
@@ -269,7 +269,7 @@ class Tables(Connector):
         return path, _table_of_rows(rows, columns)
 
     def _push_order(self, operation: Operation) -> tuple[Path, pa.Table]:
-        """The order of all, or of what one annotator is asked."""
+        """Write the overall order, or the questions for one annotator."""
         name = "order.csv" if operation.kind == "order" else f"assignments/{file_name(operation.key)}.csv"
         rows = [{"priority": rank, "item": key} for rank, key in enumerate(operation.payload["items"], start=1)]
         return self._output / name, _table_of_rows(rows, ["priority", "item"])
@@ -289,7 +289,7 @@ class Tables(Connector):
         return self._output / "gold.csv", [item, label], rows
 
     def _add(self, operation: Operation, path: Path, columns: list[str], rows: list[dict[str, Any]]) -> Receipt:
-        """Add the rows to the file, in place of those of the same items; the receipt counts those that differ."""
+        """Add rows to the file, replacing those of the same items. The receipt counts those that differ."""
         there = read_table(path, columns).to_pylist() if path.exists() else []
         known = {row[columns[0]]: row for row in there}
         whole = known | {row[columns[0]]: row for row in rows}
@@ -300,7 +300,7 @@ class Tables(Connector):
     # -- check ---------------------------------------------------------------------------------------------
 
     def check(self) -> list[Check]:
-        """Whether the tables can be read and the output written."""
+        """Check that the tables can be read and the output written."""
         checks = []
         try:
             self._files.all()
@@ -322,7 +322,7 @@ class Tables(Connector):
 
 
 def _said(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What a row says; values that are not there are null where they are read back, also inside of others."""
+    """Return a row with missing values, also nested ones, as null."""
     found = ((name, _said(value) if isinstance(value, Mapping) else value) for name, value in row.items())
     return {name: value for name, value in found if value is not None}
 
@@ -332,7 +332,7 @@ def _look_in(cursor: Cursor | None) -> Look:
 
 
 def _table_of_rows(rows: list[dict[str, Any]], columns: list[str]) -> pa.Table:
-    """Make a table with every column that any row has; a column of mixed kinds becomes text."""
+    """Build a table with every column that any row has. A column of mixed types becomes text."""
     names = dict.fromkeys([*(columns if not rows else ()), *(name for row in rows for name in row)])
     arrays = {}
     for name in names:
@@ -345,7 +345,7 @@ def _table_of_rows(rows: list[dict[str, Any]], columns: list[str]) -> pa.Table:
 
 
 def _write_if_changed(path: Path, table: pa.Table) -> bool:
-    """Write the table, whole or not at all, unless the file holds the same bytes: its time says nothing."""
+    """Write the table atomically, unless the file already has the same bytes. Its modification time proves nothing."""
     content = bytes_of(path, table)
     if path.is_file() and path.stat().st_size == len(content) and path.read_bytes() == content:
         return False

@@ -1,15 +1,15 @@
-"""Label Studio: pull and push through label-studio-sdk.
+"""Pull from and push to Label Studio through label-studio-sdk.
 
     client       requests, retries, errors
     config       labeling configuration -> questions; results <-> labels
-    pull         everything once, then what changed
-    compare      what a pull missed because a clock went back or a row came late
-    audit        the project read plainly, to compare with what is stored
-    push         operations; predictions (order, consensus) and assign beside it
-    backends     hitl as the project's model backend; its suggestions are written by suggestions
+    pull         read everything once, then what changed
+    compare      find what a pull missed because a clock went back or a row came late
+    audit        read the project independently, to compare it with the store
+    push         carry out operations, with predictions (order, consensus) and assign
+    backends     register hitl as the project's model backend; suggestions formats its suggestions
     server       a local Label Studio for tests and the demo
 
-The SDK is loaded with the first request, not with this module.
+The SDK loads on the first request, not with this module.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ if TYPE_CHECKING:
 __all__ = ["TOKEN", "LabelStudio", "LabelStudioSettings"]
 
 FILES = ("/data/upload/", "/data/local-files/")
-"""Paths of uploaded files, and of files in folders that Label Studio was configured to show."""
+"""Path prefixes of uploaded files, and of files in folders that Label Studio is configured to serve."""
 
 OVERLAP = 1800.0
-"""Seconds that the server's clock may go back, or a row become visible late, without a change being missed."""
+"""Seconds that the server's clock may go back, or that a row may become visible late, without losing a change."""
 
 TOKEN = "HITL_LABEL_STUDIO_TOKEN"
 """Environment variable of the access token; no file may hold it."""
 
 
 class LabelStudioSettings(SourceSettings):
-    """Keys of `[source]` for Label Studio: server and project, and one control where not all are meant.
+    """Keys of `[source]` for Label Studio: server, project, and optionally a single control.
 
     `overlap`: how far the server's clock may go back, and how late a row may become visible ("30m").
     """
@@ -80,9 +80,9 @@ class LabelStudioSettings(SourceSettings):
 
 
 class LabelStudio(Connector):
-    """One project of a Label Studio. Nothing is asked of the server before it is needed.
+    """One project of a Label Studio server. The server is contacted only when needed.
 
-    Methods raise Refused (the server said no; says what to do) and Unreachable (may be tried again).
+    Methods raise Refused (the server refused; the message says what to do) and Unreachable (can be retried).
 
     Example:
         >>> from hitl.connectors import LabelStudio
@@ -95,7 +95,7 @@ class LabelStudio(Connector):
 
     @classmethod
     def open(cls, settings: LabelStudioSettings, folder: Path) -> LabelStudio:
-        """Return the project that `[source]` names. Raises MissingToken without a token in the environment."""
+        """Return the project that `[source]` names. Raises MissingToken if there is no token in the environment."""
         token = secret(TOKEN)
         if not token:
             raise MissingToken(f"{TOKEN} is not set; take the access token from Label Studio: Account & Settings")
@@ -116,16 +116,16 @@ class LabelStudio(Connector):
         timeout: float | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """Name the project and the controls to work with.
+        """Set the project and the controls to work with.
 
-        `control` names one where the others of the labeling configuration are not meant; `abstain` names choices that
-        are answers but not classes ("Unsure"); `key` names the field of a task's data that holds the user's own id,
-        which new tasks get too; `overlap` is how many seconds the server's clock may go back; `timeout` is how many
-        seconds a request may take in all (default 240); `transport` carries requests in place of the network (tests).
+        `control` selects one control of the labeling configuration, and ignores the others; `abstain` names choices
+        that are answers but not classes ("Unsure"); `key` names the field of a task's data that holds the user's own
+        id, which new tasks get too; `overlap` is how many seconds the server's clock may go back; `timeout` is the
+        maximum number of seconds for a whole request (default 240); `transport` replaces the network in tests.
         """
         if not url.startswith(("http://", "https://")):
             raise BadSettings(f"url {plain(url)!r}: expected the address of a Label Studio, http://... or https://...")
-        if "@" in urlsplit(url).netloc:  # it would go into messages, the store and requests in place of the token
+        if "@" in urlsplit(url).netloc:  # it would end up in messages and the store, and override the token in requests
             raise BadSettings(f"url {plain(url)!r}: it holds a name or a password; expected none, a token is enough")
         if not token:
             raise BadSettings("token: set HITL_LABEL_STUDIO_TOKEN to an access token of Label Studio")
@@ -140,13 +140,13 @@ class LabelStudio(Connector):
 
     @classmethod
     def create_project(cls, url: str, token: str, title: str, label_config: str) -> int:
-        """Create a project and return its number. Raises Refused when the labeling configuration is not valid."""
+        """Create a project and return its number. Raises Refused if the labeling configuration is invalid."""
         body = {"title": title, "label_config": label_config}
         return int(Client(url, token).post("/api/projects/", body, replies.WITH_ID)["id"])
 
     @cached_property
     def settings(self) -> Mapping[str, Any]:
-        """The project as the server describes it (read once)."""
+        """Project settings as the server returns them (read once)."""
         return self.client.project(self.project)
 
     @cached_property
@@ -155,18 +155,18 @@ class LabelStudio(Connector):
 
     @property
     def form(self) -> Form:
-        """The controls whose answers are pulled (read once)."""
+        """Controls whose answers are pulled (read once)."""
         return self._form[0]
 
     def questions(self) -> tuple[Question, ...]:
-        """Return what the project asks of every task."""
+        """Return the questions that the project asks about every task."""
         return self.form.questions
 
     def pull(self, cursor: Cursor | None) -> Iterator[Page]:
-        """Read everything (cursor None) or what changed since the cursor; each page may be the last one read.
+        """Read everything (cursor None) or what changed since the cursor. The caller may stop after any page.
 
-        Where the labeling configuration no longer has what the settings name, a later pull goes on without and says so;
-        one from the beginning raises BadSettings or Refused.
+        If the labeling configuration no longer has what the settings name, a later pull continues without it and
+        reports this. A pull from the beginning raises BadSettings or Refused.
         """
         if cursor is None:
             parse(self.settings["label_config"], *self._controls)
@@ -176,20 +176,20 @@ class LabelStudio(Connector):
             problems = ()
 
     def compare(self, cursor: Cursor, held: Held) -> Iterator[Page]:
-        """Read what the project has otherwise than what is stored, although no time of change shows it."""
+        """Read rows where the project differs from the store although no timestamp shows a change."""
         reader = pull.Reader(self.client, self.project, self.form, self._page_size)
         return compare.pages(reader, cursor, held, self._overlap)
 
     def push(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
-        """Make the project as the operations say; lazy: an operation is carried out when its receipt is asked for."""
+        """Apply the operations to the project. Lazy: an operation is carried out when its receipt is requested."""
         return push.receipts(self.client, self.project, self.form, operations, self._key)
 
     def verify(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
-        """Push, and compare predictions one by one with what is there, instead of their number."""
+        """Push, and compare existing predictions one by one instead of by count."""
         return push.receipts(self.client, self.project, self.form, operations, self._key, whole=True)
 
     def check(self) -> list[Check]:
-        """Check connection, token, project, labeling configuration and the settings that break the order."""
+        """Check connection, token, project, labeling configuration, and settings that would break the order."""
         return doctor.check(self.client, self.project, *self._controls, self._key)
 
     @property
@@ -198,30 +198,30 @@ class LabelStudio(Connector):
         return f"{self.client.url}, project {self.project}"
 
     def annotators(self) -> tuple[AnnotatorRow, ...]:
-        """Return the users of the server, all of whom may annotate in Community."""
+        """Return the users of the server, who may all annotate in the Community edition."""
         return pull.annotators(self.client)
 
     def workplaces(self) -> Pages:
-        """Return the tab of each annotator, by email."""
+        """Return the URL of each annotator's tab, by email."""
         return Pages(assign.tabs(self.client, self.project), assign.ADVICE)
 
     def marks(self) -> frozenset[str]:
-        """Return the marks of the stores whose order the project carries."""
+        """Return the marks of the stores whose order is in the project."""
         return predictions.marks(self.client, self.project)
 
     def serves(self, address: str) -> bool:
-        """Return True for a file that was uploaded here, or one of a folder that this server shows."""
+        """Return True for an uploaded file of this server, or one in a folder that it serves."""
         return self._path_here(address) is not None
 
     def fetch(self, address: str) -> bytes:
-        """Return the content of a file that is served here."""
+        """Return the content of a file that this server has."""
         path = self._path_here(address)
         if path is None:
             raise Refused(f"{address}: not a file of {self.client.url}")
         return self.client.content(unquote(path), dict(parse_qsl(urlsplit(address).query)))
 
     def _path_here(self, address: str) -> str | None:
-        """Return the path of a file that this server serves, None for any other address."""
+        """Return the path of a file on this server, or None for any other address."""
         here, there = urlsplit(self.client.url), urlsplit(address)
         if there.netloc and (there.scheme, there.netloc) != (here.scheme, here.netloc):
             return None
@@ -230,25 +230,25 @@ class LabelStudio(Connector):
 
     @property
     def lease_seconds(self) -> float:
-        """The shortest lease within which each request ends."""
+        """Shortest lease that allows every request to finish."""
         return self.client.request_seconds / WITHIN_LEASE
 
     def fence(self, may_write: Callable[[], float] | None) -> None:
-        """Call `may_write` before every write from now on. None: no fence."""
+        """Call `may_write` before every write from now on. None removes the fence."""
         self.client.fence(may_write)
 
     def snapshot(self, progress: Progress = silent) -> Snapshot:
-        """Read all tasks, answers and predictions plainly."""
+        """Read all tasks, answers and predictions, independently of `pull`."""
         return audit.snapshot(self.client, self.project, self.form, progress)
 
     def departures(self, operations: Sequence[Operation], progress: Progress = silent) -> Iterator[Difference]:
-        """Find where the project is not as these operations say, and what of hitl none of them says."""
+        """Find where the project differs from these operations, and hitl's leftovers that no operation covers."""
         return audit.departures(self.client, self.project, self.form, operations, progress)
 
     def register_backend(self, url: str, password: str, user: str = "hitl") -> int:
-        """Have `hitl serve` at this address suggest answers in the project; return the number of the backend.
+        """Register `hitl serve` at this address as the project's model backend. Return the number of the backend.
 
-        `url` is .../ml/<name of the project>, `password` an API token of hitl. Raises Refused where Label Studio cannot
+        `url` is .../ml/<name of the project>, `password` an API token of hitl. Raises Refused if Label Studio cannot
         reach it.
         """
         return backends.register(self.client, self.project, url, user, password)

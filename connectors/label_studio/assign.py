@@ -1,13 +1,13 @@
 """Ask annotators about their tasks.
 
-Community has no assignments. Each annotator gets a Data Manager tab, "hitl: <email>", that shows exactly the
-tasks which have a prediction of version "hitl-assign-<user id>;<digest>" (empty, never shown to anybody), sorted
-by the score of the order (predictions.py). The label stream of the tab keeps filter, order and locks. A filter by
-task ids would do the same on the server, but Label Studio's web page knows no `in_list` for numbers: one such tab
-and the Data Manager of the project no longer opens, for anybody.
+Community has no assignments. Each annotator gets a Data Manager tab, "hitl: <email>", that shows exactly the tasks with
+a prediction of version "hitl-assign-<user id>;<digest>" (empty, never shown to anybody), sorted by the score of the
+order (predictions.py). The label stream of the tab keeps filter, order and locks. A filter by task ids would do the
+same on the server, but Label Studio's web page does not support `in_list` for numbers: with one such tab, the project's
+Data Manager no longer opens, for anybody.
 
-The tab hides the columns with other annotators' answers and with predictions. Tabs are shared: nothing but custom
-keeps annotators in their own.
+The tab hides the columns with other annotators' answers and with predictions. Tabs are shared, so nothing enforces that
+annotators stay in their own.
 
 Enterprise has assignments: the task's assignees are set through the SDK.
 """
@@ -42,10 +42,10 @@ _HIDDEN = [
 
 
 def import_together(client: Client, project: int, operations: Sequence[Operation]) -> dict[str, int]:
-    """Import the predictions of all these annotators in one request; return version -> how many, of the new ones.
+    """Import the predictions of all these annotators in one request. Return version -> count, for new versions.
 
-    Label Studio counts anew for all tasks of a project with each import, which takes longer than all else. `assign`
-    checks what came of it.
+    Each import makes Label Studio recount all tasks of a project, which takes longer than everything else. `assign`
+    checks the result.
     """
     if len(operations) < 2 or not client.community:
         return {}
@@ -57,7 +57,7 @@ def import_together(client: Client, project: int, operations: Sequence[Operation
         found = client.tasks_by_id(project, {task for tasks in wanted.values() for task in tasks}, ("id",))
         rows = {_version(each): _marks(each, [task for task in wanted[each.key] if task in found]) for each in new}
         versions.send([row for marks in rows.values() for row in marks])
-    except (Refused, NoAnswer, BadSettings):  # each by itself says what is refused, and why
+    except (Refused, NoAnswer, BadSettings):  # importing them one by one shows which is refused, and why
         return {}
     return {name: len(marks) for name, marks in rows.items()}
 
@@ -65,7 +65,7 @@ def import_together(client: Client, project: int, operations: Sequence[Operation
 def assign(
     versions: Versions, imported: Mapping[str, int], client: Client, project: int, operation: Operation
 ) -> Receipt:
-    """Ask the annotator (operation.key, a user id) about exactly these tasks; `imported` is of `import_together`."""
+    """Ask the annotator (operation.key, a user id) about exactly these tasks. `imported` is from `import_together`."""
     wanted = task_ids(operation.payload["items"])
     person = client.user(operation.key)
     if person is None and not wanted:
@@ -91,7 +91,7 @@ def assign(
 
 
 def tabs(client: Client, project: int) -> dict[str, str]:
-    """Return email -> address of the annotator's tab. "Label Tasks As Displayed" there serves their questions."""
+    """Return email -> URL of the annotator's tab. "Label Tasks As Displayed" serves their questions there."""
     oldest = {_title(view): view["id"] for view in _views(client, project)[::-1]}
     return {
         title.removeprefix(TAB): f"{client.url}/projects/{project}/data?tab={view}"
@@ -101,7 +101,7 @@ def tabs(client: Client, project: int) -> dict[str, str]:
 
 
 def _prefix(user: str) -> str:
-    return f"{ASSIGN}{user};"  # the semicolon: user 1 is not user 10
+    return f"{ASSIGN}{user};"  # the semicolon separates user 1 from user 10
 
 
 def _version(operation: Operation) -> str:
@@ -117,10 +117,10 @@ def _marks(operation: Operation, planned: Sequence[int]) -> list[Row]:
 
 
 def _fill_tab(versions: Versions, operation: Operation, email: str, planned: Sequence[int]) -> tuple[int, list[int]]:
-    """Make the annotator's tab show the tasks; return the number of changes, and what it shows, in order."""
+    """Make the annotator's tab show the tasks. Return the number of changes, and the tasks shown, in order."""
     client, project, prefix = versions.client, versions.project, _prefix(operation.key)
     if not planned:
-        return versions.delete(prefix), []  # the tab stays, empty: it may be open in a browser
+        return versions.delete(prefix), []  # keep the empty tab: it may be open in a browser
     changed = versions.make(_version(operation), _marks(operation, planned))
     view, touched = _have_tab(client, project, TAB + email, prefix)
     changed += touched + versions.delete(prefix, keep=_version(operation))
@@ -130,7 +130,7 @@ def _fill_tab(versions: Versions, operation: Operation, email: str, planned: Seq
 
 
 def _views(client: Client, project: int) -> list[dict[str, Any]]:
-    """Return the tabs of the project, the oldest first."""
+    """Return the tabs of the project, oldest first."""
     return sorted(client.get("/api/dm/views/", replies.VIEWS, project=project), key=lambda view: int(view["id"]))
 
 
@@ -139,7 +139,7 @@ def _title(view: Mapping[str, Any]) -> str:
 
 
 def _have_tab(client: Client, project: int, title: str, prefix: str) -> tuple[int, int]:
-    """Create or repair the tab; return its id, and how much there was to do."""
+    """Create or repair the tab. Return its id and the number of changes."""
     data = {
         "title": title,
         "type": "list",
@@ -154,7 +154,7 @@ def _have_tab(client: Client, project: int, title: str, prefix: str) -> tuple[in
     views = _views(client, project)
     theirs = [view for view in views if _title(view) == title]
     if not theirs:
-        if not views:  # Label Studio makes its default tab only in a project without tabs
+        if not views:  # Label Studio creates its default tab only in a project without tabs
             _make_tab(client, project, "Default", {"title": "Default"})
         return _make_tab(client, project, title, data), 1
     view, *doubles = theirs
@@ -166,7 +166,7 @@ def _have_tab(client: Client, project: int, title: str, prefix: str) -> tuple[in
 
 
 def _make_tab(client: Client, project: int, title: str, data: Mapping[str, Any]) -> int:
-    """Make a tab and return its id; it is there once, even if the request comes twice on its way."""
+    """Create a tab and return its id. If the request was sent twice, only one tab remains."""
     client.post("/api/dm/views/", {"project": project, "data": data}, replies.VIEW)
     made = [view for view in _views(client, project) if _title(view) == title]
     _delete_tabs(client, made[1:])
@@ -181,7 +181,7 @@ def _delete_tabs(client: Client, views: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _set_assignees(client: Client, project: int, user: int, wanted: Sequence[int]) -> int:
-    """Enterprise: assign what is missing, take back what is no longer planned and not begun."""
+    """Enterprise: assign missing tasks, and withdraw those that are no longer planned and not begun."""
     listed = client.tasks(
         project, ("id", "annotations", "completed_by"), filters=[where("annotators", "contains", "List", user)]
     )

@@ -1,7 +1,7 @@
-"""Read a Label Studio project plainly: an oracle beside the code that pulls and pushes.
+"""Read a Label Studio project independently: an oracle to check the code that pulls and pushes.
 
-One listing with everything there is of each task. What operations have asked for is looked up in it and in the settings
-of the project; nothing of `pull`, `push`, `predictions` and `assign` is used, so that none of their errors is repeated.
+It lists each task in full, and looks up the results of operations in that list and in the project's settings. It uses
+nothing of `pull`, `push`, `predictions` and `assign`, so that it repeats none of their errors.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OURS = "hitl-"
 SAMPLING = "Uncertainty sampling"
 SHOWN = 5
 TINY = 1e-6
-"""Scores that differ by less are equal."""
+"""Scores that differ by less count as equal."""
 _TASK = ("id", "data", "meta", "is_labeled", "overlap")
 _ANNOTATION = ("annotations", "completed_by", "was_cancelled", "ground_truth", "result")
 _ALL = replies.tasks((*_TASK, *_ANNOTATION, "predictions", "model_version", "score"))
@@ -49,7 +49,7 @@ def snapshot(client: Client, project: int, form: Form, progress: Progress = sile
 def departures(
     client: Client, project: int, form: Form, operations: Sequence[Operation], progress: Progress = silent
 ) -> Iterator[Difference]:
-    """Find where the project is not as these operations say, and what of ours none of them says."""
+    """Find where the project differs from these operations, and our leftovers that no operation covers."""
     audited = _Audited(client, project, form, progress)
     kinds = {
         "order": audited.order,
@@ -65,7 +65,7 @@ def departures(
 
 
 def _tasks(client: Client, project: int, progress: Progress) -> Iterator[dict[str, Any]]:
-    """Read all tasks with everything of them, in order of their ids."""
+    """Read all tasks with all fields, in order of their ids."""
     after, done, more = 0, 0, True
     while more:
         above = {"filter": "filter:tasks:id", "operator": "greater", "type": "Number", "value": after}
@@ -79,7 +79,7 @@ def _tasks(client: Client, project: int, progress: Progress) -> Iterator[dict[st
 
 
 class _Audited:
-    """A project as it is, and how it departs from each kind of operation: reasons in words."""
+    """Current state of a project, with a check per kind of operation that yields differences in words."""
 
     def __init__(self, client: Client, project: int, form: Form, progress: Progress) -> None:
         self.client = client
@@ -99,7 +99,7 @@ class _Audited:
             self.tasks[item] = task
 
     def order(self, operation: Operation) -> Iterator[str]:
-        """Check the tasks of the one active version, by their scores, and the sampling that honours them."""
+        """Check the tasks of the only active version by their scores, and that the sampling follows them."""
         by = operation.payload.get("by")
         name = f"{ORDER}{by}-{operation.digest}" if by else ORDER + operation.digest
         if not self.tasks:
@@ -138,11 +138,11 @@ class _Audited:
             yield f"the tab {title!r} shows {len(listed)} tasks instead of {len(planned)}"
 
     def labels_wanted(self, operation: Operation) -> Iterator[str]:
-        """Check that each task is open for as many answers as are still wanted."""
+        """Check that each task accepts as many more answers as are still wanted."""
         for key in self._there(list(operation.payload["items"])):
             task = self.tasks[key]
             counted = [row for row in task["annotations"] or () if not row["was_cancelled"]]
-            # Annotators with an answer that can be read; each without a user counts, ground truth does not.
+            # Count annotators with a readable answer. Each answer without a user counts, ground truth does not.
             users = [_user(row) for row in counted if any(a.kind == "answer" for a in _answers(self.form, row))]
             answers = len({*users} - {None}) + users.count(None)
             missing = max(int(operation.payload["items"][key]) - answers, 0)
@@ -151,7 +151,7 @@ class _Audited:
                 yield f"task {key}: overlap {task['overlap']}, closed {task['is_labeled']}; expected {goal}"
 
     def consensus(self, operation: Operation) -> Iterator[str]:
-        """Check that there is one version, with the label of each task that exists."""
+        """Check that there is one version, and that it has the label of each existing task."""
         wanted: dict[str, dict[str, Mapping[str, Any]]] = {}
         for question, rows in operation.payload["questions"].items():
             for row in rows:
@@ -162,14 +162,14 @@ class _Audited:
         shown = self.versions.get(name, [])
         if wanted:
             yield from _same(sorted(wanted), sorted(item for item, _ in shown), name)
-        for item, prediction in dict(reversed(shown)).items():  # the first of several
+        for item, prediction in dict(reversed(shown)).items():  # if there are several, the first wins
             if item in wanted:
                 yield from self._wrong_label(item, wanted[item], prediction)
         if str(self.settings.get("model_version") or "").startswith(CONSENSUS):
             yield "annotators are shown the consensus: it is the active version"
 
     def leftovers(self, operations: Sequence[Operation]) -> Iterator[Difference]:
-        """Find what a push that was killed, or done twice, or one of another store may leave behind."""
+        """Find leftovers of a push that was killed or done twice, or of another store."""
         kinds = {operation.kind for operation in operations}
         people = {operation.key for operation in operations if operation.kind == "assign"}
         for name in sorted(self.versions):
@@ -212,7 +212,7 @@ class _Audited:
         return [key for key in dict.fromkeys(map(str, items)) if key in self.tasks]
 
     def _only(self, prefix: str, name: str | None) -> Iterator[str]:
-        """Give a reason unless exactly this version begins so (None: no version)."""
+        """Yield a reason unless this is the only version with the prefix (None: no version)."""
         named = sorted(version for version in self.versions if version.startswith(prefix))
         if named != ([] if name is None else [name]):
             yield f"there are the versions {', '.join(named[:SHOWN]) or 'none'}; expected {name or 'none'}"
@@ -228,7 +228,7 @@ def _same(planned: Sequence[str], actual: Sequence[str], name: str) -> Iterator[
 
 
 def _answers(form: Form, annotation: Mapping[str, Any]) -> Iterator[SeenAnswer]:
-    """Return the answer to each question; a skip where it says nothing, or nothing that can be read."""
+    """Return the answer to each question; a skip if there is none, or none that can be read."""
     try:
         labels = {} if annotation["was_cancelled"] else form.read(annotation["result"])
     except NotUnderstood:

@@ -1,11 +1,11 @@
-"""hitl as the model backend of a project, and how tasks are served in order all the same.
+"""Register hitl as a project's model backend, while tasks are still served in order.
 
-Label Studio serves by the predictions of the project's active version, and asks a backend about the task that it serves
-where the backend's title is that version too. So the title of hitl's backend is the version of the order, and follows
-it with each push. What the backend answers is stored under a version of its own (suggestions.py) and shown.
+Label Studio serves tasks by the predictions of the project's active version. It asks a backend about the served task if
+the backend's title is that version too. The title of hitl's backend is therefore the version of the order, and follows
+it with each push. Predictions of the backend are stored under their own version (suggestions.py) and shown.
 
-A backend that is down cannot be given another title: Label Studio asks it first. Nothing is suggested then, and the
-order stands.
+The title of a backend that is down cannot be changed, because Label Studio contacts it first. Nothing is suggested
+then, but the order still works.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _PATH = "/api/ml/"
 
 
 def register(client: Client, project: int, url: str, user: str, password: str) -> int:
-    """Have this address as the project's model backend, with this name and password; return its number.
+    """Register this address as the project's model backend, with a user and password. Return its number.
 
-    Raises Refused where Label Studio cannot reach it, or is let in by no such password.
+    Raises Refused if Label Studio cannot reach it, or the password is rejected.
     """
     backends: Sequence[Mapping[str, Any]] = client.get(_PATH, replies.BACKENDS, project=project)
     active = Versions(client, project).active()
@@ -43,8 +43,8 @@ def register(client: Client, project: int, url: str, user: str, password: str) -
     else:
         number = int(registered["id"])
         _change(client, number, wanted)
-    client.patch(f"/api/projects/{project}/", {HIDE: True})  # which an order without a backend has switched off
-    # Each annotation would wait for the webhook that comes with a backend, and nothing follows from it.
+    client.patch(f"/api/projects/{project}/", {HIDE: True})  # an order without a backend has switched it off
+    # Delete the webhook that comes with a backend: it would delay each annotation, and hitl does not use it.
     for hook in client.get("/api/webhooks/", replies.WEBHOOKS, project=project):
         if hook["url"] == f"{url.rstrip('/')}/webhook":
             client.delete(f"/api/webhooks/{hook['id']}/")
@@ -52,7 +52,10 @@ def register(client: Client, project: int, url: str, user: str, password: str) -
 
 
 def follow(client: Client, project: int, versions: Versions) -> None:
-    """Give hitl's backend the version of the order as its title, once all is pushed; restore a lost active version."""
+    """Set the title of hitl's backend to the version of the order, after everything is pushed.
+
+    Restore an active version that was lost.
+    """
     ours = [each for each in versions.backends if is_ours(each)]
     if not ours:
         return
@@ -66,11 +69,11 @@ def follow(client: Client, project: int, versions: Versions) -> None:
     for each in ours:
         if each["title"] != active:
             same = {name: each[name] for name in ("url", "project", "auth_method", "basic_auth_user", "extra_params")}
-            with suppress(Refused):  # it is down
-                # "" leaves the password as it was
+            with suppress(Refused):  # the backend is down
+                # "" keeps the password
                 _change(client, int(each["id"]), {**same, "title": active, "basic_auth_pass": ""})
 
 
 def _change(client: Client, number: int, wanted: Mapping[str, object]) -> None:
-    """PATCH a backend; Label Studio looks at the address anew, and wants all that it needs to do so."""
+    """PATCH a backend. Label Studio checks the address again, and needs all fields for that."""
     client.patch(f"{_PATH}{number}", wanted, unsaid=("basic_auth_pass",))

@@ -1,10 +1,10 @@
-"""Masks that annotators draw over images: `<BrushLabels>` on `<Image>`, a region of a result list for each stroke.
+"""Read and write masks drawn over images: `<BrushLabels>` on `<Image>`, one region of a result list per stroke.
 
     {"from_name": "tag", "to_name": "image", "type": "brushlabels", "original_width": 600, "original_height": 400,
      "value": {"format": "rle", "rle": [...], "brushlabels": ["cat"]}}
 
-An annotation without any region says that nothing is to be drawn. The consensus has one region for each kind, with the
-mean probability of its pixels as score.
+An annotation without regions means that there is nothing to draw. The consensus has one region per class, whose score
+is the mean probability of its pixels.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ TYPE = "brushlabels"
 
 @dataclass(frozen=True, slots=True)
 class BrushLabels:
-    """A control with which pixels of an image are drawn over.
+    """A control to draw over the pixels of an image.
 
     Attributes:
         name, target: the control and the image it labels (from_name and to_name of results).
         field: the field of a task's data that holds the image's address.
-        choices: what can be drawn.
+        choices: the classes that can be drawn.
     """
 
     name: str
@@ -38,11 +38,13 @@ class BrushLabels:
 
     @property
     def questions(self) -> tuple[Question, ...]:
-        """What is asked of every item: one question, about its pixels."""
+        """Questions about every item: one, about its pixels."""
         return (Question(self.name, self.choices, self.choices, "masks", self.field),)
 
     def read(self, result: object) -> Answers:
-        """The masks in an annotation's result. Raises NotUnderstood for a region that is no mask of the image."""
+        """Return the masks in an annotation's result. Raises NotUnderstood for a region that is not a mask of the
+        image.
+        """
         own = results_of(self.name, result)
         sizes = {(item.get("original_height"), item.get("original_width")) for item in own}
         if len(sizes) > 1:
@@ -55,9 +57,9 @@ class BrushLabels:
     def write(
         self, labels: Mapping[str, str], distributions: Mapping[str, Mapping[str, float]] | None = None
     ) -> list[dict[str, Any]]:
-        """Regions that say these masks; `distributions` has the mean probability of each, by its label of one mask.
+        """Return regions for these masks; `distributions` has the mean probability of each, by its one-mask label.
 
-        Raises BadSettings for what is no mask.
+        Raises BadSettings for an invalid mask.
         """
         if not labels:
             return []
@@ -74,7 +76,7 @@ class BrushLabels:
         return [self._region(height, width, kind, rle, sure.get(alone.get(kind, ""))) for kind, rle in masks]
 
     def read_prediction(self, result: object, score: object) -> dict[str, dict[str, float]]:
-        """Nothing: a model's masks are not combined with those of annotators yet."""
+        """Return nothing: a model's masks are not combined with those of annotators yet."""
         return {}
 
     def _masks(self, item: Mapping[str, Any]) -> list[tuple[str, list[int]]]:

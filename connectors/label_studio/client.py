@@ -1,10 +1,10 @@
-"""Requests to Label Studio through label-studio-sdk, with our errors, bounded retries and bulk reads.
+"""Send requests to Label Studio through label-studio-sdk, with our errors, bounded retries and bulk reads.
 
-Reads, and writes that say how something should be (PATCH, DELETE), are retried. POST is not, because Label Studio has
-no upsert. A login page has status 200 too, so an answer is believed only in its expected shape (replies.py), and an
-empty one only when it comes twice. Tokens never appear in a message.
+Reads and idempotent writes (PATCH, DELETE) are retried. POST is not, because Label Studio has no upsert. A login page
+has status 200 too, so a response is accepted only if it has the expected shape (replies.py), and an empty one only if
+it comes twice. Tokens never appear in a message.
 
-Under a fence, every write first makes sure that the lease is still held, and nothing is sent after its end.
+Under a fence, every write first checks that the lease is still held, and nothing is sent after the lease ends.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from tenacity import RetryCallState
 
 WAITS = (1.0, 2.0, 4.0, 8.0)
-"""Seconds before each retry; a server may name others (Retry-After), up to LONGEST_WAIT."""
+"""Seconds before each retry. A server may ask for longer waits (Retry-After), up to LONGEST_WAIT."""
 LONGEST_WAIT = 30.0
 REPEAT_SECONDS = 60.0
-"""No retry begins later than this after the first request."""
+"""Seconds after the first request after which no retry begins."""
 REQUEST_SECONDS = 240.0
-"""Default limit of one request in all: a server that goes on sending is cut off."""
+"""Default timeout of a whole request. A server that keeps sending is cut off."""
 WITHIN_LEASE = 0.8
-"""Share of the time left of a lease within which a write must be sent."""
+"""Share of the remaining lease time within which a write must be sent."""
 IDS_A_REQUEST = 400
 _NOT_READ = (ValueError, KeyError, TypeError, AttributeError)
-"""Errors of the SDK about an answer that it does not expect."""
+"""Errors of the SDK for a response that it does not expect."""
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 _ADVICE = {
     400: "The request does not fit this project",
@@ -66,23 +66,23 @@ _LEGACY = (
 
 
 class Missing(Refused):
-    """Nothing is at this address, or the token's user may not see it."""
+    """Nothing exists at this address, or the token's user may not see it."""
 
 
 class NoAnswer(Unreachable):
-    """Something answered, but not Label Studio: a page, a redirect, JSON of another shape."""
+    """The response is not from Label Studio: a page, a redirect, or JSON of another shape."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskPage:
-    """Some tasks in order of their ids; `total` counts these and those still to come."""
+    """Some tasks in order of their ids. `total` counts these and the remaining ones."""
 
     tasks: list[dict[str, Any]]
     total: int
 
     @property
     def more(self) -> bool:
-        """True if another page follows; a server may cap the page size, so a short page says nothing."""
+        """True if another page follows. A server may cap the page size, so a short page is not always the last."""
         return 0 < len(self.tasks) < self.total
 
     @property
@@ -92,9 +92,9 @@ class TaskPage:
 
 
 class Client:
-    """One Label Studio, asked with one token. Safe to use from several threads.
+    """Client of one Label Studio server with one token. Thread-safe.
 
-    Methods raise Refused for 4xx answers, Unreachable when there is no answer in time or the server fails.
+    Methods raise Refused for 4xx responses, and Unreachable if no response comes in time or the server fails.
     """
 
     def __init__(
@@ -114,26 +114,26 @@ class Client:
         self._may_write: Callable[[], float] | None = None
 
     def fence(self, may_write: Callable[[], float] | None) -> None:
-        """Call this before every write: it raises, or gives the seconds left for writing. None: writes are free."""
+        """Call `may_write` before every write: it raises, or returns the seconds left for writing. None: no fence."""
         self._may_write = may_write
 
     def get(self, path: str, shape: Shape = replies.ANYTHING, /, **parameters: object) -> Any:
-        """Return the JSON answer of GET `path`; an empty one is asked for again."""
+        """Return the JSON response of GET `path`. An empty one is requested again."""
         answer = self._repeat("GET", path, shape, parameters)
         empty = answer in ([], {}) or (isinstance(answer, dict) and answer.get("tasks") == [])
         return self._repeat("GET", path, shape, parameters) if empty else answer
 
     def post(self, path: str, body: object, shape: Shape = replies.OBJECT, /, **parameters: object) -> Any:
-        """Return the JSON answer of POST `path`; never repeated."""
+        """Return the JSON response of POST `path`. Never retried."""
         return self._read(self._request("POST", path, parameters, body), shape)
 
     def patch(self, path: str, body: Mapping[str, object], *, unsaid: Collection[str] = ()) -> Any:
-        """Return the object that PATCH `path` answers, which must have the changed fields but those `unsaid`."""
+        """Return the object in the response of PATCH `path`. It must have the changed fields, except `unsaid` ones."""
         changed = replies.having(frozenset(body) - frozenset(unsaid))
         return self._repeat("PATCH", path, changed, {}, body)
 
     def content(self, path: str, parameters: Mapping[str, object]) -> bytes:
-        """Return the bytes that GET `path` answers; not repeated, because Label Studio answers 500 for a lost file."""
+        """Return the bytes of GET `path`. Not retried, because Label Studio answers 500 for a lost file."""
         response = self._request("GET", path, parameters)
         is_page = response.headers.get("content-type", "").startswith("text/html")
         if is_page and not path.lower().endswith((".html", ".htm")):
@@ -145,7 +145,7 @@ class Client:
         self._repeat("DELETE", path, replies.NOTHING, {}, body)
 
     def call(self, method: Callable[[Any], Any]) -> Any:
-        """Return what a method of the SDK returns: `client.call(lambda projects: projects.list())`."""
+        """Return the result of an SDK method: `client.call(lambda projects: projects.list())`."""
         with self._asking("the SDK", "SDK"):
             from label_studio_sdk.projects.client import ProjectsClient
 
@@ -160,7 +160,7 @@ class Client:
 
         from hitl.connectors.label_studio.connections import BoundedTransport
 
-        # Compressing costs more than it saves when nothing crosses a network.
+        # Without a network in between, compression costs more than it saves.
         encoding = {"Accept-Encoding": "identity"} if urlsplit(self.url).hostname in _LOCAL else {}
         connections = httpx.Client(
             timeout=httpx.Timeout(self.request_seconds, connect=min(10.0, self.request_seconds)),
@@ -213,7 +213,7 @@ class Client:
         text = json.dumps(query, separators=(",", ":"))
         asked = {"project": project, "fields": "all", "page": 1, "page_size": page_size, "query": text}
         page = self.get("/api/tasks", replies.tasks(include), include=",".join(include), **asked)
-        if any(task["id"] <= after for task in page["tasks"]):  # an ignored filter would be asked for again for ever
+        if any(task["id"] <= after for task in page["tasks"]):  # if the filter is ignored, paging would never end
             raise _no_answer(f"{self.url} answered GET /api/tasks with tasks that it gave before")
         return TaskPage(page["tasks"], page["total"])
 
@@ -225,7 +225,7 @@ class Client:
         filters: Sequence[Mapping[str, object]] = (),
         page_size: int = 1000,
     ) -> Iterator[dict[str, Any]]:
-        """Read all tasks of a project that pass the filters, in order of their ids."""
+        """Yield all tasks of a project that pass the filters, in order of their ids."""
         after = 0
         while True:
             page = self.tasks_page(project, include, after=after, filters=filters, page_size=page_size)
@@ -235,7 +235,7 @@ class Client:
             after = page.last
 
     def tasks_by_id(self, project: int, ids: Collection[int], include: Sequence[str]) -> dict[int, dict[str, Any]]:
-        """Return those of the tasks that exist in the project, by id."""
+        """Return the tasks that exist in the project, by id."""
         wanted = sorted(set(ids))
         tasks: dict[int, dict[str, Any]] = {}
         for start in range(0, len(wanted), IDS_A_REQUEST):
@@ -248,7 +248,7 @@ class Client:
         return tasks
 
     def map(self, function: Callable[[Any], Any], items: Sequence[Any], threads: int = 4) -> list[Any]:
-        """Call `function` with each item, a few at a time; the first error is raised, and the rest is not begun."""
+        """Call `function` on each item, a few at a time. Raise the first error, and do not start the rest."""
         with ThreadPoolExecutor(threads) as pool:
             results = [pool.submit(function, item) for item in items]
             try:
@@ -260,14 +260,14 @@ class Client:
     def _repeat(
         self, method: str, path: str, shape: Shape, parameters: Mapping[str, object], body: object = None
     ) -> Any:
-        """Return the answer to a request that may be repeated without harm.
+        """Send a request that is safe to repeat, and return its response.
 
-        An answer of something else is asked for only once more: a page in between may be gone by then.
+        A response of the wrong kind is retried only once: a page in between may be gone by then.
         """
         library()
         from tenacity import Retrying, stop_after_attempt, stop_before_delay
 
-        strange = 0  # answers of something else
+        strange = 0  # responses of the wrong kind
 
         def again(state: RetryCallState) -> bool:
             nonlocal strange
@@ -285,7 +285,7 @@ class Client:
         return retrying(lambda: self._read(self._request(method, path, parameters, body), shape))
 
     def _warn(self, state: RetryCallState) -> None:
-        """Log that there was no answer, once for all threads that wait for one."""
+        """Log that there was no response, once for all threads that wait for one."""
         wait, now = state.upcoming_sleep, time.monotonic()
         with self._connecting:
             if now < self._quiet_until:
@@ -296,7 +296,7 @@ class Client:
 
     @contextmanager
     def _asking(self, asked: str, method: str) -> Iterator[None]:
-        """Send requests within their time; raise our errors for those of httpx and the SDK, and those of the fence."""
+        """Limit the time of requests. Raise errors of httpx and the SDK as our own, and those of the fence."""
         httpx = library()
         from label_studio_sdk.core.api_error import ApiError
 
@@ -308,7 +308,7 @@ class Client:
                 yield
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise Unreachable(f"{self.url} did not answer {asked}: {self._safe(repr(error))}. {_GONE}") from None
-        except ApiError as error:  # of an SDK method, or renewing the access token failed
+        except ApiError as error:  # from an SDK method, or from renewing the access token
             raise self._error(asked, error.status_code or 401, str(error.body), None) from None
         except _NOT_READ as error:
             raise _no_answer(f"{self.url} did not answer {asked}: {self._safe(repr(error))}") from None
@@ -329,7 +329,7 @@ class Client:
             )
         if response.status_code >= 400:
             raise self._error(asked, response.status_code, _detail(response), response.headers.get("retry-after"))
-        if response.request.method != method:  # a redirect has made a GET of it
+        if response.request.method != method:  # a redirect turned it into a GET
             target = self._safe(str(response.request.url.copy_with(query=None)))
             raise _no_answer(f"{self.url} answered {asked} with a redirect to {target}")
         return response
@@ -346,7 +346,7 @@ class Client:
         return text.replace(self._token, "***")[:400] if self._token else text[:400]
 
     def _read(self, response: httpx.Response, shape: Shape) -> Any:
-        """Return the JSON of an answer if it has this shape."""
+        """Return the JSON of a response if it has this shape."""
         asked = f"{response.request.method} {response.request.url.path}"
         try:
             return replies.read(shape, json.loads(response.content) if response.content else None)
@@ -363,7 +363,7 @@ def _no_answer(what: str) -> NoAnswer:
 
 
 def _wait(state: RetryCallState) -> float:
-    """Return the seconds before the next try."""
+    """Return the seconds before the next attempt."""
     error = state.outcome.exception() if state.outcome else None
     hint = error.retry_after if isinstance(error, Unreachable) else None
     return WAITS[min(state.attempt_number, len(WAITS)) - 1] if hint is None else min(hint, LONGEST_WAIT)
@@ -375,7 +375,7 @@ def where(column: str, operator: str, kind: str, value: object) -> dict[str, obj
 
 
 def library() -> Any:
-    """Return httpx, which loads with the first request. Raises MissingExtra."""
+    """Import httpx on the first request. Raises MissingExtra."""
     try:
         import httpx
         import label_studio_sdk  # noqa: F401

@@ -1,16 +1,16 @@
-"""Find what Label Studio holds otherwise than the store, although no stamp says so.
+"""Find where Label Studio differs from the store although no timestamp shows it.
 
-A pass over changes (`pull`) sees what is stamped later than all that the pass before could see. It misses a row that
-became visible after its stamp was passed, a change stamped by a clock that had gone back, and a deleted task. So each
-pull ends with a comparison of what has not changed since it began:
+A pass over changes (`pull`) sees timestamps later than all that the previous pass could see. It misses rows that became
+visible after their timestamp had been passed, changes stamped by a clock that had gone back, and deleted tasks. Each
+pull therefore ends with a comparison of what has not changed since it began:
 
-    numbers      of tasks and of annotations, and of tasks with late stamps; a few small requests, always
-    the window   stamp and annotations of each task that is stamped within the overlap before `since`, while the last
-                 change that was seen is no older than the overlap: an edit moves no number
-    all tasks    the same of each, where the numbers differ still, or differ otherwise than when all tasks were equal
+    numbers      of tasks, annotations and tasks with late timestamps; always, with a few small requests
+    the window   timestamp and annotations of each task stamped within the overlap before `since`; only while the last
+                 change seen is no older than the overlap, because an edit changes no count
+    all tasks    the same for every task, if the numbers still differ, or differ from those when all tasks matched
 
-A task that differs is read again; one that is gone is reported. Label Studio takes 0.5 ms a task to list, whichever of
-its fields are asked for (it reads the annotations in any case), and some 0.05 s to count: hence the numbers first.
+A task that differs is read again, and one that is gone is reported. Numbers come first because Label Studio needs only
+about 0.05 s to count, but 0.5 ms per task to list, whichever fields are requested (it always reads the annotations).
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from hitl.connectors.label_studio.pull import ID_PAGE, Reader, State, above, fir
 from hitl.platform import Cursor, Held, HeldItem, Page
 
 TRIES = 3
-"""Counts that differ are taken again so often: annotators may go on in between."""
+"""How often counts that differ are taken, because annotators may be working in between."""
 SHOWN = 500
-"""Label Studio cuts a list of annotations off after so many characters."""
+"""Characters after which Label Studio truncates a list of annotations."""
 _LISTED = ("id", "updated_at", "annotations_ids", "total_annotations", "cancelled_annotations")
 
 
 def pages(reader: Reader, cursor: Cursor, held: Held, overlap: timedelta) -> Iterator[Page]:
-    """Read what differs again. Nothing where a pull has not come to its end.
+    """Read rows that differ again. Yield nothing if the pull has not finished.
 
     `overlap`: how far the server's clock may go back, and how late a row may become visible.
     """
@@ -53,7 +53,7 @@ def pages(reader: Reader, cursor: Cursor, held: Held, overlap: timedelta) -> Ite
 
 
 class _Comparison:
-    """One comparison. Tasks that changed after the pass began are left to the next one."""
+    """One comparison. Tasks that changed after the pass began are left for the next one."""
 
     def __init__(self, reader: Reader, state: State, held: Held, overlap: timedelta) -> None:
         self.reader = reader
@@ -85,7 +85,7 @@ class _Comparison:
         return _differing(old, stored), frozenset(stored.keys() - {str(task["id"]) for task in tasks})
 
     def counts_agree(self) -> bool:
-        """Return True if tasks, annotations and late stamps are as many on the platform as in the store."""
+        """Return True if platform and store have equal numbers of tasks, annotations and late timestamps."""
         since = self.state.since
         fresh = self._tasks([above(since)])
         new = [str(task["id"]) for task in fresh]
@@ -93,11 +93,11 @@ class _Comparison:
         skips = settings["skipped_annotations_number"] - sum(task["cancelled_annotations"] for task in fresh)
         tasks, annotations = self._count([up_to(since)])
         stored, answers = self.held.count(without=new)
-        # Label Studio keeps its counts beside the rows, and they can go wrong.
+        # Label Studio stores its counts separately from the rows, and they can be wrong.
         self.drift = [tasks - stored, annotations + skips - answers]
         if self.drift != self.state.drift:
             return False
-        # A clock that was far ahead once leaves a `since` that hides all that is stamped right afterwards.
+        # If a clock was once far ahead, `since` hides changes stamped soon afterwards.
         front = self.held.latest(self.window)
         if front is None:
             return True
@@ -106,7 +106,7 @@ class _Comparison:
         return late == stored - before
 
     def _count(self, filters: Sequence[Mapping[str, object]]) -> tuple[int, int]:
-        """Count the tasks that pass the filters, and their annotations that are no skips."""
+        """Count the tasks that pass the filters, and their annotations that are not skips."""
         listed = first_listed(self.reader.client, self.reader.project, filters)
         return int(listed["total"]), int(listed["total_annotations"])
 
@@ -119,7 +119,7 @@ def _differing(tasks: Iterable[Mapping[str, Any]], stored: Mapping[str, HeldItem
 
 
 def _differs(task: Mapping[str, Any], stored: HeldItem | None) -> bool:
-    """Compare stamp and annotations; times as times, however they are written."""
+    """Compare timestamp and annotations. Times are compared by value, whatever their format."""
     if stored is None or datetime.fromisoformat(task["updated_at"]) != datetime.fromisoformat(stored.version):
         return True
     names = str(task["annotations_ids"])

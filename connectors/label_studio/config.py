@@ -2,26 +2,26 @@
 
     control                     questions                             value in a result
     Choices (single)            one, named after the control          {"choices": ["A"]}
-    Choices choice="multiple"   one yes/no question a class,          {"choices": ["A", "C"]}
+    Choices choice="multiple"   one yes/no question per class,        {"choices": ["A", "C"]}
                                 named "<control>=<class>"
     Rating                      one, classes "1".."n"                 {"rating": 4}
     Taxonomy                    one, leaf paths joined by " / "       {"taxonomy": [["A", "A1"]]}
     Pairwise                    one, classes "left" and "right"       {"selected": "left"}
     Labels on Text              one, about its parts (`text_labels`)  {"start": 0, "end": 3, "labels": ["A"]}, ...
     TimeSeriesLabels on TimeSeries, Labels on Audio, TimelineLabels on Video
-                                one, about stretches of time          {"start": 4, "end": 60, ...}, ...
+                                one, about time segments              {"start": 4, "end": 60, ...}, ...
                                 (`timeline_labels`)
     BrushLabels on Image        one, about pixels (`brush_labels`)    {"format": "rle", "rle": [..], ...}
     RectangleLabels on Image    one, about boxes (`rectangle_labels`) {"x": 1, "y": 2, "width": 3, "height": 4, ...}
 
-An alias replaces the value in results, so the alias is our name too. A model's probabilities travel in
-`meta: {"hitl": {"distribution": {class: p}}}` of the result (read as well: `meta: {"distribution": ...}` or
-`{"probabilities": ...}`); for multiple choice p is the probability of yes.
+An alias replaces the value in results, so we use the alias as the name too. A model's probabilities are in
+`meta: {"hitl": {"distribution": {class: p}}}` of the result. `meta: {"distribution": ...}` and `{"probabilities": ...}`
+are read as well. For multiple choice, p is the probability of yes.
 
-A prediction without them is a label and a score s: p(label) = s, and the rest is spread evenly over the other J - 1
-classes. Its only information is then the log odds log(s (J - 1) / (1 - s)) of the label, which P+L divides by the
-temperature it learns for the model: an overconfident score is corrected as a distribution is. A label without a score
-cannot be corrected, and is left out.
+A prediction without probabilities is a label and a score s: p(label) = s, and the rest is spread evenly over the other
+J - 1 classes. Its only information is then the log odds log(s (J - 1) / (1 - s)) of the label. P+L divides it by the
+temperature it learns for the model, so an overconfident score is corrected as a distribution is. A label without a
+score cannot be corrected, and is left out.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ SUPPORTED = (
     "TimeSeriesLabels on TimeSeries, TimelineLabels on Video, and BrushLabels and RectangleLabels on Image"
 )
 MOST_STARS = 1_000
-"""Each star of a rating is a class."""
+"""Maximum stars of a rating; each star is a class."""
 _TYPES = {"multiple": "choices"}
-"""Kinds whose results have a type of another name."""
+"""Kinds whose results have a different type name."""
 _VALUE_KEYS = {"multiple": "choices", "pairwise": "selected"}
-"""Kinds whose chosen values have a key of another name."""
+"""Kinds whose chosen values have a different key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,9 @@ class Control:
 
     Attributes:
         name, target: the control and the object it labels (from_name and to_name of results).
-        kind: what it is.
+        kind: kind of control.
         choices: what can be chosen, as written in results, in the order of the configuration.
-        abstain: those of them that are answers but not classes ("Unsure").
+        abstain: choices that are answers but not classes ("Unsure").
         paths: for Taxonomy, choice -> path.
     """
 
@@ -75,12 +75,12 @@ class Control:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The choices that are classes."""
+        """Choices that are classes."""
         return tuple(choice for choice in self.choices if choice not in self.abstain)
 
     @property
     def questions(self) -> tuple[Question, ...]:
-        """The questions asked of every item."""
+        """Questions asked about every item."""
         if self.kind != "multiple":
             return (Question(self.name, self.classes, self.classes + self.abstain),)
         return tuple(Question(name, (NO, YES), (NO, YES, *self.abstain)) for name in self._by_class().values())
@@ -101,7 +101,7 @@ class Control:
     def write(
         self, labels: Mapping[str, str], distributions: Mapping[str, Mapping[str, float]] | None = None
     ) -> list[dict[str, Any]]:
-        """Return the result list that says these labels (question -> label), with the class probabilities in its meta.
+        """Return the result list for these labels (question -> label), with the class probabilities in its meta.
 
         Raises BadSettings for a question or label that the control does not have.
         """
@@ -123,10 +123,10 @@ class Control:
         return [item]
 
     def read_prediction(self, result: object, score: object) -> dict[str, dict[str, float]]:
-        """Return class probabilities of a model's prediction, question -> class -> p; empty without any.
+        """Return class probabilities of a model's prediction, question -> class -> p; empty if there are none.
 
-        The distribution in meta where there is one; else the label with the score of its result, or of the whole
-        prediction (`score`), the rest spread evenly. Raises NotUnderstood for a prediction that does not fit.
+        Use the distribution in meta if there is one. Otherwise, use the label with the score of its result, or of the
+        whole prediction (`score`), and spread the rest evenly. Raises NotUnderstood for a prediction that does not fit.
         """
         item = self._own_item(result)
         if item is None:
@@ -169,7 +169,7 @@ class Control:
         return chosen
 
     def _read_multiple(self, chosen: Sequence[str]) -> Answers:
-        # An abstention leaves open what was not chosen: "Unsure" beside "sports" still says sports.
+        # An abstention leaves unchosen classes open: "Unsure" next to "sports" still means sports.
         other = next((label for label in chosen if label in self.abstain), NO)
         return {name: YES if label in chosen else other for label, name in self._by_class().items()}
 
@@ -212,7 +212,7 @@ class Control:
 
 
 PartsControl = TextLabels | TimelineLabels | BrushLabels | RectangleLabels
-"""A control with which parts of an item are marked."""
+"""A control to mark parts of items."""
 
 OF_PARTS: Mapping[str, Mapping[str, type[PartsControl]]] = {
     "Labels": {"Text": TextLabels, "Audio": TimelineLabels},
@@ -221,11 +221,11 @@ OF_PARTS: Mapping[str, Mapping[str, type[PartsControl]]] = {
     "BrushLabels": {"Image": BrushLabels},
     "RectangleLabels": {"Image": RectangleLabels},
 }
-"""Tag of such a control -> tag of what it labels -> what reads it."""
+"""Tag of the control -> tag of the object it labels -> class that reads it."""
 
 
 def controls(xml: str) -> tuple[dict[str, Control | PartsControl], dict[str, str]]:
-    """Return supported controls by name, and why each other one is not supported. Raises Refused for bad XML."""
+    """Return supported controls by name, and the reason for each unsupported one. Raises Refused for invalid XML."""
     root, refused = _root(xml), dict[str, str]()
     supported: dict[str, Control | PartsControl] = {}
     objects = {name: element for element in root.iter() if (name := _attributes(element).get("name"))}
@@ -247,12 +247,12 @@ def controls(xml: str) -> tuple[dict[str, Control | PartsControl], dict[str, str
 
 
 def names_in(xml: str) -> frozenset[str]:
-    """Return the names of all tags that have one. Raises Refused for bad XML."""
+    """Return the names of all named tags. Raises Refused for invalid XML."""
     return frozenset(name for element in _root(xml).iter() if (name := _attributes(element).get("name")))
 
 
 def conditional(xml: str) -> frozenset[str]:
-    """Return the names of all tags that are shown under a condition only (visibleWhen). Raises Refused for bad XML."""
+    """Return the names of tags that are shown only under a condition (visibleWhen). Raises Refused for invalid XML."""
     hiding = [element for element in _root(xml).iter() if _attributes(element).get("visiblewhen")]
     below = (_attributes(element).get("name") for hidden in hiding for element in hidden.iter())
     return frozenset(name for name in below if name)
@@ -291,7 +291,7 @@ def _of_parts(
 
 
 def _of_time(control: TimelineLabels, about: Mapping[str, str]) -> TimelineLabels | str:
-    """Return the control with the times of its recording, or why they are not supported."""
+    """Return the control with its recording's time format, or why that is not supported."""
     time_format = about.get("timeformat") if about.get("timecolumn") and control.of == "TimeSeries" else None
     if control.of == "Audio" and _is_true(about.get("splitchannels")):
         return f"labels channels of {control.target!r} apart (splitchannels); expected one line of time"
@@ -300,7 +300,7 @@ def _of_time(control: TimelineLabels, about: Mapping[str, str]) -> TimelineLabel
 
 
 def _attributes(element: ElementTree.Element) -> dict[str, str]:
-    return {name.lower(): value for name, value in element.attrib.items()}  # Label Studio ignores their case
+    return {name.lower(): value for name, value in element.attrib.items()}  # Label Studio ignores case in their names
 
 
 def _is_true(text: str | None) -> bool:

@@ -1,10 +1,10 @@
-"""An httpx transport that bounds a whole request, headers included: httpx bounds only the time between two bytes.
+"""Limit the time of a whole httpx request, headers included. httpx itself limits only the time between two bytes.
 
 client = httpx.Client(transport=BoundedTransport(url))
 with within(60.0):
-    client.get(...)          is cut off after 60 s, even if the server sends a byte each second
+    client.get(...)          is cut off after 60 s, even if the server sends a byte every second
 with within(60.0, sending=20.0):
-    client.post(...)         sends nothing after 20 s, even in a process that was stopped meanwhile and wakes
+    client.post(...)         sends nothing after 20 s, even if the process was suspended in between
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ import httpcore
 import httpx
 
 CHUNK = 65_536
-"""Bytes sent at once: a server that takes them slowly is cut off too."""
+"""Bytes sent at once, so that a slow receiver is cut off too."""
 
 _limits: ContextVar[tuple[float, float]] = ContextVar("limits", default=(math.inf, math.inf))
-"""When a request ends at the latest, and when its last byte is sent; `time.monotonic`."""
+"""Deadlines of the response and of the last byte sent, by `time.monotonic`."""
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def within(seconds: float, *, sending: float | None = None) -> Iterator[None]:
 
 
 class BoundedTransport(httpx.BaseTransport):
-    """Pooled connections to one server, through the proxy of the environment, that obey `within`."""
+    """Pool of connections to one server, through the environment's proxy, with the limits of `within`."""
 
     def __init__(self, url: str) -> None:
         server, proxies = urlsplit(url), getproxies()
@@ -79,7 +79,7 @@ def _httpx_errors() -> Iterator[None]:
     try:
         yield
     except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError) as error:
-        raise getattr(httpx, type(error).__name__)(str(error)) from error  # the two libraries name them alike
+        raise getattr(httpx, type(error).__name__)(str(error)) from error  # both libraries use the same names
 
 
 class _Body(httpx.SyncByteStream):

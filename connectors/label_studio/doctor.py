@@ -1,4 +1,4 @@
-"""Checks of `hitl doctor` in a Label Studio project."""
+"""Check a Label Studio project for `hitl doctor`."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from hitl.formatting import listed
 from hitl.platform import Check, id_in
 
 CONNECTED = "CO"
-"""State of a model backend that answers."""
+"""State of a model backend that responds."""
 NAMED = 5
-"""At most so many people are named."""
+"""Maximum people named."""
 _OF_TRUTH = ("ground_truth", "was_cancelled", "completed_by")
 
 
 def check(
     client: Client, project: int, control: str | None, abstain: Sequence[str], field: str | None = None
 ) -> list[Check]:
-    """Check in order; the first failure that makes the others pointless is the last one.
+    """Check in order, and stop at a failure that makes the remaining checks pointless.
 
     `field` names the field of a task's data that holds the user's own id (source.key).
     """
@@ -74,7 +74,7 @@ def _labeling(xml: str, control: str | None, abstain: Sequence[str]) -> Check:
 
 
 def _serving(settings: Mapping[str, Any]) -> Check:
-    """Name the settings that the first push changes; they are fine."""
+    """Report settings that the first push will change; this check passes."""
     notes = []
     if settings.get("sampling") != SAMPLING:
         notes.append(f"sampling is {settings.get('sampling')!r}")
@@ -98,7 +98,7 @@ def _order(versions: Versions, settings: Mapping[str, Any]) -> Check:
 
 
 def _suggestions(versions: Versions, settings: Mapping[str, Any]) -> Check:
-    """Check what annotators are shown before they answer: their answers are taken for independent."""
+    """Check what annotators see before they answer, because their answers are assumed independent."""
     name, active = "suggestions", str(settings.get("model_version") or "")
     ours = next((each for each in versions.backends if is_ours(each)), None)
     if not settings.get(HIDE):
@@ -128,7 +128,7 @@ def _suggestions(versions: Versions, settings: Mapping[str, Any]) -> Check:
 
 
 def _blind(versions: Versions) -> Check:
-    """Say where annotators can see the answers of others: Community has no setting against it."""
+    """Report where annotators can see the answers of others. Community has no setting to prevent this."""
     consensus = any(name.startswith(CONSENSUS) for name in versions.counts())
     what = "everybody's annotations and the consensus" if consensus else "everybody's annotations"
     detail = (
@@ -139,7 +139,7 @@ def _blind(versions: Versions) -> Check:
 
 
 def _own_ids(client: Client, project: int, field: str) -> Check:
-    """Check that every task has an id of its own."""
+    """Check that every task has its own id."""
     name, lacking, count = "own ids", [], 0
     tasks: dict[str, list[int]] = {}
     for task in client.tasks(project, ("id", "data"), page_size=ID_PAGE):
@@ -159,7 +159,7 @@ def _own_ids(client: Client, project: int, field: str) -> Check:
 
 
 def _gold(client: Client, project: int, me: int) -> Check:
-    """Count the annotations that are ground truth, without those that `hitl gold` has written."""
+    """Count ground-truth annotations, except those that `hitl gold` has written."""
     name, include = "ground truth", ("id", "meta", "annotations", "updated_by", *_OF_TRUTH)
     answers, imported, truth = 0, 0, Counter[str]()
     people = {user["id"]: str(user.get("email") or f"user {user['id']}") for user in client.users()}

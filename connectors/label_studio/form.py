@@ -1,6 +1,6 @@
-"""The form of a task: one control or several of a labeling configuration, each with questions of its own.
+"""Read and write a task's form: one or several controls of a labeling configuration, each with its own questions.
 
-An annotation, a prediction and ground truth carry the answers to all controls in one result list, so they are read and
+An annotation, a prediction and ground truth hold the answers to all controls in one result list, so they are read and
 written together.
 """
 
@@ -18,15 +18,15 @@ from hitl.errors import BadSettings, Refused
 from hitl.platform import Question
 
 _OPEN = "open"
-"""Key in our meta of ground truth: the controls that it leaves open."""
+"""Key in our meta of ground truth that lists the controls it leaves open."""
 
 Result = Sequence[Mapping[str, Any]]
-"""An annotation's result: an item for each control that was answered."""
+"""Result of an annotation: one entry per answered control."""
 
 
 @contextmanager
 def _understood() -> Iterator[None]:
-    """Raise NotUnderstood for what no control can read: Label Studio takes any JSON for an annotation."""
+    """Raise NotUnderstood for results that no control can read. Label Studio accepts any JSON as an annotation."""
     try:
         yield
     except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError) as error:
@@ -35,11 +35,11 @@ def _understood() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The controls that hitl works with, in the order of the labeling configuration; one at least.
+    """One or more controls that hitl works with, in the order of the labeling configuration.
 
     Attributes:
-        names: of all tags of the configuration that have a name.
-        conditional: names of those that are shown under a condition only.
+        names: names of all tags of the configuration.
+        conditional: names of tags that are shown only under a condition.
     """
 
     controls: tuple[Control | PartsControl, ...]
@@ -48,17 +48,17 @@ class Form:
 
     @property
     def name(self) -> str:
-        """The names of the controls."""
+        """Names of the controls."""
         return ", ".join(control.name for control in self.controls)
 
     @property
     def questions(self) -> tuple[Question, ...]:
-        """The questions asked of every item."""
+        """Questions asked about every item."""
         return tuple(question for control in self.controls for question in control.questions)
 
     @property
     def digest(self) -> str:
-        """Differs where another configuration reads the same answer in another way."""
+        """Digest of the configuration. It changes if answers would be read differently."""
         also = ("kind", "abstain", "of", "time_format")
         controls = [
             (type(one).__name__, one.name, one.choices, *(getattr(one, name, None) for name in also))
@@ -68,13 +68,13 @@ class Form:
         return sha256(repr((controls, sorted(self.names), *hidden)).encode()).hexdigest()[:16]
 
     def read(self, result: object) -> Answers:
-        """Return the answers in an annotation's result; None where a question was left open.
+        """Return the answers in an annotation's result; None if a question was left open.
 
-        A control without an answer says something where it is shown to everyone: nothing was ticked, or marked. It
-        says nothing where it may have been hidden, and where `as_truth` has left it open.
+        An empty control counts as an answer if everyone sees it: nothing was ticked, or marked. It does not count if it
+        may have been hidden, or if `as_truth` has left it open.
 
         Raises NotUnderstood for anything that is not a legal answer to each control, and for answers to controls that
-        the configuration does not have (any more).
+        are not (or no longer) in the configuration.
         """
         items = result if isinstance(result, list) else []
         named = [str(item["from_name"]) for item in items if isinstance(item, dict) and item.get("from_name")]
@@ -96,7 +96,7 @@ class Form:
     def write(
         self, labels: Mapping[str, str], distributions: Mapping[str, Mapping[str, float]] | None = None
     ) -> list[dict[str, Any]]:
-        """Return the result list that says these labels (question -> label), with class probabilities in its meta.
+        """Return the result list for these labels (question -> label), with class probabilities in its meta.
 
         Raises BadSettings for a question or label that no control has.
         """
@@ -109,13 +109,13 @@ class Form:
         return written
 
     def as_truth(self, labels: Mapping[str, str], beside: Result | None = None) -> list[dict[str, Any]]:
-        """Return the result list of ground truth that says these labels, and leaves other controls open.
+        """Return the result list of ground truth with these labels, and mark other controls as left open.
 
-        `beside` is the ground truth that is there already: it keeps what it says of other controls. Raises BadSettings
-        for a question or label that no control has, NotUnderstood for what would not be read as it was meant.
+        `beside` is existing ground truth, whose answers to other controls are kept. Raises BadSettings for a question
+        or label that no control has, and NotUnderstood if the result would be read differently than intended.
         """
         answered = {control.name for control in self.controls if not labels.keys().isdisjoint(_names_of(control))}
-        with _understood():  # people can change what is there
+        with _understood():  # people may have changed what is there
             left = {control.name for control in self.controls} if beside is None else _left_open(beside)
             left -= answered
             old = [dict(item) for item in beside or () if item.get("from_name") not in answered]
@@ -128,7 +128,7 @@ class Form:
         return result
 
     def half_known(self, labels: Mapping[str, str]) -> bool:
-        """Return True if a multiple choice is answered for some of its classes only: an unticked box says no."""
+        """Return True if a multiple choice is answered for only some of its classes. An unticked box would mean no."""
         counts = [(len(labels.keys() & set(names)), len(names)) for names in map(_names_of, self.controls)]
         return any(0 < known < total for known, total in counts)
 
@@ -141,7 +141,7 @@ def _left_open(result: object) -> set[str]:
 
 
 def _leaving_open(item: Mapping[str, Any], controls: Collection[str]) -> dict[str, Any]:
-    """Return the item of a result with a mark in its meta: the ground truth leaves these controls open."""
+    """Return an entry of a result, marked in its meta: the ground truth leaves these controls open."""
     meta = dict(item.get("meta") or {})
     ours = {name: part for name, part in (meta.pop("hitl", None) or {}).items() if name != _OPEN}
     ours |= {_OPEN: sorted(controls)} if controls else {}
@@ -154,10 +154,10 @@ def _names_of(control: Control | PartsControl) -> list[str]:
 
 
 def parse(xml: str, control: str | None = None, abstain: Sequence[str] = ()) -> Form:
-    """Return the controls to work with in a labeling configuration: all that are supported, or the one that is named.
+    """Return the controls to work with in a labeling configuration: all supported ones, or the named one.
 
-    `abstain` names the choices that are answers but not classes. Raises Refused when none (or not the named one) is
-    supported, BadSettings when a name is unknown.
+    `abstain` names the choices that are answers but not classes. Raises Refused if none (or not the named one) is
+    supported, and BadSettings if a name is unknown.
     """
     supported, refused = controls(xml)
     if control is not None:
@@ -176,9 +176,9 @@ def parse(xml: str, control: str | None = None, abstain: Sequence[str] = ()) -> 
 
 
 def adapted(xml: str, control: str | None = None, abstain: Sequence[str] = ()) -> tuple[Form, tuple[str, ...]]:
-    """Parse a labeling configuration that was changed since, without what it no longer has; return problems too.
+    """Parse a labeling configuration that may have changed, ignoring names it no longer has. Also return problems.
 
-    Raises Refused when no control is supported.
+    Raises Refused if no control is supported.
     """
     supported, _ = controls(xml)
     problems = []

@@ -1,13 +1,13 @@
-"""Push the order in which tasks are served, and the consensus: both travel as predictions.
+"""Push the order in which tasks are served, and the consensus, both as predictions.
 
-Predictions are the only thing Label Studio takes in bulk, and it has no upsert. So each state is a model version
-named after its content, "hitl-order-<mark of the store>-<digest>", and is swapped in: import the new one, move the
-project's model_version, verify it, delete the old ones. A crash anywhere in between is repaired by doing it again.
+Predictions are the only thing Label Studio accepts in bulk, and it has no upsert. Each state is therefore a model
+version named after its content, "hitl-order-<mark of the store>-<digest>", which is swapped in: import the new one,
+move the project's model_version, verify it, delete the old ones. Repeating this repairs a crash at any point.
 
-The order: predictions with an empty result, whose score rises with the rank. Under "Uncertainty sampling" Label
-Studio serves the lowest score of the project's model_version first (and random tasks, silently, when
-model_version is not exactly that). The consensus is never the active version: annotators would be shown it, and
-their answers would no longer be independent.
+The order consists of predictions with an empty result, whose score rises with the rank. With "Uncertainty sampling",
+Label Studio serves the lowest score of the project's model_version first (and random tasks, silently, if model_version
+is not exactly that). The consensus is never the active version: annotators would see it, and their answers would no
+longer be independent.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from hitl.platform import Operation, Question, Receipt
 
 ORDER = "hitl-order-"
 MARK_ENDS = "-"
-"""Between the mark of the store that an order is from and its digest; neither has it."""
+"""Separates the store's mark from the digest of an order; neither contains it."""
 CONSENSUS = "hitl-consensus-"
 HIDE = "show_collab_predictions"
-"""The project's setting that shows annotators predictions where it is true."""
+"""Project setting that shows predictions to annotators if it is true."""
 TITLE = "hitl"
-"""Title of hitl's model backend before there is an order; it follows the order then (backends.py)."""
+"""Title of hitl's model backend until there is an order. Then the title follows the order (backends.py)."""
 SAMPLING = "Uncertainty sampling"
 BATCH = 10_000
-"""Predictions per request: large, because each import makes Label Studio count anew for all tasks of the project."""
+"""Predictions per request. It is large because each import makes Label Studio recount all tasks of the project."""
 TRIES = 3
-"""Predictions that arrive several times each are imported so often."""
+"""Maximum imports of predictions that arrive more than once."""
 
 Row = dict[str, Any]
 
@@ -43,8 +43,8 @@ Row = dict[str, Any]
 def order(versions: Versions, client: Client, project: int, operation: Operation) -> Receipt:
     """Serve these items first to last, before all others.
 
-    With no items a single prediction stands in for the order: a project without a model_version would show
-    annotators every prediction there is, the consensus among them.
+    If there are no items, a single prediction stands in for the order: a project without a model_version would show
+    annotators all predictions, including the consensus.
     """
     by = operation.payload.get("by")
     name = f"{ORDER}{by}{MARK_ENDS}{operation.digest}" if by else ORDER + operation.digest
@@ -63,7 +63,7 @@ def order(versions: Versions, client: Client, project: int, operation: Operation
 
 
 def consensus(form: Form, versions: Versions, client: Client, project: int, operation: Operation) -> Receipt:
-    """Show the consensus beside the tasks, as predictions that are not given to annotators."""
+    """Show the consensus next to the tasks, as predictions that annotators do not see."""
     name = CONSENSUS + operation.digest
     by_item: dict[str, dict[str, Mapping[str, Any]]] = {}
     for question, answers in operation.payload["questions"].items():
@@ -96,10 +96,10 @@ def consensus(form: Form, versions: Versions, client: Client, project: int, oper
 
 
 class Versions:
-    """The model versions of a project's predictions.
+    """Model versions of a project's predictions.
 
-    `whole` compares what is there under a name as a whole. A count is far quicker, and enough where only pushes
-    write these predictions.
+    `whole` compares every prediction under a name. A count is far quicker, and enough if only pushes write these
+    predictions.
     """
 
     def __init__(self, client: Client, project: int, *, whole: bool = False) -> None:
@@ -118,16 +118,16 @@ class Versions:
         return str(self.client.project(self.project).get("model_version") or "")
 
     def make(self, name: str, rows: Sequence[Row]) -> int:
-        """Have exactly these predictions under the name; return how many had to be written.
+        """Make the version hold exactly these predictions. Return how many had to be written.
 
-        What Label Studio has afterwards is what counts, not its answer: a request may be carried out twice on its way.
-        Raises Refused when Label Studio drops some (it does so without an error), or has them several times.
+        Check the state afterwards instead of the response, because a request may be carried out twice. Raises Refused
+        if Label Studio drops some (it does so without an error), or has duplicates.
         """
         found = self.counts().get(name, 0)
         if found == len(rows) and not (self.whole and self._differs(name, rows)):
             return 0
         for _ in range(TRIES):
-            if found:  # what a crash has left, or a request that came twice
+            if found:  # left by a crash, or by a request that came twice
                 self.remove(name)
             created = self.send(rows)
             if created != len(rows):
@@ -146,7 +146,7 @@ class Versions:
         )
 
     def _differs(self, name: str, rows: Sequence[Row]) -> bool:
-        """Return True if the predictions of that name, which are as many, are others or stand at other tasks."""
+        """Return True if the version's predictions, equal in number, have other contents or other tasks."""
         include = ("id", "predictions", "model_version", "score", "result")
         tasks = self.client.tasks_by_id(self.project, [row["task"] for row in rows], include)
         for row in rows:
@@ -157,13 +157,13 @@ class Versions:
         return False
 
     def send(self, rows: Sequence[Row]) -> int:
-        """Import these predictions, of one version or several; return how many Label Studio says it took."""
+        """Import these predictions, of one version or several. Return how many Label Studio reports as imported."""
         path = f"/api/projects/{self.project}/import/predictions"
         parts = [rows[start : start + BATCH] for start in range(0, len(rows), BATCH)]
         return sum(self.client.post(path, part, replies.CREATED)["created"] for part in parts)
 
     def delete(self, prefix: str, keep: str | None = None) -> int:
-        """Delete the versions that begin with the prefix; return how many there were."""
+        """Delete the versions with this prefix. Return how many there were."""
         old = self._begin_with(prefix, keep)
         for name in old:
             self.remove(name)
@@ -177,8 +177,8 @@ class Versions:
     def remove(self, name: str) -> None:
         """Delete one version.
 
-        Label Studio empties the project's active version with any that is deleted, as long as it is a backend's title;
-        it is restored.
+        If the active version is a backend's title, Label Studio resets it whenever any version is deleted, so it is
+        restored.
         """
         active = self.active() if self.backends else None
         self.client.delete(self.path, {"model_version": name})
@@ -187,7 +187,7 @@ class Versions:
 
     @cached_property
     def backends(self) -> Sequence[Mapping[str, Any]]:
-        """The model backends of the project (read once); none where the token's user may not see them."""
+        """Model backends of the project (read once); empty if the token's user may not see them."""
         try:
             listed: Sequence[Mapping[str, Any]] = self.client.get("/api/ml/", replies.BACKENDS, project=self.project)
         except Refused:
@@ -196,19 +196,19 @@ class Versions:
 
 
 def is_ours(backend: Mapping[str, Any]) -> bool:
-    """Return True if a model backend is hitl, by its title."""
+    """Return True if a model backend is hitl's, by its title."""
     title = str(backend["title"] or "")
     return title == TITLE or title.startswith(ORDER)
 
 
 def marks(client: Client, project: int) -> frozenset[str]:
-    """Return the marks of the stores whose order the project carries."""
+    """Return the marks of the stores whose order is in the project."""
     names = [name.removeprefix(ORDER) for name in Versions(client, project).counts() if name.startswith(ORDER)]
     return frozenset(name.partition(MARK_ENDS)[0] for name in names if MARK_ENDS in name)
 
 
 def score_of(answers: Mapping[str, Mapping[str, Any]]) -> float:
-    """Return the score of a prediction: the least confidence of its rows of the operation `consensus`."""
+    """Return the score of a prediction: the lowest confidence among its rows of the operation `consensus`."""
     return min(max(min(float(answer["confidence"]) for answer in answers.values()), 0.0), 1.0)
 
 
@@ -218,21 +218,21 @@ def label_of(question: Question, answer: Mapping[str, Any]) -> str:
 
 
 def _probabilities(question: Question, answer: Mapping[str, Any]) -> Mapping[str, float]:
-    """Return class probabilities; of parts the probability of each, by its label alone."""
+    """Return class probabilities, or for parts the probability of each, by its one-part label."""
     if "parts" not in answer:
         return dict(answer["probabilities"])
     return {label_of(question, {"parts": [part]}): float(part["confidence"]) for part in answer["parts"]}
 
 
 def existing(client: Client, project: int, rows: Sequence[Row]) -> tuple[list[Row], list[int]]:
-    """Split rows into those whose tasks exist (a missing one fails a whole import), and the tasks that do not."""
+    """Split rows into those with existing tasks, and the missing tasks. A missing task would fail the whole import."""
     found = client.tasks_by_id(project, [row["task"] for row in rows], ("id",))
     return [row for row in rows if row["task"] in found], [row["task"] for row in rows if row["task"] not in found]
 
 
 def _prepare(client: Client, project: int) -> int:
-    """Change the settings under which the order is honoured; return the number changed."""
-    # Written only when needed: writing maximum_annotations resets the overlap of every task above it.
+    """Change the settings that the order needs. Return the number of changes."""
+    # Write only if needed, because writing maximum_annotations resets the overlap of every task above it.
     now, goal = client.project(project), {"sampling": SAMPLING, "maximum_annotations": 1}
     changes = {name: value for name, value in goal.items() if now.get(name) != value}
     if changes:
@@ -241,16 +241,16 @@ def _prepare(client: Client, project: int) -> int:
 
 
 def _activate(client: Client, project: int, name: str, *, hidden: bool = False) -> int:
-    """Make the version the project's active one and verify it; return 1 when it was not.
+    """Activate a version and verify it. Return 1 if it was not active.
 
-    `hidden`: annotators are shown no predictions. Label Studio's editor begins with the one of the active version, also
-    an empty one, and sends its number with the answer; Label Studio refuses the answer once that prediction is deleted,
-    as every new order does.
+    `hidden`: annotators see no predictions. Otherwise, Label Studio's editor starts from the prediction of the active
+    version, even an empty one, and sends its number with the answer. Label Studio refuses the answer if that prediction
+    was deleted meanwhile, which every new order does.
     """
     now, wanted = client.project(project), {"model_version": name, **({HIDE: False} if hidden else {})}
     if all(now.get(key) == value for key, value in wanted.items()):
         return 0
-    client.patch(f"/api/projects/{project}/", wanted)  # in one request: hiding alone empties the active version
+    client.patch(f"/api/projects/{project}/", wanted)  # one request, because hiding alone resets the active version
     active = client.project(project).get("model_version")
     if active != name:
         raise Refused(
@@ -261,7 +261,7 @@ def _activate(client: Client, project: int, name: str, *, hidden: bool = False) 
 
 
 def task_ids(items: Sequence[object]) -> list[int]:
-    """Return the task numbers of item keys, in order, each once. Raises BadSettings for other keys."""
+    """Return the task numbers of item keys, in order and without duplicates. Raises BadSettings for other keys."""
     try:
         return list(dict.fromkeys(int(str(item)) for item in items))
     except ValueError as error:

@@ -3,16 +3,16 @@
     bulk      tasks in order of their ids                            cursor {"phase": "bulk", "after": id, ...}
     changes   tasks with updated_at > since, by id                   cursor {"phase": "changes", "since": time, ...}
 
-Label Studio moves a task's updated_at when an annotation is written, changed, skipped or deleted. `since` is the
-largest updated_at that the project had when the previous pass began. Only stamps of the server's application are
-compared with one another: the clock of a proxy (the header `Date`), of the database or of this machine may differ.
+Label Studio updates a task's updated_at when an annotation is written, changed, skipped or deleted. `since` is the
+latest updated_at that the project had when the previous pass began. Only timestamps of the server's application are
+compared with one another, because the clocks of a proxy (the header `Date`), the database or this machine may differ.
 
-That clock may go back, and a row may become visible long after its stamp. Both leave changes behind that are not above
-`since`, as do deleted tasks; `compare` finds them. Pages come in the order in which they were read, so the later one is
-right whatever its versions say (`Page.latest`).
+The server's clock may go back, and a row may become visible long after its timestamp. Both leave changes that are not
+later than `since`, as do deleted tasks; `compare` finds them. Pages come in the order in which they were read, so the
+later one is right whatever its versions say (`Page.latest`).
 
-Predictions that were imported in bulk do not move updated_at. The cursor keeps count and time of every foreign model
-version. New or more: the tasks of that version are read again. Fewer, or replaced: everything is.
+Bulk imports of predictions do not change updated_at. The cursor therefore stores count and time of every foreign model
+version. If a version is new or has grown, its tasks are read again. If one has shrunk or was replaced, everything is.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from hitl.kinds.kind import kind_of
 from hitl.platform import AnnotationRow, AnnotatorRow, Cursor, ItemRow, Page, PredictionRow
 
 NEVER = "1970-01-01T00:00:00.000000Z"
-"""Before the first change of any project."""
+"""Time before the first change of any project."""
 OURS = "hitl-"
-"""Model versions that we write begin with this; they are not evidence."""
+"""Prefix of model versions that we write; they are not evidence."""
 META = "hitl"
-"""Key in the meta of a task that we made, for the user's own id."""
+"""Key in the meta of a task that we created, for the user's own id."""
 ID_PAGE = 5000
-"""Tasks per request where little is asked of each."""
+"""Tasks per request when few fields are requested."""
 _TASK = ("id", "data", "meta", "is_labeled", "overlap", "created_at", "updated_at")
 _ANNOTATION = ("annotations", "result", "completed_by", "was_cancelled", "ground_truth", "lead_time", "updated_by")
 _PREDICTION = ("predictions", "score", "model_version")
@@ -48,15 +48,15 @@ _PREDICTION = ("predictions", "score", "model_version")
 
 @dataclass
 class State:
-    """The cursor while a pull runs; `save` gives its JSON form.
+    """Cursor of a pull in progress; `save` returns its JSON form.
 
     Attributes:
-        since, began: largest stamps of the project's tasks when the last pass, and this one, began.
-        moved: when a change was last seen, by our clock, in seconds since the epoch.
-        whole: the pass has read everything, so that nothing has to be compared yet.
+        since, began: latest timestamps of the project's tasks when the last pass, and this one, began.
+        moved: time when a change was last seen, by our clock, in seconds since the epoch.
+        whole: the pass has read everything, so a comparison is not needed yet.
         drift: how many more tasks and annotations Label Studio counts than it lists.
         models: foreign model version -> number of predictions and time of the latest.
-        form: digest of the form by which the stored rows were read.
+        form: digest of the form with which the stored rows were read.
         imported: number of imported gold annotations, counted in a first pull.
     """
 
@@ -73,7 +73,7 @@ class State:
 
     @classmethod
     def load(cls, cursor: Cursor) -> State:
-        """Raises BadSettings for a cursor of another connector."""
+        """Parse a cursor. Raises BadSettings for a cursor of another connector."""
         try:
             return cls(**cursor)
         except TypeError:
@@ -87,13 +87,13 @@ class State:
 
 
 def pages(client: Client, project: int, form: Form, cursor: Cursor | None, page_size: int) -> Iterator[Page]:
-    """Read pages from the cursor on; the last one's cursor is where the next pull begins.
+    """Yield pages from the cursor on. The last page's cursor is where the next pull begins.
 
-    Raises Refused and Unreachable as the client does; the pages before stay valid.
+    Raises Refused and Unreachable as the client does. Pages already yielded stay valid.
     """
     reader = Reader(client, project, form, page_size)
     state = replace(reader.start(), imported=0) if cursor is None else State.load(cursor)
-    if state.form not in ("", form.digest):  # the stored rows would be read otherwise now
+    if state.form not in ("", form.digest):  # the stored rows would now be read differently
         state = reader.start()
     state.form = form.digest
     if state.phase == "changes" and not state.after:
@@ -109,7 +109,7 @@ def annotators(client: Client) -> tuple[AnnotatorRow, ...]:
 
 @dataclass
 class _Rows:
-    """Rows of one page while they are gathered, by the fields of `Page`."""
+    """Rows collected for one page, by the fields of `Page`."""
 
     items: list[ItemRow] = field(default_factory=list)
     annotations: list[AnnotationRow] = field(default_factory=list)
@@ -118,7 +118,7 @@ class _Rows:
     problems: list[str] = field(default_factory=list)
 
     def page(self, state: State, live: frozenset[str] | None = None, total: int | None = None) -> Page:
-        """Return them as a page."""
+        """Return the rows as a page."""
         rows: dict[str, Any] = {name: tuple(gathered) for name, gathered in vars(self).items()}
         return Page(state.save(), live=live, total=total, latest=True, **rows)
 
@@ -131,14 +131,14 @@ class Reader:
         self.project = project
         self.form = form
         self.page_size = page_size
-        self.users: set[str] | None = None  # keys of users whose names are known; None: the stored names stay
+        self.users: set[str] | None = None  # keys of users whose names are known; None: keep the stored names
 
     def start(self) -> State:
         """Return the state of a pull from the beginning."""
         return State("bulk", since=self._latest(), models=self._models(), form=self.form.digest)
 
     def begin_changes(self, state: State) -> State:
-        """Return the state of a pass over what changed, or of a new bulk pass if models lost predictions."""
+        """Return the state of a pass over changes, or of a new bulk pass if models lost predictions."""
         began, models = self._latest(), self._models()
         for name, (count, latest) in state.models.items():
             now = models.get(name)
@@ -150,7 +150,7 @@ class Reader:
         return state
 
     def people(self, state: State) -> Page:
-        """Read everyone who may annotate; the stored names stay if the server does not list users."""
+        """Read everyone who may annotate. The stored names are kept if the server does not list users."""
         try:
             rows = annotators(self.client)
         except (Refused, NoAnswer) as error:
@@ -160,7 +160,7 @@ class Reader:
         return Page(cursor=state.save(), annotators=rows)
 
     def everything(self, state: State) -> Iterator[Page]:
-        """Read all tasks. The last page says which tasks live, unless the first part was read by a pass before."""
+        """Read all tasks. The last page lists the existing tasks, unless the first part was read by an earlier pass."""
         seen: list[str] | None = [] if state.after == 0 else None
         done = 0
         for read in self._scan(state.after, with_predictions=bool(state.models)):
@@ -188,15 +188,15 @@ class Reader:
                 state.after = read.last or state.after
                 yield self._rows(read).page(state)
         if grown := [name for name, now in models.items() if state.models.get(name) != now]:
-            # The filter finds no versions without a name.
+            # This filter does not find versions without a name.
             versions = [] if "" in grown else [where("predictions_model_versions", "contains", "List", grown)]
             for read in self._scan(0, versions, with_predictions=True):
-                once = {int(task["id"]): task for task in read.tasks}  # a task comes once per matching prediction
+                once = {int(task["id"]): task for task in read.tasks}  # tasks are repeated for each matching prediction
                 yield self._rows(TaskPage(list(once.values()), read.total)).page(state)
         yield Page(cursor=replace(state, since=state.began, after=0, began="", whole=False, models=models).save())
 
     def again(self, state: State, tasks: Collection[int]) -> Iterator[Page]:
-        """Read these tasks as they are now; deleted ones are left out."""
+        """Read the current state of these tasks, leaving out deleted ones."""
         include, wanted = _include(bool(state.models)), sorted(tasks)
         for start in range(0, len(wanted), self.page_size):
             found = self.client.tasks_by_id(self.project, wanted[start : start + self.page_size], include)
@@ -205,7 +205,7 @@ class Reader:
     def _scan(
         self, after: int, filters: Sequence[Mapping[str, object]] = (), *, with_predictions: bool
     ) -> Iterator[TaskPage]:
-        """Read pages of tasks by id; the next one is fetched while the current one is worked on."""
+        """Yield pages of tasks by id, and fetch the next one in the background."""
         include = _include(with_predictions)
 
         def fetch(above: int) -> TaskPage:
@@ -230,7 +230,7 @@ class Reader:
 
     def _add_annotation(self, rows: _Rows, task: Mapping[str, Any], annotation: Mapping[str, Any]) -> None:
         user = user_of(annotation)
-        if user is not None and self.users is not None and user not in self.users:  # an annotator who has left
+        if user is not None and self.users is not None and user not in self.users:  # the annotator has left
             self.users.add(user)
             rows.annotators.append(AnnotatorRow(user, f"user {user}"))
         answers, error = read_answers(self.form, annotation)
@@ -270,7 +270,7 @@ class Reader:
         rows.predictions += [PredictionRow(str(task["id"]), question, model, p) for question, p in answers.items()]
 
     def _models(self) -> dict[str, list[Any]]:
-        """Return foreign model version -> [count, time of the latest prediction]; "" is the one without a name."""
+        """Return foreign model version -> [count, time of the latest prediction]; "" is the version without a name."""
         listed = self.client.get(f"/api/projects/{self.project}/model-versions/", replies.MODELS, extended="true")
         return {
             entry["model_version"] or "": [int(entry["count"]), str(entry["latest"])]
@@ -291,7 +291,7 @@ def _include(with_predictions: bool) -> tuple[str, ...]:
 def first_listed(
     client: Client, project: int, filters: Sequence[Mapping[str, object]], ordering: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Return the first of the tasks that pass the filters, in this order, and counts of tasks and annotations."""
+    """Return the first task that passes the filters, in this order, and counts of tasks and annotations."""
     query = {"filters": {"conjunction": "and", "items": [*filters]}, "ordering": [*ordering]}
     asked = {"fields": "all", "include": "id,updated_at", "query": json.dumps(query, separators=(",", ":"))}
     page: dict[str, Any] = client.get("/api/tasks", replies.LISTED, project=project, page=1, page_size=1, **asked)
@@ -299,17 +299,17 @@ def first_listed(
 
 
 def stamp(when: datetime) -> str:
-    """Write a time in the only form that Label Studio's filters take."""
+    """Format a time in the only way that Label Studio's filters accept."""
     return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def above(since: str) -> dict[str, object]:
-    """Return the filter of tasks with a later updated_at."""
+    """Return the filter for tasks with a later updated_at."""
     return where("updated_at", "greater", "Datetime", stamp(datetime.fromisoformat(since)))
 
 
 def up_to(until: str) -> dict[str, object]:
-    """Return the filter of tasks without a later updated_at."""
+    """Return the filter for tasks without a later updated_at."""
     return where("updated_at", "less_or_equal", "Datetime", stamp(datetime.fromisoformat(until)))
 
 
@@ -325,12 +325,12 @@ def _item(form: Form, task: Mapping[str, Any]) -> ItemRow:
 
 
 def is_imported(annotation: Mapping[str, Any]) -> bool:
-    """Return True for imported ground truth: whatever else writes an annotation leaves its user."""
+    """Return True for imported ground truth: every other way to write an annotation records its user."""
     return bool(annotation.get("ground_truth")) and annotation.get("updated_by") is None
 
 
 def imported_truth(count: int) -> str:
-    """Say how many annotations are ground truth only because of how they were imported, and what to do."""
+    """Say how many annotations are ground truth only because of how they were imported, and what to do about it."""
     are = "annotation is" if count == 1 else "annotations are"
     return (
         f"{count:,} imported {are} known truth and no answers of annotators, as Label Studio takes them unless an "
@@ -347,7 +347,7 @@ def added_as(task: Mapping[str, Any]) -> str | None:
 
 
 def read_answers(form: Form, annotation: Mapping[str, Any]) -> tuple[Answers, NotUnderstood | None]:
-    """Return question -> label of an annotation; nothing for a skip, or for what cannot be read, with the reason."""
+    """Return question -> label of an annotation, and the error if it cannot be read. Empty for a skip."""
     if annotation.get("was_cancelled"):
         return {}, None
     try:
@@ -357,14 +357,14 @@ def read_answers(form: Form, annotation: Mapping[str, Any]) -> tuple[Answers, No
 
 
 def submitted(task: Mapping[str, Any]) -> int:
-    """Count what Label Studio compares with the overlap: annotations but skips, several of one annotator too."""
+    """Count what Label Studio compares with the overlap: all annotations except skips, repeats included."""
     return sum(not annotation.get("was_cancelled") for annotation in task.get("annotations") or ())
 
 
 def count_answers(form: Form, task: Mapping[str, Any]) -> int:
-    """Count the annotators who gave an answer that can be read; ground truth does not count.
+    """Count the annotators with a readable answer, without ground truth.
 
-    Annotations without a user, as of one who was deleted, count one by one, as they do in the evidence.
+    Annotations without a user, for instance of a deleted user, count individually, as in the evidence.
     """
     answers = [a for a in task.get("annotations") or () if not a.get("ground_truth")]
     users = [user_of(a) for a in answers if any(label is not None for label in read_answers(form, a)[0].values())]
@@ -379,7 +379,7 @@ def user_of(annotation: Mapping[str, Any]) -> str | None:
 
 
 def _outside(form: Form, task: Mapping[str, Any], annotation: Mapping[str, Any], answers: Answers) -> Iterator[str]:
-    """Yield a line for each marked part that is left out, such as a span that reaches beyond the text of its task."""
+    """Yield a line per marked part that is left out, such as a span that exceeds the text of its task."""
     for question in form.questions:
         label = answers.get(question.name)
         for line in [] if label is None else kind_of(question).left_out(label, task["data"].get(question.field)):

@@ -1,13 +1,13 @@
-"""Make a project as the operations say. Each looks first and changes only what differs.
+"""Apply operations to a project. Each checks the current state first, and changes only what differs.
 
     order, consensus      predictions.py
     assign                assign.py
     labels_wanted         the task's overlap, and whether it is closed (is_labeled)
-    add_items             new tasks, known by their meta {"hitl": key}, and by source.key where that is set
+    add_items             new tasks, identified by their meta {"hitl": key}, and by source.key if it is set
     gold                  a ground-truth annotation by the token's user
 
-Label Studio serves a task while it has fewer annotations than its overlap. It counts all of them: a second one of the
-same annotator, one that cannot be read, ground truth. So overlap = its own count + the answers still wanted.
+Label Studio serves a task while it has fewer annotations than its overlap. It counts all of them: a second one by
+the same annotator, unreadable ones, ground truth. So overlap = its own count + the answers still wanted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from hitl.platform import Operation, Receipt, id_in
 IMPORT_BATCH = 500
 _WHO = ("annotations", "completed_by", "was_cancelled", "ground_truth")
 RAISED = "hitl_gold"
-"""In the meta of a task whose ground truth `hitl gold` has written."""
+"""Key in the meta of a task whose ground truth `hitl gold` has written."""
 
 
 def receipts(
@@ -42,10 +42,10 @@ def receipts(
     *,
     whole: bool = False,
 ) -> Iterator[Receipt]:
-    """Carry out the operations in the order given; a receipt says that the platform is as it should be.
+    """Carry out the operations in order. A receipt confirms that the platform is in the wanted state.
 
-    `field` names the field of a task's data that holds the user's own id (source.key). `whole`: predictions that are
-    there under the right name are compared as a whole, instead of counted.
+    `field` names the field of a task's data that holds the user's own id (source.key). `whole`: predictions that exist
+    under the right name are compared one by one instead of counted.
     """
     operations = tuple(operations)
     versions = Versions(client, project, whole=whole)
@@ -67,7 +67,7 @@ def receipts(
 
 
 def _labels_wanted(form: Form, client: Client, project: int, operation: Operation) -> Receipt:
-    """Ask for n labels of each task; a task that has them is closed, any other is open."""
+    """Request n labels per task. Close tasks that have enough, and open all others."""
     wanted = {task_ids([item])[0]: int(n) for item, n in operation.payload["items"].items()}
     tasks = client.tasks_by_id(project, wanted, ("id", "overlap", "is_labeled", "result", *_WHO))
     patches = []
@@ -77,7 +77,7 @@ def _labels_wanted(form: Form, client: Client, project: int, operation: Operatio
         if goal != {name: task[name] for name in goal}:
             patches.append((number, goal))
     problems = [problem for problem in client.map(lambda patch: _patch_task(client, *patch), patches) if problem]
-    if problems:  # the others are as they should be
+    if problems:  # the other tasks are in the wanted state
         more = f" (and {len(problems) - 1} tasks more)" if len(problems) > 1 else ""
         raise Refused(f"{problems[0]}{more}")
     detail = detail_of(len(tasks), "with their number of labels", _missing(wanted, tasks))
@@ -85,7 +85,7 @@ def _labels_wanted(form: Form, client: Client, project: int, operation: Operatio
 
 
 def _patch_task(client: Client, number: int, goal: Mapping[str, object]) -> str | None:
-    """Change a task; return why Label Studio refuses. One that was deleted meanwhile needs nothing."""
+    """Change a task. Return the reason if Label Studio refuses. A task deleted meanwhile needs no change."""
     try:
         answer = client.patch(f"/api/tasks/{number}/", goal)
     except Refused as error:
@@ -99,9 +99,9 @@ def _patch_task(client: Client, number: int, goal: Mapping[str, object]) -> str 
 
 
 def _add_items(field: str | None, client: Client, project: int, operation: Operation) -> Receipt:
-    """Create the tasks that are not there yet; each has its own id in its meta, and in the field that is named.
+    """Create missing tasks, with the user's own id in the meta and in the named field.
 
-    What is there afterwards counts, not the answer: a request may be carried out twice, or cut short, on its way.
+    Check the state afterwards instead of the response, because a request may be carried out twice, or interrupted.
     """
     wanted = {str(item["key"]): _with_id(item["data"], field, str(item["key"])) for item in operation.payload["items"]}
     there = _tasks_by_own_id(client, project, field)
@@ -115,7 +115,7 @@ def _add_items(field: str | None, client: Client, project: int, operation: Opera
         there = _tasks_by_own_id(client, project, field)
     if lacking := sum(key not in there for key in wanted):
         raise Unreachable(f"Label Studio lacks {lacking} of the new tasks. Give the same command again")
-    # Copies without answers that came of a request that was carried out twice.
+    # Duplicates without answers, from a request that was carried out twice.
     copies = [task for key in wanted for task in there[key][1:] if added_as(task) is not None]
     copies = [task for task in copies if task.get("total_annotations") == task.get("cancelled_annotations") == 0]
     client.map(lambda task: client.delete(f"/api/tasks/{task['id']}/"), copies)
@@ -123,7 +123,7 @@ def _add_items(field: str | None, client: Client, project: int, operation: Opera
 
 
 def _tasks_by_own_id(client: Client, project: int, field: str | None) -> dict[str, list[dict[str, Any]]]:
-    """Return own id -> tasks, the oldest first."""
+    """Return own id -> tasks, oldest first."""
     include = ("id", "meta", "total_annotations", "cancelled_annotations", *(() if field is None else ("data",)))
     there: dict[str, list[dict[str, Any]]] = {}
     for task in client.tasks(project, include, page_size=5000):
@@ -133,7 +133,7 @@ def _tasks_by_own_id(client: Client, project: int, field: str | None) -> dict[st
 
 
 def _with_id(data: Mapping[str, Any], field: str | None, key: str) -> Mapping[str, Any]:
-    """Return the data of a new task with its own id in this field. Raises Refused where the field has another."""
+    """Return the data of a new task with its own id in this field. Raises Refused if the field holds another id."""
     current = None if field is None else id_in(data, field)
     if field is None or current == key:
         return data
@@ -146,11 +146,11 @@ def _with_id(data: Mapping[str, Any], field: str | None, key: str) -> Mapping[st
 
 
 Truth = tuple[Mapping[str, str], list[dict[str, Any]]]
-"""Ground truth of a task: question -> label, and the whole result that says so."""
+"""Ground truth of a task: question -> label, and the complete result for it."""
 
 
 def _gold(form: Form, client: Client, project: int, operation: Operation) -> Receipt:
-    """Have a ground-truth annotation with these labels on each task, and one more label asked for."""
+    """Add a ground-truth annotation with these labels to each task, and request one more label."""
     wanted: dict[int, dict[str, str]] = {}
     for question, labels in operation.payload["questions"].items():
         for item, label in labels.items():
@@ -180,14 +180,14 @@ def _gold(form: Form, client: Client, project: int, operation: Operation) -> Rec
 
 
 def _truth(form: Form, labels: Mapping[str, str], task: Mapping[str, Any], me: int) -> Truth:
-    """Return these labels as they are read, and the result that says so. Raises NotUnderstood if none can."""
-    if form.half_known(labels):  # an unticked box says no
+    """Return these labels as they will be read, and the result for them. Raises NotUnderstood if there is none."""
+    if form.half_known(labels):  # an unticked box means no
         raise NotUnderstood(f"the truth of every class of {form.name!r} is needed")
     here = _gold_of(task)
     own = None if here is None or here.get("completed_by") != me else here["result"]
     try:
         result = form.as_truth(labels, own)
-    except NotUnderstood:  # the annotation there cannot be read, and says nothing
+    except NotUnderstood:  # the existing annotation cannot be read, so it has no answers
         result = form.as_truth(labels)
     read = form.read(result)
     as_read = {name: str(read[name]) for name in labels}
@@ -218,15 +218,15 @@ def _write_gold(client: Client, task: Mapping[str, Any], result: list[dict[str, 
         return
     path, meta = f"/api/tasks/{task['id']}/", task.get("meta") or {}
     if not meta.get(RAISED):
-        # Overlap and mark go in one request: a crash before the annotation does not raise it twice.
+        # Set overlap and mark in one request, so that a crash before the annotation does not raise the overlap twice.
         client.patch(path, {"overlap": int(task["overlap"]) + 1, "meta": {**meta, RAISED: True}})
     client.post(f"{path}annotations/", {"result": result, "ground_truth": True}, replies.GOLD)
 
 
 def _delete_second_gold(client: Client, task: Mapping[str, Any], me: int, before: Mapping[str, Any]) -> None:
-    """Delete what a request that was carried out twice has left: the same again, no longer ground truth.
+    """Delete a duplicate left by a request that was carried out twice: the same content, no longer ground truth.
 
-    Label Studio lets a task have one ground truth, so that the first of two would count as an answer.
+    Label Studio allows one ground truth per task, so the first of two would count as an answer.
     """
     old = {row["id"] for row in before["annotations"] or ()}
     mine = [row for row in task["annotations"] or () if row["completed_by"] == me and row["id"] not in old]

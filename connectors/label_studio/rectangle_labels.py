@@ -1,11 +1,12 @@
-"""Boxes that annotators draw on images: `<RectangleLabels>` on `<Image>`, a region of a result list for each box.
+"""Read and write boxes drawn on images: `<RectangleLabels>` on `<Image>`, one region of a result list per box.
 
     {"from_name": "box", "to_name": "image", "type": "rectanglelabels", "original_width": 600, "original_height": 400,
      "value": {"x": 10.5, "y": 20, "width": 30, "height": 25, "rotation": 0, "rectanglelabels": ["cat"]}}
 
-x, y is the upper left corner; all four are percent of the image. What reaches at most `BEYOND` percent beyond the
-image is cut off; a box that reaches further, is turned, has no area, or not one label, is no answer. An annotation
-without any region says that there is nothing. The consensus has a region for each object; its score is the probability.
+x, y is the upper left corner; all four numbers are percent of the image. A box that extends up to `BEYOND` percent
+beyond the image is cut. One that extends further, is rotated, has no area, or does not have exactly one label, is
+invalid. An annotation without regions means that there are no objects. The consensus has one region per object, whose
+score is its probability.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from hitl.platform import Question
 TYPE = "rectanglelabels"
 
 BEYOND = 1.0
-"""Percent of the image that a box may reach beyond it, as one that is drawn to the edge sometimes does."""
+"""Percent of the image that a box may extend beyond it, as happens when it is drawn to the edge."""
 
 
 @dataclass(frozen=True, slots=True)
 class RectangleLabels:
-    """A control with which boxes are drawn on an image.
+    """A control to draw boxes on an image.
 
     Attributes:
         name, target: the control and the image it labels (from_name and to_name of results).
         field: the field of a task's data that holds the image's address.
-        choices: what can be in a box.
+        choices: the classes of boxes.
     """
 
     name: str
@@ -43,11 +44,11 @@ class RectangleLabels:
 
     @property
     def questions(self) -> tuple[Question, ...]:
-        """What is asked of every item: one question, about its boxes."""
+        """Questions about every item: one, about its boxes."""
         return (Question(self.name, self.choices, self.choices, "boxes", self.field),)
 
     def read(self, result: object) -> Answers:
-        """The boxes in an annotation's result. Raises NotUnderstood for a region that is no box within the image."""
+        """Return the boxes in an annotation's result. Raises NotUnderstood if a region is not a box in the image."""
         own = results_of(self.name, result)
         told = {(_pixels(item.get("original_height")), _pixels(item.get("original_width"))) for item in own}
         sizes = [size for size in sorted(told) if min(size) > 0]
@@ -59,9 +60,9 @@ class RectangleLabels:
     def write(
         self, labels: Mapping[str, str], distributions: Mapping[str, Mapping[str, float]] | None = None
     ) -> list[dict[str, Any]]:
-        """Regions that say these boxes; `distributions` has the probability of each, by its label of one box.
+        """Return regions for these boxes; `distributions` has the probability of each, by its one-box label.
 
-        Raises BadSettings for what is no box.
+        Raises BadSettings for an invalid box.
         """
         if not labels:
             return []
@@ -80,7 +81,7 @@ class RectangleLabels:
         ]
 
     def read_prediction(self, result: object, score: object) -> dict[str, dict[str, float]]:
-        """Nothing: a model's boxes are not combined with those of annotators yet."""
+        """Return nothing: a model's boxes are not combined with those of annotators yet."""
         return {}
 
     def _box(self, item: Mapping[str, Any]) -> BoxTuple:
@@ -118,7 +119,7 @@ class RectangleLabels:
 
 
 def _pixels(side: object) -> int:
-    """The size of an image; 0 where a region does not tell it. Raises NotUnderstood for what is no size."""
+    """Return a side of an image, or 0 if a region has none. Raises NotUnderstood for an invalid size."""
     if side is None:
         return 0
     if not isinstance(side, int | float) or not math.isfinite(side) or side != int(side) or side < 0:
@@ -127,7 +128,7 @@ def _pixels(side: object) -> int:
 
 
 def _within(kind: str, place: Sequence[float]) -> tuple[float, float, float, float]:
-    """The place of a box cut to its image. Raises NotUnderstood where much or all of it is cut off."""
+    """Return a box cut to its image. Raises NotUnderstood if too much of it is cut off."""
     x, y, width, height = place
     said = f"the box of {kind!r} at x {x:g}, y {y:g} with width {width:g}, height {height:g}"
     if min(x, y) < -BEYOND or max(x + width, y + height) > 100 + BEYOND:
@@ -140,7 +141,7 @@ def _within(kind: str, place: Sequence[float]) -> tuple[float, float, float, flo
 
 
 def _cut(start: float, length: float) -> tuple[float, float]:
-    """Start and length of the part within 0 to 100; exactly as they are where all of it is."""
+    """Return start and length of the part within 0 to 100, unchanged if all of it is."""
     if start >= 0 and start + length <= 100:
         return start, length
     first = max(start, 0.0)

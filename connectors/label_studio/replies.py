@@ -1,6 +1,6 @@
-"""Shapes of Label Studio's answers, checked before they are believed.
+"""Check the shapes of Label Studio's responses before they are used.
 
-A proxy, a login page or a server in trouble may answer a request with anything, and with status 200.
+A proxy, a login page or a failing server may answer a request with anything, even with status 200.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing_extensions import TypedDict
 Shape = TypeAdapter[Any]
 
 LARGEST = 2**63 - 1
-"""The largest number that databases hold."""
+"""Largest integer that databases store."""
 
 
 class WrongShape(ValueError):
-    """An answer has another shape than expected; the text says where."""
+    """Raised if a response does not have the expected shape; the text says where."""
 
 
 def read(shape: Shape, answer: object) -> Any:
-    """Return the answer if it has this shape. Raises WrongShape."""
+    """Return the response if it has this shape. Raises WrongShape."""
     try:
         return shape.validate_python(answer, strict=True)
     except ValidationError as error:
@@ -44,7 +44,7 @@ def record(fields: Mapping[str, Any]) -> Any:
 
 @cache
 def having(names: frozenset[str]) -> Shape:
-    """Return the shape of an object with these fields, whatever they hold."""
+    """Return the shape of an object with these fields, whatever their values."""
     return Shape(record(dict.fromkeys(names, Any)))
 
 
@@ -98,9 +98,9 @@ _PREDICTION: Mapping[str, Any] = {"model_version": str | None, "score": Number |
 
 
 def tasks(include: Collection[str]) -> Shape:
-    """Return the shape of a page of tasks with these fields, which are those of annotations and predictions too.
+    """Return the shape of a page of tasks with these fields, including those of annotations and predictions.
 
-    Raises KeyError for a field without a type: what is asked for is never used unread.
+    Raises KeyError for a field without a declared type, so that every requested field is checked.
     """
     return _tasks(frozenset(include))
 
@@ -145,14 +145,14 @@ _BACKEND: Mapping[str, Any] = {
 ANYTHING = Shape(Any)
 OBJECT = Shape(Object)
 NOTHING = Shape(Object | None)
-"""Answer to DELETE: nothing, or what was deleted."""
+"""Response to DELETE: nothing, or what was deleted."""
 WITH_ID = Shape(record({"id": Whole}))
 _version: Any = Annotated[Object, AfterValidator(_versioned)]
 VERSION = Shape(_version)
 USER = Shape(record(_USER))
 _users: Any = Annotated[_rows(_USER), Field(min_length=1), BeforeValidator(_unpaged)]
 USERS = Shape(_users)
-"""One user at least: the token belongs to one."""
+"""At least one user, because the token belongs to one."""
 PROJECT = Shape(record({"label_config": str}))
 SKIPS = Shape(record({"skipped_annotations_number": Whole}))
 LISTED = Shape(record({"total": Whole, "total_annotations": Whole, "tasks": _rows({"id": Whole, "updated_at": Time})}))

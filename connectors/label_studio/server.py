@@ -1,6 +1,6 @@
-"""A Label Studio of our own: for tests and for `hitl demo --label-studio`.
+"""Run a local Label Studio, for tests and for `hitl demo --label-studio`.
 
-    <home>/label-studio-1.23.2/venv       the server, in a virtual environment of its own (about 1 GB)
+    <home>/label-studio-1.23.2/venv       the server, in its own virtual environment (about 1 GB)
     <home>/label-studio-1.23.2/template   a migrated data folder with one administrator, copied for each server
 
 A copied template is ready in about 4 s; migrating an empty folder takes 30 s. The server listens on loopback only.
@@ -35,7 +35,7 @@ STOP_SECONDS = 10.0
 LOOPBACK = "127.0.0.1"
 _ACCOUNT = "hitl.json"
 _DATABASE = "label_studio.sqlite3"
-# Django's server writes an answer in two pieces, and the second would wait 40 ms until the first is acknowledged.
+# Django's server writes a response in two parts, and the second would wait 40 ms for an acknowledgment.
 _AT_ONCE = """
 import socketserver, sys
 socketserver.StreamRequestHandler.disable_nagle_algorithm = True
@@ -54,16 +54,16 @@ class Person:
 
 
 def home() -> Path:
-    """Return the folder for what hitl installs: $HITL_HOME, else hitl in the XDG cache folder."""
+    """Return the folder for hitl's installations: $HITL_HOME, else hitl in the XDG cache folder."""
     if chosen := os.environ.get("HITL_HOME"):
         return Path(chosen).absolute()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hitl"
 
 
 def install(progress: Progress = silent) -> Path:
-    """Return the label-studio command, installed first if it is not there (some minutes, about 1 GB).
+    """Return the label-studio command, and install it first if needed (some minutes, about 1 GB).
 
-    The stamp is written last, so an interrupted installation is made again. Raises MissingExtra when pip fails.
+    The stamp is written last, so an interrupted installation is repeated. Raises MissingExtra if pip fails.
     """
     command = _command()
     if not is_installed():
@@ -80,7 +80,7 @@ def is_installed() -> bool:
 
 
 def installed_in() -> Path:
-    """Return the folder that the server is installed in."""
+    """Return the installation folder of the server."""
     return home() / f"label-studio-{VERSION}"
 
 
@@ -93,12 +93,12 @@ def _stamp() -> Path:
 
 
 def template(command: Path, progress: Progress = silent) -> Path:
-    """Return a migrated data folder with an administrator and legacy tokens, made once (about 30 s)."""
+    """Return a migrated data folder with an administrator and legacy tokens, created once (about 30 s)."""
     ready = installed_in() / "template"
     if (ready / _ACCOUNT).exists():
         return ready
     with _locked(installed_in()):
-        if (ready / _ACCOUNT).exists():  # another process made it meanwhile
+        if (ready / _ACCOUNT).exists():  # another process created it meanwhile
             return ready
         progress("prepare Label Studio", 0, 1)
         with tempfile.TemporaryDirectory(prefix="template-", dir=installed_in()) as folder:
@@ -119,16 +119,16 @@ def template(command: Path, progress: Progress = silent) -> Path:
 
 
 class LocalServer:
-    """A Label Studio on a free loopback port, for the length of a `with` block.
+    """A Label Studio on a free loopback port, for the duration of a `with` block.
 
     Attributes (inside the block):
-        url, token: where it is, and the administrator's API token.
+        url, token: its address, and the administrator's API token.
         admin_email, admin_password: for its web pages.
         folder: its data.
     """
 
     def __init__(self, data: Path | None = None, progress: Progress = silent) -> None:
-        """`data` is a folder to be kept (filled from the template when empty); None: a temporary one."""
+        """Set the `data` folder to keep (filled from the template if empty). None: use a temporary one."""
         self.folder = data
         self._progress = progress
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
@@ -142,9 +142,9 @@ class LocalServer:
         self.stop()
 
     def start(self) -> LocalServer:
-        """Start it and wait until it answers.
+        """Start it and wait until it responds.
 
-        Raises Unreachable with the end of its log when it does not, BadSettings for a folder of another program.
+        Raises Unreachable with the end of its log if it does not, and BadSettings for a folder of another program.
         """
         command = install(self._progress)
         source = template(command, self._progress)
@@ -164,7 +164,7 @@ class LocalServer:
         return self
 
     def stop(self) -> None:
-        """End the server (SIGTERM, then SIGKILL) and remove its folder if it was a temporary one."""
+        """Stop the server (SIGTERM, then SIGKILL), and remove its folder if it is temporary."""
         if self._process is not None:
             _end(self._process)
             self._process = None
@@ -173,7 +173,7 @@ class LocalServer:
             self._temporary = self.folder = None
 
     def sign_up(self, email: str, password: str) -> Person:
-        """Add an annotator through the invitation page, as an annotator would. Raises Unreachable when it fails."""
+        """Add an annotator through the invitation page, as an annotator would. Raises Unreachable on failure."""
         httpx = library()
         headers = {"Authorization": f"Token {self.token}"}
         invite = httpx.get(f"{self.url}/api/invite", headers=headers).json()["invite_url"]
@@ -211,7 +211,7 @@ def _install(venv: Path, progress: Progress) -> None:
 
 
 def _pip_install(python: Path, package: str, found: Callable[[int], None]) -> None:
-    """Install a package with its dependencies, and report how many packages were found so far."""
+    """Install a package with its dependencies, and report how many packages have been found."""
     step = [str(python), "-m", "pip", "install", "--progress-bar", "off", package]
     last: deque[str] = deque(maxlen=30)
     packages = 0
@@ -228,7 +228,7 @@ def _pip_install(python: Path, package: str, found: Callable[[int], None]) -> No
 
 
 def _clean() -> dict[str, str]:
-    """Return our environment without what would make another Python or Django find the wrong modules."""
+    """Return our environment without variables that would make another Python or Django find the wrong modules."""
     ours = ("PYTHON", "DJANGO", "LABEL_STUDIO", "VIRTUAL_ENV")
     return {name: value for name, value in os.environ.items() if not name.startswith(ours)}
 
@@ -238,7 +238,7 @@ def _locked(base: Path) -> Iterator[None]:
     """Let one process at a time prepare the folder."""
     base.mkdir(parents=True, exist_ok=True)
     with open(base / "lock", "w") as handle:
-        with suppress(ImportError):  # no fcntl on Windows: two first starts at once are then the user's to avoid
+        with suppress(ImportError):  # no fcntl on Windows: users must avoid two first starts at once
             import fcntl
 
             fcntl.flock(handle, fcntl.LOCK_EX)
@@ -246,7 +246,7 @@ def _locked(base: Path) -> Iterator[None]:
 
 
 def _fill(source: Path, data: Path) -> None:
-    """Copy the template into an empty folder, with a token of its own: a server that answers to it is ours."""
+    """Copy the template into an empty folder, with a new token. A server that accepts it is ours."""
     if (data / _ACCOUNT).exists():
         return
     if (data / _DATABASE).exists():
@@ -266,8 +266,8 @@ def _write_account(data: Path, account: dict[str, str]) -> None:
 
 
 def _start(command: Path, data: Path, account: dict[str, str]) -> tuple[subprocess.Popen[bytes], str]:
-    """Start the one process on a free port and wait for it; return process and url."""
-    for _ in range(3):  # the port may be taken between our looking and the server's binding
+    """Start the server on a free port and wait for it. Return process and URL."""
+    for _ in range(3):  # the port may be taken between our check and the server's bind
         with socket.socket() as probe:
             probe.bind((LOOPBACK, 0))
             port = int(probe.getsockname()[1])
@@ -295,7 +295,7 @@ def _spawn(command: Path, data: Path, account: dict[str, str], port: int) -> sub
         "COLLECT_ANALYTICS": "false",
         "SENTRY_DSN": "",
         "FRONTEND_SENTRY_DSN": "",
-        "LABEL_STUDIO_USERNAME": account["email"],  # not as arguments: those are visible to every user
+        "LABEL_STUDIO_USERNAME": account["email"],  # not as arguments, which are visible to every user
         "LABEL_STUDIO_PASSWORD": account["password"],
         "LABEL_STUDIO_USER_TOKEN": account["token"],
     }
@@ -312,10 +312,11 @@ def _spawn(command: Path, data: Path, account: dict[str, str], port: int) -> sub
 
 
 def _wait(process: subprocess.Popen[bytes], url: str, token: str) -> bool:
-    """Return True if our server answers at the url within START_SECONDS, False if it ended or does not."""
+    """Return True if our server responds at the URL within START_SECONDS, False if it ended or does not."""
     httpx = library()
     deadline = time.monotonic() + START_SECONDS
-    with httpx.Client(base_url=url, timeout=30) as asking:  # one: making it takes a fifth of the time between questions
+    # A single client: creating one takes a fifth of the time between requests.
+    with httpx.Client(base_url=url, timeout=30) as asking:
         while time.monotonic() < deadline and process.poll() is None:
             with suppress(httpx.HTTPError):
                 if asking.get("/health", timeout=5).status_code == 200:

@@ -1,8 +1,8 @@
-"""Suggestions for annotators, in the form of Label Studio's model backends.
+"""Format suggestions for annotators as predictions of Label Studio's model backends.
 
-The predictions of a backend have a version of their own, which is never the active one: the order has that place
-(predictions.py), and the backend's title is the order's version too (backends.py). So Label Studio serves by the order
-and shows the suggestion. The name of the version tells what is shown.
+The predictions of a backend have their own version, which is never active. The active version is the order
+(predictions.py), which is also the backend's title (backends.py). Label Studio therefore serves tasks by the order and
+shows the suggestions. The version's name says what is shown.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from hitl.connectors.label_studio.predictions import label_of, score_of
 from hitl.errors import BadSettings, Refused
 
 SUGGESTS = "hitl-suggests-"
-"""Versions of suggestions begin with this; what is shown and since when follows."""
+"""Prefix of the versions of suggestions, followed by what is shown and since when."""
 
 
 @lru_cache(maxsize=64)
 def form_of(xml: str, control: str | None, abstain: tuple[str, ...]) -> Form | None:
-    """Return the controls of a labeling configuration, or None if none of them is supported."""
+    """Return the controls of a labeling configuration, or None if none is supported."""
     try:
         return adapted(xml, control, abstain)[0]
     except (BadSettings, Refused):
@@ -31,7 +31,7 @@ def form_of(xml: str, control: str | None, abstain: tuple[str, ...]) -> Form | N
 def prediction(form: Form | None, answers: Mapping[str, Mapping[str, Any]], version: str) -> dict[str, Any] | None:
     """Return a prediction with these answers: question -> a row of the operation `consensus`.
 
-    None without answers, or if the form has no such question or label, because it was changed since.
+    Return None without answers, or if the form has changed and lacks a question or label.
     """
     if form is None or not answers:
         return None

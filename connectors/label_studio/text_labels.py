@@ -1,9 +1,9 @@
-"""Parts of texts that annotators mark: `<Labels>` on `<Text>`, a region of a result list for each label of a span.
+"""Read and write spans marked in texts: `<Labels>` on `<Text>`, one region of a result list per label of a span.
 
     {"from_name": "ner", "to_name": "text", "type": "labels", "value": {"start": 0, "end": 3, "labels": ["PER"]}}
 
-Offsets count characters (code points) from 0, the end is one past the last. An annotation without any region says that
-nothing is to be marked. The consensus has a score for each region: how probable the span is.
+Offsets count characters (code points) from 0, and the end is exclusive. An annotation without regions means that there
+is nothing to mark. In the consensus, a region's score is the probability of the span.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ TYPE = "labels"
 
 @dataclass(frozen=True, slots=True)
 class TextLabels:
-    """A control with which parts of a text are marked.
+    """A control to mark parts of a text.
 
     Attributes:
         name, target: the control and the text it labels (from_name and to_name of results).
         field: the field of a task's data that holds the text.
-        choices: what a span can be.
+        choices: the classes of spans.
     """
 
     name: str
@@ -37,20 +37,20 @@ class TextLabels:
 
     @property
     def questions(self) -> tuple[Question, ...]:
-        """What is asked of every item: one question, about its parts."""
+        """Questions about every item: one, about its parts."""
         return (Question(self.name, self.choices, self.choices, "spans", self.field),)
 
     def read(self, result: object) -> Answers:
-        """The spans in an annotation's result. Raises NotUnderstood for a region that is no span of the text."""
+        """Return the spans in an annotation's result. Raises NotUnderstood if a region is not a span of the text."""
         own = results_of(self.name, result)
         return {self.name: spans_as_label([span for item in own for span in self._spans(item)])}
 
     def write(
         self, labels: Mapping[str, str], distributions: Mapping[str, Mapping[str, float]] | None = None
     ) -> list[dict[str, Any]]:
-        """Regions that say these spans; `distributions` has the probability of each, by its label of one span.
+        """Return regions for these spans; `distributions` has the probability of each, by its one-span label.
 
-        Raises BadSettings for what is no span.
+        Raises BadSettings for an invalid span.
         """
         if not labels:
             return []
@@ -66,7 +66,7 @@ class TextLabels:
         return [self._region(*span, sure.get(spans_as_label([span]))) for span in spans]
 
     def read_prediction(self, result: object, score: object) -> dict[str, dict[str, float]]:
-        """Nothing: a model's spans are not combined with those of annotators yet."""
+        """Return nothing: a model's spans are not combined with those of annotators yet."""
         return {}
 
     def _spans(self, item: Mapping[str, Any]) -> list[tuple[int, int, str]]:

@@ -1,4 +1,4 @@
-"""Stretches of time that annotators mark: a region of a result list for each label of a stretch.
+"""Read and write time segments marked in recordings: one region of a result list per label of a segment.
 
     <TimeSeriesLabels> on <TimeSeries>
     {"type": "timeserieslabels", "value": {"start": 4, "end": 60, "instant": false, "timeserieslabels": ["walk"]}, ...}
@@ -7,12 +7,12 @@
     <TimelineLabels> on <Video>
     {"type": "timelinelabels", "value": {"ranges": [{"start": 1, "end": 10}], "timelinelabels": ["goal"]}, ...}
 
-Times are in the units of the time column, in seconds, and in frames. Frames count from 1 there, and the last one is
-part of the stretch: frames 1 to 10 are 0 to 10 here. A time series with a timeFormat has its times as text in that form
-(in UTC, as the page writes them); here they are in ISO 8601, and are written in that form again.
+Times are in units of the time column, in seconds, and in frames, respectively. Label Studio counts frames from 1 and
+includes the last one, so frames 1 to 10 are 0 to 10 here. A time series with a timeFormat has times as text in that
+format (in UTC, as the page writes them). They are converted to ISO 8601 here, and back when written.
 
-An annotation without any region says that nothing is to be marked. The consensus has a score for each region: how
-probable the stretch is.
+An annotation without regions means that there is nothing to mark. In the consensus, a region's score is the
+probability of the segment.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from hitl.parts import LARGEST, Place, spans_as_label, spans_in
 from hitl.platform import Question
 
 TYPES = {"TimeSeries": "timeserieslabels", "Audio": "labels", "Video": "timelinelabels"}
-"""What is labeled -> the type of results, which is also the key of their labels."""
+"""Tag of the labeled object -> type of its results, which is also the key of their labels."""
 
 MILLISECONDS, OFFSET = "%L", "%Z"
-"""What a timeFormat has for them; Python has nothing for the first, and %z for the second."""
+"""Codes of milliseconds and UTC offset in a timeFormat. Python lacks the first, and has %z for the second."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineLabels:
-    """A control with which stretches of a recording are marked.
+    """A control to mark time segments of a recording.
 
     Attributes:
         name, target: the control and the recording it labels (from_name and to_name of results).
         field: the field of a task's data that holds the recording, or its address.
-        choices: what a stretch can be.
-        of: what the recording is, a key of `TYPES`.
-        time_format: how times are written; None where they are numbers.
+        choices: the classes of segments.
+        of: the kind of recording, a key of `TYPES`.
+        time_format: format of times; None if they are numbers.
     """
 
     name: str
@@ -55,20 +55,20 @@ class TimelineLabels:
 
     @property
     def questions(self) -> tuple[Question, ...]:
-        """What is asked of every item: one question, about its stretches."""
+        """Questions about every item: one, about its segments."""
         return (Question(self.name, self.choices, self.choices, "time_spans", self.field),)
 
     def read(self, result: object) -> Answers:
-        """The stretches in an annotation's result. Raises NotUnderstood for a region that is none."""
+        """Return the segments in an annotation's result. Raises NotUnderstood for a region that is not a segment."""
         own = results_of(self.name, result)
         return {self.name: spans_as_label([segment for item in own for segment in self._segments(item)])}
 
     def write(
         self, labels: Mapping[str, str], distributions: Mapping[str, Mapping[str, float]] | None = None
     ) -> list[dict[str, Any]]:
-        """Regions that say these stretches; `distributions` has the probability of each, by its label of one stretch.
+        """Return regions for these segments; `distributions` has the probability of each, by its one-segment label.
 
-        Raises BadSettings for what is no stretch.
+        Raises BadSettings for an invalid segment.
         """
         if not labels:
             return []
@@ -85,7 +85,7 @@ class TimelineLabels:
         return regions
 
     def read_prediction(self, result: object, score: object) -> dict[str, dict[str, float]]:
-        """Nothing: a model's stretches are not combined with those of annotators yet."""
+        """Return nothing: a model's segments are not combined with those of annotators yet."""
         return {}
 
     def _segments(self, item: Mapping[str, Any]) -> list[tuple[Place, Place, str]]:
@@ -103,7 +103,7 @@ class TimelineLabels:
         return [(self._first(start), end, label) for start, end in sides for label in labels]
 
     def _first(self, start: Place) -> Place:
-        """Where a stretch begins: the end of the frame before."""
+        """Return the start of a segment, which is the end of the previous frame."""
         return start - 1 if self.of == "Video" and not isinstance(start, str) else start
 
     def _time(self, said: object) -> Place:
@@ -135,7 +135,7 @@ class TimelineLabels:
         return region if probability is None else region | {"score": probability}
 
     def _written(self, time: Place) -> Place:
-        """A time as the control has it. Raises ValueError and TypeError for another."""
+        """Return a time in the control's format. Raises ValueError and TypeError for an invalid one."""
         if self.time_format is None:
             if isinstance(time, str):
                 raise TypeError(f"{time!r} is no number")
@@ -144,7 +144,7 @@ class TimelineLabels:
 
 
 def why_not_format(time_format: str) -> str | None:
-    """Why times cannot be read and written in this form; None where they can."""
+    """Return why times in this format cannot be read and written, or None if they can."""
     now = datetime(2026, 12, 31, 23, 59, 58, 123000, tzinfo=UTC)
     try:
         _iso(_formatted(now, time_format), time_format)
@@ -154,7 +154,7 @@ def why_not_format(time_format: str) -> str | None:
 
 
 def _iso(said: object, time_format: str) -> str:
-    """A time in this form in ISO 8601 (UTC); a number is milliseconds since the epoch, as for the page."""
+    """Return a time in this format as ISO 8601 (UTC). A number is milliseconds since the epoch, as in the page."""
     try:
         if isinstance(said, str):
             time = datetime.strptime(said, time_format.replace(MILLISECONDS, "%f").replace(OFFSET, "%z"))
