@@ -1,4 +1,4 @@
-"""The command line. `main` turns errors into messages and exit codes; the commands are in `app`."""
+"""Run the command line. `main` turns errors into messages and exit codes; `app` has the commands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def main() -> None:
-    """Run `hitl`; ends the process with 0, or the exit code of the error's class (see hitl.errors)."""
+    """Run `hitl`. Ends the process with 0, or with the exit code of the error's class (see hitl.errors)."""
     from hitl.cli import show
     from hitl.cli.app import app
     from hitl.errors import HitlError
@@ -22,7 +22,7 @@ def main() -> None:
     except HitlError as error:
         show.error(str(error))
         sys.exit(error.exit_code)
-    except BrokenPipeError:  # `hitl ... | head` is no failure
+    except BrokenPipeError:  # `hitl ... | head` is not a failure
         sys.stderr.close()
         sys.exit(0)
     except OSError as error:  # a file that cannot be written, a full disk
@@ -50,7 +50,7 @@ def _warnings_as_lines() -> Iterator[None]:
 
 
 class _Lines(logging.Handler):
-    """Each record as one line on standard error."""
+    """Handler that prints each record as one line on standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
         from hitl.cli import show
@@ -60,7 +60,7 @@ class _Lines(logging.Handler):
 
 @contextmanager
 def _log_as_lines() -> Iterator[None]:
-    """Show what hitl logs, such as that it waits for a server."""
+    """Show messages that hitl logs, for instance while it waits for a server."""
     log, lines = logging.getLogger("hitl"), _Lines(logging.WARNING)
     log.addHandler(lines)
     try:

@@ -1,4 +1,4 @@
-"""`hitl users` and `hitl tokens`: who may use `hitl serve`."""
+"""Define `hitl users` and `hitl tokens`, which control access to `hitl serve`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FromInput = Annotated[bool, typer.Option("--password-stdin", help="Read the pass
 
 
 def command(group: typer.Typer, name: str, *lines: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A command of a group, with the examples at the end of its help."""
+    """Add a command to a group, with examples at the end of its help."""
     return group.command(name, epilog=examples(*lines))
 
 
@@ -123,7 +123,7 @@ def create_token(
     with _accounts(config, access) as accounts:
         made = accounts.create_token(name, wanted, project)
     show.result({"name": name, "role": wanted.word, "project": project, "token": made}, [made], as_json)
-    if not as_json:  # standard output holds the token alone
+    if not as_json:  # standard output holds only the token
         show.error(f"{name}: {_in_words(wanted, project)}. Keep the token: it is shown this once")
 
 
@@ -160,7 +160,7 @@ def _accounts(config: Path, access: str | None) -> Accounts:
 
 
 def _password(from_input: bool) -> str:
-    """The password that is typed twice, unseen, or the first line of standard input."""
+    """Return the password typed twice without echo, or the first line of standard input."""
     if from_input:
         return sys.stdin.readline().rstrip("\r\n")
     if not sys.stdin.isatty():

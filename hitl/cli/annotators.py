@@ -1,4 +1,4 @@
-"""`hitl annotators`: profiles of annotators, for files and for a project."""
+"""Define `hitl annotators`: profiles of annotators, for files and for a project."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from hitl.models.analysis.annotator_profile import AnnotatorProfiles
 
 WIDE = 100
-"""Columns from which a terminal has room for all figures."""
+"""Minimum terminal width, in columns, to show all figures."""
 
 SHOWN = 2
-"""Typical errors per annotator in the table; --output and --json have all."""
+"""Typical errors per annotator in the table. --output and --json have all of them."""
 
 EXAMPLES = examples(
     "hitl annotators annotations.csv --time when",

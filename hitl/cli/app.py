@@ -1,4 +1,4 @@
-"""All commands of `hitl`, in the panels of its help."""
+"""Register all commands of `hitl`, in the panels of its help."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ PANELS: dict[str, dict[Callable[..., None], str]] = {
     },
     "Demo": {demo: examples("hitl demo", "hitl demo --label-studio", "hitl demo --serve")},
 }
-"""Panel of the help -> its commands, each with the examples at the end of its own help."""
+"""Panel of the help -> its commands, with the examples at the end of each command's help."""
 
 for panel, commands in PANELS.items():
     for command, ends_with in commands.items():

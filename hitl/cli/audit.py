@@ -1,4 +1,4 @@
-"""`hitl audit`: whether platform and store agree."""
+"""Define `hitl audit`, which compares platform and store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hitl.cli.options import HERE, Config, Json, examples
 
 EXAMPLES = examples("hitl audit", "hitl audit --repair", "hitl audit --json")
 SHOWN = 20
-"""Differences in words; --json has all."""
+"""Maximum differences shown in words. --json has all of them."""
 
 
 def audit(

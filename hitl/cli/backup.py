@@ -1,4 +1,4 @@
-"""`hitl backup`, `hitl restore`, `hitl migrate`: what keeps a store over accidents and upgrades."""
+"""Define `hitl backup`, `hitl restore` and `hitl migrate`, which preserve a store through accidents and upgrades."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def backup(
     from hitl.store import archive
 
     path = file / f"hitl-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.zip" if file.is_dir() else file
-    if not path.suffix and not path.exists():  # "backups/", say: every backup would be named so
+    if not path.suffix and not path.exists():  # without this, every backup into "backups/" would get that name
         raise BadInput(f"{path}: no such folder; make it, or name a file, as {path}.zip")
     url = _url(config)
     with show.progress(as_json) as progress:

@@ -1,4 +1,4 @@
-"""`hitl combine`: labels from files, or from what a project has stored."""
+"""Define `hitl combine`: labels from files, or from a project's store."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EXAMPLES = examples(
 
 @dataclass(frozen=True)
 class Results:
-    """What is printed and written of the consensus. Raises BadSettings for what does not go together."""
+    """Options for printing and writing the consensus. Raises BadSettings for contradictory ones."""
 
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Consensus: item, label, confidence, p_<class>.")
@@ -48,7 +48,7 @@ class Results:
             raise BadSettings("--labels adds the label of every item to --json; expected both")
 
     def require_only_output(self, texts: Path | None) -> None:
-        """Raise BadSettings for what a folder of shards does not take."""
+        """Raise BadSettings for options that a folder of shards does not support."""
         others = {"save": self.save, "labels": self.labels or None, "texts": texts}
         given = [f"--{name}" for name, value in others.items() if value is not None]
         if given:
@@ -80,7 +80,7 @@ def combine(given: Given, results: Results, annotators: AnnotatorsOutput, where:
 
 
 def _files(given: Given, wanted: Results, annotators: Path | None) -> None:
-    """Combine, write what was asked for over none of the files read, and show a summary."""
+    """Combine, write the requested files without overwriting any input, and show a summary."""
     from hitl.tables.files import require_distinct, require_folder, require_writable
 
     output, save = wanted.output, wanted.save
@@ -116,7 +116,7 @@ def _files(given: Given, wanted: Results, annotators: Path | None) -> None:
 
 
 def _spans(given: Given, texts: Path | None, wanted: Results, annotators: Path | None) -> None:
-    """Combine spans of texts, write what was asked for, and show a summary."""
+    """Combine spans of texts, write the requested files, and show a summary."""
     import pyarrow as pa
 
     from hitl.tables.files import require_distinct, require_writable, write_table
@@ -140,12 +140,13 @@ def _spans(given: Given, texts: Path | None, wanted: Results, annotators: Path |
         show.frame("Spans", found.table().to_pandas(integer_object_nulls=True))
     if annotators is None:
         frame = found.annotators().to_pandas()
-        show.frame("Annotators", frame.sort_values(frame.columns[1], ascending=False), 10)  # who answered most
+        # Largest number of answers first.
+        show.frame("Annotators", frame.sort_values(frame.columns[1], ascending=False), 10)
     show.wrote(list(written))
 
 
 def _project(config: Path, wanted: Results, annotators: Path | None) -> None:
-    """Combine what is stored and show or write it; nothing is recorded."""
+    """Combine stored labels, and show or write the result; nothing is recorded."""
     from hitl import cycle
     from hitl.kinds.kind import kind_of
     from hitl.project import item_names, opened
@@ -153,7 +154,7 @@ def _project(config: Path, wanted: Results, annotators: Path | None) -> None:
 
     require_writable(wanted.output, annotators)
     with opened(config) as (settings, store, connector), show.progress(wanted.as_json) as progress:
-        require_unread(config, settings, [wanted.output, annotators])  # before it takes long
+        require_unread(config, settings, [wanted.output, annotators])  # checked before the long work
         names = item_names(settings, store)
         judgement = cycle.judge(settings, store, connector.questions(), progress).named(names)
     results, found = judgement.results, spans.found_in(judgement)
@@ -178,12 +179,12 @@ def _project(config: Path, wanted: Results, annotators: Path | None) -> None:
 
 
 def _rows(consensus: Consensus) -> list[dict[Any, Any]]:
-    """One entry an item: item, label, confidence, p_<class>."""
+    """Return one entry per item: item, label, confidence, p_<class>."""
     return consensus.frame().to_dict("records")
 
 
 def write_annotators(results: Mapping[str, Consensus], path: Path | None) -> None:
-    """Who the annotators of each question are, as tables."""
+    """Write the annotators of each question as tables."""
     import pyarrow as pa
 
     from hitl.tables.files import write_table

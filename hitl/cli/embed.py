@@ -1,4 +1,4 @@
-"""`hitl embed`: features of items, from texts, images or columns, into a file, or into a project's store."""
+"""Define `hitl embed`: features of items, from texts, images or columns, into a file or a project's store."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def _check(seen: Seen, how: How, where: Engine, output: Path | None) -> None:
 def _of_table(
     seen: Seen, how: How, where: Engine, cache: Path, batch_size: int, progress: Progress
 ) -> tuple[list[str], Floats, dict[str, str]]:
-    """Return the items, their features (NaN if there are none), and those left out."""
+    """Return the items, their features (NaN if there are none), and the items left out."""
     from hitl.models.predictors.features import TFIDF, align, embed
     from hitl.models.predictors.loading import embedder, embedder_digest
     from hitl.models.predictors.vector_cache import VectorCache
@@ -175,7 +175,7 @@ def _of_table(
 
 
 def _corpus(seen: Seen) -> tuple[list[str], Corpus, Callable[[str], Any] | None]:
-    """Return all items of the table, their contents, and the function that opens an image."""
+    """Return all items of the table, their contents, and a function that opens an image."""
     from hitl.models.predictors import features
     from hitl.models.predictors.images import Images
     from hitl.tables.batches import read_any
@@ -191,12 +191,12 @@ def _corpus(seen: Seen) -> tuple[list[str], Corpus, Callable[[str], Any] | None]
         return own, features.rows(own, list(zip(*values, strict=True)), columns), None
     if seen.text:
         return own, features.texts(own, values[0], columns[0]), None
-    images = Images((seen.image_folder or seen.items.parent).resolve())  # for workers elsewhere
+    images = Images((seen.image_folder or seen.items.parent).resolve())  # an absolute path, for workers elsewhere
     return own, features.places(own, values[0], images.stamp, columns[0]), images.open
 
 
 def _of_project(config: Path, output: Path | None, progress: Progress) -> tuple[list[str], Floats, dict[str, str]]:
-    """Store the features of the project, and return the items by own ids, the features, and those left out."""
+    """Store the features of the project. Return the user's own ids, the features, and the items left out."""
     from hitl import cycle
     from hitl.learning.features import stored_features
     from hitl.project import item_names, opened

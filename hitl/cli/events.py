@@ -1,4 +1,4 @@
-"""`hitl events`: what others were told, and whether it has arrived."""
+"""Define `hitl events`: events sent, and whether they were delivered."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def events(
 
 
 def _test(settings: Settings, store: Store, as_json: bool) -> None:
-    """What each address answers to a ping. Raises Unreachable where one does not take it."""
+    """Show each address's response to a ping. Raises Unreachable if one does not accept it."""
     from hitl.events.sender import addresses_of
 
     found = []

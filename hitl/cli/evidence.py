@@ -1,4 +1,4 @@
-"""What `combine`, `annotators` and `models` look at: files named on the command line, or the project."""
+"""Read the evidence for `combine`, `annotators` and `models`: files named on the command line, or the project."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ITEM_COLUMN = "Name its column of items with --item, which is the same in all fi
 
 @dataclass(frozen=True)
 class Given:
-    """Files and how to read them; without annotations, the project of `config`, which has its own settings."""
+    """Files and how to read them. Without annotations, the project of `config` is used, with its own settings."""
 
     annotations: Labels = None
     method: Method = None
@@ -68,18 +68,18 @@ class Given:
 
     @property
     def files(self) -> list[Path]:
-        """The files that are read."""
+        """Files that are read."""
         models = [Path(entry.partition("=")[2]) for entry in self.probabilities or ()]
         named = (self.annotations, self.truth, self.features, self.graph, self.items, *models)
         return [path for path in named if path]
 
     def other_than(self, names: Sequence[str]) -> list[str]:
-        """The options that were given, but for these."""
+        """Return the options that were given, except these."""
         own = [each for each in fields(self) if each.name not in names]
         return [each.name for each in own if getattr(self, each.name) != each.default]
 
     def need_project(self, command: str, **others: object) -> None:
-        """Raise BadSettings for an option, of these or of `others`, that means something with a file only."""
+        """Raise BadSettings if an option is given (here or in `others`) that only applies to files."""
         given = [*self.other_than(("config",)), *(name for name, value in others.items() if value is not None)]
         if given:
             flags = ", ".join(f"--{name}" for name in given)
@@ -93,7 +93,7 @@ class Given:
             )
 
     def evidence(self) -> Evidence:
-        """The evidence of the files; warns of labels that contradict one another. Raises HitlError."""
+        """Read the evidence from the files, and warn of contradictory labels. Raises HitlError."""
         self._require_one_graph()
         found = self._tables()
         if self.neighbours is None:
@@ -104,7 +104,7 @@ class Given:
         return replace(found, graph=nearest_neighbours(found.features, self.neighbours))
 
     def consensus(self, evidence: Evidence) -> Consensus:
-        """By the method. There is no warning of unused features where --neighbours has made a graph of them."""
+        """Fit the method. Features used by --neighbours to build a graph cause no warning that they are unused."""
         from hitl.models.combiner import seen_by
         from hitl.models.mean_score import MeanScore, guessed_order
         from hitl.models.registry import chosen
@@ -122,7 +122,7 @@ class Given:
             raise BadSettings("--neighbours needs --features: items are linked to those with the nearest ones")
 
     def _tables(self) -> Evidence:
-        """All but a graph of neighbours."""
+        """Read everything except a graph of neighbours."""
         from hitl.evidence import Evidence
         from hitl.tables.columns import require_columns
         from hitl.tables.edges import COLUMNS, NEIGHBOUR
@@ -166,7 +166,7 @@ class Given:
         )
 
     def _features(self) -> Any:
-        """A table of item and a list of numbers, of any file of features."""
+        """Return features from any format as a table with items and lists of numbers."""
         from hitl.tables.vectors import FEATURES, read_vectors
 
         if self.features is None:
@@ -175,7 +175,7 @@ class Given:
         return {self.item: names, FEATURES: list(x_nd)}
 
     def _models(self, classes: tuple[str, ...] | None) -> dict[str, Any]:
-        """Model -> its probabilities; `items` names the rows of arrays that do not name their own."""
+        """Return model -> its probabilities; `items` names the rows of arrays without names."""
         from hitl.tables.columns import require_columns
         from hitl.tables.files import read_table
         from hitl.tables.probabilities import read_probabilities
@@ -198,14 +198,14 @@ class Given:
 
 
 def names(text: str | None) -> tuple[str, ...] | None:
-    """Comma-separated names."""
+    """Split comma-separated names."""
     return None if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def require_unread(config: Path, settings: Settings, outputs: Iterable[Path | None], *, of_model: bool = False) -> None:
-    """Raise BadTable for an output that is another output, or that the project reads or would read.
+    """Raise BadTable for an output that is also another output, or that the project reads or would read.
 
-    What is written `of_model` may take the place of what was written of one before.
+    An output `of_model` may replace an earlier output of a model.
     """
     from hitl.connectors.table_files import MODELS
     from hitl.tables.files import require_distinct
@@ -218,7 +218,7 @@ def require_unread(config: Path, settings: Settings, outputs: Iterable[Path | No
 
 
 def files_for(path: Path | None, questions: Collection[str]) -> dict[str, Path]:
-    """Question -> its file: labels.csv, or labels.<question>.csv where there are several; none without a path."""
+    """Return question -> file: labels.csv, or labels.<question>.csv for several questions. Empty without a path."""
     from hitl.tables.files import file_name
 
     if path is None:

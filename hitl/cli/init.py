@@ -1,4 +1,4 @@
-"""`hitl init`: writes hitl.toml."""
+"""Define `hitl init`, which writes hitl.toml."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def init(
 
 
 def _tables(path: Path, config: Path) -> dict[str, Any]:
-    """The source as hitl.toml names it: relative to its folder, unless it was given whole."""
+    """Return the source as written in hitl.toml: relative to its folder, unless given as an absolute path."""
     if not path.exists():
         raise BadSettings(f"init: --tables {path}: no such file or folder")
     named = path
     if not path.is_absolute():
         try:
             named = Path(os.path.relpath(path.resolve(), config.resolve().parent))
-        except ValueError:  # another drive
+        except ValueError:  # on another drive
             named = path.resolve()
     return {"kind": "tables", "path": named.as_posix() if named is not path else str(path)}
 

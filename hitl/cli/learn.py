@@ -1,4 +1,4 @@
-"""`hitl learn`: train the model of `[learn]` now, and say how good it is."""
+"""Define `hitl learn`, which trains the model of `[learn]` now and reports how good it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hitl models`: accuracy of annotators and models, alone and together, for files and for a project."""
+"""Define `hitl models`: accuracy of annotators and models, alone and together, for files and for a project."""
 
 from __future__ import annotations
 

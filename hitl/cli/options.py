@@ -1,4 +1,4 @@
-"""Options that several commands share: what they are called, what their help says, how the shell completes them."""
+"""Define options that several commands share: names, help and shell completion."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HERE = Path("hitl.toml")
 
 
 def starting(names: Iterable[str]) -> Callable[[str], list[str]]:
-    """What the shell offers for a word of which the beginning is typed."""
+    """Return a shell completion that offers the names with the typed prefix."""
 
     def complete(incomplete: str) -> list[str]:
         return [name for name in names if name.startswith(incomplete)]
@@ -101,7 +101,7 @@ Strict = Annotated[bool, typer.Option(help="Two different answers of one annotat
 
 @dataclass(frozen=True)
 class AnnotatorsOutput:
-    """Where the table of annotators is written; what it was called before still works, with a warning."""
+    """Output of the table of annotators. The option's old name still works, with a warning."""
 
     annotators_output: Annotated[
         Path | None, typer.Option(help="Annotators: annotator, labels, accuracy, low, high (95 %).")
@@ -123,7 +123,7 @@ class AnnotatorsOutput:
 
 @dataclass(frozen=True)
 class Engine:
-    """Where work in parts is done. Raises BadSettings for what does not go together."""
+    """Where partial work runs. Raises BadSettings for contradictory options."""
 
     engine: Annotated[
         Literal["here", "dask"], typer.Option(help="Where work in parts is done: in this process, or by Dask.")
@@ -142,13 +142,13 @@ class Engine:
             raise BadSettings("--scheduler and --workers exclude each other: a scheduler has workers of its own")
 
     def require_none(self, why: str) -> None:
-        """Raise BadSettings where there are no parts."""
+        """Raise BadSettings if an engine was chosen although the work has no parts."""
         if self.engine != "here":
             raise BadSettings(f"--engine {self.engine}: {why}")
 
     @contextmanager
     def started(self, progress: Progress) -> Iterator[OnCluster | None]:
-        """The engine of passes over shards; None: this process."""
+        """Yield the engine for passes over shards, or None for this process."""
         if self.engine == "here":
             yield None
             return
@@ -159,7 +159,7 @@ class Engine:
 
     @contextmanager
     def executor(self) -> Iterator[Executor | None]:
-        """What functions are submitted to; None: this process."""
+        """Yield the executor for functions, or None for this process."""
         if self.engine == "here":
             yield None
             return
@@ -170,7 +170,7 @@ class Engine:
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """A command that takes some of its options together: a parameter that is a dataclass stands for its fields."""
+    """Return a command whose dataclass parameters are replaced by their fields as options."""
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
     taken: list[inspect.Parameter] = []
@@ -197,6 +197,6 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def examples(*lines: str) -> str:
-    """The end of a command's help: one example a line, each as it is typed."""
+    """Return the end of a command's help: one example per line, as it is typed."""
     head = "Example" if len(lines) == 1 else "Examples"
     return "\n\n".join([f"{head}:", *(f"[bold]{line}[/bold]" for line in lines)])

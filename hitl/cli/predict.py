@@ -1,4 +1,4 @@
-"""`hitl predict`: a model over a table of items, into a probability file."""
+"""Define `hitl predict`, which runs a model over a table of items and writes a probability file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 LABEL = "label"
-"""Column of the truth, which no model may see."""
+"""Column of the truth, which no model may read."""
 
 
 EXAMPLES = examples(
@@ -37,7 +37,7 @@ EXAMPLES = examples(
 
 @dataclass(frozen=True)
 class Seen:
-    """Which items a model sees, and which of their columns."""
+    """Items for a model, and the columns it reads."""
 
     items: Annotated[Path | None, typer.Argument(help="Table of items: CSV, JSON Lines, Parquet, Arrow.")] = None
     project: Annotated[
@@ -56,7 +56,7 @@ class Seen:
     ] = None
 
     def table(self, output: Path) -> Path:
-        """Return the file of the items; those of a project are written beside its store first.
+        """Return the file of the items. Those of a project are first written next to its store.
 
         Raises BadTable for an output that the project reads, except for the predictions of a model.
         """
@@ -79,7 +79,7 @@ class Seen:
         return path
 
     def inputs(self, table: Path) -> Inputs:
-        """Return the table as models read it."""
+        """Return the table in the form that models read."""
         from hitl.models.predictors.inputs import Inputs
 
         features = names(self.features) or ()
@@ -88,7 +88,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Model:
-    """Which model, and how it is read."""
+    """Choice of the model, and how it reads the items."""
 
     model: Annotated[
         str,
@@ -127,7 +127,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Folds:
-    """Whether to train, on what."""
+    """Options for training in folds."""
 
     folds: Annotated[
         int | None, typer.Option(help="Train K times on --truth, so that no model judges a label it has seen.", min=2)

@@ -1,4 +1,4 @@
-"""Shared parts of `annotators` and `models`: a profile of files or of a project, shown, written, or printed as JSON."""
+"""Show profiles of files or of a project, as in `annotators` and `models`: as tables, files or JSON."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ UNKNOWN = "–"
 
 @dataclass(frozen=True)
 class Profiler:
-    """One kind of profile, and how it is shown.
+    """A kind of profile, and how to show it.
 
     Attributes:
         command: its command, and the key of its file in JSON.
-        fit: the profile of an evidence, judged by a consensus.
-        frame: everything as a table; data: everything for JSON (`plain` is applied to it).
-        show: prints tables and lines for a question ("" for files), with at most so many rows.
-        needs_models: whether it says nothing without probabilities of models.
+        fit: makes the profile of evidence, given a consensus.
+        frame: returns everything as a table; data: returns everything for JSON (`plain` is applied to it).
+        show: prints tables and lines for a question ("" for files), with at most this many rows.
+        needs_models: True if the profile is empty without probabilities of models.
     """
 
     command: str
@@ -44,7 +44,7 @@ class Profiler:
 def profile(
     kind: Profiler, given: Given, consensus: Path | None, output: Path | None, rows: int, as_json: bool
 ) -> None:
-    """Make the profile of the files given, or of each question of the project, and show it."""
+    """Make the profile of the given files, or of each question of the project, and show it."""
     import pyarrow as pa
 
     from hitl.tables.files import require_writable, write_table
@@ -74,7 +74,7 @@ def profile(
 
 
 Judged = tuple[str | None, str, dict[str, tuple["Evidence", "Consensus"]]]
-"""The project (None: files), what judged in words, and question -> evidence and consensus ("" for files)."""
+"""Project (None: files), source of the consensus in words, and question ("" for files) -> evidence and consensus."""
 
 
 def _of_files(kind: Profiler, given: Given, consensus: Path | None, output: Path | None) -> Judged:
@@ -88,7 +88,7 @@ def _of_files(kind: Profiler, given: Given, consensus: Path | None, output: Path
 
 
 def judged_files(command: str, given: Given, saved: Path | None) -> tuple[Evidence, Consensus]:
-    """The evidence of the files, and the saved consensus or one by the method. Raises BadSettings for both."""
+    """Return the evidence of the files, and a saved or fitted consensus. Raises BadSettings if both are requested."""
     from hitl.consensus import Consensus
 
     if (given.method is not None or given.paper) and saved is not None:
@@ -118,7 +118,7 @@ def _of_project(kind: Profiler, config: Path, output: Path | None, as_json: bool
 
 
 def plain(value: Any) -> Any:
-    """JSON values: Python's own numbers, and null for what is not a number."""
+    """Convert to JSON values: Python's own numbers, and null for NaN and infinity."""
     if isinstance(value, dict):
         return {key: plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -129,17 +129,17 @@ def plain(value: Any) -> Any:
 
 
 def figure(value: float, form: str = ".2f") -> str:
-    """A number in this format; a dash where it is not known."""
+    """Format a number, or a dash if it is unknown."""
     return format(value, form) if math.isfinite(value) else UNKNOWN
 
 
 def percent(share: float, digits: int = 1) -> str:
-    """A share in %; a dash where it is not known."""
+    """Format a share in %, or a dash if it is unknown."""
     return f"{share * 100:.{digits}f} %" if math.isfinite(share) else UNKNOWN
 
 
 def within(share: float, low: float, high: float, digits: int = 1) -> str:
-    """A share in % and its interval; a dash where it is not known."""
+    """Format a share in % with its interval, or a dash if it is unknown."""
     if not math.isfinite(share):
         return UNKNOWN
     return f"{percent(share, digits)} ({figure(low * 100, f'.{digits}f')}–{figure(high * 100, f'.{digits}f')})"

@@ -1,4 +1,4 @@
-"""Commands of a project, but for `init` and `schedule`: each calls the library and shows what it did."""
+"""Define the commands of a project, except `init` and `schedule`. Each calls the library and shows the result."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def plan(
     with stored(config) as (settings, store), show.progress(as_json) as progress:
         require_unread(config, settings, [output])
         questions, names = _questions(settings, store, config.parent), item_names(settings, store)
-        # nothing may be pulled or planned between judging and recording
+        # Nothing may be pulled or planned between estimating and recording.
         with nullcontext() if dry_run else store.lease(settings.name) as lease:
             judgement = cycle.judge(settings, store, questions, progress)
             if lease is not None:
@@ -107,9 +107,9 @@ def plan(
 
 
 def _questions(settings: Settings, store: Store, folder: Path) -> tuple[Question, ...]:
-    """The questions of the platform; without its token those of the last cycle.
+    """Return the questions of the platform, or those of the last run if its token is missing.
 
-    Raises MissingToken where there is no cycle either.
+    Raises MissingToken if there is no run either.
     """
     from hitl.connectors.catalog import connector_of
     from hitl.report.stored import asked_before
@@ -176,7 +176,7 @@ def run(
         steps = cycle.run if again else cycle.run_if_changed
         with delivering(settings, store):
             report = steps(settings, store, connector, progress)
-        # counting takes longer than a small change to a large project: only where it is shown
+        # Counting takes longer than a small change to a large project, so count only if the result is shown.
         counts = {} if as_json or isinstance(report, cycle.Unchanged) else store.counts(settings.name)
     if isinstance(report, cycle.Unchanged):
         _show_unchanged(report, as_json)
@@ -311,7 +311,7 @@ def _send(config: Path, operation: Operation, where: str, dry_run: bool) -> None
 
     with opened(config) as (settings, store, connector), show.progress() as progress:
         if dry_run:
-            if store.counts(settings.name)["items"]:  # else nothing was pulled yet, and nothing is known
+            if store.counts(settings.name)["items"]:  # otherwise nothing was pulled yet, and the items are unknown
                 operation = on_platform(settings, store, operation, where)
             _show_operations([operation], False)
             return
@@ -321,7 +321,7 @@ def _send(config: Path, operation: Operation, where: str, dry_run: bool) -> None
 
 
 def _show_unchanged(report: Unchanged, as_json: bool) -> None:
-    """That nothing has changed, and what was pushed that had not arrived."""
+    """Show that nothing has changed, and which pending changes were pushed."""
     if as_json:
         show.as_json(
             {
@@ -347,7 +347,7 @@ def _pushed(report: CycleReport | Unchanged) -> str:
 
 
 def _show_pulled(pulled: PullSummary, counts: Mapping[str, int]) -> None:
-    """What the pull brought, and what is stored now; problems are shown elsewhere."""
+    """Show the changes pulled, and what is stored now. Problems are shown elsewhere."""
     from hitl.status import stored_in_words
 
     entries = show.counted(pulled.changed, "entry", "entries")
@@ -373,7 +373,7 @@ def _show_plan(judgement: Judgement, settings: Settings, as_json: bool, dry_run:
 
 
 def _show_who(judgement: Judgement, settings: Settings) -> None:
-    """Who is asked how much, and why not more."""
+    """Show how many questions each annotator gets, and why not more."""
     from hitl.cli.status import asked
     from hitl.metrics import without_questions
     from hitl.status import queues_of

@@ -1,4 +1,4 @@
-"""`hitl replay`: what policies would have needed of recorded labels, or of simulated annotators."""
+"""Define `hitl replay`: labels that policies would have needed, with recorded labels or simulated annotators."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ EXAMPLES = examples(
 
 @dataclass(frozen=True)
 class Recorded:
-    """The files of a replay; without annotations the items of the truth alone."""
+    """Files of a replay. Without annotations, only the items of the truth are used."""
 
     truth: Annotated[
         Path,
@@ -84,7 +84,7 @@ class Recorded:
 
     @property
     def given(self) -> Given:
-        """Read as other commands do; without annotations, the truth is read as one label per item."""
+        """Files as other commands read them. Without annotations, the truth is read as one label per item."""
         if self.annotations is not None:
             return Given(**vars(self))
         return Given(**{**vars(self), "annotations": self.truth, "anonymous": True})
@@ -92,7 +92,7 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Asked:
-    """Settings of the comparison; `None` leaves it to the data."""
+    """Settings of the comparison; `None` chooses by the data."""
 
     method: Method = None
     policy: Policies = None
@@ -165,7 +165,7 @@ class Asked:
 
     @property
     def combiner(self) -> str:
-        """The name of the combiner."""
+        """Name of the combiner."""
         return self.method or "default"
 
 
@@ -217,7 +217,7 @@ def replay(
         groups=_near_duplicates(asked.groups, recorded.item, frozenset(evidence.annotations.items)),
         stop=None if asked.stop is None else StopRule(asked.stop, asked.gold),
     )
-    if asked.target or crowd:  # else the fit of all labels, below, tells what the method does not use
+    if asked.target or crowd:  # otherwise the fit of all labels below warns about unused evidence
         judge = combiner(asked.combiner)
         used(judge, seen_by(judge, evidence))
     targets = asked.target or (SIMULATED_TARGET if crowd else near_all_labels(evidence, asked.combiner),)
@@ -237,7 +237,7 @@ def replay(
 
 
 def _near_duplicates(path: Path | None, item: str, items: frozenset[Any]) -> dict[Any, str] | None:
-    """Item -> its group, of those that have one. Raises BadTable."""
+    """Return item -> group, for items that have one. Raises BadTable."""
     from hitl.tables.columns import require_columns
     from hitl.tables.files import read_table
 
@@ -287,7 +287,7 @@ def _executor(asked: Asked, workers: int) -> Iterator[Executor | None]:
 
 
 def _evidence(recorded: Recorded, simulated: bool) -> Evidence:
-    """The evidence of the files; for simulated annotators the items of the truth, without labels."""
+    """Read the evidence from the files. For simulated annotators, return the items of the truth without labels."""
     if simulated == (recorded.annotations is not None):
         raise BadSettings("replay: expected either a file of annotations or --simulate, who is to be asked")
     evidence = recorded.given.evidence()
@@ -317,7 +317,7 @@ def _cores() -> int:
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
-# -- what is shown -------------------------------------------------------------------------------------------------
+# -- output --------------------------------------------------------------------------------------------------------
 
 
 def _report(
@@ -356,7 +356,7 @@ def _report(
 
 
 def _range(spent: tuple[float, float, float], reached: int, digits: int) -> str:
-    """Median (lowest-highest), "never" where it was not reached."""
+    """Format median (lowest-highest), or "never" if the target was not reached."""
     if not reached:
         return "never"
     middle, low, high = (f"{round(value, digits):,.12g}" if value < float("inf") else "never" for value in spent)
@@ -371,7 +371,7 @@ def _saving(own: Spent, even: Spent) -> str:
 
 
 def _times_fewer(own: Spent, even: Spent) -> float | None:
-    """None where either never reached the target."""
+    """Return the ratio of labels needed, or None if either never reached the target."""
     ours, theirs = own.labels[0], even.labels[0]
     return theirs / ours if 0 < ours < math.inf and theirs < math.inf else None
 
@@ -384,7 +384,7 @@ def _show(report: ReplayReport) -> None:
 
 
 def _show_stops(asked: Asked, tracks: Mapping[str, tuple[Track, ...]]) -> None:
-    """A row for each run: where it would have ended, what it claimed and what was true; then how many were wrong."""
+    """Show per run where it would have stopped, the accuracy it claimed and the true one; then how many were wrong."""
     import pandas as pd
 
     assert asked.stop is not None

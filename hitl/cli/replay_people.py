@@ -1,4 +1,4 @@
-"""Annotators of a replay from the command line: simulated ones, and the limits of all."""
+"""Build the annotators of a replay from the command line: simulated ones, and everyone's limits."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from hitl.crew import Crew
 
 JOINS = 10
-"""The round in which simulated newcomers come."""
+"""Round in which simulated newcomers join."""
 
 
 def groups_of(entries: Sequence[str]) -> tuple[Group, ...]:
-    """Simulated annotators: KIND=HOW MANY or KIND=HOW MANY:LOWEST-HIGHEST accuracy. Raises BadSettings."""
+    """Parse simulated annotators: KIND=HOW MANY or KIND=HOW MANY:LOWEST-HIGHEST accuracy. Raises BadSettings."""
     from hitl.active.replay.simulated_annotators import KINDS, Group
 
     groups = []
@@ -48,9 +48,9 @@ def groups_of(entries: Sequence[str]) -> tuple[Group, ...]:
 
 
 def crew_of(path: Path | None, each: int | None, people: Names) -> Crew:
-    """Limits and costs of the annotators: the capacity of each, and a table of annotator, cost, capacity.
+    """Return limits and costs of the annotators, from a common capacity and a table of annotator, cost, capacity.
 
-    Raises BadTable for a table that says something else, BadInput for a name that is none of `people`.
+    Raises BadTable for an invalid table, and BadInput for a name that is not one of `people`.
     """
     from hitl.crew import UNLIMITED, Crew
     from hitl.tables.columns import require_columns
@@ -78,7 +78,7 @@ def crew_of(path: Path | None, each: int | None, people: Names) -> Crew:
 
 
 def _numbers(path: Path, table: pa.Table, key: str) -> dict[Any, float]:
-    """Annotator -> cost, above 0, or capacity, whole; of those who have one. Raises BadTable."""
+    """Return annotator -> cost (above 0) or capacity (an integer), for those who have one. Raises BadTable."""
     given: dict[Any, float] = {}
     for name, value in zip(table.column("annotator").to_pylist(), table.column(key).to_pylist(), strict=True):
         if value in (None, ""):

@@ -1,4 +1,4 @@
-"""`hitl report`: a page with pictures, of a file of labels or of a project."""
+"""Define `hitl report`: a page with figures, for a file of labels or for a project."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hitl schedule`: keeps cycles going, one line on standard output for each that begins, ends, fails or waits."""
+"""Define `hitl schedule`, which repeats runs and prints one line for each that begins, ends, fails or waits."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def schedule(
 
 @contextmanager
 def _sending(projects: Sequence[Project]) -> Iterator[None]:
-    """Send the events of these projects meanwhile."""
+    """Send the events of these projects in the background."""
     from hitl.events.sender import Sender
     from hitl.store import Store
 
@@ -77,7 +77,7 @@ def _sending(projects: Sequence[Project]) -> Iterator[None]:
 
 
 def _stop_on_signals(loops: Loops) -> None:
-    """Ask at the first signal; a second one ends the process (which harms nothing)."""
+    """Stop gracefully at the first signal. A second one ends the process, which is safe."""
 
     def ask(number: int, frame: object) -> None:
         signal.signal(number, signal.SIG_DFL)
@@ -104,7 +104,7 @@ def _list(loops: Loops, as_json: bool) -> None:
 
 
 def teller(as_json: bool, next_run: Callable[[str], datetime | None]) -> Callable[[str, str, Mapping[str, Any]], None]:
-    """What shows the events of cycles, each as one line."""
+    """Return a function that prints each event of a run as one line."""
 
     def tell(event: str, project: str, said: Mapping[str, Any]) -> None:
         now = datetime.now(UTC)
@@ -113,7 +113,7 @@ def teller(as_json: bool, next_run: Callable[[str], datetime | None]) -> Callabl
             following = next_run(project)
             data["next"] = None if following is None else following.isoformat(timespec="seconds")
         text = json.dumps(data, ensure_ascii=False, default=str) if as_json else line(data)
-        with _one_line:  # several projects, a thread each
+        with _one_line:  # several projects print from their own threads
             show.line(text)
             sys.stdout.flush()
 
@@ -121,7 +121,7 @@ def teller(as_json: bool, next_run: Callable[[str], datetime | None]) -> Callabl
 
 
 def line(data: Mapping[str, Any]) -> str:
-    """An event in words."""
+    """Format an event in words."""
     head = f"{_time(datetime.fromisoformat(data['time']))} {data['project']}:"
     following = data.get("next")
     tail = f"; next {_time(datetime.fromisoformat(following))}" if following else ""

@@ -1,4 +1,4 @@
-"""`hitl serve`: the pages and the API of projects, with their scheduler inside."""
+"""Define `hitl serve`: the pages and the API of projects, including their scheduler."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXAMPLES = examples(
     "hitl serve --no-scheduler  # where `hitl schedule` runs apart",
 )
 
-NEEDED = {  # what may be missing without the extra `service`
+NEEDED = {  # may be missing without the extra `service`
     "fastapi",
     "uvicorn",
     "structlog",
@@ -84,7 +84,7 @@ def serve(
 
 
 def _say(text: str) -> None:
-    """One line that is there at once, also in a file."""
+    """Print a line and flush it, so that it appears at once even in a file."""
     show.line(text)
     sys.stdout.flush()
 

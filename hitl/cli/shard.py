@@ -1,4 +1,4 @@
-"""`hitl shard`: tables that do not fit in memory become a folder of shards; and `hitl combine` over such folders."""
+"""Define `hitl shard`, which turns tables larger than memory into a folder of shards, and `hitl combine` over those."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _models(given: list[str]) -> dict[str, list[str]]:
 
 
 def named_by(path: Path | None) -> str | None:
-    """The folder, glob or address of shards that a path names; None where it names a table."""
+    """Return the folder, glob or URL of shards that a path names, or None if it names a table."""
     if path is None:
         return None
     place = address(path)
@@ -116,14 +116,14 @@ def named_by(path: Path | None) -> str | None:
 
 
 def address(path: Path) -> str:
-    """What was typed, where it was an address: a path keeps one slash of two."""
+    """Restore a URL as it was typed, because `Path` collapses its double slash."""
     return re.sub(r"^([a-z][a-z0-9+.-]+):/(?!/)", r"\1://", str(path))
 
 
 def combined(
     place: str, given: Given, output: Path | None, annotators: Path | None, as_json: bool, where: Engine
 ) -> None:
-    """Combine shards, a file of results for each, or go on where an earlier run was stopped."""
+    """Combine shards into one result file each, or resume an interrupted run."""
     import pyarrow as pa
 
     from hitl.models.registry import chosen

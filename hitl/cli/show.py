@@ -1,7 +1,7 @@
-"""Output of the command line: progress on standard error, results on standard output.
+"""Print output of the command line: progress on standard error, results on standard output.
 
-Names come from users and platforms. Every text passes `plain` here, so that none acts on the terminal. JSON holds names
-as they are; commands pass its messages and addresses through `without_passwords`.
+Names come from users and platforms. Every text passes through `plain`, so that none can control the terminal. JSON
+keeps names unchanged; commands pass its messages and addresses through `without_passwords`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def as_json(data: Any) -> None:
 
 
 def without_passwords(data: Any) -> Any:
-    """Replace passwords in messages and addresses, in any container, by stars."""
+    """Replace passwords in messages and addresses by stars, in nested containers too."""
     if isinstance(data, Mapping):
         return {key: without_passwords(value) for key, value in data.items()}
     if isinstance(data, list | tuple):
@@ -48,7 +48,7 @@ def line(text: str = "") -> None:
 
 
 def result(data: Any, lines: Iterable[str], json_wanted: bool) -> None:
-    """Print the result of a command: as JSON for machines, or in lines of words."""
+    """Print the result of a command, as JSON for machines or as lines of text."""
     if json_wanted:
         as_json(data)
         return
@@ -91,7 +91,7 @@ def frame(title: str, data: pd.DataFrame, rows: int = 20) -> None:
 
 
 def _cell(value: object) -> str:
-    """Format a value in a table; a missing one is empty."""
+    """Format a value in a table. A missing one is empty."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     return f"{value:.3f}" if isinstance(value, float) else str(value)
@@ -100,7 +100,7 @@ def _cell(value: object) -> str:
 def table(
     title: str, header: Sequence[str], rows: Iterable[Sequence[str | Text]], words: Sequence[str], gap: int = 1
 ) -> None:
-    """Print a table; the columns named in `words` hold words, the others figures; `gap` is between columns."""
+    """Print a table. Columns named in `words` hold text, the others numbers; `gap` is the space between columns."""
     from rich import box
     from rich.console import Console
     from rich.markup import escape
@@ -133,7 +133,7 @@ def progress(quiet: bool = False) -> Iterator[Progress]:
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     bars = Bars(*columns, console=Console(stderr=True), transient=True)
     tasks: dict[str, Any] = {}
-    later = Timer(SHOW_AFTER, bars.start)  # a first step that takes long is shown before it is done
+    later = Timer(SHOW_AFTER, bars.start)  # shows a long first step before it is done
     later.daemon = True
 
     def show(what: str, done: int, total: int | None) -> None:

@@ -1,4 +1,4 @@
-"""What `hitl combine` does with spans of texts, or stretches of time, in place of labels of items."""
+"""Combine spans of texts, or time segments, for `hitl combine`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 DOCUMENT, ITEM = "document", "item"
 
 UNDERSTOOD = ("annotations", "method", "paper", "truth", "item", "annotator", "label", "config")
-"""The options of `Given` that mean something for spans."""
+"""Options of `Given` that apply to spans."""
 
 
 def are_in(path: Path, item: str) -> bool:
-    """Whether a file of annotations holds spans: it has columns `start` and `end`, and documents in place of items."""
+    """Return True if a file of annotations holds spans: it has `start` and `end`, and documents instead of items."""
     from hitl.tables.files import read_parts
 
     first = next(iter(read_parts(path, 1)), None) if path.exists() else None
@@ -31,7 +31,7 @@ def are_in(path: Path, item: str) -> bool:
 
 
 def require_no_others(given: Given, **others: object) -> None:
-    """Raise BadSettings for options that mean nothing for spans."""
+    """Raise BadSettings for options that do not apply to spans."""
     said = given.other_than(UNDERSTOOD) + [name for name, value in others.items() if value is not None]
     if said:
         flags = ", ".join(f"--{name}" for name in said)
@@ -42,7 +42,7 @@ def require_no_others(given: Given, **others: object) -> None:
 
 
 def combined_from(given: Given, texts: Path | None) -> SpanConsensus:
-    """The consensus about the spans of these files. Raises HitlError."""
+    """Return the consensus on the spans of these files. Raises HitlError."""
     from hitl.kinds.span_tables import read_labels
     from hitl.kinds.spans import combine_spans
     from hitl.models.registry import chosen
@@ -65,7 +65,7 @@ def combined_from(given: Given, texts: Path | None) -> SpanConsensus:
 
 
 def read_as(found: SpanConsensus) -> str | None:
-    """A line about spans without texts."""
+    """Return a line about spans without texts, or None."""
     if found.labels.texts is not None:
         return None
     return (
@@ -75,7 +75,7 @@ def read_as(found: SpanConsensus) -> str | None:
 
 
 def summary(found: SpanConsensus, with_spans: bool) -> dict[str, Any]:
-    """What `--json` prints: counts, and with `--labels` each span."""
+    """Return the JSON for `--json`: counts, and with `--labels` each span."""
     told = {
         f"{found.document}s": len(found.labels.documents),
         "annotators": len(found.labels.annotators),
@@ -88,7 +88,7 @@ def summary(found: SpanConsensus, with_spans: bool) -> dict[str, Any]:
 
 
 def found_in(judgement: Judgement) -> dict[str, pa.Table]:
-    """Return what was found by question about parts, of a judgement whose items have their own names."""
+    """Return the spans found per question about parts, from results whose items have their own names."""
     from hitl.kinds.kind import kind_of, layers_by_question
 
     layers = layers_by_question(judgement.evidence, judgement.results)
@@ -97,5 +97,5 @@ def found_in(judgement: Judgement) -> dict[str, pa.Table]:
 
 
 def _document(item: str) -> str:
-    """The column of the document: as --item says, else `document`."""
+    """Return the column of the document: the value of --item, else `document`."""
     return DOCUMENT if item == ITEM else item

@@ -1,4 +1,4 @@
-"""`hitl status` in words."""
+"""Describe `hitl status` in words."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from hitl.store import CycleSummary
 
 MOST = 20
-"""How many annotators have a line of their own."""
+"""Maximum annotators with their own line."""
 THINGS = 10
-"""How many problems and errors have one; `hitl run` shows as many."""
+"""Maximum problems and errors with their own line, as in `hitl run`."""
 WAITING = {"labels_wanted": "numbers of labels", "add_items": "new items", "gold": "known truth"}
-"""Kinds of operations whose names say too little."""
+"""Readable names for kinds of operations."""
 
 
 def words(status: Status) -> list[str]:
-    """What is stored, how the last cycle ended, what is expected and asked, and what is not on the platform yet."""
+    """Describe what is stored, how the last run ended, what is expected and asked, and what has not been pushed."""
     from hitl.metrics import outlook
     from hitl.status import stored_in_words
 
@@ -60,7 +60,7 @@ def words(status: Status) -> list[str]:
 
 
 def _failed(status: Status) -> list[str]:
-    """Why the last cycle failed, each thing that did; or that a process died in the middle of a push."""
+    """Describe each failure of the last run, or a process that died during a push."""
     failure = status.failure
     if failure is None:
         cut = "the last push did not come to its end: the next cycle looks at all that was pushed, and mends it"
@@ -76,7 +76,7 @@ def _failed(status: Status) -> list[str]:
 
 
 def _missed(status: Status) -> list[str]:
-    """That no cycle has come for longer than [schedule] says, and what to do."""
+    """Say that runs are overdue by the [schedule], and what to do."""
     if status.missed is None:
         return []
     due = _when(status.missed.due, status.now)
@@ -85,25 +85,25 @@ def _missed(status: Status) -> list[str]:
 
 
 def _listed(head: str, things: Sequence[str]) -> list[str]:
-    """The first of many things, a line each."""
+    """List the first of many things, one per line."""
     lines = [head, *(f"  {thing}" for thing in things[:THINGS])]
     return lines if len(things) <= THINGS else [*lines, f"  and {len(things) - THINGS:,} more; --json has all"]
 
 
 def _kinds(pending: Mapping[str, int]) -> str:
-    """What waits, in words."""
+    """Describe the pending operations."""
     asked = f"questions of {counted(pending.get('assign', 0), 'annotator')}"
     return ", ".join({**WAITING, "assign": asked}.get(kind, kind) for kind in pending)
 
 
 def _known(error: str) -> bool:
-    """Whether an error of this name says what to do, or is one of the system's."""
+    """Return True if the error of this name includes its fix, or comes from the operating system."""
     kind = getattr(errors, error, getattr(builtins, error, None))
     return isinstance(kind, type) and issubclass(kind, errors.HitlError | OSError)
 
 
 def asked(queues: Sequence[Queue]) -> list[str]:
-    """Who was asked how much and how long that takes, a line each."""
+    """Describe, one line each, how many questions each annotator was asked and how long they take."""
     lines = []
     waiting = [queue for queue in queues if queue.questions]
     if waiting:
@@ -125,9 +125,9 @@ def asked(queues: Sequence[Queue]) -> list[str]:
 
 
 def where_to_answer(annotators: Iterable[str], pages: Pages | None) -> list[str]:
-    """The page where each annotator who is asked finds their questions, a line each, as far as the platform has one.
+    """Return a line per annotator with the page for their questions, if the platform has one.
 
-    `pages` is None where no cycle has noted them.
+    `pages` is None if no run has recorded them.
     """
     names = list(annotators)
     if pages is None:
@@ -148,7 +148,7 @@ def _of_one(queue: Queue) -> str:
 
 
 def _takes(queues: Sequence[Queue]) -> str:
-    """How long these take together, where that is known."""
+    """Describe how long these take together, if known."""
     seconds = math.fsum(queue.seconds for queue in queues)
     if not seconds:
         return ""
@@ -164,7 +164,7 @@ def _cycle(last: CycleSummary, now: float) -> str:
     )
     said = f"cycle {last.number}, {_when(last.recorded_at, now)}: {m['done']:,} of {m['items']:,} items done"
     said += f" ({why})" if why else ""
-    if not m.get("expected"):  # of an older version
+    if not m.get("expected"):  # recorded by an older version
         said += f", mean confidence {m['confidence']:.1%}"
     return said if m["agreement"] is None else f"{said}, {m['agreement']:.1%} of labels agree with the consensus"
 
