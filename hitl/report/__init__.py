@@ -1,4 +1,4 @@
-"""One self-contained HTML page with the state of a project: `write(Report(...), path)`."""
+"""A self-contained HTML page with the state of a project: `write(Report(...), path)`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page's section on annotators: whom to look into, who decides alike, who changes; with its figures."""
+"""The section on annotators: who needs review, who decides alike, who changes over time, with figures."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ from hitl.report.plots import (
 )
 
 GROUPS = 8
-"""Most communities on the page."""
+"""Largest number of communities on the page."""
 
 MEMBERS = 12
-"""Most annotators named in a community."""
+"""Largest number of annotators named per community."""
 
 FOREST, MAP, LINES = 40, 80, 8
-"""Most annotators in the forest plot, on the map of similarities, and in the figure of accuracy over time."""
+"""Largest number of annotators in the forest plot, the similarity map, and the figure of accuracy over time."""
 
 
 @dataclass(frozen=True, eq=False)
 class AnnotatorsSection:
-    """One question's annotators for the template.
+    """One question's annotators, for the template.
 
     Attributes:
-        profiles: of all annotators.
+        profiles: profiles of all annotators.
         flagged: codes of annotators who need review, most labels first.
-        changed: codes of annotators whose change over time is significant, most labels first.
-        groups: the largest communities, each with the names of its members with most labels.
-        figures: by the last part of their id.
+        changed: codes of annotators who changed significantly over time, most labels first.
+        groups: the largest communities, each with the names of the members with most labels.
+        figures: figures by the last part of their id.
     """
 
     profiles: AnnotatorProfiles
@@ -59,7 +59,7 @@ class AnnotatorsSection:
 
 
 def annotators_section(page: QuestionPage) -> AnnotatorsSection | None:
-    """Profile the annotators of a question; None without labels, or if the consensus is over other annotators."""
+    """Profile the annotators of a question. Return None without labels, or if the consensus covers other annotators."""
     annotations, report = page.evidence.annotations, page.consensus.annotators
     same = annotations.annotators == report.names and annotations.options == report.options
     if not len(annotations) or not same:
@@ -74,7 +74,7 @@ def annotators_section(page: QuestionPage) -> AnnotatorsSection | None:
 
     groups = tuple((kind, members(group)) for group, kind in enumerate(profiles.kinds()[:GROUPS]))
     figures = {"forest": forest_figure(profiles)}
-    if len(groups) > 1:  # a single one tells nothing apart
+    if len(groups) > 1:  # a single group shows no contrast
         figures["similarity"] = similarity_figure(profiles)
         for group in range(len(groups)):
             prototype = prototype_figure(communities.prototype[group], report.classes, report.options)
@@ -86,7 +86,7 @@ def annotators_section(page: QuestionPage) -> AnnotatorsSection | None:
 
 
 def forest_figure(profiles: AnnotatorProfiles) -> Figure:
-    """Draw the accuracy of each annotator with its 95 % interval, best on top; colour: group; cross: needs review."""
+    """Draw the accuracy of each annotator with its 95 % interval, best on top. Color: group; cross: needs review."""
     report, main = profiles.people, profiles.communities.main
     most = np.argsort(-report.labels, kind="stable")[:FOREST]
     most = most[report.labels[most] > 0]
@@ -98,7 +98,7 @@ def forest_figure(profiles: AnnotatorProfiles) -> Figure:
         rows = [(height, int(k)) for height, k in enumerate(order) if (main[k] if several else -1) == group]
         if not rows:
             continue
-        rows.sort(key=lambda row: bool(profiles.flags(row[1])))  # the legend shows the first symbol
+        rows.sort(key=lambda row: bool(profiles.flags(row[1])))  # the legend shows the first symbol, so circles first
         heights, codes = map(list, zip(*rows, strict=True))
         colour = f"--c{group % COLOURS}" if group >= 0 else ("--soft" if several else "--c0")
         data.append(
@@ -121,7 +121,7 @@ def forest_figure(profiles: AnnotatorProfiles) -> Figure:
 
 
 def prototype_figure(prototype_jl: Floats, classes: Names, options: Names) -> Figure:
-    """Draw how a group answers: each row a true class, in shares of its labels."""
+    """Draw how a group answers: one row per true class, in shares of its labels."""
     j, width = prototype_jl.shape
     heat = heatmap(
         [numbers(row) for row in prototype_jl],
@@ -138,7 +138,7 @@ def prototype_figure(prototype_jl: Floats, classes: Names, options: Names) -> Fi
 
 
 def similarity_figure(profiles: AnnotatorProfiles) -> Figure:
-    """Draw the similarity of every two annotators, ordered by group, with a frame around each group."""
+    """Draw the similarity of each pair of annotators, ordered by group, with a frame around each group."""
     communities, report = profiles.communities, profiles.people
     rows = np.argsort(-report.labels[communities.learned], kind="stable")[:MAP]
     codes = communities.learned[rows]
@@ -146,7 +146,7 @@ def similarity_figure(profiles: AnnotatorProfiles) -> Figure:
     order = np.lexsort((-communities.membership[codes, main], main))
     rows, codes, main = rows[order], codes[order], main[order]
     similar = communities.similarity[np.ix_(rows, rows)]
-    apart = similar[~np.eye(len(similar), dtype=bool)]  # all are like themselves: the diagonal is off the scale
+    apart = similar[~np.eye(len(similar), dtype=bool)]  # exclude the diagonal from the scale: it is always 1
     most = max(0.1, float(apart.max(initial=0.0)))
     heat = heatmap([numbers(row, 2) for row in similar], most, "similarity %{z:.2f}")
     if len(codes) <= 40:  # the names of more pairs would make the page large
@@ -170,7 +170,7 @@ def similarity_figure(profiles: AnnotatorProfiles) -> Figure:
 
 
 def drift_figure(profiles: AnnotatorProfiles, changed: Sequence[int]) -> Figure:
-    """Draw accuracy in windows of time with 95 % bands, a line for each of the first LINES annotators of `changed`."""
+    """Draw accuracy in time windows with 95 % bands, one line for each of the first LINES annotators in `changed`."""
     data: list[Figure] = []
     ends = []
     for rank, k in enumerate(changed[:LINES]):
@@ -199,7 +199,7 @@ def drift_figure(profiles: AnnotatorProfiles, changed: Sequence[int]) -> Figure:
 
 
 def moment(seconds: float, form: str = "%Y-%m-%d %H:%M:%S") -> str | float:
-    """Return a time as text; a number that is no time since the epoch stays as it is."""
+    """Format a time. Return a number that is not a time since the epoch unchanged."""
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime(form)
     except (OverflowError, OSError, ValueError):
@@ -207,7 +207,7 @@ def moment(seconds: float, form: str = "%Y-%m-%d %H:%M:%S") -> str | float:
 
 
 def day(seconds: float) -> str:
-    """Return a time as its day; a number that is no time since the epoch as a number."""
+    """Format a time as its day. Format a number that is not a time since the epoch as a number."""
     text = moment(seconds, "%Y-%m-%d")
     return text if isinstance(text, str) else f"{text:g}"
 

@@ -21,7 +21,7 @@ class Curve:
     """Accuracy or agreement over labels spent.
 
     Attributes:
-        name: written at the end of the line.
+        name: label at the end of the line.
         labels: (P,) labels spent.
         value: (P,) accuracy or agreement, in [0, 1].
         low, high: (P,) the band around it, or None.
@@ -49,11 +49,11 @@ class QuestionPage:
     """The results of one question.
 
     Attributes:
-        name: the question.
-        evidence, consensus: over the same items and classes.
+        name: name of the question.
+        evidence, consensus: input and result, over the same items and classes.
         texts: item -> short text to show.
-        truth: (N,) true class codes held out from the fit, -1 if unknown, to measure accuracy against; None:
-            `evidence.truth`, unless the fit used it.
+        truth: (N,) true class codes held out from the fit, -1 if unknown, to measure accuracy; None: `evidence.truth`,
+            unless the fit used it.
     """
 
     name: str
@@ -76,12 +76,12 @@ class QuestionPage:
 
 @dataclass(frozen=True)
 class PartsSection:
-    """Items whose parts are marked, the least sure first, and the template that draws them.
+    """Items with marked parts, least certain first, and the template that draws them.
 
     Attributes:
-        template: the name of the template.
-        drawn: what it draws, one entry per item.
-        legend: label and colour of each label.
+        template: name of the template.
+        drawn: its input, one entry per item.
+        legend: (label, color) pairs.
     """
 
     template: str
@@ -106,18 +106,18 @@ class Cycle:
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """Everything on the page.
+    """The contents of the page.
 
     Attributes:
         title, subtitle: the heading and a line under it.
-        questions: results, one entry a question.
-        plan: what is asked next and what is done, or None.
-        curves: lines over labels spent; `curve_title` is their heading, `curve_axis` what the values are.
-        history: the cycles so far, oldest first.
-        outlook: what is expected now and still to come, a sentence each.
-        links: annotator -> address of the page where they answer.
+        questions: results, one entry per question.
+        plan: the next questions and the done items, or None.
+        curves: lines over labels spent; `curve_title` is their heading, `curve_axis` the name of the y axis.
+        history: runs so far, oldest first.
+        outlook: expected accuracy and remaining work, one sentence each.
+        links: annotator -> URL of the page where they answer.
         command: the command line that wrote the report, if any.
-        generated: when (None: now).
+        generated: time of the report (None: now).
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""The numbers on the page, computed from evidence and consensus."""
+"""Numbers on the page, computed from evidence and consensus."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SURE = 0.9
-"""Below this confidence an item is contested."""
+"""Items below this confidence are contested."""
 
 AGREED = 2 / 3
-"""If a smaller share of its labels agree, an item is contested however confident its label."""
+"""Items on which a smaller share of labels agree are contested, however confident the consensus."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """`right` of `total`, with its 95 % interval (NaN if the total is 0)."""
+    """`right` out of `total`, with the 95 % interval (NaN if the total is 0)."""
 
     right: int
     total: int
 
     @property
     def value(self) -> float:
-        """right / total."""
+        """Share, right / total."""
         return self.right / self.total if self.total else float("nan")
 
     @property
     def interval(self) -> tuple[Floats, Floats]:
-        """Low and high, in [0, 1]."""
+        """Low and high end, in [0, 1]."""
         return wilson(self.right, self.total)
 
 
 def held_out_truth(page: QuestionPage) -> Ints:
-    """Return (N,) true class codes that labels can be measured against, -1 elsewhere.
+    """Return (N,) true class codes for measuring labels, -1 elsewhere.
 
-    Truth in the evidence may have been used in the fit. Then every known item is certain, and measuring would be
-    circular: nothing is left.
+    Truth in the evidence may have been used in the fit. Then every known item is certain and measuring would be
+    circular, so no truth is returned.
     """
     truth = page.evidence.truth
     assert truth is not None
@@ -63,7 +63,7 @@ def truth_was_given(page: QuestionPage) -> bool:
 
 
 def measured(consensus: Consensus, truth: Ints) -> Share:
-    """Return the share of items with ground truth whose label is right."""
+    """Return the share of items with known truth whose label is right."""
     known = truth >= 0
     return Share(int((consensus.labels == truth)[known].sum()), int(known.sum()))
 
@@ -76,7 +76,7 @@ def calibration_error(reliable: pd.DataFrame) -> float:
 
 
 def pooled_confusion(annotations: Annotations, probabilities: Floats) -> Floats:
-    """Return (J, L) how all annotators together answer for each true class; a row without labels is NaN."""
+    """Return the (J, L) confusion matrix of all annotators together; a row without labels is NaN."""
     counts_jl = np.stack(
         [np.bincount(annotations.label, q_n[annotations.item], annotations.n_options) for q_n in probabilities.T]
     )
@@ -85,7 +85,7 @@ def pooled_confusion(annotations: Annotations, probabilities: Floats) -> Floats:
 
 
 def typical_confusions(confusion: Floats, shares: Floats) -> tuple[Ints, Ints, Floats]:
-    """Return each annotator's most frequent wrong answer: (K,) true class, (K,) option, (K,) how often, in [0, 1]."""
+    """Return each annotator's most frequent wrong answer: (K,) true class, (K,) option, (K,) frequency, in [0, 1]."""
     k, j, options = confusion.shape
     wrong_kjl = confusion * shares[:, None]
     wrong_kjl[:, np.arange(j), np.arange(j)] = -1
@@ -95,15 +95,15 @@ def typical_confusions(confusion: Floats, shares: Floats) -> tuple[Ints, Ints, F
 
 
 def contested(evidence: Evidence, consensus: Consensus) -> npt.NDArray[np.intp]:
-    """Return the items with two labels or more that are below SURE, or on which less than AGREED of the labels agree.
+    """Return items with two or more labels that are below SURE or on which less than AGREED of the labels agree.
 
-    Least confident first; among equals most labels first.
+    Sorted by confidence, least first; ties by number of labels, most first.
     """
     annotations, count_n = evidence.annotations, evidence.annotations.labels_per_item
     cell, times = np.unique(
         annotations.item.astype(np.int64) * annotations.n_options + annotations.label, return_counts=True
     )
-    most_n = np.zeros(annotations.n_items, np.int64)  # labels that are the most frequent one of their item
+    most_n = np.zeros(annotations.n_items, np.int64)  # count of the most frequent label of each item
     np.maximum.at(most_n, cell // annotations.n_options, times)
     doubtful_n = (consensus.confidence < SURE) | (most_n < AGREED * count_n)
     rows = np.flatnonzero((count_n >= 2) & doubtful_n)

@@ -1,4 +1,4 @@
-"""The page's section on models beside annotators: calibration, who is right where, what can skip annotators."""
+"""The section on models: calibration, accuracy by class beside annotators, and items that can skip annotators."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CLASSES = 20
-"""Classes in the figure and the table: those to which annotators add most."""
+"""Classes in the figure and the table: those where annotators add most."""
 
 WHO = {"model": ("model alone", "--c1", "square"), "people": ("annotators alone", "--c2", "diamond")}
 WHO |= {"both": ("both", "--c0", "circle")}
-"""Series -> name, colour and symbol: told apart without colour."""
+"""Series -> name, color and symbol, distinguishable without color."""
 
 
 @dataclass(frozen=True, eq=False)
 class ModelsSection:
-    """One question's models for the template.
+    """One question's models, for the template.
 
     Attributes:
-        profile: of annotators and models together.
-        classes: who is right on items of each class, those to which annotators add most first.
-        figures: by the last part of their id; they show the first CLASSES classes.
+        profile: annotators and models together.
+        classes: accuracy by class, classes where annotators add most first.
+        figures: figures by the last part of their id; they show the first CLASSES classes.
     """
 
     profile: ModelProfile
@@ -51,7 +51,7 @@ class ModelsSection:
 
 
 def models_section(page: QuestionPage) -> ModelsSection | None:
-    """Profile the models of a question; None without a model, or if the method behind the labels takes none."""
+    """Profile the models of a question. Return None without a model, or if the method does not use models."""
     profile = _profile(page)
     if profile is None or not profile.best.items:
         return None
@@ -68,7 +68,7 @@ def models_section(page: QuestionPage) -> ModelsSection | None:
 
 
 def _profile(page: QuestionPage) -> ModelProfile | None:
-    """Measure by held-out truth if there is some, else by the truth of the fit, hidden item by item."""
+    """Measure on held-out truth if there is some, otherwise on the truth of the fit, hiding it item by item."""
     if not page.evidence.probabilities or not page.evidence.annotations.n_items:
         return None
     evidence, truth = page.evidence, measures.held_out_truth(page)
@@ -82,7 +82,7 @@ def _profile(page: QuestionPage) -> ModelProfile | None:
 
 
 def calibration_figure(calibration: pd.DataFrame) -> Figure:
-    """Draw accuracy by confidence: each model as it comes (dashed), and calibrated."""
+    """Draw accuracy by confidence: each model uncalibrated (dashed), and calibrated."""
     lines = [
         (f"{shown(str(model), 24)}, as it comes" if when == "before" else "calibrated", rows)
         for (when, model), rows in calibration.groupby(["when", "model"], sort=False)
@@ -91,7 +91,7 @@ def calibration_figure(calibration: pd.DataFrame) -> Figure:
 
 
 def class_figure(classes: pd.DataFrame) -> Figure:
-    """Draw the accuracy of model, annotators and both for each true class, from below, with 95 % intervals."""
+    """Draw the accuracy of model, annotators and both per true class, from the bottom, with 95 % intervals."""
     data = []
     for rank, (who, (name, colour, symbol)) in enumerate(WHO.items()):
         heights = [round(height + 0.22 * (rank - 1), 2) for height in range(len(classes))]
@@ -110,7 +110,7 @@ def class_figure(classes: pd.DataFrame) -> Figure:
 
 
 def confidence_figure(confidence: pd.DataFrame) -> Figure:
-    """Draw the accuracy of model, annotators and both in equally large groups, by rising confidence of the model."""
+    """Draw the accuracy of model, annotators and both in equally large groups, by increasing confidence of the model."""
     rows = confidence.to_dict("records")
     groups = [[f"{sure(row['from'])}–{sure(row['to'])}", f"{row['items']:,.0f}"] for row in rows]
     more: Figure
@@ -126,7 +126,7 @@ def confidence_figure(confidence: pd.DataFrame) -> Figure:
 
 
 def deferral_figure(curve: pd.DataFrame) -> Figure:
-    """Draw the accuracy of all items, with its band, and of those that skip annotators, over the share that skips."""
+    """Draw the accuracy of all items, with its band, and of items that skip annotators, over the share that skips."""
     x = numbers(curve["share"])
     tip: Figure = {"hovertemplate": "%{y:.2%}"}
     dashed = {"color": "--c1", "width": 2, "dash": "dash"}
@@ -140,6 +140,6 @@ def deferral_figure(curve: pd.DataFrame) -> Figure:
 
 
 def sure(share: float) -> str:
-    """Return a confidence in %, with as many digits as tell it from 100, three at most."""
+    """Format a confidence in %, with just enough digits to distinguish it from 100 (at most three)."""
     digits = next((digits for digits in range(4) if round(share * 100, digits) < 100), 0)
     return f"{share * 100:.{digits}f}"

@@ -1,6 +1,6 @@
-"""The page: numbers and figures in `page.html.j2`, with styles and script inside it; `figures.js.j2` draws.
+"""The page: numbers and figures in `page.html.j2`, with inline styles and script. `figures.js.j2` draws the figures.
 
-It loads nothing from a network, and its Content-Security-Policy forbids it. Names and texts come from outside: the
+It loads nothing from the network, and its Content-Security-Policy forbids it. Names and texts come from outside, so the
 template escapes all of them, and data for the script is JSON without a "<".
 """
 
@@ -25,13 +25,13 @@ from hitl.report.verdict import accuracy_of, verdict
 from hitl.tables.files import atomic
 
 ROWS = 25
-"""Rows of the tables of contested items, of questions to ask, of items done, and of flagged annotators."""
+"""Rows in the tables of contested items, questions to ask, done items, and flagged annotators."""
 
 REASONS = 8
-"""Reasons listed why items are done."""
+"""Number of reasons listed for done items."""
 
 TEXT_SHOWN = 300
-"""Characters of an item's text."""
+"""Characters shown of an item's text."""
 
 CLASSES_SHOWN = 12
 ANNOTATORS_SHOWN = 500
@@ -42,7 +42,7 @@ CONFUSION_CELLS = 300_000
 
 
 def render(report: Report) -> str:
-    """Render the report as one HTML page. Raises BadInput if its parts do not fit together."""
+    """Render the report as one HTML page. Raises BadInput if its parts are inconsistent."""
     questions = [
         _question(f"q{rank}", page, len(report.questions)) for rank, page in enumerate(report.questions, start=1)
     ]
@@ -69,12 +69,12 @@ def render(report: Report) -> str:
 
 
 def write(report: Report, path: str | Path) -> None:
-    """Write the page to a file, whole or not at all."""
+    """Write the page to a file, completely or not at all."""
     write_text(path, render(report))
 
 
 def document(template: str, data: Any, **content: Any) -> str:
-    """Fill a template with `content`; the styles and the `data` of the script are in the page itself."""
+    """Fill a template with `content`, inlining the styles and the script's `data`."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -90,21 +90,21 @@ def document(template: str, data: Any, **content: Any) -> str:
     environment.globals |= GLOBALS
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     return environment.get_template(template).render(
-        css=Markup((folder / "page.css").read_text(encoding="utf-8")),  # nosec B704  # ours, not from outside
-        data=Markup(text.replace("<", "\\u003c")),  # nosec B704  # no end tag and no comment can be in it
+        css=Markup((folder / "page.css").read_text(encoding="utf-8")),  # nosec B704  # our own file
+        data=Markup(text.replace("<", "\\u003c")),  # nosec B704  # cannot contain an end tag or a comment
         version=hitl.__version__,
         **content,
     )
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write a text to a file, whole or not at all; invalid characters become question marks."""
+    """Write text to a file, completely or not at all. Invalid characters become question marks."""
     with atomic(path) as handle:
         handle.write(text.encode("utf-8", "replace"))
 
 
 def _overview(report: Report) -> dict[str, int]:
-    """Count over all questions; an item or an annotator of several questions counts once."""
+    """Count over all questions. An item or annotator in several questions counts once."""
     annotations = [page.evidence.annotations for page in report.questions]
     known = [page.evidence.known for page in report.questions]
     return {
@@ -116,7 +116,7 @@ def _overview(report: Report) -> dict[str, int]:
 
 
 def _question(key: str, page: QuestionPage, many: int) -> dict[str, Any]:
-    """Return the values of one question, of `many`, for the template and the script."""
+    """Return the template and script values of one question out of `many`."""
     consensus, annotations = page.consensus, page.evidence.annotations
     rows = tables.annotator_rows(page, max(ROWS, ANNOTATORS_SHOWN // many))
     contested = measures.contested(page.evidence, consensus)
@@ -155,7 +155,7 @@ def _question(key: str, page: QuestionPage, many: int) -> dict[str, Any]:
 
 
 def _confusions(page: QuestionPage, rows: list[dict[Hashable, Any]], cells: int) -> dict[str, Any]:
-    """Return the confusion matrices that a question's heat map can show: the pooled one, and as many as fit."""
+    """Return the confusion matrices for a question's heat map: the pooled one, and as many others as fit."""
     report = page.consensus.annotators
     room = cells // (len(report.classes) * len(report.options))
     pooled = measures.pooled_confusion(page.evidence.annotations, page.consensus.probabilities)
@@ -168,7 +168,7 @@ def _confusions(page: QuestionPage, rows: list[dict[Hashable, Any]], cells: int)
 
 
 def percent(share: float, digits: int = 1) -> str:
-    """Format 0.934 as "93.4 %", NaN as a dash. Only 1 itself is 100 %, only 0 itself is 0 %."""
+    """Format 0.934 as "93.4 %", NaN as a dash. Only exactly 1 is 100 %, and only exactly 0 is 0 %."""
     if not np.isfinite(share):
         return "–"
     step = 10.0**-digits
@@ -203,7 +203,7 @@ FILTERS: dict[str, Any] = {
     "sure": models.sure,
     "cut": plots.cut,
 }
-"""Filters of the templates of reports; the service's pages include some of the templates."""
+"""Template filters of reports. Some templates are also included in the service's pages."""
 
 GLOBALS = {
     "colours": plots.COLOURS,

@@ -1,7 +1,7 @@
-"""Figures as plain values (data, layout) in a subset of plotly's form; `figures.js.j2` draws them in the page.
+"""Figures as plain values (data, layout) in a subset of plotly's format, drawn in the page by `figures.js.j2`.
 
-A colour is the name of a CSS variable, "--c1", perhaps with an opacity, "--c1/0.2", so that one figure serves light and
-dark. Names from outside are escaped.
+A color is the name of a CSS variable, "--c1", optionally with an opacity, "--c1/0.2", so that a figure works in light
+and dark mode. Names from outside are escaped.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 Figure = dict[str, Any]
 
 COLOURS = 8
-"""Series colours in page.css (--c0 ... --c7)."""
+"""Number of series colors in page.css (--c0 ... --c7)."""
 
 PERCENT: Figure = {"tickformat": ".0%"}
 LEGEND: Figure = {"showlegend": True, "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"}}
 SILENT: Figure = {"hoverinfo": "skip", "showlegend": False}
-"""A trace without legend and hover."""
+"""Trace options without legend and hover."""
 
 LABEL_GAP = 0.075
-"""Least distance between two names at the ends of lines, as a share of the height."""
+"""Smallest distance between two names at the ends of lines, as a share of the height."""
 
 
 # -- parts of figures --------------------------------------------------------------------------------------------
 
 
 def numbers(values: npt.ArrayLike, digits: int = 4) -> list[float | None]:
-    """Return a list for JSON; values that are not finite become null."""
+    """Return a list for JSON, with non-finite values as null."""
     flat = np.asarray(values, dtype=np.float64).ravel()
     return [round(float(x), digits) if np.isfinite(x) else None for x in flat]
 
@@ -54,7 +54,7 @@ def shown(name: Name, most: int = 40) -> str:
 
 
 def axis(title: str, **more: Any) -> Figure:
-    """Return an axis with its title."""
+    """Return an axis with a title."""
     return {"title": {"text": title}, **more}
 
 
@@ -64,12 +64,12 @@ def names_axis(title: str, names: Sequence[str], **more: Any) -> Figure:
 
 
 def figure(data: list[Figure], height: float, x: Figure, y: Figure, **more: Any) -> Figure:
-    """Return a figure of traces over two axes; `more` are other keys of the layout."""
+    """Return a figure of traces over two axes; `more` holds other keys of the layout."""
     return {"data": data, "layout": {"height": height, "xaxis": x, "yaxis": y, **more}}
 
 
 def scatter(x: Any, y: Any, mode: str, colour: str, *, size: int = 8, symbol: Any = "circle", **more: Any) -> Figure:
-    """Return a trace of lines, markers or both in one colour."""
+    """Return a trace of lines, markers or both, in one color."""
     marker = {"color": colour, "size": size, "symbol": symbol}
     trace = {"type": "scatter", "mode": mode, "x": x, "y": y, "line": {"color": colour, "width": 2}, "marker": marker}
     return trace | more
@@ -83,7 +83,7 @@ def heatmap(z: Sequence[list[float | None]], most: float, tip: str, **more: Any)
 
 
 def whiskers(value: npt.ArrayLike, low: npt.ArrayLike, high: npt.ArrayLike, colour: str) -> Figure:
-    """Return the intervals of points, as error_x or error_y."""
+    """Return the intervals of points, for error_x or error_y."""
     above, below = numbers(np.asarray(high) - value), numbers(value - np.asarray(low))
     return {"array": above, "arrayminus": below, "color": f"{colour}/0.5", "thickness": 1.5, "width": 0}
 
@@ -95,9 +95,9 @@ def band(x: Sequence[Any], low: npt.ArrayLike, high: npt.ArrayLike, colour: str)
 
 
 def end_names(ends: Sequence[tuple[str, Any, float] | None], span: float) -> list[Figure]:
-    """Return names (escaped) at the (x, y) where lines end, moved apart if they end close together.
+    """Return names (escaped) at the (x, y) where lines end, moved apart if the ends are close together.
 
-    Each has the colour of its place in the list; None has no end. `span` is the height of the figure in y.
+    Colors follow the position in the list. None has no name. `span` is the height of the figure in y.
     """
     present = sorted((end[2], rank, end) for rank, end in enumerate(ends) if end is not None)
     heights = spread(np.array([y for y, _, _ in present]), LABEL_GAP * span).tolist()
@@ -109,7 +109,7 @@ def end_names(ends: Sequence[tuple[str, Any, float] | None], span: float) -> lis
 
 
 def line_ends(curves: Sequence[Curve]) -> list[tuple[str, float, float] | None]:
-    """Return the name of each curve and its last point that has a value, for `end_names`."""
+    """Return the name and last finite point of each curve, for `end_names`."""
     last = [np.flatnonzero(np.isfinite(curve.value))[-1:] for curve in curves]
     return [
         (shown(curve.name, 28), float(curve.labels[row[0]]), float(curve.value[row[0]])) if row.size else None
@@ -118,7 +118,7 @@ def line_ends(curves: Sequence[Curve]) -> list[tuple[str, float, float] | None]:
 
 
 def spread(sorted_values: Floats, gap: float) -> Floats:
-    """Move rising values as little as needed so that neighbours are `gap` apart, around the same centre."""
+    """Move sorted values as little as needed so that neighbors are `gap` apart, around the same center."""
     steps = gap * np.arange(len(sorted_values))
     pushed = np.maximum.accumulate(sorted_values - steps) + steps
     pulled = np.minimum.accumulate((sorted_values - steps)[::-1])[::-1] + steps
@@ -129,7 +129,7 @@ def spread(sorted_values: Floats, gap: float) -> Floats:
 
 
 def curves_figure(curves: Sequence[Curve], value: str, spent: str = "labels spent") -> Figure:
-    """Draw lines over labels spent, each with its band and its name at its end; `value` and `spent` name the axes."""
+    """Draw lines over labels spent, each with its band and a name at its end. `value` and `spent` name the axes."""
     data: list[Figure] = []
     for rank, curve in enumerate(curves):
         x, colour = numbers(curve.labels), f"--c{rank % COLOURS}"
@@ -149,7 +149,7 @@ def curves_figure(curves: Sequence[Curve], value: str, spent: str = "labels spen
 
 
 def history_figure(history: Sequence[Cycle]) -> Figure:
-    """Draw mean confidence, agreement and the share of items done after each run, over the labels so far."""
+    """Draw mean confidence, agreement and the share of done items after each run, over the labels so far."""
 
     def metric(key: str) -> Floats:
         return np.array([cycle.metrics.get(key, np.nan) for cycle in history])
@@ -167,7 +167,7 @@ def history_figure(history: Sequence[Cycle]) -> Figure:
 
 
 def confidence_figure(confidence: Floats, n_classes: int, bins: int = 20) -> Figure:
-    """Draw how many items have which confidence, from 1/J to 1."""
+    """Draw a histogram of item confidence, from 1/J to 1."""
     edges = np.linspace(1 / n_classes, 1, bins + 1)
     count, _ = np.histogram(np.clip(confidence, edges[0], edges[-1]), edges)
     bar = {
@@ -184,9 +184,9 @@ def confidence_figure(confidence: Floats, n_classes: int, bins: int = 20) -> Fig
 
 
 def reliability_figure(lines: Sequence[tuple[str, pd.DataFrame]], confidence: str, right: str) -> Figure:
-    """Draw the accuracy of items of similar confidence; on the diagonal confidence is what it says.
+    """Draw accuracy by confidence. On the diagonal the two are equal.
 
-    Each line is a name (escaped) and a table of `complementarity.reliability`. The last is solid, those before it are
+    Each line is a name (escaped) and a table from `complementarity.reliability`. The last is solid, earlier ones are
     dashed. `confidence` and `right` name the axes.
     """
     lowest = min(float(table[["confidence", "low"]].min().min()) for _, table in lines)
@@ -216,5 +216,5 @@ def reliability_figure(lines: Sequence[tuple[str, pd.DataFrame]], confidence: st
 
 
 def confusion_values(confusion: Floats) -> list[int | None]:
-    """Return a (J, L) confusion matrix row by row, in thousandths, null for NaN: a quarter the size of fractions."""
+    """Return a (J, L) confusion matrix row by row, in thousandths, null for NaN. A quarter of the size of fractions."""
     return [round(float(x) * 1000) if np.isfinite(x) else None for x in confusion.ravel()]

@@ -1,4 +1,4 @@
-"""Report of replays: a page with figures, or the figures alone as SVG."""
+"""Replay report: a page with figures, or the figures alone as SVG."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hitl.report.page import document, write_text
 
 @dataclass(frozen=True)
 class Row:
-    """Row of the table, in words: what one strategy needed for one target."""
+    """Row of the table, as text: labels and cost that one strategy needed for one target."""
 
     target: str
     strategy: str
@@ -31,10 +31,10 @@ class ReplayReport:
 
     Attributes:
         title, subtitle: the heading and a line under it.
-        by_labels: a curve for each strategy over labels.
-        by_cost: the same over cost; empty where every label costs the same.
-        rows: what each needed.
-        band: what the bands show ("lowest to highest of 5 seeds").
+        by_labels: a curve per strategy, over labels.
+        by_cost: a curve per strategy, over cost; empty if all labels cost the same.
+        rows: labels and cost each strategy needed.
+        band: meaning of the bands ("lowest to highest of 5 seeds").
         command: the command line.
     """
 
@@ -48,7 +48,7 @@ class ReplayReport:
 
 
 def write_page(report: ReplayReport, path: str | Path) -> None:
-    """Write one self-contained HTML page, whole or not at all."""
+    """Write a self-contained HTML page, completely or not at all."""
     panels = {f"curves{rank}": panel for rank, panel in enumerate(_panels(report))}
     figures = {key: figure(axis, curves) for key, (_, axis, curves) in panels.items()}
     titles = [(key, title) for key, (title, _, _) in panels.items()]
@@ -57,18 +57,18 @@ def write_page(report: ReplayReport, path: str | Path) -> None:
 
 
 def write_svg(report: ReplayReport, path: str | Path) -> None:
-    """Write the figures as one SVG, whole or not at all."""
+    """Write the figures as one SVG, completely or not at all."""
     panels = [(title, axis, curves, ends_of(curves)) for title, axis, curves in _panels(report)]
     write_text(path, svg.curves(panels))
 
 
 def figure(axis: str, curves: Sequence[Curve]) -> plots.Figure:
-    """The curves as plotly draws them; the steep start is cut off below, and every line has its name beside it."""
+    """Draw the curves, cutting off the steep start at the bottom, with a name beside every line."""
     drawn = plots.curves_figure(curves, "accuracy (%)", axis)
     low, high = ends_of(curves)
     names = plots.end_names(plots.line_ends(curves), high - low)
     gap = plots.LABEL_GAP * (high - low)
-    for rank, name in enumerate(names):  # from the lowest; plotly hides one outside the range
+    for rank, name in enumerate(names):  # from the lowest; plotly hides names outside the range
         above = len(names) - 1 - rank
         name["y"] = min(max(name["y"], low + rank * gap), high - above * gap)
     drawn["layout"]["yaxis"]["range"] = [low, high]
@@ -77,13 +77,13 @@ def figure(axis: str, curves: Sequence[Curve]) -> plots.Figure:
 
 
 def ends_of(curves: Sequence[Curve]) -> tuple[float, float]:
-    """Return the ends of the y axis: below the lowest curve after a twentieth of its way, above the highest."""
+    """Return the ends of the y axis: below the lowest curve without its first twentieth, above the highest."""
     low = min(float(np.min((c.value if c.low is None else c.low)[len(c.value) // 20 :])) for c in curves)
     high = max(float(np.max(c.value if c.high is None else c.high)) for c in curves)
     return float(max(0.0, np.floor(low * 50) / 50 - 0.01)), float(min(1.005, np.ceil(high * 100) / 100 + 0.005))
 
 
 def _panels(report: ReplayReport) -> list[tuple[str, str, tuple[Curve, ...]]]:
-    """Title, name of the x axis, and curves of each figure."""
+    """Return title, name of the x axis, and curves of each figure."""
     panels = [("Accuracy against labels", "labels", report.by_labels)]
     return [*panels, ("Accuracy against cost", "cost", report.by_cost)] if report.by_cost else panels

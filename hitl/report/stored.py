@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def stored_report(settings: Settings, store: Store, questions: tuple[Question, ...]) -> Report:
-    """Fit what is stored and return its report, with the history of runs. Raises BadInput if nothing is stored."""
+    """Fit the stored data and return its report, with the history of runs. Raises BadInput if nothing is stored."""
     names = item_names(settings, store)
     judgement = judge(settings, store, questions).named(names)
     table = store.items(settings.name)
@@ -36,12 +36,12 @@ def stored_report(settings: Settings, store: Store, questions: tuple[Question, .
 
 
 def text_of(data: Mapping[str, Any]) -> str:
-    """Return the text fields of an item as one line."""
+    """Join the text fields of an item into one line."""
     return " — ".join(" ".join(value.split()) for value in data.values() if isinstance(value, str))
 
 
 def asked_before(results: Mapping[str, Consensus]) -> tuple[Question, ...]:
-    """Return the questions that these results answer, each once: parts may be judged in layers."""
+    """Return the questions these results answer, each once, because parts may be judged in layers."""
     asked = (
         found.question or Question(name, found.classes, found.annotators.options) for name, found in results.items()
     )
@@ -49,6 +49,6 @@ def asked_before(results: Mapping[str, Consensus]) -> tuple[Question, ...]:
 
 
 def shares(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """Return what the history shows of one run."""
+    """Return the metrics of one run that the history shows."""
     shown = {name: metrics[name] for name in ("labels", "confidence", "agreement") if metrics.get(name) is not None}
     return {**shown, "done": metrics["done"] / max(metrics["items"], 1)}

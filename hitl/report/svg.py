@@ -1,4 +1,4 @@
-"""Curves as one SVG file, for documents that take a picture and no script. The colours are those of the page."""
+"""Curves as one SVG file, for documents that accept images but no scripts, in the colors of the page."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from hitl.report.plots import COLOURS, end_names, line_ends
 WIDTH, HEIGHT = 760.0, 360.0
 LEFT, RIGHT, TOP, BOTTOM = 62.0, 190.0, 34.0, 46.0
 COLOUR = ("#0072b2", "#d55e00", "#00875f", "#b5538e", "#b98300", "#3a8fc7", "#6d6d6d", "#7a5cc0")
-"""The series colours of page.css, in light."""
+"""Series colors of page.css in light mode."""
 
 INK, SOFT, GRID = "#1b1f24", "#5b6570", "#e2e5e9"
 
 Panel = tuple[str, str, Sequence[Curve], tuple[float, float]]
-"""Title, name of the x axis, curves, and the ends of the y axis."""
+"""Title, name of the x axis, curves, and ends of the y axis."""
 
 
 def curves(panels: Sequence[Panel]) -> str:
-    """Draw a figure for each panel, one below the other."""
+    """Draw one figure per panel, stacked vertically."""
     height = HEIGHT * len(panels)
     inside = f"M{LEFT:g} {TOP:g}H{WIDTH:g}V{HEIGHT - BOTTOM:g}H{LEFT:g}Z"
     parts = [
@@ -38,12 +38,12 @@ def curves(panels: Sequence[Panel]) -> str:
 
 
 def ticks(low: float, high: float, about: int = 6) -> Floats:
-    """Return about as many round numbers from low to high as asked, 1, 2 or 5 times a power of ten apart."""
+    """Return about `about` round numbers from low to high, 1, 2 or 5 times a power of ten apart."""
     rough = (high - low) / about
     power = 10.0 ** np.floor(np.log10(rough))
     step = power * min(factor for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9))
     first, last = np.ceil(low / step - 1e-9), np.floor(high / step + 1e-9)
-    return np.asarray(np.arange(first, last + 1) * step + 0.0)  # + 0.0: no -0
+    return np.asarray(np.arange(first, last + 1) * step + 0.0)  # + 0.0 turns -0 into 0
 
 
 def _panel(title: str, axis: str, lines: Sequence[Curve], ends: tuple[float, float]) -> list[str]:
@@ -74,7 +74,7 @@ def _panel(title: str, axis: str, lines: Sequence[Curve], ends: tuple[float, flo
 
 
 def _scale(low: float, high: float, start: float, end: float) -> Callable[[Floats | float], Floats]:
-    """Return the function from a value between low and high to its place in the picture."""
+    """Return a function that maps values between low and high to positions in the image."""
     return lambda value: np.asarray(start + (end - start) * (np.asarray(value) - low) / (high - low))
 
 

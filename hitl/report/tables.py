@@ -1,4 +1,4 @@
-"""The rows of the tables on the page; the template only lays them out."""
+"""Rows of the tables on the page. The template only lays them out."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from hitl.report.contents import QuestionPage
 from hitl.report.measures import typical_confusions
 
 NAMES_SHOWN = 12
-"""Annotators listed behind one answer to a contested item."""
+"""Annotators listed per answer to a contested item."""
 
 OVERCONFIDENT, UNDERCONFIDENT = 1.1, 0.9
-"""Temperatures beyond which a model's probabilities are called too high or too low."""
+"""Temperatures beyond which a model is called over- or underconfident."""
 
 
 @dataclass(frozen=True)
 class Vote:
-    """One answer to an item: the share of the labels that give it, and its annotators, most accurate first."""
+    """One answer to an item: its share of the labels, and its annotators, most accurate first."""
 
     option: int
     name: Name
@@ -33,7 +33,7 @@ class Vote:
 
 @dataclass(frozen=True)
 class ContestedRow:
-    """An item in doubt: its answers, the current label, and the ground truth if there is some."""
+    """A contested item: its answers, current label, and ground truth if known."""
 
     item: Name
     votes: tuple[Vote, ...]
@@ -43,10 +43,10 @@ class ContestedRow:
 
 
 def annotator_rows(page: QuestionPage, most: int) -> list[dict[Hashable, Any]]:
-    """Return the `most` annotators with most labels, most first.
+    """Return the `most` annotators with most labels, in that order.
 
-    The columns are those of `AnnotatorReport.frame`, `code`, the `bits` of information in a label, the typical wrong
-    answer in words (`confusion`), and how `often` it occurs.
+    The columns are those of `AnnotatorReport.frame`, plus `code`, the `bits` of information per label, the typical
+    wrong answer in words (`confusion`), and how `often` it occurs.
     """
     report = page.consensus.annotators
     true, option, often = typical_confusions(report.confusion, report.shares)
@@ -67,7 +67,7 @@ def annotator_rows(page: QuestionPage, most: int) -> list[dict[Hashable, Any]]:
 
 
 def contested_rows(page: QuestionPage, contested: npt.NDArray[np.intp], truth: Ints) -> list[ContestedRow]:
-    """Return a row for each contested item."""
+    """Return a row per contested item."""
     consensus, annotations, report = page.consensus, page.evidence.annotations, page.consensus.annotators
     skill = dict(zip(report.names, report.accuracy.tolist(), strict=True))
 
@@ -95,7 +95,7 @@ def contested_rows(page: QuestionPage, contested: npt.NDArray[np.intp], truth: I
 def model_rows(page: QuestionPage) -> list[dict[str, Any]]:
     """Return the models of the evidence and of the consensus.
 
-    Each with the number of items it predicts, how often the labels agree, and its temperature, also in words.
+    Each has the number of items it predicts, its agreement with the labels, and its temperature, also in words.
     """
     rows = []
     for name in dict.fromkeys((*page.evidence.probabilities, *page.consensus.temperatures)):
@@ -109,7 +109,7 @@ def model_rows(page: QuestionPage) -> list[dict[str, Any]]:
 
 
 def class_rows(page: QuestionPage, most: int) -> list[tuple[Name, int]]:
-    """Return how many items carry each label, most frequent first."""
+    """Return the number of items per label, most frequent first."""
     count = np.bincount(page.consensus.labels, minlength=len(page.consensus.classes))
     order = np.argsort(-count, kind="stable")[:most]
     return [(page.consensus.classes[j], int(count[j])) for j in order]

@@ -1,4 +1,4 @@
-"""The first lines of the page: the current accuracy, the use of the model, who needs training, what is left."""
+"""The first lines of the page: current accuracy, benefit of the model, annotators to train, remaining work."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from hitl.report.contents import QuestionPage, Report
 from hitl.report.models import ModelsSection
 
 NAMED = 5
-"""Most annotators that are named."""
+"""Largest number of annotators named."""
 
 LEVEL = 0.005
-"""Smallest difference between accuracies that is mentioned."""
+"""Smallest difference in accuracy that is mentioned."""
 
 LEFT = ("to come", "the project is done", "nothing is asked", "waiting", "left aside")
-"""Beginnings of the sentences about what is left (`hitl.metrics.outlook`)."""
+"""Prefixes of the sentences about remaining work (`hitl.metrics.outlook`)."""
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """The share of labels that are right, in [0, 1], with its 95 % interval and its basis in words."""
+    """Share of right labels, in [0, 1], with its 95 % interval and its basis in words."""
 
     value: float
     low: float
@@ -35,14 +35,14 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Answer:
-    """One question of a lead, and the answer in a sentence or two."""
+    """A question of a lead, and the answer in a sentence or two."""
 
     question: str
     lines: tuple[str, ...]
 
 
 def accuracy_of(page: QuestionPage, truth: Ints) -> Accuracy:
-    """Return the accuracy measured on truth that the fit did not see, or else the one expected over all items."""
+    """Return the accuracy measured on truth unseen by the fit, or else the accuracy expected over all items."""
     share = measures.measured(page.consensus, truth)
     if share.total:
         low, high = (float(end) for end in share.interval)
@@ -57,7 +57,7 @@ def accuracy_of(page: QuestionPage, truth: Ints) -> Accuracy:
 
 
 def verdict(report: Report, questions: Sequence[dict[str, Any]]) -> tuple[Answer, ...]:
-    """Return the answers; `questions` are the values for the template (id, page, accuracy, crowd, together, ...)."""
+    """Return the answers. `questions` holds the template values (id, page, accuracy, crowd, together, ...)."""
     if not questions:
         return ()
     several = len(questions) > 1

@@ -1,1 +1,1 @@
-"""Images of which annotators mark parts, as small pictures of what was marked: masks and boxes."""
+"""Sections of the page for items with marked parts: texts, recordings, masks and boxes."""

@@ -1,8 +1,8 @@
-"""Images on which annotators drew boxes: the boxes of the consensus and those of every annotator, as small pictures.
+"""Images on which annotators drew boxes: the consensus boxes and those of every annotator, as small pictures.
 
-The image itself is not in the report: it may lie anywhere, and the page loads nothing. A picture is an SVG in the page
-with the sides of the image, at most `SIDE` long, with a colour for each kind; the least sure images come first. An
-image whose size is not known is drawn 4 : 3.
+The image itself is not in the report, because it may be stored anywhere and the page loads nothing. A picture is an
+inline SVG with the image's aspect ratio, at most `SIDE` wide and high, with a color per class. The least certain images
+come first. If the size of an image is unknown, it is drawn 4 : 3.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from hitl.report.contents import PartsSection, QuestionPage
 from hitl.report.parts.masks import IMAGES, SIDE, colour
 
 UNKNOWN: Size = (3, 4)
-"""Height and width in whose ratio an image of unknown size is drawn."""
+"""Height and width, as a ratio, of an image of unknown size."""
 
 ROOM = 30.0
-"""What the words of a box need to its right."""
+"""Space that a box's text needs to its right."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A box in a picture: its place in units of the picture, its colour, and words about it.
+    """A box in a picture: its place in units of the picture, its color, and texts.
 
-    `words` stand in the box, at `at` (left, bottom); `title` is shown where the mouse rests.
+    `words` are drawn inside the box, at `at` (left, bottom); `title` is the tooltip.
     """
 
     x: float
@@ -45,7 +45,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class BoxedImage:
-    """The pictures of an image: what was found and what each annotator drew; how sure it is, and of what.
+    """Pictures of an image: the consensus boxes and those of each annotator, and the confidence with its subject.
 
     Width and height are those of each picture.
     """
@@ -97,7 +97,7 @@ def _pictures(page: QuestionPage, parts: BoxParts, i: int, found: dict[Name, lis
 def _shapes(
     boxes: Iterable[tuple[Mapping[str, Any], Name, str, str]], classes: Names, size: tuple[float, float]
 ) -> tuple[Shape, ...]:
-    """Boxes, their kinds, words in them and words about them, in a picture of this width and height."""
+    """Draw boxes, given as place, label, inside text and tooltip text, into a picture of this width and height."""
     wide, high = size
     shapes = []
     for box, kind, words, more in boxes:

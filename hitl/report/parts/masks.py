@@ -1,7 +1,7 @@
-"""Images that annotators drew over: the masks of the consensus and those of every annotator, as small pictures.
+"""Images that annotators painted masks on: the consensus masks and those of every annotator, as small pictures.
 
-The image itself is not in the report: it may lie anywhere, and the page loads nothing. A picture is a PNG in the page,
-at most `SIDE` pixels a side, with a colour for each kind; the least sure images come first.
+The image itself is not in the report, because it may be stored anywhere and the page loads nothing. A picture is an
+inline PNG, at most `SIDE` pixels wide and high, with a color per class. The least certain images come first.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from hitl.kinds.run_length import decode
 from hitl.report.contents import PartsSection, QuestionPage
 
 IMAGES = 12
-"""Images shown, the least sure first."""
+"""Images shown, least certain first."""
 
 SIDE = 160
-"""Pixels of a picture, at most."""
+"""Largest side of a picture, in pixels."""
 
 PALETTE = ("e9edf1", "0072b2", "d55e00", "00875f", "b5538e", "b98300", "3a8fc7", "6d6d6d")
-"""Background, and the kinds in turn."""
+"""Background color, then the class colors in turn."""
 
 GREYS = np.linspace(235, 20, 256).astype(np.uint8)
 
@@ -36,7 +36,7 @@ Codes = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class DrawnImage:
-    """The pictures of an image: what was found, the share of annotators who drew there, and what each drew."""
+    """Pictures of an image: the consensus, the share of annotators who drew there, and each annotator's masks."""
 
     item: Name
     confidence: float
@@ -74,7 +74,7 @@ def _pictures(page: QuestionPage, parts: MaskParts, i: int) -> DrawnImage:
 
 
 def colour(code: int) -> str:
-    """Of a class: that of the background for 0."""
+    """Return the color of a class; 0 is the background."""
     return PALETTE[0] if code == 0 else PALETTE[1 + (code - 1) % (len(PALETTE) - 1)]
 
 
@@ -84,15 +84,15 @@ def _coloured(codes_hw: Codes) -> str:
 
 
 def _smaller(codes_hw: Codes) -> Codes:
-    """Every so many rows and columns, so that no side is longer than `SIDE`."""
+    """Subsample rows and columns so that no side is longer than `SIDE`."""
     step = -(-max(codes_hw.shape) // SIDE)
     return codes_hw[::step, ::step]
 
 
 def _address(codes_hw: Codes, palette: npt.NDArray[np.uint8]) -> str:
-    """A picture of codes into a palette (256, 3) as the address of a PNG (its specification: chunks, colour type 3)."""
+    """Encode codes into a palette (256, 3) as a PNG data URL (PNG specification: chunks, color type 3)."""
     height, width = codes_hw.shape
-    rows = np.zeros((height, width + 1), np.uint8)  # each row begins with a byte for its filter: none
+    rows = np.zeros((height, width + 1), np.uint8)  # each row begins with a filter byte, 0 for none
     rows[:, 1:] = codes_hw
     chunks = [
         (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)),

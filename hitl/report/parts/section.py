@@ -1,6 +1,6 @@
-"""The parts of items on the page: those of the consensus, and what every annotator marked, the least sure items first.
+"""Parts of items on the page: those of the consensus and of every annotator, least certain items first.
 
-Each kind of answer that is drawn has a function and a template here; any other kind has a table of its parts.
+Each kind of answer that can be drawn has a function and a template here. Any other kind has a table of its parts.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from hitl.report.contents import PartsSection, QuestionPage
 from hitl.report.parts import boxes, masks, spans
 
 ROWS = 40
-"""Rows of a table of parts."""
+"""Rows in a table of parts."""
 
 
 def parts_section(page: QuestionPage) -> PartsSection | None:
-    """Draw the parts of a question's items; None where items are judged whole."""
+    """Draw the parts of a question's items. Return None if items are judged as a whole."""
     if not kind_of(page.consensus).of_parts:
         return None
     return DRAWN.get(page.consensus.kind, parts_table)(page)
 
 
 def parts_table(page: QuestionPage) -> PartsSection:
-    """List the items with their parts, the least sure first."""
+    """List the items with their parts, least certain first."""
     rows = kind_of(page.consensus).rows([Judged(page.name, page.evidence, page.consensus)])
     rows.sort(key=lambda row: float(row["confidence"]))
     return PartsSection("parts/table.html.j2", [_shown(row) for row in rows[:ROWS]])
@@ -43,4 +43,4 @@ DRAWN: dict[str, Callable[[QuestionPage], PartsSection]] = {
     "boxes": boxes.boxed_images,
     "masks": masks.drawn_images,
 }
-"""Kind of answer -> what draws it."""
+"""Kind of answer -> function that draws it."""

@@ -1,7 +1,7 @@
-"""Texts whose parts are marked, and recordings: the spans of the consensus in each, and what every annotator marked.
+"""Texts and recordings with marked parts: the consensus spans and those of every annotator.
 
-A line of a text is the text cut into segments: (text, kind or None, words about it). Spans of one layer do not overlap,
-so that every line of a layer is one row of segments. A line of a recording is a row of bars over a time axis.
+A line of a text is the text cut into segments: (text, label or None, note). Spans of one layer do not overlap, so every
+line of a layer is one row of segments. A line of a recording is a row of bars over a time axis.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from hitl.report.contents import PartsSection, QuestionPage
 from hitl.report.svg import ticks
 
 TEXTS = 20
-"""Texts shown, the least sure first."""
+"""Texts shown, least certain first."""
 
 LONGEST = 2_000
-"""Characters of a text that are shown."""
+"""Characters shown of a text."""
 
 
 @dataclass(frozen=True)
 class Segment:
-    """A piece of a text; `kind` (its place among the kinds) and `label` where it is marked, and words about it."""
+    """A piece of a text. If it is marked, it has `kind` (index of its label), `label`, and a note."""
 
     text: str
     kind: int | None = None
@@ -38,7 +38,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class MarkedText:
-    """A text with its consensus, the line of each annotator, and how sure it is, in [0, 1]."""
+    """A text with its consensus, one line per annotator, and its confidence, in [0, 1]."""
 
     item: Name
     confidence: float
@@ -85,7 +85,7 @@ def marked_texts(page: QuestionPage) -> PartsSection:
 
 
 def _answers(labels: SpanLabels) -> dict[int, list[int]]:
-    """Document -> its answers."""
+    """Return document -> its answers."""
     answers_d: dict[int, list[int]] = {}
     for answer, (document, _) in enumerate(labels.answer_a2.tolist()):
         answers_d.setdefault(document, []).append(answer)
@@ -93,7 +93,7 @@ def _answers(labels: SpanLabels) -> dict[int, list[int]]:
 
 
 def _segments(text: str, spans: Iterable[tuple[int, int, int, str]], kinds: Sequence[str]) -> tuple[Segment, ...]:
-    """The text (its beginning, where it is long) cut at its spans: start, end, kind, words."""
+    """Cut the text (only its beginning if it is long) at its spans: start, end, label index, note."""
     text, place, pieces = text[:LONGEST], 0, []
     for start, end, kind, note in sorted(spans):
         if start >= len(text):
@@ -108,7 +108,7 @@ def _segments(text: str, spans: Iterable[tuple[int, int, int, str]], kinds: Sequ
 
 @dataclass(frozen=True)
 class Bar:
-    """A stretch of time: where it begins and how long it is, in percent of the axis, its kind, and words about it."""
+    """A time span: start and length in percent of the axis, index of its label, and a note."""
 
     start: float
     length: float
@@ -118,7 +118,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class MarkedRecording:
-    """A recording: bars of the consensus and of each annotator, ticks of the axis (percent, words), how sure it is."""
+    """A recording: bars of the consensus and of each annotator, axis ticks (percent, text), and its confidence."""
 
     item: Name
     confidence: float
@@ -128,7 +128,7 @@ class MarkedRecording:
 
     @property
     def is_marked(self) -> bool:
-        """Whether there is a bar at all."""
+        """True if there is any bar."""
         return bool(self.consensus) or any(bars for _, bars in self.annotators)
 
 
@@ -162,7 +162,7 @@ def _recording(page: QuestionPage, parts: SpanParts, d: int, answers: Sequence[i
     for (answer, _, _, kind), start, end in rows:
         if labels.classes[kind] in kinds:
             marked[answer].append((start, end, kinds[labels.classes[kind]], ""))
-    # The layers of a recording have one axis.
+    # All layers of a recording share one axis.
     sides = [*labels.written(own[:, 1]), *labels.written(own[:, 2]), *(side for one in found for side in one[:2])]
     low, high = _ends([number_of(side) for side in sides])
     names = [str(kind) for kind in parts.matched.classes]
@@ -176,11 +176,11 @@ def _recording(page: QuestionPage, parts: SpanParts, d: int, answers: Sequence[i
 
 
 SHORTEST = 1e-300
-"""What is divided by a shorter axis is infinite."""
+"""Shortest axis, because dividing by a shorter one gives infinity."""
 
 
 def _ends(places: Sequence[float]) -> tuple[float, float]:
-    """Where the axis begins and ends: at 0 where the first place is not far from it."""
+    """Return the ends of the axis. It starts at 0 if the first place is close to it."""
     low, high = min(places, default=0.0), max(places, default=1.0)
     low = 0.0 if 0 <= low < high / 2 else low
     return low, high if high - low > SHORTEST else low + 1
@@ -189,7 +189,7 @@ def _ends(places: Sequence[float]) -> tuple[float, float]:
 def _bars(
     spans: Iterable[tuple[Place, Place, int, str]], low: float, high: float, kinds: Sequence[str]
 ) -> tuple[Bar, ...]:
-    """Bars of start, end, kind and words, in order."""
+    """Return bars for spans of start, end, label index and note, in order of their start."""
     scale, bars = 100 / (high - low), []
     for start, end, kind, note in sorted(spans, key=lambda one: number_of(one[0])):
         begin, length = (number_of(start) - low) * scale, (number_of(end) - number_of(start)) * scale
