@@ -1,5 +1,5 @@
-"""Models that learn while a project is labeled.
+"""Models trained while a project is labeled.
 
-`features` makes numbers from the contents of items and stores them; `training` trains on the labels and stores the
-predictions; `graph` links items.
+`features` computes features of items and stores them. `training` trains on the labels and stores the predictions.
+`graph` links items.
 """

@@ -1,11 +1,11 @@
-"""The features of a project's items: made after a pull, kept in the store, read into its evidence.
+"""Features of a project's items: computed after a pull, stored, and read into the evidence.
 
-    refresh           embed new and changed items -> store, batch by batch; killed, the next one goes on
-    stored_features   store -> (N, D), a row of NaN for an item that has none
+    refresh           embed new and changed items -> store, batch by batch; resumes after an interruption
+    stored_features   store -> (N, D), a row of NaN for items without features
 
-Vectors made item by item (from images, from texts by a network) are stored with a digest of their content. Features
-learned on all items (TF-IDF, scaled columns, principal components) are made again if any item has changed. Until the
-new ones are complete the old ones are read.
+Vectors computed item by item (from images, or from texts by a network) are stored with a digest of their content.
+Features fitted on all items (TF-IDF, scaled columns, principal components) are recomputed if any item has changed.
+Until the new ones are complete, the old ones are read.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from hitl.store import Lease, Store
 
 ROWS = 1_000
-"""Vectors saved at a time if no model makes them item by item."""
+"""Vectors saved at a time if no model computes them item by item."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """The contents of items and, if vectors are made item by item, their space in the store and their embedder.
+    """Contents of items and, if vectors are computed item by item, their space in the store and their embedder.
 
     `model` is the digest of the embedder, empty if the numbers come from a file.
     """
@@ -56,10 +56,10 @@ def refresh(
     files: Connector | None = None,
     progress: Progress = silent,
 ) -> dict[str, str]:
-    """Make the features of new and changed items; `names` are own ids by the items' keys.
+    """Compute the features of new and changed items; `names` maps item keys to own ids.
 
-    Return the items, by own id, that are left without, and why. Raises BadSettings if no item has the fields, BadInput
-    if no item can have features or, with `features.missing = "refuse"`, if one cannot.
+    Return the items without features, by own id, and why. Raises BadSettings if no item has the fields; BadInput if no
+    item can have features or, with `features.missing = "refuse"`, if any item cannot.
     """
     from hitl.models.predictors.features import BATCH, describe_left_out, embed_each
 
@@ -98,7 +98,7 @@ def refresh(
 
 
 def stored_features(settings: Settings, store: Store, items: Sequence[str]) -> Floats | None:
-    """Return (N, D) for these items; None without complete features that were made by these settings."""
+    """Return (N, D) for these items, or None if there are no complete features for the current settings."""
     from hitl.models.predictors.features import align
 
     note = store.features_note(settings.name)
@@ -109,7 +109,7 @@ def stored_features(settings: Settings, store: Store, items: Sequence[str]) -> F
 
 
 def are_stored(settings: Settings, store: Store) -> bool:
-    """Return True if there are complete features by these settings, perhaps of earlier contents of the items."""
+    """Return True if features for the current settings are complete, even if items have changed since."""
     note = store.features_note(settings.name)
     return settings.features.kind is not None and note is not None and note.settings == _digest(settings.features)
 
@@ -129,7 +129,7 @@ def _embed_together(
     before: FeaturesNote | None,
     progress: Progress,
 ) -> FeaturesNote:
-    """Make features from all items together, unless all items are as they were, and return a note of them."""
+    """Compute features from all items together, unless no item has changed, and return a note of them."""
     from hitl.models.predictors.features import digest_of, embed_together
 
     space = digest_of(_digest(chosen), vectors and vectors.space, corpus.digest())
@@ -147,7 +147,7 @@ def _embed_together(
 
 
 def _data_source(lease: Lease, chosen: FeatureSettings, store: Store, files: Connector | None) -> _Source:
-    """Return the contents of the fields of the items' data that the settings name."""
+    """Return the contents of the data fields named in the settings."""
     from hitl.models.predictors import features, loading
     from hitl.models.predictors.images import Images
 
@@ -176,7 +176,7 @@ def _data_source(lease: Lease, chosen: FeatureSettings, store: Store, files: Con
 
 
 def _file_source(path: str, names: Mapping[str, str]) -> _Source:
-    """Return the numbers in a file by own ids. An item that it lacks is left out; another file is another space."""
+    """Return the numbers in a file, by own id. Items missing in it are left out; another file uses another space."""
     from hitl.models.predictors import features
     from hitl.tables.vectors import read_vectors
 
@@ -195,7 +195,7 @@ def _file_source(path: str, names: Mapping[str, str]) -> _Source:
 
 @dataclass(frozen=True, slots=True)
 class _StoredVectors:
-    """The vectors in one space of the store, by item."""
+    """Vectors in one space of the store, by item."""
 
     lease: Lease
     store: Store
@@ -203,11 +203,11 @@ class _StoredVectors:
 
     @property
     def width(self) -> int | None:
-        """D; None if the space is empty."""
+        """Number of features D, or None if the space is empty."""
         return self.store.vector_width(self.lease.project, self.space)
 
     def has(self, items: Sequence[str], digests: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """Return (N,) True for items with a vector of this content."""
+        """Return (N,) True for items with a stored vector of this content."""
         stored = self.store.vector_digests(self.lease.project, self.space)
         return np.array([stored.get(item) == digest for item, digest in zip(items, digests, strict=True)], np.bool_)
 
@@ -216,7 +216,7 @@ class _StoredVectors:
         self.store.save_vectors(self.lease, self.space, dict(zip(items, digests, strict=True)), x_nd)
 
     def read(self, items: Sequence[str], digests: Sequence[str]) -> Floats:
-        """Return (N, D), NaN for items that have none."""
+        """Return (N, D), NaN for items without a vector."""
         from hitl.models.predictors.features import align
 
         return align(*self.store.vectors(self.lease.project, self.space), items)

@@ -1,7 +1,7 @@
-"""Digests of what a training saw of each item, stored beside its predictions. Changes since then call for a new one.
+"""Digests of the training data per item, stored beside the predictions. Later changes trigger a new training.
 
-An edited label changes the digest of its item but not the number of labels; another file of features changes the digest
-of the inputs alone.
+An edited label changes the digest of its item but not the number of labels. Another features file changes only the
+digest of the inputs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COLUMNS = ("labels", "labels_digest", "input_digest")
 
 @dataclass(frozen=True, eq=False)
 class TrainingRecord:
-    """Item -> its number of labels and known truths, a digest of them, and a digest of its inputs and its group."""
+    """Item -> number of labels and ground-truth answers, a digest of them, and a digest of its inputs and group."""
 
     rows: Mapping[Name, tuple[int, int, int]]
 
@@ -31,7 +31,7 @@ class TrainingRecord:
     def from_evidence(
         cls, evidence: Evidence, learnable_n: npt.NDArray[np.bool_], contents: Mapping[Name, str]
     ) -> TrainingRecord:
-        """Record the learnable items (N,); `contents` are texts that change with the inputs of an item."""
+        """Record the learnable items (N,); `contents` maps items to texts that change with their inputs."""
         annotations, known_n, truth = evidence.annotations, evidence.known, evidence.truth
         assert truth is not None
         who, what = _hashes(annotations.annotators), _hashes(annotations.options)
@@ -46,24 +46,24 @@ class TrainingRecord:
 
     @classmethod
     def from_tables(cls, tables: Iterable[pa.Table]) -> TrainingRecord:
-        """Read the columns of stored predictions."""
+        """Read the record from tables of stored predictions."""
         stored = [[table.column(name).to_pylist() for name in ("item", *COLUMNS)] for table in tables]
         return cls({item: (n, x, y) for columns in stored for item, n, x, y in zip(*columns, strict=True)})
 
     def columns(self, items: Sequence[Name]) -> dict[str, Any]:
-        """Return the columns for a table of these items."""
+        """Return the record as columns for a table of these items."""
         values = zip(*(self.rows[item] for item in items), strict=True)
         kinds = (pa.int64(), pa.uint64(), pa.uint64())
         return {name: pa.array(column, kind) for name, column, kind in zip(COLUMNS, values, kinds, strict=True)}
 
     def digest(self) -> bytes:
-        """Return a digest of all items and what is recorded of them."""
+        """Return a digest of the whole record."""
         return sha256(repr(list(self.rows.items())).encode("utf-8", "surrogatepass")).digest()
 
     def changes_since(self, before: TrainingRecord) -> tuple[int, int]:
         """Count the labels that are new, edited or gone, and the items that are new, gone or have other inputs.
 
-        If an item has as many labels as before but others, all of them count as edited.
+        If an item has the same number of labels as before but different ones, all of them count as edited.
         """
         added = removed = same_inputs = 0
         for item in {**self.rows, **before.rows}:
@@ -78,6 +78,6 @@ class TrainingRecord:
 
 
 def _hashes(values: Iterable[object]) -> npt.NDArray[np.uint64]:
-    """Return odd hashes, so that no factor of a product is lost."""
+    """Return odd hashes, because multiplying by an odd number modulo 2^64 loses no information."""
     texts = (repr(value).encode("utf-8", "surrogatepass") for value in values)
     return np.array([int.from_bytes(sha256(text).digest()[:8], "little") | 1 for text in texts], dtype=np.uint64)

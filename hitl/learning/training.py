@@ -1,11 +1,11 @@
-"""A model that learns in the loop: trained on the labels, out of fold, with its predictions in the store.
+"""A model in the loop: trained on the labels, out of fold, with its predictions in the store.
 
-    refresh             if enough labels are new: train, fold by fold -> store; killed, the next one goes on
+    refresh             if enough labels are new: train, fold by fold -> store; resumes after an interruption
     with_predictions    store -> evidence with one more model, if its predictions are informative
 
-A training takes the consensus of annotators (and other models) as soft labels; its predictions join the consensus of
-the same run. No prediction has seen the labels of its item: an item that was trained on is predicted by the model of
-its fold, and one that is labeled later was not trained on.
+A training uses the consensus of annotators (and other models) as soft labels, and its predictions join the consensus of
+the same run. No prediction has seen the labels of its item: a training item is predicted by the model of its fold, and
+an item labeled later was not in the training data.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ def refresh(
     *,
     anew: bool = False,
 ) -> dict[str, StoredTraining]:
-    """Train for each question of which a share `learn.growth` changed since the last training, or, `anew`, for each.
+    """Train for each question of which a share `learn.growth` changed since the last training, or for all if `anew`.
 
-    Labels and items that are new, gone or edited count; if the code that learns or makes features changed, all do.
-    `evidence` is that of annotators and other models, with features. Return the new trainings by question: none if too
-    little changed, or there is too little to learn from. Raises BadSettings if there are no features.
+    Labels and items count as changed if they are new, gone or edited; if the code for training or features changed, all
+    count. `evidence` covers annotators and other models, with features. Return the new trainings by question; it is
+    empty if too little changed or there is too little data. Raises BadSettings if there are no features.
     """
     learn = settings.learn
     if learn.model is None:
@@ -58,7 +58,7 @@ def refresh(
     inputs = _field_values(settings, store, "field", learn.field)
     contents, code = _contents(settings, store, inputs, groups), _code_digest(settings, store)
     for question, known in evidence.items():
-        if known.parts is not None:  # what is learned about whole texts says nothing about their parts
+        if known.parts is not None:  # a model of whole texts cannot predict their parts
             continue
         if known.features is None and learn.field is None:
             raise BadSettings("learn.model needs features of the items; expected [features] with text, columns, ...")
@@ -76,7 +76,7 @@ def refresh(
             or _has_changed(store, settings, record, last, question)
         ):
             steps = _TrainingRun(lease, settings, store, question, known, made_from, code, record, progress, inputs)
-            # The last training stays if annotators alone now seem to see one class only, as few labels may.
+            # Keep the last training if the current labels show only one class, as can happen with few labels.
             last = steps.run(groups) or last
         if last is not None:
             complete[question] = last
@@ -86,7 +86,7 @@ def refresh(
 
 
 def with_predictions(settings: Settings, store: Store, question: str, evidence: Evidence) -> Evidence:
-    """Return the evidence with the last training by these settings as one more model, if it is informative."""
+    """Add the last training with the current settings to the evidence as one more model, if it is informative."""
     from hitl.models.learning.learned import NAME
     from hitl.models.predictors.features import align
 
@@ -101,7 +101,7 @@ def with_predictions(settings: Settings, store: Store, question: str, evidence: 
 
 
 def _has_changed(store: Store, settings: Settings, record: TrainingRecord, last: StoredTraining, question: str) -> bool:
-    """Return True if a share `learn.growth` of the labels or of the items changed since the last training."""
+    """Return True if a share `learn.growth` of the labels or items changed since the last training."""
     before = TrainingRecord.from_tables(store.predicted(settings.name, question, last.run).values())
     labels, items = record.changes_since(before)
     return labels > settings.learn.growth * last.labels or items > settings.learn.growth * len(before.rows)
@@ -110,16 +110,16 @@ def _has_changed(store: Store, settings: Settings, record: TrainingRecord, last:
 def _contents(
     settings: Settings, store: Store, inputs: Mapping[Name, str] | None, groups: Mapping[Name, str] | None
 ) -> dict[Name, str]:
-    """Return item -> a text that changes with its inputs and with its group."""
+    """Return item -> a text that changes with its inputs or its group."""
     note = store.features_note(settings.name) if inputs is None else None
     digests = store.vector_digests(settings.name, note.space) if note is not None else inputs or {}
     return {item: repr((digest, groups and groups.get(item))) for item, digest in digests.items()}
 
 
 def _code_digest(settings: Settings, store: Store) -> str | None:
-    """Return a digest of your code that learns, and of the model that makes features of each item.
+    """Return a digest of the user's training code and of the model that computes item features.
 
-    None if that code is not found, such as on a machine that only shows the predictions.
+    None if the code is not found, such as on a machine that only shows the predictions.
     """
     from hitl.models.predictors.features import digest_of
     from hitl.models.predictors.loading import source_digest
@@ -131,7 +131,7 @@ def _code_digest(settings: Settings, store: Store) -> str | None:
 
 
 def _settings_digest(settings: Settings, evidence: Evidence) -> str:
-    """Return a digest of the features, the model, the combiner and the classes of a training."""
+    """Return a digest of a training's features, model, combiner and classes."""
     from hitl.models.predictors.features import digest_of
 
     learn = settings.learn.model_dump_json(exclude={"growth"})
@@ -140,7 +140,7 @@ def _settings_digest(settings: Settings, evidence: Evidence) -> str:
 
 
 def _field_values(settings: Settings, store: Store, key: str, field: str | None) -> dict[Name, str] | None:
-    """Return item -> the value of a field of its data, without empty ones; None if no field is named."""
+    """Return item -> value of a field of its data, without empty values; None if no field is named."""
     if field is None:
         return None
     items = store.items(settings.name)
@@ -154,7 +154,7 @@ def _field_values(settings: Settings, store: Store, key: str, field: str | None)
 
 @dataclass(frozen=True, slots=True)
 class _TrainingRun:
-    """One training of one question."""
+    """One training for one question."""
 
     lease: Lease
     settings: Settings
@@ -168,7 +168,7 @@ class _TrainingRun:
     inputs: Mapping[Name, str] | None
 
     def run(self, groups: Mapping[Name, str] | None) -> StoredTraining | None:
-        """Train the folds that are not stored yet; None if there is too little to learn from."""
+        """Train the folds that are not stored yet. Return None if there is too little data."""
         from hitl.models.combiner import seen_by
         from hitl.models.learning.informative import is_informative
         from hitl.models.learning.out_of_fold import plan_training
@@ -196,7 +196,7 @@ class _TrainingRun:
         )
 
     def _predictions(self, training: Training, run: str, input_n: npt.NDArray[np.object_] | None) -> Floats:
-        """Return (N, J) predictions of all folds; those that are not stored yet are trained and stored."""
+        """Return (N, J) predictions of all folds, training and storing the missing ones."""
         import pyarrow as pa
 
         from hitl.models.learning.classifiers import classifier
@@ -220,7 +220,7 @@ class _TrainingRun:
         return p_nj
 
     def _digest(self, training: Training) -> str:
-        """Return a digest of everything that the predictions depend on."""
+        """Return a digest of everything the predictions depend on."""
         features = training.evidence.features if self.inputs is None else None
         digest = sha256(repr((self.made_from, self.code, self.evidence.annotations.items, self.inputs)).encode())
         digest.update(self.record.digest())
@@ -230,5 +230,5 @@ class _TrainingRun:
 
 
 def _read(annotations: Annotations, table: pa.Table) -> Floats:
-    """Return (R, J) stored predictions, in the order of their rows."""
+    """Return (R, J) stored predictions, in row order."""
     return np.stack([np.asarray(table.column(f"p_{name}")) for name in annotations.classes], axis=1)
