@@ -1,1 +1,1 @@
-"""The demonstration on real annotators."""
+"""Demos with recorded answers of real annotators."""

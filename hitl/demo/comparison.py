@@ -1,4 +1,4 @@
-"""Accuracy against labels spent, beside majority vote with the same labels spread evenly."""
+"""Accuracy over labels spent, compared to majority vote with the same number of labels spread evenly."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HEADER = ROW.format("labels", "items done", "hitl right", "majority right*")
 
 @dataclass
 class Comparison:
-    """The course of a demo. `recorded` holds all answers and the truth, which only scores."""
+    """The course of a demo. `recorded` holds all answers and the truth, which is used only for scoring."""
 
     recorded: Evidence
     spent: list[int] = field(default_factory=list)
@@ -38,23 +38,25 @@ class Comparison:
         return self.recorded.truth
 
     def add(self, spent: int, consensus: Consensus) -> None:
-        """Add a step: the labels spent, and the consensus (items in the order of the recording)."""
+        """Add a step: labels spent, and the consensus (items in the order of the recording)."""
         self.spent.append(spent)
         self.accuracy.append(score.accuracy(consensus.probabilities, self.truth))
 
     def majority(self, spent: list[int]) -> Floats:
-        """Return (SEEDS, len(spent)) accuracy of majority vote with as many labels spread evenly at random."""
+        """Return (SEEDS, len(spent)) accuracy of majority vote with the same number of labels, spread evenly at
+        random.
+        """
         generators = [np.random.default_rng(seed) for seed in range(SEEDS)]
         return np.stack([spread_evenly(self.recorded, MajorityVote(), spent, rng) for rng in generators])
 
     def row(self, done: int) -> str:
-        """Return the last step as a line under HEADER."""
+        """Format the last step as a line under HEADER."""
         majority = self.majority(self.spent[-1:]).mean()
         items = f"{done}/{self.recorded.annotations.n_items}"
         return ROW.format(f"{self.spent[-1]:,}", items, f"{self.accuracy[-1]:.1%}", f"{majority:.1%}")
 
     def summary(self) -> str:
-        """Describe the end."""
+        """Describe the final result."""
         whole = score.accuracy(MajorityVote().fit(Evidence(self.recorded.annotations)).probabilities, self.truth)
         labels = self.spent[-1]
         return (

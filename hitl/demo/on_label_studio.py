@@ -1,8 +1,8 @@
-"""`hitl demo --label-studio`: the loop through a real Label Studio that is installed and started here.
+"""`hitl demo --label-studio`: the loop with a real Label Studio, installed and started here.
 
-A project with real texts, signed-up annotators, and answers given through the server in the order it serves them:
-every run each annotator opens their tab and takes "next" until nothing is left. The last plan stays unanswered, so that
-a user who logs in finds predictions, tabs and an order to look at.
+A project with real texts and signed-up annotators, who answer through the server in the order it serves: in every run
+each annotator opens their tab and takes "next" until nothing is left. The last plan stays unanswered, so that a user
+who logs in can see predictions, tabs and an order.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ CONFIG = f"""<View>
 
 @dataclass(frozen=True)
 class Desk:
-    """One signed-up annotator, who opens their tab and answers as recorded. `answers`: task key -> label."""
+    """A signed-up annotator who opens their tab and answers as recorded. `answers`: task key -> label."""
 
     person: Person
     client: Client
     answers: dict[str, str]
 
     def work(self, project: int) -> int:
-        """Take "next" until the tab has nothing left, and return how many tasks were answered."""
+        """Take "next" until the tab is empty. Return the number of tasks answered."""
         views = self.client.get("/api/dm/views/", project=project)
         tabs = [int(view["id"]) for view in views if view["data"].get("title") == f"hitl: {self.person.email}"]
         answered = 0
@@ -76,9 +76,9 @@ class Desk:
 
 
 def run(output: Path, items: int, keep: bool, progress: Progress = silent) -> None:
-    """Run the demo in a new folder hitl-demo*, print the comparison, write the report, and stay until Ctrl-C."""
+    """Run the demo in a new folder hitl-demo*, print the comparison, write the report, and keep serving until Ctrl-C."""
     began = time.perf_counter()
-    for ending in (signal.SIGTERM, signal.SIGINT):  # either ends the server as well
+    for ending in (signal.SIGTERM, signal.SIGINT):  # both must also stop the server
         signal.signal(ending, signal.default_int_handler)
     names = chain(["hitl-demo"], (f"hitl-demo-{number}" for number in count(2)))
     folder = next(Path(name) for name in names if not Path(name).exists())
@@ -122,7 +122,7 @@ def _what_starts() -> str:
 def _loop(
     comparison: Comparison, desks: list[Desk], connector: LabelStudio, loaded: Settings, store: Store
 ) -> Judgement:
-    """Run until enough is answered; the plan of the last run is pushed and stays unanswered."""
+    """Run until enough is answered. The plan of the last run is pushed and stays unanswered."""
     only: dict[Name, frozenset[Name]] = {desk.person.email: frozenset(desk.answers) for desk in desks}
     tasks = comparison.recorded.annotations.n_items
     print(f"{tasks} tasks, {len(desks)} annotators signed up\n\n{HEADER}", flush=True)
@@ -140,7 +140,7 @@ def _loop(
 def _upload(
     recorded: Evidence, connector: LabelStudio, store: Store, name: str
 ) -> tuple[Evidence, dict[str, dict[str, str]]]:
-    """Create the tasks, and return the recording with tasks for items, in the order stored, and their texts."""
+    """Create the tasks. Return the recording with task keys as items, in stored order, and their texts."""
     item_texts = {item: data for item, data in texts().items() if item in set(recorded.annotations.items)}
     batch = [{"key": item, "data": {**data, "rte": item}} for item, data in item_texts.items()]
     list(connector.push([Operation("add_items", "rte", {"items": batch})]))
@@ -160,7 +160,7 @@ def _upload(
 
 
 def _desks(annotations: Annotations, people: tuple[str, ...], server: LocalServer) -> list[Desk]:
-    """Sign up all annotators; each has the answers they gave in 2008."""
+    """Sign up all annotators, each with the answers they gave in 2008."""
     answers: dict[str, dict[str, str]] = {name: {} for name in people}
     for row in annotations.table().to_pylist():
         answers[row["annotator"]][row["item"]] = row["label"]
@@ -169,7 +169,7 @@ def _desks(annotations: Annotations, people: tuple[str, ...], server: LocalServe
 
 
 def _part(recorded: Evidence, items: int) -> tuple[Evidence, tuple[str, ...]]:
-    """Return the recording of the annotators with most answers and the items they share, and these annotators."""
+    """Return the recording of the busiest annotators on the items they share most, and these annotators."""
     annotations = recorded.annotations
     busiest = np.sort(np.argsort(-annotations.labels_per_annotator, kind="stable")[:PEOPLE])
     by_them = np.isin(annotations.annotator, busiest)

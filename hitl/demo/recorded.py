@@ -1,4 +1,4 @@
-"""Recorded annotators as a labeling platform: each gives the answers that they gave in 2008.
+"""A simulated labeling platform, where annotators repeat the answers they gave in 2008.
 
 `rte` (Snow et al. 2008): does the text entail the hypothesis? 800 pairs, 164 annotators, 8,000 answers, and the truth.
 """
@@ -44,7 +44,7 @@ def rte() -> Evidence:
 
 
 def texts() -> dict[str, dict[str, str]]:
-    """Read item -> {"text", "hypothesis"}, as the annotators saw them."""
+    """Read item -> {"text", "hypothesis"}, as shown to the annotators."""
     rows = read_table(FOLDER / "texts.csv.gz").to_pylist()
     return {row["item"]: {key: html.unescape(row[key]) for key in ("text", "hypothesis")} for row in rows}
 
@@ -64,7 +64,7 @@ class RecordedPeople(Connector):
         return len(self._given)
 
     def crew(self) -> Crew:
-        """Return all annotators, each for the items that they answered."""
+        """Return all annotators, each limited to the items they answered."""
         names = self._recorded.annotators
         only: dict[Name, frozenset[Name]] = {
             name: frozenset(item for item, person in self._answers if person == name) for name in names
@@ -91,7 +91,7 @@ class RecordedPeople(Connector):
         )
 
     def push(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
-        """Let each annotator answer the items that they are assigned, once."""
+        """Answer each annotator's assigned items as recorded, once."""
         for operation in operations:
             person, before = operation.key, len(self._given)
             given = {row.item for row in self._given if row.annotator == person}
@@ -104,5 +104,5 @@ class RecordedPeople(Connector):
             yield Receipt(operation, len(self._given) - before)
 
     def check(self) -> list[Check]:
-        """Return one line: recorded annotators are always there."""
+        """Return one line, which always passes."""
         return [Check("people", True, f"{self._recorded.n_annotators} recorded")]

@@ -1,7 +1,7 @@
-"""`hitl demo`: 164 real annotators through the whole loop, with the embedded store.
+"""`hitl demo`: 164 real annotators in the whole loop, with the embedded store.
 
-Each cycle pulls, combines, plans and pushes; an annotator who is asked answers as in 2008. The truth is hidden from
-all of it: it only scores the result. Beside it stands majority vote with the same number of labels, spread evenly.
+Each run pulls, combines, plans and pushes; annotators who are asked answer as in 2008. The truth is hidden from the
+loop and used only to score the result. It is compared to majority vote with the same number of labels, spread evenly.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`hitl demo --serve`: a project in which recorded annotators go on labeling, to look at in a browser.
+"""`hitl demo --serve`: a project to view in a browser while recorded annotators keep labeling.
 
-The 800 pairs of `rte` begin with two recorded labels each. Then somebody answers the questions of the plan, a few every
-second, by recorded labels that were not given yet. No platform is needed: the project is a folder of tables.
+The 800 pairs of `rte` start with two recorded labels each. Then a few questions of the plan are answered every second
+with recorded labels that were not used yet. No platform is needed, because the project is a folder of tables.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from hitl.demo.recorded import rte, texts
 from hitl.store import Store
 
 FIRST = 2
-"""Labels of each item at the beginning."""
+"""Labels per item at the start."""
 
 A_SECOND = 2
-"""Questions answered each second."""
+"""Questions answered per second."""
 
 SETTINGS = """name = "rte"
 store = "sqlite:///hitl.db"
@@ -40,7 +40,7 @@ poll = "2s"
 
 
 class AnnotatorThread(threading.Thread):
-    """Answers the questions of the last plan by recorded labels, until stopped or until none is left."""
+    """Answers the questions of the last plan with recorded labels, until stopped or none are left."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(name="hitl demo", daemon=True)
@@ -88,7 +88,7 @@ def make(folder: Path) -> Path:
 
 
 def run(folder: Path, serve: Callable[[Path], None]) -> None:
-    """Make the project, run it once, and serve it while somebody labels."""
+    """Create the project, run it once, and serve it while the annotators keep labeling."""
     from hitl import cycle
     from hitl.project import opened
 
