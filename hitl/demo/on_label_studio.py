@@ -76,7 +76,7 @@ class Desk:
 
 
 def run(output: Path, items: int, keep: bool, progress: Progress = silent) -> None:
-    """Run the demo in a new folder hitl-demo*, print the comparison, write the report, and keep serving until Ctrl-C."""
+    """Run the demo in a new folder hitl-demo*, print the comparison, write the report, and serve until Ctrl-C."""
     began = time.perf_counter()
     for ending in (signal.SIGTERM, signal.SIGINT):  # both must also stop the server
         signal.signal(ending, signal.default_int_handler)

@@ -63,7 +63,7 @@ def truth_was_given(page: QuestionPage) -> bool:
 
 
 def measured(consensus: Consensus, truth: Ints) -> Share:
-    """Return the share of items with known truth whose label is right."""
+    """Return the share of items with ground truth whose label is right."""
     known = truth >= 0
     return Share(int((consensus.labels == truth)[known].sum()), int(known.sum()))
 

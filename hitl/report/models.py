@@ -110,7 +110,7 @@ def class_figure(classes: pd.DataFrame) -> Figure:
 
 
 def confidence_figure(confidence: pd.DataFrame) -> Figure:
-    """Draw the accuracy of model, annotators and both in equally large groups, by increasing confidence of the model."""
+    """Draw the accuracy of model, annotators and both in equally large groups, by rising confidence of the model."""
     rows = confidence.to_dict("records")
     groups = [[f"{sure(row['from'])}–{sure(row['to'])}", f"{row['items']:,.0f}"] for row in rows]
     more: Figure
