@@ -411,7 +411,7 @@ def latest_answers(
             seconds = np.where(np.isin(pair, pair[np.isnan(seconds)]), 0.0, seconds)
         order = np.lexsort((seconds, pair))
     ends = np.flatnonzero(np.append(~same, True))
-    last = order[np.repeat(ends, np.diff(ends, prepend=-1))]  # for each row in order, the row that is kept
+    last = order[np.repeat(ends, np.diff(ends, prepend=-1))]  # for each sorted row, the row to keep
     contradicted = label[order] != label[last]
     if seconds is not None:  # a later time settles it; equal or unknown times do not
         contradicted &= seconds[order] == seconds[last]

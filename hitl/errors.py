@@ -63,7 +63,7 @@ class BadEvidence(BadInput):
 
 
 class BadSettings(HitlError):
-    """A setting with a missing or impossible value; the message names the key."""
+    """A setting with a missing or invalid value. The message names the key."""
 
     exit_code = 78
 
@@ -73,7 +73,7 @@ class MissingToken(BadSettings):
 
 
 class MissingExtra(HitlError):
-    """An optional part of hitl is not installed; the message says which extra to install."""
+    """An optional part of hitl is not installed. The message says which extra to install."""
 
     exit_code = 78
 

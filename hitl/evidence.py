@@ -288,7 +288,7 @@ class Evidence(OneLineRepr):
             raise BadEvidence(
                 f"graph: expected a sparse ({n}, {n}) matrix, got shape {getattr(self.graph, 'shape', None)}"
             )
-        # Not "> 0" and "< 0": a NaN must fail too.
+        # Written so that NaN fails too, unlike "> 0" and "< 0".
         if not (abs(self.graph - self.graph.T).max() == 0 and self.graph.min() >= 0):
             raise BadEvidence("graph: expected a symmetric matrix of non-negative weights")
 

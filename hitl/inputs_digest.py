@@ -110,7 +110,7 @@ def _evidence_unchanged(settings: Settings, store: Store) -> bool:
 def _stamps(settings: Settings) -> Iterator[str]:
     named = [*settings.models.values(), settings.graph.file, settings.features.file, settings.features.weights]
     code = [name.rpartition(":")[0] for name in (settings.features.model, settings.learn.model) if name]
-    modules = [f"{name.replace('.', '/')}.py" for name in code if name and not name.endswith(".py")]  # beside the user
+    modules = [f"{name.replace('.', '/')}.py" for name in code if name and not name.endswith(".py")]  # user modules
     for path in (Path(name) for name in (*named, *code, *modules) if name):
         with suppress(OSError):  # the fit that reads it reports the error
             for file in sorted(path.iterdir()) if path.is_dir() else [path]:  # a folder holds several files

@@ -196,7 +196,7 @@ def _of_model(name: str, said: Mapping[str, Any], items: int) -> str:
 
 
 def _agreement(annotations: Annotations, consensus: Consensus) -> float | None:
-    """Share of labels that equal the consensus of their item, or None without labels."""
+    """Return the share of labels that equal the consensus of their item, or None without labels."""
     if not len(annotations):
         return None
     same = 0

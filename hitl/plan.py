@@ -271,7 +271,7 @@ class Plan(OneLineRepr):
     def to_json(self) -> str:
         """Return the plan as one JSON object with a version."""
         done = [{"item": d.item, "labels": d.labels, "confidence": d.confidence, "why": d.why} for d in self.done]
-        data = {"format": FORMAT, "asks": list(map(_as_dict, self.asks)), "done": done}  # they may be a million
+        data = {"format": FORMAT, "asks": list(map(_as_dict, self.asks)), "done": done}  # there may be a million
         data |= {"open_items": self.open_items, "stop": self.stop}
         data |= {"expired": list(map(_as_dict, self.expired)), "people": list(map(_as_dict, self.people))}
         return json.dumps(data, ensure_ascii=False)

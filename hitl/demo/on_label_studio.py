@@ -37,7 +37,7 @@ PEOPLE = 12
 PASSWORD = "entailment-2008"
 MAX_RUNS = 40
 ENOUGH = 0.6
-"""Share of the recorded answers after which the demo stops asking."""
+"""Share of the recorded answers after which the demo stops."""
 CONFIG = f"""<View>
   <Text name="text" value="$text"/>
   <Header value="Does it follow?"/>

@@ -26,7 +26,7 @@ TARGET = 0.9
 
 
 def run(output: Path) -> None:
-    """Run the demo, print the comparison, write the report."""
+    """Run the demo, print the comparison, and write the report."""
     began = time.perf_counter()
     comparison = Comparison(rte())
     shown = texts()

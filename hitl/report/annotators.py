@@ -149,7 +149,7 @@ def similarity_figure(profiles: AnnotatorProfiles) -> Figure:
     apart = similar[~np.eye(len(similar), dtype=bool)]  # exclude the diagonal from the scale: it is always 1
     most = max(0.1, float(apart.max(initial=0.0)))
     heat = heatmap([numbers(row, 2) for row in similar], most, "similarity %{z:.2f}")
-    if len(codes) <= 40:  # the names of more pairs would make the page large
+    if len(codes) <= 40:  # names of more pairs would make the page large
         names = [shown(report.names[k], 22) for k in codes]
         heat["customdata"] = [[f"{one} and {other}" for other in names] for one in names]
         heat["hovertemplate"] = "%{customdata}: " + heat["hovertemplate"]

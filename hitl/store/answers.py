@@ -160,7 +160,7 @@ class AnswerStore(Leased):
         if items is not None and not found.items.equals(items.column):
             raise BadInput(f"project {project!r}: items came or went while it was read; try again")
         return Annotations.from_codes(
-            items or CheckedNames.trusted(found.items),  # the key of their rows
+            items or CheckedNames.trusted(found.items),  # unique, as part of the primary key
             found.item,
             renamed(found.annotator, names),
             found.label,

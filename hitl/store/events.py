@@ -128,7 +128,7 @@ class Announced(Leased):
         """
         when: Any = self.database.now() if now is None else sa.literal(now, sa.Double())
         mine = (events.c.project == project, events.c.address == address, events.c.state == WAITING)
-        free = (events.c.held <= when) | (events.c.held > when + 2 * seconds)  # `when` may be a while ago
+        free = (events.c.held <= when) | (events.c.held > when + 2 * seconds)  # `when` may lie in the past
         ready = sa.select(events.c.event, events.c.attempts).where(*mine, events.c.due <= when, free)
         ready = ready.order_by(events.c.at, events.c.event).limit(1)
         if not self.database.rows(ready):

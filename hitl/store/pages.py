@@ -276,7 +276,7 @@ class _Saver:
         moved = [row | {"annotator": names.get(row["annotator"], row["annotator"])} for row in back]
         if moved != back:
             self._connection.execute(sa.delete(rework).where(rework.c.project == self._project))
-            once = {(row["item"], row["annotator"]): row for row in moved}  # two may have become one
+            once = {(row["item"], row["annotator"]): row for row in moved}  # two names may have merged
             self._database.upsert(self._connection, rework, [*once.values()])
 
     def live(self, page: Page) -> None:

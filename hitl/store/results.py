@@ -256,7 +256,7 @@ def _packed(done: Sequence[Done]) -> bytes:
     """Serialize as Arrow, because there may be a million items."""
     table = _table_of(DoneItems.of(done))
     sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)  # a thread a column costs more
+    options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)  # one thread per column costs more
     with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue().to_pybytes())

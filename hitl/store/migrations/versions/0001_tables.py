@@ -1,7 +1,7 @@
 """Create all tables.
 
-Until the first release this is the only migration and follows `schema`. The release writes the tables out here; each
-later change of `schema` then brings a migration of its own.
+Until the first release this is the only migration and follows `schema`. The release lists the tables here explicitly;
+from then on each change of `schema` adds its own migration.
 """
 
 from __future__ import annotations
