@@ -63,7 +63,7 @@ not.
 
 @dataclass(frozen=True)
 class Mixing:
-    """How well the chains of a sampler agree.
+    """Agreement between the chains of a sampler.
 
     Attributes:
         chains: number of chains, each with its own start.
@@ -80,7 +80,7 @@ class Mixing:
 
 @dataclass(frozen=True, repr=False)
 class Fit(OneLineRepr):
-    """How a fit went.
+    """Method, settings and convergence of a fit.
 
     Attributes:
         method: command-line name of the method.
@@ -88,7 +88,7 @@ class Fit(OneLineRepr):
         objective: the maximized objective after each iteration (nats); empty for closed forms.
         converged: True if the objective's gain fell below the tolerance (closed forms: True; samplers: mixed).
         seconds: wall time.
-        mixing: how well the chains agree; None for a method without chains.
+        mixing: agreement between the chains; None for a method without chains.
     """
 
     method: str

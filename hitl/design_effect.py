@@ -33,7 +33,7 @@ SMALLEST = 1e-300
 
 @dataclass(frozen=True, eq=False)
 class DesignEffect:
-    """How strongly labels of one item depend on each other; by default not at all.
+    """Dependence between the labels of one item; by default none.
 
     Attributes:
         rho: correlation of the errors of two judges of one item, >= 0; 0: labels are independent.
