@@ -322,7 +322,7 @@ class Tables(Connector):
 
 
 def _said(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row with missing values, also nested ones, as null."""
+    """Return a row without nulls, also nested ones: a missing value is read back as null."""
     found = ((name, _said(value) if isinstance(value, Mapping) else value) for name, value in row.items())
     return {name: value for name, value in found if value is not None}
 

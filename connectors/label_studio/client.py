@@ -363,7 +363,6 @@ def _no_answer(what: str) -> NoAnswer:
 
 
 def _wait(state: RetryCallState) -> float:
-    """Return the seconds before the next attempt."""
     error = state.outcome.exception() if state.outcome else None
     hint = error.retry_after if isinstance(error, Unreachable) else None
     return WAITS[min(state.attempt_number, len(WAITS)) - 1] if hint is None else min(hint, LONGEST_WAIT)

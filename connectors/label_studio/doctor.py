@@ -139,7 +139,6 @@ def _blind(versions: Versions) -> Check:
 
 
 def _own_ids(client: Client, project: int, field: str) -> Check:
-    """Check that every task has its own id."""
     name, lacking, count = "own ids", [], 0
     tasks: dict[str, list[int]] = {}
     for task in client.tasks(project, ("id", "data"), page_size=ID_PAGE):

@@ -279,7 +279,6 @@ class Reader:
         }
 
     def _latest(self) -> str:
-        """Return the largest updated_at of the project's tasks."""
         latest = first_listed(self.client, self.project, [], ["-tasks:updated_at"])["tasks"]
         return stamp(datetime.fromisoformat(latest[0]["updated_at"])) if latest else NEVER
 

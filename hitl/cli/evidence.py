@@ -122,7 +122,7 @@ class Given:
             raise BadSettings("--neighbours needs --features: items are linked to those with the nearest ones")
 
     def _tables(self) -> Evidence:
-        """Read everything except a graph of neighbours."""
+        """Read everything except a graph of neighbors."""
         from hitl.evidence import Evidence
         from hitl.tables.columns import require_columns
         from hitl.tables.edges import COLUMNS, NEIGHBOUR

@@ -123,7 +123,7 @@ class AnnotatorsOutput:
 
 @dataclass(frozen=True)
 class Engine:
-    """Where partial work runs. Raises BadSettings for contradictory options."""
+    """Options for where parallel work runs. Raises BadSettings for contradictory ones."""
 
     engine: Annotated[
         Literal["here", "dask"], typer.Option(help="Where work in parts is done: in this process, or by Dask.")

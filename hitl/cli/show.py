@@ -91,7 +91,6 @@ def frame(title: str, data: pd.DataFrame, rows: int = 20) -> None:
 
 
 def _cell(value: object) -> str:
-    """Format a value in a table. A missing one is empty."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     return f"{value:.3f}" if isinstance(value, float) else str(value)

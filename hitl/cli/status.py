@@ -85,13 +85,11 @@ def _missed(status: Status) -> list[str]:
 
 
 def _listed(head: str, things: Sequence[str]) -> list[str]:
-    """List the first of many things, one per line."""
     lines = [head, *(f"  {thing}" for thing in things[:THINGS])]
     return lines if len(things) <= THINGS else [*lines, f"  and {len(things) - THINGS:,} more; --json has all"]
 
 
 def _kinds(pending: Mapping[str, int]) -> str:
-    """Describe the pending operations."""
     asked = f"questions of {counted(pending.get('assign', 0), 'annotator')}"
     return ", ".join({**WAITING, "assign": asked}.get(kind, kind) for kind in pending)
 
@@ -148,7 +146,6 @@ def _of_one(queue: Queue) -> str:
 
 
 def _takes(queues: Sequence[Queue]) -> str:
-    """Describe how long these take together, if known."""
     seconds = math.fsum(queue.seconds for queue in queues)
     if not seconds:
         return ""

@@ -91,7 +91,7 @@ def text_of(event: Mapping[str, Any]) -> str:
 
 
 def sentence(text: str, settings: Settings) -> str:
-    """Shorten a text to one sentence, without secrets."""
+    """Mask secrets in a text, and cut it to `LONGEST` characters."""
     hidden = [value for name, value in os.environ.items() if name.startswith("HITL_") and _SECRET.search(name)]
     for one in settings.events:
         hidden += [one.address, *("" if one.secret is None else one.secret.get_secret_value()).split()]

@@ -1,7 +1,7 @@
 """Run projects when they are due, in one thread per project.
 
     while not stopped:
-        do the run that is due, else pull what is new
+        start the run that is due, else pull new data
         wait for the next time, or for a webhook
 
 The next run follows from `[schedule]` and the time of the last run, which is in the store. Nothing else is remembered
@@ -183,7 +183,7 @@ class ProjectLoop(threading.Thread):
             return 0.0
         return min([LONGEST, *((when - now).total_seconds() for when in (due, look) if when is not None)])
 
-    # -- when ----------------------------------------------------------------------------------------------
+    # -- schedule ------------------------------------------------------------------------------------------
 
     def due(self, now: datetime) -> datetime | None:
         """Return when the next run is due: a past time if one was missed, None if nothing triggers one."""
@@ -231,7 +231,7 @@ class ProjectLoop(threading.Thread):
             for kind, when, at in rows
         ]
 
-    # -- what ----------------------------------------------------------------------------------------------
+    # -- runs and pulls ------------------------------------------------------------------------------------
 
     def _cycle(self, due: datetime) -> None:
         """Do the run that was due at this time."""

@@ -109,7 +109,7 @@ class EventSettings(BaseModel):
 
     @property
     def lacks(self) -> str | None:
-        """What must be set before anything can be sent, or None."""
+        """Setting that is missing before anything can be sent, or None."""
         if self.url is None:
             return f"it has no url; add one, or set {variable(self.name, 'url')} in the environment"
         if self.template == "json" and not self.keys:

@@ -24,7 +24,7 @@ class Section(BaseModel):
 
 
 class SourceSettings(Section):
-    """Where evidence comes from and plans go to. Each connector has a subclass with its own keys.
+    """Source of evidence and target of plans. Each connector has a subclass with its own keys.
 
     Example:
         >>> class Folder(SourceSettings):
@@ -219,7 +219,7 @@ class LearnSettings(Section):
 
 
 class PushSettings(Section):
-    """What a run may change on the platform."""
+    """Changes that a run may make on the platform."""
 
     consensus: bool = True
     order: bool = True
@@ -272,7 +272,7 @@ def _require_url(text: str) -> None:
 
 
 class RetentionSettings(Section):
-    """How long the store keeps deleted rows and the metrics of runs."""
+    """Retention times of deleted rows and the metrics of runs."""
 
     deleted: Seconds = 30 * 24 * 3600.0
     cycles: int = Field(default=1000, ge=100, le=UNLIMITED)

@@ -165,7 +165,7 @@ def an_item_without_labels_or_predictions_gets_the_prior(combiner: Combiner) -> 
     assert np.allclose(last[0], even, atol=1e-6) or np.allclose(last[0], shares, atol=0.02)
 
 
-# -- what it uses --------------------------------------------------------------------------------------------
+# -- evidence used --------------------------------------------------------------------------------------------
 
 
 def _without_words(combiner: Combiner, evidence: Evidence) -> tuple[Floats, list[str]]:
@@ -177,7 +177,6 @@ def _without_words(combiner: Combiner, evidence: Evidence) -> tuple[Floats, list
 
 
 def _changed(evidence: Evidence, kind: str) -> Evidence:
-    """Return the evidence with this kind changed."""
     moved = np.roll(np.arange(evidence.annotations.n_items), 7)
     if kind == "probabilities":
         return replace(evidence, probabilities={model: p[moved] for model, p in evidence.probabilities.items()})
@@ -405,7 +404,7 @@ def all_agreeing_is_no_error_and_very_sure(combiner: Combiner) -> None:
     assert consensus.confidence.min() > 0.75
 
 
-# -- judging what was not seen -------------------------------------------------------------------------------
+# -- predicting new items -------------------------------------------------------------------------------------
 
 
 @fact

@@ -81,7 +81,6 @@ class _Large:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         replaced = False
 
         async def answered(message: Message) -> None:

@@ -31,7 +31,7 @@ from hitl.service.web.access.proxies import Proxies
 from hitl.service.web.access.roles import Role
 
 CSRF_HEADER, CSRF_FIELD = "X-CSRF-Token", "csrf_token"
-"""Where an unsafe request carries its session's CSRF token: a header or a form field."""
+"""Header and form field for the CSRF token of an unsafe request; it must have one of them."""
 
 LOGIN = "/login"
 

@@ -92,7 +92,7 @@ class Slowdown:
             return wait
 
     def succeeded(self, name: str, address: str) -> None:
-        """Uncount a successful attempt for the address, and clear the failures of the name."""
+        """Take a successful attempt off the count of the address, and clear the failures of the name."""
         where = network_of(address)
         with self._lock:
             self._addresses.take_back(where)

@@ -206,7 +206,6 @@ def _code(name: str, names: tuple[Any, ...]) -> int:
 
 
 def _data(text: str | None) -> list[tuple[str, str]]:
-    """Return the fields of an item's data as text."""
     data = json.loads(text or "{}")
     return [
         (str(name), value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
