@@ -25,7 +25,7 @@ from hitl.connectors.label_studio.pull import ID_PAGE, Reader, State, above, fir
 from hitl.platform import Cursor, Held, HeldItem, Page
 
 TRIES = 3
-"""How often counts that differ are taken, because annotators may be working in between."""
+"""Number of times that differing counts are taken, because annotators may be working in between."""
 SHOWN = 500
 """Characters after which Label Studio truncates a list of annotations."""
 _LISTED = ("id", "updated_at", "annotations_ids", "total_annotations", "cancelled_annotations")

@@ -48,7 +48,7 @@ Trouble = Callable[[], Mapping[str, object] | None]
 
 
 class Queued(BaseModel):
-    """Answer to a webhook; `queued` is False for one that concerns no labels."""
+    """Response to a webhook. `queued` is False if it does not concern labels."""
 
     queued: bool
 

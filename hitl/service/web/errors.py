@@ -37,7 +37,7 @@ LARGE = "what was sent is too large for this address: send less at a time"
 
 
 class Told(BaseModel):
-    """What went wrong: a code for programs, words for people, and the number of the request in the log."""
+    """Description of an error: a code for programs, a message for people, and the id of the request in the log."""
 
     code: str
     message: str
@@ -45,7 +45,7 @@ class Told(BaseModel):
 
 
 class Problem(BaseModel):
-    """The body of every answer that is an error."""
+    """Body of every error response."""
 
     error: Told
 

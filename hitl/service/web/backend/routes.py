@@ -35,32 +35,32 @@ Allowed = Callable[[str, str, str], bool]
 
 
 class Health(BaseModel):
-    """That hitl is there."""
+    """Health of the backend."""
 
     status: str = "UP"
     model_class: str = "hitl"
 
 
 class Setup(BaseModel):
-    """The version of the suggestions there are now."""
+    """Current version of the suggestions."""
 
     model_version: str = Field(examples=["hitl-suggests-model-0c1f5e8a77d2"])
 
 
 class Versions(BaseModel):
-    """The versions of suggestions that can be asked for: one."""
+    """Available versions of the suggestions; there is one."""
 
     versions: list[str] = Field(examples=[["hitl-suggests-model-0c1f5e8a77d2"]])
 
 
 class Heard(BaseModel):
-    """That a message has come."""
+    """Confirmation of a message."""
 
     status: str = "ok"
 
 
 class Prediction(BaseModel):
-    """What is suggested of one task, as Label Studio writes annotations."""
+    """Suggestion for one task, in the format of Label Studio's annotations."""
 
     result: list[dict[str, Any]]
     score: float
@@ -68,19 +68,19 @@ class Prediction(BaseModel):
 
 
 class Predictions(BaseModel):
-    """For each task, in order, its suggestion; an empty list where there is none."""
+    """One suggestion per task, in order; an empty list for a task without one."""
 
     results: list[Prediction | list[Prediction]]
 
 
 class Task(BaseModel):
-    """A task; of all that Label Studio sends its number is read."""
+    """A task. Only its number is read from what Label Studio sends."""
 
     id: int | str
 
 
 class Asked(BaseModel):
-    """What Label Studio asks: tasks, and the labeling configuration as it is now."""
+    """Request of Label Studio: tasks, and the current labeling configuration."""
 
     tasks: list[Task]
     label_config: str | None = None
