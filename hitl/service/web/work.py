@@ -1,4 +1,4 @@
-"""Start plans, pushes and runs from a page. Each does what the command of that name does, in a thread, one per project.
+"""Start plans, pushes and runs from a page. Each works like the command of that name, in one thread per project.
 
 Failures are shown on the page. Everything that was done is in the store.
 """

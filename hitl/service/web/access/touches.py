@@ -1,5 +1,6 @@
-"""Record when sessions and tokens were last used: at most once a minute each, and in the background, so that no request
-waits for a database lock.
+"""Record when sessions and tokens were last used, at most once a minute each.
+
+This happens in the background, so that no request waits for a database lock.
 """
 
 from __future__ import annotations
