@@ -1,4 +1,4 @@
-"""Combiners: a truth prior times an annotator model; one algorithm a file. Classes load on first use."""
+"""Combiners: a truth prior times an annotator model, one algorithm per file. Classes load on first use."""
 
 from __future__ import annotations
 

@@ -4,21 +4,21 @@
 
 D are the items with known truth. Given them the temperature and the confusion matrices are independent.
 
-Temperature. Where T* is the mode (P+L), the pool at T = tau T* is p*(z_n = j)^(1/tau), normalized. The posterior of
-log tau is one-dimensional, and integrated by quadrature (`calibration.bayesian_temperature`). One model: this is all
-of the posterior. Several models: their temperatures vary together, in the proportions of the mode. How sure the pool is
-as a whole moves a prediction to first order; proportions shift it from model to model and average out (simulated: the
-mean distance to what the posterior of two temperatures says is half that of P+L).
+Temperature. With T* the mode (P+L), the pool at T = tau T* is p*(z_n = j)^(1/tau), normalized. The posterior of
+log tau is one-dimensional, and integrated by quadrature (`calibration.bayesian_temperature`). For one model this is
+the whole posterior. For several models the temperatures vary together, in the proportions of the mode. The confidence
+of the whole pool moves a prediction to first order; proportions shift it from model to model and average out
+(simulated: the mean distance to the posterior of two temperatures is half that of P+L).
 
-Annotators. The rows of a confusion matrix are Dirichlet(N + b) given D, so that one label of an annotator has the
-probability (N_jl + b_jl) / sum: what P+L takes as the mode. Several labels of the anonymous pool on one item come
-from one row, and each tells of the row what the next will be (Polya's urn):
+Annotators. The rows of a confusion matrix are Dirichlet(N + b) given D, so one label of an annotator has the
+probability (N_jl + b_jl) / sum, which P+L uses as the mode. Several labels of the anonymous pool on one item come
+from one row, and each updates the row for the next (Polya's urn):
 
     E[prod_l pi_jl^c_l]  =  prod_l (a_jl)_(c_l)  /  (sum_l a_jl)_(c),     (a)_(c) = a (a + 1) ... (a + c - 1)
 
 The paper takes Dirichlet(N + b + 1) here (`accuracy_at="mode"`), whose mean expects an accuracy of 0.27 where its mode
-expects 0.75 (J = 10): that alone makes the method need more labels than P+L, as it found (CIFAR-10H, ten known items:
-error .043, not .029).
+expects 0.75 (J = 10). That alone makes the method need more labels than P+L, as the paper found (CIFAR-10H, ten known
+items: error .043, not .029).
 """
 
 from __future__ import annotations
@@ -54,8 +54,9 @@ class BayesianPL(PL):
     """Bayesian P+L; other settings as in `PL`.
 
     Attributes:
-        accuracy_at: what of a row's prior is at the expected accuracy: its "mean", Dirichlet(b), or its "mode",
+        accuracy_at: statistic of a row's prior that equals the expected accuracy: "mean", Dirichlet(b), or "mode",
             Dirichlet(b + 1).
+
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -85,7 +86,7 @@ class BayesianPL(PL):
         return cls(accuracy=0.75, off=0.1, temperature=LogTemperature(0.5, 0.5), accuracy_at="mode")
 
     def fit(self, evidence: Evidence | Shards, *, start: Consensus | None = None) -> Consensus:
-        """Learn from the items with known truth, then judge all. Raises BadEvidence without model or truth."""
+        """Learn from the items with known truth, then predict all. Raise BadEvidence without model or truth."""
         evidence = used(self, evidence)
         began = time.perf_counter()
         mode = PL.fit(self, evidence)
@@ -97,7 +98,7 @@ class BayesianPL(PL):
         return replace(found, fit=replace(mode.fit, seconds=time.perf_counter() - began))
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """Judge other items with what was learned; annotators and models not met before are as the prior expects."""
+        """Predict other items with the learned parameters; new annotators and models follow the prior."""
         annotations = evidence.annotations
         if FACTOR not in consensus.parameters:
             raise BadEvidence("not learned by Bayesian P+L; apply the method that learned it")
@@ -124,19 +125,19 @@ class BayesianPL(PL):
 def posterior_of_factor(
     p_nj: Floats, truth_n: npt.NDArray[np.integer], temperature_m: Floats, prior: LogTemperature
 ) -> TemperaturePosterior:
-    """The posterior of the factor tau of all temperatures.
+    """Return the posterior of the factor tau of all temperatures.
 
     p_nj: (N, J) the pool at the temperatures `temperature_m` (M,), NaN where all abstain; truth_n: (N,) class codes,
-    -1 where unknown. The M priors of log T_m are one of log tau.
+    -1 where unknown. The M priors of log T_m combine into one of log tau.
     """
     n_models, n_classes = len(temperature_m), p_nj.shape[1]
     of_factor = LogTemperature(float(prior.mean - np.log(temperature_m).mean()), float(prior.sd / np.sqrt(n_models)))
-    even = np.full((1, n_classes), 1 / n_classes)  # says nothing of tau, so that there is an item if nothing is known
+    even = np.full((1, n_classes), 1 / n_classes)  # carries no information on tau, but ensures there is an item
     return BayesianTemperature(of_factor).fit(np.vstack((p_nj, even)), np.append(truth_n, 0))
 
 
 def repeated_answers(annotations: Annotations, a_jl: Floats) -> Floats:
-    """Return (N, J) what the labels of the anonymous pool on an item say beyond independent ones, in nats.
+    """Return (N, J) correction, in nats, for repeated labels of the anonymous pool on an item.
 
     `a_jl` (J, L): Dirichlet parameters of the pool's rows. 0 for items with at most one of its labels.
     """
@@ -154,7 +155,7 @@ def repeated_answers(annotations: Annotations, a_jl: Floats) -> Floats:
 
 
 def _place(key: npt.NDArray[np.integer]) -> npt.NDArray[np.intp]:
-    """Return (M,) how many equal keys stand before each, of sorted keys."""
+    """Return (M,) number of equal keys before each of the sorted keys."""
     first = np.concatenate((np.ones(min(1, len(key)), bool), key[1:] != key[:-1]))
     start = np.flatnonzero(first)
     place: npt.NDArray[np.intp] = np.arange(len(key)) - np.repeat(start, np.diff(np.append(start, len(key))))

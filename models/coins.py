@@ -1,6 +1,6 @@
-"""Coins: annotators who are right with one chance (one coin), or with one for each class (two coins), by EM.
+"""Coins: annotators who are right with one chance (one coin), or with one per class (two coins), by EM.
 
-    z_n ~ Cat(p)      l_nk = z_n with chance a_kj where z_n = j, else any other class, all alike
+    z_n ~ Cat(p)      l_nk = z_n with chance a_kj if z_n = j, else any other class with equal chance
 
     one coin    a_kj = a_k for all classes j                                a_k  ~ Beta(r + 1, w + 1)
     two coins   a_kj free; for two classes sensitivity and specificity      a_kj ~ Beta(r + 1, w + 1)
@@ -9,11 +9,11 @@
                                                        one coin adds up over the classes
     E   as in Dawid-Skene
 
-(One coin: the form of Zhang et al. 2016, "Spectral methods meet EM"; two coins: Raykar et al. 2010, one accuracy a
-class where there are more than two.) An answer that is no class ("unsure") says nothing: an annotator gives it with
-the same chance whatever the class, so that it counts neither for nor against them. The prior expects annotators to be
-right; without it, or from another start than the votes, all roles may swap: every annotator wrong, all labels turned
-round.
+(One coin: the form of Zhang et al. 2016, "Spectral methods meet EM"; two coins: Raykar et al. 2010, one accuracy per
+class if there are more than two.) An answer that is no class ("unsure") carries no information: an annotator gives it
+with the same chance whatever the class, so it counts neither for nor against them. The prior expects annotators to be
+right. Without it, or from a start other than the votes, all roles may swap: every annotator wrong, all labels
+reversed.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ class CoinMethod(ABC):
 
     @abstractmethod
     def unlearned(self, annotations: Annotations) -> Coins:
-        """The coins of all annotators at the prior's mode."""
+        """Return the coins of all annotators at the prior's mode."""
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
-        """EM from the votes, or from what `start` learned."""
+        """Run EM from the votes, or from `start`."""
         evidence = used(self, evidence)
         began = time.perf_counter()
         annotations = evidence.annotations
@@ -77,11 +77,11 @@ class CoinMethod(ABC):
         return em.concluded(self, began, evidence, found, people)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """Judge other items with what was learned; annotators not met yet are as the prior expects."""
+        """Predict other items with the learned parameters; new annotators follow the prior."""
         return warm_start.applied(consensus, evidence, self._unmet(evidence.annotations))
 
     def _unmet(self, annotations: Annotations) -> Floats:
-        """Return (J, L) what to expect of an annotator not met."""
+        """Return (J, L) expected rows of a new annotator."""
         no_label = np.zeros(len(annotations), bool)
         newcomer = replace(annotations.select(no_label), annotators=("newcomer",), anonymous=None)
         unmet_jl: Floats = np.exp(self.unlearned(newcomer).log_pi_klj[0]).T
@@ -90,14 +90,15 @@ class CoinMethod(ABC):
 
 @dataclass(frozen=True, slots=True)
 class OneCoin(CoinMethod):
-    """One accuracy an annotator.
+    """One accuracy per annotator.
 
     Attributes:
-        accuracy: what it is expected to be, in (0, 1), and
-        strength: how many answers that expectation weighs, > 0.
+        accuracy: its expected value, in (0, 1).
+        strength: number of answers that this expectation is worth, > 0.
         share_smoothing: pseudo-items of each class, > 0.
-        least_labels: labels an item needs to count (all items are judged).
-        tolerance: an iteration that gains less, in nats an item, is the last.
+        least_labels: labels an item needs to count (all items are predicted).
+        tolerance: EM stops at an iteration that gains less, in nats per item.
+
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -108,16 +109,17 @@ class OneCoin(CoinMethod):
     """
 
     def unlearned(self, annotations: Annotations) -> Coins:
-        """One coin for all classes."""
+        """Return one coin for all classes."""
         right = self.strength * self.accuracy
         return Coins.unlearned(annotations, True, right, self.strength - right)
 
 
 @dataclass(frozen=True, slots=True)
 class TwoCoin(CoinMethod):
-    """One accuracy a class and annotator: for two classes sensitivity and specificity.
+    """One accuracy per class and annotator: for two classes sensitivity and specificity.
 
-    Settings as in `OneCoin`; `strength` is in answers a class.
+    Settings as in `OneCoin`; `strength` is in answers per class.
+
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -128,6 +130,6 @@ class TwoCoin(CoinMethod):
     """
 
     def unlearned(self, annotations: Annotations) -> Coins:
-        """A coin for each class."""
+        """Return a coin for each class."""
         right = self.strength * self.accuracy
         return Coins.unlearned(annotations, False, right, self.strength - right)

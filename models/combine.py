@@ -1,4 +1,4 @@
-"""From tables to a consensus in one call."""
+"""Combine tables into a consensus in one call."""
 
 from __future__ import annotations
 
@@ -30,20 +30,22 @@ def combine(
     time: str | None = None,
     **settings: Any,
 ) -> Consensus:
-    """The best label of every item, how sure it is, and how good each annotator is.
+    """Estimate the best label of every item, its confidence, and the accuracy of each annotator.
 
     Tables are DataFrames (pandas, polars), Arrow tables, Hugging Face datasets, dicts of columns or lists of dicts.
 
     Attributes:
-        labels: a row a label, with the columns item, annotator and label; or a row an item, with a column an annotator.
-        probabilities: of a model: a table with the columns item and p_<class>; of several: a dict name -> table.
-        truth: the items of known truth: a table with the columns item and label.
-        method: a name that `hitl combine --method` knows; `settings` are those of its class.
-        paper: with the settings of the method's paper, but for `settings`; by default with hitl's.
+        labels: one row per label, with the columns item, annotator and label; or one row per item and one column per
+            annotator.
+        probabilities: of one model: a table with the columns item and p_<class>; of several: a dict name -> table.
+        truth: items of known truth: a table with the columns item and label.
+        method: a name that `hitl combine --method` accepts; `settings` are those of its class.
+        paper: use the settings of the method's paper, overridden by `settings`; by default hitl's.
         item, annotator, label, time: names of the columns; annotator=None: annotators have no ids.
-        classes, options: the classes, and the legal answers where there are more; default: the labels there are.
+        classes, options: the classes, and the allowed answers if there are more; default: the labels in the table.
 
-    Raises BadInput, with what was expected, for tables that do not fit; BadSettings for an unknown method or setting.
+    Raise BadInput, with the expected form, for malformed tables; BadSettings for an unknown method or setting.
+
 
     Example:
         >>> import hitl
@@ -76,7 +78,7 @@ def combine(
 
 
 def _models(given: Any) -> dict[str, Any]:
-    """Name -> table. A single table is the one called "model"."""
+    """Return name -> table. A single table is named "model"."""
     several = isinstance(given, Mapping) and all(has_columns(table) for table in given.values())
     if not several and not has_columns(given):
         raise BadInput(
@@ -88,7 +90,7 @@ def _models(given: Any) -> dict[str, Any]:
 
 
 def _all(items: Sequence[Name], others: Sequence[Any], item: str) -> list[Name]:
-    """These items, and those that only the other tables have."""
+    """Return these items, then those that only the other tables have."""
     found = dict.fromkeys(items)
     for table in others:
         if item in table.column_names:

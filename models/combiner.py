@@ -1,6 +1,6 @@
-"""The contract of every combiner: evidence in, consensus out; and what it uses of the evidence.
+"""The contract of every combiner: evidence in, consensus out, and the kinds of evidence it uses.
 
-A combiner declares what it uses beside the annotations, and begins its `fit` with `used`:
+A combiner declares what it uses besides the annotations, and begins its `fit` with `used`:
 
     @dataclass(frozen=True, slots=True)
     class Loudest:
@@ -9,7 +9,7 @@ A combiner declares what it uses beside the annotations, and begins its `fit` wi
         def fit(self, evidence, *, start=None):
             evidence = used(self, evidence)
 
-so that who gives it more is warned, once and by name, and that it sees nothing but what it declares.
+This warns once, by name, about evidence that is given but not used, and hides it from the combiner.
 """
 
 from __future__ import annotations
@@ -36,18 +36,20 @@ EVIDENCE = {
     "sequence": "the sequence of the items (sequence=)",
     "graph": "a graph of the items (graph=, --graph, [graph])",
 }
-"""Each kind of evidence beside the annotations (a field of `Evidence`), and how it is supplied."""
+"""Kinds of evidence besides the annotations (fields of `Evidence`), and how to supply each."""
 
 
 class Combiner(Protocol):
-    """Fuses what is known into the best-supported label of every item.
+    """Method that fuses all evidence into the best-supported label of every item.
 
-    Settings are the fields of a frozen dataclass; `fit` remembers nothing. `start` is an earlier consensus to
+    Settings are the fields of a frozen dataclass; `fit` keeps no state. `start` is an earlier consensus to
     begin from (usually the same answer, in fewer iterations).
 
-    `uses`: which fields of the evidence it uses beside the annotations. Where it cannot do without some of them, a
-    class attribute `needs` names these. A method that also fits `Shards` says so: `fits_shards: ClassVar[bool] = True`.
-    What it learned from shards is a consensus without items; `apply` judges these, shard by shard.
+    `uses`: the fields of the evidence it uses besides the annotations. If some of them are required, the class
+    attribute
+    `needs` names these. A method that also fits `Shards` declares it: `fits_shards: ClassVar[bool] = True`.
+    Its result from shards is a consensus without items; `apply` predicts these, shard by shard.
+
 
     Example:
         >>> from hitl.models import Combiner, DawidSkene
@@ -59,13 +61,14 @@ class Combiner(Protocol):
     uses: ClassVar[frozenset[str]]
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
-        """Learn from the evidence and judge all its items."""
+        """Learn from the evidence and predict all its items."""
         ...
 
 
 @runtime_checkable
 class Applicable(Protocol):
-    """A combiner whose result judges items it has not seen.
+    """Combiner whose result can predict new items.
+
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -77,30 +80,30 @@ class Applicable(Protocol):
     """
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """Judge the items of `evidence` with what `consensus` learned; nothing is refitted."""
+        """Predict the items of `evidence` with the parameters of `consensus`; nothing is refitted."""
         ...
 
 
 class ShardsCombiner(Applicable, Protocol):
-    """A combiner that fits `Shards` too."""
+    """Combiner that fits `Shards` too."""
 
     uses: ClassVar[frozenset[str]]
     fits_shards: ClassVar[bool]
 
     def fit(self, evidence: Evidence | Shards, *, start: Consensus | None = None) -> Consensus:
-        """Learn from a table and judge its items, or learn from shards."""
+        """Learn from a table and predict its items, or learn from shards."""
         ...
 
 
 class ApplicableCombiner(Combiner, Applicable, Protocol):
-    """A combiner whose result judges items it has not seen."""
+    """Combiner that can be fitted and can predict new items."""
 
 
 def used(combiner: Combiner, evidence: Evidence | Shards, stacklevel: int = 3) -> Evidence:
     """Return the evidence that this combiner uses: the first line of every `fit`.
 
-    Warns (IgnoredEvidence) of what is given and not used. Raises BadEvidence where something is missing that the
-    combiner needs. Both name methods that would do. Raises BadEvidence for a table, too, which is no evidence yet.
+    Warn (IgnoredEvidence) about evidence that is given but not used. Raise BadEvidence if something the combiner
+    needs is missing. Both name methods that would work. Also raise BadEvidence for a table, which is not evidence yet.
     """
     if isinstance(evidence, Shards):
         raise BadSettings(f"method {name_of(combiner)} needs all labels in memory")
@@ -121,10 +124,10 @@ def used(combiner: Combiner, evidence: Evidence | Shards, stacklevel: int = 3) -
 
 
 def used_shards(combiner: Combiner, evidence: Evidence | Shards) -> Shards:
-    """Return what this combiner uses of a table or of shards: the first line of a `fit` that takes both.
+    """Return the part of a table or of shards that this combiner uses: the first line of a `fit` that takes both.
 
-    The first shard that has all it needs is checked: a known truth, if it needs one, may be in any of them. Raises
-    BadEvidence where none has it.
+    The first shard that has everything is checked, because a known truth, if needed, may be in any of them. Raise
+    BadEvidence if none has it.
     """
     if not isinstance(evidence, Shards):
         return Table(used(combiner, evidence, stacklevel=4))
@@ -172,10 +175,11 @@ def concluded(
     mixing: Mixing | None = None,
     **learned: Any,
 ) -> Consensus:
-    """Return the consensus of a fit: beliefs (N, J), annotators, how the fit went, other fields `learned`.
+    """Return the consensus of a fit from beliefs (N, J), annotators, the fit's trace, and other fields `learned`.
 
-    The class shares are those of the annotators; of shards there are no items. `began`: `time.perf_counter()` at the
-    beginning of the fit.
+    The class shares are those of the annotators. A consensus of shards has no items. `began`: `time.perf_counter()` at
+    the
+    start of the fit.
     """
     fit = Fit(name_of(method), asdict(method), objective, converged, time.perf_counter() - began, mixing)
     items, classes = evidence.annotations.items, evidence.annotations.classes
@@ -186,7 +190,7 @@ def concluded(
 
 
 def require_given(combiner: Combiner, evidence: Evidence, kinds: frozenset[str]) -> None:
-    """Raise BadEvidence, which says what to supply and what does without, where one of these kinds is missing."""
+    """Raise BadEvidence if one of these kinds is missing, saying what to supply and which methods do without."""
     missing = kinds - given(evidence)
     if missing:
         what = " and ".join(words for kind, words in EVIDENCE.items() if kind in missing)
@@ -195,7 +199,7 @@ def require_given(combiner: Combiner, evidence: Evidence, kinds: frozenset[str])
 
 
 def given(evidence: Evidence) -> frozenset[str]:
-    """Return the kinds of evidence that are present beside the annotations."""
+    """Return the kinds of evidence that are present besides the annotations."""
     there = {kind for kind in ("features", "sequence", "graph") if getattr(evidence, kind) is not None}
     there |= {"probabilities"} if evidence.probabilities else set()
     there |= {"truth"} if evidence.known.any() else set()
@@ -209,25 +213,25 @@ def without(evidence: Evidence, kinds: frozenset[str]) -> Evidence:
 
 
 def seen_by(combiner: Combiner, evidence: Evidence) -> Evidence:
-    """The evidence without features that this combiner does not use, and that others (a policy, a model) are given."""
+    """Return the evidence without features that this combiner does not use; a policy or a model may use them."""
     return evidence if "features" in combiner.uses else without(evidence, frozenset({"features"}))
 
 
 def needs_of(combiner: Combiner | type[Combiner]) -> frozenset[str]:
-    """The kinds of evidence that a combiner (or a class of them) cannot do without."""
+    """Return the kinds of evidence that a combiner (or a class of them) requires."""
     needs: frozenset[str] = getattr(combiner, "needs", frozenset())
     return needs
 
 
 def name_of(combiner: Combiner) -> str:
-    """The name of its method; that of its class where it has none."""
+    """Return the name of its method, or of its class if it has none."""
     made = type(combiner)
     place = f"{made.__module__}:{made.__qualname__}"
     return next((name for name, listed in COMBINERS.items() if listed == place), made.__qualname__)
 
 
 def _instead(kinds: AbstractSet[str], one: str, several: str, none: str) -> str:
-    """The first two methods that use these kinds and need no others, and a verb; or `none`."""
+    """Return the first two methods that use these kinds and need no others, with a verb; or `none`."""
     names = []
     for name in COMBINERS:
         with suppress(BadSettings):  # a method of another package that cannot be loaded

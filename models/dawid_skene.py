@@ -1,4 +1,4 @@
-"""Dawid–Skene (Dawid & Skene 1979): class shares x one confusion matrix an annotator, by EM.
+"""Dawid–Skene (Dawid & Skene 1979): class shares and one confusion matrix per annotator, by EM.
 
     z_n ~ Cat(p)        l_nk | z_n = j ~ Cat(pi_k[j])        q_nj = p(z_n = j | labels)
 
@@ -6,8 +6,8 @@
     M   pi[k, j, l] ∝ sum_{n: l_nk = l} q_nj + b_jl,   p_j ∝ sum_n q_nj + b  (eqs. 2.3, 2.4, as posterior modes)
 
 starting from the votes. `smoothing` b = 0.01 is nearly maximum likelihood. With `accuracy` set, each row's prior
-expects that accuracy with the weight of a few labels (Kerrigan 2021), which keeps annotators with few labels sane.
-Label options may outnumber the classes; items with known truth are clamped.
+expects that accuracy with the weight of a few labels (Kerrigan 2021), which regularizes annotators with few labels.
+There may be more label options than classes; items with known truth are clamped.
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ class DawidSkene:
 
     Attributes:
         smoothing: pseudo-count of each confusion cell without `accuracy`, > 0.
-        accuracy: expected accuracy of annotators in (0, 1), or None for an even prior.
+        accuracy: expected accuracy of annotators in (0, 1), or None for a uniform prior.
         strength: pseudo-counts of a whole confusion row when `accuracy` is set, > 0.
-        share_smoothing: pseudo-items of each class in the class shares, > 0; large: shares stay even.
-        least_labels: labels an item needs to count (all items are judged). One label alone says nothing about who
-            is right; with 2, the start of a project cannot talk itself into a single class.
-        tolerance: an iteration that gains less, in nats an item, is the last.
+        share_smoothing: pseudo-items of each class in the class shares, > 0; large values keep shares uniform.
+        least_labels: labels an item needs to count (all items are predicted). One label alone says nothing about who
+            is right; with 2, a project with few labels cannot collapse into a single class.
+        tolerance: EM stops at an iteration that gains less, in nats per item.
+
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -70,7 +71,7 @@ class DawidSkene:
             require_chances(self, "accuracy")
 
     def fit(self, evidence: Evidence | Shards, *, start: Consensus | None = None) -> Consensus:
-        """EM from the votes, or from what `start` learned."""
+        """Run EM from the votes, or from `start`."""
         shards = used_shards(self, evidence)
         began = time.perf_counter()
         annotations = shards.annotations
@@ -88,7 +89,7 @@ class DawidSkene:
         return em.concluded(self, began, shards, found, people)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """Judge other items, by the same or new annotators, with what was learned."""
+        """Predict other items, by the same or new annotators, with the learned parameters."""
         return warm_start.applied(consensus, evidence, self._unmet(consensus, evidence.annotations))
 
     def _pseudo_counts(self, annotations: Annotations) -> Floats:
@@ -99,7 +100,7 @@ class DawidSkene:
         return confusion.accurate_pseudo_counts(j, options, self.accuracy, off)
 
     def _unmet(self, learned: Consensus, annotations: Annotations) -> Floats:
-        """(J, L) what to expect of annotators not met: the prior, or with an even one the average of those met."""
+        """Return (J, L) rows of new annotators: the prior or, if it is uniform, the average of those met."""
         people = learned.annotators
         if self.accuracy is not None or not people.labels.any() or people.options != annotations.options:
             return self._pseudo_counts(annotations)

@@ -4,10 +4,10 @@
     p(answers of all | t_n = j) = exp( sum_k V_kj,l_nk + sum_{k<k'} W_kk' [l_nk = l_nk'] ) / Z_j     (eqs. 21, 24, 25)
 
 W > 0: two annotators agree more often than the class explains. Several of them then count for little more than one. The
-partition function Z is exact as long as the answers of all who share items can be listed (`exact_states`); beyond,
-annotators who agree most beyond chance are grouped (`group_states`) and W is 0 between groups (see `network_groups`).
-Annotators who did not answer an item are summed out, not ignored, so an annotator's confusion matrix is the same
-whichever others answered. The pool of annotators without ids depends on no annotator.
+partition function Z is exact as long as the answers of all annotators who share items can be enumerated
+(`exact_states`). Beyond that, annotators who agree most beyond chance are grouped (`group_states`), and W is 0 between
+groups (see `network_groups`). Annotators who did not answer an item are summed out, not ignored, so an annotator's
+confusion matrix does not depend on which others answered. The pool of annotators without ids depends on no annotator.
 
 `accuracy` sets mu as in eq. 32; without it mu is the zero mean of eq. 24, and only known items tell the classes apart.
 The likelihood hardly does: three annotators who copy and are wrong, or who are right while three others fail alike,
@@ -29,8 +29,9 @@ class DBCC(NetworkChains):
     """Bayesian classifier combination with dependent annotators, by several chains; settings as in `NetworkChains`.
 
     The result's `annotators.dependence` is the correlation of two annotators' errors given the class. It does not
-    keep the networks, so there is no `apply`. A fit takes seconds on a thousand labels of a few annotators, half
+    store the networks, so there is no `apply`. A fit takes seconds on a thousand labels of a few annotators, half
     a minute with hundreds of annotators or dozens of options.
+
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -42,12 +43,12 @@ class DBCC(NetworkChains):
 
     @classmethod
     def paper(cls) -> Self:
-        """As Kim & Ghahramani 2012 have it (sections 3.2 and 4); give it truth for some items, as they do.
+        """Return the settings of Kim & Ghahramani 2012 (sections 3.2 and 4). Give truth for some items, as they do.
 
-        V and W ~ N(0, 3^2) (eqs. 24, 25) with one W for each two annotators, as eq. 21 has it (eq. 25 prints one for
-        each two answers as well); nu = 1 (eq. 9). Without known truth nothing in this prior tells the classes apart.
-        The paper runs one chain of 100,000 draws or more by Metropolis steps and keeps every hundredth after 10,000;
-        the length of the chains stays hitl's, which draw from the same posterior.
+        V and W ~ N(0, 3^2) (eqs. 24, 25) with one W per pair of annotators, as in eq. 21 (eq. 25 prints one per
+        pair of answers as well); nu = 1 (eq. 9). Without known truth nothing in this prior tells the classes apart.
+        The paper runs one chain of 100,000 draws or more by Metropolis steps and keeps every hundredth after 10,000.
+        The length of the chains stays hitl's, which draw from the same posterior.
         """
         return cls(accuracy=None, answer_sd=3.0, coupling_sd=3.0, share_smoothing=1.0)
 

@@ -1,11 +1,11 @@
-"""The default combiner: Dawid–Skene with a hierarchy of priors, beside models; its confidence corrected.
+"""The default combiner: Dawid–Skene with a hierarchy of priors, combined with models, and with corrected confidence.
 
-Three things make Dawid–Skene fit for any crowd and any model (docs/decisions.md has figures):
+Three parts make Dawid–Skene suit any crowd and any model (docs/decisions.md has figures):
 
-    hierarchy      crowd, person, confusion rows: matrices are believed only as far as labels bear them
-    observations   what models say of an item counts beside its labels, less what they say of every item: a model that
-                   tells nothing changes nothing
-    correction     annotators err together: alike answers are worth less than they seem, unless errors lie so evenly
+    hierarchy      crowd, person, confusion rows: matrices are trusted only as far as labels support them
+    observations   a model's prediction counts in addition to the labels, relative to its prediction for every item: an
+                   uninformative model changes nothing
+    correction     annotators err together: equal answers are worth less than they seem, unless errors are so even
                    that no item can have misled them
 """
 
@@ -34,9 +34,10 @@ from hitl.models.numerics.clamping import clamp
 
 @dataclass(frozen=True, slots=True)
 class DefaultCombiner:
-    """Dawid–Skene with a hierarchy of priors, beside models where there are any; its confidence corrected.
+    """Dawid–Skene with a hierarchy of priors, combined with models if there are any, and with corrected confidence.
 
-    `accuracy` is expected of annotators, in (0, 1).
+    `accuracy` is the expected accuracy of annotators, in (0, 1).
+
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -65,11 +66,11 @@ class DefaultCombiner:
         answers = shards.total(_Answered(beliefs)).reported()
         found = raw if shards.table is None else raw.judging(raw.items, beliefs(shards.table))
         found = replace(found, annotators=replace(raw.annotators, answers=answers), design_effect=effect)
-        settings = {"method": raw.fit.method, **raw.fit.settings}  # asked for by name, that method finds something else
+        settings = {"method": raw.fit.method, **raw.fit.settings}  # requested by name, that method gives another result
         return replace(found, fit=replace(raw.fit, method="default", settings=settings))
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """Judge other items with what was learned."""
+        """Predict other items with the learned parameters."""
         self._require_own(consensus, evidence)
         require_same_classes(consensus, evidence)
         alpha_kjl = self._method.concentration(consensus, evidence.annotations)
@@ -78,7 +79,7 @@ class DefaultCombiner:
         return replace(judged, design_effect=consensus.design_effect)
 
     def _require_own(self, consensus: Consensus, evidence: Evidence) -> None:
-        """Raise BadEvidence where the consensus was not learned by this method from evidence of this kind."""
+        """Raise BadEvidence unless the consensus was learned by this method from evidence of this kind."""
         if consensus.fit.method != "default" or not self._learned_from_such(consensus, evidence):
             raise BadEvidence(
                 "not learned by the default combiner of this version from such evidence: "
@@ -100,7 +101,7 @@ class DefaultCombiner:
 
 @dataclass(frozen=True, eq=False)
 class _Corrected:
-    """Beliefs of a shard by Dirichlet parameters (K, J, L) of its annotators, corrected."""
+    """Corrected beliefs of a shard by Dirichlet parameters (K, J, L) of its annotators."""
 
     learned: Consensus
     alpha_kjl: Floats

@@ -8,7 +8,7 @@ E is fixed and the same for every annotator: 1 - epsilon on the diagonal, the re
 all agree is probably easy, and confusion on hard items is learned from hard items only. Eq. 19 as printed also counts
 the easy ones; only those with s_n = 1 may add to the counts of pi.
 
-A single s_n hangs on each d_n, which therefore integrates out: s_n ~ Bernoulli(h), h = beta_1 / (beta_1 + beta_2).
+Each d_n has a single s_n, and therefore integrates out: s_n ~ Bernoulli(h), h = beta_1 / (beta_1 + beta_2).
 (t_n, s_n) are drawn together (see `sampling`).
 
 The paper's beta = (0.5, 0.5) is h = 0.5 (`EBCC.paper()`). With eq. 19 corrected that is worse than IBCC on the paper's
@@ -42,6 +42,7 @@ class EBCC(GibbsChains):
 
     The others as in `GibbsChains`; `diagonal` and `off` are of answers on hard items.
 
+
     Example:
         >>> from hitl import Annotations, Evidence
         >>> from hitl.models import EBCC
@@ -59,12 +60,13 @@ class EBCC(GibbsChains):
 
     @classmethod
     def paper(cls) -> Self:
-        """As Kim & Ghahramani 2012 have it (section 4).
+        """Return the settings of Kim & Ghahramani 2012 (section 4).
 
-        beta = (0.5, 0.5), so that half of the items are expected to be hard (eq. 16); epsilon = 0.01 (the paper has
-        0.003 too); lambda = 8 on the diagonal and 1 off it (eq. 4); nu = 1 (eq. 9). Labels of easy items do not count
+        beta = (0.5, 0.5), so that half of the items are expected to be hard (eq. 16); epsilon = 0.01 (the paper also
+        uses
+        0.003); lambda = 8 on the diagonal and 1 off it (eq. 4); nu = 1 (eq. 9). Labels of easy items do not count
         for the matrices, unlike in eq. 19 as printed. The paper runs one chain of 50,000 draws and keeps every
-        hundredth after 10,000; the length of the chains stays hitl's, which draw from the same posterior.
+        hundredth after 10,000. The length of the chains stays hitl's, which draw from the same posterior.
         """
         return cls(diagonal=8.0, off=1.0, share_smoothing=1.0, epsilon=0.01, hard=0.5)
 

@@ -4,13 +4,13 @@
     answers of item n | t_n = j ~ DBCC's networks where s_n = 1, else each label ~ Cat(softmax U_j)      (eqs. 29-33)
 
 U is the same for every annotator: on easy items nearly all are right, independently of each other. So an item on which
-all agree is probably easy, and dependence is learned from hard items. A single s_n hangs on each d_n of the paper,
-which therefore integrates out: `hard` = beta_1 / (beta_1 + beta_2), 0.5 in the paper.
+all agree is probably easy, and dependence is learned from hard items. Each d_n of the paper has a single s_n, and
+therefore integrates out: `hard` = beta_1 / (beta_1 + beta_2), 0.5 in the paper.
 
-The paper lets U vary widely (easy_sd 3) and grounds it by known items. Without any, easy items must stay easy, or the
-two kinds of items lose their meaning (on `rte` accuracy fell to 0.5): easy_sd is small here, which keeps softmax(U)
+The paper lets U vary widely (easy_sd 3) and anchors it by known items. Without any, easy items must stay easy, or the
+two kinds of items lose their meaning (on `rte` accuracy fell to 0.5). So easy_sd is small here, which keeps softmax(U)
 near `easy_accuracy`, like EBCC's fixed matrix. Then easy items show which explanation of the answers is true: with some
-hundreds of items it mostly takes no known one to see through annotators who copy. If it fails (few items, copies of
+hundreds of items, no known item is usually needed to detect annotators who copy. If it fails (few items, copies of
 very poor answers) the chains usually disagree.
 """
 
@@ -38,6 +38,7 @@ class EDBCC(NetworkChains):
 
     The others as in `NetworkChains`; `accuracy` is that on hard items.
 
+
     Example:
         >>> from hitl import Annotations, Evidence
         >>> from hitl.models import EDBCC
@@ -58,11 +59,11 @@ class EDBCC(NetworkChains):
 
     @classmethod
     def paper(cls) -> Self:
-        """As Kim & Ghahramani 2012 have it (sections 3.3 and 4); give it truth for some items, as they do.
+        """Return the settings of Kim & Ghahramani 2012 (sections 3.3 and 4). Give truth for some items, as they do.
 
         V ~ N(mu_v, 3^2) with mu_v of p_v = 0.85, U ~ N(mu_u, 3^2) with mu_u of p_u = 0.99 (eqs. 32, 33), W ~ N(0, 3^2)
         (eq. 25), beta = (0.5, 0.5), so that half of the items are expected to be hard (eq. 16), nu = 1 (eq. 9). The
-        paper runs one chain of 100,000 draws or more by Metropolis steps and keeps every hundredth after 10,000; the
+        paper runs one chain of 100,000 draws or more by Metropolis steps and keeps every hundredth after 10,000. The
         length of the chains stays hitl's, which draw from the same posterior.
         """
         return cls(

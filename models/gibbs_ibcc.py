@@ -36,10 +36,10 @@ class GibbsIBCC(GibbsChains):
 
     @classmethod
     def paper(cls) -> Self:
-        """As Kim & Ghahramani 2012 have it (section 4), which is the default.
+        """Return the settings of Kim & Ghahramani 2012 (section 4), which are the default.
 
         lambda = 8 on the diagonal and 1 off it (eq. 4); nu = 1 (eq. 9). The paper runs one chain of 50,000 draws and
-        keeps every hundredth after 10,000; the length of the chains stays hitl's, which draw from the same posterior.
+        keeps every hundredth after 10,000. The length of the chains stays hitl's, which draw from the same posterior.
         """
         return cls(diagonal=8.0, off=1.0, share_smoothing=1.0)
 

@@ -10,7 +10,7 @@ one question each, class against rest (`inference.one_versus_rest`), with their 
 specificities.
 
 Sensitivity and specificity have the prior Beta(right, wrong); with more than two classes wrong answers are spread
-evenly. Without it few labels can be explained with every annotator wrong and every label reversed.
+evenly. Without this prior, few labels could be explained by every annotator being wrong and every label reversed.
 
 `ProcessMethod` is shared with its baselines (`gpc_baselines`).
 """
@@ -70,7 +70,7 @@ class ProcessMethod(ABC):
     uses: ClassVar[frozenset[str]] = frozenset({"features", "truth"})
     needs: ClassVar[frozenset[str]] = frozenset({"features"})
     by_labels: ClassVar[bool] = False
-    """True if an item's own labels count, beside its features."""
+    """True if an item's own labels count, in addition to its features."""
 
     ard: bool = False
     tolerance: float = 1e-4
@@ -175,7 +175,7 @@ class ProcessMethod(ABC):
                 counts=self.counts,
             )
 
-        if learned is None and self.by_labels:  # without features iterations cost nothing, and they save some with them
+        if learned is None and self.by_labels:  # fits without features are cheap and save iterations with them
             q_nj = climbed(Fixed(np.zeros((1, 2))), q_nj).q_nj
         estimate = climbed(prior, q_nj)
         process: Process = estimate.statistics.settled()

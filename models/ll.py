@@ -2,9 +2,9 @@
 
     p(z_n = j | labels, models)  ∝  p_j  prod_k pi[k, j, l_nk]  prod_m mu[m, j, y_nm],     y_nm = argmax_j p_m[n, j]
 
-Of a model's probabilities only the most probable class is kept; a tie says nothing. Shares p, confusion matrices pi
+Only the most probable class of a model is used; a tie carries no information. Shares p, confusion matrices pi
 of the annotators and mu of the models are the modes of their Dirichlet posteriors given the items with known truth: a
-Dawid-Skene model whose truth is seen. It is the baseline that shows what a model's confidence is worth.
+Dawid-Skene model with observed truth. This baseline shows how much a model's confidence adds.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from hitl.models.priors.fixed import Fixed
 from hitl.models.priors.shares import Shares
 
 MODEL = "confusion of model "
-"""What the name of a parameter begins with that is the (J, J) confusion matrix of a model."""
+"""Name prefix of parameters that are (J, J) confusion matrices of a model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class LL:
         require_positive(self, "off", "share_smoothing")
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
-        """Learn from the items with known truth, then judge all. Raises BadEvidence without model or truth."""
+        """Learn from the items with known truth, then predict all. Raise BadEvidence without model or truth."""
         evidence = used(self, evidence)
         began = time.perf_counter()
         annotations, known = evidence.annotations, evidence.known
@@ -86,13 +86,13 @@ class LL:
         return concluded(self, began, evidence, q_nj, people, parameters=models)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """Judge other items with what was learned; annotators and models not met before get the prior's mode."""
+        """Predict other items with the learned parameters; new annotators and models get the prior's mode."""
         require_same_classes(consensus, evidence)
         prior = self._prior(evidence, consensus.class_shares, consensus.parameters)
         return applied_under(prior, consensus, evidence, self._pseudo_counts(evidence.annotations))
 
     def _prior(self, evidence: Evidence, share_j: Floats, models: Mapping[str, Floats]) -> Fixed:
-        """Class shares and what the models' labels say."""
+        """Return the prior from class shares and the models' labels."""
         unmet_jj = self._unmet(evidence.annotations)
         log_p_nj = np.tile(np.log(share_j), (evidence.annotations.n_items, 1))
         for name, p_nj in evidence.probabilities.items():
@@ -111,7 +111,7 @@ class LL:
 
 
 def model_labels(probability_nj: Floats) -> npt.NDArray[np.intp]:
-    """Return (N,) code of a model's most probable class; -1 where it abstains or several are as probable."""
+    """Return (N,) code of a model's most probable class; -1 where it abstains or several classes tie."""
     predicted = predicts(probability_nj)
     p_nj = np.where(predicted[:, None], probability_nj, 0.0)
     single = (p_nj == p_nj.max(axis=1, keepdims=True)).sum(axis=1) == 1

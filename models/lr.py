@@ -2,19 +2,19 @@
 
     p(z_n = j | labels, models)  =  softmax_j( b_j  +  sum_m V_m[j, :] x_nm  +  U[j, :] c_n  +  sum_k U_k[j, :] c_nk )
 
-x_nm: log probabilities of model m less their mean (a model that abstains says as much as an even one: nothing); c_n:
+x_nm: log probabilities of model m less their mean (an abstaining model counts like a uniform one: as nothing); c_n:
 how often each option was given to item n by anybody. With V_m = I / T_m and U[:, l] = log pi[:, l] this is P+L (eq.
-16): LR is P+L with a full matrix of weights, and needs the more known truths. Fitted by scikit-learn to the items with
+16): LR is P+L with a full matrix of weights, and needs more known truths. Fitted by scikit-learn to the items with
 known truth:
 
     minimize  - sum_n log p(z_n)  -  s sum_i log p(z_i)  +  |V, U|^2 / (2 C)          i: pseudo-items
 
-On a pseudo-item of each class one model, or one annotator, gives that class and all others abstain. They say which
-way the weights should point, and keep possible a class that the known truths lack: plain LR (s near 0) gets all
-items of such classes wrong, a third of all where ten items of ten classes are known.
+On a pseudo-item of each class one model, or one annotator, gives that class and all others abstain. These items show
+which way the weights should point, and keep a class possible that the known truths lack: plain LR (s near 0) gets all
+items of such classes wrong, a third of all items if ten items of ten classes are known.
 
-Counts of answers are what annotators alike leave to be known of them. Weights of an annotator's own, U_k, are J x L
-more parameters for each: they pay where an annotator has hundreds of labels on items with known truth, and are off by
+Counts of answers are sufficient if annotators are alike. An annotator's own weights, U_k, are J x L
+more parameters each. They pay off if an annotator has hundreds of labels on items with known truth, and are off by
 default.
 """
 
@@ -53,11 +53,12 @@ class LR:
     """Multinomial logistic regression on log probabilities and labels; needs the extra `sklearn` (scikit-learn).
 
     Attributes:
-        strength: C, how weakly weights are held to 0, > 0.
+        strength: C, the inverse strength of the penalty on weights, > 0.
         pseudo_items: weight s of each pseudo-item, > 0.
-        own_weights: labels on items with known truth from which on annotators get weights of their own, or None: no
-        annotator.
-        tolerance: largest gradient, in nats an item, at which the fit ends.
+        own_weights: number of labels on items with known truth from which an annotator gets their own weights; None:
+        never.
+        tolerance: largest gradient, in nats per item, at which the fit ends.
+
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -84,7 +85,7 @@ class LR:
             require_counts(self, "own_weights")
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
-        """Learn from known truth, then judge all. Raises BadEvidence without model or truth, MissingExtra."""
+        """Learn from known truth, then predict all. Raise BadEvidence without model or truth, MissingExtra."""
         evidence = used(self, evidence)
         began = time.perf_counter()
         annotations, known = evidence.annotations, evidence.known
@@ -95,13 +96,13 @@ class LR:
         known_blocks = {name: block[known] for name, block in blocks.items()}
         weights, converged = self._regression(known_blocks, evidence.truth[known], annotations.n_classes)
         q_nj = _judged(evidence, blocks, weights, share_j)
-        counts_klj = kernels.counts(annotations, truth_nj, known)  # how annotators did, not what weighs them
+        counts_klj = kernels.counts(annotations, truth_nj, known)  # annotators' results, not their weights
         pseudo_jl = confusion.accurate_pseudo_counts(annotations.n_classes, annotations.n_options, EXPECTED_ACCURACY)
         people = confusion.report(annotations, counts_klj, pseudo_jl, share_j)
         return concluded(self, began, evidence, q_nj, people, converged=converged, parameters=weights)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """Judge other items with what was learned; models and options not met before say nothing."""
+        """Predict other items with the learned parameters; new models and options carry no information."""
         require_same_classes(consensus, evidence)
         if "intercept" not in consensus.parameters:
             raise BadEvidence("not learned by LR; apply the method that learned it")
@@ -125,7 +126,7 @@ class LR:
     def _regression(
         self, blocks: Mapping[str, Floats], truth_n: npt.NDArray[np.integer], n_classes: int
     ) -> tuple[dict[str, Floats], bool]:
-        """The parameters that minimize the objective on items with these features and classes; whether found."""
+        """Return the parameters that minimize the objective for these features and classes, and True if converged."""
         try:
             from sklearn.exceptions import ConvergenceWarning
             from sklearn.linear_model import LogisticRegression
@@ -135,7 +136,8 @@ class LR:
         x = np.vstack([np.hstack(list(blocks.values())), *pseudo])
         y = np.concatenate([truth_n, np.tile(np.arange(n_classes), len(pseudo))])
         weight = np.concatenate([np.ones(len(truth_n)), np.full(len(pseudo) * n_classes, self.pseudo_items)])
-        # Two classes have one row of weights w there, halves of which, -w/2 and w/2, have half its square in all.
+        # With two classes scikit-learn has one row of weights w. Its halves, -w/2 and w/2, have half its square in
+        # total.
         strength = self.strength * (2 if n_classes == 2 else 1)
         model = LogisticRegression(C=strength, solver="newton-cg", tol=self.tolerance, max_iter=self.max_iterations)
         with warnings.catch_warnings():
@@ -150,7 +152,8 @@ class LR:
 
 
 def features(evidence: Evidence, options: Names, own: Mapping[str, Name]) -> dict[str, Floats]:
-    """Parameter -> (N, F) what its weights are of: one block a model, one of all answers, one for each in `own`."""
+    """Return parameter -> (N, F) inputs of its weights: one block per model, one for all answers, one for each in
+    `own`."""
     annotations = evidence.annotations
     column = {name: place for place, name in enumerate(options)}
     place_l = np.array([column.get(name, -1) for name in annotations.options])
@@ -173,7 +176,7 @@ def centred(probability_nj: Floats) -> Floats:
 def _answers(
     annotations: Annotations, place_l: npt.NDArray[np.intp], n_options: int, among: npt.NDArray[np.bool_]
 ) -> Floats:
-    """Return (N, L) how often each option was given, among some annotations; `place_l` its column, -1: none."""
+    """Return (N, L) counts of each option among some annotations; `place_l` maps options to columns, -1: none."""
     place = place_l[annotations.label]
     rows = among & (place >= 0)
     cell = annotations.item[rows].astype(np.int64) * n_options + place[rows]

@@ -2,8 +2,8 @@
 
     p[n, j] = (votes for j + 1/J) / (votes + 1)
 
-A flat truth prior and an annotator model that believes all annotators alike. Options that are no class do not vote.
-The smoothing is a Dirichlet prior of one vote in all: an item no annotator labeled is even, one vote is not certainty.
+A flat truth prior and an annotator model that trusts all annotators equally. Options that are no class do not vote.
+The smoothing is a Dirichlet prior of one vote in total: an unlabeled item is uniform, and one vote is not certainty.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class MajorityVote:
         require_positive(self, "smoothing")
 
     def fit(self, evidence: Evidence | Shards, *, start: Consensus | None = None) -> Consensus:
-        """Count votes; a `start` changes nothing."""
+        """Count votes; `start` is ignored."""
         shards = used_shards(self, evidence)
         began = time.perf_counter()
         return voted_consensus(self, began, shards, self._beliefs)
@@ -55,5 +55,5 @@ class MajorityVote:
         return consensus.judging(evidence.annotations.items, self._beliefs(evidence))
 
     def _beliefs(self, evidence: Evidence) -> Floats:
-        """Return (N, J) smoothed vote fractions; known truths as they are."""
+        """Return (N, J) smoothed vote fractions; known truths stay one-hot."""
         return voted(evidence, self.smoothing)

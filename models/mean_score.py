@@ -3,14 +3,14 @@
     m_n = mean score of the M_n labels of item n            c_j = score of class j
     p[n, j] ∝ exp( - (m_n - c_j)^2 / (2 (b + v / M_n)) )    v variance of labels of one item, b of items of one class
 
-so that the class whose score is nearest to the mean wins: thresholds are half way between neighboring classes. This
+so that the class whose score is nearest to the mean wins: thresholds are halfway between neighboring classes. This
 is the posterior of a flat prior over classes, with items that scatter about their class's score with variance b, and
-labels about their item with variance v. Both are estimated: v from the labels within items (one label's worth of a
-quarter of the mean squared gap between neighboring classes added), b from how much farther the m_n lie from the
-score of the class decided on than v / M_n explains. Items without labels are even. Where the truth of some items is
+labels about their item with variance v. Both are estimated. v comes from the labels within items (plus one label's
+worth of a quarter of the mean squared gap between neighboring classes). b is how much farther the m_n lie from the
+score of the predicted class than v / M_n explains. Items without labels are uniform. If the truth of some items is
 known, their labels move the class scores (the given score counts as one label) and both variances.
 
-For classes in an order only. Options without a score, "unsure" for instance, do not count.
+For ordered classes only. Options without a score, such as "unsure", do not count.
 """
 
 from __future__ import annotations
@@ -36,11 +36,12 @@ from hitl.tables.encoding import natural_order
 
 @dataclass(frozen=True, slots=True)
 class MeanScore:
-    """The mean of the answers' numbers.
+    """Nearest class to the mean of the answers' scores.
 
     Attributes:
-        scores: option name -> number, for all classes and for other options that count. None: the names where those of
+        scores: option name -> number, for all classes and for other options that count. None: the names if those of
             all classes are numbers, else 0, 1, ... for the classes in their order, and nothing for other options.
+
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -64,7 +65,7 @@ class MeanScore:
                 raise BadSettings(f"combine.options.scores: the score of {name!r} is {value!r}; expected a number")
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
-        """The nearest class to each item's mean score. Raises BadEvidence for names that do not fit."""
+        """Predict the nearest class to each item's mean score. Raise BadEvidence for names that do not fit."""
         evidence = used(self, evidence)
         began = time.perf_counter()
         annotations = evidence.annotations
@@ -103,7 +104,10 @@ def option_scores(annotations: Annotations, scores: Mapping[Name, float] | None)
 
 
 def guessed_order(annotations: Annotations) -> str | None:
-    """A warning where three or more classes are words in alphabetical order, which may not be theirs; else None."""
+    """Return a warning if three or more classes are words in alphabetical order, perhaps not their real one.
+
+    Else None.
+    """
     names = annotations.classes
     if len(names) <= 2 or names != natural_order(names) or all(math.isfinite(_number(name)) for name in names):
         return None
@@ -114,7 +118,7 @@ def guessed_order(annotations: Annotations) -> str | None:
 
 
 def mean_scores(annotations: Annotations, score_l: Floats) -> tuple[Floats, Floats]:
-    """Return (N,) labels that have a score, and (N,) their mean; 0 where there are none."""
+    """Return (N,) number of labels that have a score, and (N,) their mean; 0 without any."""
     score_m = score_l[annotations.label]
     counts = np.isfinite(score_m)
     item = annotations.item[counts]
@@ -135,7 +139,8 @@ def class_scores(evidence: Evidence, score_l: Floats) -> Floats:
 
 
 def variances(evidence: Evidence, score_l: Floats, score_j: Floats) -> tuple[float, float]:
-    """Variance v of the labels of one item, and b of the items of one class (the known one, else the nearest)."""
+    """Return the variance v of the labels of one item, and b of the items of one class (the known one, else the
+    nearest)."""
     annotations = evidence.annotations
     assert evidence.truth is not None
     labels_n, mean_n = mean_scores(annotations, score_l)

@@ -1,26 +1,26 @@
-"""Moment matching (Traganitis & Giannakis 2019, section 3.2): class shares x confusion matrices, without likelihood.
+"""Moment matching (Traganitis & Giannakis 2019, section 3.2): class shares and confusion matrices, without likelihood.
 
     mu_k    = E[e(l_k)]                       = Pi_k' p                                                 (eq. 13)
     S_km    = E[e(l_k) e(l_m)']               = Pi_k' diag(p) Pi_m                                      (eq. 14)
     Psi_kmr = E[e(l_k) o e(l_m) o e(l_r)]     = sum_j p_j Pi_k[j] o Pi_m[j] o Pi_r[j]                   (eq. 16)
 
 (Pi_k the J x L confusion matrix, e(l) the one-hot answer, p the class shares.) The third-order moment of three
-annotators is a PARAFAC model whose factors lie on simplices; its decomposition is unique, but for the order of the
-classes, as soon as the matrices have full rank. So the matrices are found (eq. 17)
+annotators is a PARAFAC model whose factors lie on simplices. If the matrices have full rank, its decomposition is
+unique up to the order of the classes. So the matrices are found (eq. 17)
 
-1.  from the tensors of some triples of annotators who have labeled enough items in common (`moment_triples.triples`),
-    decomposed by tensorly's constrained_parafac from a diagonal start, brought into one order of the classes, and
-    averaged, each triple with the weight of its items. Matrices of annotators in no such triple begin as that of their
-    group: three groups of annotators are three sources (`moment_triples.groups`), whose tensor rests on nearly all
+1.  from the tensors of some triples of annotators who have labeled enough items in common (`moment_triples.triples`).
+    These are decomposed by tensorly's constrained_parafac from a diagonal start, brought into one order of the classes,
+    and averaged, each triple weighted by its items. Matrices of annotators in no such triple start as that of their
+    group: three groups of annotators are three sources (`moment_triples.groups`), whose tensor uses nearly all
     items.
-2.  by `rounds` sweeps over the means and cross-moments of every annotator, each pair with the weight of the items that
+2.  by `rounds` sweeps over the means and cross-moments of every annotator, each pair weighted by the items that
     both have labeled. With the others fixed, Pi_k minimizes over matrices with rows on the simplex
 
         n_k |mu_k - Pi_k' p|^2  +  sum_m n_km |S_km - Pi_k' diag(p) Pi_m|^2,
 
     a quadratic whose coefficients are two passes of the hot loops, so that no K x K table is needed.
 
-Classes are matched to columns on the assumption that annotators are better than random on the whole. The moments are
+Classes are matched to columns on the assumption that annotators are better than random overall. The moments are
 those of items of unknown truth; answers to known items are counted, and the two are added: n_k labels of unknown items
 count as n_k p_j Pi_k[j] answers. Then items are estimated as in Dawid-Skene (eq. 18). With too few items for moments,
 the votes take their place.
@@ -52,10 +52,10 @@ from hitl.models.numerics.votes import voted
 from hitl.models.priors.shares import Shares
 
 TOGETHER = 10
-"""Items per class that three groups need in common; with fewer, the votes decide."""
+"""Items per class that three groups must share; with fewer, the votes are used instead."""
 
 DAMPING = 0.5
-"""Step of a sweep, which moves every annotator at once, towards the best matrix given the others."""
+"""Step of a sweep toward the best matrix given the others. Every annotator moves at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,10 +132,10 @@ class MomentMatching:
         require_chances(self, "accuracy")
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
-        """Match the moments; a `start` has nothing to add. Raises MissingExtra without tensorly."""
+        """Match the moments; `start` is ignored. Raise MissingExtra without tensorly."""
         evidence = used(self, evidence)
         began = time.perf_counter()
-        _tensorly()  # fail at once, not only if there is a tensor to decompose
+        _tensorly()  # fail at once, even without a tensor to decompose
         annotations = evidence.annotations
         counts_klj, share_j, converged = self._learned(evidence)
         pseudo_jl = self._pseudo_counts(annotations)
@@ -145,7 +145,7 @@ class MomentMatching:
         return concluded(self, began, evidence, q_nj, report, converged=converged)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """Estimate other items with what was learned; new annotators are at the prior."""
+        """Estimate other items with the learned parameters; new annotators get the prior."""
         return warm_start.applied(consensus, evidence, self._pseudo_counts(evidence.annotations))
 
     def _pseudo_counts(self, annotations: Annotations) -> Floats:
@@ -206,7 +206,7 @@ def moment_equations(annotations: Annotations, pi_kjl: Floats, share_j: Floats) 
 
     A_k = n_k p p' + sum_m n_km D Pi_m Pi_m' D    B_k = n_k p mu_k' + sum_m n_km D Pi_m S_km'    D = diag(p)
 
-    The sums over pairs are sums over items of all answers less one's own.
+    The sums over pairs are sums over items of all answers less the annotator's own.
     """
     joint_kjl = share_j[:, None] * pi_kjl
     answers_k = annotations.labels_per_annotator
@@ -303,7 +303,10 @@ def in_one_order(parts: Sequence[Part], n_annotators: int) -> list[Part]:
 
 
 def average(parts: Sequence[Part], n_annotators: int) -> Floats:
-    """Return (K, J, L) averages by items; groups count only for annotators in no triple. Others are even."""
+    """Return (K, J, L) averages weighted by items; groups count only for annotators in no triple.
+
+    Others are uniform.
+    """
     _, n_classes, options = parts[0].pi_sjl.shape
     average_kjl = np.full((n_annotators, n_classes, options), 1 / options)
     for alone in (False, True):

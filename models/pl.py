@@ -1,9 +1,9 @@
-"""P+L (Kerrigan, Smyth & Steyvers 2021): calibrated model probabilities x confusion matrices of the annotators.
+"""P+L (Kerrigan, Smyth & Steyvers 2021): calibrated model probabilities and confusion matrices of the annotators.
 
     p(z_n = j | labels, models)  ∝  p_T(z_n = j | models)  prod_k pi[k, j, l_nk]              (eq. 3)
 
 fitted where the truth is known: temperatures by maximum a posteriori in log T (section 4), confusion matrices as
-the modes of their Dirichlet posteriors. Any number of annotators an item, several models at once, and items on which
+the modes of their Dirichlet posteriors. It allows any number of annotators per item, several models, and items on which
 a model or all annotators abstain. `PLEM` is the same without truth.
 """
 
@@ -67,16 +67,17 @@ class PL:
     def paper(cls) -> Self:
         """Return the settings of Kerrigan, Smyth & Steyvers 2021 (section 4).
 
-        Each row of a confusion matrix has a Dirichlet prior with 0.1 pseudo-counts off the diagonal and as many on it
-        as put its mode at an accuracy of 0.75 (2.7 for ten classes), and log T ~ N(0.5, 0.5^2). The text has the
-        accuracy of the classifier on its training set in place of 0.75; the code of its authors has 0.75. There the 1
-        of the mode is subtracted on the diagonal alone, which makes each pseudo-count off it 1.1: here it is subtracted
-        everywhere, as the text means it.
+        Each row of a confusion matrix has a Dirichlet prior with 0.1 pseudo-counts off the diagonal and on it the value
+        that puts its mode at an accuracy of 0.75 (2.7 for ten classes), and log T ~ N(0.5, 0.5^2). The text has the
+        accuracy of the classifier on its training set in place of 0.75; the authors' code has 0.75. The code subtracts
+        the 1
+        of the mode on the diagonal alone, which makes each pseudo-count off it 1.1. Here it is subtracted
+        everywhere, as the text intends.
         """
         return cls(accuracy=0.75, off=0.1, temperature=LogTemperature(0.5, 0.5))
 
     def fit(self, evidence: Evidence | Shards, *, start: Consensus | None = None) -> Consensus:
-        """Learn from the items with known truth, then judge all. Raises BadEvidence without model or truth."""
+        """Learn from the items with known truth, then predict all. Raise BadEvidence without model or truth."""
         shards = used_shards(self, evidence)
         began = time.perf_counter()
         annotations, pseudo_jl = shards.annotations, self.pseudo_counts(shards.annotations)
@@ -89,7 +90,7 @@ class PL:
         return concluded(self, began, shards, q_nj, people, temperatures=pool.temperatures, parameters=pool.parameters)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """Judge other items with what was learned; annotators and models not met before get the prior's mode."""
+        """Predict other items with the learned parameters; new annotators and models get the prior's mode."""
         prior = calibrated_prior(self, evidence, consensus)
         return applied_under(prior, consensus, evidence, self.pseudo_counts(evidence.annotations))
 
@@ -113,16 +114,16 @@ class KnownCounts(Additive):
 
 
 class Calibrating(Combiner, Protocol):
-    """A combiner with a prior of each model's log temperature."""
+    """Combiner with a prior of each model's log temperature."""
 
     @property
     def temperature(self) -> LogTemperature:
-        """The prior."""
+        """Prior of each model's log temperature."""
         ...
 
 
 def calibrated_prior(method: Calibrating, evidence: Evidence, learned: Consensus | None = None) -> Calibrated:
-    """The pool of the evidence's models, with the temperatures and shares a consensus learned, if one is given."""
+    """Return the pool of the evidence's models, with the temperatures and shares of a consensus if one is given."""
     require_given(method, evidence, frozenset({"probabilities"}))
     if learned is None:
         return Calibrated.from_evidence(evidence, method.temperature)
@@ -132,6 +133,6 @@ def calibrated_prior(method: Calibrating, evidence: Evidence, learned: Consensus
 
 
 def predicts(probability_nj: Floats) -> npt.NDArray[np.bool_]:
-    """Return (N,) where a model does not abstain."""
+    """Return (N,) True where a model does not abstain."""
     predicted: npt.NDArray[np.bool_] = ~np.isnan(probability_nj[:, 0])
     return predicted

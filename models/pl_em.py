@@ -1,4 +1,4 @@
-"""P+L-EM: models' probabilities and annotators' labels become one probability for each class of each item, by EM.
+"""P+L-EM: combine models' probabilities and annotators' labels into one probability per class and item, by EM.
 
 Kerrigan, Smyth & Steyvers 2021, "Combining human predictions with model probabilities via confusion matrices and
 calibration", appendix I. Its name on the command line is pl-em. It learns a confusion matrix for each annotator from
@@ -11,26 +11,26 @@ all items; `PL` learns it from items of known truth alone.
     b[j, o]           pseudo-counts of its prior (`PL.pseudo_counts`, from `accuracy` and `off`)
     q_nj              (N, J) beliefs: probability that item n is of class j
 
-    pool    p(z_n = j) ∝ prod_m p_m(z_n = j)^(1 / T_m), over the models that do not abstain; the class shares where
-            all do. Models that err alike weigh less together (`priors.calibrated`)
+    pool    p(z_n = j) ∝ prod_m p_m(z_n = j)^(1 / T_m), over the models that do not abstain; the class shares if
+            all do. Models that err alike get less weight together (`priors.calibrated`)
     E step  q_nj ∝ p(z_n = j) prod_k pi[k, j, o_nk]                                               (eq. 3)
     M step  pi[k, j, o] ∝ b[j, o] + (sum of q_nj over the items n that k labeled o)               (eq. 28)
 
 Two steps differ from the paper, unless the settings say otherwise (`PLEM.paper()`).
 
 Temperatures are fitted once, before EM, with annotators who are right with one chance and whose errors are spread
-evenly over the other classes (`inference.unsupervised_pool`). In the paper the M step fits them again and again
-(eq. 26; `refit`). Then they drift, the further the more items there are, and EM can end at a model whose classes are
+evenly over the other classes (`inference.unsupervised_pool`). In the paper every M step fits them
+(eq. 26; `refit`). Then they drift further the more items there are, and EM can end at a model whose classes are
 swapped.
 
     M step  ln T_m one Newton step nearer to the maximum of  sum_n sum_j q_nj ln p(z_n = j)  +  ln N(ln T_m)    (eq. 26)
 
-A step in place of the maximum leaves the fixed points as they are. The sum is over all items, the prior enters once.
+A step in place of the maximum leaves the fixed points unchanged. The sum is over all items, the prior enters once.
 
 Items with fewer than `enough_labels` labels count in the M step with their first q_nj throughout. Otherwise a label
 raises a belief, and the belief then confirms the label.
 
-An item without labels does not count in the M step. Where the truth is known, q_nj is that truth, in the fit of the
+An item without labels does not count in the M step. If the truth is known, q_nj is that truth, in the fit of the
 temperatures too. The confidence is not corrected for annotators who err together, so it tends to be too high;
 `DefaultCombiner` corrects it.
 """
@@ -61,20 +61,22 @@ from hitl.models.pl import PL
 class PLEM(PL):
     """Models and annotators combined by EM, with or without known truth; needs at least one model.
 
-    Use it to compare with the paper, or where annotators err independently. `DefaultCombiner` does the same, and
+    Use it to compare with the paper, or if annotators err independently. `DefaultCombiner` does the same, and
     corrects the confidence.
 
     Attributes:
-        accuracy: how often an annotator is expected to be right before any label is seen, in (0, 1).
-        off: how much that expectation weighs, in labels for each wrong answer of each class, > 0; more is slower to
+        accuracy: expected accuracy of an annotator before any label is seen, in (0, 1).
+        off: weight of that expectation, in labels for each wrong answer of each class, > 0; with more it takes longer
+        to
             learn an annotator's own errors.
-        temperature: prior of each model's log temperature. The default expects exp(0.45) = 1.57: a model that is too
-            sure. `LogTemperature(0.0)` expects a calibrated one.
-        tolerance: EM stops when an iteration raises the log posterior by less than this, in nats an item, > 0.
-        max_iterations: the most iterations, >= 1; `Consensus.fit.converged` says whether they were enough.
+        temperature: prior of each model's log temperature. The default expects exp(0.45) = 1.57: an overconfident
+            model. `LogTemperature(0.0)` expects a calibrated one.
+        tolerance: EM stops when an iteration raises the log posterior by less than this, in nats per item, > 0.
+        max_iterations: maximum number of iterations, >= 1; `Consensus.fit.converged` says whether they were enough.
         refit: fit the temperatures again in every M step (eq. 26), from exp(mean) on. By default once, before EM.
         enough_labels: labels from which an item counts in every M step, >= 1; with three, annotators outvote one who is
-            wrong. With fewer labels, it counts as it was believed first.
+            wrong. With fewer labels, it counts with its first belief.
+
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -109,7 +111,7 @@ class PLEM(PL):
         return cls(accuracy=0.75, off=0.1, temperature=LogTemperature(0.5, 0.5), refit=True, enough_labels=1)
 
     def fit(self, evidence: Evidence | Shards, *, start: Consensus | None = None) -> Consensus:
-        """EM from the prior's modes, or from what `start` learned. Raises BadEvidence without a model."""
+        """Run EM from the prior's modes, or from `start`. Raise BadEvidence without a model."""
         shards = used_shards(self, evidence)
         began = time.perf_counter()
         annotations, pseudo_jl = shards.annotations, self.pseudo_counts(shards.annotations)
@@ -156,18 +158,18 @@ class _Few:
 
 @dataclass(frozen=True, eq=False)
 class FixedCounts(confusion.Confusion):
-    """Confusion matrices with fixed counts (K, L, J), of labels that count as they were first believed."""
+    """Confusion matrices with fixed counts (K, L, J), of labels that count with their first beliefs."""
 
     fixed_klj: Floats = field(default_factory=lambda: np.zeros(()))
 
     def with_fixed_counts(self, fixed_klj: Floats) -> Self:
-        """Return the same with these counts beside the others."""
+        """Return the same matrices with these fixed counts added."""
         return replace(self, fixed_klj=fixed_klj).learn(np.zeros_like(fixed_klj))
 
     def learn(self, counts_klj: Floats) -> Self:
-        """Posterior mode of every row."""
+        """Return the posterior mode of every row."""
         return super().learn(counts_klj + self.fixed_klj)
 
     def log_density(self) -> float:
-        """Log density of all rows given the fixed counts, up to a constant."""
+        """Return the log density of all rows given the fixed counts, up to a constant."""
         return super().log_density() + float(np.sum(self.fixed_klj * self.log_pi_klj))

@@ -1,4 +1,4 @@
-"""The names of combiners, and how one is made from a name."""
+"""Names of combiners, and functions that build a combiner from a name."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ COMBINERS = Registry(
         "gpc-concatenated": "hitl.models.learning.gpc_baselines:GPCConcatenated",
     },
 )
-"""Method name -> where its class is."""
+"""Method name -> location of its class."""
 
 
 def combiner(name: str, **settings: Any) -> Combiner:
-    """A method with settings. Raises BadSettings for an unknown name or setting."""
+    """Build a method with settings. Raise BadSettings for an unknown name or setting."""
     if "temperature" in settings and _has_prior(COMBINERS.load(name)):
         settings["temperature"] = _log_temperature(settings["temperature"])
     made: Combiner = COMBINERS.make(name, settings)
@@ -66,14 +66,14 @@ def combiner(name: str, **settings: Any) -> Combiner:
 
 
 def _has_prior(made: Any) -> bool:
-    """Return True if `temperature` of a method is a prior; that of another package may be a number."""
+    """Return True if `temperature` of a method is a prior; in another package it may be a number."""
     prior = import_module("hitl.models.calibration.temperature").LogTemperature
     known = fields(made) if is_dataclass(made) else ()
     return any(field.name == "temperature" and isinstance(field.default, prior) for field in known)
 
 
 def _log_temperature(given: Any) -> Any:
-    """The prior that a table of hitl.toml describes, or that was given. Raises BadSettings."""
+    """Return the prior that a table of hitl.toml describes, or the given one. Raise BadSettings."""
     prior = import_module("hitl.models.calibration.temperature").LogTemperature
     if isinstance(given, prior):
         return given
@@ -87,9 +87,9 @@ def _log_temperature(given: Any) -> Any:
 
 
 def published(name: str, **settings: Any) -> Combiner:
-    """A method as its paper has it (the classmethod `paper` of its class), but for these settings.
+    """Build a method with its paper's settings (the classmethod `paper` of its class), overridden by these settings.
 
-    Raises BadSettings for an unknown name or setting, and for a method that has no `paper`.
+    Raise BadSettings for an unknown name or setting, and for a method that has no `paper`.
     """
     made = COMBINERS.load(name)
     if not hasattr(made, "paper"):
@@ -99,7 +99,7 @@ def published(name: str, **settings: Any) -> Combiner:
 
 
 def with_papers() -> list[str]:
-    """The methods that have the settings of a paper."""
+    """Return the methods that have the settings of a paper."""
     names = []
     for name in COMBINERS:
         with suppress(BadSettings):  # a method of another package that cannot be loaded
@@ -109,15 +109,15 @@ def with_papers() -> list[str]:
 
 
 def chosen(name: str, settings: Mapping[str, Any], paper: bool) -> Combiner:
-    """The method that a user names: with hitl's settings or, if they ask for that, those of its paper."""
+    """Build the method that a user names, with hitl's settings or, if requested, those of its paper."""
     return published(name, **settings) if paper else combiner(name, **settings)
 
 
 def combiner_of(fit: Fit) -> Combiner:
-    """The method that made a fit, with its settings. Raises BadSettings for a method that has no name here."""
+    """Build the method that made a fit, with its settings. Raise BadSettings for an unregistered method."""
     fields = COMBINERS.load(fit.method).__dataclass_fields__
     settings = {
-        name: tuple(value) if isinstance(value, list) else value  # as JSON keeps them
+        name: tuple(value) if isinstance(value, list) else value  # JSON stores them as lists
         for name, value in fit.settings.items()
         if name in fields and (name == "temperature" or not isinstance(value, Mapping))
     }

@@ -3,9 +3,10 @@
     p(z_n = j | labels, models)  ∝  p_T(z_n = j | models)  prod_k pi[k, j, l_nk]
     pi[k, j, j] = a_k        pi[k, j, l] = (1 - a_k) / (J - 1)        a_k ~ Beta(r + 1, w + 1)
 
-fitted where the truth is known: temperatures as P+L, and a_k = (R_k + r) / (R_k + W_k + r + w) from the numbers of
-right and of wrong answers: the mode of its posterior. The prior weighs as much as one row of P+L's. It learns from
-fewer items than P+L, and less: that cats are taken for dogs it cannot say. An answer that is no class says nothing.
+fitted where the truth is known: temperatures as in P+L, and a_k = (R_k + r) / (R_k + W_k + r + w) from the numbers of
+right and of wrong answers, the mode of its posterior. The prior has the weight of one row of P+L's. It learns from
+fewer items than P+L, but learns less: it cannot express that cats are mistaken for dogs. An answer that is no class
+carries no information.
 """
 
 from __future__ import annotations
@@ -33,12 +34,13 @@ from hitl.models.pl import calibrated_prior
 
 @dataclass(frozen=True, slots=True)
 class SP:
-    """P+L with one accuracy an annotator, by supervised maximum a posteriori.
+    """P+L with one accuracy per annotator, by supervised maximum a posteriori.
 
     Attributes:
         accuracy: expected accuracy of the annotators in (0, 1): the prior's mode.
-        strength: answers that this expectation weighs, > 0.
+        strength: number of answers that this expectation is worth, > 0.
         temperature: prior of each model's log temperature.
+
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -61,7 +63,7 @@ class SP:
         require_positive(self, "strength")
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
-        """Learn from the items with known truth, then judge all. Raises BadEvidence without model or truth."""
+        """Learn from the items with known truth, then predict all. Raise BadEvidence without model or truth."""
         evidence = used(self, evidence)
         began = time.perf_counter()
         annotations, known, truth_nj = evidence.annotations, evidence.known, known_truth(evidence)
@@ -75,7 +77,7 @@ class SP:
         )
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """Judge other items with what was learned; annotators and models not met before get the prior's mode."""
+        """Predict other items with the learned parameters; new annotators and models get the prior's mode."""
         prior = calibrated_prior(self, evidence, consensus)
         return applied_under(prior, consensus, evidence, self._unmet(evidence.annotations))
 
@@ -84,7 +86,7 @@ class SP:
         return Coins.unlearned(annotations, True, right, self.strength - right)
 
     def _unmet(self, annotations: Annotations) -> Floats:
-        """Return (J, L) confusion matrix of an annotator not met."""
+        """Return (J, L) confusion matrix of a new annotator."""
         nothing = np.zeros((1, annotations.n_options, annotations.n_classes))
         pi_jl: Floats = np.exp(self._unlearned(annotations).learn(nothing).log_pi_klj[0]).T
         return pi_jl

@@ -4,16 +4,16 @@
     z_n ~ softmax(f_1(x_n), ..., f_J(x_n))
     l_nk | z_n = j ~ Cat(pi_kj)     pi_kj ~ Dir(a_j)                                    (`annotators`)
 
-The model of Rodrigues, Pereira & Ribeiro 2014 with several classes and full confusion matrices in place of
-sensitivities and specificities, and in place of expectation propagation a bound on the log evidence that needs sums
+This extends the model of Rodrigues, Pereira & Ribeiro 2014 to several classes. It has full confusion matrices in place
+of sensitivities and specificities, and in place of expectation propagation a bound on the log evidence that needs sums
 over items only. `GPCMA` is the model of the paper.
 
-First the hyper-parameters of the kernel are learned, by gradients of the bound, on batches of items where they are
-many; annotators learn as it goes (`inference.minibatches`). They are held then, and `inference.em` raises the bound in
-q(f), q(z) and the annotators over all items to its top.
+First the kernel's hyperparameters are learned by gradients of the bound, on batches if there are many items;
+annotators learn along the way (`inference.minibatches`). Then they are held, and `inference.em` maximizes the bound in
+q(f), q(z) and the annotators over all items.
 
-Models' probabilities are pooled as in P+L-EM, without truth, and count as an annotator's answer does: what they say of
-an item is taken to be independent of its features, given its class.
+Models' probabilities are pooled as in P+L-EM, without truth, and count like an annotator's answer: a model's prediction
+is assumed to be independent of the item's features given its class.
 """
 
 from __future__ import annotations
@@ -51,39 +51,41 @@ if TYPE_CHECKING:
     from hitl.models.priors.variational_gp import VariationalGP
 
 GROWTH = 1.5
-"""Times as many labels as the hyper-parameters were learned from with which a warm start learns them again."""
+"""Growth of the number of labels, since hyperparameters were learned, at which a warm start learns them again."""
 
 LEARNED_FROM = "gp labels"
-"""Name of what a consensus keeps of that number."""
+"""Name under which a consensus stores that number."""
 
 
 @dataclass(frozen=True, slots=True)
 class VariationalGPCMA:
     """Gaussian process classification with many annotators, for many classes and items; needs the extra `gp`.
 
-    Use it where items have features (D numbers each, the same for all items) that tell something of their class. It
-    judges labeled items by labels and features, and others, also later ones (`apply`), by their features. Items without
+    Use it if items have features (D numbers each, the same for all items) that are informative of their class. It
+    predicts labeled items by labels and features, and others, also later ones (`apply`), by their features. Items
+    without
     features (a row of NaN) have the class shares as prior.
 
     `Consensus.parameters` holds what `apply` needs, and for a policy the (N, J) arrays "latent mean" and "latent
     variance" of the functions at the items.
 
     Attributes:
-        inducing: the most inducing points, >= 1. Time rises with their square; where there are as many as items, the
-            process is not approximated by them.
-        ard: whether each feature has a length scale of its own, or all have one.
-        backbone: a torch module, or "package.module:name" of one or of what makes one, applied to the standardized
+        inducing: maximum number of inducing points, >= 1. Time grows with their square; with as many as items, the
+            process is exact.
+        ard: True if each feature has its own length scale, else all have one.
+        backbone: a torch module, or "package.module:name" of one or of its factory, applied to the standardized
             features before the kernel; its weights are learned with the kernel (in float64, in eval mode).
         annotators: "dirichlet" (a posterior of each confusion matrix, and their prior learned) or "map" (matrices at
             their posterior mode).
-        accuracy: how often an annotator is expected to be right before any label is seen, in (0, 1).
-        temperature: prior of each model's log temperature, where there are models' probabilities.
-        learning_steps: steps of the hyper-parameters, >= 0; with 0 they stay at the mode of their prior.
-        batch: items of a step; at most so many are not divided.
-        tolerance: an iteration over all items that gains less, in nats an item, is the last.
-        max_iterations: the most of them.
-        device: "cpu", "cuda" (or another name that torch knows), or "auto": a GPU where there is one.
-        seed: of the choice of inducing points and batches, and of a backbone that is made here.
+        accuracy: expected accuracy of an annotator before any label is seen, in (0, 1).
+        temperature: prior of each model's log temperature, if there are models' probabilities.
+        learning_steps: steps of the hyperparameters, >= 0; with 0 they stay at the mode of their prior.
+        batch: items per step; a set of at most this size is not divided.
+        tolerance: iterations over all items stop when one gains less, in nats per item.
+        max_iterations: maximum number of these iterations.
+        device: "cpu", "cuda" (or another torch device), or "auto": a GPU if there is one.
+        seed: seed of the choice of inducing points and batches, and of a backbone built here.
+
 
     Example:
         >>> import numpy as np, hitl
@@ -119,9 +121,10 @@ class VariationalGPCMA:
             raise BadSettings(f"combine.options.annotators is {self.annotators!r}; expected 'dirichlet' or 'map'")
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
-        """Learn hyper-parameters, then raise the bound; from what `start` learned, if it was learned alike.
+        """Learn hyperparameters, then maximize the bound; resume from `start` if it was learned from the same kind of
+        data.
 
-        Raises BadEvidence without features, MissingExtra without gpytorch.
+        Raise BadEvidence without features, MissingExtra without gpytorch.
         """
         evidence = used(self, evidence)
         began = time.perf_counter()
@@ -154,9 +157,10 @@ class VariationalGPCMA:
         )
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """Judge other items by features, labels and models with what was learned; new annotators by what is expected.
+        """Predict other items by features, labels and models with the learned parameters; new annotators follow the
+        prior.
 
-        Raises BadEvidence without features, with others than were learned from, or with other models.
+        Raise BadEvidence without features, with features of another kind than in the fit, or with other models.
         """
         require_given(self, evidence, self.needs)
         require_same_classes(consensus, evidence)
@@ -176,7 +180,7 @@ class VariationalGPCMA:
     def _maximised(
         self, evidence: Evidence, prior: VariationalGP, people: Confusion | DirichletConfusion, q_nj: Floats
     ) -> em.EMResult[Any, Any]:
-        """Iterations look at items that something is said of alone; the others are judged at the end, once."""
+        """Iterate over items with any evidence only; the others are predicted once, at the end."""
         rows = np.flatnonzero(em.informative(evidence, 1))
         rows = rows if rows.size else np.arange(len(q_nj))
         found = em.run_em(
@@ -196,7 +200,7 @@ class VariationalGPCMA:
     # -- the process -------------------------------------------------------------------------------------------
 
     def _pool(self, evidence: Evidence) -> tuple[Calibrated | None, Floats]:
-        """The pool of models, if there are any, and the beliefs (N, J) where iterations begin."""
+        """Return the pool of models, if there are any, and the first beliefs (N, J)."""
         if not evidence.probabilities:
             return None, voted(evidence)
         return unsupervised(evidence, self.temperature)
@@ -208,7 +212,7 @@ class VariationalGPCMA:
         return restored
 
     def _learned_alike(self, learned: Consensus, evidence: Evidence, kernel: CovarianceModule) -> bool:
-        """Whether what was learned is of the same classes, features, models and kernel."""
+        """Return True if the consensus has the same classes, features, models and kernel."""
         same = learned.classes == evidence.annotations.classes
         same = same and set(learned.temperatures) == set(evidence.probabilities)
         return same and _gp().fits(learned.parameters, _width(evidence), kernel)
@@ -227,7 +231,7 @@ class VariationalGPCMA:
 
     @property
     def _in_words(self) -> Self:
-        """The same with a backbone that is a module named by its class: settings are saved as text."""
+        """Same settings with a backbone module replaced by its class name, because settings are saved as text."""
         given = self.backbone
         named = given is None or isinstance(given, str)
         return self if named else replace(self, backbone=f"{type(given).__module__}:{type(given).__qualname__}")
@@ -240,7 +244,7 @@ class VariationalGPCMA:
         return self._vb(annotations).annotators_at_start(annotations, start)
 
     def _log_pi(self, learned: Consensus, annotations: Annotations) -> Floats:
-        """(K, L, J) (expected) log confusion matrices, as learned."""
+        """Return (K, L, J) learned (expected) log confusion matrices."""
         if self.annotators == "map":
             return np.log(confusion.confusion_from(learned, annotations, self._pseudo_counts(annotations)))
         return self._vb(annotations).expected_log(learned, annotations)
@@ -252,7 +256,7 @@ class VariationalGPCMA:
         return dirichlet_confusion.report(annotations, found.annotators, share_j)
 
     def _pseudo_counts(self, annotations: Annotations) -> Floats:
-        """Return (J, L) a row of a confusion matrix as it is expected, with the weight of EXPECTED_LABELS labels."""
+        """Return (J, L) expected confusion rows, with the weight of EXPECTED_LABELS labels."""
         wrong = EXPECTED_LABELS * (1 - self.accuracy) / (annotations.n_options - 1)
         right = EXPECTED_LABELS * self.accuracy
         return confusion.on_the_diagonal(annotations.n_classes, annotations.n_options, right, wrong)
@@ -263,7 +267,7 @@ class VariationalGPCMA:
 
 
 def _gp() -> Any:
-    """The module that needs torch and gpytorch. Raises MissingExtra."""
+    """Import the module that needs torch and gpytorch. Raise MissingExtra."""
     return import_module("hitl.models.priors.variational_gp")
 
 
@@ -273,7 +277,7 @@ def _log_pool(pool: Calibrated | None) -> Floats | None:
 
 
 def _over(evidence: Evidence, rows: npt.NDArray[np.intp]) -> Evidence:
-    """Labels and truth of these items, among them all that are labeled."""
+    """Select labels and truth of these items, which include all labeled ones."""
     annotations, place = evidence.annotations, np.zeros(len(evidence.known), dtype=np.int32)
     place[rows] = np.arange(rows.size)
     items = tuple(annotations.items[n] for n in rows.tolist())
@@ -282,7 +286,7 @@ def _over(evidence: Evidence, rows: npt.NDArray[np.intp]) -> Evidence:
 
 
 def _known(evidence: Evidence) -> float:
-    """Labels and known truths."""
+    """Count labels and known truths."""
     return float(len(evidence.annotations) + evidence.known.sum())
 
 

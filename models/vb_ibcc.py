@@ -1,18 +1,18 @@
-"""VB-IBCC (Simpson et al. 2011): Dirichlet class shares x Dirichlet confusion rows, by variational Bayes.
+"""VB-IBCC (Simpson et al. 2011): Dirichlet class shares and Dirichlet confusion rows, by variational Bayes.
 
     z_n ~ Cat(p)      l_nk | z_n = j ~ Cat(pi_kj)      p ~ Dir(nu_0)      pi_kj ~ Dir(a_j)
 
     q(z_n = j) ∝ exp( E ln p_j + sum over labels of n of E ln pi_kjl )                                (eq. 7)
     q(p) = Dir(nu_0 + N),   q(pi_kj) = Dir(a_j + N_kj)                                                (eqs. 17, 22)
 
-What rises is the bound on the log evidence,
+These maximize the bound on the log evidence,
 
     sum_n ln sum_j exp(...)  -  KL(q(p) || p(p))  -  sum_kj KL(q(pi_kj) || p(pi_kj | a_j))  +  ln p(a),
 
-with the log joint of the known class in place of the normalizer where the truth is known. The rows' prior a is
-learned from all annotators together (see `dirichlet`) unless `shared` is off. The paper has a prior of point values,
-which is not learned, and begins at the prior's expectations: `VBIBCC.paper()`. Near the top steps gather momentum
-(`inference.em`), which leaves the fixed points as they are.
+with the log joint of the known class in place of the normalizer if the truth is known. The rows' prior a is
+learned from all annotators together (see `dirichlet`) unless `shared` is off. The paper has a fixed prior,
+and begins at the prior's expectations: `VBIBCC.paper()`. Near the optimum steps use momentum
+(`inference.em`), which leaves the fixed points unchanged.
 """
 
 from __future__ import annotations
@@ -54,15 +54,16 @@ class VBIBCC:
     """Variational Bayesian classifier combination.
 
     Attributes:
-        diagonal, off: pseudo-counts of a right and of each other answer in a confusion row, > 0; where `shared`, the
-            mode of their hyper-prior.
+        diagonal, off: pseudo-counts of a right and of each other answer in a confusion row, > 0; if `shared`, the
+            mode of their hyperprior.
         shared: learn the rows' prior from all annotators (empirical Bayes).
         anchor: weight of agreeing votes in what is learned from, in [0, 1); 0 is the paper's method.
         share_smoothing: pseudo-items of each class, > 0.
-        least_labels: labels an item needs to be learned from (all items are judged).
-        tolerance: an iteration that gains less, in nats an item, is the last.
-        begin: where iterations begin: "votes", at vote fractions; "prior", at what E ln p and E ln pi under the prior
-            say of each item.
+        least_labels: labels an item needs to be learned from (all items are predicted).
+        tolerance: iterations stop when one gains less, in nats per item.
+        begin: start of iterations: "votes", at vote fractions; "prior", at beliefs from E ln p and E ln pi under the
+            prior.
+
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -103,7 +104,7 @@ class VBIBCC:
         return cls(shared=False, begin="prior")
 
     def fit(self, evidence: Evidence | Shards, *, start: Consensus | None = None) -> Consensus:
-        """Raise the bound from the votes, or from what `start` learned."""
+        """Maximize the bound, starting from the votes or from `start`."""
         shards = used_shards(self, evidence)
         began = time.perf_counter()
         found = em.run_em(
@@ -118,22 +119,22 @@ class VBIBCC:
         return em.concluded(self, began, shards, found, report)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """Judge other items, by the same or new annotators, with what was learned."""
+        """Predict other items, by the same or new annotators, with the learned parameters."""
         require_same_classes(consensus, evidence)
         return consensus.judging(evidence.annotations.items, self._beliefs(consensus, evidence))
 
     def concentration(self, consensus: Consensus, annotations: Annotations) -> Floats:
-        """(K, J, L) Dirichlet parameters of these annotators by what was learned; those not met by the shared prior."""
+        """Return (K, J, L) learned Dirichlet parameters of these annotators; new ones get the shared prior."""
         return dirichlet_confusion.learned_concentration(consensus.annotators, self.hyper(annotations), annotations)
 
     def expected_log(self, consensus: Consensus, annotations: Annotations) -> Floats:
-        """Return (K, L, J) E ln pi of these annotators by what was learned."""
+        """Return (K, L, J) E ln pi of these annotators from the learned parameters."""
         alpha_klj = self.concentration(consensus, annotations).transpose(0, 2, 1)
         expected: Floats = digamma(alpha_klj) - digamma(alpha_klj.sum(axis=1, keepdims=True))
         return expected
 
     def hyper(self, annotations: Annotations) -> Floats:
-        """Return (J, L) pseudo-counts of a confusion row: the mode of their hyper-prior."""
+        """Return (J, L) pseudo-counts of a confusion row, the mode of their hyperprior."""
         return confusion.on_the_diagonal(annotations.n_classes, annotations.n_options, self.diagonal, self.off)
 
     def _parts(self, shards: Shards, start: Consensus | None) -> tuple[DirichletShares, DirichletConfusion]:
@@ -148,14 +149,14 @@ class VBIBCC:
         return anchored, people.anchored(self.anchor, agreed.votes_klj)
 
     def _agreed(self, evidence: Evidence) -> Agreed:
-        """Count the votes that the anchor holds to."""
+        """Count the votes for the anchor."""
         informative_n = em.informative(evidence, self.least_labels)
         agreed_nj = clamp(agreement(evidence.annotations), evidence)
         votes_klj = kernels.counts(evidence.annotations, agreed_nj, informative_n)
         return Agreed(votes_klj, agreed_nj[informative_n].sum(axis=0))
 
     def annotators_at_start(self, annotations: Annotations, start: Consensus | None) -> DirichletConfusion:
-        """All annotators at the shared prior: the one that `start` learned, where it has the same classes."""
+        """Build all annotators at the shared prior: that of `start` if it has the same classes."""
         people = DirichletConfusion.unlearned(self.hyper(annotations), annotations.n_annotators, self.shared)
         large = working_set.is_large(len(annotations), people.counts_klj.size)
         people = replace(people, newton=large)
@@ -178,7 +179,7 @@ class VBIBCC:
         return em.expectation(evidence, prior, self.annotators_at_start(annotations, None).log_pi_klj).q_nj
 
     def _beliefs(self, learned: Consensus, evidence: Evidence) -> Floats:
-        """Beliefs by the posteriors of the matrices; by the matrices where another method learned them.
+        """Return beliefs by the posteriors of the matrices, or by the matrices if another method learned them.
 
         (Pseudo-counts of a point estimate are no posterior: by E ln pi an answer not given yet would be impossible.)
         """

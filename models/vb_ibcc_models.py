@@ -1,12 +1,13 @@
-"""VB-IBCC beside models: Dirichlet confusion rows x a pool of calibrated models as the prior of each item.
+"""VB-IBCC with models: Dirichlet confusion rows, and a pool of calibrated models as the prior of each item.
 
     p(z_n = j)  ∝  exp( sum_m w_nm ln p_m[n, j] )        as in P+L-EM (Kerrigan 2021, eq. 3), held
     pi_kj       ~  Dir(a_j)                               as in VB-IBCC (Simpson 2011), a learned from all annotators
 
     q(z_n = j)  ∝  exp( ln p(z_n = j) + sum over labels of n of E ln pi_kjl )        q(pi_kj) = Dir(a_j + N_kj)
 
-No paper has this combination. Beside P+L-EM it knows how sure it is of each annotator's matrix, and who gave few
-labels is judged by the crowd. What the models are worth is found first, without truth, and held (`unsupervised_pool`).
+No paper has this combination. Unlike P+L-EM it models the uncertainty of each annotator's matrix, and estimates
+annotators with few labels from the crowd. The models' weights are estimated first, without truth, and held
+(`unsupervised_pool`).
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ class VBIBCCWithModels:
 
     Attributes:
         diagonal, off: pseudo-counts of a right and of each other answer in a confusion row, > 0: the mode of their
-            hyper-prior.
+            hyperprior.
         temperature: prior of each model's log temperature.
-        tolerance: an iteration that gains less, in nats an item, is the last.
+        tolerance: iterations stop when one gains less, in nats per item.
+
 
     Example:
         >>> import numpy as np, hitl
@@ -60,7 +62,7 @@ class VBIBCCWithModels:
         require_counts(self, "max_iterations")
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
-        """Raise the bound from what models and evenly erring annotators say. Raises BadEvidence without a model."""
+        """Maximize the bound, starting from models and evenly erring annotators. Raise BadEvidence without a model."""
         evidence = used(self, evidence)
         began = time.perf_counter()
         annotations = evidence.annotations
@@ -78,7 +80,7 @@ class VBIBCCWithModels:
         )
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """Judge other items, by the same or new annotators, with what was learned."""
+        """Predict other items, by the same or new annotators, with the learned parameters."""
         pool = calibrated_prior(self, evidence, consensus)
         log_pi_klj = self._without_models.expected_log(consensus, evidence.annotations)
         return consensus.judging(evidence.annotations.items, em.expectation(evidence, pool, log_pi_klj).q_nj)

@@ -3,21 +3,21 @@
     p[n, j] ∝ sum over labels (n, k, j) of w_k  +  s/J            w_k ∝ beta ^ (mistakes of k in `horizon` labels)
 
 Every annotator begins with the same weight, and each mistake multiplies it by beta in (0, 1). Littlestone & Warmuth
-have the truth after each item and experts who judge every item. Here
+have the truth after each item and experts who label every item. Here
 
-- a mistake is an answer other than the known truth or, where the truth is unknown, other than what the weighted
-  majority of the OTHERS on that item says (ties share; where no annotator else spoke, nothing is counted). The vote is
-  repeated with the new weights `rounds` times, over all items at once: their order does not matter. It need not come
-  to rest, because near ties may flip for ever, but after a few rounds next to nothing changes;
-- annotators label different numbers of items, so a mistake is counted per label, m_k / n_k times `horizon`: otherwise
-  those who have said least would weigh most. Rates of annotators with few labels are shrunk to that of the crowd, by
-  `shrinkage` labels.
+- a mistake is an answer other than the known truth or, if the truth is unknown, other than the weighted
+  majority of the OTHERS on that item (ties share; if no other annotator answered, nothing is counted). The vote is
+  repeated with the new weights `rounds` times, over all items at once, so their order does not matter. It need not
+  converge, because near ties may flip forever, but after a few rounds almost nothing changes;
+- annotators label different numbers of items, so a mistake is counted per label, m_k / n_k times `horizon`. Otherwise
+  those with the fewest answers would weigh most. Rates of annotators with few labels are shrunk to that of the crowd,
+  by `shrinkage` labels.
 
-`WeightedMajority.paper()` goes without both: mistakes on items of known truth alone, in number.
+`WeightedMajority.paper()` does neither: it counts the number of mistakes on items of known truth alone.
 
 Options that are no class do not vote and are no mistakes. Weights are scaled to a mean of 1 over the labels, so that s,
-the smoothing, is in votes as in the majority vote; the share of the weight is the chance with which Littlestone &
-Warmuth's randomized algorithm decides for the class.
+the smoothing, is in votes as in the majority vote. The share of the weight is the chance with which Littlestone &
+Warmuth's randomized algorithm picks the class.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ from hitl.models.numerics.checks import (
 from hitl.models.numerics.clamping import clamp, known_truth
 
 ROWS = 500_000
-"""Labels compared with those of others at a time, which bounds the memory."""
+"""Number of labels compared with those of others at a time, which bounds the memory."""
 
 LEAST_LOG_WEIGHT = -600.0
-"""Log of the least weight beside the largest; exp of it is still a number."""
+"""Log of the smallest weight relative to the largest; its exp is still nonzero."""
 
 WEIGHTS = "weights"
 """Parameter of a consensus: (K,) the weight of each annotator."""
@@ -63,7 +63,7 @@ Loss = Callable[[Floats, npt.NDArray[np.intp]], Floats]
 
 @dataclass(frozen=True, slots=True)
 class WeightedVotes(ABC):
-    """Votes weighted by losses; each method says what a loss is."""
+    """Votes weighted by losses; each method defines its loss."""
 
     uses: ClassVar[frozenset[str]] = frozenset({"truth"})
     fits_shards: ClassVar[bool] = True
@@ -90,7 +90,7 @@ class WeightedVotes(ABC):
         """Loss of each answer."""
 
     def fit(self, evidence: Evidence | Shards, *, start: Consensus | None = None) -> Consensus:
-        """Vote `rounds` times for the weights, from equal ones (a `start` changes nothing), and then for the result."""
+        """Vote `rounds` times for the weights, from equal ones (`start` is ignored), and then for the result."""
         shards = used_shards(self, evidence)
         began = time.perf_counter()
         weight_k: Floats = np.ones(shards.annotations.n_annotators)
@@ -102,7 +102,7 @@ class WeightedVotes(ABC):
         return voted_consensus(self, began, shards, beliefs, parameters={WEIGHTS: weight_k})
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """Vote on other items with the weights that were learned; annotators not met weigh 1."""
+        """Vote on other items with the learned weights; new annotators have weight 1."""
         require_same_classes(consensus, evidence)
         require_learned(consensus, WEIGHTS)
         learned = dict(zip(consensus.annotators.names, consensus.parameters[WEIGHTS].tolist(), strict=True))
@@ -110,17 +110,17 @@ class WeightedVotes(ABC):
         return consensus.judging(evidence.annotations.items, self._beliefs(evidence, weight_k))
 
     def _beliefs(self, evidence: Evidence, weight_k: Floats) -> Floats:
-        """Return (N, J) shares of the weight; known truths as they are."""
+        """Return (N, J) shares of the weight; known truths stay one-hot."""
         raised = weighted_votes(evidence.annotations, weight_k) + self.smoothing / evidence.annotations.n_classes
-        raised[raised.sum(axis=1) == 0] = 1.0  # without labels, and nothing smooths
+        raised[raised.sum(axis=1) == 0] = 1.0  # no labels and no smoothing
         return clamp(raised / raised.sum(axis=1, keepdims=True), evidence)
 
     def _weights(self, lost_k: Floats, counted_k: Floats) -> Floats:
-        """Return (K,) weights by the losses in so many answers; only their proportions mean something."""
+        """Return (K,) weights by the losses in so many answers, up to a constant factor."""
         if self.horizon is not None:
             by_rate_k: Floats = self.beta ** (self.horizon * shrunk(lost_k, counted_k, self.shrinkage))
             return by_rate_k
-        more_k = lost_k - lost_k.min(initial=np.inf)  # hundreds of mistakes of all would leave no weight
+        more_k = lost_k - lost_k.min(initial=np.inf)  # otherwise hundreds of mistakes by everyone would underflow
         by_number_k: Floats = np.exp(np.maximum(np.log(self.beta) * more_k, LEAST_LOG_WEIGHT))
         return by_number_k
 
@@ -130,13 +130,14 @@ class WeightedMajority(WeightedVotes):
     """Votes weighted by how seldom annotators were outvoted.
 
     Attributes:
-        beta: what a mistake multiplies a weight by, in (0, 1).
-        horizon: number of labels in which mistakes are counted, > 0; None: all that were made, in number, unshrunk.
+        beta: factor by which a mistake multiplies a weight, in (0, 1).
+        horizon: number of labels per which mistakes are counted, > 0; None: the raw number of mistakes, unshrunk.
         shrinkage: labels' worth of the crowd's mistakes every annotator begins with, > 0.
         smoothing: votes spread evenly over the classes of every item, >= 0.
-        rounds: how often mistakes are counted, each time against the vote with the weights so far.
-        learn_from: what answers are held against where the truth is unknown: "others", the vote of the others; "truth",
+        rounds: number of times mistakes are counted, each time against the vote with the current weights.
+        learn_from: comparison for answers if the truth is unknown: "others", the vote of the others; "truth",
             nothing, so that mistakes are counted on items of known truth alone.
+
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -150,27 +151,27 @@ class WeightedMajority(WeightedVotes):
     def paper(cls) -> Self:
         """Return the settings of Littlestone & Warmuth 1994; without truth for some items it is a majority vote.
 
-        Each mistake on an item of known truth multiplies the annotator's weight by beta; all other items are then
-        judged by the weights, with the share of the weight as the probability, as their randomized algorithm decides.
+        Each mistake on an item of known truth multiplies the annotator's weight by beta. All other items are then
+        predicted by the weights, with the share of the weight as the probability, as in their randomized algorithm.
         They leave beta open, in [0, 1): it stays 0.5. Simpson et al. 2011 name the method and print no settings.
         """
         return cls(horizon=None, smoothing=0.0, rounds=1, learn_from="truth")
 
     @property
     def loss(self) -> Loss:
-        """1 for a mistake."""
+        """Loss of 1 for a mistake."""
         return outvoted
 
 
 def outvoted(others_rj: Floats, label_r: npt.NDArray[np.intp]) -> Floats:
-    """Return (R,) 1 where the majority of the others says something else; of k classes tied at the top each has 1/k."""
+    """Return (R,) 1 where the majority of the others differs; of k classes tied at the top each has 1/k."""
     top_rj = others_rj >= others_rj.max(axis=1, keepdims=True) * (1 - 1e-9)
     lost: Floats = 1 - top_rj[np.arange(label_r.size), label_r] / top_rj.sum(axis=1)
     return lost
 
 
 def weighted_votes(annotations: Annotations, weight_k: Floats) -> Floats:
-    """Return (N, J) sum of the weights of those who said each class."""
+    """Return (N, J) sum of the weights of annotators who answered each class."""
     n, j = annotations.n_items, annotations.n_classes
     row = np.flatnonzero(annotations.label < j)
     cell = annotations.item[row].astype(np.int64) * j + annotations.label[row]
@@ -179,19 +180,19 @@ def weighted_votes(annotations: Annotations, weight_k: Floats) -> Floats:
 
 
 def loss_rates(evidence: Evidence, weight_k: Floats, loss: Loss, shrinkage: float) -> Floats:
-    """(K,) mean loss of each annotator's answers, shrunk to the mean of all; 0 where no annotator can be compared."""
+    """Return (K,) mean loss of each annotator's answers, shrunk to the mean of all; 0 if nobody can be compared."""
     return shrunk(*losses(evidence, weight_k, loss, "others"), shrinkage)
 
 
 def shrunk(lost_k: Floats, counted_k: Floats, shrinkage: float) -> Floats:
-    """Return (K,) mean losses, as if each annotator had lost so many labels' worth of the mean of all as well."""
+    """Return (K,) mean losses, with `shrinkage` labels' worth of the overall mean added to each annotator."""
     overall = lost_k.sum() / max(1.0, counted_k.sum())
     rate_k: Floats = (lost_k + shrinkage * overall) / (counted_k + shrinkage)
     return rate_k
 
 
 def losses(evidence: Evidence, weight_k: Floats, loss: Loss, learn_from: str) -> tuple[Floats, Floats]:
-    """Return (K,) sum of the losses of each annotator's answers, and (K,) how many answers they are of."""
+    """Return (K,) sum of the losses of each annotator's answers, and (K,) number of these answers."""
     annotations = evidence.annotations
     assert evidence.truth is not None
     vote_nj = weighted_votes(annotations, weight_k)
@@ -204,7 +205,7 @@ def losses(evidence: Evidence, weight_k: Floats, loss: Loss, learn_from: str) ->
         item, annotator, answer = item[is_class], annotator[is_class], label[is_class].astype(np.intp)
         others_rj = vote_nj[item]
         others_rj[np.arange(answer.size), answer] -= weight_k[annotator]
-        # What is left of the own weight by rounding is no vote.
+        # Rounding residue of the own weight is no vote.
         others_rj[np.abs(others_rj) < 1e-9 * weight_k[annotator, None]] = 0.0
         known = evidence.known[item]
         others_rj[known] = truth_nj[item[known]]
@@ -216,7 +217,7 @@ def losses(evidence: Evidence, weight_k: Floats, loss: Loss, learn_from: str) ->
 
 @dataclass(frozen=True, eq=False)
 class Lost(Additive):
-    """(K,) losses, and of how many answers."""
+    """(K,) losses, and the numbers of answers."""
 
     lost_k: Floats
     counted_k: Floats

@@ -2,10 +2,10 @@
 
     p[n, j] ∝ sum over labels (n, k, j) of w_k  +  s/J            w_k ∝ beta ^ (mean loss of k x `horizon`)
 
-as in `weighted_majority`, but an answer is not simply a mistake or none: its loss is the share of the others' weight
-that is for other classes (0 or 1 where the truth is known). In their algorithm for predictions that are numbers,
+as in `weighted_majority`, but an answer is not simply right or wrong: its loss is the share of the others' weight
+that is for other classes (0 or 1 if the truth is known). In their algorithm for numeric predictions,
 Littlestone & Warmuth 1994 multiply a weight by a factor between beta^loss and 1 - (1 - beta) loss; here it is
-beta^loss. Who is outvoted narrowly loses little, so weights depend smoothly on the answers.
+beta^loss. An annotator who is outvoted narrowly loses little, so weights depend smoothly on the answers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class WeightedSum(WeightedVotes):
 
     @property
     def loss(self) -> Loss:
-        """The share of the others' weight against an answer."""
+        """Share of the others' weight against an answer."""
         return contradicted
 
 

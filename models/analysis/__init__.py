@@ -1,1 +1,1 @@
-"""What a fit says of annotators and models: profiles, agreement, spammers, drift, communities."""
+"""Reports on annotators and models from a fit: profiles, agreement, spammers, drift, communities."""

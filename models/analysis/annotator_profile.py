@@ -1,6 +1,6 @@
-"""Annotator profiles: how often annotators are right, how they err, and how much a label of theirs tells.
+"""Annotator profiles: how often annotators are right, how they err, and how informative their labels are.
 
-Puts together bits of information (`information`), agreement (`agreement`), annotators who answer without looking
+Combines bits of information (`information`), agreement (`agreement`), annotators who answer without looking
 (`spammers`), change over time (`drift`) and communities (`communities`). A confusion is reported if its posterior (the
 Beta margin of the row's Dirichlet) leaves no doubt that it happens, and some labels show it.
 """

@@ -159,7 +159,7 @@ class CommunityModel:
 
     @classmethod
     def paper(cls) -> Self:
-        """As Simpson et al. 2011 print it (section 4).
+        """Return the settings of Simpson et al. 2011 as printed (section 4).
 
         V = exp(-H) (eq. 24) with H the Hellinger distance of two confusion matrices of the fit, and every annotator
         with a label is placed. They do not say how to combine the rows of a matrix: here H^2 = mean_j H_j^2, as if all

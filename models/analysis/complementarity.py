@@ -1,12 +1,12 @@
-"""Accuracy of annotators and model, alone and together, by one account of the truth.
+"""Accuracy of annotators and model, alone and together, measured by known or estimated truth.
 
     annotators alone   the default combiner on the labels, without probabilities
     model alone        the calibrated pool, applied without any label
     both               the consensus
 
-Items of known truth are split into parts, and each part is judged by fits that did not see its truth. Accuracy is then
-measured on these items, or expected by the consensus: right_n = q[n, label]. The expected accuracy of both is the
-consensus's own confidence and flatters what agrees with it; prefer the measured one.
+Items of known truth are split into parts, and each part is predicted by fits that did not see its truth. Accuracy is
+then measured on these items, or expected by the consensus: right_n = q[n, label]. The expected accuracy of both is the
+consensus's own confidence and favors predictions that agree with it; prefer the measured one.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Model profiles: whether annotators and models together beat each alone.
+"""Model profiles: do annotators and models together beat each alone?
 
 `ModelProfiler().fit(evidence, consensus)` returns a `ModelProfile` with the same tables in two accounts:
 
     expected   over all items that can be compared, by the probabilities of the consensus
-    measured   over items of known truth, judged without it (see `complementarity`); None if there are too few
+    measured   over items of known truth, predicted without it (see `complementarity`); None if there are too few
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ PEOPLE, ANOTHER = "annotators", "annotators (another label)"
 
 @dataclass(frozen=True, eq=False)
 class Account:
-    """Accuracy of annotators and model, by one account of the truth.
+    """Accuracy of annotators and model, by expected or measured truth.
 
     Attributes:
         items: number compared: with a label, and a model that predicts.
         overall, classes, confidence: accuracy of model, annotators and both, with 95 % intervals, and what each adds.
         bound: Theorem 1.
-        calibration: reliability before (each model as it comes) and after (the calibrated pool).
+        calibration: reliability before (each model's own probabilities) and after (the calibrated pool).
         error: calibration error of each: mean gap between confidence and accuracy, in [0, 1].
         deferral: accuracy by the share of items that skip annotators, those the model is most certain of first.
         skips: for each target the items that can skip annotators, by the model's own confidence (`claimed`) and by this

@@ -1,4 +1,4 @@
-"""Calibration: model probabilities that mean what they say; one algorithm a file. Classes load on first use."""
+"""Calibration of model probabilities, one algorithm per file. Classes load on first use."""
 
 from __future__ import annotations
 

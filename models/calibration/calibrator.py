@@ -1,6 +1,6 @@
-"""Contract of every calibrator: learn from probabilities and what is known of the truth, then map probabilities.
+"""Contract of every calibrator: learn from probabilities and known or soft truth, then map probabilities.
 
-A calibration maps the (N, J) class probabilities of one model to probabilities that hold: of the items given 0.8 for a
+A calibration maps the (N, J) class probabilities of one model to calibrated ones: of the items given 0.8 for a
 class, eight in ten belong to it. It maximizes
 
     sum_n sum_j q_nj log c(p_n)[j]
@@ -21,11 +21,11 @@ from hitl.errors import BadEvidence
 from hitl.tables.probabilities import ROW_TOLERANCE
 
 FLOOR = 1e-12
-"""Smaller probabilities are read as this: no model can rule a class out for ever."""
+"""Smallest probability, so that no model can rule out a class forever."""
 
 
 class Calibration(Protocol):
-    """A calibration that has been learned."""
+    """Learned calibration."""
 
     def apply(self, probabilities: npt.ArrayLike) -> Floats:
         """Return (N, J) calibrated probabilities; rows sum to 1, a row of NaN stays NaN."""
@@ -33,7 +33,8 @@ class Calibration(Protocol):
 
 
 class Calibrator(Protocol):
-    """A way to calibrate: a frozen dataclass of settings whose `fit` keeps no state.
+    """Calibration method: a frozen dataclass of settings whose `fit` keeps no state.
+
 
     Example:
         >>> from hitl.models.calibration import Calibrator, IMax, TemperatureScaling
@@ -54,7 +55,7 @@ class Calibrator(Protocol):
 def known_rows(probabilities: npt.ArrayLike, truth: npt.ArrayLike) -> tuple[Floats, Floats]:
     """Return (n, J) normalized probabilities and (n, J) soft labels of the rows that have both.
 
-    Raises BadEvidence, with the row, for what is no distribution or no class code, and if no row is left.
+    Raises BadEvidence, naming the row, for invalid distributions or class codes, and if no row is left.
     """
     p_nj = checked(probabilities)
     q_nj = _soft_labels(np.asarray(truth), *p_nj.shape)

@@ -2,7 +2,7 @@
 
     c(p)[j]  =  w_1 p_T[j]  +  w_2 p[j]  +  w_3 / J            w on the simplex
 
-T is fitted first, as in `TemperatureScaling`; then the weights, which maximize sum_nj q_nj log c(p_n)[j]: a concave
+T is fitted first, as in `TemperatureScaling`. Then the weights maximize sum_nj q_nj log c(p_n)[j], a concave
 problem in three numbers. The uniform part puts a floor under every class, for items on which a good model is entirely
 wrong. The order of the classes never changes.
 """

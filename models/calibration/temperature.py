@@ -175,7 +175,7 @@ def pool_weights(
 
 def _best_coordinate(objective: Callable[[Floats], float], log_t_m: Floats, m: int, tolerance: float) -> Floats:
     """Return log_t_m with coordinate m optimized; never worse than before."""
-    from scipy.optimize import minimize_scalar  # a quarter of a second that fits without models need not wait
+    from scipy.optimize import minimize_scalar  # imported late: fits without models save a quarter of a second
 
     def negative(value: float) -> float:
         moved = log_t_m.copy()

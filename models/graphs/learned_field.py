@@ -1,16 +1,16 @@
-"""Fit of confusion-matrix methods with a field on a graph as truth prior, and the parameters that they keep.
+"""Fit of confusion-matrix methods with a field on a graph as truth prior, and the parameters that they store.
 
 strength       (J,)   log odds that an edge of weight 1 adds for its items to be of a class
 field_shares   (J,)   class shares without neighbors; the consensus has those of the items
 clear          ()     probability that an item does not mislead: annotators see its true class
-seen_shares    (J,)   classes that misleading items seem to be
-seen           (K, J, L) Dirichlet parameters of answers about seen classes; those of the consensus are about true
-               classes. Kept if `clear` is less than 1
+seen_shares    (J,)   apparent classes of misleading items
+seen           (K, J, L) Dirichlet parameters of answers about apparent classes; those of the consensus are about true
+               classes. Stored if `clear` is less than 1
 seen_prior     (J, L) prior of `seen`, for annotators without labels
 
 How often items mislead (`priors.apparent_classes`) shows only once neighbors predict each other. So the field is
 learned first as if no item misled, then both together; the fit with the higher evidence wins. If labels are too few to
-predict each other, no item is held to mislead.
+predict each other, no item is assumed to mislead.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ Estimate = em.EMResult[Prior, Any]
 
 @dataclass(frozen=True, slots=True)
 class FieldMethod(ABC):
-    """Settings and verbs that methods with a field share.
+    """Settings and methods that methods with a field share.
 
     Attributes:
         strength: log odds that an edge of weight 1 adds for its two items to be of one class, >= 0; None: learned,
@@ -68,7 +68,7 @@ class FieldMethod(ABC):
         approximation: how beliefs pass along edges: "mean-field", "icm" (iterated conditional modes), or
             "belief-propagation", which is exact on trees.
         share_smoothing: pseudo-items of each class, > 0.
-        tolerance: an iteration that gains less, in nats per item, is the last.
+        tolerance: iterations stop when one gains less, in nats per item.
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth", "graph"})
@@ -123,7 +123,7 @@ class FieldMethod(ABC):
         return em.concluded(self, began, evidence, fitted, seen, **kept)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """Estimate the items of another graph, by the same or new annotators, with what was learned."""
+        """Estimate the items of another graph, by the same or new annotators, with the learned parameters."""
         require_given(self, evidence, self.needs)
         return consensus.judging(evidence.annotations.items, self._judged(consensus, evidence))
 
@@ -148,7 +148,7 @@ class FieldMethod(ABC):
         return replace(field, strength_j=strength_j, share_j=kept[FIELD_SHARES])
 
     def _fitted(self, evidence: Evidence, field: Observed[GraphField], annotators: Any, q_nj: Floats) -> Estimate:
-        """Fit from beliefs about what items seem to be, without and then with misleading items."""
+        """Fit from beliefs about apparent classes, without and then with misleading items."""
         j = evidence.annotations.n_classes
         prior = ApparentClasses(field, np.full(j, 1 / j), 1.0 if self.clear is None else self.clear)
         plain = self._maximised(evidence, prior, annotators, q_nj)
@@ -170,7 +170,7 @@ class FieldMethod(ABC):
         q_nj: Floats,
         begun: Expected | None = None,
     ) -> Estimate:
-        """Run the loop; if long steps of the strengths led down, go on with short ones."""
+        """Run the loop. If long steps of the strengths lowered the objective, continue with short ones."""
         limits: dict[str, Any] = {"tolerance": self.tolerance, "max_iterations": self.max_iterations}
         fitted = em.run_em(evidence, prior, annotators, q_nj, begun=begun, **limits)
         trace = fitted.objective
@@ -186,7 +186,7 @@ class FieldMethod(ABC):
 
 
 def as_seen(consensus: Consensus) -> Consensus:
-    """Return the consensus with annotators who answer about what items seem to be."""
+    """Return the consensus with annotators who answer about apparent classes."""
     if SEEN not in consensus.parameters:
         return consensus
     kept = consensus.parameters
@@ -198,7 +198,7 @@ def as_seen(consensus: Consensus) -> Consensus:
 def _predicts_neighbours(evidence: Evidence, field: GraphField) -> bool:
     """Return True if most edges of labeled items lead to labeled ones, and any edge has strength.
 
-    An item without labels only repeats to its neighbours what they say: they would seem to be predicted.
+    An item without labels only repeats to its neighbors what they say, so they would appear to be predicted.
     """
     labeled_n = (evidence.annotations.labels_per_item > 0).astype(np.float64)
     to_labeled, to_any = (
@@ -221,7 +221,7 @@ def _parameters(prior: Prior, seen: AnnotatorReport) -> dict[str, Floats]:
 
 
 def _of_truths(seen: AnnotatorReport, prior: Prior, share_j: Floats) -> AnnotatorReport:
-    """Return a report about true classes: an item may mislead, and an answer may be wrong about what it seems to be."""
+    """Return a report about true classes: an item may mislead, and an answer may be wrong about its apparent class."""
     step_jj = prior.clear * np.eye(len(prior.share_j)) + (1 - prior.clear) * prior.share_j
 
     def composed(alpha: Floats) -> Floats:

@@ -1,12 +1,12 @@
-"""Dawid-Skene for linked items (Traganitis & Giannakis 2019, Algorithms 3 and 4): a field on a graph x confusion rows.
+"""Dawid-Skene for linked items (Traganitis & Giannakis 2019, Algorithms 3 and 4): a field on a graph, confusion rows.
 
     p(z) ∝ prod_n p[z_n] exp( sum_{n ~ m} w_nm strength[z_n] [z_n = z_m] )        l_nk | z_n = j ~ Cat(pi_k[j])
 
     E   q_n from the neighbors and the labels of n: see `graph_field`                             (eqs. 33, 34)
     M   pi[k, j, l] ∝ sum_{n: l_nk = l} q_nj + smoothing                                                 (eq. 36)
 
-from the votes. Items without labels are estimated from their neighbors. With `strength` 0 it is Dawid-Skene. The
-paper's Algorithm 3 is `approximation="icm"` with a strength set by hand; without one it is learned.
+starting from the votes. Items without labels are estimated from their neighbors. With `strength` 0 it is Dawid-Skene.
+The paper's Algorithm 3 is `approximation="icm"` with a strength set by hand; without one it is learned.
 """
 
 from __future__ import annotations

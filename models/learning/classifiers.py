@@ -30,10 +30,10 @@ MIN_BELIEF = 0.02
 """Belief from which an item enters for a class: below, its copies would only take time."""
 
 ROUNDING = 1e-6
-"""Most that a probability may be below 0, if an estimator has computed it as a difference; it is set to 0."""
+"""Largest rounding error below 0 of a probability that an estimator computed as a difference; it is set to 0."""
 
 COMBINERS: Mapping[str, str] = {"gp": "variational-gpc-ma", "gpc-ma": "gpc-ma"}
-"""Name of a classifier -> the combiner that it is."""
+"""Name of a classifier -> the combiner that implements it."""
 
 NAMES = ("logistic", *COMBINERS)
 

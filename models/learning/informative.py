@@ -1,14 +1,14 @@
-"""Test if a classifier says more about the items than the shares of the classes do.
+"""Test whether a classifier says more about the items than the class shares do.
 
     r_nj(b)  proportional to  s_j (p_nj / s_j)^b                    b = 0: the shares; b = 1: the classifier as it is
     gain  =  max_b>=0  sum_n log sum_j r_nj(b) q_nj / s_j
 
 over the items that were trained on, each predicted out of fold. Their beliefs q_nj are proportional to s_j times the
-likelihood of their labels, so that the gain is by how much r as truth prior raises the log likelihood over s.
+likelihood of their labels, so the gain is how much the log likelihood rises with r instead of s as truth prior.
 Twice the gain is the likelihood ratio of b. For uninformative predictions it is above 4 in one of 44 cases: half a
 chi-square of one degree of freedom, as b is not below 0. (Out of fold they are not quite independent; on real crowds
-with noise as features it was one of 13, and cost nothing: docs/benchmarks/learn_noise.txt.) Such a classifier is left
-out: annotators would be estimated beside it, and their confidence corrected for its errors, for nothing.
+with noise as features it was one of 13, and cost nothing: docs/benchmarks/learn_noise.txt.) An uninformative classifier
+is left out, because annotators would be estimated with it, and their confidence corrected for its errors, for nothing.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from scipy.special import log_softmax
 from hitl.annotations import Floats
 
 ENOUGH = 4.0
-"""Twice the gain that shows that a classifier is informative: two standard errors."""
+"""Threshold of twice the gain above which a classifier is informative: two standard errors."""
 
 SHARPNESS = 2.0 ** np.arange(-6, 7)
-"""The values of b between which the best is searched."""
+"""Grid of b to search."""
 
 
 def is_informative(p_mj: Floats, q_mj: Floats) -> bool:

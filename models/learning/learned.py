@@ -1,12 +1,12 @@
-"""A combiner beside a classifier that learns, from features, what the combiner says.
+"""Combiner with a classifier that learns the combiner's consensus from features.
 
-    people     q_nj = combiner(labels, other models)                        what is learned from
+    people     q_nj = combiner(labels, other models)                        training targets
     learned    p_nj = classifier(features; q of the items of other folds)   `out_of_fold`
     consensus  combiner(labels, other models, p_nj)
 
 No item is predicted by a model that has seen its labels, and nothing is learned from an earlier prediction of the
-classifier, so that the two do not confirm each other. (A label has a share in the estimate of its annotator, and by it
-in the beliefs about other items.) The pool of models (`priors.calibrated`, `inference.unsupervised_pool`) learns how
+classifier, so the two do not confirm each other. (A label does affect the estimate of its annotator, and through it
+the beliefs about other items.) The pool of models (`priors.calibrated`, `inference.unsupervised_pool`) learns how
 far to trust the classifier, as for any model.
 """
 
@@ -27,7 +27,7 @@ from hitl.models.numerics.checks import require_counts
 from hitl.models.registry import combiner
 
 NAME = "learned"
-"""The name of the classifier among the models."""
+"""Name of the classifier among the models."""
 
 
 @dataclass(frozen=True, slots=True)

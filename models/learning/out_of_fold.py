@@ -21,7 +21,7 @@ from hitl.models.learning.classifiers import Classifier, Mask
 from hitl.models.predictors.folds import ALL, Examples, split
 
 MIN_PER_FOLD = 2
-"""Items of each fold, at least, before anything is trained."""
+"""Minimum number of items per fold before anything is trained."""
 
 
 @dataclass(frozen=True, eq=False)

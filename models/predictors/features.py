@@ -1,10 +1,10 @@
-"""Features of items: numbers (N, D) made from what annotators see.
+"""Features of items: numbers (N, D) computed from what annotators see.
 
     corpus     the content of each item: a text, the place of an image, values of columns, or numbers   (`texts`, ...)
     each       item by item through a network; a vector is stored by the digest of its content          (`embed_each`)
     together   over all items at once: TF-IDF, scaled columns, principal components                 (`embed_together`)
 
-An item whose features cannot be made is left out, with the reason: its row is NaN, never zero.
+An item whose features cannot be computed is left out, with the reason: its row is NaN, never zero.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from hitl.platform import Progress, silent
 Kind = Literal["text", "image", "columns", "numbers"]
 TFIDF = "tfidf"
 BATCH = 64
-"""Items that a network sees at once."""
+"""Number of items that a network embeds at once."""
 
 MAX_AHEAD = 256
-"""Most batches that wait in other processes before the first of them is answered."""
+"""Maximum number of batches queued in other processes before waiting for the first."""
 
 MAX_NAMED = 3
-"""Most items that a message about items without features names."""
+"""Maximum number of items named in a message about missing features."""
 
 
 class Reason(str):
-    """Reason why an item has no features, in place of its value or its vector."""
+    """Reason why an item has no features, stored in place of its value or vector."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Corpus:
 
 @dataclass(frozen=True, slots=True)
 class Embedder:
-    """A network, or a function of a user.
+    """Network or user function that embeds items.
 
     Attributes:
         run: B inputs -> (B, D) numbers.
@@ -93,7 +93,7 @@ class Embedder:
 
 
 class VectorStore(Protocol):
-    """Stores the vectors of items by the digest of their content."""
+    """Storage of item vectors by the digest of their content."""
 
     @property
     def width(self) -> int | None:
@@ -178,10 +178,12 @@ def embed(
     progress: Progress = silent,
     executor: Executor | None = None,
 ) -> tuple[Floats, dict[str, str]]:
-    """Return (N, D) features of `corpus.items`, NaN for items that are left out, and the reasons why they are.
+    """Return (N, D) features of `corpus.items`, NaN for items that are left out, and the reasons for leaving them out.
 
-    `make` gives the embedder that sees each item by itself; None: texts by TF-IDF, columns scaled. Vectors in `store`
-    are not made again; `executor` as in `embed_each`. Raises BadInput if no item has features.
+    `make` builds the embedder that embeds each item separately; None: texts by TF-IDF, columns scaled. Vectors in
+    `store`
+    are reused; `executor` as in `embed_each`. Raises BadInput if no item has features.
+
 
     Example:
         >>> from hitl.models.predictors.features import embed, texts
@@ -215,10 +217,10 @@ def embed_each(
     progress: Progress = silent,
     executor: Executor | None = None,
 ) -> dict[str, str]:
-    """Make and store, batch by batch, the vectors of items that have none yet. Return the items left out, and why.
+    """Compute and store, batch by batch, the missing vectors. Return the items left out, and why.
 
-    The embedder is made only if there is something to do. If it fails for a batch, the batch is repeated item by item
-    to find the items that break it. `executor` has other processes embed the batches; each makes its own embedder.
+    The embedder is built only if there is something to do. If it fails for a batch, the batch is repeated item by item
+    to find the items that break it. `executor` embeds the batches in other processes; each builds its own embedder.
     """
     todo = np.flatnonzero(~store.has(corpus.items, corpus.digests)).tolist()
     left_out: dict[str, str] = {}
@@ -309,7 +311,7 @@ def _embed_batch(embedder: Embedder, values: list[Any], width: int | None) -> li
     rows = [n for n, value in enumerate(answers) if not isinstance(value, Reason)]
     inputs = [answers[n] for n in rows]
     vectors = _run(embedder, inputs, width) if inputs else []
-    if isinstance(vectors, Reason):  # find out which items break the model
+    if isinstance(vectors, Reason):  # retry item by item to find which items break the model
         singles = [_run(embedder, [value], width) for value in inputs]
         vectors = [x if isinstance(x, Reason) else x[0] for x in singles]
         if len({len(x) for x in vectors if not isinstance(x, Reason)}) > 1:

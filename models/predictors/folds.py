@@ -7,10 +7,10 @@ the labeled items of all folds but k, and
     an unlabeled item in a group with a labeled one      is predicted by the model of that group's fold
     any other unlabeled item                             is predicted by one more model, trained on all labeled items
 
-That one is not the mean over the K models: a mean is less sharp than its parts, and then one temperature, learned on
-labeled items, does not fit the others. On noisy digits (five kinds of estimator, 100 to 900 labels, K = 5) the best
-temperature of the labeled items was within 14 % of the single model's own on the others, but 4 to 33 % above the
-mean's. Errors differ either way, and the mean costs K times as much.
+The last model is not the mean over the K models: a mean is less sharp than its parts, so a single temperature,
+learned on labeled items, would not fit the others. On noisy digits (five kinds of estimator, 100 to 900 labels, K = 5)
+the best temperature of the labeled items was within 14 % of the single model's own on the others, but 4 to 33 % above
+the mean's. Errors differ either way, and the mean costs K times as much.
 
 A class that is missing from the training part of a fold is unseen, not impossible: it gets 1/(n + J) after n examples
 (Laplace's rule of succession), the others share the rest.
@@ -42,7 +42,7 @@ from hitl.tables.encoding import natural_order
 from hitl.tables.probabilities import Array
 
 ALL = 0
-"""The fold of an item that is predicted by the model trained on all labeled items; folds count from 1."""
+"""Fold of an item that is predicted by the model trained on all labeled items; folds count from 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Examples:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trained:
-    """A fitted estimator, the number of examples that it was fitted on, and its classes."""
+    """Fitted estimator, with its number of training examples and its classes."""
 
     estimator: Any
     examples: int
@@ -175,7 +175,7 @@ def split(examples: Examples, folds: int, seed: int) -> npt.NDArray[np.intp]:
     target = np.array([classes[label] for label in examples.labels])
     fold_m = np.zeros(len(examples), np.intp)
     try:
-        with warnings.catch_warnings():  # about a class with fewer items than folds; `Trained` deals with it
+        with warnings.catch_warnings():  # about a class with fewer items than folds, which `Trained` handles
             warnings.simplefilter("ignore", UserWarning)
             parts = splitter(n_splits=folds, shuffle=True, random_state=seed).split(
                 np.zeros((len(target), 1)), target, [code[key] for key in keys] if grouped else None

@@ -1,7 +1,7 @@
 """Images at a path, at an address, or at the labeling platform.
 
-Requests to other servers are bounded in size and time. A server that does not answer three times in a row is not asked
-again, so that a thousand images on a server that is down cost a few waits.
+Requests to other servers are limited in size and time. A server that fails to answer three times in a row is not asked
+again, so that a thousand images on a server that is down cost only a few timeouts.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ SECONDS = 30.0
 """Limits for an image on another server: its size, and the time for the whole download."""
 
 STRIKES = 3
-"""Failures in a row after which a server is not asked again."""
+"""Number of consecutive failures after which a server is not asked again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """Opens images by their place.
+    """Reader of images by path or address.
 
     Attributes:
         folder: where relative paths start.
         files: the platform, for the addresses that it serves itself; None if it serves none.
-        failures: requests in a row that each server has not answered.
+        failures: number of consecutive failed requests per server.
     """
 
     folder: Path
@@ -52,7 +52,7 @@ class Images:
         return place if self._is_remote(place) else stamp(self.folder / place, place)
 
     def open(self, place: str) -> Any:
-        """Return the image in RGB. Raises BadInput with the reason if there is none."""
+        """Return the image in RGB. Raises BadInput with the reason if it cannot be read."""
         if not self._is_remote(place):
             return open_image(self.folder / place)
         if self.files is None or not self.files.serves(place):
@@ -79,7 +79,7 @@ class Images:
 
 
 def open_image(file: Path | bytes, name: str | None = None) -> Any:
-    """Return the image in a file or its bytes, in RGB. Raises BadInput with the reason if there is none."""
+    """Return the image in a file or its bytes, in RGB. Raises BadInput with the reason if it cannot be read."""
     image = required("PIL.Image", "--image", VISION)
     where = name or str(file)
     if isinstance(file, Path) and not file.is_file():
@@ -87,7 +87,7 @@ def open_image(file: Path | bytes, name: str | None = None) -> Any:
     try:
         with image.open(BytesIO(file) if isinstance(file, bytes) else file) as opened:
             return opened.convert("RGB")
-    except Exception as error:  # readers of broken files raise all sorts
+    except Exception as error:  # image readers raise all sorts of errors
         raise BadInput(f"{where}: cannot be read as an image: {type(error).__name__}") from None
 
 

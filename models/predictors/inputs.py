@@ -1,4 +1,4 @@
-"""The items that a model predicts: a table read in batches, with numbers, a text or the path of an image in each row.
+"""Items that a model predicts: a table read in batches, with numbers, a text or the path of an image in each row.
 
 Only one batch and the names of the items are held in memory.
 """

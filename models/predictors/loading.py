@@ -2,11 +2,11 @@
 
 estimator.joblib, .pkl, .pickle     a pickled scikit-learn estimator: a pickle is code, so only with `trust`
 package.module:name, file.py:name   your code: an estimator or torch module, a class of either, or a function without
-                                    arguments that makes one
+                                    arguments that returns one
 torchvision:NAME, timm:NAME         an image model of these libraries, with weights from a file
 
 An embedder is a torchvision model (its penultimate layer), or your code: a function of a list of texts, or of a list of
-PIL images in RGB, that gives (B, D); an object with such a method `encode`; or a torch module with its `transforms`.
+PIL images in RGB, that returns (B, D); an object with such a method `encode`; or a torch module with its `transforms`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ModelSettings:
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A model, a digest of its source, and the transforms and classes that came with it."""
+    """Loaded model, with a digest of its source and the transforms and classes that came with it."""
 
     model: Any
     digest: str
@@ -146,7 +146,7 @@ def estimator_digest(estimator: Any) -> str:
     joblib = required("joblib", "a scikit-learn model", SKLEARN)
     try:
         return str(joblib.hash(estimator))
-    except Exception:  # a lambda in it, say: pickle raises all sorts
+    except Exception:  # pickle raises all sorts, for example for a lambda
         return type(estimator).__qualname__
 
 
@@ -188,7 +188,7 @@ def embedder(
 def embedder_digest(model: str, weights: str | None = None) -> str:
     """Return a digest of the code and the weights of an embedder, without loading it."""
     place, _, name = model.rpartition(":")
-    moved = name if place.endswith(".py") else model  # a file that was moved is the same
+    moved = name if place.endswith(".py") else model  # moving a file does not change the digest
     code = metadata.version(TORCHVISION) if model.startswith(f"{TORCHVISION}:") else source_digest(place)
     return digest_of(moved, code, file_digest(Path(weights)) if weights and Path(weights).is_file() else weights)
 
@@ -196,7 +196,7 @@ def embedder_digest(model: str, weights: str | None = None) -> str:
 # -- code of users -----------------------------------------------------------------------------------------
 
 _loaded_digests: dict[str, str] = {}
-"""Digests of the modules that this process has loaded: it goes on with their code if the files change."""
+"""Digests of the modules that this process has loaded. It keeps using their code if the files change."""
 
 
 def is_module(model: Any) -> bool:
@@ -206,7 +206,7 @@ def is_module(model: Any) -> bool:
 
 
 def import_name(name: str, setting: str) -> tuple[Any, Path | None]:
-    """Return what module:attribute names, and the file that it is written in."""
+    """Import what module:attribute names; also return the file that defines it."""
     place, colon, attribute = name.rpartition(":")
     if not colon or not place or not attribute:
         raise BadSettings(

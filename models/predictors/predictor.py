@@ -1,4 +1,7 @@
-"""A `Predictor` gives each item of a batch one distribution over the classes, or abstains. Also: fitted estimators."""
+"""Interface of a `Predictor`, which gives each item one distribution over the classes or abstains.
+
+Fitted estimators.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ VISION = "hitl-toolkit[vision]"
 
 
 class Predictor(Protocol):
-    """A model that is ready to predict."""
+    """Model that is ready to predict."""
 
     @property
     def classes(self) -> tuple[str, ...]:

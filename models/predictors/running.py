@@ -1,8 +1,8 @@
-"""A predictor over a table, into a probability file; an interrupted run goes on where it stopped.
+"""Run a predictor over a table into a probability file. An interrupted run resumes where it stopped.
 
 Predictions are collected, one transaction per batch, in an SQLite file ".<output>.part" beside the output. A run with
-the same fingerprint (of model, inputs and settings) keeps the rows that are there; any other starts again. At the end
-the output is written whole, and the file is removed. A process holds the file's lock while it runs.
+the same fingerprint (of model, inputs and settings) reuses the stored rows; any other starts again. At the end
+the output is written atomically, and the file is removed. A process holds the file's lock while it runs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ROWS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Items in all, those on which the model abstains, those predicted by an earlier run, and the time it took."""
+    """Numbers of all items, of abstentions and of items predicted by an earlier run, and the elapsed time."""
 
     items: int
     silent: int
@@ -80,7 +80,7 @@ def predict(
 
 
 def _open(path: Path, output: Path) -> sqlite3.Connection:
-    """Open the file of an unfinished run and lock it. Raises Busy if another process has."""
+    """Open and lock the file of an unfinished run. Raises Busy if another process holds the lock."""
     part = sqlite3.connect(path, timeout=0)
     try:
         part.execute("PRAGMA locking_mode = EXCLUSIVE")

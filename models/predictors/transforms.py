@@ -22,10 +22,10 @@ from hitl.models.predictors.predictor import SKLEARN, required
 from hitl.tables.encoding import natural_order
 
 MAX_CATEGORIES = 1_000
-"""A categorical column with more values is a name or a text."""
+"""Maximum number of values of a categorical column; one with more is a name or a text."""
 
 TFIDF_DIMENSIONS = 100
-"""The number that scikit-learn recommends for latent semantic analysis."""
+"""Number of dimensions that scikit-learn recommends for latent semantic analysis."""
 
 
 def scaled(name: str, values: Sequence[Any]) -> Floats:
@@ -88,6 +88,6 @@ def tfidf_svd(texts: Sequence[str], dimensions: int | None = None) -> Floats:
     if t_nv.shape[1] == 1:  # scikit-learn does not decompose a single word
         x_nd[worded] = 1.0
         return x_nd
-    with np.errstate(invalid="ignore"):  # in the share of variance that each explains, if there is none
+    with np.errstate(invalid="ignore"):  # the explained shares of variance are undefined if there is none
         x_nd[worded] = decomposition.TruncatedSVD(d, random_state=0).fit_transform(t_nv[worded])
     return x_nd

@@ -1,6 +1,6 @@
-"""Vectors of what was embedded before, by digest of their content and their embedder, in one SQLite file.
+"""Cache of embedding vectors in one SQLite file, keyed by the digest of their content and their embedder.
 
-Each batch is one transaction: a run that was killed goes on where it stopped.
+Each batch is one transaction, so a killed run resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hitl.tables.vectors import packed, unpacked
 
 
 class VectorCache:
-    """The vectors that one embedder (`space`, see `loading.embedder_digest`) has made.
+    """Vectors of one embedder (`space`, see `loading.embedder_digest`).
 
     Raises BadInput if the file is something else.
     """

@@ -66,7 +66,7 @@ def draw(rng: Any, metric: Any, size: float, target: Any, theta_x: Any, table_jt
     there_x, momentum_x, there_jt = theta_x.copy(), np.empty_like(theta_x), np.empty_like(table_jt)
     for x in range(momentum_x.shape[0]):
         momentum_x[x] = rng.standard_normal()
-    size *= 0.8 + 0.4 * rng.random()  # moves of one size could go round in circles
+    size *= 0.8 + 0.4 * rng.random()  # steps of constant size could go round in circles
     gain = leapfrog(metric, size, LEAPS, target, there_x, there_jt, momentum_x)
     accepted = np.exp(min(gain, 0.0)) if np.isfinite(gain) else 0.0
     if rng.random() < accepted:

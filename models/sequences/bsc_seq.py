@@ -1,12 +1,12 @@
-"""BSC-seq (Simpson & Gurevych 2019): a Markov chain x annotators whose answer depends on the one they gave before.
+"""BSC-seq (Simpson & Gurevych 2019): a Markov chain, and annotators whose answer depends on their previous one.
 
     z_t | z_{t-1} = i ~ Cat(step_i)        l_tk | z_t = j, l_{t-1,k} = h ~ Cat(pi_k[h, j])        pi_k[h, j] ~ Dir(a_j)
 
-By variational Bayes, as `sequential_ibcc`: with K (L + 1) annotators it is that (`annotators.previous_label`). The rows
-share the prior a_j, learned from all annotators after all of their labels. Where all classes are O, B-kind and I-kind,
+By variational Bayes, like `sequential_ibcc` with K (L + 1) annotators (`annotators.previous_label`). The rows
+share the prior a_j, learned from all annotators after all of their labels. If all classes are O, B-kind and I-kind,
 I-kind follows B-kind or I-kind alone (`spans.steps_of_spans`).
 
-People who label little and overlook whole names are why: an O after an O says less than an O after a B.
+This models annotators who mark little and overlook whole names: an O after an O says less than an O after a B.
 """
 
 from __future__ import annotations
@@ -41,13 +41,14 @@ AFTER = "after own labels"
 
 @dataclass(frozen=True, slots=True)
 class BSCSeq:
-    """Bayesian sequence combination: annotators who depend on their own last label.
+    """Bayesian sequence combination with annotators who depend on their own last label.
 
     Attributes:
         diagonal, off: pseudo-counts of a right and of each other answer in a confusion row, > 0: the mode of the
-            hyper-prior of the rows' prior, which is learned.
-        step_smoothing: pseudo-count of each class at the beginning, and of each step, > 0.
-        tolerance: an iteration that gains less, in nats an item, is the last.
+            hyperprior of the rows' prior, which is learned.
+        step_smoothing: pseudo-count of each first class, and of each transition, > 0.
+        tolerance: iterations stop when one gains less, in nats per item.
+
 
     Example:
         >>> import numpy as np
@@ -73,7 +74,7 @@ class BSCSeq:
         require_counts(self, "max_iterations")
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
-        """Raise the bound from the votes, or from what `start` learned. Raises BadEvidence without a sequence."""
+        """Maximize the bound, starting from the votes or from `start`. Raise BadEvidence without a sequence."""
         evidence = used(self, evidence)
         began = time.perf_counter()
         annotations, sequences = evidence.annotations, learned_chain.sequences_of(evidence)
@@ -99,12 +100,12 @@ class BSCSeq:
         return em.concluded(self, began, evidence, found, report, **outputs.kept(kept))
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """Judge other sequences, by the same or new annotators, with what was learned."""
+        """Predict other sequences, by the same or new annotators, with the learned parameters."""
         require_given(self, evidence, self.needs)
         return consensus.judging(evidence.annotations.items, self._judged(consensus, evidence))
 
     def chain_posterior(self, consensus: Consensus, evidence: Evidence) -> learned_chain.ChainPosterior:
-        """The posterior over whole sequences that `apply` takes its beliefs from."""
+        """Return the posterior over whole sequences from which `apply` takes its beliefs."""
         require_same_classes(consensus, evidence)
         require_learned(consensus, AFTER)
         each = replace(
@@ -116,7 +117,7 @@ class BSCSeq:
         return self.chain_posterior(consensus, evidence).passed.q_nj
 
     def _log_answers(self, consensus: Consensus, annotations: Annotations) -> Floats:
-        """(K (L + 1), L, J) E ln pi of these annotators; those not met are at the prior that was learned."""
+        """Return (K (L + 1), L, J) E ln pi of these annotators; new ones get the learned prior."""
         alpha = consensus.parameters[AFTER]
         each = annotations.n_options + 1
         prior_jl = (
@@ -133,5 +134,5 @@ class BSCSeq:
 
     @property
     def _rows(self) -> VBIBCC:
-        """What is expected of annotators after any of their labels."""
+        """Expected behavior of annotators after any of their labels."""
         return VBIBCC(self.diagonal, self.off)

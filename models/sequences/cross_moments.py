@@ -1,10 +1,11 @@
-"""Steps of a Markov chain from moments of consecutive items (Traganitis & Giannakis 2019, Algorithm 2), without EM.
+"""Transitions of a Markov chain from moments of consecutive items (Traganitis & Giannakis 2019, Algorithm 2), without
+EM.
 
     S_km = E[e(l_t,k) e(l_t+1,m)']  =  Pi_k' A Pi_m       A = diag(p) step                       (eqs. 21, 22)
     A*   = argmin over A >= 0, sum A = 1 of  sum_km n_km |S_km - Pi_k' A Pi_m|^2
     step[i] ∝ A*[i]                                                                              (eq. 23)
 
-with Pi_k (J x L) the confusion matrices found by a method for single items, and n_km how often annotator m labeled the
+with Pi_k (J x L) the confusion matrices from a method for single items, and n_km how often annotator m labeled the
 item after one that k labeled. With h_k[l] = Pi_k[:, l], u_t the sum of h over the labels of item t, and M_t that of
 Pi_k Pi_k' over its annotators, this minimizes
 
@@ -31,10 +32,10 @@ from hitl.models.priors.markov_chain import Sequences
 from hitl.models.sequences.learned_chain import FIRST, STEPS, sequences_of
 
 SUM_WEIGHT = 1e3
-"""Weight of the sum of A in the least squares, beside equations scaled to 1."""
+"""Weight of the sum constraint on A in the least squares, relative to equations scaled to 1."""
 
 LEAST = 1e-4
-"""Smallest probability of a step: moments of few items would rule out possible steps."""
+"""Smallest probability of a transition. Moments of few items would otherwise rule out possible ones."""
 
 
 def with_chain(evidence: Evidence, found: Consensus) -> Consensus:

@@ -1,4 +1,4 @@
-"""Markov chain in a consensus, from which `apply` and a warm start go on.
+"""Markov chain stored in a consensus, from which `apply` and a warm start continue.
 
 first    (J,)    probability of each class at the beginning of a sequence
 steps    (J, J)  probability of each class after each class; rows sum to 1
@@ -31,11 +31,11 @@ from hitl.models.priors.markov_chain import MarkovChain, Sequences
 FIRST, STEPS = "first", "steps"
 
 AT_ONCE = 500_000
-"""Places of sequences in memory while probabilities of events are computed."""
+"""Number of sequence positions in memory while probabilities of events are computed."""
 
 
 def sequences_of(evidence: Evidence) -> Sequences:
-    """Return the order of the items. Raises BadEvidence without one, or if two items have the same place."""
+    """Return the order of the items. Raise BadEvidence without one, or if two items have the same position."""
     if evidence.sequence is None:
         raise BadEvidence("items without places in sequences; expected sequence=, in every shard if there are several")
     order = np.lexsort(evidence.sequence.T[::-1])
@@ -82,7 +82,7 @@ class ChainPosterior:
             if copies:
                 borders = np.cumsum([0, *map(len, copies)])
                 log_e[part] = self._pass(np.concatenate(copies), np.arange(borders[-1]), borders).log_z_s
-        # A sequence made impossible by the event has no evidence.
+        # A sequence that the event makes impossible has no evidence.
         return np.nan_to_num(np.exp(log_e - self.passed.log_z_s[sequence_e]), nan=0.0)
 
     def _pass(self, message_nj: Floats, rows: Indices, start: Indices) -> Passed:

@@ -1,11 +1,11 @@
-"""Dawid-Skene for sequences (Traganitis & Giannakis 2019, Algorithm 1): a Markov chain x confusion matrices, by EM.
+"""Dawid-Skene for sequences (Traganitis & Giannakis 2019, Algorithm 1): a Markov chain and confusion matrices, by EM.
 
     z_1 ~ Cat(first)      z_t | z_{t-1} = i ~ Cat(step[i])      l_tk | z_t = j ~ Cat(pi_k[j])
 
     E   q_t = p(z_t | all labels of the sequence), and the expected pairs, by forward and backward passes (eqs. 39-49)
     M   pi[k, j, l], first[j], step[i, j] ∝ expected counts + smoothing
 
-An item takes part through its neighbors, labeled or not. With steps that do not depend on the class before it is
+Unlabeled items take part through their neighbors. If transitions do not depend on the class before, it is
 Dawid-Skene.
 """
 
@@ -40,8 +40,9 @@ class SequentialDawidSkene:
 
     Attributes:
         smoothing: pseudo-count of each confusion cell, > 0.
-        step_smoothing: pseudo-count of each class at the beginning, and of each step, > 0.
-        tolerance: an iteration that gains less, in nats an item, is the last.
+        step_smoothing: pseudo-count of each first class, and of each transition, > 0.
+        tolerance: EM stops at an iteration that gains less, in nats per item.
+
 
     Example:
         >>> import numpy as np
@@ -67,9 +68,9 @@ class SequentialDawidSkene:
         require_counts(self, "max_iterations")
 
     def fit(self, evidence: Evidence | Shards, *, start: Consensus | None = None) -> Consensus:
-        """EM from the votes, or from what `start` learned. Raises BadEvidence without a sequence.
+        """Run EM from the votes, or from `start`. Raise BadEvidence without a sequence.
 
-        Each sequence has to be in one shard whole: one in two shards would count as two.
+        Each sequence must be wholly in one shard: one split over two shards would count as two.
         """
         shards = used_shards(self, evidence)
         began = time.perf_counter()
@@ -94,16 +95,16 @@ class SequentialDawidSkene:
         return em.concluded(self, began, shards, found, people, **outputs.kept(chain))
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """Judge other sequences, by the same or new annotators, with what was learned."""
+        """Predict other sequences, by the same or new annotators, with the learned parameters."""
         require_given(self, evidence, self.needs)
         return consensus.judging(evidence.annotations.items, self._judged(consensus, evidence))
 
     def chain_posterior(self, consensus: Consensus, evidence: Evidence) -> learned_chain.ChainPosterior:
-        """The posterior over whole sequences that `apply` takes its beliefs from."""
+        """Return the posterior over whole sequences from which `apply` takes its beliefs."""
         return learned_chain.chain_posterior(consensus, evidence, self._log_answers(consensus, evidence.annotations))
 
     def _first(self, evidence: Evidence, start: Consensus | None) -> Floats:
-        """Return (N, J) beliefs where iterations begin."""
+        """Return (N, J) first beliefs of iterations."""
         return beliefs_of(evidence, start, learned_chain.STEPS, partial(self._judged, evidence=evidence))
 
     def _judged(self, consensus: Consensus, evidence: Evidence) -> Floats:
@@ -113,7 +114,7 @@ class SequentialDawidSkene:
         return confusion.even_pseudo_counts(annotations.n_classes, annotations.n_options, self.smoothing)
 
     def _log_answers(self, consensus: Consensus, annotations: Annotations) -> Floats:
-        """Return (K, L, J) of these annotators; those not met by the prior."""
+        """Return (K, L, J) log answer probabilities of these annotators; new ones follow the prior."""
         log_pi_klj: Floats = np.log(confusion.confusion_from(consensus, annotations, self._pseudo_counts(annotations)))
         return log_pi_klj
 
@@ -123,7 +124,7 @@ class SequentialDawidSkene:
 
 @dataclass(frozen=True, eq=False)
 class _PriorOn:
-    """Put the chain on a shard's items, beside the models."""
+    """Apply the chain to a shard's items, combined with the models."""
 
     outputs: Callable[[Evidence], Outputs]
     sequences: Callable[[Evidence], Sequences]
@@ -134,7 +135,7 @@ class _PriorOn:
 
 @dataclass(frozen=True, eq=False)
 class _Total:
-    """(J,) sum of a shard's beliefs."""
+    """Sum a shard's beliefs to (J,)."""
 
     beliefs: em.Beliefs
 

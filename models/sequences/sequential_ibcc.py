@@ -1,9 +1,9 @@
-"""VB-IBCC for sequences: a Markov chain x confusion rows, all with Dirichlet posteriors, by variational Bayes.
+"""VB-IBCC for sequences: a Markov chain and confusion rows, all with Dirichlet posteriors, by variational Bayes.
 
     first, step_i ~ Dir(1)      z_t | z_{t-1} = i ~ Cat(step_i)      l_tk | z_t = j ~ Cat(pi_kj)      pi_kj ~ Dir(a_j)
 
-The Bayesian twin of `sequential_dawid_skene`, with the annotators of VB-IBCC: their rows share a prior a, which is
-learned, so that annotators with few labels are judged by the others. What rises is the bound on the log evidence.
+The Bayesian counterpart of `sequential_dawid_skene`, with the annotators of VB-IBCC: their rows share a prior a, which
+is learned, so that annotators with few labels are estimated from the others. The fit maximizes the evidence bound.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ class SequentialIBCC:
     """VB-IBCC whose true classes are a Markov chain.
 
     Attributes:
-        diagonal, off: pseudo-counts of a right and of each other answer in a confusion row, > 0; where `shared`, the
-            mode of their hyper-prior.
+        diagonal, off: pseudo-counts of a right and of each other answer in a confusion row, > 0; if `shared`, the
+            mode of their hyperprior.
         shared: learn the rows' prior from all annotators (empirical Bayes).
-        step_smoothing: pseudo-count of each class at the beginning, and of each step, > 0.
-        tolerance: an iteration that gains less, in nats an item, is the last.
+        step_smoothing: pseudo-count of each first class, and of each transition, > 0.
+        tolerance: iterations stop when one gains less, in nats per item.
+
 
     Example:
         >>> import numpy as np
@@ -64,7 +65,7 @@ class SequentialIBCC:
         require_counts(self, "max_iterations")
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
-        """Raise the bound from the votes, or from what `start` learned. Raises BadEvidence without a sequence."""
+        """Maximize the bound, starting from the votes or from `start`. Raise BadEvidence without a sequence."""
         evidence = used(self, evidence)
         began = time.perf_counter()
         annotations = evidence.annotations
@@ -83,12 +84,12 @@ class SequentialIBCC:
         return em.concluded(self, began, evidence, found, people, **outputs.kept(chain))
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """Judge other sequences, by the same or new annotators, with what was learned."""
+        """Predict other sequences, by the same or new annotators, with the learned parameters."""
         require_given(self, evidence, self.needs)
         return consensus.judging(evidence.annotations.items, self._judged(consensus, evidence))
 
     def chain_posterior(self, consensus: Consensus, evidence: Evidence) -> learned_chain.ChainPosterior:
-        """The posterior over whole sequences that `apply` takes its beliefs from."""
+        """Return the posterior over whole sequences from which `apply` takes its beliefs."""
         return learned_chain.chain_posterior(
             consensus, evidence, self._rows.expected_log(consensus, evidence.annotations)
         )
@@ -98,5 +99,5 @@ class SequentialIBCC:
 
     @property
     def _rows(self) -> VBIBCC:
-        """What is expected of annotators."""
+        """Expected behavior of annotators."""
         return VBIBCC(self.diagonal, self.off, self.shared)

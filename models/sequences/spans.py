@@ -1,9 +1,9 @@
-"""Spans of tokens, as BIO classes say them, and how well found ones agree with those that are right.
+"""Spans of tokens encoded as BIO classes, and the agreement of predicted with true spans.
 
     B-PER I-PER O B-LOC     the spans (0, 2, PER) and (3, 4, LOC): first token, one past the last, kind
 
-A class that is "O" (or None) is outside; B-X begins a span of kind X and I-X goes on with it. An I-X that follows
-nothing of its kind begins one, as the CoNLL evaluation reads it (Tjong Kim Sang & De Meulder 2003).
+A class that is "O" (or None) is outside; B-X begins a span of kind X and I-X continues it. An I-X that follows
+nothing of its kind begins one, as in the CoNLL evaluation (Tjong Kim Sang & De Meulder 2003).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OUTSIDE = "O"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Span:
-    """Tokens `first` to before `end` of a sequence (places in it, counted from 0), of a kind."""
+    """Tokens `first` to before `end` of a sequence (positions counted from 0), of a kind."""
 
     sequence: int
     first: int
@@ -33,7 +33,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Precision, recall and F1 of spans, each in [0, 1]; 0 where there are none to count."""
+    """Precision, recall and F1 of spans, each in [0, 1]; 0 if there are none to count."""
 
     precision: float
     recall: float
@@ -46,9 +46,9 @@ class Agreement:
 
 
 def spans(labels: Sequence[str | None], sequences: Sequences) -> list[Span]:
-    """Spans of all sequences, in order; `labels` (N,) are the classes of the items, as `O`, `B-kind`, `I-kind`.
+    """Return the spans of all sequences, in order; `labels` (N,) are the classes of the items: `O`, `B-kind`, `I-kind`.
 
-    Raises BadInput for any other class.
+    Raise BadInput for any other class.
     """
     start = sequences.start.tolist()
     rows = sequences.rows.tolist()
@@ -61,7 +61,7 @@ def spans(labels: Sequence[str | None], sequences: Sequences) -> list[Span]:
 def steps_of_spans(classes: Sequence[object]) -> npt.NDArray[np.bool_] | None:
     """Return (1 + J, J) which classes may begin a sequence, and which may follow each: I-X follows B-X or I-X alone.
 
-    None where not every class is O, B-kind or I-kind.
+    None unless every class is O, B-kind or I-kind.
     """
     try:
         read = [_read(str(name)) for name in classes]
@@ -73,14 +73,14 @@ def steps_of_spans(classes: Sequence[object]) -> npt.NDArray[np.bool_] | None:
 
 
 def strict(found: Iterable[Span], right: Iterable[Span]) -> Agreement:
-    """A span is right where one of the same tokens and kind is."""
+    """Count a span as right if one with the same tokens and kind exists."""
     ours, theirs = set(found), set(right)
     both = len(ours & theirs)
     return Agreement(both / len(ours) if ours else 0.0, both / len(theirs) if theirs else 0.0)
 
 
 def partial(found: Iterable[Span], right: Iterable[Span]) -> Agreement:
-    """Each span counts by the share of its tokens that spans of its kind on the other side have too."""
+    """Count each span by the share of its tokens that spans of its kind on the other side also contain."""
     ours, theirs = list(found), list(right)
     return Agreement(_covered(ours, theirs), _covered(theirs, ours))
 
@@ -95,7 +95,7 @@ def _covered(spans: Sequence[Span], by: Sequence[Span]) -> float:
 
 
 def _of_one(labels: Sequence[str | None]) -> Iterator[tuple[int, int, str]]:
-    """The spans of one sequence: first, end, kind."""
+    """Yield first, end and kind of the spans of one sequence."""
     begun, kind = 0, ""
     for place, label in enumerate([*labels, OUTSIDE]):
         mark, here = _read(label)
@@ -108,7 +108,7 @@ def _of_one(labels: Sequence[str | None]) -> Iterator[tuple[int, int, str]]:
 
 
 def _read(label: str | None) -> tuple[str, str]:
-    """The mark and the kind of a class."""
+    """Return the mark and the kind of a class."""
     if label is None or label == OUTSIDE:
         return OUTSIDE, ""
     mark, dash, kind = label.partition("-")
