@@ -1,7 +1,7 @@
-"""Passes that are not made twice: what each gives is kept in a folder, and read from there by a run that goes on.
+"""Checkpoint passes: the result of each pass is stored in a folder, from which a resumed run reads it.
 
-A fit of shards is a function of what its passes give. So a run that was killed, begun anew with the same shards and the
-same method, comes to where it was when it is given again what the passes gave, to the last bit, whatever the method is.
+A fit of shards is a function of the results of its passes. So a killed run, restarted with the same shards and the
+same method, reaches the same state, to the last bit, when it is given the stored results, whatever the method is.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ T = TypeVar("T")
 
 
 class SerialWithProgress:
-    """One shard after the other, in this process; reports its progress."""
+    """Process one shard after the other, in this process, and report progress."""
 
     def __init__(self, progress: Progress = silent) -> None:
         self._progress, self._passes = progress, 0
 
     def total(self, work: Callable[[T], S], shards: Sequence[T]) -> S:
-        """The sum of what `work` gives of each shard."""
+        """Return the sum of `work` over all shards."""
         total: S = summed(self._in_turn(work, shards))
         return total
 
     def each(self, work: Callable[[T], R], shards: Sequence[T]) -> Iterator[R]:
-        """Yield `work` of each shard, in their order."""
+        """Yield the result of `work` for each shard, in order."""
         return (work(shards[number]) for number in range(len(shards)))
 
     def _in_turn(self, work: Callable[[T], S], shards: Sequence[T]) -> Iterator[S]:
@@ -51,14 +51,14 @@ class SerialWithProgress:
 
 
 class Checkpointed:
-    """An engine that keeps what each pass of another engine gives."""
+    """Engine that stores the result of each pass of another engine."""
 
     def __init__(self, engine: Engine, folder: str) -> None:
-        """`folder` is a path or an address; it may hold passes of an earlier run of the same work."""
+        """Take a folder, a path or an address, which may hold passes of an earlier run of the same work."""
         self._engine, self._folder = engine, folder
         self.passes = 0
         self.read = 0
-        """How many passes there were, and how many of them were read."""
+        """Number of passes, and how many of them were read."""
 
     def total(self, work: Callable[[T], S], shards: Sequence[T]) -> S:
         """Return the stored result of the pass, or compute and store it."""
@@ -73,12 +73,13 @@ class Checkpointed:
         return found
 
     def each(self, work: Callable[[T], R], shards: Sequence[T]) -> Iterator[R]:
-        """Yield `work` of each shard; nothing is stored."""
+        """Yield the result of `work` for each shard; nothing is stored."""
         return self._engine.each(work, shards)
 
 
 def packed(value: Any) -> bytes:
-    """A value of arrays, numbers, text, tuples, dicts and dataclasses of `hitl`, as a file (.npz) that runs nothing."""
+    """Serialize arrays, numbers, text, tuples, dicts and dataclasses of `hitl` to a file (.npz) without executable
+    code."""
     arrays: dict[str, Any] = {}
 
     def form(value: Any) -> Any:
@@ -103,7 +104,7 @@ def packed(value: Any) -> bytes:
 
 
 def unpacked(content: bytes, where: str) -> Any:
-    """Read what `packed` made. Raises BadTable, naming the place, for anything else."""
+    """Parse the output of `packed`. Raise BadTable, naming the place, for anything else."""
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as stored:
             arrays = dict(stored)

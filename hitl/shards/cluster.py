@@ -1,15 +1,15 @@
-"""Passes on a Dask cluster: shards are read where they are worked on, and only sums travel.
+"""Passes on a Dask cluster: shards are read where they are processed, and only sums travel.
 
-map      a task for some neighboring shards: the sum of what `work` gives of them, on any worker
-reduce   tasks that add two sums of neighbors, in the order of `engine.summed`: who works, and when, changes nothing
+map      one task per group of neighboring shards: the sum of `work` over them, on any worker
+reduce   tasks that add two neighboring sums, in the order of `engine.summed`: the result does not depend on timing
 
-Of a power of two of neighbors the sum is one that `engine.summed` makes on its way: how many shards a task has
-changes nothing either. It has as many as leave every worker TASKS of them.
+The sum of a power of two of neighbors is one that `engine.summed` computes too, so the number of shards per task does
+not change the result either. It is chosen so that every worker gets TASKS tasks.
 
-What a pass takes with it (what was learned of the annotators) goes to every worker once a pass, the list of shards
-once. A worker that is lost costs what it held: Dask has others do that again, or the one that comes in its place.
+The parameters of a pass (the learned annotators) are sent to every worker once per pass, the list of shards once. If a
+worker is lost, Dask repeats its work on others, or on the one that replaces it.
 
-A task has one thread. More cores are more workers; so a worker's kernels never meet each other.
+A task has one thread. More cores mean more workers, so a worker's kernels never compete with each other.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 WAIT = 30.0
-"""Seconds in which a scheduler answers."""
+"""Seconds to wait for a scheduler."""
 
 TASKS = 4
-"""Tasks of a pass for each worker, at least, where there are as many shards: one more or less is little work."""
+"""Minimum tasks of a pass per worker, if there are enough shards, so that one more or less is little work."""
 
 R = TypeVar("R")
 S = TypeVar("S")
@@ -41,15 +41,18 @@ T = TypeVar("T")
 
 
 class OnCluster:
-    """An engine whose shards are worked on by the workers of a Dask client. All of them have to reach the shards."""
+    """Engine whose shards are processed by the workers of a Dask client.
+
+    All workers must be able to read the shards.
+    """
 
     def __init__(self, client: Client, progress: Progress = silent) -> None:
         self._client, self._progress = client, progress
         self._passes = 0
-        self._sent: tuple[Any, Future] | None = None  # the shards of the last pass, at the workers
+        self._sent: tuple[Any, Future] | None = None  # shards of the last pass, on the workers
 
     def total(self, work: Callable[[T], S], shards: Sequence[T]) -> S:
-        """The sum of what `work` gives of each shard."""
+        """Return the sum of `work` over all shards."""
         from distributed import as_completed
 
         self._progress("passes", self._passes, None)
@@ -62,11 +65,11 @@ class OnCluster:
         return total
 
     def each(self, work: Callable[[T], R], shards: Sequence[T]) -> Iterator[R]:
-        """Yield `work` of each shard, in their order; it has to be small."""
+        """Yield the result of `work` for each shard, in order; results must be small."""
         return (part.result() for part in self._begun(work, shards, 1))
 
     def _begun(self, work: Callable[[T], R], shards: Sequence[T], size: int) -> list[Future]:
-        """A task for so many shards, under way."""
+        """Start a task for each group of `size` shards."""
         if self._sent is None or self._sent[0] is not shards:
             self._sent = shards, self._given(shards)
         taken, (_, held) = self._given(work), self._sent
@@ -74,7 +77,7 @@ class OnCluster:
         return [self._client.submit(_worked, taken, held, *run, pure=False) for run in runs]
 
     def _given(self, value: Any) -> Future:
-        """A value that workers take from each other; the scheduler keeps it, so that no worker has the only copy."""
+        """Send a value that workers pass to each other; the scheduler keeps a copy, so no worker has the only one."""
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sending large graph")
             return self._client.submit(_itself, value, pure=False)
@@ -82,7 +85,7 @@ class OnCluster:
 
 @dataclass(frozen=True, eq=False)
 class _Sum:
-    """A sum that some worker holds."""
+    """Sum held by a worker."""
 
     client: Client
     future: Future
@@ -96,13 +99,13 @@ def _itself(value: T) -> T:
 
 
 def _neighbours(n_shards: int, n_workers: int) -> int:
-    """Return the number of shards of a task, a power of two."""
+    """Return the number of shards per task, a power of two."""
     least = max(n_shards // (TASKS * max(n_workers, 1)), 1)
     return 1 << least.bit_length() - 1
 
 
 def _worked(work: Callable[[T], R], shards: Sequence[T], first: int, end: int) -> R:
-    """The sum of what `work` gives of these shards."""
+    """Return the sum of `work` over these shards."""
     from numba import set_num_threads
 
     set_num_threads(1)
@@ -112,16 +115,16 @@ def _worked(work: Callable[[T], R], shards: Sequence[T], first: int, end: int) -
 
 @contextmanager
 def on_dask(scheduler: str | None, workers: int | None, progress: Progress = silent) -> Iterator[OnCluster]:
-    """An engine on the cluster of `dask_client`. Raises what that raises."""
+    """Yield an engine on the cluster of `dask_client`. Raise what that raises."""
     with dask_client(scheduler, workers) as client:
         yield OnCluster(client, progress)
 
 
 @contextmanager
 def dask_client(scheduler: str | None, workers: int | None) -> Iterator[Client]:
-    """A client of this scheduler; None: of workers of this machine, as many as cores or as said.
+    """Yield a client of this scheduler or, for None, of local workers: `workers` of them, by default one per core.
 
-    Raises MissingExtra without Dask, Unreachable where no scheduler answers.
+    Raise MissingExtra without Dask, Unreachable if no scheduler answers.
     """
     try:
         from distributed import Client, LocalCluster
@@ -139,7 +142,7 @@ def dask_client(scheduler: str | None, workers: int | None) -> Iterator[Client]:
         LocalCluster(
             n_workers=workers or os.cpu_count(),
             threads_per_worker=1,
-            memory_limit=0,  # mapped files count as memory of a worker, and Dask would end one that reads large shards
+            memory_limit=0,  # Dask counts mapped files as worker memory and would kill readers of large shards
             host="127.0.0.1",
             dashboard_address="127.0.0.1:0",
         ) as cluster,

@@ -1,10 +1,10 @@
-"""A folder of shards becomes a folder of results, a file a shard; a run that was killed goes on where it was.
+"""Combine a folder of shards into a folder of results, one file per shard. A killed run resumes where it stopped.
 
 shard-00000.parquet     item, label, confidence, p_<class>
 annotators.parquet      annotator, labels, accuracy, low, high
-learned.npz             what was learned: `Consensus.load`, `apply` judge other items by it
-summary.json            what the command says; it comes last: without it the folder is not finished
-unfinished/             until then: what is being done, and what each pass over the shards gave
+learned.npz             learned parameters: `Consensus.load`, then `apply` to predict other items
+summary.json            the command's summary, written last: without it the folder is incomplete
+unfinished/             until then: a description of the work, and the result of each pass over the shards
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class Combined:
 def combine(
     shards: StoredShards, folder: str, method: Combiner, *, engine: Engine | None = None, progress: Progress = silent
 ) -> Combined:
-    """Fit the method to all shards and write the results into a new folder, or go on with an unfinished one.
+    """Fit the method to all shards and write the results into a new folder, or resume an unfinished one.
 
-    Raises BadSettings for a method that does not fit shards; BadTable where the folder holds something else; Busy where
+    Raise BadSettings for a method that does not fit shards; BadTable if the folder holds something else; Busy if
     another process writes it.
     """
     if not fits_shards(method):
@@ -83,13 +83,13 @@ def _combined(
 
 
 def shardable() -> list[str]:
-    """The names of the methods that fit shards."""
+    """Return the names of the methods that fit shards."""
     return [name for name in COMBINERS if fits_shards(COMBINERS.load(name))]
 
 
 @contextmanager
 def _claimed(folder: str, work: bytes) -> Iterator[str]:
-    """The folder of what is unfinished, in which it says what is done here; no other process's."""
+    """Lock the folder of unfinished work, record the work there, and yield its path."""
     unfinished = places.join(folder, UNFINISHED)
     place = places.join(unfinished, WORK)
     if places.is_address(folder):
@@ -109,9 +109,9 @@ def _claimed(folder: str, work: bytes) -> Iterator[str]:
 
 
 def _require_this_work(folder: str, place: str, work: bytes) -> None:
-    """Note what is done here. Raises BadTable where it is done already, or the folder holds other work."""
+    """Record the work. Raise BadTable if it is already done, or the folder holds other work."""
     if places.exists(places.join(folder, SUMMARY)):
-        places.remove(places.join(folder, UNFINISHED))  # a run that was killed behind its last step
+        places.remove(places.join(folder, UNFINISHED))  # left by a run that was killed after its last step
         raise BadTable(f"{folder} holds results already; name a new folder")
     if not places.exists(place):
         places.write(place, work)
@@ -123,7 +123,7 @@ def _require_this_work(folder: str, place: str, work: bytes) -> None:
 
 
 def _work(shards: StoredShards, method: Any) -> bytes:
-    """Describe the work, to recognize it when a run goes on."""
+    """Describe the work, to recognize it when a run resumes."""
     from hitl import __version__
 
     checksum = zlib.crc32(repr(shards.checksums).encode())
@@ -133,7 +133,7 @@ def _work(shards: StoredShards, method: Any) -> bytes:
 
 
 def _write_items(written: _Written, engine: Engine, progress: Progress) -> float:
-    """A file a shard, but for those that are there; the sum of the confidence of all items."""
+    """Write one file per shard, except existing ones; return the sum of the confidence of all items."""
     total = 0.0
     for done, confidence in enumerate(engine.each(written, range(len(written.shards))), start=1):
         total += confidence
@@ -143,7 +143,7 @@ def _write_items(written: _Written, engine: Engine, progress: Progress) -> float
 
 @dataclass(frozen=True, eq=False)
 class _Written:
-    """Number of a shard -> the sum of the confidence of its items; their results are in its file then."""
+    """Write the results of a numbered shard to its file and return the sum of the confidence of its items."""
 
     shards: StoredShards
     folder: str

@@ -1,13 +1,14 @@
-"""Tables of names become a folder of shards, in bounded memory; what `Annotations.from_frame` says of a row holds here.
+"""Convert tables of names into a folder of shards, in bounded memory. Rows follow the rules of
+`Annotations.from_frame`.
 
-    1. Tables are read part by part. Names of annotators and labels become codes; rows go to disk as runs, sorted by the
-       hash of their item (`runs`).
-    2. Each range of hashes is read back and becomes one shard: its items in the order of their names, the answers that
+    1. Tables are read in parts. Names of annotators and labels become codes; rows are written to disk as runs, sorted
+       by the hash of their item (`runs`).
+    2. Each range of hashes is read back and becomes one shard: its items sorted by name, with the answers that
        count.
 
-Memory holds a part of a table, a run or a shard, and the names of annotators and labels. An item's shard depends on its
-name alone, and what a shard holds on the tables alone, not on the order of the rows nor on the memory; each shard is a
-random sample of the items.
+Memory holds one part of a table, one run or one shard, and the names of annotators and labels. An item's shard depends
+on its name alone. A shard's contents depend on the tables alone, not on the order of the rows or the memory. Each shard
+is a random sample of the items.
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ from hitl.tables.limits import limits, require_fit
 from hitl.tables.places import Place, place_in_file
 
 PART = 1 << 18
-"""Rows that are looked at together."""
+"""Rows processed together."""
 
 RUN_BYTES = 128 << 20
-"""Bytes of rows that are sorted together: some four times as many are in memory then."""
+"""Bytes of rows sorted together. Memory use is about four times as much."""
 
 SHARD_LABELS = 2_000_000
-"""Labels of a shard, about: with beliefs of ten classes some 50 MB."""
+"""Approximate labels per shard: with beliefs of ten classes about 50 MB."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Columns:
 
 @dataclass
 class Codes:
-    """Names as codes in the order in which they are met; those that are given come first, and may be all there are."""
+    """Names as codes in order of appearance; given names come first, and may be the only ones allowed."""
 
     kind: str
     known: Names = ()
@@ -73,7 +74,7 @@ class Codes:
         self.code = {name: code for code, name in enumerate(self.known)}
 
     def of(self, column: pa.Array, place_of: Place) -> Ints:
-        """(rows,) codes, -1 for null. Raises BadAnnotations for a name that is none of those given."""
+        """Return (rows,) codes, -1 for null. Raise BadAnnotations for a name that is not allowed."""
         coded = column.dictionary_encode()
         found = coded.dictionary.to_pylist()
         for place, name in enumerate(found):
@@ -91,7 +92,7 @@ class Codes:
         return found_codes
 
     def recode(self, ordered: Names, of_null: int | None = None) -> Ints:
-        """(names + 1,) the place of each name among those in order, by code; at the end (-1) that of null."""
+        """Return (names + 1,) the position of each name in `ordered`, by code; the last entry (-1) is that of null."""
         place = {name: code for code, name in enumerate(ordered)}
         return np.array([*(place[name] for name in self.code), -1 if of_null is None else of_null], np.int32)
 
@@ -111,15 +112,15 @@ def encode(
     run_bytes: int = RUN_BYTES,
     progress: Progress = silent,
 ) -> Manifest:
-    """Write the labels of all tables (files, globs, addresses) as shards into a new folder, which appears when whole.
+    """Write the labels of all tables (files, globs, addresses) as shards into a new folder, created atomically.
 
-    Rows are taken as `Annotations.read` takes them: names are text; the latest answer of an annotator to an item counts
+    Rows follow the rules of `Annotations.read`: names are text; the latest answer of an annotator to an item counts
     (of equal or unknown times the last row, with one ConflictingLabels warning, or an error if `strict`). The tables
-    are one table: rows of later files are the later ones.
+    count as one table: rows of later files are the later ones.
 
     `probabilities` are tables of each model (item, p_<class>), `truth` tables of known labels. `like` is a folder of
-    shards whose codes of annotators, classes and options are kept; annotators that are new get codes behind these.
-    Raises BadInput, with the file and line of the row; Busy where another process writes this folder.
+    shards whose codes of annotators, classes and options are reused; new annotators get codes after these.
+    Raise BadInput, with the file and line of the row; Busy if another process writes this folder.
     """
     with _new(folder) as work:
         encoder = _Encoder(work, columns, like, options_of(classes, options), run_bytes, progress)
@@ -135,7 +136,7 @@ def encode(
 
 @contextmanager
 def _new(folder: str) -> Iterator[Path]:
-    """A folder to work in, beside the one that is to be written; what a run that was killed left there is gone."""
+    """Yield a working folder next to the target, after removing what a killed run left there."""
     if places.is_address(folder):
         if places.exists(places.join(folder, MANIFEST)):
             raise BadTable(f"{folder} is there already; name a new folder")
@@ -183,7 +184,7 @@ class _Encoder:
     # -- 1: read -------------------------------------------------------------------------------------------
 
     def read(self, tables: Sequence[str], models: Mapping[str, Sequence[str]], truth: Sequence[str]) -> None:
-        """Bring the rows of all tables into runs."""
+        """Write the rows of all tables to runs."""
         self._into("labels", tables, self._label_rows)
         if not self.runs["labels"].n_rows:
             raise BadTable(f"{', '.join(tables)}: the table is empty; expected one row for each label")
@@ -262,7 +263,7 @@ class _Encoder:
     # -- 2: write ------------------------------------------------------------------------------------------
 
     def write(self, folder: Path, strict: bool, shard_labels: int, classes: Sequence[Name] | None) -> Manifest:
-        """Write the shards and what they have in common."""
+        """Write the shards and their common properties."""
         like = self._common(classes)
         self.of_annotator = self.annotators.recode(like.annotators, like.anonymous)
         self.of_label = self.labels.recode(like.options)
@@ -279,7 +280,7 @@ class _Encoder:
         return written.conclude(like)
 
     def _common(self, classes: Sequence[Name] | None) -> Manifest:
-        """Return what all shards have in common; without shards."""
+        """Return the common properties of all shards, without the shards."""
         found = self.labels.known if self.labels.closed else in_order((), list(self.labels.code))
         if not self.labels.closed:
             warn_of_similar(found)
@@ -300,7 +301,7 @@ class _Encoder:
         return Manifest(classes, found, people, anonymous, self.models, "truth" in self.runs, ())
 
     def _shard(self, first: int, last: int, like: Manifest) -> tuple[Contents, int, str]:
-        """The contents of a range of buckets; how many labels contradict others, and where the first stands."""
+        """Return the contents of a range of buckets, the number of conflicting labels, and the place of the first."""
         found = {kind: runs.rows(first, last) for kind, runs in self.runs.items()}
         tables = {kind: rows for kind, rows in found.items() if rows is not None}
         names, code = _items(tables)
@@ -348,7 +349,7 @@ class _Encoder:
 
 
 def _parts(path: Path) -> Iterator[tuple[pa.Table, int]]:
-    """The rows of a file in order, at least PART together, and the number of the first of them."""
+    """Yield the rows of a file in order, in parts of at least PART rows, with the number of their first row."""
     held: list[pa.Table] = []
     begins = 0
     for part in read_parts(path, PART):
@@ -362,7 +363,7 @@ def _parts(path: Path) -> Iterator[tuple[pa.Table, int]]:
 
 
 def _items(tables: Mapping[str, pa.Table]) -> tuple[pa.Array, dict[str, Ints]]:
-    """The names of the items of all tables, in order, and the codes of each table's rows."""
+    """Return the sorted item names of all tables, and the codes of each table's rows."""
     columns = {kind: _whole(rows.column("item")) for kind, rows in tables.items()}
     coded = pa.concat_arrays([*columns.values()]).dictionary_encode()
     order = np.asarray(pc.sort_indices(coded.dictionary))
@@ -374,7 +375,7 @@ def _items(tables: Mapping[str, pa.Table]) -> tuple[pa.Array, dict[str, Ints]]:
 
 
 def _filled(part: pa.Table, name: str, kind: str, place_of: Place) -> pa.Array:
-    """A column of names, none of which is empty."""
+    """Return a column of names, none of which is empty."""
     column = _whole(empty_as_null(part.column(name)))
     if column.null_count:
         row = int(pc.index(column.is_null(), True).as_py())
@@ -383,5 +384,5 @@ def _filled(part: pa.Table, name: str, kind: str, place_of: Place) -> pa.Array:
 
 
 def _whole(column: Any) -> pa.Array:
-    """A column as one piece."""
+    """Return a column as one chunk."""
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

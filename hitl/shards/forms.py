@@ -1,16 +1,16 @@
-"""What a folder of shards holds.
+"""File formats of a folder of shards.
 
-    manifest.json       classes, options, annotators, what there is beside the labels; each shard, its size and checksum
-    shard-00000.arrow   a row is an item (Arrow IPC, not compressed, one record batch):
+    manifest.json       classes, options, annotators, other data besides labels; size and checksum of each shard
+    shard-00000.arrow   one row per item (Arrow IPC, not compressed, one record batch):
         item                string or int64
-        cell                list of uint32 (uint64 where there are many): annotator * options + option, in rising order
-        time                list of float64: seconds since the epoch of each label, NaN where unknown; if there are any
-        truth               int32: class code, -1 where unknown; if any is known
-        sequence            list of two int64: which sequence, which position; if the items are in sequences
-        p of MODEL          list of float64 of the length of the classes, NaN where the model abstains
+        cell                list of uint32 (uint64 if there are many): annotator * options + option, ascending
+        time                list of float64: seconds since the epoch of each label, NaN if unknown; optional
+        truth               int32: class code, -1 if unknown; optional
+        sequence            list of two int64: sequence and position; if the items are in sequences
+        p of MODEL          list of float64, one per class, NaN if the model abstains
 
-A list column is what the hot loops read: its offsets say where the labels of an item begin, its values are the labels.
-A map of the file gives them these without a copy. Any reader of Arrow opens the same file.
+The hot loops read a list column directly: its offsets mark where the labels of an item begin, its values are the
+labels. Mapping the file provides these without a copy. Any Arrow reader opens the same file.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from hitl.tables.encoding import natural_order
 
 MANIFEST = "manifest.json"
 MODEL = "p of "
-"""What the column of a model's probabilities begins with."""
+"""Prefix of the column names of model probabilities."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One file: how many items and labels it has, its size in bytes, and the CRC-32 of its bytes.
+    """One file: its numbers of items and labels, size in bytes, and CRC-32.
 
-    `buckets`: of the hashes of its items, from the first to before the last; None where its items were not hashed.
+    `buckets`: half-open range of the buckets of its items' hashes; None if its items were not hashed.
     """
 
     file: str
@@ -52,9 +52,10 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """List of shards, and what they have in common.
+    """List of shards, and their common properties.
 
-    The place of a name is its code; `anonymous` is the code of annotators without ids, or None. `models` have columns
+    The position of a name is its code; `anonymous` is the code of annotators without ids, or None. `models` have
+    columns
     of probabilities.
     """
 
@@ -68,12 +69,12 @@ class Manifest:
 
     @property
     def items(self) -> int:
-        """Items of all shards."""
+        """Number of items in all shards."""
         return sum(shard.items for shard in self.shards)
 
     @property
     def labels(self) -> int:
-        """Labels of all shards."""
+        """Number of labels in all shards."""
         return sum(shard.labels for shard in self.shards)
 
     def to_bytes(self) -> bytes:
@@ -82,7 +83,7 @@ class Manifest:
 
     @classmethod
     def from_bytes(cls, packed: bytes, where: str) -> Manifest:
-        """Read what `to_bytes` made. Raises BadTable, naming the place, for anything else."""
+        """Parse the output of `to_bytes`. Raise BadTable, naming the place, for anything else."""
         try:
             found = json.loads(packed)
             found["shards"] = tuple(Shard(**shard) for shard in found["shards"])
@@ -105,7 +106,7 @@ class Contents:
     sequence: npt.NDArray[np.int64] | None = None
 
     def to_bytes(self) -> pa.Buffer:
-        """The file."""
+        """Return the file's bytes."""
         columns: dict[str, pa.Array] = {"item": self.items, "cell": self._of_items(self.cell)}
         if self.time is not None:
             columns["time"] = self._of_items(self.time)
@@ -152,15 +153,15 @@ def _matrix(column: pa.FixedSizeListArray) -> npt.NDArray[Any]:
 
 
 class Folder:
-    """A folder of shards that is being written; without its manifest, which comes last, it is none."""
+    """Folder of shards being written. Its manifest comes last; without it the folder is not valid."""
 
     def __init__(self, folder: str) -> None:
-        """`folder` is a path or an address, and is there."""
+        """Take an existing folder, a path or an address."""
         self.folder = folder
         self._shards: list[Shard] = []
 
     def add(self, contents: Contents, buckets: tuple[int, int] | None = None) -> None:
-        """Write the next shard; `buckets` are those of its items, if they are hashed."""
+        """Write the next shard; `buckets` is the range of its items, if they are hashed."""
         name = f"shard-{len(self._shards):05d}.arrow"
         packed = contents.to_bytes()
         places.write(places.join(self.folder, name), packed)
@@ -169,18 +170,18 @@ class Folder:
         self._shards.append(shard)
 
     def conclude(self, common: Manifest) -> Manifest:
-        """Write the manifest: what the shards have in common, and the list of them."""
+        """Write the manifest, with the shards' common properties and their list."""
         manifest = replace(common, shards=tuple(self._shards))
         places.write(places.join(self.folder, MANIFEST), manifest.to_bytes())
         return manifest
 
 
 def cell_type(n_annotators: int, n_options: int) -> type[np.uint32] | type[np.uint64]:
-    """The smallest type that holds annotator * options + option, as `Annotations.cell` has it."""
+    """Return the smallest type that holds annotator * options + option, as in `Annotations.cell`."""
     return np.uint64 if n_annotators * n_options > 2**32 else np.uint32
 
 
 def in_order(known: Names, found: list[Name]) -> Names:
-    """Names with the places that they have, then those that are new, in natural order."""
+    """Return the known names in their order, then new names in natural order."""
     there = set(known)
     return (*known, *natural_order([name for name in found if name not in there]))

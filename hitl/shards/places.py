@@ -1,7 +1,7 @@
 """Files, globs of files and addresses: `labels/*.parquet`, `s3://bucket/labels/*.parquet`.
 
-A place without `://` is a path of this machine. Addresses are read and written through fsspec (`[scale]`), whole files
-in one go; what they need beside it (s3fs, gcsfs) its message says.
+A place without `://` is a local path. Addresses are read and written through fsspec (`[scale]`), whole files
+at once; if another package is needed (s3fs, gcsfs), its error message names it.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from hitl.tables.files import atomic
 
 
 def is_address(place: str) -> bool:
-    """Return True if it is no path of this machine."""
+    """Return True unless it is a local path."""
     return "://" in place
 
 
 def join(folder: str, name: str) -> str:
-    """The place of a file in a folder."""
+    """Return the place of a file in a folder."""
     return f"{folder.rstrip('/')}/{name}" if is_address(folder) else str(Path(folder) / name)
 
 
 def matching(pattern: str) -> list[str]:
-    """The files or folders that a place or a glob names, in order. Raises BadTable where there are none."""
+    """Return the files or folders that a place or a glob names, in order. Raise BadTable if there are none."""
     if is_address(pattern):
         system, path = _system(pattern)
         with _reached(pattern):
             several = sorted(map(system.unstrip_protocol, system.glob(path))) if glob.has_magic(path) else []
             found = several or ([pattern] if system.exists(path) else [])
     else:
-        there = [pattern] if Path(pattern).exists() else []  # a name with a bracket in it is no pattern
+        there = [pattern] if Path(pattern).exists() else []  # a name with a bracket is not a pattern
         found = there or sorted(glob.glob(pattern, recursive=True))
     if not found:
         raise BadTable(f"{pattern}: no such file")
@@ -54,7 +54,7 @@ def exists(place: str) -> bool:
 
 
 def read(place: str) -> bytes:
-    """The bytes of a file. Raises BadTable where it cannot be read."""
+    """Return the bytes of a file. Raise BadTable if it cannot be read."""
     with _reached(place):
         if not is_address(place):
             return Path(place).read_bytes()
@@ -64,7 +64,7 @@ def read(place: str) -> bytes:
 
 
 def write(place: str, content: bytes | pa.Buffer) -> None:
-    """A file, whole or not at all."""
+    """Write a file atomically."""
     if not is_address(place):
         with atomic(place) as handle:
             handle.write(content)
@@ -76,7 +76,7 @@ def write(place: str, content: bytes | pa.Buffer) -> None:
 
 
 def remove(folder: str) -> None:
-    """A folder and what is in it; nothing where it is not there."""
+    """Remove a folder and its contents, if it exists."""
     if not is_address(folder):
         shutil.rmtree(folder, ignore_errors=True)
         return
@@ -87,14 +87,14 @@ def remove(folder: str) -> None:
 
 
 def mapped(place: str) -> Any:
-    """Open a file for Arrow: mapped into memory, or its bytes if it is not on this machine."""
+    """Open a file for Arrow, mapped into memory if it is local, else as bytes."""
     with _reached(place):
         return pa.BufferReader(read(place)) if is_address(place) else pa.memory_map(place)
 
 
 @contextmanager
 def local(place: str, folder: Path) -> Iterator[Path]:
-    """The file as one of this machine: itself, or a copy in `folder` for the time that it is read."""
+    """Yield a local path: the file itself, or a temporary copy in `folder`."""
     if not is_address(place):
         yield Path(place)
         return
@@ -126,7 +126,7 @@ def _system(place: str) -> tuple[Any, str]:
 
 @contextmanager
 def _reached(place: str) -> Iterator[None]:
-    """Raise errors of the file system as BadTable, naming the place."""
+    """Raise file system errors as BadTable, naming the place."""
     try:
         yield
     except FileNotFoundError:

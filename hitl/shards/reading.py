@@ -1,4 +1,4 @@
-"""A folder of shards as a sequence of `Evidence`: each is mapped into memory when it is asked for."""
+"""A folder of shards as a sequence of `Evidence`. Each shard is mapped into memory on access."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from hitl.shards.forms import MANIFEST, Contents, Manifest
 
 
 class MappedAnnotations(Annotations):
-    """The annotations of a shard. What the hot loops read is that of the file; the rest is made when it is asked for.
+    """Annotations of a shard. The hot loops read arrays of the file; everything else is built on demand.
 
-    It is not checked: who wrote the shard has done that, and a checksum says that it is what was written.
+    They are not validated: the writer has done that, and a checksum detects changes.
     """
 
     item_names: pa.Array
-    """(N,) the names of the items, not yet as Python has them."""
+    """(N,) names of the items as an Arrow array."""
 
     @classmethod
     def of(cls, contents: Contents, annotators: Names, like: Manifest) -> MappedAnnotations:
-        """The annotations in the contents of a shard."""
+        """Build from the contents of a shard."""
         made = object.__new__(cls)
         vars(made).update(
             item_names=contents.items,
@@ -48,16 +48,16 @@ class MappedAnnotations(Annotations):
 
     @cached_property
     def n_items(self) -> int:
-        """N, items labeled or not."""
+        """Number of items, labeled or not."""
         return len(self.items)
 
     def __len__(self) -> int:
-        """M, the number of annotations."""
+        """Return the number of annotations."""
         return int(self.item_start[-1])
 
     @cached_property
     def items(self) -> Names:
-        """(N,) names."""
+        """(N,) item names."""
         return tuple(self.item_names.to_pylist())
 
     @cached_property
@@ -77,11 +77,12 @@ class MappedAnnotations(Annotations):
 
 
 class StoredShards(Sequence[Evidence]):
-    """The shards of one or several folders: `len`, `[i]`, and what they have in common.
+    """Shards of one or several folders: `len`, `[i]`, and their common properties.
 
-    `shards[i]` reads the shard anew each time and holds nothing: let go of it before you take the next one. The first
-    time it is checked against its checksum. A shard at an address is read from there each time, unless copies are
+    `shards[i]` reads the shard each time and holds nothing: release it before you take the next one. On first
+    access its checksum is verified. A shard at an address is read from there each time, unless copies are
     kept (`with_copies`).
+
 
     Example:
         >>> import tempfile
@@ -95,27 +96,30 @@ class StoredShards(Sequence[Evidence]):
     """
 
     def __init__(self, folders: Sequence[tuple[str, Manifest]]) -> None:
-        """Take the shards of folders whose codes agree; the longest list of annotators names those of all."""
+        """Take the shards of folders with consistent codes.
+
+        The longest list of annotators provides the names for all.
+        """
         self.manifest = max((manifest for _, manifest in folders), key=lambda manifest: len(manifest.annotators))
         self._shards = [(folder, shard) for folder, manifest in folders for shard in manifest.shards]
         self._checked: set[int] = set()
         self._copies: str | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """For another process, which may be on another machine."""
+        """Return the state for another process, perhaps on another machine."""
         return {**vars(self), "_copies": None, "_checked": set()}
 
     def with_copies(self, folder: str) -> StoredShards:
-        """Copy shards at an address to this local folder when they are first requested."""
+        """Copy shards at an address to this local folder on first access."""
         copied = object.__new__(StoredShards)
         vars(copied).update(self.__getstate__(), _copies=folder)
         return copied
 
     @classmethod
     def open(cls, *patterns: str) -> StoredShards:
-        """The shards of all folders that the paths, globs or addresses name, in their order.
+        """Open the shards of all folders that the paths, globs or addresses name, in order.
 
-        Raises BadTable where a folder holds no shards, or not in the same codes as the others (see `encode`, `like`).
+        Raise BadTable if a folder holds no shards, or its codes differ from the others' (see `encode`, `like`).
         """
         folders = [place for pattern in patterns for place in places.matching(pattern)]
         found = [(folder, manifest_of(folder)) for folder in folders]
@@ -131,36 +135,36 @@ class StoredShards(Sequence[Evidence]):
 
     @property
     def classes(self) -> Names:
-        """J names."""
+        """Class names."""
         return self.manifest.classes
 
     @property
     def annotators(self) -> Names:
-        """K names."""
+        """Annotator names."""
         return self.manifest.annotators
 
     @property
     def options(self) -> Names:
-        """L names, the classes first."""
+        """Option names, the classes first."""
         return self.manifest.options
 
     @property
     def n_items(self) -> int:
-        """N, of all shards."""
+        """Number of items in all shards."""
         return sum(shard.items for _, shard in self._shards)
 
     @property
     def n_labels(self) -> int:
-        """M, of all shards."""
+        """Number of labels in all shards."""
         return sum(shard.labels for _, shard in self._shards)
 
     @property
     def checksums(self) -> tuple[int, ...]:
-        """One a shard: two lists that are equal are of the same data."""
+        """One checksum per shard: equal lists mean equal data."""
         return tuple(shard.checksum for _, shard in self._shards)
 
     def __len__(self) -> int:
-        """Number of shards."""
+        """Return the number of shards."""
         return len(self._shards)
 
     @overload
@@ -168,7 +172,7 @@ class StoredShards(Sequence[Evidence]):
     @overload
     def __getitem__(self, which: slice) -> Sequence[Evidence]: ...
     def __getitem__(self, which: int | slice) -> Evidence | Sequence[Evidence]:
-        """Shard number `which`. Raises BadTable where the file is not what was written."""
+        """Read shard number `which`. Raise BadTable if the file has changed since it was written."""
         if isinstance(which, slice):
             chosen = object.__new__(StoredShards)
             vars(chosen).update(self.__getstate__(), _shards=self._shards[which])
@@ -179,7 +183,7 @@ class StoredShards(Sequence[Evidence]):
         return Evidence.trusted(annotations, contents.probabilities, truth, contents.sequence)
 
     def contents(self, which: int) -> Contents:
-        """The arrays of a shard, of the file as it is mapped. Raises BadTable where it is not what was written."""
+        """Return the arrays of a shard, mapped from its file. Raise BadTable if it has changed since it was written."""
         folder, shard = self._shards[which]
         place = places.join(folder, shard.file)
         if self._copies is not None and places.is_address(place):
@@ -196,7 +200,7 @@ class StoredShards(Sequence[Evidence]):
         return Contents.mapped(source)
 
     def require_disjoint(self) -> None:
-        """Raise BadTable where two folders have an item in common. It looks at the names of items whose hashes meet."""
+        """Raise BadTable if two folders share an item. Only names with equal hashes are compared."""
         for one, (folder, shard) in enumerate(self._shards):
             meeting = [
                 other
@@ -219,7 +223,7 @@ def _meet(one: Sequence[int] | None, two: Sequence[int] | None) -> bool:
 
 
 def manifest_of(folder: str) -> Manifest:
-    """The manifest of a folder of shards. Raises BadTable where it has none."""
+    """Read the manifest of a folder of shards. Raise BadTable if it has none."""
     place = places.join(folder, MANIFEST)
     if not places.exists(place):
         raise BadTable(f"{folder}: no shards: {MANIFEST} is not there; make them with `hitl shard TABLES -o {folder}`")
@@ -227,9 +231,9 @@ def manifest_of(folder: str) -> Manifest:
 
 
 def write(evidences: Sequence[Evidence], folder: str) -> None:
-    """Write tables with the same classes, options and annotators, and disjoint items, as a shard each.
+    """Write tables with the same classes, options and annotators, and disjoint items, as one shard each.
 
-    Features and graph are not kept. Raises BadTable where the folder does not exist; BadEvidence where a sequence is in
+    Features and graph are not stored. Raise BadTable if the folder does not exist; BadEvidence if a sequence spans
     two of the tables.
     """
     from hitl.shards.forms import Folder

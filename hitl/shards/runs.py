@@ -1,8 +1,8 @@
-"""Rows on disk, sorted by the hash of their item: what tables become on the way to shards.
+"""Rows on disk, sorted by the hash of their item: the intermediate form between tables and shards.
 
-Rows come as they are in the tables. A run of them, as many as memory allows, is sorted by bucket (the first bits of the
-hash of the item) and written. All rows of some buckets are then one piece of each run, in the order in which they came:
-a shard is read with one read a run, however large the tables are.
+Rows arrive in the order of the tables. A run of them, as many as memory allows, is sorted by bucket (the first bits of
+the item's hash) and written. All rows of a range of buckets are then contiguous in each run, in the order in which they
+arrived. So a shard needs one read per run, however large the tables are.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ _MIX_1, _MIX_2 = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
 
 
 def buckets_of(items: pa.Array) -> npt.NDArray[np.uint16]:
-    """The bucket of each name (string): the first bits of its FNV-1a hash of 64 bits, mixed as MurmurHash3 ends.
+    """Return the bucket of each name (string): the first bits of its 64-bit FNV-1a hash, mixed like the end of
+    MurmurHash3.
 
     It is the same on every machine and in every version.
     """
@@ -50,7 +51,7 @@ def _hash(ends: Any, text: Any, found: Any) -> None:
 
 
 class Runs:
-    """Rows with a column `item` (string) and others of the same types in every run, in files of a folder.
+    """Rows with a column `item` (string) and other columns of fixed types, in run files of a folder.
 
     Attributes:
         n_rows: rows added.
@@ -58,7 +59,7 @@ class Runs:
     """
 
     def __init__(self, folder: Path, run_bytes: int) -> None:
-        """Write to a folder that exists; a run has about so many bytes."""
+        """Write to an existing folder, in runs of about `run_bytes` bytes."""
         self._folder, self._run_bytes = folder, run_bytes
         self._runs, self._bytes, self.n_rows = 0, 0, 0
         self._parts: list[pa.Table] = []
@@ -66,7 +67,7 @@ class Runs:
         self.sizes = np.zeros(BUCKETS, np.int64)
 
     def add(self, part: pa.Table, place: str) -> None:
-        """Add rows. Raises BadTable, naming their place, for other columns than those of the rows before."""
+        """Add rows. Raise BadTable, naming their place, if the columns differ from those of earlier rows."""
         self._names = self._names or part.column_names
         if part.column_names != self._names:
             found, expected = listed(part.column_names), listed(self._names)
@@ -78,7 +79,7 @@ class Runs:
             self.flush()
 
     def flush(self) -> None:
-        """Write the rows that wait as one run."""
+        """Write the buffered rows as one run."""
         if not self._parts:
             return
         rows = pa.concat_tables(self._parts).combine_chunks().to_batches()[0]
@@ -93,7 +94,7 @@ class Runs:
         self._runs += 1
 
     def rows(self, first: int, last: int) -> pa.Table | None:
-        """The rows of the buckets first:last, each bucket's in the order in which they came; None without any run."""
+        """Return the rows of the buckets first:last, in order of arrival within each bucket; None without any run."""
         parts = []
         for run in range(self._runs):
             starts = np.load(self._folder / f"run-{run}.npy", mmap_mode="r")
@@ -104,7 +105,7 @@ class Runs:
 
 
 def equal_ranges(sizes: npt.NDArray[np.int64], size: int) -> list[tuple[int, int]]:
-    """Ranges of buckets that together have all rows: about equal ones, with about `size` rows each."""
+    """Split all buckets into about equal ranges with about `size` rows each."""
     ends = np.cumsum(sizes)
     total = int(ends[-1])
     shares = max(1, round(total / size))
