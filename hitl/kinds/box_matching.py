@@ -1,13 +1,14 @@
-"""Boxes that several annotators drew in one image: which are of one object, whether it is there, and where.
+"""Match boxes that several annotators drew in one image: cluster them by object, decide existence, and place the
+object.
 
     cluster     boxes of different annotators, joined from the largest overlap (intersection over union) downwards
                 while it exceeds `overlap`; a cluster has at most one box of each annotator
-    existence   clusters are items. Each annotator who looked at the image says a class, or "(nothing)". A combiner
+    existence   clusters are items. Each annotator who looked at the image answers a class, or "(nothing)". A combiner
                 of items gives the probability of each; it learns who misses objects and who invents them.
-    place       each side is the weighted median of the members' sides; an annotator weighs as the expected overlap
+    place       each side is the weighted median of the members' sides; an annotator's weight is the expected overlap
                 of their boxes with those of the others
 
-Joining compares overlaps, and ties by the boxes, so the order of the annotators says nothing.
+Joining compares overlaps, and breaks ties by the boxes, so the order of the annotators does not matter.
 
 Known boxes of an image are matched with its clusters, from the largest overlap downwards: a cluster has the class of
 the known box that it matches, else "(nothing)". A known box that no cluster matches is a cluster without a member: an
@@ -34,14 +35,14 @@ from hitl.models.numerics.checks import require_between
 from hitl.tables.encoding import natural_order
 
 OVERLAP = 0.5
-"""Least intersection over union of two boxes of one object."""
+"""Minimum intersection over union of two boxes of one object."""
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """What an annotator drew, or what the consensus says; x, y is the upper left corner.
+    """Box drawn by an annotator, or in the consensus; x, y is the upper left corner.
 
-    `confidence` is the probability that the object is there and of this class, in [0, 1]; 1 for what was drawn.
+    `confidence` is the probability that the object exists and is of this class, in [0, 1]; 1 for a drawn box.
     """
 
     x: float
@@ -58,7 +59,7 @@ class Box:
 
 
 Drawn = dict[Name, Sequence[Box]]
-"""Annotator -> their boxes of one image; an empty list where they looked and drew none."""
+"""Annotator -> their boxes of one image; an empty list if they looked and drew none."""
 
 Cluster = dict[Name, Box]
 """Annotator -> their box of one object."""
@@ -66,13 +67,13 @@ Cluster = dict[Name, Box]
 
 @dataclass(frozen=True, eq=False)
 class ClusteredImage:
-    """The boxes of one image, joined.
+    """Boxes of one image, joined.
 
     Attributes:
         annotators: who looked at it.
         clusters: the objects that they may have drawn, by their places; last come known boxes that they all missed,
             which are clusters without a member.
-        known: for each cluster the known box, or None where it is known that there is nothing; None where the image
+        known: for each cluster the known box, or None if nothing is known to be there; None if the image
             has no known boxes.
     """
 
@@ -81,11 +82,11 @@ class ClusteredImage:
     known: tuple[Box | None, ...] | None = None
 
     def said(self, cluster: Cluster) -> list[Name]:
-        """What each annotator says of a cluster: a kind, or NOTHING."""
+        """Return what each annotator answers about a cluster: a class, or NOTHING."""
         return [cluster[name].label if name in cluster else NOTHING for name in self.annotators]
 
     def truth(self, classes: Names) -> list[int]:
-        """The known class code of each cluster, -1 where it is not known."""
+        """Return the known class code of each cluster, -1 if unknown."""
         if self.known is None:
             return [-1] * len(self.clusters)
         return [classes.index(NOTHING if box is None else box.label) for box in self.known]
@@ -93,12 +94,12 @@ class ClusteredImage:
 
 @dataclass(frozen=True, slots=True)
 class BoxConsensus:
-    """Combines the boxes of several annotators.
+    """Combine the boxes of several annotators.
 
     Attributes:
-        overlap: least intersection over union of two boxes of one object, in (0, 1).
-        existence: least probability of an object that is kept, in (0, 1).
-        combiner: the method for items that says which clusters are objects.
+        overlap: minimum intersection over union of two boxes of one object, in (0, 1).
+        existence: minimum probability of an object that is kept, in (0, 1).
+        combiner: the method for items that decides which clusters are objects.
     """
 
     overlap: float = OVERLAP
@@ -110,9 +111,9 @@ class BoxConsensus:
         require_between("existence", self.existence, 0, 1)
 
     def fit(self, images: Sequence[Drawn], known: Mapping[int, Sequence[Box]] | None = None) -> list[list[Box]]:
-        """For each image its objects, the surest first. Raises BadAnnotations for boxes without area.
+        """Return the objects of each image, most certain first. Raises BadAnnotations for boxes without area.
 
-        `known`: number of an image -> its known boxes, which are found as they are.
+        `known`: number of an image -> its known boxes, which are returned as they are.
         """
         known = known or {}
         beyond = [number for number in known if not 0 <= number < len(images)]
@@ -127,7 +128,10 @@ class BoxConsensus:
         return [sorted((box for box in boxes if box is not None), key=_surest) for boxes in placed]
 
     def placed(self, images: Sequence[ClusteredImage], found: Consensus) -> list[list[Box | None]]:
-        """For each cluster of each image its object; None where there is none. `found` is over `votes_of(images)`."""
+        """Return the object of each cluster of each image; None if there is none.
+
+        `found` is over `votes_of(images)`.
+        """
         weights = agreement([cluster for image in images for cluster in image.clusters])
         ends = np.cumsum([len(image.clusters) for image in images])
         placed: list[list[Box | None]] = []
@@ -153,14 +157,14 @@ class BoxConsensus:
 
 
 def intersection_over_union(one: Box, other: Box) -> float:
-    """In [0, 1]."""
+    """Return the intersection over union, in [0, 1]."""
     (a, b, c, d), (e, f, g, h) = one.corners, other.corners
     shared = max(0.0, min(c, g) - max(a, e)) * max(0.0, min(d, h) - max(b, f))
     return shared / (one.width * one.height + other.width * other.height - shared)
 
 
 def clustered(drawn: Drawn, overlap: float) -> list[Cluster]:
-    """Clusters of the boxes of one image. The overlap of two clusters is the mean one of their pairs of boxes."""
+    """Cluster the boxes of one image. The overlap of two clusters is the mean over their pairs of boxes."""
     marks = sorted(((name, box) for name, boxes in drawn.items() for box in boxes), key=lambda one: _place(dict([one])))
     boxes, kinds = [box for _, box in marks], natural_order(list({box.label for _, box in marks}))
     overlap_bb = np.triu(_overlaps(boxes), 1)
@@ -172,7 +176,7 @@ def clustered(drawn: Drawn, overlap: float) -> list[Cluster]:
 
 
 def joined_boxes(drawn: Drawn, known: Sequence[Box] | None, overlap: float = OVERLAP) -> ClusteredImage:
-    """The boxes of one image joined, and matched with its known boxes where there are any."""
+    """Join the boxes of one image, and match them with its known boxes if there are any."""
     clusters = clustered(drawn, overlap)
     if known is None:
         return ClusteredImage(tuple(drawn), tuple(clusters))
@@ -191,9 +195,10 @@ def joined_boxes(drawn: Drawn, known: Sequence[Box] | None, overlap: float = OVE
 
 
 def votes_of(images: Sequence[ClusteredImage], classes: Names = (), annotators: Names = ()) -> Evidence:
-    """Clusters of all images, in order, as items: what each annotator who looked says of them, and what is known.
+    """Build evidence with the clusters of all images, in order, as items: answers of annotators who looked, and known
+    truth.
 
-    Kinds and annotators default to those that there are; the first class is NOTHING. There must be a cluster.
+    Classes and annotators default to those present; the first class is NOTHING. There must be a cluster.
     """
     names = annotators or natural_order(list({name for image in images for name in image.annotators}))
     classes = classes or (NOTHING, *natural_order(list(set(_kinds(images)))))
@@ -213,7 +218,7 @@ def votes_of(images: Sequence[ClusteredImage], classes: Names = (), annotators: 
 
 
 def agreement(clusters: Sequence[Cluster]) -> dict[Name, float]:
-    """Mean overlap of each annotator's boxes with the others of their clusters, with one pair of the mean of all."""
+    """Return each annotator's mean overlap with the others in a cluster, with one pseudo-pair of the overall mean."""
     pairs: dict[Name, list[float]] = {name: [] for cluster in clusters for name in cluster}
     for cluster in clusters:
         for one, other in combinations(cluster, 2):
@@ -226,7 +231,7 @@ def agreement(clusters: Sequence[Cluster]) -> dict[Name, float]:
 
 
 def weighted_median(value_k: Floats, weight_k: Floats) -> float:
-    """The value with half of the weight on either side; the middle of two where half ends between them."""
+    """Return the value with half of the weight on either side, or the midpoint if half ends between two values."""
     order = np.argsort(value_k, kind="stable")
     value_k, reached_k = value_k[order], np.cumsum(weight_k[order]) / np.sum(weight_k)
     at = int(np.searchsorted(reached_k, 0.5 - 1e-12))
@@ -257,7 +262,7 @@ def _overlaps(boxes: Sequence[Box]) -> Floats:
 
 
 def _place(cluster: Cluster) -> tuple[tuple[tuple[float, ...], str], ...]:
-    """What clusters are ordered by: places and kinds, not annotators."""
+    """Return the sort key of a cluster: places and kinds, not annotators."""
     return tuple(sorted((box.corners, str(box.label)) for box in cluster.values()))
 
 

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 SIDES = ("x", "y", "width", "height")
 
 Size = tuple[int, int]
-"""Height and width of an image in pixels; 0 where they are not known."""
+"""Height and width of an image in pixels; 0 if unknown."""
 
 
 @dataclass(frozen=True, eq=False)
 class BoxParts(ImageParts):
-    """The boxes of I images.
+    """Boxes of I images.
 
     Attributes:
         drawn: for each image what its annotators drew.
@@ -93,7 +93,7 @@ class Boxes(PartsKind):
         return {question.name: images.evidence(parts, known)}
 
     def consensus(self, evidence: Evidence, method: Combiner) -> Consensus:
-        """Judge the clusters, and place the objects that are there; a known image has its known boxes."""
+        """Fit the clusters, and place the objects that exist; a known image has its known boxes."""
         parts, items = evidence.parts, evidence.annotations.items
         assert isinstance(parts, BoxParts)
         judged = judge_images(evidence, method)
@@ -107,7 +107,7 @@ class Boxes(PartsKind):
         )
 
     def answers(self, evidence: Evidence, names: Mapping[str, str]) -> pa.Table:
-        """Return one row per box of each answer, and one without a box where an annotator drew none."""
+        """Return one row per box of each answer, and one without a box if an annotator drew none."""
         assert isinstance(evidence.parts, BoxParts)
         rows: list[tuple[Any, ...]] = []
         for item, drawn in zip(evidence.annotations.items, evidence.parts.drawn, strict=True):
@@ -142,18 +142,18 @@ class Boxes(PartsKind):
 
 
 def _within(place: Sequence[Any]) -> tuple[float, float, float, float] | None:
-    """Return x, y, width and height as numbers; None where they are no box within the image."""
+    """Return x, y, width and height as numbers; None unless they are a box within the image."""
     try:
         x, y, width, height = map(float, place)
     except (TypeError, ValueError):
         return None
-    area = round(min(width, height), BOX_DIGITS) > 0  # as far as a label tells
+    area = round(min(width, height), BOX_DIGITS) > 0  # to the precision of a label
     slack = 10.0**-BOX_DIGITS
     return (x, y, width, height) if area and min(x, y) >= 0 and max(x + width, y + height) <= 100 + slack else None
 
 
 def _found(parts: BoxParts, i: int, item: Name, boxes: Sequence[Box | None]) -> list[Part]:
-    """Return the objects of an image, the surest first. `boxes`: those of its clusters, or all known ones."""
+    """Return the objects of an image, most certain first. `boxes`: those of its clusters, or all known ones."""
     image, (height, width) = parts.images[i], parts.sizes[i]
     found = []
     for box, cluster in zip(boxes, image.clusters, strict=True):
@@ -165,6 +165,6 @@ def _found(parts: BoxParts, i: int, item: Name, boxes: Sequence[Box | None]) -> 
 
 
 def _size(sizes: Counter[Size]) -> Size:
-    """Return the size that most answers tell; of equals the largest: boxes are in percent, so that all of them fit."""
+    """Return the size that most answers report; ties go to the largest. Boxes are in percent, so all of them fit."""
     told = ((count, size) for size, count in sizes.items() if min(size) > 0)
     return max(told, default=(0, (0, 0)))[1]

@@ -55,7 +55,7 @@ class Choices:
         return {question.name: Evidence(stored.annotations(), predictions, truth=truth if len(truth) else None)}
 
     def consensus(self, evidence: Evidence, method: Combiner) -> Consensus:
-        """Combine by the method; features that it does not use are not given to it."""
+        """Combine by the method; features that it does not use are hidden from it."""
         return method.fit(seen_by(method, evidence))
 
     def rows(self, layers: Sequence[Judged]) -> list[dict[str, Any]]:
@@ -66,7 +66,7 @@ class Choices:
     def table(self, layers: Sequence[Judged], names: Mapping[str, str]) -> pa.Table:
         """Return item, label, confidence and p_<class>, one row per item.
 
-        The questions of a multiple choice are one table: the label is "art,law" where these two are chosen, and the
+        The questions of a multiple choice share one table: the label is "art,law" if these two are chosen, and the
         confidence is that of the least certain class.
         """
         result = layers[0].consensus

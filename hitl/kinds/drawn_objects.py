@@ -4,9 +4,9 @@
     cluster   objects of different annotators, joined from the largest overlap (intersection over union of their pixels)
               downwards while they overlap at all (`matched_spans.joined`)
 
-Whether there is an object is one judgement of each annotator. As labels of pixels it would be thousands, and two of
-three annotators would seem certain to be right. Where an annotator drew a broad area of a kind, a thin one is a slip
-of the brush and no object; where all of their areas are thin, as cracks and vessels are, they are objects.
+The existence of an object is one decision of each annotator. As labels of pixels it would be thousands, and two of
+three annotators would seem certain to be right. If an annotator drew a broad area of a kind, a thin one is a slip
+of the brush and no object. If all of their areas are thin, such as cracks and vessels, they are objects.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ Numbers = npt.NDArray[np.int32]
 Indices = npt.NDArray[np.int64]
 
 THIN = 2
-"""Pixels from the middle of an area to its edge, at most, with which it is thin: the breadth of a boundary."""
+"""Largest distance from the middle of a thin area to its edge, in pixels: the breadth of a boundary."""
 
 MOST = 200
-"""Areas of one kind, the largest ones, that are taken for objects of one annotator: more are a texture."""
+"""Maximum number of areas of one kind, the largest ones, that count as objects of one annotator: more are a texture."""
 
 BESIDE = np.ones((3, 3), dtype=bool)
 """A pixel is connected with its eight neighbors."""
@@ -39,11 +39,13 @@ BESIDE = np.ones((3, 3), dtype=bool)
 
 @dataclass(frozen=True, eq=False)
 class DrawnObjects:
-    """The objects of one image.
+    """Objects of one image.
 
     Attributes:
         joined: the clusters, each object as the smallest box around it, in pixels.
-        pixels: for each cluster the pixels, counted through the image, that at least half of those who drew it drew.
+        pixels: for each cluster the pixels, counted through the image, drawn by at least half of the annotators who
+        drew
+            it.
     """
 
     joined: ClusteredImage
@@ -51,7 +53,10 @@ class DrawnObjects:
 
 
 def drawn_objects(drawn: DrawnMasks | None, classes: Names, known: Codes | None = None) -> DrawnObjects:
-    """Objects of what annotators drew (None: no answer); `known` (H, W): classes of the pixels, matched with them."""
+    """Find the objects that annotators drew (None: no answer).
+
+    `known` (H, W): classes of the pixels, matched with them.
+    """
     names: Names = () if drawn is None else drawn.annotators
     layers = [] if drawn is None else list(drawn.labels)
     layers += [] if known is None else [known]
@@ -76,7 +81,10 @@ def drawn_objects(drawn: DrawnMasks | None, classes: Names, known: Codes | None 
 
 
 def _areas(layers: Sequence[Codes], n_classes: int) -> tuple[list[Numbers], Numbers, Numbers]:
-    """For each layer (H, W) the number of the area at each pixel, -1 for none; (P,) kind and layer of each area."""
+    """Return per layer (H, W) the number of the area at each pixel, -1 for none.
+
+    And (P,) kind and layer of each area.
+    """
     found, kinds, owners = [], list[int](), list[int]()
     for owner, codes in enumerate(layers):
         numbers = np.full(codes.shape, -1, np.int32)
@@ -93,7 +101,7 @@ def _areas(layers: Sequence[Codes], n_classes: int) -> tuple[list[Numbers], Numb
 
 
 def _objects(areas: Numbers, count: int) -> list[int]:
-    """Areas that are objects: the broad ones, or all where none is broad; the largest, where they are many."""
+    """Return areas that are objects: the broad ones, or all if none is broad; the largest, if there are many."""
     if not count:
         return []
     depth = ndimage.distance_transform_cdt(np.pad(areas > 0, 1), metric="chessboard")[1:-1, 1:-1]
@@ -104,7 +112,7 @@ def _objects(areas: Numbers, count: int) -> list[int]:
 
 
 def _boxes(numbers: Numbers) -> list[tuple[int, int, int, int]]:
-    """Left, top, width and height of each area of a layer, in order of their numbers."""
+    """Return left, top, width and height of each area of a layer, in order of their numbers."""
     present = np.unique(numbers[numbers >= 0])
     if not len(present):
         return []
@@ -123,7 +131,7 @@ def _clusters(number_lhw: Sequence[Numbers], kind_p: Numbers, owner_p: Numbers, 
 
 
 def _in_order(cluster_p: Numbers, boxes: Sequence[tuple[int, int, int, int]]) -> Numbers:
-    """The same clusters, counted by place: so the order of annotators says nothing."""
+    """Renumber the clusters by place, so that the order of annotators does not matter."""
     places = [
         sorted(boxes[p] for p in np.flatnonzero(cluster_p == c)) for c in range(int(cluster_p.max(initial=-1)) + 1)
     ]
@@ -149,7 +157,7 @@ def _overlaps(number_lhw: Sequence[Numbers], n: int) -> tuple[Indices, Floats]:
 
 
 def _pixels_of_most(cluster_ahw: npt.NDArray[np.int32], clusters: int) -> list[Indices]:
-    """For each object the pixels, counted through the image, that at least half of those who drew it drew."""
+    """Return per object the pixels, counted through the image, drawn by at least half of the annotators who drew it."""
     flat = cluster_ahw.reshape(len(cluster_ahw), cluster_ahw[:1].size).astype(np.int64)
     annotator, pixel = np.nonzero(flat >= 0)
     cluster = flat[annotator, pixel]

@@ -1,14 +1,14 @@
-"""Passes over the pixels of images whose true classes are a Potts field on the 4-neighbour grid.
+"""Passes over the pixels of images whose true classes are a Potts field on the 4-neighbor grid.
 
     half step    q_n <- (q_n + softmax(own_p + message_p + strength around_n)) / 2
     judgement    p_n ∝ exp(own_p + strength around_n)      q_n ∝ p_n exp message_n
 
 around_n is the sum of q over the neighbors of pixel n. p is the pattern of the pixel: pixels of an image that all
-annotators labeled alike have one message. So the passes read a code of two bytes a pixel in place of the labels, and
-what annotators are learned from is the sum of q over the pixels of each pattern.
+annotators labeled alike have one message. So the passes read a two-byte code per pixel in place of the labels, and
+annotators are learned from the sum of q over the pixels of each pattern.
 
 All pixels move at once, as the items of `mean_field` do. The rows of one class are contiguous, with a border of zeros
-around the image, so that a loop along a row has no branch and becomes vector instructions; so does the exponential.
+around the image, so that a loop along a row has no branch and compiles to vector instructions; so does the exponential.
 Beliefs are single precision: they are off by 1e-6, and half the memory takes half the time. Sums are double.
 """
 
@@ -23,7 +23,7 @@ from hitl.annotations import Ints
 from hitl.models.numerics.compiled import compiled, threaded
 
 LOWEST = np.float32(-87.0)
-"""exp of less is 0 in single precision, or nearly."""
+"""Smallest argument of exp in single precision; below it the result is 0, or nearly."""
 
 _LOG2_E = np.float32(1.44269504)
 _LN2_HIGH, _LN2_LOW = np.float32(0.693359375), np.float32(-2.12194440e-4)
@@ -33,7 +33,7 @@ _C5, _C6 = np.float32(8.3345205e-3), np.float32(1.3822500e-3)
 
 
 def runs(height_i: Ints, width_i: Ints) -> Ints:
-    """(threads + 1,) runs of images with about as many pixels each."""
+    """Return (threads + 1,) bounds of runs of images with about as many pixels each."""
     pixels = np.cumsum(height_i.astype(np.int64) * width_i)
     parts = np.arange(1, get_num_threads()) * pixels[-1] / get_num_threads()
     return np.concatenate(([0], np.searchsorted(pixels, parts), [len(pixels)])).astype(np.int32)
@@ -62,7 +62,7 @@ def settle(
     run: Any, height: Any, width: Any, at_pixel: Any, at_belief: Any, at_pattern: Any, pattern: Any, own: Any,
     message: Any, strength: Any, sweeps: int, enough: float, q: Any,
 ) -> None:  # fmt: skip
-    """At most `sweeps` half steps of every image, in place; fewer where no belief of it changes by `enough`."""
+    """Do at most `sweeps` half steps per image, in place; stop early if no belief changes by `enough`."""
     for r in prange(len(run) - 1):
         for i in range(run[r], run[r + 1]):
             h, w = height[i], width[i]
@@ -87,7 +87,7 @@ def judge(
     run: Any, height: Any, width: Any, at_pixel: Any, at_belief: Any, at_pattern: Any, pattern: Any, own: Any,
     message: Any, strength: Any, q: Any, keep: bool, believed: Any, expected: Any, evidence: Any,
 ) -> None:  # fmt: skip
-    """Beliefs by the messages and what the neighbors say now; they replace `q` where they are to `keep`.
+    """Compute beliefs from the messages and the neighbors; they replace `q` if `keep`.
 
     `believed` and `expected` (P, J) get the sums of q and of p over the pixels of each pattern, `evidence` (I,) the
     sum of ln sum_j p_n exp message_n over the pixels of each image.
@@ -108,7 +108,7 @@ def judge(
 
 @compiled
 def exponentials(values: Any, scale: Any) -> None:
-    """exp of a row of numbers <= 0, in place; `scale` is a row of int32 to work in. Off by 2e-7 of the value."""
+    """Replace a row of numbers <= 0 by exp, in place; `scale` is an int32 work row. The relative error is 2e-7."""
     for x in range(values.shape[0]):
         value = max(values[x], LOWEST)
         whole = np.floor(value * _LOG2_E + _HALF)
@@ -123,7 +123,10 @@ def exponentials(values: Any, scale: Any) -> None:
 
 @compiled
 def _softmax(logs: Any, top: Any, total: Any, scale: Any) -> None:
-    """Of the columns of `logs` (J, W), in place; `top` (W,) gets the largest, `total` (W,) the sum of exponentials."""
+    """Apply softmax to the columns of `logs` (J, W), in place.
+
+    `top` (W,) gets the largest value, `total` (W,) the sum of exponentials.
+    """
     top[:] = logs[0]
     for j in range(1, logs.shape[0]):
         for x in range(top.shape[0]):

@@ -1,10 +1,10 @@
-"""How strong the field of masks is: as strong as foretells held-out annotators best.
+"""Choose the strength of the field of masks: the one that best predicts held-out annotators.
 
     score(strength) = sum over folds of annotators of ln p(their labels | labels of all others, strength)
 
-The pseudo-likelihood, by which the fields on other graphs learn, cannot tell: an annotator's errors lie side by side
+The pseudo-likelihood, by which the fields on other graphs learn, fails here: an annotator's errors are adjacent
 too, so neighbors would be found alike where the truth is not, and the field would be far too strong. Another annotator
-does not share these errors. What the others say, carried along by the field, is then the prior of the held-out label
+does not share these errors. The labels of the others, spread by the field, are then the prior of the held-out label
 of each pixel; the confusion rows of the held-out annotators are estimated from these beliefs.
 """
 
@@ -21,20 +21,20 @@ from hitl.kinds.pixel_field import PixelField
 from hitl.models.numerics import kernels
 
 STRENGTHS = (0.0, 0.5, 1.0, 2.0, 4.0)
-"""What is tried. Between two of them little changes."""
+"""Strengths to try. Between two of them little changes."""
 
 FOLDS = 5
-"""Folds of annotators; annotators of one fold are held out together."""
+"""Number of folds; annotators of one fold are held out together."""
 
 SWEEPS_HELD_OUT = 30
-"""Most half steps from the votes of the others."""
+"""Maximum number of half steps from the votes of the others."""
 
 SAMPLE = 2**20
-"""Pixels of the images that strengths are tried on, at least, where there are as many."""
+"""Minimum number of pixels of the images on which strengths are tried, if there are as many."""
 
 
 def sample(pixels_i: npt.NDArray[np.int64]) -> list[int]:
-    """Images at even distances that have `SAMPLE` pixels together, or all; given the pixels of each."""
+    """Select evenly spaced images with `SAMPLE` pixels together, or all; given the pixels of each."""
     number = int(np.ceil(SAMPLE / pixels_i.mean()))
     if number >= len(pixels_i):
         return list(range(len(pixels_i)))
@@ -42,7 +42,7 @@ def sample(pixels_i: npt.NDArray[np.int64]) -> list[int]:
 
 
 def score(field: PixelField, log_pi_klj: Floats, hyper_jl: Floats) -> float:
-    """Log probability of all labels, those of a fold given all others, in nats.
+    """Return the log probability of all labels, those of a fold given all others, in nats.
 
     `log_pi_klj` (2 K, L, J) was learned with the field; `hyper_jl` (J, L) are pseudo-counts of held-out rows.
     """
@@ -68,7 +68,7 @@ def _held_out(field: PixelField, log_pi_klj: Floats, hyper_jl: Floats, own_nj: F
 
 
 def _begin(field: PixelField, held_k: npt.NDArray[np.bool_]) -> None:
-    """Put the votes of those who are not held out where half steps begin."""
+    """Start half steps at the votes of annotators who are not held out."""
     patterns: LabelPatterns = field.patterns
     annotations = patterns.annotations
     classes = annotations.n_classes

@@ -1,9 +1,9 @@
-"""Images as items, by the objects that annotators drew in them; the same for boxes and masks.
+"""Images as items, represented by the objects that annotators drew in them; shared by boxes and masks.
 
 An image stands for the cluster of drawn objects (`box_matching`) about which its annotators agree least: what an
 annotator drew there is their label of the image, a class or NOTHING. Without a cluster all of them say NOTHING; then
-there is an object that all of them missed, or none (`inference.missed_objects`, of images of one size). An image
-without an answer has the class shares of clusters, which are even until there is one.
+either all of them missed an object, or there is none (`inference.missed_objects`, with images of one size). An image
+without an answer has the class shares of clusters, which are uniform until there is one.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class ImageParts:
-    """The objects of I images, and by which of them each image is judged.
+    """Objects of I images, and the object that each image stands for.
 
     Attributes:
         question: what was asked.
         images: for each image its clusters, known ones among them.
-        cluster_i: (I,) number of the cluster that stands for the image; -1 where it has none.
+        cluster_i: (I,) number of the cluster that stands for the image; -1 if it has none.
     """
 
     question: Question
@@ -62,7 +62,7 @@ class StoredImages:
 
     @classmethod
     def of(cls, stored: StoredAnswers) -> StoredImages:
-        """Read what is stored."""
+        """Read the stored answers."""
         answers: dict[Name, dict[Name, tuple[str, float, float]]] = {}
         for item, annotator, label, time, duration in stored.by_annotator():
             answers.setdefault(item, {})[annotator] = label, time, duration
@@ -94,7 +94,7 @@ class StoredImages:
 
 
 def marks_in(kind: Kind, noun: str, item: Name, answer: str, labels: Names) -> list[Marked]:
-    """Read the parts of a stored answer. Raises BadInput where it has none of this kind, or other labels."""
+    """Read the parts of a stored answer. Raises BadInput if they are of another kind, or have other labels."""
     try:
         parts = kind.read(answer)
     except (KeyError, TypeError, ValueError):
@@ -108,7 +108,7 @@ def marks_in(kind: Kind, noun: str, item: Name, answer: str, labels: Names) -> l
 
 
 def least_agreed(images: Sequence[ClusteredImage]) -> npt.NDArray[np.int64]:
-    """Return (I,) the cluster with the smallest majority; of equals the most marked, then the first; -1 for none."""
+    """Return (I,) the cluster with the smallest majority; ties go to the most marked, then the first; -1 for none."""
 
     def rank(image: ClusteredImage, c: int) -> tuple[int, int, int]:
         cluster = image.clusters[c]
@@ -120,7 +120,7 @@ def least_agreed(images: Sequence[ClusteredImage]) -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class JudgedImages:
-    """What a combiner says of the clusters of answered images, and of all images."""
+    """Consensus on the clusters of answered images, and on all images."""
 
     parts: ImageParts
     clusters: Consensus
@@ -158,7 +158,7 @@ def judge_images(evidence: Evidence, method: Combiner) -> JudgedImages:
 
 
 def _without_clusters(clusters: Consensus, images: Sequence[ClusteredImage], rows: Sequence[Floats]) -> Floats:
-    """Return (I, J) beliefs of answered images, were they without a cluster."""
+    """Return (I, J) beliefs of answered images if they had no cluster."""
     code = {name: k for k, name in enumerate(clusters.annotators.names)}
     answers = [(i, code[name]) for i, image in enumerate(images) for name in image.annotators]
     objects = [
@@ -176,7 +176,7 @@ def _without_clusters(clusters: Consensus, images: Sequence[ClusteredImage], row
 
 
 def _expected(classes: Names, annotators: Names, method: Combiner) -> Consensus:
-    """Return what is expected before there is a cluster: even class shares, and annotators nobody has met."""
+    """Return expectations before there is a cluster: uniform class shares, and new annotators."""
     j, k = len(classes), len(annotators)
     share_j = np.full(j, 1 / j)
     pi_jl = np.full((j, j), (1 - EXPECTED_ACCURACY) / (j - 1))

@@ -1,7 +1,7 @@
-"""The contract of a kind of answer, the kinds there are, and what all kinds that mark parts have in common.
+"""The contract of a kind of answer, the registry of kinds, and code shared by all kinds that mark parts.
 
-Policies, stopping rules and figures know items alone. An item whose answers mark parts stands for its least certain
-part: what an annotator says of that part is their label of the item.
+Policies, stopping rules and figures work on items alone. An item whose answers mark parts stands for its least certain
+part: an annotator's answer about that part is their label of the item.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ KINDS = Registry(
 )
 
 NOTHING = "(nothing)"
-"""The class of a candidate that is no part."""
+"""Class of a candidate that is no part."""
 
 DIGITS = 6
 """Decimals of a probability that is sent to the platform."""
@@ -54,7 +54,7 @@ Place = Callable[[int], str]
 
 
 class Judged(NamedTuple):
-    """A question, evidence about the items, and the consensus that follows from it."""
+    """Question with the evidence about its items and the resulting consensus."""
 
     question: str
     evidence: Evidence
@@ -63,7 +63,7 @@ class Judged(NamedTuple):
 
 @dataclass(frozen=True)
 class StoredAnswers:
-    """Stored answers to one question, each table read when it is asked for.
+    """Stored answers to one question, each table read on demand.
 
     Attributes:
         question: the question.
@@ -84,7 +84,7 @@ class StoredAnswers:
     predictions: Callable[[], Mapping[str, pa.Table]]
 
     def by_annotator(self) -> Iterator[tuple[Name, Name, str, float, float]]:
-        """Yield item, annotator, label, time and duration (NaN where unknown) of each answer.
+        """Yield item, annotator, label, time and duration (NaN if unknown) of each answer.
 
         Answers without an annotator belong to an anonymous one.
         """
@@ -95,17 +95,17 @@ class StoredAnswers:
 
 
 class Kind(Protocol):
-    """How one kind of answer is read, combined and written."""
+    """Reader, combiner and writer of one kind of answer."""
 
     of_parts: ClassVar[bool]
-    """True where an answer marks parts of the item."""
+    """True if an answer marks parts of the item."""
 
     def read(self, answer: str) -> list[Marked]:
         """Read a stored label. Raises ValueError, KeyError or TypeError for a label of another kind."""
         ...
 
     def write(self, parts: Iterable[Marked]) -> str:
-        """Write the label that says these parts."""
+        """Write the label that encodes these parts."""
         ...
 
     def left_out(self, answer: str, data: object) -> list[str]:
@@ -113,7 +113,7 @@ class Kind(Protocol):
         ...
 
     def evidence(self, stored: StoredAnswers) -> dict[str, Evidence]:
-        """Build the evidence of a question; name -> evidence, as parts that may overlap are judged in layers.
+        """Build the evidence of a question: name -> evidence, because parts that may overlap are fitted in layers.
 
         The first has the name of the question. Raises BadInput for an answer that cannot be read.
         """
@@ -124,24 +124,24 @@ class Kind(Protocol):
         ...
 
     def rows(self, layers: Sequence[Judged]) -> list[dict[str, Any]]:
-        """Return what the operation `consensus` says of each answered item (`hitl.platform.Operation`)."""
+        """Return the rows of the operation `consensus` (`hitl.platform.Operation`) for answered items."""
         ...
 
     def table(self, layers: Sequence[Judged], names: Mapping[str, str]) -> pa.Table:
-        """Return the consensus as it is exported, of items that are as they were when judged.
+        """Return the exported consensus of items that have not changed since the fit.
 
         `names`: key of an item -> the user's own id.
         """
         ...
 
     def answers(self, evidence: Evidence, names: Mapping[str, str]) -> pa.Table:
-        """Return the answers as they are exported. Raises BadSettings for a kind that is not."""
+        """Return the exported answers. Raises BadSettings for a kind that cannot be exported."""
         ...
 
     def truth(self, table: pa.Table, question: Question, where: str, place_of: Place) -> dict[str, str]:
         """Read ground truth from a table; item -> label.
 
-        Raises BadTable for a wrong row, BadSettings for a kind that no table holds.
+        Raises BadTable for a wrong row, BadSettings for a kind without a table form.
         """
         ...
 
@@ -163,7 +163,7 @@ def _kind(name: str) -> Kind:
 
 
 def layers_by_question(evidence: Mapping[str, Evidence], results: Mapping[str, Consensus]) -> dict[str, list[Judged]]:
-    """Group the results by question: parts in layers belong to one."""
+    """Group the results by question, because a question with parts may have several layers."""
     layers: dict[str, list[Judged]] = {}
     for name, consensus in results.items():
         parts = evidence[name].parts
@@ -174,7 +174,7 @@ def layers_by_question(evidence: Mapping[str, Evidence], results: Mapping[str, C
 
 
 def item_columns(keys: Sequence[Name], names: Mapping[str, str]) -> dict[str, pa.Array]:
-    """Name the items in an exported table: "item", the user's own id, and "task", the platform's, where they differ."""
+    """Name the items in an exported table: "item", the user's own id, and "task", the platform's, if they differ."""
     own = {"item": pa.array([names.get(str(key), str(key)) for key in keys], pa.string())}
     if all(key == name for key, name in names.items()):
         return own
@@ -182,25 +182,28 @@ def item_columns(keys: Sequence[Name], names: Mapping[str, str]) -> dict[str, pa
 
 
 def is_answered(evidence: Evidence) -> npt.NDArray[np.bool_]:
-    """Return (N,) items with an answer or ground truth."""
+    """Return (N,) True for items with an answer or ground truth."""
     return (evidence.annotations.labels_per_item > 0) | evidence.known
 
 
 class PartsKind:
-    """What all kinds that mark parts have in common; each adds `read`, `write`, `evidence` and `consensus`."""
+    """Base of all kinds that mark parts; each adds `read`, `write`, `evidence` and `consensus`."""
 
     of_parts: ClassVar[bool] = True
     noun: ClassVar[str] = "parts"
     item_column: ClassVar[str] = "item"
     columns: ClassVar[Mapping[str, pa.DataType | None]] = {}
-    """Columns of the exported consensus beside item, label and confidence; None: text or numbers, as the values are."""
+    """Columns of the exported consensus besides item, label and confidence.
+
+    None: text or numbers, as the values are.
+    """
 
     def left_out(self, answer: str, data: object) -> list[str]:
-        """Every part is used."""
+        """Return nothing: every part is used."""
         return []
 
     def shown(self, part: Part) -> dict[str, Any]:
-        """Return a part as the platform is told."""
+        """Return a part in the platform's form."""
         return {"label": str(part.label), "confidence": round(part.probability, DIGITS), **part.place}
 
     def ordered(self, parts: list[Part]) -> list[Part]:
@@ -208,7 +211,7 @@ class PartsKind:
         return parts
 
     def rows(self, layers: Sequence[Judged]) -> list[dict[str, Any]]:
-        """Return each answered item with its parts; it is as certain as its least certain layer."""
+        """Return each answered item with its parts; its confidence is that of its least certain layer."""
         evidence, found = layers[0].evidence, self._found(layers)
         confidence_n = np.min([one.consensus.confidence for one in layers], axis=0)
         items = evidence.annotations.items
@@ -222,7 +225,7 @@ class PartsKind:
         ]
 
     def table(self, layers: Sequence[Judged], names: Mapping[str, str]) -> pa.Table:
-        """Return one row per part, and one without a part for an item in which there is none."""
+        """Return one row per part, and one without a part for an item that has none."""
         _, evidence, result = layers[0]
         judged = {*result.items} - self.changed(evidence, [one.consensus for one in layers])
         items = [evidence.annotations.items[n] for n in np.flatnonzero(is_answered(evidence)).tolist()]
@@ -256,7 +259,7 @@ class PartsKind:
         )
 
     def changed(self, evidence: Evidence, results: Sequence[Consensus]) -> set[Name]:
-        """Return items first marked after they were judged: no part of them was found, and they had class shares.
+        """Return items first marked after the fit: they had class shares, because no part was found.
 
         The evidence may be newer than the results.
         """
@@ -277,7 +280,7 @@ class PartsKind:
 
 
 def places_type(values: Iterable[Any]) -> pa.DataType:
-    """Return text where a value is text, else numbers: whole where all are, or where there is none."""
+    """Return text if a value is text, else numbers: whole if all are, or if there is none."""
     types = {type(value) for value in values if value is not None}
     return pa.string() if str in types else pa.float64() if float in types else pa.int64()
 

@@ -1,14 +1,14 @@
-"""Pixels of an image that all annotators labeled alike: what the labels say of each of them is the same.
+"""Group pixels of an image that all annotators labeled alike, because their labels carry the same information.
 
-A pattern is a column of labels, of one image. Five annotators and two classes make at most 32 of them, so the labels of
+A pattern is a column of labels in one image. Five annotators and two classes make at most 32 of them, so the labels of
 a million pixels are a table of patterns, and a code for each pixel.
 
-Patterns are also told apart by breadth: a pixel is *broad* where it lies in a square of so many pixels a side, all of
+Patterns are also split by breadth: a pixel is *broad* if it lies in a square of `breadth` pixels a side, all of
 one pattern, and else *thin*. Annotators err in two ways. They miss or invent a whole object, which makes broad
 patterns; and they draw a boundary some pixels off, which makes thin ones. Nearly all pixels are far from every
-boundary, and there annotators are nearly always right. If one error rate stands for both, an annotator who draws a
-boundary too wide seems to say something that is next to impossible, and is believed: two votes of five then win. So
-each annotator is two, one for broad pixels and one for thin ones, and so are the class shares.
+boundary, and there annotators are nearly always right. With one error rate for both, an annotator who draws a
+boundary too wide would seem to give a next to impossible answer, and would be trusted: two votes of five would win. So
+each annotator counts as two, one for broad pixels and one for thin ones, and so do the class shares.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ BREADTHS = 2
 """Kinds of pixels: broad and thin."""
 
 DENSE = 2**20
-"""Codes are renumbered by a table where they are below this, else by sorting."""
+"""Maximum code renumbered by a table; larger codes are renumbered by sorting."""
 
 Codes = npt.NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True, eq=False)
 class DrawnMasks:
-    """What the annotators of one image drew.
+    """Masks that the annotators of one image drew.
 
     Attributes:
         labels: (A, H, W) integer codes of the classes; -1 where an annotator did not label the pixel.
         annotators: A names.
 
-    Raises BadAnnotations for another shape or type, or where a name repeats.
+    Raises BadAnnotations for another shape or type, or a repeated name.
     """
 
     labels: Codes
@@ -63,14 +63,14 @@ class DrawnMasks:
 
 @dataclass(frozen=True, eq=False)
 class LabelPatterns:
-    """The patterns of I images, P in all.
+    """Patterns of I images, P in total.
 
     Attributes:
         annotations: items are patterns; annotator k is k for broad pixels, and K + k for thin ones.
         names: K names.
         height_i, width_i: (I,) size of each image.
         code: (sum H W,) pattern of each pixel, counted from the first one of its image.
-        first_i: (I + 1,) where the patterns of each image begin.
+        first_i: (I + 1,) index of each image's first pattern.
         pixels_p: (P,) pixels that have the pattern.
         thin_p: (P,) 1 for patterns of thin pixels, else 0.
     """
@@ -86,7 +86,7 @@ class LabelPatterns:
 
     @classmethod
     def of(cls, images: Sequence[DrawnMasks], classes: Names, breadth: int) -> LabelPatterns:
-        """Of images whose labels are codes into `classes`. Raises BadAnnotations for codes that are none."""
+        """Build from images whose labels are codes into `classes`. Raises BadAnnotations for invalid codes."""
         names = natural_order(list({name for image in images for name in image.annotators}))
         row_of = {name: k for k, name in enumerate(names)}
         found = [_patterns(image.labels, len(classes), breadth) for image in images]
@@ -111,17 +111,17 @@ class LabelPatterns:
 
     @property
     def n_pixels(self) -> int:
-        """Pixels of all images."""
+        """Number of pixels of all images."""
         return len(self.code)
 
     @cached_property
     def pixel_i(self) -> npt.NDArray[np.int64]:
-        """(I + 1,) where the pixels of each image begin."""
+        """(I + 1,) index of each image's first pixel."""
         return np.concatenate(([0], np.cumsum(self.height_i.astype(np.int64) * self.width_i)))
 
     @cached_property
     def belief_i(self) -> npt.NDArray[np.int64]:
-        """(I + 1,) where the beliefs of each image begin: J planes with a border of one pixel."""
+        """(I + 1,) index of each image's first belief: J planes with a border of one pixel."""
         planes = (self.height_i.astype(np.int64) + 2) * (self.width_i + 2) * self.annotations.n_classes
         return np.concatenate(([0], np.cumsum(planes)))
 
@@ -132,7 +132,7 @@ class LabelPatterns:
 
 
 def _patterns(labels: Codes, n_classes: int, breadth: int) -> tuple[Codes, Codes]:
-    """Return (H, W) code of each pixel, and (patterns, 1 + A): whether it is thin, and the label of each annotator."""
+    """Return (H, W) code of each pixel, and (patterns, 1 + A): thin or not, and the label of each annotator."""
     low, high = int(labels.min()), int(labels.max())
     if low < -1 or high >= n_classes:
         raise BadAnnotations(f"labels: expected -1 or a code below {n_classes}, got {low if low < -1 else high}")
@@ -153,7 +153,7 @@ def _patterns(labels: Codes, n_classes: int, breadth: int) -> tuple[Codes, Codes
 
 
 def _renumbered(code: Codes, size: int) -> tuple[Codes, int]:
-    """Codes from 0 on without gaps, in the same order, and how many there are."""
+    """Return codes from 0 on without gaps, in the same order, and their number."""
     if size > 4 * DENSE:
         values, found = np.unique(code, return_inverse=True)
         return found.reshape(code.shape), len(values)
@@ -163,7 +163,7 @@ def _renumbered(code: Codes, size: int) -> tuple[Codes, int]:
 
 
 def _labels(image: DrawnMasks, table: Codes, row_of: dict[Any, int], first: int) -> tuple[Codes, Codes, Codes]:
-    """Item, annotator and label of all labels of the patterns of an image."""
+    """Return item, annotator and label of all labels of an image's patterns."""
     row, column = np.nonzero(table[:, 1:] >= 0)
     who = np.array([row_of[name] for name in image.annotators])
     return row + first, who[column] + len(row_of) * table[row, 0], table[row, 1 + column]
@@ -171,10 +171,10 @@ def _labels(image: DrawnMasks, table: Codes, row_of: dict[Any, int], first: int)
 
 @compiled
 def mark_broad(code: Any, side: int, size: Any, thin: Any) -> None:
-    """Set `thin` (H, W) to 0 where a square of so many pixels a side holds one code. `size` is zeros (2, W).
+    """Set `thin` (H, W) to 0 where a square of `side` pixels a side holds one code. `size` is zeros (2, W).
 
     The largest square of one code that ends at a pixel follows from those that end above, left, and above left of it.
-    The marks then spread upwards and to the left, as far as the square goes.
+    The marks then spread upwards and to the left, over the whole square.
     """
     height, width = code.shape
     ends = np.zeros((height, width), np.uint8)

@@ -1,12 +1,12 @@
-"""Consensus of segmentation masks: a Potts field over the pixels x confusion rows with Dirichlet posteriors.
+"""Consensus of segmentation masks: a Potts field over the pixels, and confusion rows with Dirichlet posteriors.
 
     p(z) ∝ prod_n share[b_n, z_n]  exp( sum_{n ~ m} strength [z_n = z_m] )
     l_nk | z_n = j ~ Cat(pi[k, b_n, j])                  pi[k, b, j] ~ Dir(a_j)
 
-n ~ m are neighbors up, down, left and right; b_n says whether pixel n is broad or thin (see `label_patterns`). With
-`breadth` 1 there are no thin pixels, and it is `network-ibcc` with its mean field on the grid, for many millions of
-pixels; with strength 0 too it is VB-IBCC of pixels with class shares at their mode. The strength is chosen by how well
-it foretells held-out annotators, on a sample of the images (see `held_out_strength`).
+n ~ m are neighbors up, down, left and right; b_n is the breadth of pixel n, broad or thin (see `label_patterns`). With
+`breadth` 1 there are no thin pixels, and the model is `network-ibcc` with its mean field on the grid, for many millions
+of pixels; with strength 0 too it is VB-IBCC of pixels with class shares at their mode. The strength is chosen by how
+well it predicts held-out annotators, on a sample of the images (see `held_out_strength`).
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ Found = em.EMResult[PixelField, DirichletConfusion]
 
 @dataclass(frozen=True, eq=False)
 class ImageMasks:
-    """The consensus of masks of I images.
+    """Consensus of masks of I images.
 
     Attributes:
         classes: J names, the background first.
-        annotators: what the fit says of each annotator, over all pixels.
-        thin_annotators: the same over thin pixels alone: how well they draw boundaries.
+        annotators: report of each annotator, over all pixels.
+        thin_annotators: report over thin pixels alone: how well they draw boundaries.
         shares: (2, J) class shares of broad and of thin pixels without neighbors.
         strength: log odds that a neighbor of the same class adds.
-        held_out: the strengths that were tried, with the log probability of held-out labels, in nats a label.
-        fit: how the fit went.
+        held_out: the tried strengths, with the log probability of held-out labels, in nats per label.
+        fit: information about the fit.
     """
 
     classes: Names
@@ -71,7 +71,7 @@ class ImageMasks:
         return planes[:, 1:-1, 1:-1].transpose(1, 2, 0)
 
     def mask(self, image: int) -> npt.NDArray[np.int16]:
-        """Return (H, W) code of the most probable class; the first one of equals."""
+        """Return (H, W) code of the most probable class; ties go to the first."""
         found: npt.NDArray[np.int16] = self.probabilities(image).argmax(axis=2).astype(np.int16)
         return found
 
@@ -89,15 +89,16 @@ class ImageMasks:
 
 @dataclass(frozen=True, slots=True)
 class MaskConsensus:
-    """Combines the masks that several annotators drew.
+    """Combine the masks that several annotators drew.
 
     Attributes:
         strength: log odds that a neighbor of the same class adds, >= 0; None: chosen by held-out annotators.
-        breadth: side of the square of like labels, in pixels, that makes its pixels broad, in 1 .. 255; 1: all are.
+        breadth: side of the square of equal labels, in pixels, that makes its pixels broad, in 1 .. 255; 1: all are.
         diagonal, off: pseudo-counts of a right and of each other label in a confusion row, > 0, the mode of their
-            hyper-prior.
+            hyperprior.
         share_smoothing: pseudo-pixels of each class, > 0.
-        tolerance: an iteration that gains less, in nats a pixel, is the last.
+        tolerance: iterations stop when one gains less, in nats per pixel.
+
 
     Example:
         >>> import numpy as np
@@ -125,7 +126,7 @@ class MaskConsensus:
             require_between("strength", self.strength, 0)
 
     def fit(self, images: Sequence[DrawnMasks], classes: Sequence[Name] = ("background", "object")) -> ImageMasks:
-        """Judge all images together; annotators are the same where their names are. Raises BadAnnotations."""
+        """Fit all images together; annotators with the same name are the same. Raises BadAnnotations."""
         began, names = time.perf_counter(), tuple(classes)
         if not images or len(names) < 2:
             raise BadAnnotations(f"expected images and at least 2 classes, got {len(images)} and {len(names)}")
@@ -139,7 +140,7 @@ class MaskConsensus:
         return ImageMasks(names, *self._reports(found), found.prior.share_bj, strength, tried, fit, field)
 
     def _tried(self, images: Sequence[DrawnMasks], names: Names) -> dict[float, float]:
-        """The score of each strength, in nats a label, until it falls."""
+        """Return the score of each strength, in nats per label, up to the first that is lower."""
         pixels_i = np.array([image.labels[0].size for image in images])
         patterns = LabelPatterns.of([images[i] for i in held_out_strength.sample(pixels_i)], names, self.breadth)
         labels = float(patterns.annotations.labels_per_item @ patterns.pixels_p)
@@ -153,7 +154,7 @@ class MaskConsensus:
         return tried
 
     def _fitted(self, patterns: LabelPatterns, strength: float) -> Found:
-        """Variational Bayes from the votes."""
+        """Run variational Bayes from the votes."""
         annotations = patterns.annotations
         evidence = Evidence(annotations)
         classes = annotations.n_classes
@@ -169,7 +170,7 @@ class MaskConsensus:
         )
 
     def _reports(self, found: Found) -> tuple[AnnotatorReport, AnnotatorReport]:
-        """Of the annotators over all pixels, and over thin ones."""
+        """Report the annotators over all pixels, and over thin ones."""
         patterns, prior_jl = found.prior.patterns, found.annotators.prior_jl
         classes, names = patterns.annotations.n_classes, len(patterns.names)
         ones_nj = np.repeat(patterns.pixels_p[:, None], classes, axis=1)
@@ -197,7 +198,7 @@ class MaskConsensus:
 
 
 def _judged(found: Found) -> PixelField:
-    """The field with the beliefs of all pixels in place of where half steps go on."""
+    """Return the field with its half-step state replaced by the beliefs of all pixels."""
     field, patterns = found.prior, found.prior.patterns
     message_nj = kernels.messages(patterns.annotations, found.annotators.log_pi_klj)
     own_nj = np.log(field.share_bj)[patterns.thin_p]

@@ -1,16 +1,17 @@
 """Masks over an image: an answer is all that one annotator drew over one image, in run lengths, one mask per label.
 
-What no mask covers is background; where one annotator draws two labels over one another, the later one counts.
+Pixels without a mask are background. If one annotator draws two labels over one another, the later one counts.
 
-    masks     a field over the pixels says which of them are of which label (`mask_consensus`)
-    beliefs   objects of different annotators are matched (`drawn_objects`), and any combiner says how probable each
-              label is, or nothing (`images`); an area of a mask is as probable as the object with the largest overlap,
+    masks     a field over the pixels determines the label of each (`mask_consensus`)
+    beliefs   objects of different annotators are matched (`drawn_objects`), and any combiner gives the probability of
+              each label, or nothing (`images`); an area of a mask is as probable as the object with the largest
+              overlap,
               and a pixel as the area and the field together
 
-So two annotators of three who drew a cat are as sure of it as in any other question, however many pixels it has, and
-annotators who differ by a few pixels along a boundary agree. The masks themselves stay those of the field: to drop the
-areas of unlikely objects, and to add those that the field lost, was worse on five of seven kinds of noise, because an
-invented object that touches another is one area with it.
+So if two annotators of three drew a cat, the confidence is the same as in any other question, however many pixels it
+has, and annotators who differ by a few pixels along a boundary agree. The masks themselves stay those of the field.
+Dropping the areas of unlikely objects, and adding those that the field lost, was worse on five of seven kinds of noise,
+because an invented object that touches another is one area with it.
 """
 
 from __future__ import annotations
@@ -42,15 +43,17 @@ if TYPE_CHECKING:
 BACKGROUND = "background"
 
 EMPTY = (64, 64)
-"""Size of an image over which no annotator drew, which Label Studio does not tell: large enough to be broad."""
+"""Size assumed for an image over which no annotator drew, because Label Studio does not report it: large enough to be
+broad.
+"""
 
 SHADES = 16
-"""Opacities of a mask: the probability of each pixel, as finely as is seen, so that its run lengths stay short."""
+"""Number of opacities of a mask: enough for a visible difference of probabilities, few enough for short run lengths."""
 
 
 @dataclass(frozen=True, eq=False)
 class MaskParts(ImageParts):
-    """The masks of I images.
+    """Masks of I images.
 
     Attributes:
         classes: the background, and the labels.
@@ -108,7 +111,7 @@ class Masks(PartsKind):
         return {question.name: images.evidence(parts, [i for i in known if codes[i] is not None])}
 
     def consensus(self, evidence: Evidence, method: Combiner) -> Consensus:
-        """Judge objects by the method, and find masks by `MaskConsensus`; a known image has its known masks."""
+        """Fit objects by the method, and masks by `MaskConsensus`; a known image has its known masks."""
         parts, items = evidence.parts, evidence.annotations.items
         assert isinstance(parts, MaskParts)
         judged = judge_images(evidence, method)
@@ -117,7 +120,7 @@ class Masks(PartsKind):
         if drawn:
             field = MaskConsensus().fit(drawn, parts.classes)
             for place, (i, q_cj) in enumerate(zip(parts.answered, judged.probabilities(), strict=True)):
-                if i not in parts.known:  # its objects are numbered otherwise
+                if i not in parts.known:  # known objects are numbered differently
                     found[i] = _found(field, place, parts.pixels[i], q_cj, items[i])
         for i, masks in parts.known.items():
             size = (masks[0]["height"], masks[0]["width"]) if masks else EMPTY
@@ -139,7 +142,7 @@ def _drawn(item: Name, masks: Mapping[Name, Sequence[Marked]], classes: Names) -
 
 
 def _known_codes(masks: Sequence[Marked], classes: Names, drawn: DrawnMasks | None) -> Codes | None:
-    """Return (H, W) known classes of the pixels; None where the image had another size than was drawn over."""
+    """Return (H, W) known classes of the pixels; None if the image has another size than the drawn masks."""
     seen = EMPTY if drawn is None else drawn.labels.shape[1:]
     size = (masks[0]["height"], masks[0]["width"]) if masks else (seen[0], seen[1])
     return codes_of(masks, classes, size) if drawn is None or size == seen else None
@@ -167,7 +170,7 @@ def _found(field: ImageMasks, place: int, pixels: Sequence[Indices], q_cj: Float
 
 
 def _sure_of_objects(code_hw: Codes, pixels_c: Sequence[Indices], q_cj: Floats, classes: Names) -> Floats:
-    """Return (H, W) how probable the object of each pixel is, of the kind it has; 1 where there is none."""
+    """Return (H, W) probability of the object at each pixel, of the pixel's class; 1 where there is none."""
     sure_hw = np.ones(code_hw.shape)
     for code in range(1, len(classes)):
         areas, count = ndimage.label(code_hw == code, BESIDE)

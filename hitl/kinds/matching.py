@@ -1,12 +1,12 @@
-"""Match what different annotators marked, by average linkage: which marks are about the same part of an item.
+"""Match marks of different annotators that are about the same part of an item, by average linkage.
 
-    cluster   marks of different annotators, joined from the largest overlap (intersection over union) downwards; of
+    cluster   marks of different annotators, joined from the largest overlap (intersection over union) downwards; among
               equal overlaps those that agree about the label come first, and then those that begin first
-    item      each cluster: an annotator who answered its document says the label of their mark, or "(nothing)"
+    item      each cluster: an annotator who answered its document gives the label of their mark, or "(nothing)"
 
 An annotator who overlooks a name of three words, or invents one, errs once; as labels of tokens it would be three
 errors, each of which seems to confirm the others. The overlap of two clusters is the mean over their pairs of marks,
-and no cluster has two marks of one annotator. Joining compares places, so the order of the annotators says nothing.
+and no cluster has two marks of one annotator. Joining compares places, so the order of the annotators does not matter.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ Indices = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 EQUAL_DIGITS = 9
-"""Mean overlaps are equal if they agree to so many decimals."""
+"""Decimals to which mean overlaps must agree to count as equal."""
 
 
 @dataclass(slots=True)
 class _Cluster:
-    """Places, number of marks, labels and annotators (a bit each), and sums of overlaps with its neighbors."""
+    """Places, number of marks, labels and annotators (a bit each), and sums of overlaps with neighbors."""
 
     places: list[int]
     marks: float
@@ -46,8 +46,9 @@ def link(
 ) -> list[list[int]]:
     """Join places that overlap by more than `least`; clusters in the order of their first places. O(E log E).
 
-    `pair_e2` (E, 2): pairs of places that overlap, the smaller number first; `overlap_e` (E,) by how much; `label_pj`
-    (P, J) counts the marks of each place by label; `annotator_pk` (P, K) says who marked it.
+    `pair_e2` (E, 2): pairs of places that overlap, the smaller number first; `overlap_e` (E,): their overlaps;
+    `label_pj`
+    (P, J) counts the marks of each place by label; `annotator_pk` (P, K): True for annotators who marked it.
     """
     count_p = label_pj.sum(axis=1)
     clusters = {
@@ -102,10 +103,10 @@ class MatchedSpans:
     """C clusters of the spans of one layer, in the order of their documents and places.
 
     Attributes:
-        classes: what a span can be.
+        classes: possible classes of a span.
         document_c: (C,) the document of each cluster.
         member_m5: (M, 5) cluster, annotator, start, end and class of each marked span, clusters in order.
-        known_c3: (C, 3) start, end and class of the known span of each cluster; -1 where there is none.
+        known_c3: (C, 3) start, end and class of the known span of each cluster; -1 if there is none.
         evidence: the clusters as items; classes "(nothing)" and `classes`. Without a cluster, one item without a label.
     """
 
@@ -135,7 +136,7 @@ def match_spans(
     """Match (S, 5) document, annotator, start, end and class of spans; known spans have annotator -1.
 
     `answer_a2` (A, 2): document and annotator of each answer, in order; `known_d` (D,): documents whose spans are
-    known; `names`: of documents, annotators and classes. `border_v` (V,): what starts and ends stand for, where they
+    known; `names`: of documents, annotators and classes. `border_v` (V,): values of starts and ends, if these
     are ranks.
     """
     documents, annotators, classes = names
@@ -182,7 +183,8 @@ def _clusters(span_g5: Indices, border_v: npt.NDArray[Any] | None) -> list[Indic
     at_g = at_g.ravel()
     if len(place_p2) == 1:
         return [np.arange(len(span_g5))]
-    # Spans of one place are joined from the start: none overlaps more, and no annotator has two of them in one layer.
+    # Spans with the same place are joined from the start: none overlaps more, and no annotator has two of them in one
+    # layer.
     label_pj = np.zeros((len(place_p2), int(span_g5[:, 4].max()) + 1))
     annotator_pk = np.zeros((len(place_p2), int(span_g5[:, 1].max()) + 2), dtype=bool)
     np.add.at(label_pj, (at_g, span_g5[:, 4]), 1)
@@ -192,7 +194,7 @@ def _clusters(span_g5: Indices, border_v: npt.NDArray[Any] | None) -> list[Indic
 
 
 def _overlaps(place_p2: npt.NDArray[Any]) -> tuple[Indices, Floats]:
-    """(E, 2) pairs of places that overlap, and (E,) intersection over union; places in the order of their starts."""
+    """Return (E, 2) pairs of places that overlap, and (E,) intersection over union; places are sorted by start."""
     start, end = place_p2.T
     first = np.arange(len(start))
     count = np.maximum(np.searchsorted(start, end) - first - 1, 0)
@@ -211,7 +213,7 @@ def within_groups(count: Indices) -> Indices:
 def _annotations(
     document_c: Indices, member_m5: Indices, answer_a2: Indices, items: Names, annotators: Names, classes: Names
 ) -> Annotations:
-    """Build what each annotator who answered a document says of each of its clusters."""
+    """Build the annotations of clusters by each annotator who answered their document."""
     first, last = (np.searchsorted(answer_a2[:, 0], document_c, side) for side in ("left", "right"))
     item = np.repeat(np.arange(len(document_c)), last - first)
     annotator = answer_a2[np.repeat(first, last - first) + within_groups(last - first), 1]
@@ -222,7 +224,10 @@ def _annotations(
 
 
 def least_agreed(matched: MatchedSpans, n_documents: int) -> Indices:
-    """(D,) cluster with the smallest majority of each document; of equals the most marked, then the first; -1: none."""
+    """Return (D,) cluster with the smallest majority of each document, -1 for none.
+
+    Ties go to the most marked, then to the first.
+    """
     votes = matched.evidence.annotations
     count_cl = np.zeros((len(matched), votes.n_options), np.int64)
     np.add.at(count_cl, (votes.item, votes.label), 1)

@@ -1,10 +1,11 @@
-"""Truth prior: a Potts field on the 4-neighbour grid of each image, with class shares for broad and for thin pixels.
+"""Truth prior: a Potts field on the 4-neighbor grid of each image, with class shares for broad and for thin pixels.
 
-    p(z) ∝ prod_n share[b_n, z_n]  exp( sum_{n ~ m} strength [z_n = z_m] )         b_n: whether pixel n is thin
+    p(z) ∝ prod_n share[b_n, z_n]  exp( sum_{n ~ m} strength [z_n = z_m] )         b_n: 1 if pixel n is thin
 
 It is the field of `graph_field` by mean field, for many millions of pixels. Its items are label patterns (see
-`label_patterns`): messages are theirs, and its beliefs are sums over the pixels of each pattern. Half steps go on in
-place where the last ones ended. The strength is given, and the shares are learned by the same steps as there.
+`label_patterns`): messages are per pattern, and its beliefs are sums over the pixels of each pattern. Half steps
+continue in place where the last ones ended. The strength is given, and the shares are learned by the same steps as
+there.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Singles = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ShareCounts:
-    """(2, J) expected broad and thin pixels of each class, by the beliefs, and by what the neighbors say."""
+    """(2, J) expected broad and thin pixels of each class, by the beliefs, and by the neighbors' messages."""
 
     believed_bj: Floats
     expected_bj: Floats
@@ -39,15 +40,15 @@ class ShareCounts:
 
 @dataclass(frozen=True, eq=False)
 class PixelField:
-    """A field over the pixels of I images.
+    """Field over the pixels of I images.
 
     Attributes:
-        patterns: of the images.
+        patterns: label patterns of the images.
         strength: log odds that a neighbor of the same class adds, >= 0.
         share_bj: (2, J) class shares of broad and of thin pixels; rows sum to 1.
         smoothing: pseudo-pixels of each class, > 0.
-        q: where half steps go on: (J, H + 2, W + 2) beliefs of each image, with a border of zeros; change in place.
-        sweeps: most half steps of one posterior.
+        q: state of the half steps: (J, H + 2, W + 2) beliefs of each image, with a border of zeros; changed in place.
+        sweeps: maximum number of half steps of one posterior.
     """
 
     patterns: LabelPatterns
@@ -59,13 +60,13 @@ class PixelField:
 
     @classmethod
     def even(cls, patterns: LabelPatterns, strength: float, smoothing: float) -> Self:
-        """Every class equally common."""
+        """Build a field with uniform shares."""
         classes = patterns.annotations.n_classes
         q = np.zeros(patterns.belief_i[-1] if strength else 0, dtype=np.float32)
         return cls(patterns, strength, np.full((BREADTHS, classes), 1 / classes), smoothing, q)
 
     def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
-        """Sums of beliefs over the pixels of each pattern, given its message."""
+        """Return sums of beliefs over the pixels of each pattern, given its message."""
         own_nj = np.log(self.share_bj)[self.patterns.thin_p]
         if not self.strength:
             return self._alone(message_nj, own_nj, counted_n)
@@ -74,7 +75,7 @@ class PixelField:
         return Posterior(believed_nj, evidence, self._counts(believed_nj, expected_nj, counted_n))
 
     def statistics(self, q_nj: Floats, counted_n: Mask) -> ShareCounts:
-        """Of sums of beliefs that have not heard of each other; half steps begin there."""
+        """Return statistics of sums of beliefs that ignore neighbors, and start half steps at these beliefs."""
         if self.strength:
             mean_nj = q_nj / self.patterns.pixels_p[:, None]
             grid_passes.fill(*self._where(), mean_nj.astype(np.float32), self.q)
@@ -82,23 +83,26 @@ class PixelField:
         return self._counts(q_nj, expected_nj, counted_n)
 
     def learn(self, statistics: ShareCounts) -> Self:
-        """A step of the shares."""
+        """Take one step of the shares."""
         pseudo_bj = self.smoothing * self.share_bj.shape[1] * self.share_bj
         believed_bj = statistics.believed_bj + self.smoothing
         share_bj = self.share_bj * believed_bj / (statistics.expected_bj + pseudo_bj)
         return replace(self, share_bj=share_bj / share_bj.sum(axis=1, keepdims=True))
 
     def log_density(self) -> float:
-        """Log Dirichlet density of the shares, up to a constant."""
+        """Return the log Dirichlet density of the shares, up to a constant."""
         return float(self.smoothing * np.log(self.share_bj).sum())
 
     def settle(self, own_nj: Floats, message_nj: Floats, sweeps: int) -> None:
-        """At most so many half steps, with the log shares (P, J) and messages (P, J) of the patterns."""
+        """Do at most `sweeps` half steps, with the log shares (P, J) and messages (P, J) of the patterns."""
         tables = own_nj.astype(np.float32), message_nj.astype(np.float32)
         grid_passes.settle(*self._where(), *tables, self._strengths, sweeps, ENOUGH, self.q)
 
     def judged(self, own_nj: Floats, message_nj: Floats, keep: bool = False) -> tuple[Floats, Floats, float]:
-        """(P, J) sums of beliefs, of what the neighbors say, and the log evidence. `keep`: beliefs replace `q`."""
+        """Return (P, J) sums of beliefs and of the neighbors' predictions, and the log evidence.
+
+        If `keep`, beliefs replace `q`.
+        """
         believed_nj, expected_nj = np.zeros_like(own_nj), np.zeros_like(own_nj)
         evidence_i = np.zeros(len(self.patterns.height_i))
         tables = own_nj.astype(np.float32), message_nj.astype(np.float32)
@@ -106,7 +110,7 @@ class PixelField:
         return believed_nj, expected_nj, float(evidence_i.sum())
 
     def _alone(self, message_nj: Floats, own_nj: Floats, counted_n: Mask) -> Posterior:
-        """Without strength pixels of a pattern have the same belief."""
+        """Return the posterior without strength, in which all pixels of a pattern have the same belief."""
         q_nj, log_z_n = kernels.beliefs(message_nj, own_nj)
         pixels_n = self.patterns.pixels_p
         believed_nj, expected_nj = q_nj * pixels_n[:, None], np.exp(own_nj) * pixels_n[:, None]
@@ -125,7 +129,7 @@ class PixelField:
         return np.full(self.share_bj.shape[1], self.strength, dtype=np.float32)
 
     def _where(self) -> tuple[Any, Any, Any, Any, Any, Any, Any]:
-        """What all passes need to find their way."""
+        """Return the index arrays that all passes need."""
         images = self.patterns
         runs = grid_passes.runs(images.height_i, images.width_i)
         starts = images.pixel_i, images.belief_i, images.first_i

@@ -1,4 +1,4 @@
-"""Brush masks as Label Studio keeps them: the run lengths of thi.ng/rle-pack, a list of bytes.
+"""Brush masks in Label Studio's format: the run lengths of thi.ng/rle-pack, a list of bytes.
 
     32 bits     number of values
     5 bits      bits of a value, less 1
@@ -9,9 +9,9 @@
         length      of the block, less 1
         value(s)    one, or as many as the length says
 
-Bits come highest first, and zeros fill the last byte. The values of a mask are those of its image in red, green, blue
-and opacity, row by row: a pixel that the brush has touched has opacity 255, and all others 0. A mask of ours may be
-fainter where it is less sure.
+The most significant bit comes first, and zeros fill the last byte. The values of a mask are those of its image in red,
+green, blue and opacity, row by row: a pixel that the brush has touched has opacity 255, and all others 0. A mask of
+ours may be fainter where it is less sure.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ WORD = 8
 """Bits of a value."""
 
 SIZES = np.array([3, 4, 8, 16])
-"""Bits of a length that are written, as in Label Studio."""
+"""Bit sizes of lengths when writing, as in Label Studio."""
 
 HEADER = 32 + 5 + 4 * 4
 """Bits before the first block."""
 
 
 def decode(rle: Sequence[int], height: int, width: int) -> npt.NDArray[np.bool_]:
-    """Return (H, W) where the brush has touched the image. Raises BadInput for a list that is not such a mask."""
+    """Return (H, W) True where the brush has touched the image. Raises BadInput for a list that is not such a mask."""
     return opacity(rle, height, width) > 0
 
 
 def encode(mask: npt.ArrayLike, opacity: npt.ArrayLike = 255) -> list[int]:
-    """Of an (H, W) mask, what differs from 0 is drawn, in this opacity, 1 to 255 (one for all, or (H, W)).
+    """Encode an (H, W) mask: nonzero pixels are drawn in this opacity, 1 to 255 (one for all, or (H, W)).
 
     Raises BadInput for another shape.
     """
@@ -58,7 +58,7 @@ def encode(mask: npt.ArrayLike, opacity: npt.ArrayLike = 255) -> list[int]:
 
 
 def opacity(rle: Sequence[int], height: int, width: int) -> Bytes:
-    """Return (H, W) how strongly each pixel is drawn, 0 to 255. Raises BadInput for a list that is not such a mask."""
+    """Return (H, W) opacity of each pixel, 0 to 255. Raises BadInput for a list that is not such a mask."""
     values = decode_values(rle)
     if len(values) != height * width * CHANNELS:
         raise BadInput(
@@ -68,7 +68,7 @@ def opacity(rle: Sequence[int], height: int, width: int) -> Bytes:
 
 
 def decode_values(rle: Sequence[int]) -> Bytes:
-    """Values (N,) of a list of bytes. Raises BadInput where it ends too early or holds other things than bytes."""
+    """Return values (N,) of a list of bytes. Raises BadInput if it ends too early or contains non-bytes."""
     packed = _bytes(rle)
     if len(packed) * 8 < HEADER:
         raise BadInput(f"brush mask: {len(packed)} bytes; expected at least {-(-HEADER // 8)}")
@@ -85,7 +85,7 @@ def decode_values(rle: Sequence[int]) -> Bytes:
 
 
 def encode_values(values: npt.ArrayLike) -> list[int]:
-    """The list of bytes of at least one value (N,), each in 0 .. 255."""
+    """Return the list of bytes of at least one value (N,), each in 0 .. 255."""
     flat = np.ascontiguousarray(values, dtype=np.uint8).ravel()
     starts = np.concatenate(([0], np.flatnonzero(flat[1:] != flat[:-1]) + 1))
     length, value = np.diff(np.append(starts, len(flat))), flat[starts]
@@ -113,7 +113,7 @@ def _bytes(rle: Sequence[int]) -> Bytes:
 
 
 def _require_bits(packed: Bytes, number: int, sizes: npt.NDArray[np.int64]) -> None:
-    """Raises BadInput where the bytes cannot hold so many values, before memory is taken for them.
+    """Raise BadInput if the bytes cannot hold so many values, before memory is allocated for them.
 
     A block takes at least three bits and its length.
     """
@@ -133,7 +133,7 @@ def _read(packed: Any, first: int, bits: int) -> int:
 
 @compiled
 def _unpack(packed: Any, word: int, sizes: Any, values: Any) -> int:
-    """Fill `values`; how many there were."""
+    """Fill `values`; return how many there were."""
     at, done, end = HEADER, 0, 8 * len(packed)
     while done < len(values):
         if at + 3 > end:

@@ -1,23 +1,23 @@
-"""Where a span begins and ends, by the borders of those who marked it.
+"""Estimate where a span begins and ends from the borders that annotators marked.
 
-Of a text, in tokens:
+In a text, in tokens:
 
     p(x | b) = a_k                                          x = b: annotator k marks the right border
              = (1 - a_k) (1 - r) / 2  r^(|x - b| - 1)       |x - b| tokens away from it
 
-The true border b is any of the marked ones, or lies up to `NEAR` tokens from one, all as likely before. a_k and r are
-learned by EM; a_k is drawn to the mean of all annotators by `STRENGTH` borders of that mean. Beginnings and ends have
-parameters of their own, and a span weighs as the probability that it is one. A vote would be the case in which all a_k
-are equal and r is 1; where r is small the median wins.
+The true border b is any of the marked ones, or lies up to `NEAR` tokens from one, with equal prior probability. a_k and
+r are learned by EM; a_k is shrunk to the mean of all annotators by `STRENGTH` borders of that mean. Beginnings and ends
+have separate parameters, and a span is weighted by the probability that it is one. A vote is the special case in which
+all a_k are equal and r is 1; if r is small the median wins.
 
-Of a recording, in time:
+In a recording, in time:
 
     p(x_m | b) = exp(-|x_m - b| / (s_k l)) / (2 s_k l)     member m of annotator k, any place b, l: the span's length
     s_k        = (sum_m w_c E|x_m - b| / l + STRENGTH s) / (sum_m w_c + STRENGTH)     over both borders of k's members
     s          = the same mean over all annotators; w_c = how probable the span is
 
-by EM, with the posterior of b on `PLACES` places around the members. The consensus is the most probable b: the lower
-median of the members' borders, member m weighing 1 / s_k, so that it is always one that somebody set. A start is always
+by EM, with the posterior of b on `PLACES` places around the members. The consensus is the most probable b: the weighted
+lower median of the members' borders, with weight 1 / s_k, so it is always a border that somebody set. A start is always
 before its end: whoever ends at or before the median end has begun before it. Distances from the median in place of
 expected ones would flatter those who set it: in simulated crowds the borders were then further off than plain medians.
 
@@ -34,23 +34,23 @@ from hitl.annotations import Floats
 from hitl.kinds.matching import Flags, Indices, MatchedSpans, within_groups
 
 NEAR = 3
-"""Tokens from a marked border within which the true one may lie unmarked."""
+"""Number of tokens from a marked border within which an unmarked true one may lie."""
 
 STRENGTH, TIME_STRENGTH = 4.0, 8.0
-"""Borders that the mean of all annotators counts as, for each of them."""
+"""Borders' worth of the crowd's mean added to each annotator."""
 
 SWEEPS, TIME_SWEEPS = 50, 30
 TOLERANCE, TIME_TOLERANCE = 1e-4, 1e-3
-"""The last EM sweep moves no parameter of texts by more, and no s_k by a larger share."""
+"""Largest parameter change in texts, and relative change of s_k, at which EM ends."""
 
 START = 0.1
-"""s_k to begin with: a tenth of a stretch's length."""
+"""Initial s_k: a tenth of a stretch's length."""
 
 PLACES = 41
-"""Places for b: from two mean distances before the first member's border to two behind the last one's."""
+"""Number of places for b: from two mean distances before the first member's border to two after the last one's."""
 
 LEAST = 1e-6
-"""The least s_k."""
+"""Smallest s_k."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ class Borders:
         cluster_b, place_b: (B,) candidates: the span, and the place in tokens; in order.
         probability_b: (B,) of each; sums to 1 for each span.
         right_k: (K,) chance that an annotator marks the right border, in (0, 1).
-        decay: r, how fast a border that is further away gets less likely, in (0, 1).
+        decay: r, the decay of probability with distance, in (0, 1).
     """
 
     cluster_b: Indices
@@ -82,15 +82,15 @@ class Borders:
 def learn_borders(member_m3: Indices, weight_c: Floats, known_c: Indices, n_annotators: int) -> Borders:
     """Learn annotators and borders of texts together.
 
-    `member_m3` (M, 3): cluster, annotator and place of each marked border, clusters in order; `weight_c` (C,) how
-    probable each span is; `known_c` (C,) known borders, -1 where unknown.
+    `member_m3` (M, 3): cluster, annotator and place of each marked border, clusters in order; `weight_c` (C,)
+    probability of each span; `known_c` (C,) known borders, -1 where unknown.
     """
     known = np.flatnonzero(known_c >= 0)
     marked = np.concatenate((member_m3[:, [0, 2]], np.column_stack((known, known_c[known]))))
     near = np.arange(-NEAR, NEAR + 1)
     every = np.column_stack((np.repeat(marked[:, 0], len(near)), (marked[:, 1:] + near).ravel()))
     cluster_b, place_b = np.unique(every[every[:, 1] >= 0], axis=0).T
-    # Every candidate meets every member of its cluster: one row per pair.
+    # Pair every candidate with every member of its cluster: one row per pair.
     first = np.searchsorted(member_m3[:, 0], cluster_b, "left")
     count = np.searchsorted(member_m3[:, 0], cluster_b, "right") - first
     candidate = np.repeat(np.arange(len(cluster_b)), count)
@@ -113,7 +113,7 @@ def learn_borders(member_m3: Indices, weight_c: Floats, known_c: Indices, n_anno
         return normal
 
     def learn(p_b: Floats) -> tuple[Floats, float]:
-        """Learn a_k and r; one right and one wrong border of the crowd are known beforehand."""
+        """Learn a_k and r, with one right and one wrong pseudo-border of the crowd."""
         weight = (p_b * weight_c[cluster_b])[candidate]
         hit_k = np.bincount(annotator, weights=weight * (away == 0), minlength=n_annotators)
         all_k = np.bincount(annotator, weights=weight, minlength=n_annotators)
@@ -181,7 +181,7 @@ def expected_distances(
 
 
 def _medians(matched: MatchedSpans, weight_m: Floats) -> Indices:
-    """Return (C, 2) weighted lower medians of starts and ends; -1 of a cluster without a member."""
+    """Return (C, 2) weighted lower medians of starts and ends; -1 for a cluster without a member."""
     cluster_m, n_clusters = matched.member_m5[:, 0], len(matched)
     median_c2 = np.full((n_clusters, 2), -1, np.int64)
     whole_c = np.bincount(cluster_m, weights=weight_m, minlength=n_clusters)

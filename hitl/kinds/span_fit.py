@@ -1,20 +1,21 @@
-"""The spans of one layer, and how probable each is.
+"""Fit the spans of one layer, and the probability of each.
 
-By a method for items each cluster of matched spans is an item: the method says how probable each class is, or nothing.
+With a method for items, each cluster of matched spans is an item, and the method gives the probability of each class,
+or nothing.
 
-    texts        p(span) = p(class) p(begins there) p(ends there); of spans that overlap those are found whose log odds
-                 sum to the most
+    texts        p(span) = p(class) p(begins there) p(ends there); among overlapping spans, those with the largest sum
+                 of log odds are selected
     recordings   p(span) = p(class), because borders on a time axis are right by degrees; of two that share more than
-                 half of the shorter one the more probable is found; where two overlap by less, the first ends where the
+                 half of the shorter one the more probable is selected; if two overlap by less, the first ends where the
                  second begins
     missed       spans that none of a document's annotators marked (`hitl.models.inference.missed_objects`)
 
-Found are clusters that are more likely a span than nothing. A document is right with the probability that all of its
+Selected clusters are more likely a span than nothing. A document is right with the probability that all of its
 spans are, and that nothing was missed.
 
-By a method for sequences (`bsc_seq` and its kin) the classes of the tokens of a text are a chain:
+With a method for sequences (such as `bsc_seq`) the classes of the tokens of a text are a chain:
 
-    found        spans on the most probable path of each text (Viterbi)
+    selected     spans on the most probable path of each text (Viterbi)
     p(span)    = p(z_first = B, z = I from there to its end, z_end is not I | all labels of the text)
     p(text)    = p(the whole path | all labels of the text)
 
@@ -47,13 +48,13 @@ from hitl.tables.encoding import writable
 
 @dataclass(frozen=True, eq=False)
 class LayerFit:
-    """The spans of one layer, and what follows for the documents.
+    """Fit of one layer, with its spans and document probabilities.
 
     Attributes:
         consensus: about matched spans, or about tokens.
         annotators: how they answer; classes "(nothing)" and those of the layer.
         q_cj: (C, J) beliefs in the class of each cluster of `SpanLabels.matched`.
-        nothing_d: (D,) probability that there is no span at all, of documents in which nothing was marked.
+        nothing_d: (D,) probability that there is no span at all, for documents in which nothing was marked.
         parts: spans of the consensus, and all others that an annotator marked.
         right_d: (D,) probability that all spans of a document are right, and no others.
     """
@@ -68,15 +69,15 @@ class LayerFit:
 
 @runtime_checkable
 class Chained(Combiner, Protocol):
-    """A combiner that knows the posterior of whole sequences."""
+    """Combiner that provides the posterior of whole sequences."""
 
     def chain_posterior(self, consensus: Consensus, evidence: Evidence) -> ChainPosterior:
-        """Return the chain that was learned, and what is known of each item."""
+        """Return the learned chain, and the log likelihoods of each item."""
         ...
 
 
 def fit_layer(labels: SpanLabels, layer: int, method: Combiner) -> LayerFit:
-    """Fit one layer by a method for items or, of texts, for sequences. Raises BadSettings for another."""
+    """Fit one layer by a method for items or, for texts, for sequences. Raises BadSettings for another."""
     if isinstance(method, Chained):
         if labels.texts is None:
             raise BadSettings(
@@ -91,7 +92,7 @@ def fit_layer(labels: SpanLabels, layer: int, method: Combiner) -> LayerFit:
     parts, chosen_c, p_c = find(labels, matched, q_cj)
     n_documents = len(labels.documents)
     seen_d = np.bincount(matched.document_c, weights=1 - q_cj[:, 0], minlength=n_documents).astype(np.float64)
-    size_d: Floats = np.ones(n_documents)  # recordings are of one size
+    size_d: Floats = np.ones(n_documents)  # recordings count as the same size
     if labels.texts is not None:
         size_d = np.bincount(labels.tokens.document_t, minlength=n_documents).astype(np.float64)
     nothing_d = chance_of_none(seen_d, size_d, labels.known_d, labels.answer_a2, misses(consensus.annotators))
@@ -104,7 +105,7 @@ def fit_layer(labels: SpanLabels, layer: int, method: Combiner) -> LayerFit:
 
 
 def _find_in_texts(labels: SpanLabels, matched: MatchedSpans, q_cj: Floats) -> tuple[tuple[Part, ...], Flags, Floats]:
-    """Return candidates, which clusters are found (C,), and how probable (C,) each is where it most likely lies."""
+    """Return candidates, selected clusters (C,), and the probability (C,) of each at its most likely place."""
     place_m3 = matched.place_m3
     document_m = matched.document_c[place_m3[:, 0]]
     marked_m3 = np.column_stack((place_m3[:, 0], *labels.tokens.within(document_m, *place_m3[:, 1:].T)))
@@ -148,7 +149,7 @@ def _text_part(labels: SpanLabels, label: Name, first: int, last: int, p: float,
 
 
 def _best_borders(marked_m3: Indices, p_m2: Floats, n_clusters: int) -> Indices:
-    """Return (C, 2) the most probable marked border of each side; a marked pair where these would be no span."""
+    """Return (C, 2) the most probable marked border of each side, or a marked pair if these would be no span."""
 
     def best(rank_m: Floats, ties: Sequence[Indices], column: slice) -> Indices:
         order = np.lexsort((*ties, -rank_m, marked_m3[:, 0]))
@@ -165,7 +166,7 @@ def _best_borders(marked_m3: Indices, p_m2: Floats, n_clusters: int) -> Indices:
 
 
 def _best_apart(document_c: Indices, best_c2: Indices, nothing_c: Floats) -> Flags:
-    """Return (C,) which clusters are spans: more likely than nothing, and none over another."""
+    """Return (C,) True for selected clusters: more likely a span than nothing, and without overlaps."""
     chosen_c = nothing_c < 0.5
     order = np.flatnonzero(chosen_c)
     order = order[np.lexsort((best_c2[order, 0], document_c[order]))]
@@ -180,7 +181,8 @@ def _best_apart(document_c: Indices, best_c2: Indices, nothing_c: Floats) -> Fla
 
 
 def without_overlap(start: Sequence[int], end: Sequence[int], gain: Sequence[float]) -> list[int]:
-    """Return which intervals to keep so that none overlap and the gains (> 0) sum to the most; numbers in order.
+    """Return which intervals to keep so that none overlap and the sum of gains (> 0) is largest; numbers in order.
+
 
     Example:
         >>> without_overlap([0, 2, 5], [3, 6, 8], [1.0, 1.5, 1.0])
@@ -200,7 +202,7 @@ def without_overlap(start: Sequence[int], end: Sequence[int], gain: Sequence[flo
 
 
 def _find_in_time(labels: SpanLabels, matched: MatchedSpans, q_cj: Floats) -> tuple[tuple[Part, ...], Flags, Floats]:
-    """Return the same of recordings: a candidate for each class marked of a cluster, all with the cluster's borders."""
+    """Return the same for recordings: one candidate per class marked in a cluster, all with the cluster's borders."""
     assert labels.border_v is not None
     document_c, nothing_c = matched.document_c, q_cj[:, 0]
     place_c2 = time_borders(matched, labels.border_v, 1 - nothing_c, len(labels.annotators))
@@ -231,7 +233,7 @@ def _find_in_time(labels: SpanLabels, matched: MatchedSpans, q_cj: Floats) -> tu
 
 
 def _most_probable_apart(document_c: Indices, place_c2: Floats, nothing_c: Floats) -> Flags:
-    """Return (C,) which clusters are spans: more likely than nothing, and none over a more probable one."""
+    """Return (C,) True for selected clusters: more likely a span than nothing, and not over a more probable one."""
     chosen_c = np.zeros(len(nothing_c), dtype=bool)
     chosen: dict[int, list[int]] = {}
     likely = np.flatnonzero(nothing_c < 0.5)
@@ -263,10 +265,10 @@ def _fit_tokens(labels: SpanLabels, layer: int, method: Chained) -> LayerFit:
 
 
 def _most_marked(labels: SpanLabels, matched: MatchedSpans) -> Indices:
-    """Return (C,) the token of each cluster that most of its spans cover, the first of equals."""
+    """Return (C,) the token of each cluster that most of its spans cover; ties go to the first."""
     place_m3 = matched.place_m3
     first, last = labels.tokens.within(matched.document_c[place_m3[:, 0]], *place_m3[:, 1:].T)
-    # Coverage is highest where some span begins, and no span has ended that began before.
+    # Coverage is highest where a span begins before any earlier span has ended.
     order = np.lexsort((first, place_m3[:, 0]))
     cluster, first, last = place_m3[order, 0], first[order], last[order]
     token_c = np.zeros(len(matched), np.int64)
@@ -279,14 +281,14 @@ def _most_marked(labels: SpanLabels, matched: MatchedSpans) -> Indices:
 
 def _by_class(q_nj: Floats, axis: int = -1) -> Floats:
     """Sum B-class and I-class along an axis of O, B-class, I-class, ..."""
-    # O is alone, then come pairs: an empty class before O makes pairs of all.
+    # O is alone, followed by pairs: an empty class before O makes everything pairs.
     padded = np.insert(q_nj, 0, 0.0, axis=axis)
     summed: Floats = np.add.reduceat(padded, range(0, q_nj.shape[axis], 2), axis=axis)
     return summed
 
 
 def _report_of_classes(report: AnnotatorReport, matched: MatchedSpans) -> AnnotatorReport:
-    """Join B-class and I-class in what is said of annotators."""
+    """Join B-class and I-class in the report of annotators."""
     classes = (NOTHING, *matched.classes)
     weighed = _by_class(_by_class(report.confusion * np.maximum(report.shares, 1e-12)[:, None]), axis=1)
     confusion = weighed / weighed.sum(axis=2, keepdims=True)
@@ -311,7 +313,7 @@ def _of_whole_texts(labels: SpanLabels, posterior: ChainPosterior, path: Ints) -
 
 
 def _candidates(labels: SpanLabels, layer: TokenLayer, posterior: ChainPosterior, path: Ints) -> list[Part]:
-    """Return spans of this layer on the path, and those that annotators marked, of judged texts."""
+    """Return spans of this layer on the path, and those that annotators marked, in texts with answers or truth."""
     document_t = labels.tokens.document_t
     marked = _marked_tokens(labels, layer.classes)
     on_path = {span for span in _spans_on(document_t, path) if labels.judged_d[document_t[span[0]]]}
@@ -337,7 +339,7 @@ def _candidates(labels: SpanLabels, layer: TokenLayer, posterior: ChainPosterior
 
 
 def _marked_tokens(labels: SpanLabels, classes: Sequence[Name]) -> Mapping[tuple[int, int, int], int]:
-    """Return first token, one past the last and class of all spans that annotators marked: how many did."""
+    """Count annotators per marked span, keyed by first token, one past the last, and class."""
     code_of = {labels.classes.index(name): code for code, name in enumerate(classes)}
     answer_s, start_s, end_s, class_s = labels.span_s4.T
     first, last = labels.tokens.within(labels.answer_a2[answer_s, 0], start_s, end_s)

@@ -1,4 +1,4 @@
-"""`SpanLabels`: which spans of which documents annotators marked, and what that says of each token of a text.
+"""`SpanLabels`: spans of documents that annotators marked, and the token classes that follow for texts.
 
     text        Ada    met  Bob        spans                           recording  0 s          60 s        120 s
     ann         B-PER  O    B-PER      (0, 3, PER), (8, 11, PER)       ann        [ walk       ][ run      ]
@@ -6,14 +6,14 @@
 
 An answer is all that one annotator marked in one document; a document in which they marked nothing is an answer too.
 Offsets in a text count characters from 0, the end is one past the last, and white space at the ends of a span does not
-count. Spans of a recording go from a time to before another: numbers, or times in ISO 8601.
+count. Spans of a recording are half-open stretches of time: numbers, or times in ISO 8601.
 
-Tokens are words and single marks, cut again wherever a span begins or ends: every span is then whole tokens, and the
-consensus can have the borders of any annotator.
+Tokens are words and single marks, cut again wherever a span begins or ends. So every span consists of whole tokens, and
+the consensus can have the borders of any annotator.
 
-Classes that one annotator has laid over one another, such as a city in the name of a company, are in different layers;
-times by more than half only, because borders on a time axis are seldom exact. Spans of one class that one annotator
-laid over one another are one span.
+Classes that one annotator has laid over one another, such as a city in the name of a company, are in different layers.
+Times must overlap by more than half, because borders on a time axis are seldom exact. Spans of one class that one
+annotator laid over one another are one span.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ Span = tuple[Any, Any, Name]
 """Start, end and class of a span."""
 
 WORDS = re.compile(r"\w+|[^\w\s]")
-"""A word, or a single mark."""
+"""Word, or single mark."""
 
 FAR = 2**32
-"""More than the characters of any text: document * FAR + offset orders all offsets of all texts."""
+"""Upper bound on the characters of any text: document * FAR + offset orders all offsets of all texts."""
 
 OUTSIDE = "O"
 
@@ -82,9 +82,9 @@ class Tokens:
 
 @dataclass(frozen=True, eq=False)
 class TokenLayer:
-    """The spans of one layer as classes of tokens: items are tokens, a sequence is a document.
+    """Spans of one layer as classes of tokens: items are tokens, a sequence is a document.
 
-    Class 0 is O; class h of the layer has 1 + 2 h, where a span begins, and 2 + 2 h, where it goes on.
+    Class 0 is O; class h of the layer has 1 + 2 h where a span begins, and 2 + 2 h inside it.
     """
 
     classes: Names
@@ -107,19 +107,20 @@ class SpanLabels(OneLineRepr):
     """Spans that annotators marked in D documents.
 
     Attributes:
-        documents: D names; texts: D texts, None where the documents are recordings.
+        documents: D names; texts: D texts, None if the documents are recordings.
         annotators: K names.
-        classes: what a span can be.
+        classes: possible classes of a span.
         answer_a2: (A, 2) document and annotator of each answer, in order, each pair once.
         span_s4: (S, 4) answer, start, end and class of each span, in order. Starts and ends are characters of a text,
             or ranks among all borders of recordings.
-        known_d: (D,) documents whose spans are known.
+        known_d: (D,) True for documents whose spans are known.
         truth_s4: (S', 4) document, start, end and class of each known span.
-        time_a, duration_a: (A,) seconds since the epoch, and seconds; NaN where unknown.
-        merged: number of spans that were laid over others of their class by the same annotator, and are one with them.
-        left_out: number of spans that are no part of their document, or empty.
+        time_a, duration_a: (A,) seconds since the epoch, and seconds; NaN if unknown.
+        merged: number of spans that overlapped others of their class by the same annotator, and were merged with them.
+        left_out: number of spans that are not within their document, or empty.
         border_v: (V,) distinct borders of recordings, in order; those in ISO 8601 in seconds since the epoch.
         written_v: V borders as they were written.
+
 
     Example:
         >>> from hitl.kinds.span_labels import Answer, SpanLabels
@@ -154,7 +155,7 @@ class SpanLabels(OneLineRepr):
     ) -> SpanLabels:
         """Build from document -> text, answers (the last of an annotator to a document counts), and known spans.
 
-        `classes` come first, those seen besides in natural order.
+        `classes` come first, then other classes seen, in natural order.
         """
         whole = tuple(texts.values())
         labels = cls._placed(tuple(texts), answers, truth or {}, classes, lambda d, *span: trimmed(whole[d], *span))
@@ -168,7 +169,7 @@ class SpanLabels(OneLineRepr):
         truth: Mapping[Name, Sequence[Span]] | None = None,
         classes: Names = (),
     ) -> SpanLabels:
-        """Build the same of recordings. Raises ValueError for a border that is no time."""
+        """Build from recordings. Raises ValueError for a border that is not a time."""
         written: dict[float, Place] = {}
         for spans in (*(answer.spans for answer in answers), *(truth or {}).values()):
             for border in (border for span in spans for border in span[:2]):
@@ -246,7 +247,7 @@ class SpanLabels(OneLineRepr):
 
     @property
     def judged_d(self) -> Flags:
-        """(D,) documents that were answered, or whose spans are known."""
+        """(D,) True for documents that were answered, or whose spans are known."""
         judged: Flags = self.known_d | (self.answers_d > 0)
         return judged
 
@@ -256,9 +257,9 @@ class SpanLabels(OneLineRepr):
 
     @cached_property
     def layers(self) -> tuple[tuple[int, ...], ...]:
-        """Codes of the classes of each layer: one layer where no annotator laid classes over one another.
+        """Codes of the classes of each layer: one layer if no annotator laid classes over one another.
 
-        Raises BadEvidence where there is no class, or one has the name of the class that is none.
+        Raises BadEvidence if there is no class, or one has the name reserved for nothing.
         """
         if not self.classes:
             raise BadEvidence(
@@ -282,7 +283,7 @@ class SpanLabels(OneLineRepr):
 
     @cached_property
     def matched(self) -> tuple[MatchedSpans, ...]:
-        """For each layer, which spans of different annotators are about the same part."""
+        """Matched spans of different annotators, for each layer."""
         answer_s = self.span_s4[:, 0]
         marked = np.column_stack((self.answer_a2[answer_s], self.span_s4[:, 1:]))
         span_s5 = np.concatenate((marked, np.insert(self.truth_s4, 1, -1, axis=1)))
@@ -300,13 +301,13 @@ class SpanLabels(OneLineRepr):
 
     @cached_property
     def tokens(self) -> Tokens:
-        """The tokens of all texts."""
+        """Tokens of all texts."""
         documents = np.concatenate((self.answer_a2[self.span_s4[:, 0], 0], self.truth_s4[:, 0]))
         offsets = np.concatenate((self.span_s4[:, 1:3], self.truth_s4[:, 1:3]))
         return Tokens.of(self.texts or (), np.stack((np.tile(documents, 2), offsets.T.ravel()), axis=1))
 
     def token_layer(self, layer: int) -> TokenLayer:
-        """Build the evidence about tokens. Raises BadEvidence where the texts have no word."""
+        """Build the evidence about tokens. Raises BadEvidence if the texts have no word."""
         codes, tokens = self.layers[layer], self.tokens
         if not len(tokens):
             raise BadEvidence("texts: none of them has a word; expected at least one in which something can be marked")
@@ -336,7 +337,8 @@ class SpanLabels(OneLineRepr):
 
 
 def trimmed(text: str, start: int, end: int) -> tuple[int, int] | None:
-    """Cut white space off the ends of a span; None where it is no part of the text, or holds nothing else.
+    """Trim white space off the ends of a span; None if it is not within the text, or holds nothing else.
+
 
     Example:
         >>> trimmed("Ada met Bob", 3, 8)
@@ -356,7 +358,10 @@ def share_half(one: Sequence[float] | npt.NDArray[Any], other: Sequence[float] |
 
 
 def _merged(spans: Iterable[tuple[int, int, int, int]]) -> tuple[Indices, int]:
-    """(S, 4) owner, start, end, class, in order; overlapping ones of one owner and class are one. How many merged."""
+    """Return (S, 4) owner, start, end, class, in order, and the number merged.
+
+    Overlapping spans of one owner and class become one.
+    """
     merged: list[tuple[int, int, int, int]] = []
     distinct = sorted(set(spans), key=lambda span: (span[0], span[3], span[1], span[2]))
     for owner, start, end, code in distinct:

@@ -1,4 +1,4 @@
-"""Spans in tables: rows of a document, an annotator, where a span starts and ends, and its label.
+"""Spans in tables: rows of a document, an annotator, start and end of a span, and its label.
 
     document,annotator,start,end,label
     a,ann,0,3,PER
@@ -33,7 +33,7 @@ TEXT = "text"
 
 @dataclass(frozen=True)
 class SpanColumns:
-    """Names of the columns: the document, who marked it (None in a table of ground truth), and the label."""
+    """Names of the columns: the document, the annotator (None in a table of ground truth), and the label."""
 
     document: str = "document"
     annotator: str | None = "annotator"
@@ -49,10 +49,11 @@ def read_labels(
     annotator: str = "annotator",
     label: str = "label",
 ) -> SpanLabels:
-    """Read spans from tables, as parts of texts where there are texts, else as stretches of time.
+    """Read spans from tables, as parts of texts if there are texts, else as stretches of time.
 
     `texts` has document and text; documents without an answer are kept. `truth` has the columns of the spans without
-    the annotator. Raises BadTable, naming the row, for a span that is no part of its document.
+    the annotator. Raises BadTable, naming the row, for a span that is not within its document.
+
 
     Example:
         >>> rows = {"document": ["a"], "annotator": ["ann"], "start": [2.5], "end": [9], "label": ["walk"]}
@@ -79,7 +80,7 @@ def read_labels(
 def read_spans(
     table: pa.Table, called: str, columns: SpanColumns, texts: Mapping[Name, str] | None
 ) -> dict[tuple[Name, Name], list[Span]]:
-    """Return (document, annotator) -> spans; the annotator is "" where no column is named. Raises BadTable."""
+    """Return (document, annotator) -> spans; the annotator is "" if no column is named. Raises BadTable."""
     found: dict[tuple[Name, Name], list[Span]] = {}
     where = name_of(table, called)
     place_of = place_in(table, lambda row: f"{where}, row {row}")
@@ -144,7 +145,7 @@ def _offset(column: str, value: Any) -> int | None:
 
 
 def time_span(start: Any, end: Any, label: Name | None) -> Span | None:
-    """Read a stretch of time; None where all of it is empty. Raises ValueError for what is none."""
+    """Read a stretch of time; None if all fields are empty. Raises ValueError for anything else."""
     begin, stop = _time(start), _time(end)
     if begin is None and stop is None and label is None:
         return None
@@ -162,7 +163,7 @@ def time_span(start: Any, end: Any, label: Name | None) -> Span | None:
 
 
 def _time(value: Any) -> Place | None:
-    """Read a cell as a number or as text; None where it is empty."""
+    """Read a cell as a number or as text; None if it is empty."""
     if isinstance(value, datetime):
         return value.isoformat()
     text = "" if value is None else str(value).strip()
@@ -208,7 +209,7 @@ def read_texts(given: Any, document: str) -> dict[Name, str]:
 
 
 def answer_table(labels: SpanLabels) -> pa.Table:
-    """Return one row per span of each answer, as `read_labels` reads them: with the time, and the whole text."""
+    """Return one row per span of each answer, in the form that `read_labels` reads, with time and whole text."""
     spans: dict[int, list[tuple[Any, Any, Any]]] = {}
     starts, ends = labels.written(labels.span_s4[:, 1]), labels.written(labels.span_s4[:, 2])
     for answer, code, start, end in zip(

@@ -1,9 +1,9 @@
 """Spans of a text, and of time: an answer is all that one annotator marked in one document.
 
-`fit_layer` (`span_fit`) finds the spans of one layer. The default method, for items, is level with the best chain of
-tokens on names in newspapers, and chains fall far behind where spans are long or their borders are disputed
+`fit_layer` (`span_fit`) fits the spans of one layer. The default method, for items, matches the best chain of
+tokens on names in newspapers, and chains fall far behind if spans are long or their borders are disputed
 (docs/benchmarks/sequences.txt): an annotator who overlooks a span is wrong about all of its tokens at once, which a
-chain takes for as many errors that confirm each other.
+chain counts as so many errors that confirm each other.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class SpanParts:
-    """The spans of documents that are items, and by which of them each document is judged.
+    """Spans of documents as items, and the span that each document stands for.
 
     Attributes:
         question: what was asked.
         labels: what annotators marked.
-        layer: the number of this layer of classes.
-        cluster_d: (D,) the part of each document about which its annotators agree least; -1 where nothing was marked.
+        layer: number of this layer of classes.
+        cluster_d: (D,) the part of each document about which its annotators agree least; -1 if nothing was marked.
     """
 
     question: Question
@@ -71,13 +71,13 @@ def layer_evidence(labels: SpanLabels, question: Question) -> dict[str, Evidence
 
 
 def _of_layer(parts: SpanParts) -> Evidence:
-    """Say of each document what its annotators say of the part it stands for."""
+    """Label each document by what its annotators answered about the part it stands for."""
     labels, cluster_d, known = parts.labels, parts.cluster_d, parts.matched.evidence
     votes = known.annotations
     document_a, annotator_a = labels.answer_a2.T
     label_a = np.zeros(len(document_a), np.int32)
     marked_a = cluster_d[document_a] >= 0
-    key = votes.item.astype(np.int64) * votes.n_annotators + votes.annotator  # in the order of clusters and annotators
+    key = votes.item.astype(np.int64) * votes.n_annotators + votes.annotator  # sorted by cluster and annotator
     own = cluster_d[document_a[marked_a]] * votes.n_annotators + annotator_a[marked_a]
     label_a[marked_a] = votes.label[np.searchsorted(key, own)]
     annotations = Annotations(
@@ -162,7 +162,7 @@ class _Spans(PartsKind):
         return table.set_column(0, "document", pa.array(own, pa.string()))
 
     def truth(self, table: pa.Table, question: Question, where: str, place_of: Place) -> dict[str, str]:
-        """Read the columns item, start, end and label; a row without a span says that there is none."""
+        """Read the columns item, start, end and label; a row without a span means that there is none."""
         require_columns(table, ["start", "end"], where, f"{question.name!r} asks about {self.asks_about}")
         spans: dict[str, list[Any]] = {}
         columns = (table.column(name).to_pylist() for name in ("item", "start", "end", "label"))
@@ -180,7 +180,7 @@ class _Spans(PartsKind):
         raise NotImplementedError
 
     def changed(self, evidence: Evidence, results: Sequence[Consensus]) -> set[Name]:
-        """Return documents that are marked and had no candidate when they were judged."""
+        """Return documents that are marked now and had no candidate at the last fit."""
         assert isinstance(evidence.parts, SpanParts)
         labels, items = evidence.parts.labels, evidence.annotations.items
         marked = {items[d] for d in labels.answer_a2[labels.span_s4[:, 0], 0].tolist()}
@@ -221,7 +221,7 @@ class TextSpans(_Spans):
         return int(start), int(end), label
 
     def changed(self, evidence: Evidence, results: Sequence[Consensus]) -> set[Name]:
-        """Add documents of which a part that was judged is marked no longer; more marks are no change."""
+        """Add documents in which a fitted part is no longer marked; additional marks are no change."""
         assert isinstance(evidence.parts, SpanParts)
         labels, items = evidence.parts.labels, evidence.annotations.items
         document_s = labels.answer_a2[labels.span_s4[:, 0], 0].tolist()
@@ -259,7 +259,7 @@ class TimeSpans(_Spans):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SpanConsensus(OneLineRepr):
-    """Which spans are right, and how good everyone is.
+    """Consensus on spans, and the accuracy of annotators.
 
     Attributes:
         labels: what annotators marked.
@@ -275,12 +275,12 @@ class SpanConsensus(OneLineRepr):
 
     @cached_property
     def spans(self) -> tuple[Part, ...]:
-        """Those of the consensus."""
+        """Spans of the consensus."""
         return tuple(span for span in self.candidates if span.found)
 
     @property
     def document(self) -> str:
-        """What the spans are parts of, in words."""
+        """Noun for the documents: text or recording."""
         return "recording" if self.labels.texts is None else "text"
 
     def __str__(self) -> str:
@@ -311,10 +311,11 @@ class SpanConsensus(OneLineRepr):
         )
 
     def annotators(self) -> pa.Table:
-        """Return annotator, texts (or recordings), spans, precision, recall and f1, by how probable each span is.
+        """Return annotator, texts (or recordings), spans, precision, recall and f1, weighted by the probability of each
+        span.
 
         Precision is the expected share of their spans that are right, recall the expected share of the right ones, in
-        the documents they answered, that they marked. Their own labels are among those that say what is right.
+        the documents they answered, that they marked. The estimate of what is right includes their own labels.
         """
         labels, k = self.labels, len(self.labels.annotators)
         there_d = np.zeros(len(labels.documents))
@@ -339,7 +340,10 @@ class SpanConsensus(OneLineRepr):
         )
 
     def _right_s(self) -> Floats:
-        """(S,) that each marked span is right; a stretch of time, that there is one of its class where it matches."""
+        """Return (S,) probability that each marked span is right.
+
+        A stretch of time is right if the cluster it belongs to is of its class.
+        """
         labels = self.labels
         answer_s, start_s, end_s, code_s = labels.span_s4.T
         document_s, annotator_s = labels.answer_a2[answer_s].T
@@ -360,7 +364,7 @@ class SpanConsensus(OneLineRepr):
 def combine_spans(labels: SpanLabels, method: Combiner | None = None) -> SpanConsensus:
     """Find the spans that the labels support, by a method for items or sequences; default: the default combiner.
 
-    Raises BadEvidence where it is not known what a span can be.
+    Raises BadEvidence if the possible classes of a span are unknown.
     """
     method = combiner("default") if method is None else method
     place = {name: number for number, name in enumerate(labels.documents)}
