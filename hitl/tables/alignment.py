@@ -1,7 +1,7 @@
 """Align tables that name their items with the items and classes of annotations.
 
-A table is aligned by its names, in whatever order it is; an item that is not among the annotated ones, or appears
-twice, is an error that names the file and line where the table was read from one.
+A table is aligned by its names, in any order. An item that is not annotated, or appears
+twice, is an error that names the file and line if the table was read from one.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from hitl.tables.probabilities import ROW_TOLERANCE
 from hitl.tables.vectors import vectors_of
 
 ITEM = "item"
-"""The column of items of a table that is given in place of an array."""
+"""Name of the item column of a table given in place of an array."""
 
 
 def as_labels_have(labels: pa.Table, table: pa.Table, *names: str) -> pa.Table:
-    """Return the table with these columns as text where the labels have text: 7 is the "7" of a file read as text."""
+    """Return the table with these columns as text if the labels have text: 7 is the "7" of a file read as text."""
     for name in names:
         if name in table.column_names and pa.types.is_string(names_of(labels.column(name)).type):
             table = with_text(table, [name])
@@ -36,9 +36,9 @@ def as_labels_have(labels: pa.Table, table: pa.Table, *names: str) -> pa.Table:
 
 
 def union_of_items(labels: pa.Table, others: Mapping[str, pa.ChunkedArray], item: str) -> Names:
-    """Return the items of all tables: the annotated ones first. `others` maps the name of a table to its items.
+    """Return the items of all tables, annotated ones first. `others` maps the name of a table to its items.
 
-    Raises BadEvidence where a table has no item in common with the annotations.
+    Raises BadEvidence if a table has no item in common with the annotations.
     """
     pool = dict.fromkeys(_unique(labels.column(item)))
     labeled = set(pool)
@@ -54,7 +54,7 @@ def union_of_items(labels: pa.Table, others: Mapping[str, pa.ChunkedArray], item
 
 
 def union_of_classes(labels: pa.ChunkedArray, models: Iterable[pa.Table], truth: pa.ChunkedArray | None) -> Names:
-    """Return the classes that labels, the `p_<class>` columns and the truth name, in natural order."""
+    """Return the classes named in labels, `p_<class>` columns and truth, in natural order."""
     classes = dict.fromkeys(_unique(labels))
     for table in models:
         classes.update(dict.fromkeys(_p_columns(table, classes)))
@@ -70,7 +70,7 @@ def union_of_classes(labels: pa.ChunkedArray, models: Iterable[pa.Table], truth:
 
 
 def filled(table: pa.Table, label: str) -> pa.Table:
-    """Return the rows that have a label; an empty truth is not known."""
+    """Return the rows that have a label; an empty truth is unknown."""
     return table.filter(empty_as_null(names_of(table.column(label))).is_valid())
 
 
@@ -93,7 +93,7 @@ def with_items(where: str, given: Any, annotations: Annotations) -> pa.Table:
 
 
 def probabilities_of(annotations: Annotations, model: str, given: Any) -> tuple[Floats, Place]:
-    """Return the (N, J) probabilities of a table, NaN where it has no row; and what names the row of an item.
+    """Return the (N, J) probabilities of a table, NaN without a row, and a function that names the row of an item.
 
     Classes without a column get 0, as the model does not know them. Raises BadEvidence.
     """
@@ -120,7 +120,7 @@ def probabilities_of(annotations: Annotations, model: str, given: Any) -> tuple[
 
 
 def require_distributions(values: Floats, named: Place) -> None:
-    """Raise BadEvidence, with the name of the row, unless each row is a distribution or all NaN."""
+    """Raise BadEvidence, naming the row, unless each row is a distribution or all NaN."""
     predicts = ~np.isnan(values).all(axis=1)
     checks = (
         (~np.isfinite(values).all(axis=1), "is not finite; expected numbers, or a row of NaN for no prediction"),
@@ -134,7 +134,7 @@ def require_distributions(values: Floats, named: Place) -> None:
 
 
 def features_of(annotations: Annotations, table: pa.Table, item: str) -> Floats:
-    """Return (N, D) in the order of the items; a row of NaN for an item that the table lacks."""
+    """Return (N, D) in the order of the items; a row of NaN for an item missing from the table."""
     where = name_of(table, "features")
     names, x_md = vectors_of(table, where, item)
     rows = _rows_of(annotations, pa.chunked_array([pa.array(names)]), lambda _: where)
@@ -144,7 +144,7 @@ def features_of(annotations: Annotations, table: pa.Table, item: str) -> Floats:
 
 
 def rows_by_name(annotations: Annotations, where: str, given: Any) -> Any:
-    """Return the (N, D) numbers of a table that has all items, in their order; anything without names as it is."""
+    """Return the (N, D) numbers of a table that has all items, in their order; anything without names unchanged."""
     if not has_columns(given):
         return given
     table = with_items(where, given, annotations)
@@ -157,7 +157,7 @@ def rows_by_name(annotations: Annotations, where: str, given: Any) -> Any:
 
 
 def truth_codes(annotations: Annotations, given: Any) -> npt.NDArray[Any]:
-    """Return (N,) class codes of a pandas Series by item, of codes or of class names; of an array as it is."""
+    """Return (N,) class codes from a pandas Series by item, of codes or of class names; an array is unchanged."""
     if not is_pandas(given, "Series"):
         return np.asarray(given)
     table = with_items("truth", given.rename("label").to_frame(), annotations)
@@ -169,7 +169,7 @@ def truth_codes(annotations: Annotations, given: Any) -> npt.NDArray[Any]:
 
 
 def truth_of(annotations: Annotations, table: pa.Table, item: str, label: str) -> Ints:
-    """Return the (N,) class codes of a table of items and labels; -1 where it has no row, or an empty label."""
+    """Return (N,) class codes of a table of items and labels; -1 without a row, or with an empty label."""
     numbers = np.flatnonzero(empty_as_null(names_of(table.column(label))).is_valid())
     place_of = place_in(table, lambda _: "truth")
     table = table.take(numbers)
@@ -192,7 +192,7 @@ def _unique(column: pa.ChunkedArray) -> list[Name]:
 
 
 def _p_columns(table: pa.Table, like: Mapping[Name, None]) -> dict[Name, str]:
-    """Map classes to their `p_<class>` columns; a class is a number where the labels are numbers."""
+    """Map classes to their `p_<class>` columns; a class is a number if the labels are numbers."""
     columns = [column for column in table.column_names if column.startswith("p_")]
     numeric = bool(like) and all(isinstance(name, int) for name in like)
     return {
@@ -202,20 +202,20 @@ def _p_columns(table: pa.Table, like: Mapping[Name, None]) -> dict[Name, str]:
 
 
 def _class_columns(table: pa.Table, classes: Names) -> dict[Name, str]:
-    """Map classes to columns that are named as they are."""
+    """Map classes to columns of the same name."""
     named = {str(name): name for name in classes}
     return {named.get(column, column): column for column in table.column_names if column != ITEM}
 
 
 def _codes(column: pa.ChunkedArray, among: Names) -> tuple[list[Name], Ints]:
-    """Return the names of a column and their places among some names, -1 where they are not among them."""
+    """Return the names of a column and their positions in `among`, -1 if missing."""
     names: list[Name] = names_of(column).to_pylist()
     place = places_of(among, names)
     return names, np.fromiter((place.get(name, -1) for name in names), dtype=np.int32, count=len(names))
 
 
 def _rows_of(annotations: Annotations, column: pa.ChunkedArray, place_of: Place) -> Ints:
-    """Return the item codes of a column of item names, which must be among the items, each once."""
+    """Return the item codes of a column of item names, each a known item and at most once."""
     names, rows = _codes(column, annotations.items)
     if (rows < 0).any():
         first = int(np.flatnonzero(rows < 0)[0])

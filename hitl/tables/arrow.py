@@ -1,8 +1,8 @@
-"""Tables in memory: whatever has named columns becomes an Arrow table.
+"""Convert anything with named columns to an Arrow table.
 
-pandas DataFrame                 its columns, and its index where that has a name
+pandas DataFrame                 its columns, and its index if that has a name
 polars DataFrame, and others     through the Arrow C stream that they offer
-Hugging Face Dataset             its rows as they are selected and ordered
+Hugging Face Dataset             its rows as selected and ordered
 dict of columns, list of dicts   as they are
 """
 
@@ -40,7 +40,7 @@ def table_of(given: Any, where: str = "the table") -> pa.Table:
 
 
 def renamed(column: pa.DictionaryArray, names: Mapping[str, str]) -> pa.DictionaryArray:
-    """Rename the values of a dictionary column; two that have one name now become one."""
+    """Rename the values of a dictionary column; two values with the same new name are merged."""
     others = pa.array([names.get(name, name) for name in column.dictionary.to_pylist()], pa.string())
     coded = others.dictionary_encode()
     return pa.DictionaryArray.from_arrays(coded.indices.take(column.indices), coded.dictionary)
@@ -53,7 +53,7 @@ def is_pandas(given: Any, kind: str) -> bool:
 
 
 def has_columns(given: Any) -> bool:
-    """Return True for anything with named columns, as a table has and an array has not."""
+    """Return True for anything with named columns, which tables have and arrays do not."""
     return isinstance(given, Mapping | pa.Table | pa.RecordBatch) or hasattr(given, "columns") or _is_dataset(given)
 
 
@@ -84,7 +84,7 @@ def _is_dataset(given: Any) -> bool:
 
 
 def _description(given: Any) -> str:
-    """Say what was given instead of a table, and what to do."""
+    """Describe what was given instead of a table, and what to do."""
     name = type(given).__name__
     if isinstance(given, str | Path):
         return f"got the name of a file, {str(given)!r}: read it first, for instance with pandas.read_csv"
@@ -96,7 +96,7 @@ def _description(given: Any) -> str:
 
 
 def _plain_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return text of any width or encoding as `string`, which is what names are compared as."""
+    """Return text of any width or encoding as `string`, the type in which names are compared."""
     coded = pa.types.is_dictionary(column.type)
     kind = column.type.value_type if coded else column.type
     if pa.types.is_string(column.type) or not (

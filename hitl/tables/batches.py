@@ -1,6 +1,7 @@
-"""Tables read a batch at a time: memory is bounded by the batch, not by the file (in Parquet: by a row group).
+"""Read tables in batches: memory is bounded by the batch, not by the file (in Parquet: by a row group).
 
-The formats of `hitl.tables.files`, and the two in which Hugging Face `datasets` keeps data, without that library: Arrow
+The formats of `hitl.tables.files`, and the two in which Hugging Face `datasets` stores data, without that library:
+Arrow
 IPC (.arrow, .feather; stream or file) and the folder that `Dataset.save_to_disk` writes.
 """
 
@@ -24,14 +25,14 @@ STATE = "state.json"
 
 
 def is_arrow(path: Path) -> bool:
-    """Return True for an Arrow IPC file or a folder, which is taken for a Hugging Face dataset."""
+    """Return True for an Arrow IPC file or a folder, which is assumed to be a Hugging Face dataset."""
     return path.is_dir() or path.suffix.lower() in ARROW
 
 
 def read_any(path: str | Path, text: Sequence[str] = ()) -> pa.Table:
     """Read a whole table of any of the formats; the columns named in `text` come back as strings.
 
-    Raises BadTable when it is missing, empty, or not of its format.
+    Raises BadTable if it is missing, empty, or malformed.
     """
     path = Path(path)
     if not is_arrow(path):
@@ -43,7 +44,7 @@ def read_any(path: str | Path, text: Sequence[str] = ()) -> pa.Table:
 
 
 def column_names(path: str | Path) -> list[str]:
-    """Return the columns of a table, from its beginning; of JSON Lines those of the first lines."""
+    """Return the columns of a table from its beginning; for JSON Lines those of the first lines."""
     first = next(_parts(Path(path), 1_000), None)
     return [] if first is None else list(first.column_names)
 
@@ -51,7 +52,7 @@ def column_names(path: str | Path) -> list[str]:
 def batches(path: str | Path, columns: Sequence[str], size: int) -> Iterator[pa.Table]:
     """Yield the rows in order, in tables of `size` rows (the last may be shorter) with exactly these columns.
 
-    CSV columns are text; a column that JSON Lines leaves out is null. Raises BadTable as `read_any` does.
+    CSV columns are text; a column missing from JSON Lines is null. Raises BadTable as `read_any` does.
     """
     path = Path(path)
     waiting: list[pa.Table] = []
@@ -101,7 +102,7 @@ def _read_arrow(path: Path) -> Iterator[pa.Table]:
     with pa.memory_map(str(path)) as source:
         try:
             reader: Any = pa.ipc.open_stream(source)
-        except pa.ArrowInvalid:  # a file with an index at its end, as Feather is
+        except pa.ArrowInvalid:  # a file with an index at its end, such as Feather
             source.seek(0)
             file = pa.ipc.open_file(source)
             reader = (file.get_batch(number) for number in range(file.num_record_batches))

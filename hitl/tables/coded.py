@@ -1,4 +1,4 @@
-"""Values of which each is one of a few, or of many that are there already, and numbers: there may be a million."""
+"""Lazy sequences of values by code, and of numbers, for up to millions of entries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ T = TypeVar("T")
 
 
 class Coded(Sequence[T]):
-    """The values behind (M,) codes; none is copied before it is looked at.
+    """Values behind (M,) codes, looked up on access.
+
 
     Example:
         >>> from hitl.tables.coded import Coded
@@ -51,14 +52,15 @@ class Coded(Sequence[T]):
 
     @property
     def column(self) -> pa.Array:
-        """The same in a column; each value is converted once."""
+        """The values as a column; each distinct value is converted once."""
         names = self.values
         column = names.column if isinstance(names, CheckedNames) else pa.array([*names])
         return column.take(pa.array(self.codes))
 
 
 class Numbers(Sequence[float]):
-    """(M,) numbers; each is one of Python's own when it is looked at.
+    """(M,) numbers, converted to Python's own on access.
+
 
     Example:
         >>> from hitl.tables.coded import Numbers

@@ -1,9 +1,9 @@
-"""Operations about every item, in columns: as they are compared, stored and written for a million items.
+"""Operations on all items as columns, fast to compare, store and write for a million items.
 
     ConsensusOperation   the label of each item, with its probabilities
     WantedOperation      how many answers each item should get
 
-The payload (see `hitl.platform.Operation`) is made when it is asked for.
+The payload (see `hitl.platform.Operation`) is built on demand.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from hitl.platform import Operation
 Ints = npt.NDArray[np.int32]
 
 MILLION = 10**6
-"""Probabilities are whole numbers of millionths: the digits that are pushed."""
+"""Scale of stored probabilities: whole numbers of millionths, the digits that are pushed."""
 
 CLOSE = 2
-"""Two numbers that differ by so many millionths at most are shown as the same."""
+"""Maximum difference, in millionths, of two numbers that are shown as the same."""
 
 
 @dataclass(frozen=True, eq=False)
 class LabelColumns:
-    """The consensus of one question.
+    """Consensus of one question, as columns.
 
     Attributes:
         items: (N,) text; classes: (J,) text.
@@ -55,14 +55,14 @@ class LabelColumns:
         confidence: npt.NDArray[np.float64],
         probabilities: npt.NDArray[np.float64],
     ) -> LabelColumns:
-        """Those of (N,) items and labels, with (N, J) probabilities."""
-        shares = np.empty((1 + len(classes), len(labels)), np.int32).T  # columns as they are stored and written
+        """Build from (N,) items and labels, with (N, J) probabilities."""
+        shares = np.empty((1 + len(classes), len(labels)), np.int32).T  # column-major, as stored and written
         for n, column in enumerate((confidence, *probabilities.T)):
             shares[:, n] = np.rint(column * MILLION)
         return cls(items, tuple(map(str, classes)), np.asarray(labels, np.int32), shares)
 
     def rows(self) -> list[dict[str, Any]]:
-        """As an operation's payload has them."""
+        """Return the rows of an operation's payload."""
         numbers = (self.shares / MILLION).tolist()
         return [
             {
@@ -77,14 +77,14 @@ class LabelColumns:
         ]
 
     def table(self) -> pa.Table:
-        """item, label, confidence, p_<class>, ..."""
+        """Return a table of item, label, confidence, p_<class>, ..."""
         named = {"item": self.items, "label": pa.array(self.classes, pa.string()).take(pa.array(self.labels))}
         numbers = self.shares / MILLION
         columns = ["confidence", *(f"p_{name}" for name in self.classes)]
         return pa.table(named | {name: pa.array(numbers[:, n]) for n, name in enumerate(columns)})
 
     def is_close_to(self, other: LabelColumns) -> bool:
-        """Whether items and labels are equal, and all probabilities to the digits that are pushed."""
+        """Return True if items and labels are equal, and all probabilities to the digits that are pushed."""
         return (
             self.classes == other.classes
             and self.items.equals(other.items)
@@ -93,7 +93,7 @@ class LabelColumns:
         )
 
     def as_arrow(self, name: str) -> pa.Table:
-        """Return the columns of the question of this name as a table, from which `from_arrow` makes them again."""
+        """Return the columns of the question of this name as a table, for `from_arrow`."""
         table = pa.table({"item": self.items, "label": pa.array(self.labels)})
         for n in range(self.shares.shape[1]):
             table = table.append_column(str(n), pa.array(np.ascontiguousarray(self.shares[:, n])))
@@ -101,14 +101,14 @@ class LabelColumns:
 
     @classmethod
     def from_arrow(cls, table: pa.Table) -> LabelColumns:
-        """Make the columns of what `as_arrow` gave."""
+        """Read the columns from the output of `as_arrow`."""
         items, labels, *shares = map(_one, table.columns)
         classes = tuple(json.loads(table.schema.metadata[b"classes"]))
         return cls(items, classes, labels.to_numpy(), np.stack([share.to_numpy() for share in shares]).T)
 
 
 class ConsensusOperation(Operation):
-    """The consensus of questions with one label an item."""
+    """Consensus of questions with one label per item."""
 
     def __init__(self, columns: Mapping[str, LabelColumns]) -> None:
         for name, value in (("kind", "consensus"), ("key", ""), ("columns", columns)):
@@ -118,12 +118,12 @@ class ConsensusOperation(Operation):
 
     @cached_property
     def payload(self) -> Mapping[str, Any]:
-        """As `hitl.platform` says; made when it is asked for."""
+        """Payload as described in `hitl.platform`, built on demand."""
         return {"questions": {name: columns.rows() for name, columns in self.columns.items()}}
 
     @cached_property
     def packed(self) -> bytes:
-        """The Arrow streams of the questions, one behind the other."""
+        """Concatenated Arrow streams of the questions."""
         return b"".join(as_stream(columns.as_arrow(name)) for name, columns in self.columns.items())
 
     @cached_property
@@ -132,14 +132,14 @@ class ConsensusOperation(Operation):
         return hashlib.sha256(self.packed).hexdigest()[:16]
 
     def is_close_to(self, other: ConsensusOperation) -> bool:
-        """Whether the two show the same."""
+        """Return True if the two are shown as the same."""
         return self.columns.keys() == other.columns.keys() and all(
             columns.is_close_to(other.columns[name]) for name, columns in self.columns.items()
         )
 
 
 class WantedOperation(Operation):
-    """How many answers each of (M,) items should get in all."""
+    """Total number of answers that each of (M,) items should get."""
 
     def __init__(self, items: pa.Array, labels: Ints) -> None:
         for name, value in (("kind", "labels_wanted"), ("key", ""), ("items", items), ("labels", labels)):
@@ -150,27 +150,27 @@ class WantedOperation(Operation):
 
     @cached_property
     def payload(self) -> Mapping[str, Any]:
-        """As `hitl.platform` says; made when it is asked for."""
+        """Payload as described in `hitl.platform`, built on demand."""
         return {"items": dict(zip(self.items.to_pylist(), self.labels.tolist(), strict=True))}
 
     @cached_property
     def table(self) -> pa.Table:
-        """item, labels; by the name of the item."""
+        """Table of item and labels, sorted by item name."""
         return pa.table({"item": self.items, "labels": pa.array(self.labels)}).sort_by("item").combine_chunks()
 
     @cached_property
     def packed(self) -> bytes:
-        """The Arrow stream of the table."""
+        """Arrow stream of the table."""
         return as_stream(self.table)
 
     @cached_property
     def digest(self) -> str:
-        """Hex digest of the columns, in whatever order the items were given."""
+        """Hex digest of the columns, independent of the order of the items."""
         return hashlib.sha256(self.packed).hexdigest()[:16]
 
     @classmethod
     def of(cls, operation: Operation) -> WantedOperation:
-        """An operation of this kind, in columns."""
+        """Convert an operation of this kind to columns."""
         if isinstance(operation, WantedOperation):
             return operation
         wanted = operation.payload["items"]
@@ -186,14 +186,14 @@ def as_stream(table: pa.Table) -> bytes:
 
 
 def as_bytes(operation: Operation) -> bytes:
-    """Return the payload of an operation as it is stored: JSON, or Arrow streams of operations in columns."""
+    """Return the stored payload of an operation: JSON, or Arrow streams of operations in columns."""
     if isinstance(operation, ConsensusOperation | WantedOperation):
         return operation.packed
     return json.dumps(operation.payload).encode()
 
 
 def from_bytes(kind: Any, key: str, payload: bytes, digest: str) -> Operation:
-    """Make the operation whose payload was stored so, with this digest."""
+    """Rebuild an operation from its stored payload and digest."""
     if payload.startswith(b"{"):
         found = Operation(kind, key, json.loads(payload))
     else:
@@ -204,8 +204,8 @@ def from_bytes(kind: Any, key: str, payload: bytes, digest: str) -> Operation:
         else:
             items, labels = map(_one, tables[0].columns)
             found = WantedOperation(items, labels.to_numpy())
-            found.__dict__["table"] = tables[0]  # in order already
-    found.__dict__["digest"] = digest  # instead of one made of the payload
+            found.__dict__["table"] = tables[0]  # already sorted
+    found.__dict__["digest"] = digest  # avoids computing it from the payload
     return found
 
 

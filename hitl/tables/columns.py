@@ -1,4 +1,4 @@
-"""Columns of Arrow tables as text, numbers and vectors; what a table must have."""
+"""Columns of Arrow tables as text, numbers and vectors, and checks of the columns of a table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DECIMAL_COMMA = re.compile(r"'[+-]?\d+,\d+'")
 
 
 def with_text(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Return the table with these columns as strings, where it has them once."""
+    """Return the table with these columns as strings, if it has each once."""
     for name in names:
         if table.column_names.count(name) == 1:
             table = table.set_column(table.column_names.index(name), name, as_text(table.column(name)))
@@ -37,7 +37,7 @@ def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
         column = column.cast(pa.int64())
     try:
         return column.cast(pa.string())
-    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # bytes that are no text
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # bytes that are not text
         raise BadTable(f"a column holds {column.type}; expected plain text or numbers") from None
 
 
@@ -53,7 +53,7 @@ def numbers_of(column: pa.ChunkedArray, where: str) -> npt.NDArray[np.float64]:
 
 
 def unparsed(error: Exception) -> str:
-    """Return the text that Arrow could not parse, in quotes, or the whole error where it names none."""
+    """Return the text that Arrow could not parse, in quotes, or the whole error if it names none."""
     match = _UNPARSED.match(str(error))
     return str(error) if match is None else repr(match[1])
 
@@ -90,7 +90,7 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def empty_as_null(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column with null for empty text, which is no name, as an empty field of a file is none."""
+    """Return a column with null for empty text, which is not a name."""
     import pyarrow.compute as pc
 
     return pc.if_else(pc.equal(column, ""), None, column) if is_text(column.type) else column

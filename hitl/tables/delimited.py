@@ -1,4 +1,4 @@
-"""Text in columns, CSV and TSV: find the separator, refuse quotes that are not closed, name the line that is wrong."""
+"""Delimited text, CSV and TSV: detect the separator, reject unclosed quotes, and name the line of an error."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from hitl.errors import BadTable
 from hitl.tables.limits import require_shape
 
 BLOCK = 1 << 22
-"""Bytes that are parsed at a time."""
+"""Number of bytes parsed at a time."""
 
 ONE_THREAD = 1 << 28
-"""Bytes of a file that one thread reads in less than a second; several take half as much processor time again."""
+"""File size that one thread reads in less than a second; several threads take half as much CPU time again."""
 
 SEPARATORS = (",", ";", "\t")
-"""What may stand between the columns of a .csv file; spreadsheets write ; where a number has a comma."""
+"""Possible separators of a .csv file; spreadsheets write ; in locales with decimal commas."""
 
 
 def read(
@@ -30,8 +30,8 @@ def read(
 ) -> Iterator[pa.Table]:
     """Yield the rows in order as text, in tables of some megabytes, or all in one without a `size`; empty is null.
 
-    Without a `separator` it is the one of SEPARATORS that the first line has most of. All `columns` are read. Raises
-    BadTable, naming the line, for a quote that is not closed, a row with more or fewer fields than the first line, and
+    Without a `separator`, the most frequent one of SEPARATORS in the first line is used. All `columns` are read. Raises
+    BadTable, naming the line, for an unclosed quote, a row with more or fewer fields than the first line, and
     text that is not UTF-8.
     """
     from pyarrow import csv as arrow
@@ -60,12 +60,12 @@ def read(
 
 
 def separator_of(path: Path) -> str:
-    """Return the separator that the first line has most of, outside quotes; a comma if it has none."""
+    """Return the most frequent separator in the first line, outside quotes; a comma if it has none."""
     if ".tsv" in path.suffixes[-2:]:
         return "\t"
     first = next((line for line in _text(path) if line.strip()), "")
     plain = re.sub(r'"(?:[^"]|"")*"', "", first)
-    return max(SEPARATORS, key=plain.count)  # of equals the first
+    return max(SEPARATORS, key=plain.count)  # ties go to the first
 
 
 def lines(path: Path) -> Iterator[int]:
@@ -74,7 +74,7 @@ def lines(path: Path) -> Iterator[int]:
 
 
 def _rows(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows, the header first, each with the line it begins on; blank lines are no rows, as for Arrow."""
+    """Yield the rows, header first, each with the line it begins on. Blank lines are skipped, as in Arrow."""
     reader = csv.reader(_text(path), delimiter=separator)
     line = 1
     try:
@@ -82,12 +82,15 @@ def _rows(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
             if fields:
                 yield line, fields
             line = reader.line_num + 1
-    except csv.Error:  # a field longer than csv takes: rows behind it have no line
+    except csv.Error:  # a field longer than csv accepts: later rows have no line number
         return
 
 
 def _text(path: Path) -> Iterator[str]:
-    """Yield the lines of a file, compressed or not, with their ends; a byte that is not UTF-8 as a surrogate."""
+    """Yield the lines of a file, compressed or not, with their line ends.
+
+    A byte that is not UTF-8 becomes a surrogate.
+    """
     with pa.input_stream(path, compression="detect") as raw:
         yield from io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape", newline="")
 
@@ -108,7 +111,7 @@ def _name_the_line(path: Path, separator: str) -> None:
 def _require_closed_quotes(path: Path, separator: str) -> None:
     """Raise BadTable for the first quoted field that does not end before a separator or a line's end.
 
-    Arrow takes what follows, up to the next quote or the end of the file, for the text of that field.
+    Arrow would read everything up to the next quote, or the end of the file, as the text of that field.
     """
     if all(_quotes_alternate(block, separator) for block in _blocks_of_lines(path)):
         return
@@ -118,7 +121,7 @@ def _require_closed_quotes(path: Path, separator: str) -> None:
     ends = rf" *+(?:{separator}|\r?\n|\r)"
     plain = rf'[^"{separator}\r\n][^{separator}\r\n]*+'
     fields = re.compile(rf'(?:(?:"(?:[^"]|"")*+"|{plain})?{ends})*+'.encode()).match(content)
-    assert fields is not None  # it matches nothing, too
+    assert fields is not None  # the pattern can match nothing
     if fields.end() < len(content):
         line = 1 + content.count(b"\n", 0, fields.end())
         raise BadTable(
@@ -136,7 +139,7 @@ def _quotes_alternate(block: bytes, separator: str) -> bool:
 
 
 def _blocks_of_lines(path: Path) -> Iterator[bytes]:
-    """Yield the bytes of a file in blocks of whole lines, the last one with a line's end too."""
+    """Yield the bytes of a file in blocks of whole lines; the last one gets a line end too."""
     with pa.input_stream(path, compression="detect") as raw:
         buffered = io.BufferedReader(raw, BLOCK)
         while block := buffered.read(BLOCK):
@@ -145,7 +148,7 @@ def _blocks_of_lines(path: Path) -> Iterator[bytes]:
 
 
 def read_rows(header: bytes, rows: bytes, separator: str) -> pa.Table | None:
-    """Return some rows of a text below its first line; None where whole texts have to be looked at."""
+    """Parse rows below the header of a text; return None if the whole text must be parsed instead."""
     from pyarrow import csv as arrow
 
     header = header.removeprefix(b"\xef\xbb\xbf")

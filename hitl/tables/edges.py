@@ -1,11 +1,11 @@
 """Edges of an undirected graph by the names of their items, and the matrix (N, N) of their weights.
 
-    a table            columns item, neighbor and, where edges differ in weight, weight
-    a list             pairs (item, neighbor), or with a weight (item, neighbor, weight)
+    a table            columns `item`, `neighbour` and, if edges differ in weight, `weight`
+    a list             pairs (item, neighbour), or with a weight (item, neighbour, weight)
     a networkx graph   its edges, weighted by their attribute "weight", 1 for an edge without it
 
-An edge counts in both directions, however it is written. Of one that is there several times, the largest weight counts.
-An edge of weight 0, and one from an item to itself, is none.
+An edge counts in both directions, however it is written. If it appears several times, the largest weight counts.
+Edges of weight 0, and edges from an item to itself, are ignored.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ COLUMNS = "A graph has the columns item and neighbour, and a column weight where
 
 
 def names_items(graph: Any) -> bool:
-    """Return True for a graph whose edges name their items: a table, a list or a networkx graph, and no matrix."""
+    """Return True for a graph whose edges name their items: a table, a list or a networkx graph, but not a matrix."""
     return _is_networkx(graph) or has_columns(graph) or isinstance(graph, list | tuple)
 
 
 def edge_table(graph: Any, where: str = "graph", item: str = ITEM) -> pa.Table:
-    """Return a table of E edges: the columns `item` and neighbor, and weight if there is one.
+    """Return a table of E edges: the columns `item` and `neighbour`, and `weight` if there is one.
 
-    Raises BadTable, naming `where`, for what is no such table, list or graph.
+    Raises BadTable, naming `where`, for anything that is not such a table, list or graph.
+
 
     Example:
         >>> from hitl.tables.edges import edge_table
@@ -106,7 +107,7 @@ def _columns(rows: Sequence[Any], where: str, item: str) -> dict[str, Any]:
 
 
 def _codes(column: pa.ChunkedArray, kind: str, items: Sequence[Name], place_of: Place) -> npt.NDArray[np.int64]:
-    """Return the (E,) places of names among the items."""
+    """Return (E,) positions of names among the items."""
     names = empty_as_null(names_of(column)).to_pylist()
     if None in names:
         raise BadTable(f"{place_of(names.index(None))}: the {kind} is empty; expected a name in every row")

@@ -1,4 +1,4 @@
-"""Columns of names as codes: labels in natural order, items and annotators by first appearance; columns of times."""
+"""Encode columns of names as codes: labels in natural order, items and annotators by first appearance. Also times."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ Floats = npt.NDArray[np.float64]
 T = TypeVar("T")
 
 _NUMBER = re.compile(r"-?\d{1,15}(\.\d{0,9})?")
-"""Longer ones are identifiers: as floats, some that differ are equal."""
+"""Number that is safe as a float. Longer ones are identifiers: as floats, some distinct ones would be equal."""
 
 
 def writable(text: str) -> str:
-    """The text as files hold it: JSON can say half of a character (as `\\ud83d`), which becomes a question mark."""
+    r"""Return text that files can hold: a lone surrogate, which JSON allows (`\ud83d`), becomes a question mark."""
     return text.encode("utf-8", "replace").decode()
 
 
 class CheckedNames(tuple[Name, ...]):
-    """Names that differ and are all text, looked at once, with the column they are from: there may be a million."""
+    """Distinct text names, checked once, with the column they come from; there may be a million."""
 
     column: pa.Array
     found: dict[Name, int | None]
-    """Where names stand that were looked for before."""
+    """Cached positions of names looked up before."""
 
     @classmethod
     def of(cls, column: pa.Array) -> CheckedNames:
-        """The names of a column of text. Raises BadAnnotations where they do not differ."""
+        """Build from a column of text. Raises BadAnnotations unless the names are distinct."""
         names = cls.trusted(column)
         twice = repeated(names)
         if twice is not None:
@@ -54,19 +54,19 @@ class CheckedNames(tuple[Name, ...]):
 
     @classmethod
     def trusted(cls, column: pa.Array) -> CheckedNames:
-        """The names of a column of text that was looked at before it was stored."""
+        """Build from a column of text that was checked before it was stored."""
         made = cls(column.to_pylist())
         made.column, made.found = column, {}
         return made
 
 
 def column_of(names: Names) -> pa.Array:
-    """The names as text."""
+    """Return the names as a column of text."""
     return names.column if isinstance(names, CheckedNames) else pa.array(list(map(str, names)), pa.string())
 
 
 def names_as_bytes(column: pa.Array) -> npt.NDArray[np.uint8]:
-    """A column of names, packed."""
+    """Pack a column of names."""
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
     with pa.ipc.new_stream(sink, pa.schema([("name", pa.string())]), options=options) as writer:
@@ -75,13 +75,13 @@ def names_as_bytes(column: pa.Array) -> npt.NDArray[np.uint8]:
 
 
 def names_from_bytes(packed: npt.NDArray[np.uint8]) -> CheckedNames:
-    """What `names_as_bytes` packed. Raises ValueError for anything else."""
+    """Unpack the output of `names_as_bytes`. Raises ValueError for anything else."""
     column = pa.ipc.open_stream(pa.py_buffer(packed.tobytes())).read_all().column("name")
     return CheckedNames.trusted(pa.concat_arrays([*column.chunks, pa.array([], pa.string())]))
 
 
 def places_of(names: Names, wanted: Iterable[Name]) -> dict[Name, int]:
-    """Where these names stand, of those that are among them; without a table of all the others."""
+    """Return the positions of these names, if present, without a dictionary of all names."""
     few = set(wanted)
     if not few:
         return {}
@@ -100,7 +100,7 @@ ANONYMOUS = "(anonymous)"
 
 
 def natural_order(names: Sequence[Name]) -> Names:
-    """Names in natural order: numbers by value when all are numbers, else as text."""
+    """Return names in natural order: by value if all are numbers, else as text."""
 
     def by_value(name: Name) -> tuple[float, str]:
         value = float(name)
@@ -115,14 +115,14 @@ def natural_order(names: Sequence[Name]) -> Names:
 
 
 def warn_of_similar(classes: Names) -> None:
-    """Warn where two classes that were found differ in case, in spaces, or as 1 and 1.0 do."""
+    """Warn if two inferred classes differ only in case, in spaces, or as 1 and 1.0 do."""
     for one, other in similar(classes):
         message = f"the labels {one!r} and {other!r} are taken as two classes; if they are one, write them alike"
         warnings.warn(message, SimilarClasses, stacklevel=3)
 
 
 def similar(names: Iterable[Name]) -> Iterator[tuple[Name, Name]]:
-    """Pairs of names that differ in case, in spaces, or as 1 and 1.0 do: each with the first that it is like."""
+    """Yield pairs of names that differ only in case, in spaces, or as 1 and 1.0 do, each with its first match."""
     first: dict[str, Name] = {}
     for name in names:
         plain = likeness(name)
@@ -131,13 +131,13 @@ def similar(names: Iterable[Name]) -> Iterator[tuple[Name, Name]]:
 
 
 def likeness(name: Name) -> str:
-    """What a name has in common with those that are like it."""
+    """Return a key that similar names share."""
     plain = " ".join(unicodedata.normalize("NFKC", str(name)).casefold().split())
     return str(float(plain)) if _NUMBER.fullmatch(plain) else plain
 
 
 def plain_names(names: Sequence[Name]) -> Names:
-    """As a tuple of Python's own str and int, which JSON and Arrow know."""
+    """Return a tuple of Python's own str and int, which JSON and Arrow accept."""
     if isinstance(names, CheckedNames):
         return names
     if set(map(type, names)) <= {str, int}:
@@ -146,7 +146,7 @@ def plain_names(names: Sequence[Name]) -> Names:
 
 
 def check_names(kind: str, names: Names) -> None:
-    """Raise BadAnnotations unless names differ and are all text or all whole numbers."""
+    """Raise BadAnnotations unless names are distinct and all text or all whole numbers."""
     if isinstance(names, CheckedNames):
         return
     twice = repeated(names)
@@ -162,7 +162,7 @@ def check_names(kind: str, names: Names) -> None:
 
 
 def names_of(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column of names: whole numbers stay numbers, everything else becomes text."""
+    """Return a column of names: whole numbers stay numbers, everything else becomes text."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if pa.types.is_integer(column.type) or pa.types.is_string(column.type):
@@ -175,9 +175,9 @@ def names_of(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def codes_of(
     kind: str, column: pa.ChunkedArray, names: Sequence[Name] | None, place_of: Place = row_number
 ) -> tuple[Names, Ints]:
-    """Names in order and (M,) codes. Without `names`: items by first appearance, labels in natural order.
+    """Return names in order and (M,) codes. Without `names`: items by first appearance, labels in natural order.
 
-    Raises BadAnnotations, with the place of the row, for an empty name and one that is not among `names`.
+    Raises BadAnnotations, naming the row, for an empty name and one that is not in `names`.
     """
     column = empty_as_null(column)
     if column.null_count:
@@ -210,7 +210,7 @@ def codes_of(
 
 
 def annotator_codes(table: pa.Table, name: str | None) -> tuple[Names, Ints, int | None]:
-    """Names, codes, and the code of the anonymous pool if a row has no annotator."""
+    """Return names, codes, and the code of the anonymous pool if a row has no annotator."""
     if name is None:
         return (ANONYMOUS,), np.zeros(table.num_rows, np.int32), 0
     column = empty_as_null(table.column(name))
@@ -223,8 +223,11 @@ def annotator_codes(table: pa.Table, name: str | None) -> tuple[Names, Ints, int
 
 
 def distinct_codes(column: pa.DictionaryArray, codes: Callable[[pa.ChunkedArray], T]) -> tuple[T, Ints, Ints]:
-    """What `codes` finds of the different values of a column; which of them each entry of its dictionary is, and null
-    behind the last; and (M,) the entry of each row."""
+    """Apply `codes` to the distinct values of a column.
+
+    Return its result; the index into it of each dictionary entry, with null after the last; and (M,) the entry of each
+    row.
+    """
     indices = column.indices
     used = pc.unique(indices)
     place = np.zeros(len(column.dictionary) + 1, np.int32)
@@ -234,7 +237,7 @@ def distinct_codes(column: pa.DictionaryArray, codes: Callable[[pa.ChunkedArray]
 
 
 def options_of(classes: Sequence[Name] | None, options: Sequence[Name] | None) -> Sequence[Name] | None:
-    """The options in order: the classes first, then what else may be answered."""
+    """Return the options in order: the classes first, then the other answers."""
     if options is None or classes is None:
         return options if options is not None else classes
     outside = [name for name in classes if name not in set(options)]
@@ -244,7 +247,7 @@ def options_of(classes: Sequence[Name] | None, options: Sequence[Name] | None) -
 
 
 def seconds_of(column: pa.ChunkedArray, name: str) -> Floats:
-    """Times as seconds since the epoch: numbers as they are, timestamps and ISO 8601 text converted."""
+    """Return times as seconds since the epoch: numbers as they are, timestamps and ISO 8601 text converted."""
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         try:
             return numbers_of(column, f"column {name!r}")
@@ -268,16 +271,19 @@ def seconds_of(column: pa.ChunkedArray, name: str) -> Floats:
 
 
 def decoded(names: Sequence[Name | None], codes: Ints) -> pa.Array:
-    """The names behind codes."""
+    """Return the names behind codes."""
     return pa.array(names).take(pa.array(codes))
 
 
 YEAR_1, YEAR_10000 = -62_135_596_800, 253_402_300_800
-"""Seconds since the epoch between which ISO 8601 has four digits for the year."""
+"""Range of seconds since the epoch in which ISO 8601 has a four-digit year."""
 
 
 def iso_8601(seconds: npt.NDArray[np.float64]) -> pa.Array:
-    """Seconds since the epoch as text, such as 2026-01-31T12:00:00.500000Z; NaN, and what is no such time, as null."""
+    """Return seconds since the epoch as text, such as 2026-01-31T12:00:00.500000Z.
+
+    NaN and times out of range as null.
+    """
     known = (seconds >= YEAR_1) & (seconds < YEAR_10000)
     micros = np.round(np.where(known, seconds, 0) * 1e6).astype(np.int64).astype("datetime64[us]")
     return pa.array(np.datetime_as_string(micros, timezone="UTC").astype(object), pa.string(), mask=~known)

@@ -1,4 +1,4 @@
-"""Workbooks of Excel: the first sheet as a table of text, its first row with text as the header."""
+"""Excel workbooks: the first sheet as a table of text, with its first row that has text as the header."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ import pyarrow as pa
 from hitl.errors import BadTable, MissingExtra
 
 MAX_LINES = 1 << 20
-"""Lines of a sheet, as Excel has them; a file may name any number."""
+"""Maximum number of lines of a sheet, as in Excel; a file may claim any number."""
 
 MAX_CELLS = 50_000_000
 
 
 def read(path: Path, size: int | None, columns: Sequence[str] | None) -> Iterator[pa.Table]:
-    """Yield the rows that hold anything, as text, in one table: 7.0 is "7", a date is in ISO 8601.
+    """Yield the non-empty rows, as text, in one table: 7.0 is "7", a date is in ISO 8601.
 
-    Raises BadTable for a file that is no workbook or has no header, and for a value beside the columns of the header.
+    Raises BadTable for a file that is no workbook or has no header, and for a value outside the header's columns.
     """
     rows = _rows(path)
     _, header = next(rows, (0, []))
@@ -42,12 +42,12 @@ def read(path: Path, size: int | None, columns: Sequence[str] | None) -> Iterato
 
 
 def lines(path: Path) -> Iterator[int]:
-    """Yield the row of the sheet, counted from 1, that holds each row of the table."""
+    """Yield the sheet row, counted from 1, of each row of the table."""
     return (line for line, _ in islice(_rows(path), 1, None))
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str | None]]]:
-    """Yield the rows of the first sheet that hold anything, with their numbers in it."""
+    """Yield the non-empty rows of the first sheet, with their row numbers."""
     try:
         import openpyxl
     except ImportError:
@@ -55,7 +55,7 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str | None]]]:
             f"{path}: reading Excel needs openpyxl: pip install 'hitl-toolkit[excel]'; or save the sheet as .csv"
         ) from None
     try:
-        with warnings.catch_warnings():  # of styles that it leaves out
+        with warnings.catch_warnings():  # about styles that it skips
             warnings.simplefilter("ignore")
             book = openpyxl.load_workbook(path, read_only=True, data_only=True)
     except (BadZipFile, KeyError, ValueError) as error:

@@ -1,7 +1,8 @@
 """Tables in files: CSV, JSON Lines and Parquet, read and written; the first sheet of an Excel workbook, read.
 
-One rule for names: item, annotator and label are text as written ("007" and "NA" stay what they are). Files are written
-whole or not at all: a temporary file beside the target, then a rename.
+Names follow one rule: item, annotator and label are text as written ("007" and "NA" stay as they are). Files are
+written
+atomically: a temporary file beside the target, then a rename.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ FORMATS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", 
 READ = {**FORMATS, ".xlsx": "xlsx"}
 SPREADSHEETS = (".xls", ".xlsb", ".xlsm", ".ods", ".numbers")
 LONGEST_NAME = 160
-"""Bytes of a name within a file's name; file systems take 255."""
+"""Maximum bytes of a name within a file name; file systems allow 255."""
 
 
 def format_of(path: Path) -> str:
@@ -57,7 +58,7 @@ def writable_format_of(path: Path) -> str:
 
 
 def suffix_of(path: Path) -> str:
-    """Return the ending that tells the format: the one before .gz, in lower case."""
+    """Return the suffix that determines the format: the one before .gz, in lower case."""
     return (path.with_suffix("") if path.suffix == ".gz" else path).suffix.lower()
 
 
@@ -83,7 +84,7 @@ def read_table(path: str | Path, text: Sequence[str] = ()) -> pa.Table:
 def read_parts(path: Path, size: int | None = None, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
     """Yield the rows in order, in tables of about `size` rows, or all in one table without a size.
 
-    Parquet reads only the `columns`, where any are named; the other formats read all. Raises BadTable as `read_table`
+    Parquet reads only the `columns`, if any are named; the other formats read all. Raises BadTable as `read_table`
     does.
     """
     if not path.is_file():
@@ -98,20 +99,20 @@ def read_parts(path: Path, size: int | None = None, columns: Sequence[str] | Non
 
 @contextmanager
 def parsing(path: Path, kind: str) -> Iterator[None]:
-    """Turn whatever a parser raises over the bytes of a file into BadTable that names the file."""
+    """Turn any error of a parser into BadTable that names the file."""
     try:
         yield
     except HitlError:
         raise
     except MemoryError:
         raise BadTable(f"{path}: cannot be read as {kind}: it takes more memory than there is") from None
-    except Exception as error:  # parsers raise nearly everything for hostile bytes
+    except Exception as error:  # parsers raise nearly anything for hostile bytes
         message = " ".join(f"{error}".split())[:300] or type(error).__name__
         raise BadTable(f"{path}: cannot be read as {kind}: {message}") from error
 
 
 def require_valid(part: pa.Table) -> None:
-    """Raise if text or names are not UTF-8, or offsets point outside: looking at them would end the process."""
+    """Raise if text or names are not UTF-8, or offsets are out of range: accessing them would crash the process."""
     part.validate(full=True)
     fields = list(part.schema)
     while fields:
@@ -124,7 +125,7 @@ def require_valid(part: pa.Table) -> None:
 
 
 def table_in(folder: Path, name: str) -> Path | None:
-    """Find the table of this name, in any format. Raises BadTable where there are two."""
+    """Find the table of this name, in any format. Raises BadTable if there are two."""
     if not folder.is_dir():
         return None
     paths = sorted(
@@ -155,12 +156,12 @@ def _read_parquet(path: Path, size: int | None, columns: Sequence[str] | None) -
 
 
 def write_table(path: str | Path, table: pa.Table) -> None:
-    """Write an Arrow table in the format of the file name, whole or not at all."""
+    """Write an Arrow table atomically in the format of the file name."""
     write_parts(path, [table])
 
 
 def write_parts(path: str | Path, tables: Iterable[pa.Table]) -> None:
-    """Write tables of the same columns into one file, one after the other; whole or not at all."""
+    """Write tables of the same columns into one file, one after the other, atomically."""
     path = Path(path)
     writable_format_of(path)
     with atomic(path) as raw:
@@ -168,14 +169,14 @@ def write_parts(path: str | Path, tables: Iterable[pa.Table]) -> None:
 
 
 def bytes_of(path: Path, table: pa.Table) -> bytes:
-    """Return what a file of this name would hold with this table in it."""
+    """Return the bytes of a file of this name with this table in it."""
     sink = io.BytesIO()
     _write_into(sink, path, [table])
     return sink.getvalue()
 
 
 def csv_bytes(table: pa.Table) -> bytes:
-    """Return what a CSV file of this table would hold."""
+    """Return the bytes of a CSV file of this table."""
     return bytes_of(Path("a.csv"), table)
 
 
@@ -194,7 +195,8 @@ def _write_csv(handle: IO[bytes], tables: Iterable[pa.Table], delimiter: str = "
 
 
 def _no_empty_lines(table: pa.Table) -> pa.Table:
-    """Return a table of one column with empty text, which is quoted, for null: an empty line is read as no row."""
+    """Return a one-column table with nulls replaced by empty text, which is quoted, because empty lines are skipped on
+    read."""
     if table.num_columns != 1:
         return table
     return table.set_column(0, table.column_names[0], table.column(0).cast(pa.string()).fill_null(""))
@@ -219,8 +221,8 @@ def _write_with(open_writer: Any, handle: IO[bytes], tables: Iterable[pa.Table])
 def atomic(path: str | Path, *, private: bool = False) -> Iterator[IO[bytes]]:
     """Open a binary file that appears under `path` only when the block ends without an error.
 
-    A link is followed; a file that is replaced keeps its permissions. `private`: only the owner may read it. Raises
-    BadTable where the folder is missing, or the path is not that of a file.
+    A link is followed; a replaced file keeps its permissions. `private`: only the owner may read it. Raises
+    BadTable if the folder is missing, or the path is not a file.
     """
     path = Path(os.path.realpath(path)) if os.path.islink(path) else Path(path)
     require_folder(path)
@@ -247,9 +249,9 @@ def _umask() -> int:
 
 @contextmanager
 def exclusive_lock(path: Path, written: str, kind: str = "folder") -> Iterator[None]:
-    """Hold the lock of a folder (or another `kind`) that is `written`. Raises Busy where another process holds it."""
+    """Hold the lock of a folder (or another `kind`) that is `written`. Raises Busy if another process holds it."""
     with open(path, "wb") as lock:
-        with suppress(ImportError):  # no fcntl on Windows: two at once are then the user's to avoid
+        with suppress(ImportError):  # no fcntl on Windows: users must avoid two runs at once
             import fcntl
 
             try:
@@ -266,9 +268,10 @@ def exclusive_lock(path: Path, written: str, kind: str = "folder") -> Iterator[N
 
 
 def file_name(name: str, harmless: str = "") -> str:
-    """Turn a name into a file name: itself where it is plain, else with a digest so that no two collide.
+    """Turn a name into a file name: unchanged if it is plain, else with a digest so that no two collide.
 
-    The characters of `harmless` stay too.
+    The characters of `harmless` are kept too.
+
 
     Example:
         >>> file_name("ann@home"), file_name("age: <18"), file_name("age: >18")
@@ -288,7 +291,7 @@ def require_folder(path: str | Path) -> None:
 
 
 def require_file(path: str | Path) -> None:
-    """Raise BadTable where something stands that a file must not replace: a folder, a device, a pipe."""
+    """Raise BadTable if the path is something that a file must not replace: a folder, a device, a pipe."""
     path = Path(path)
     if path.exists() and not path.is_file():
         kind = "a folder" if path.is_dir() else "a device, a pipe or a socket"

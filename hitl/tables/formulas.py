@@ -1,11 +1,11 @@
-"""Text that a spreadsheet would run as a formula: written with an apostrophe before it, and read without.
+"""Escape text that a spreadsheet would run as a formula: written with a leading apostrophe, and read without.
 
     =HYPERLINK("http://...")     in a file: '=HYPERLINK("http://...")
-    '=1                          in a file: ''=1, so that what was written is what is read
+    '=1                          in a file: ''=1, so that reading restores what was written
     -3.5 and -                   stay as they are: a number and a single sign are no formula
 
-Names, labels and texts come from a platform where many may write. A formula may send what the table holds to somebody
-else.
+Names, labels and texts come from a platform where many may write. A formula may send the contents of the table to
+somebody else.
 """
 
 from __future__ import annotations
@@ -18,27 +18,29 @@ import pyarrow.compute as pc
 from hitl.tables.columns import is_text
 
 FORMULA = r"(?s)^'*[=+\-@\t\r]."
-"""Begins as a formula does, with the apostrophes that it may have already."""
+"""Text that begins like a formula, with any apostrophes before it."""
 
 NUMBER = r"^[+-]?([0-9]+([.,][0-9]*)?|[.,][0-9]+)([eE][+-]?[0-9]+)?$"
-"""Begins with a sign, and is no formula."""
+"""Number that begins with a sign, which is no formula."""
 
 FIRST = ("'", "=", "+", "-", "@", "\t", "\r")
 
 
 def defused(table: pa.Table) -> pa.Table:
-    """Return the table with an apostrophe before each formula, in the names of columns too."""
+    """Return the table with an apostrophe before each formula, in column names too."""
     return _changed(table, _is_formula, "'{}".format, lambda text: pc.utf8_replace_slice(text, 0, 0, "'"))
 
 
 def restored(table: pa.Table) -> pa.Table:
-    """Return the table that `defused` was given: a formula behind an apostrophe loses it."""
+    """Undo `defused`: remove one apostrophe before each formula."""
     return _changed(table, _is_defused, lambda name: name[1:], lambda text: pc.utf8_slice_codeunits(text, 1))
 
 
 def _is_formula(text: pa.ChunkedArray) -> pa.ChunkedArray:
     first = pc.utf8_slice_codeunits(text, 0, 1)
-    if not pc.any(pc.is_in(first, value_set=pa.array(FIRST, text.type))).as_py():  # the pattern looks at all of it
+    if not pc.any(
+        pc.is_in(first, value_set=pa.array(FIRST, text.type))
+    ).as_py():  # a cheap check before the pattern scans all of it
         return pa.chunked_array([pa.nulls(len(text), pa.bool_())])
     begins = pc.match_substring_regex(text, FORMULA)
     return pc.and_not(begins, pc.match_substring_regex(text, NUMBER))

@@ -1,7 +1,7 @@
 """JSON Lines: one object per line.
 
-The standard library parses, line by line: slower than Arrow's reader, but hostile text is an error that names its line
-and never ends the process, times stay text as written, and integers of any length keep their digits.
+The standard library parses, line by line. It is slower than Arrow's reader, but hostile text becomes an error that
+names its line instead of a crash, times stay text as written, and integers of any length keep their digits.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from hitl.errors import BadTable
 from hitl.tables.limits import limits
 
 BLOCK = 100_000
-"""Rows that become columns at a time."""
+"""Number of rows converted to columns at a time."""
 
 SPARSE = 50
-"""Fields that a table may have for each value in it: a table has a field for every name in every row."""
+"""Maximum number of fields per value: a table has a field for every name in every row."""
 
 FEW_FIELDS = 10_000_000
 _NAME = re.compile(r'"([^"\\]*+)"\s*+:')
@@ -32,7 +32,7 @@ def read(path: Path, size: int | None, columns: Sequence[str] | None) -> Iterato
     """Yield the rows in order, in tables of about `size` rows, or all in one without a size.
 
     Raises BadTable, naming the line, for text that is not JSON, values that are no objects or too deeply nested, and
-    rows that have hardly a name in common.
+    rows that share almost no names.
     """
     blocks = map(_table, _blocks(path, size or BLOCK))
     if size is not None:
@@ -52,7 +52,7 @@ def write(handle: IO[bytes], tables: Iterable[pa.Table]) -> None:
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the lines that are not blank with their numbers, counted from 1."""
+    """Yield the non-blank lines with their numbers, counted from 1."""
     with pa.input_stream(path, compression="detect") as raw:
         for number, line in enumerate(io.TextIOWrapper(raw, encoding="utf-8-sig"), start=1):
             if line.strip():

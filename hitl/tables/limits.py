@@ -1,7 +1,8 @@
-"""How large, deep and wide a file may be: checked before it is parsed, so that a hostile one is an error and no crash.
+"""Limits on the size, depth and width of a file, checked before parsing, so that a hostile file is an error, not a
+crash.
 
 The limits are those of `[limits]` in hitl.toml within a project, else those of the environment (HITL_LIMITS__ROWS).
-Compressed files (.gz, and the archives .xlsx and .npz) are bounded by their unpacked size, also as a multiple of their
+Compressed files (.gz, and the archives .xlsx and .npz) are limited by unpacked size, also as a multiple of their
 own; all tables by rows, columns and the length of names. `json_lines` checks nesting and sparse rows.
 """
 
@@ -22,18 +23,18 @@ import pyarrow as pa
 from hitl.errors import BadSettings, BadTable
 
 SMALL = 1 << 28
-"""Bytes that any compressed file may become."""
+"""Number of bytes to which any compressed file may expand."""
 
 MAX_RATIO = 200
-"""How many times its size a compressed file may become beyond that; tables become 3 to 20 times theirs."""
+"""Maximum compression ratio beyond that; tables expand 3 to 20 times."""
 
 DEFLATE_RATIO = 1032
-"""The most that deflate compresses."""
+"""Maximum compression ratio of deflate."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a file may hold: levels of nested values, bytes when unpacked, rows, columns, classes, letters of a name."""
+    """Limits of a file: levels of nested values, bytes when unpacked, rows, columns, classes, letters of a name."""
 
     nesting: int = 100
     unpacked: int = 8 << 30
@@ -47,13 +48,13 @@ _current: ContextVar[Limits | None] = ContextVar("limits", default=None)
 
 
 def limits() -> Limits:
-    """Return the limits in force."""
+    """Return the current limits."""
     return _current.get() or _from_environment()
 
 
 @contextmanager
 def within(these: Limits) -> Iterator[None]:
-    """Put these limits in force for the block."""
+    """Use these limits within the block."""
     token = _current.set(these)
     try:
         yield
@@ -62,7 +63,7 @@ def within(these: Limits) -> Iterator[None]:
 
 
 def require_harmless(path: Path, kind: str) -> None:
-    """Raise BadTable where a compressed file unpacks to more than the limits allow."""
+    """Raise BadTable if a compressed file unpacks to more than the limits allow."""
     packed = path.stat().st_size
     most = min(limits().unpacked, max(SMALL, MAX_RATIO * packed))
     size = 0
@@ -73,7 +74,7 @@ def require_harmless(path: Path, kind: str) -> None:
                     size += len(block)
         elif kind in ("xlsx", "npz") and zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
-                size = sum(member.file_size for member in archive.infolist())  # the library holds members to it
+                size = sum(member.file_size for member in archive.infolist())  # the library enforces these sizes
     except (OSError, EOFError, ValueError, NotImplementedError, zlib.error, zipfile.BadZipFile) as error:
         raise BadTable(f"{path}: cannot be unpacked: {error}") from None
     if size > most:
@@ -84,7 +85,7 @@ def require_harmless(path: Path, kind: str) -> None:
 
 
 def require_fit(table: pa.Table, path: Path, names: Sequence[str] = ()) -> None:
-    """Raise BadTable where a table has too many rows or columns, or, in the columns `names`, too long a name."""
+    """Raise BadTable if a table has too many rows or columns, or too long a name in the columns `names`."""
     import pyarrow.compute as pc
 
     require_shape(path, table.num_rows, table.num_columns)

@@ -1,7 +1,7 @@
-"""Where a row of a table stands in the file it was read from, for messages: `labels.csv, line 7`.
+"""File and line of a table's rows, for messages: `labels.csv, line 7`.
 
-A table that was read from a file names it in the metadata of its schema; rows that were chosen or reordered are no
-longer those of the file.
+A table read from a file stores the file name in its schema metadata; selecting or reordering rows makes the line
+numbers invalid.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ FILE = b"hitl.file"
 """Key of the metadata."""
 
 Place = Callable[[int], str]
-"""Row number -> where it stands."""
+"""Row number -> description of its location."""
 
 
 def from_file(table: pa.Table, path: Path) -> pa.Table:
-    """Note in the table which file it was read from."""
+    """Store in the table the file it was read from."""
     return table.replace_schema_metadata({**(table.schema.metadata or {}), FILE: str(path)})
 
 
@@ -37,18 +37,18 @@ def row_number(row: int) -> str:
 
 
 def place_in(table: pa.Table, otherwise: Place = row_number) -> Place:
-    """Return a function that names the file and line of a row of this table; `otherwise` if it is from no file."""
+    """Return a function that names the file and line of a row of this table, or `otherwise` if not from a file."""
     file = _file(table)
     return otherwise if file is None else place_in_file(file)
 
 
 def place_in_file(file: Path) -> Place:
-    """Return a function that names the line of a row of this file; the row (counted from 0) where rows are no lines."""
+    """Return a function that names the line of a row of this file, or the row (from 0) if rows are not lines."""
     lines: list[int] | None = None
 
     def place_of(row: int) -> str:
         nonlocal lines
-        if lines is None:  # once for all rows that are named
+        if lines is None:  # once for all rows
             lines = list(_lines(file))
         return f"{file}, line {lines[row]}" if row < len(lines) else f"{file}, {row_number(row)}"
 

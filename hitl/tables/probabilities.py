@@ -1,14 +1,15 @@
-"""The probabilities of a model, read from any of the usual files, as one table: item, p_<class>.
+"""Read model probabilities from any of the usual files as one table: item, p_<class>.
 
     .csv .tsv .jsonl .parquet          columns item, p_<class>
-    .jsonl .parquet .arrow .feather,   a column item and a column of lists, one number a class: `probabilities` or
+    .jsonl .parquet .arrow .feather,   a column item and a column of lists, one number per class: `probabilities` or
     a folder of Dataset.save_to_disk   `probs`, or `logits`, which are passed through a softmax
     .npz                               arrays `probabilities` (or `logits`) (N, J), `items` (N,) and `classes` (J,)
     .npy, .npz without `items`         a bare (N, J) array: the caller names its rows and columns
 
-A list has no names. Its classes are those of the ClassLabel that a Hugging Face dataset keeps in its schema, else those
+A list has no names. Its classes are those of the ClassLabel that a Hugging Face dataset stores in its schema, else
+those
 that the caller names, in order. Without a column of items the rows are those of the caller's items, in order, and their
-number must agree. Where a row is null or all NaN the model abstains; one that is NaN in part is an error.
+number must agree. If a row is null or all NaN the model abstains; a partly NaN row is an error.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ ITEM = "item"
 Array = npt.NDArray[np.float64]
 
 ROW_TOLERANCE = 1e-3
-"""How far from 1 a row of probabilities may sum; within it the row is renormalised."""
+"""Maximum deviation from 1 of the sum of a row of probabilities; within it the row is renormalized."""
 
 LISTS = ("probabilities", "probs", "logits")
-"""Names of a column or array with one number a class."""
+"""Names of a column or array with one number per class."""
 
 ARRAYS = (".npz", ".npy")
 
@@ -51,11 +52,11 @@ def read_probabilities(
     items: Sequence[str] | None = None,
     classes: Sequence[Any] | None = None,
 ) -> pa.Table:
-    """A table of item (text) and p_<class> (N rows, each a distribution, or all null: the model abstains).
+    """Return a table of item (text) and p_<class> (N rows, each a distribution, or all null: the model abstains).
 
-    `items` and `classes` name the rows and columns of an array or list that does not name its own. Columns p_<class>
-    are handed over as they are; `hitl.Evidence` checks them. Raises BadTable for a wrong shape, rows that are NaN in
-    part, are not finite, negative or do not sum to 1, and for names that are missing or of another number.
+    `items` and `classes` name the rows and columns of an array or list without names. Columns p_<class>
+    are returned unchanged; `hitl.Evidence` checks them. Raises BadTable for a wrong shape, rows that are partly NaN,
+    not finite, negative or do not sum to 1, and for names that are missing or of the wrong number.
     """
     path = Path(path)
     if path.suffix.lower() in ARRAYS:
@@ -73,11 +74,11 @@ def read_probabilities(
 
 
 def by_question(path: str | Path, key_of: Mapping[str, str], questions: Sequence[Question]) -> dict[str, pa.Table]:
-    """Question -> a table of item and p_<class>, of a file that names its items by own ids.
+    """Return question -> a table of item and p_<class>, from a file that names its items by the user's own ids.
 
-    `key_of` gives the project's key of an own id; rows of other items are left out. The columns p_<class> say which
-    question is meant: the one with these classes. For yes/no questions "<control>=<class>" the column p_<class> is the
-    chance of yes. Raises BadTable where no item is of the project, or no question or several fit.
+    `key_of` maps an own id to the project's key; rows of other items are left out. The columns p_<class> determine the
+    question: the one with these classes. For yes/no questions "<control>=<class>" the column p_<class> is the
+    chance of yes. Raises BadTable if no item is in the project, or no question or several match.
     """
     alone = questions[0].classes if len(questions) == 1 else None
     table = read_probabilities(path, classes=alone)
@@ -101,7 +102,7 @@ def by_question(path: str | Path, key_of: Mapping[str, str], questions: Sequence
 def _of_questions(
     path: str, columns: Mapping[str, pa.ChunkedArray], questions: Sequence[Question]
 ) -> dict[str, dict[str, pa.ChunkedArray]]:
-    """Question -> class -> its column."""
+    """Return question -> class -> its column."""
     fitting = [question for question in questions if columns.keys() <= set(map(str, question.classes))]
     if len(fitting) == 1:
         return {fitting[0].name: dict(columns)}
@@ -116,7 +117,7 @@ def _of_questions(
 
 
 def softmax(logits: Array) -> Array:
-    """Return (N, J) the distribution of each row of logits; a row of NaN stays one."""
+    """Return (N, J) the distribution of each row of logits; a row of NaN stays NaN."""
     with np.errstate(invalid="ignore"):
         shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
     result: Array = shifted / shifted.sum(axis=1, keepdims=True)
@@ -126,7 +127,7 @@ def softmax(logits: Array) -> Array:
 def distributions(values: Array, logits: bool, where: str, rows: Sequence[object] | None = None) -> Array:
     """Return (N, J) rows that are distributions or all NaN, from probabilities or logits.
 
-    Raises BadTable, naming the row (and its item) for what is neither; within a tolerance rows are renormalised.
+    Raises BadTable, naming the row (and its item), for any other row; within a tolerance rows are renormalized.
     """
 
     def complain(wrong: Any, what: str) -> None:
@@ -151,7 +152,7 @@ def distributions(values: Array, logits: bool, where: str, rows: Sequence[object
 
 
 def as_table(items: Sequence[object], classes: Sequence[object], values: Array, item: str = "item") -> pa.Table:
-    """item and p_<class>; a row of NaN is null. Raises BadTable when a class is named twice."""
+    """Return a table of item and p_<class>; a row of NaN is null. Raises BadTable when a class is named twice."""
     names = [str(int(name) if isinstance(name, float) and name.is_integer() else name) for name in classes]
     if repeated(names) is not None:
         raise BadTable(f"the classes {', '.join(map(str, classes))}: one is named twice")
@@ -165,7 +166,7 @@ def as_table(items: Sequence[object], classes: Sequence[object], values: Array, 
 
 
 def _from_arrays(path: Path) -> tuple[str, Array, Any, Any]:
-    """The name of the array, its (N, J) numbers, and the items and classes of the file, None where it has none."""
+    """Return the name of the array, its (N, J) numbers, and the items and classes of the file, None if missing."""
     ours = (*LISTS, "items", "classes")
     found, there = read_arrays(path, lambda name: name in ("", *ours))
     if path.suffix.lower() == ".npy":
@@ -179,7 +180,7 @@ def _from_arrays(path: Path) -> tuple[str, Array, Any, Any]:
 def _names(
     path: Path, what: str, own: npt.NDArray[Any] | Sequence[Any] | None, given: Sequence[Any] | None, number: int
 ) -> list[Any]:
-    """The names of the rows or columns: the file's own, else those given."""
+    """Return the names of the rows or columns: the file's own, else the given ones."""
     names = own if own is not None else given
     if names is None:
         flag = "a table with --items" if what == "items" else "them with --classes"
@@ -210,7 +211,7 @@ def _the_one(path: Path, found: Mapping[str, Any], there: Sequence[str]) -> tupl
 
 
 def _from_lists(path: Path, table: pa.Table, item: str) -> tuple[str, Array, list[str] | None, list[str] | None]:
-    """As `_from_arrays`, of a column of lists."""
+    """Read a column of lists, in the form of `_from_arrays`."""
     found = {name: table.column(name) for name in LISTS if name in table.column_names}
     found = {name: column for name, column in found.items() if is_vector(column.type)}
     name, column = _the_one(path, found, table.column_names)
@@ -223,7 +224,7 @@ def _from_lists(path: Path, table: pa.Table, item: str) -> tuple[str, Array, lis
 
 
 def _class_label(path: Path, table: pa.Table, width: int) -> list[str] | None:
-    """The classes of the ClassLabel, from the schema that Hugging Face `datasets` writes; None without one."""
+    """Return the classes of the ClassLabel, from the schema that Hugging Face `datasets` writes; None without one."""
     stated = (table.schema.metadata or {}).get(b"huggingface")
     if stated is None:
         return None

@@ -1,4 +1,4 @@
-"""Confusion matrices of many classes: one accuracy per annotator, and errors that fall where the crowd's do.
+"""Confusion matrices of many classes: one accuracy per annotator, and errors distributed like the crowd's.
 
 With J classes, L options and K annotators, whole tables have K J L cells: 4 billion for 1,000 annotators and 2,000
 classes, of which labels fill a few thousand. Here
@@ -29,19 +29,19 @@ ARRAYS = ("right", "weight", "even", "seen", "option", "start", "options")
 
 
 class SharedErrors(NDArrayOperatorsMixin):
-    """A table (K, J, L) by (1); in a computation of numpy's it becomes a whole array. Like an array it is not changed.
+    """Table (K, J, L) defined by (1). numpy computations convert it to a whole array. It is immutable.
 
     Attributes:
         right_k: (K,) chance that an annotator is right, in (0, 1).
         weight_k: (K,) sum of each row.
         even_j: (J,) chance of every wrong option, given an error.
-        seen: (J, L) what is added where the crowd was seen to err; 0 where l = j.
+        seen: (J, L) addition where the crowd was seen to err; 0 where l = j.
     """
 
     ndim = 3
 
     def __init__(self, right_k: Floats, weight_k: Floats, even_j: Floats, seen: sparse.csr_array) -> None:
-        """Hold these arrays."""
+        """Store these arrays."""
         self.right_k, self.weight_k, self.even_j, self.seen = right_k, weight_k, even_j, seen
 
     @property
@@ -63,7 +63,7 @@ class SharedErrors(NDArrayOperatorsMixin):
         return SharedErrors(right_k, np.ones(len(right_k)), self.even_j, self.seen)
 
     def diagonal_kj(self) -> Floats:
-        """Return (K, J) how right each annotator is with each class."""
+        """Return (K, J) chance that each annotator is right for each class."""
         right_k = self.weight_k * self.right_k
         return np.repeat(right_k[:, None], self.shape[1], axis=1)
 
@@ -127,7 +127,7 @@ class SharedErrors(NDArrayOperatorsMixin):
     # -- stored ----------------------------------------------------------------------------------------------
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the arrays that it consists of, by the names in ARRAYS."""
+        """Return the table's arrays, by the names in ARRAYS."""
         seen = self.seen
         parts = (self.right_k, self.weight_k, self.even_j, seen.data, seen.indices, seen.indptr, [seen.shape[1]])
         return dict(zip(ARRAYS, map(np.asarray, parts), strict=True))
@@ -141,7 +141,7 @@ class SharedErrors(NDArrayOperatorsMixin):
 
 
 def as_array(table: SharedErrors) -> Floats:
-    """Return the table where an array is expected, which it stands for."""
+    """Convert the table to a whole array."""
     return cast(Floats, table)
 
 
@@ -151,7 +151,7 @@ def share_errors(table_kjl: Any) -> TypeGuard[SharedErrors]:
 
 
 def diagonals(table_kjl: Floats) -> Floats:
-    """Return (K, J) how right annotators are with each class, for a table (K, J, L) of either form."""
+    """Return (K, J) chance that annotators are right for each class, for a table (K, J, L) of either form."""
     return table_kjl.diagonal_kj() if share_errors(table_kjl) else np.diagonal(table_kjl, axis1=1, axis2=2)
 
 

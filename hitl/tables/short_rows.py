@@ -1,6 +1,6 @@
-"""The largest number and the sum of each of many short rows, column by column.
+"""Maximum and sum of many short rows, column by column.
 
-NumPy takes rows one at a time, which for a million rows of a few classes costs seven times as much as their columns.
+NumPy reduces rows one at a time, which for a million rows of a few classes takes seven times as long as by columns.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 
 SHORT = 16
-"""Columns up to which they are taken one at a time: from about 20 on, rows are as soon done."""
+"""Maximum number of columns to reduce one at a time; from about 20 on, rows are as fast."""
 
 
 def row_maxima(values: Floats) -> Floats:
-    """(...) the largest of each row of (..., J) numbers, J >= 1; nan where one of them is."""
+    """Return (...) the largest of each row of (..., J) numbers, J >= 1; NaN if one of them is."""
     return _by_columns(np.maximum, values)
 
 
 def row_sums(values: Floats) -> Floats:
-    """(...) the sum of each row of (..., J) numbers."""
+    """Return (...) the sum of each row of (..., J) numbers."""
     return _by_columns(np.add, values)
 
 

@@ -1,4 +1,4 @@
-"""Columns that say where something is within an item. Tables of labels of whole items are read without them."""
+"""Detect columns that locate something within an item. Tables of labels of whole items are read without them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ BOX = ("x", "y", "width", "height")
 
 
 def box_in(columns: Collection[str]) -> str | None:
-    """Words about boxes on images that nothing reads; None where there are none."""
+    """Describe columns of boxes on images that nothing reads, or return None without any."""
     if not set(BOX) <= set(columns):
         return None
     return (
@@ -19,7 +19,7 @@ def box_in(columns: Collection[str]) -> str | None:
 
 
 def place_in(columns: Collection[str]) -> str | None:
-    """Words about boxes, or about spans, that nothing reads."""
+    """Describe columns of boxes, or of spans, that nothing reads."""
     if set(SPAN) <= set(columns):
         return (
             "the columns start and end are not read: each row is a label of a whole item; if they are spans of "

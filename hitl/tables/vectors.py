@@ -3,8 +3,8 @@
 .csv .tsv .jsonl .parquet .arrow     the column of the items, and columns of numbers or of lists of numbers
 .npz                                 arrays `items` (N,), and one of numbers (N, D) under any other name
 
-Files of numpy are checked before their arrays are made: a header may state any shape, for which numpy allocates room
-before it looks for the numbers.
+numpy files are checked before their arrays are loaded: a header may state any shape, for which numpy allocates memory
+before it reads the numbers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from hitl.tables.limits import require_harmless
 Array = npt.NDArray[np.float64]
 
 FEATURES = "features"
-"""The column of lists that is written."""
+"""Name of the column of lists that is written."""
 
 ITEMS = "items"
 
@@ -37,14 +37,15 @@ ITEMS = "items"
 def read_vectors(path: str | Path, item: str = "item") -> tuple[list[str], Array]:
     """Return N names of items and their (N, D) numbers, NaN where a field is empty.
 
-    Raises BadTable, naming the column, for a value that is not a number, and for an item that is there twice or has no
+    Raises BadTable, naming the column, for a value that is not a number, and for an item that is repeated or has no
     name.
+
 
     Example:
         >>> import tempfile, pathlib
         >>> from hitl.tables.vectors import read_vectors
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "features.csv"
-        >>> _ = path.write_text("item,size,weight\\na,1,2\\nb,3,4\\n")
+        >>> _ = path.write_text("item,size,weight\na,1,2\nb,3,4\n")
         >>> read_vectors(path)[1].tolist()
         [[1.0, 2.0], [3.0, 4.0]]
     """
@@ -56,7 +57,7 @@ def read_vectors(path: str | Path, item: str = "item") -> tuple[list[str], Array
 def write_vectors(path: str | Path, items: Sequence[str], x_nd: Array, item: str = "item") -> None:
     """Write a table: the items and a list of numbers each in Parquet and JSON Lines, else a column per number.
 
-    A row of NaN is an empty one.
+    A row of NaN is written as an empty one.
     """
     missing = np.isnan(x_nd).any(axis=1)
     columns = {item: pa.array(items, pa.string())}
@@ -68,7 +69,7 @@ def write_vectors(path: str | Path, items: Sequence[str], x_nd: Array, item: str
 
 
 def packed(numbers: Array) -> bytes:
-    """Return the numbers as little-endian bytes, after their precision: f where single is exact, else d."""
+    """Return the numbers as little-endian bytes after a precision code: f if single is exact, else d."""
     with np.errstate(over="ignore"):
         short = numbers.astype("<f4")
     if np.array_equal(short, numbers):
@@ -113,7 +114,7 @@ def _from_arrays(path: Path) -> tuple[list[str | None], Array]:
 # -- files of numpy ----------------------------------------------------------------------------------------
 
 KINDS = "fiubUS"
-"""Numbers, yes or no, and text; objects would be pickled, and a pickle is code."""
+"""Allowed dtypes: numbers, booleans and text. Objects would be pickled, and a pickle is code."""
 
 
 def read_arrays(
@@ -138,7 +139,7 @@ def read_arrays(
 
 
 def _require_numbers(path: Path, name: str, file: IO[bytes], size: int) -> None:
-    """Raise BadTable where a header promises more than the file holds, or objects."""
+    """Raise BadTable if a header promises more than the file holds, or objects."""
     numpy_format: Any = np.lib.format
     read = {1: numpy_format.read_array_header_1_0, 2: numpy_format.read_array_header_2_0}
     version = numpy_format.read_magic(file)[0]

@@ -1,4 +1,4 @@
-"""Wide tables, a row per item and a column per annotator, as long ones with a row per label.
+"""Convert wide tables, one row per item and one column per annotator, to long ones with one row per label.
 
 item   ann   bob                item   annotator   label
 a      cat   dog       ->       a      ann         cat
@@ -23,7 +23,7 @@ LONG = ("item", "annotator", "label")
 """Columns of a long table."""
 
 _INDEX = re.compile(r"Unnamed: \d+|__index_level_\d+__|")
-"""Names of an index without a name, in pandas and in the files that it writes."""
+"""Names of an unnamed index, in pandas and in the files that it writes."""
 
 OTHERWISE = "Where each row is one label, name the columns: item=, annotator=, label="
 
@@ -31,7 +31,7 @@ OTHERWISE = "Where each row is one label, name the columns: item=, annotator=, l
 def melted(table: pa.Table, item: str = "item", annotators: Sequence[str] | None = None) -> tuple[pa.Table, list[Name]]:
     """Return the long table, and the items in order, labeled or not; default annotators: all columns but the item's.
 
-    Raises BadAnnotations where an item has two rows, or a column shares no label with the others or numbers the rows.
+    Raises BadAnnotations if an item has two rows, or a column shares no label with the others or numbers the rows.
     """
     require_columns(table, [item, *(annotators or ())], name_of(table, "labels"))
     people = list(annotators) if annotators is not None else [name for name in table.column_names if name != item]
@@ -71,7 +71,7 @@ def _labels(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _require_common(labels: dict[str, pa.ChunkedArray]) -> None:
-    """Raise BadAnnotations for a column none of whose values is in another one: it holds something else."""
+    """Raise BadAnnotations for a column that shares no value with any other, because it holds something else."""
     values = {name: set(column.drop_null().unique().to_pylist()) for name, column in labels.items()}
     for name, own in values.items():
         others = set().union(*(theirs for other, theirs in values.items() if other != name))
