@@ -1,4 +1,4 @@
-"""Active labeling: what to ask next and whom, when to stop, and replays that measure it. Classes load on first use.
+"""Active labeling: what to ask whom next, when to stop, and replays that measure it. Classes load on first use.
 
 from hitl.active import Replay, ExpectedGain, Recording, run_trials
 """

@@ -1,22 +1,22 @@
-"""The policy: the questions that together are expected to make the most labels right.
+"""The default policy: ask the questions that together are expected to make the most labels right.
 
     v_nk  =  ( A_nk + information x I_nk ) (1 + w sqrt(r_k / (1 + labels of k)))                           (1)
 
-A_nk is by how much annotator k's answer about item n raises the chance that its label is right, I_nk the information
+A_nk is the gain in the chance that item n's label is right from annotator k's answer, I_nk the information
 of the answer in nats (`acquisition.expected_gain`). A alone sees one answer ahead: an item whose label two answers
-would change, but not one, has A = 0; information says that the second answer becomes worth asking for. The last factor
-lets annotators of whom little is known be tried before equally good ones that are known; r_k in [0, 1] is how much of
+would change, but not one, has A = 0; information shows that the second answer becomes worth asking for. The last factor
+prefers little-known annotators to equally good known ones; r_k in [0, 1] is how much of
 the work they can do (`acquisition.utility`).
 
     plan     pairs (n, k) of largest total value, within capacity, skills and cost     (`assignment.assign`, `batch`)
     spread   beyond `max_load_ratio` even shares of the questions others come first       (`assignment.load_balancing`)
-    whom     anyone, where the crew has no names: the items of largest value for an average annotator
+    whom     anyone, if the crew has no names: the items of largest value for an average annotator
     check    a share `gold_share` of the questions is about items of known truth       (`assignment.gold_questions`)
     audit    a share `audit_share` of the questions is about items drawn at random     (`assignment.audit_questions`)
     done     confidence >= target, or the label limit                                  (`stopping.pool_state`)
-    worth    where a right label has a price, a question must be expected to bring its cost  (`value_of_information`)
+    worth    if a right label has a price, a question must be expected to be worth its cost  (`value_of_information`)
 
-With several questions an item (multi-label) the gains add up, and an item is done when all its questions are.
+With several questions per item (multi-label) the gains add up, and an item is done when all its questions are.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ from hitl.tables.shared_errors import diagonals
 NOT_WORTH = "no question that can be asked is worth its cost"
 
 Places = list[tuple[int, int]]
-"""(item code, crew position) of questions; position 0 where the crew has no names."""
+"""(item code, crew position) of questions; position 0 if the crew has no names."""
 
 
 class Policy(Protocol):
-    """Decides what to ask next, and whom. Whatever has this method is a policy.
+    """Decide what to ask next, and whom. Any object with this method is a policy.
 
-    `hitl.testing.policies.check_policy` runs what every policy must keep to over one of yours.
+    `hitl.testing.policies.check_policy` checks a policy of yours against the rules that every policy must follow.
 
     >>> class FirstItems:
     ...     def plan(self, questions, crew, budget):
@@ -66,10 +66,11 @@ class Policy(Protocol):
     """
 
     def plan(self, questions: Sequence[Judged], crew: Crew, budget: Budget) -> Plan:
-        """The next questions, and the finished items with their labels.
+        """Return the next questions, and the finished items with their labels.
 
-        `questions` are one or several (evidence, consensus) pairs about the same items. In a cycle they are a
-        `PoolState`, which knows what is open and done. A plan keeps to `budget.open_questions`, `budget.cost` and the
+        `questions` are one or several (evidence, consensus) pairs about the same items. In a run they are a
+        `PoolState`, which knows what is open and done. A plan stays within `budget.open_questions`, `budget.cost` and
+        the
         crew's capacities, and asks only what `assignment.eligibility` allows.
         """
         ...
@@ -80,16 +81,17 @@ class ExpectedGain:
     """Expected gain in right labels, jointly over items and annotators.
 
     Attributes:
-        information: how many right labels a nat of information counts as, >= 0.
-        exploration_weight: how much more an unknown annotator's answer counts than a known one's, >= 0; 0: no more.
+        information: value of a nat of information in right labels, >= 0.
+        exploration_weight: bonus of an unknown annotator's answer over a known one's, >= 0; 0: none.
         gold_share: share of the questions asked about items of known truth (gold questions), in [0, 1).
-        diverse: the batch is a core set of so many times as many of the best items, by their features, >= 1; 1, or
-            where there are no features: the best items, alike or not. Helps small batches while there are few labels.
-        max_load_ratio: no annotator is given more than so many even shares of the open questions while another one,
-            whose answer would bring at least half as much, has time; >= 1, inf: no such limit.
+        diverse: the batch is a core set of this many times as many of the best items, by their features, >= 1; 1, or
+            without features: the best items, alike or not. Helps small batches while there are few labels.
+        max_load_ratio: no annotator is given more than this many even shares of the open questions while another one,
+            whose answer would bring at least half as much, has time; >= 1, inf: no limit.
         audit_share: share of the questions asked about items drawn at random, open or done, in [0, 1) and with
-            `gold_share` below 1. Their answers tell how good the labels are (`Ask.probability`). A crew without
+            `gold_share` below 1. Their answers estimate the quality of the labels (`Ask.probability`). A crew without
             names has none.
+
 
     Example:
         >>> from hitl import Budget, Crew, Evidence
@@ -129,7 +131,7 @@ class ExpectedGain:
             )
 
     def plan(self, questions: Sequence[Judged], crew: Crew, budget: Budget) -> Plan:
-        """The next questions and the finished items. Raises BadInput where the questions' items differ."""
+        """Return the next questions and the finished items. Raises BadInput if the questions' items differ."""
         pool = PoolState.of(questions, budget)
         plan = Plan((), pool.done, len(pool.open_rows))
         if not (plan.open_items and budget.open_questions):
@@ -141,7 +143,7 @@ class ExpectedGain:
         rows = asked.fewest_first(asked.open_rows[~free.closed[asked.open_rows]])
         drawn = not pool.answered and any(evidence.features is not None for evidence, _ in pool)
         if drawn:
-            rows = pool.drawn(rows)  # all are alike, and what learns from the first labels should see all kinds
+            rows = pool.drawn(rows)  # all are alike, and a model that learns from the first labels should see all kinds
         chosen = self._found(pool, asked, free, rows, matrices, gains, budget)
         if chosen is None:
             return replace(plan, stop=NOT_WORTH)
@@ -165,8 +167,9 @@ class ExpectedGain:
     ) -> _Found | None:
         """Choose the questions, those about open items among `rows`; None if no question is worth its cost.
 
-        Checks and audits are shares of what is asked, not of what may be: where other questions run out they are
-        chosen anew, as shares of so many as were found; the money that this leaves buys other questions.
+        Checks and audits are shares of the questions asked, not of the maximum. If other questions run out, checks and
+        audits
+        are chosen again as shares of the number found, and the money saved buys other questions.
         """
         wanted = budget.open_questions
         while True:
@@ -188,7 +191,7 @@ class ExpectedGain:
     def _audits(
         self, pool: PoolState, free: Eligibility, checked: Places, matrices: Sequence[Floats], budget: Budget
     ) -> tuple[Places, float]:
-        """The questions about items drawn at random, within what the checks leave, and their probability."""
+        """Return the questions about items drawn at random, within what the checks leave, and their probability."""
         due = checks_due(self.audit_share, pool.answered + len(free.crew.asked), budget.open_questions)
         if not due:
             return [], 1.0
@@ -197,7 +200,7 @@ class ExpectedGain:
         return audits(rows, _right(pool, matrices, rows), left, money), probability
 
     def _choice(self, pool: PoolState, free: Eligibility, beside: Places, gains: Gains, budget: Budget) -> Choice:
-        """Collect the candidates beside these questions, within the time and money that are left."""
+        """Collect the candidates besides these questions, within the remaining time and money."""
         (left, money), names = _left(free, beside, budget), free.crew.names
         features = pool[0][0].features if self.diverse > 1 else None
         if not names:
@@ -210,7 +213,7 @@ class ExpectedGain:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The questions of a plan: checks, audits, drawn with this probability, and the best pairs about `rows`."""
+    """Questions of a plan: checks, audits, drawn with this probability, and the best pairs about `rows`."""
 
     checked: Places
     audited: Places
@@ -220,40 +223,40 @@ class _Found:
 
 
 def _left(free: Eligibility, places: Places, budget: Budget) -> tuple[Eligibility, float]:
-    """Return who may still be asked what once these questions are asked, and the money that is left."""
+    """Return who may still be asked what once these questions are asked, and the remaining money."""
     item, person = np.array(places, dtype=np.int64).reshape(-1, 2).T
     money = max(budget.cost - math.fsum(free.crew.prices[k] for _, k in places), 0.0)
     return free.after(item, person), money
 
 
 def _interchangeable(rows: Rows, gains: Gains, free: Eligibility) -> bool:
-    """Return True if only their names tell these items apart: which of them are asked about is then drawn."""
+    """Return True if these items differ in their names alone; questions are then drawn at random."""
     masks = (mask for _, mask in free.blocks(rows))
     first = free.mask_rows(rows[:1])
     return not gains.alike(rows).any() and all(bool((mask == first).all()) for mask in masks)
 
 
 def _confusion(evidence: Evidence, consensus: Consensus, crew: Crew) -> Floats:
-    """Return (K', J, L) of the crew, or of the average annotator where it has no names.
+    """Return (K', J, L) of the crew, or of the average annotator if it has no names.
 
-    Beside models a pool's pattern of errors is that of the items it was asked about, where the models hesitate
-    between two classes: it would hide the next such items. So there the average annotator errs evenly.
+    With models, a pool's pattern of errors is that of the items it was asked about, on which the models hesitate
+    between two classes, and it would hide the next such items. So with models the average annotator errs evenly.
     """
     pi_kjl = crew_confusion(consensus, crew)
     return err_evenly(pi_kjl[0])[None] if evidence.probabilities and not crew.names else pi_kjl
 
 
 def _best(pool: PoolState, choice: Choice, crew: Crew, budget: Budget, rows: Rows, limit: int) -> Sequence[Pair]:
-    """The best pairs about these items; those that pay, where a right label has a price."""
+    """Return the best pairs about these items; only those that pay, if a right label has a price."""
     if budget.value_per_label is None:
         return choice.best(rows, limit)
-    error = pool.error[rows]  # answers bring no more than the error there is
+    error = pool.error[rows]  # answers cannot gain more than the error
     might = rows[budget.value_per_label * error >= min(crew.prices)]
     return that_pay(choice, might, limit, lambda item, person: pays(pool, item, person, crew, budget))
 
 
 def _mixed(*parts: Places) -> Places:
-    """Checks and audits spread evenly among the other questions, so that they do not stand out."""
+    """Interleave checks and audits evenly with the other questions, so that they do not stand out."""
     place = [(n + 0.5) / len(part) for part in parts for n in range(len(part))]
     together = [one for part in parts for one in part]
     return [together[n] for n in np.argsort(place, kind="stable")]
@@ -270,7 +273,7 @@ def _asks(
 ) -> tuple[Ask, ...]:
     """Build the questions, with their expected gain in right labels and the chance of a right answer.
 
-    `chance`: the probability of the items that were drawn, `audited` those of them that are for an audit.
+    `chance`: the probability of the drawn items, `audited` those of them that are for an audit.
     """
     if not places:
         return ()

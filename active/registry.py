@@ -1,4 +1,4 @@
-"""The names of policies, and how one is made from a name."""
+"""Names of policies, and a function that builds a policy from a name."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ POLICIES = Registry(
         "uncertainty": "hitl.active.replay.baselines:Uncertain",
     },
 )
-"""Policy name -> where its class is."""
+"""Policy name -> location of its class."""
 
 
 def policy(name: str, **settings: Any) -> Policy:
-    """A policy with settings. Raises BadSettings for an unknown name or setting."""
+    """Build a policy with settings. Raises BadSettings for an unknown name or setting."""
     made: Policy = POLICIES.make(name, settings)
     return made

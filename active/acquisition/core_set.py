@@ -1,9 +1,9 @@
-"""Core sets: items that between them are near to all others, for batches that are not all alike.
+"""Core sets: items that together are near to all others, for diverse batches.
 
     maximize over batches S of size `wanted`:   - max_n min_{s in chosen + S} |x_n - x_s|
 
-Greedy k-centre (Sener & Savarese 2018, algorithm 1; Gonzalez 1985): take the item furthest from everything taken so
-far, again and again. Its cover radius is at most twice the best one. O(N D) a step.
+Greedy k-center (Sener & Savarese 2018, algorithm 1; Gonzalez 1985): repeatedly take the item furthest from everything
+taken so far. Its cover radius is at most twice the best one. O(N D) per step.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from hitl.models.numerics.compiled import threaded
 
 
 def core_set(features: Floats, chosen: npt.NDArray[np.integer], wanted: int) -> npt.NDArray[np.int64]:
-    """(min(wanted, N - chosen),) rows of `features` (N, D) to take beside the rows `chosen`, in order.
+    """Return (min(wanted, N - chosen),) rows of `features` (N, D) to take in addition to the rows `chosen`, in order.
 
-    Of items equally far the first is taken, and row 0 first where nothing is chosen. Nothing is taken twice. A row of
+    Ties go to the first item, and row 0 comes first if nothing is chosen. Nothing is taken twice. A row of
     NaN, an item without features, is near to nothing: such rows are taken before any other.
     """
     x_nd = np.ascontiguousarray(features, dtype=np.float64)
@@ -37,10 +37,10 @@ def core_set(features: Floats, chosen: npt.NDArray[np.integer], wanted: int) -> 
 
 @threaded
 def _nearer(x_nd: Floats, row: int, squared_n: Floats) -> None:
-    """Lower the squared distance of each item to what is taken by that to `row`."""
+    """Lower the squared distance of each item to the taken set by its distance to `row`."""
     for n in prange(len(x_nd)):
         total = 0.0
         for d in range(x_nd.shape[1]):
             total += (x_nd[n, d] - x_nd[row, d]) ** 2
-        if total < squared_n[n]:  # never where either has no features
+        if total < squared_n[n]:  # never true if either has no features
             squared_n[n] = total

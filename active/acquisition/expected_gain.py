@@ -1,13 +1,13 @@
-"""The expected gain of asking annotator k about item n, for many pairs at once, and the most it can be for an item.
+"""Expected gain of asking annotator k about item n, for many pairs at once, and an upper bound per item.
 
 One more answer l has probability p_nk(l) = sum_j q_nj pi_kjl. It brings
 
     information   I_nk = H(p_nk) - sum_j q_nj H(pi_kj.)                   mutual information of truth and answer, nats
-    accuracy      A_nk = sum_l max_j q_nj pi_kjl  -  max_j q_nj           by how much a right label is more probable
+    accuracy      A_nk = sum_l max_j q_nj pi_kjl  -  max_j q_nj           gain in the probability of a right label
 
-Bounds. Whatever the truth, annotator k says l with probability e_kl = min_j pi_kjl at least: with chance
-E_k = sum_l e_kl the answer comes from e_k, which knows nothing of the truth, and else from the rest. To
-learn which of the two it was, and then the truth, is to learn more than the answer (data processing inequality), so
+Bounds. Whatever the truth, annotator k answers l with probability at least e_kl = min_j pi_kjl. So with chance
+E_k = sum_l e_kl the answer comes from e_k, which is independent of the truth, and else from the rest. Learning
+which of the two it was, and then the truth, is more than learning the answer (data processing inequality), so
 
     I_nk <= (1 - E_k) H(q_n)          A_nk <= (1 - E_k) (1 - max_j q_nj)                                         (1)
 
@@ -16,8 +16,8 @@ An answer changes the label from the best class b to j only if it favors j by mo
     A_nk  =   sum_l max_j (q_nj pi_kjl - q_nb pi_kbl)
           <=  sum_{j != b} q_nj F_bj(q_nb / q_nj)        F_bj(r) = max_k sum_l max(pi_kjl - r pi_kbl, 0)          (2)
 
-F falls with r; it is tabled on a grid of r and read at the grid point below. An item of which the label cannot change
-any more has bound 0.
+F falls with r; it is tabulated on a grid of r and read at the grid point below. An item whose label can no longer
+change has bound 0.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ from hitl.tables.shared_errors import SharedErrors, share_errors
 Rows = npt.NDArray[np.int64]
 
 STEPS = 8
-"""Points of the grid of odds for each factor of two."""
+"""Grid points of odds per factor of two."""
 
 TOP = 16
-"""Factors of two that the grid of odds covers."""
+"""Number of factors of two that the grid of odds covers."""
 
 TABLED = 2**30
-"""Operations that the table of F may take; beyond, with many classes, (1) alone is used."""
+"""Maximum cost of the table of F, in operations; beyond it, with many classes, (1) alone is used."""
 
 
 ANSWERS = 2**24
-"""Chances of answers that are held at a time, where annotators share their errors: some 100 MB."""
+"""Maximum number of answer chances held at a time if annotators share their errors: about 100 MB."""
 
 LEAST = 1e-9
-"""Beliefs of many classes up to this one are left out of the gain in accuracy."""
+"""Largest belief left out of the gain in accuracy when there are many classes."""
 
 
 def information_gain(q_rj: Floats, confusion_kjl: Floats) -> Floats:
@@ -66,7 +66,7 @@ def information_gain(q_rj: Floats, confusion_kjl: Floats) -> Floats:
 
 
 def _by_class(confusion_kjl: Floats) -> Floats:
-    """Return (J, LK) the same numbers, annotators innermost: long inner loops."""
+    """Return the matrices as (J, LK), annotators innermost, for long inner loops."""
     return np.ascontiguousarray(confusion_kjl.transpose(1, 2, 0)).reshape(confusion_kjl.shape[1], -1)
 
 
@@ -95,7 +95,7 @@ def _information_of_answers(q_rj: Floats, table: Floats, noise_jk: Floats, gain:
 
 
 def accuracy_gain(q_rj: Floats, confusion_kjl: Floats) -> Floats:
-    """(R, K) by how much annotator k's answer is expected to raise the chance that item r's label is right, >= 0."""
+    """Return (R, K) expected gain, >= 0, in the chance that item r's label is right, from annotator k's answer."""
     if share_errors(confusion_kjl):
         return _in_blocks(_accuracy_of_shared_errors, q_rj, confusion_kjl)
     n_annotators, _, n_options = confusion_kjl.shape
@@ -123,7 +123,7 @@ def _most_right(q_rj: Floats, table: Floats, n_options: int, gain: Floats) -> No
 
 
 def _information_of_shared_errors(q_rj: Floats, table: SharedErrors) -> Floats:
-    """H(p) - sum_j q_j H(pi_kj), with p_kl = c_k q_l + (1 - c_k) e_l and e_l = sum over j of q_j error_jl."""
+    """Return H(p) - sum_j q_j H(pi_kj), with p_kl = c_k q_l + (1 - c_k) e_l and e_l = sum over j of q_j error_jl."""
     right_k, wrong_k = table.right_k, 1 - table.right_k
     error_rl = q_rj @ table.seen + (q_rj @ table.even_j)[:, None]
     error_rl[:, : q_rj.shape[1]] -= q_rj * table.even_j
@@ -140,7 +140,7 @@ def _information_of_shared_errors(q_rj: Floats, table: SharedErrors) -> Floats:
 
 
 def _accuracy_of_shared_errors(q_rj: Floats, table: SharedErrors) -> Floats:
-    """sum_l max(c_k q_l, (1 - c_k) max over j != l of q_j error_jl)  -  max_j q_j."""
+    """Return sum_l max(c_k q_l, (1 - c_k) max over j != l of q_j error_jl)  -  max_j q_j."""
     classes, (right_k, even_j) = q_rj.shape[1], (table.right_k, table.even_j)
     gain = np.empty((len(q_rj), len(table)))
     for r, q_j in enumerate(q_rj):
@@ -162,14 +162,14 @@ def _x_log_x(x: Floats) -> Floats:
 
 
 def _in_blocks(gain: Callable[[Floats, SharedErrors], Floats], q_rj: Floats, table: SharedErrors) -> Floats:
-    """Return (R, K) gains, of so many items at a time that their answers are not too many numbers."""
+    """Return (R, K) gains, computed in blocks of items to limit memory."""
     size = max(1, ANSWERS // (table.shape[2] * max(len(table), 1)))
     parts = [gain(q_rj[begin : begin + size], table) for begin in range(0, len(q_rj), size)]
     return np.concatenate([np.empty((0, len(table))), *parts])
 
 
 def information_bound(q_nj: Floats, confusion_kjl: Floats) -> Floats:
-    """Return (N,) nats that no answer of any of the K annotators is expected to exceed (1)."""
+    """Return (N,) upper bound, in nats, on the expected information of an answer by any of the K annotators (1)."""
     bound = np.empty(len(q_nj))
     _entropy(np.ascontiguousarray(q_nj), bound)
     bound *= _dependent(confusion_kjl)
@@ -177,7 +177,7 @@ def information_bound(q_nj: Floats, confusion_kjl: Floats) -> Floats:
 
 
 def accuracy_bound(q_nj: Floats, confusion_kjl: Floats) -> Floats:
-    """(N,) what no answer of any of the K annotators is expected to raise the chance of a right label by (1, 2)."""
+    """Return (N,) upper bound on the gain in the chance of a right label from any of the K annotators (1, 2)."""
     q_nj = np.ascontiguousarray(q_nj)
     bound = np.empty(len(q_nj))
     _within_reach(q_nj, _reach(confusion_kjl), _dependent(confusion_kjl), bound)
@@ -185,14 +185,15 @@ def accuracy_bound(q_nj: Floats, confusion_kjl: Floats) -> Floats:
 
 
 def _dependent(confusion_kjl: Floats) -> float:
-    """1 - E_k of the annotator whose answers depend most on the truth."""
+    """Return 1 - E_k of the annotator whose answers depend most on the truth."""
     if share_errors(confusion_kjl):
         return _dependent_on_shared_errors(confusion_kjl)
     return 1.0 - float(confusion_kjl.min(axis=1).sum(axis=1).min(initial=1.0))
 
 
 def _dependent_on_shared_errors(table: SharedErrors) -> float:
-    """Every option has the chance (1 - c_k) min over j of even_j at least, or c_k where it is right."""
+    """Return an upper bound: every option has at least the chance (1 - c_k) min over j of even_j, or c_k if it is
+    right."""
     least_k = np.minimum((1 - table.right_k) * table.even_j.min(), table.right_k)
     return 1.0 - table.shape[2] * float(least_k.min(initial=1.0))
 
@@ -258,7 +259,7 @@ def _entropy(q_nj: Floats, out: Floats) -> None:
 
 @dataclass(frozen=True)
 class Measure:
-    """Gain of an answer: `gain(q_rj, confusion_kjl)` (R, K), and `bound` (N,), which no gain exceeds."""
+    """Gain of an answer: `gain(q_rj, confusion_kjl)` (R, K), and its upper bound `bound` (N,)."""
 
     gain: Callable[[Floats, Floats], Floats]
     bound: Callable[[Floats, Floats], Floats]
@@ -270,7 +271,7 @@ ACCURACY = Measure(accuracy_gain, accuracy_bound)
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """One question about N items: beliefs (N, J), confusion matrices of the crew (K', J, L), where it is still open."""
+    """Question about N items: beliefs (N, J), confusion matrices of the crew (K', J, L), and which items are open."""
 
     q_nj: Floats
     confusion_kjl: Floats
@@ -284,7 +285,7 @@ class Gains:
     Attributes:
         measure: the gain of one answer to one question.
         questions: the questions about the same N items, to the same K' annotators.
-        factor_k: (K',) how much more each counts, or 1.
+        factor_k: (K',) weight of each annotator, or 1.
     """
 
     measure: Measure
@@ -300,15 +301,16 @@ class Gains:
         return self.times(cost_k.mean() / cost_k)
 
     def values(self, rows: Rows) -> Floats:
-        """Return (R, K') what each of the crew would bring about these items."""
+        """Return (R, K') gain from each of the crew about these items."""
         return self._sum(rows, self.measure.gain) * self.factor_k
 
     def bound(self, rows: Rows) -> Floats:
-        """Return (R,) a bound: what no annotator of the crew would bring more than."""
+        """Return (R,) upper bound on the gain from any of the crew."""
         return self._sum(rows, self.measure.bound) * np.max(self.factor_k, initial=0.0)
 
     def alike(self, rows: Rows) -> Rows:
-        """(R,) codes: items of one code have the same beliefs (to nine digits), so every annotator brings the same."""
+        """Return (R,) codes: items with the same code have equal beliefs (to nine digits), so every annotator's gain is
+        equal."""
         key = np.zeros(len(rows))
         weight = np.random.default_rng(0)
         for question in self.questions:

@@ -1,14 +1,14 @@
-"""The utility of each pair of item and annotator, as a policy sees it.
+"""Utility of each pair of item and annotator, as used by a policy.
 
     v_nk  =  b_k sum over open questions of ( A_nk + information I_nk )
     b_k   =  1 + weight sqrt( r_k / (1 + labels of k) )
 
-r_k in [0, 1]: all labels that k has given and can give, in those of the annotator with most. What is learned of an
-annotator is worth as much as they can still be asked. Where nothing is known of anybody, labels come in proportion to
-r_k, as they would without a plan; one annotator as able as the other has r_k = 1.
+r_k in [0, 1]: all labels that k has given and can give, relative to the annotator with the most. Learning about an
+annotator pays off only while they can still be asked. If nothing is known of anybody, labels come in proportion to
+r_k, as they would without a plan; if all annotators can do the same work, r_k = 1.
 
-A and I of `expected_gain`, at beliefs that take every answer at its word; where annotators cost differently, v_nk /
-cost_k is what a unit of cost buys.
+A and I are from `expected_gain`, at beliefs that take every answer at face value. If annotators cost differently,
+v_nk / cost_k is the gain per unit of cost.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def utility(pool: PoolState, matrices: Sequence[Floats], information: float) -> 
 
 
 def measure(information: float) -> Measure:
-    """Gain in right labels and `information` a nat."""
+    """Return the gain in right labels plus `information` per nat."""
     return Measure(
         lambda q, pi: accuracy_gain(q, pi) + information * information_gain(q, pi),
         lambda q, pi: accuracy_bound(q, pi) + information * information_bound(q, pi),
@@ -51,9 +51,10 @@ def measure(information: float) -> Measure:
 
 
 def exploration(given_k: Floats, able_k: Floats, weight: float) -> Floats:
-    """Return (K',) b_k: how much more each counts for what is not known of them.
+    """Return (K',) b_k, the bonus for little-known annotators.
 
-    `given_k` labels of each so far, `able_k` open items that each can be asked about; inf: a pool, never at an end.
+    `given_k` labels of each so far, `able_k` open items that each can be asked about; inf: a pool, which never runs
+    out.
     """
     all_k = given_k + able_k
     reach_k = np.minimum(all_k / max(all_k[np.isfinite(all_k)].max(initial=0), 1), 1)

@@ -1,11 +1,11 @@
-"""The value of answers in accuracy: how many more labels are expected to be right for asking.
+"""Value of answers in accuracy: the expected number of additional right labels from asking.
 
-With m answers a_1..m of an annotator whose confusion matrix is pi, about an item believed to be q,
+With m answers a_1..m of an annotator whose confusion matrix is pi, about an item with beliefs q,
 
     G_m = sum over a_1..m of  max_j q_j prod_i pi[j, a_i]   -   max_j q_j   >= 0
 
-A single answer often changes no label (G_1 = 0 where q is surer than the answer) while two or three that agree would:
-what counts is the best G_m / m, so that asking does not end where it would begin to help. A project goes on while that
+A single answer often changes no label (G_1 = 0 if q is surer than the answer) although two or three that agree would.
+So the best G_m / m counts, and asking does not stop just before it would begin to help. A project continues while this
 pays for the best next label (`best_next`), and asks each question for which it does (`pays`).
 """
 
@@ -24,14 +24,14 @@ from hitl.evidence import Evidence
 from hitl.tables.shared_errors import as_array, diagonals, share_errors
 
 SEQUENCES = 1024
-"""Sequences of answers that are looked at at most: 10 answers of two options, 3 of ten."""
+"""Maximum number of answer sequences to evaluate: 10 answers of two options, 3 of ten."""
 
 ITEMS, PEOPLE = 200, 10
-"""Least certain items, and members of the crew that are best for their cost, to look at."""
+"""Numbers of least certain items, and of crew members with the best value for their cost, to evaluate."""
 
 
 def best_gain_per_label(q_nj: Floats, pi_jl: Floats, most: int) -> Floats:
-    """(n,) the best G_m / m over m <= `most` answers, as far ahead as SEQUENCES allows."""
+    """Return (n,) the best G_m / m over m <= `most` answers, as far ahead as SEQUENCES allows."""
     ahead = min(most, int(np.log(SEQUENCES) / np.log(max(pi_jl.shape[1], 2))))
     gains = [accuracy_gain(q_nj, pi_jl, m) / m for m in range(1, max(ahead, 1) + 1)]
     return np.asarray(np.max(gains, axis=0))
@@ -40,10 +40,11 @@ def best_gain_per_label(q_nj: Floats, pi_jl: Floats, most: int) -> Floats:
 def best_next(
     questions: Sequence[tuple[Evidence, Consensus]], rows: npt.NDArray[np.intp], crew: Crew, budget: Budget
 ) -> tuple[float, float]:
-    """(gain in right labels per unit of cost, cost of that label) of the best next answer about these items.
+    """Return gain in right labels per unit of cost, and cost, of the best next answer about these items.
 
-    Looked for among the least certain of the items `rows` and those of the crew that say most for their cost. With
-    several questions an item, one answer serves all and the gains are averaged, as accuracy is.
+    The search covers the least certain of the items `rows` and the crew members with the most information per cost.
+    With
+    several questions per item, one answer serves all and the gains are averaged, as accuracy is.
     """
     confidence = np.mean([consensus.confidence[rows] for _, consensus in questions], axis=0)
     least = rows[np.argsort(confidence, kind="stable")[:ITEMS]]
@@ -72,9 +73,10 @@ def pays(
     crew: Crew,
     budget: Budget,
 ) -> npt.NDArray[np.bool_]:
-    """(P,) whether an answer of this member of the crew about this item brings its cost (`budget.value_per_label`).
+    """Return (P,) True where an answer of this crew member about this item is worth its cost
+    (`budget.value_per_label`).
 
-    `item` (P,) codes, `person` (P,) positions in the crew, 0 where it has no names. As `best_next` counts it.
+    `item` (P,) codes, `person` (P,) positions in the crew, 0 if it has no names. Computed as in `best_next`.
     """
     cost_k = np.array(crew.prices)
     gain = np.zeros(len(item))
@@ -88,7 +90,10 @@ def pays(
 
 
 def crew_confusion(consensus: Consensus, crew: Crew) -> Floats:
-    """(K', J, L) confusion matrices of the crew, newcomers like the average; one average annotator without names."""
+    """Return (K', J, L) confusion matrices of the crew: newcomers get the average.
+
+    Without names one average annotator.
+    """
     learned = consensus.annotators
     place = {name: k for k, name in enumerate(learned.names)}
     if share_errors(learned.confusion) and learned.names:
@@ -105,7 +110,7 @@ def crew_confusion(consensus: Consensus, crew: Crew) -> Floats:
 def average_confusion(consensus: Consensus) -> Floats:
     """Return (J, L) confusion matrix of the average annotator, weighted by labels.
 
-    Before any label it is right 3 times of 4, as the combiners' priors expect (`accuracy` in `hitl.models`).
+    Before any label it is right 3 times out of 4, as the combiners' priors expect (`accuracy` in `hitl.models`).
     """
     learned = consensus.annotators
     if not learned.names:
@@ -121,13 +126,13 @@ def average_confusion(consensus: Consensus) -> Floats:
 
 
 def _weights(learned: AnnotatorReport) -> Floats:
-    """Return (K,) how much each counts for the average."""
+    """Return (K,) weight of each in the average."""
     weight_k: Floats = (learned.labels + 1.0) / (learned.labels + 1.0).sum()
     return weight_k
 
 
 def err_evenly(pi_jl: Floats) -> Floats:
-    """Return (J, L) the same accuracy, averaged over classes, and no pattern of errors.
+    """Return (J, L) matrix with the same accuracy, averaged over classes, and evenly spread errors.
 
     Options that are no class keep their average chance.
     """

@@ -1,26 +1,27 @@
 """Choose the pairs of items and annotators of the largest total value.
 
     maximize    sum over pairs (n, k) of v_nk
-    where       each item is in one pair at most, annotator k in capacity_k, all in `limit`, and only who may be asked;
+    subject to  each item is in one pair at most, annotator k in capacity_k, `limit` in total, and only who may be
+    asked;
                 sum over pairs of cost_k <= cost
 
-No item is looked at that cannot matter. With any prices lambda_k >= 0 of an annotator's time and nu >= 0 of money, no
+Items that cannot matter are skipped. With any prices lambda_k >= 0 of an annotator's time and nu >= 0 of money, no
 choice has a total above (weak duality) (1)
 
     sum_k capacity_k lambda_k  +  nu cost  +  the `limit` largest pi_n > 0 of   pi_n = max_k v_nk - lambda_k - nu cost_k
 
-and where v_n. was not computed, a bound U_n >= v_nk tells that pi_n <= U_n - min_k (lambda_k + nu cost_k). So: values
-for the items of the largest bounds; the best pairs among them and their prices (`transport`); values for those others
-whose pi_n may exceed what the last pair brings; again, until (1) is near what was found. Items of equal beliefs are
-looked at once.
+and if v_n. was not computed, a bound U_n >= v_nk gives pi_n <= U_n - min_k (lambda_k + nu cost_k). So the algorithm
+computes values for the items of the largest bounds, the best pairs among them and their prices (`transport`), then
+values for other items whose pi_n may exceed the gain of the last pair, and repeats until (1) is near the total found.
+Items of equal beliefs are evaluated once.
 
-Spread: beyond an annotator's share m_k of the questions, answers count BEYOND of their value. Their time is two columns
-then, of capacities m_k and capacity_k - m_k; annotators who do not come near their share keep one, which bounds the two
-from above, so that (1) holds.
+Spread: beyond an annotator's share m_k of the questions, answers count BEYOND of their value. Their time is then two
+columns, of capacities m_k and capacity_k - m_k. Annotators who do not come near their share keep one column, which
+bounds the two from above, so that (1) holds.
 
-Values are told apart in steps of the tolerance: of equally good annotators the one with the least
-to do is taken, item by item from the most valuable on, which spreads the load and the contested items alike. nu is
-found by bisection; what it leaves over buys what brings most for the money.
+Values are rounded to steps of the tolerance. Among equally good annotators the one with the least
+to do is taken, item by item from the most valuable on, which spreads the load and the contested items evenly. nu is
+found by bisection; money left over buys what brings most for it.
 """
 
 from __future__ import annotations
@@ -43,23 +44,24 @@ BEYOND = 0.5
 """Share of its value that an answer beyond an annotator's share counts: others half as good are asked instead.
 
 The middle between 1, which spreads nothing, and 0, a hard cap, which gives the rest to annotators who guess. Only this
-value was measured, on five public crowds and simulated ones (docs/decisions.md, 2026-11-20)."""
+value was measured, on five public crowds and simulated ones (docs/decisions.md, 2026-11-20).
+"""
 
 AHEAD = 256
-"""Items looked at first beyond as many as are wanted, at least."""
+"""Minimum number of items evaluated first, beyond the number wanted."""
 
 NUMBERS = 2**22
-"""Values computed at a time, at most."""
+"""Maximum number of values computed at a time."""
 
 BISECTIONS = 30
-"""Steps to find the price of money, at most."""
+"""Maximum number of steps to find the price of money."""
 
 ROUGH = 0.02
-"""Share of the limit on cost that may be left over where many pairs are chosen: it is spent one by one."""
+"""Share of the limit on cost that may be left over if many pairs are chosen: it is spent one by one."""
 
 
 COARSE = 8
-"""Steps are so many times as wide where it is only found out who goes beyond their share, of many values."""
+"""Factor by which steps are wider while only finding out, with many values, who exceeds their share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +76,12 @@ class Pair:
 
 @dataclass(frozen=True, eq=False)
 class Assignment:
-    """The pairs chosen, most valuable first.
+    """Chosen pairs, most valuable first.
 
     Attributes:
-        pairs: what is asked, and whom.
-        most: a bound: no choice of pairs has a larger total value.
-        looked_at: for how many items values were computed.
+        pairs: chosen questions with their annotators.
+        most: upper bound on the total value of any choice.
+        looked_at: number of items whose values were computed.
     """
 
     pairs: tuple[Pair, ...] = ()
@@ -88,12 +90,12 @@ class Assignment:
 
     @property
     def value(self) -> float:
-        """The total value of the pairs, as far as it counts."""
+        """Total value of the pairs, as far as it counts."""
         return math.fsum(pair.value * pair.counts for pair in self.pairs)
 
     @property
     def gap(self) -> float:
-        """The share of `most` that may be missing, in [0, 1]; proven."""
+        """Proven upper bound on the missing share of `most`, in [0, 1]."""
         return max(0.0, 1 - self.value / self.most) if self.most > 0 else 0.0
 
     def __iter__(self) -> Iterator[Pair]:
@@ -116,18 +118,19 @@ def assign(
     tolerance: float = 0.004,
     effort: int = 30_000_000,
 ) -> Assignment:
-    """The pairs of the largest total value, `limit` at most, an item once; together at most `cost`.
+    """Choose the pairs of the largest total value, at most `limit`, each item once; together at most `cost`.
 
-    `rows` (R,) are the codes of the items in question; of equally valuable ones the first are asked. `bound` (R,) says
-    what no annotator would bring more than about each, `values(rows)` (R', K') what each of the crew would bring;
-    `alike` (R',) gives items for which these are the same the same code. A pair of negative value is not asked. Where
-    costs matter, give values that are not divided by cost: the price of money is found here. Beyond `share` (K',) of
+    `rows` (R,) are the codes of the candidate items; ties go to the first. `bound` (R,) is an upper bound on
+    the gain from any annotator about each; `values(rows)` (R', K') is the gain from each of the crew;
+    `alike` (R',) gives items with equal gains the same code. A pair of negative value is not asked. If
+    costs matter, pass values that are not divided by cost: the price of money is found here. Beyond `share` (K',) of
     these questions an annotator's answers count BEYOND of their value; None: everything counts.
 
-    The total found is at least 1 - `tolerance` of the largest one, with two exceptions. Where the limit on cost binds,
-    the best choice may use up the last coins better. And no more than `effort` values are computed, and those of twice
-    `limit` items: where all are busy, so that values depend on who is left, bounds that hold for the best annotator
-    exclude few items. `gap` says what is proven.
+    The total is at least 1 - `tolerance` of the largest one, with two exceptions. If the limit on cost binds,
+    the best choice may spend the last of the money better. And at most `effort` values are computed, plus those of
+    twice
+    `limit` items: if everyone is busy, so that values depend on who is left, bounds for the best annotator
+    exclude few items. `gap` is the proven bound.
     """
     codes: Rows = np.asarray(rows, dtype=np.int64)
     price = np.array(eligible.crew.prices)
@@ -150,7 +153,7 @@ def assign(
 
 @dataclass(frozen=True, eq=False)
 class _Prices:
-    """Prices of annotators' time (C,) and of money, and what a pair must bring over them."""
+    """Prices of annotators' time (C,) and of money, and the gain over them that a pair needs."""
 
     people: Floats
     money: float
@@ -159,11 +162,11 @@ class _Prices:
 
 @dataclass(frozen=True, eq=False)
 class _People:
-    """The columns that rows are paired with: one an annotator, then what goes beyond the share of some.
+    """Columns that rows are paired with: one per annotator, then extra ones for time beyond the share of some.
 
     Attributes:
         person: (C,) position in the crew; column k is person k, for the first K.
-        counts: (C,) how much of a value counts.
+        counts: (C,) multiplier of a value.
         capacity, load: (C,) how many each can have, and has already.
     """
 
@@ -173,17 +176,17 @@ class _People:
     load: Rows
 
     def profit(self, value_rk: Floats, toll: Floats) -> Floats:
-        """Return (R,) the largest of what counts of these values over the toll (C,)."""
+        """Return (R,) the largest counted value over the toll (C,)."""
         return np.asarray(most_profit(value_rk, self.person, self.counts, toll))
 
     def bound(self, bound: Floats, toll: Floats) -> Floats:
-        """(R,) what no column brings more than over its toll (C,), where no annotator brings more than `bound` (R,)."""
+        """Return (R,) upper bound over the columns' tolls (C,), from the bound (R,) over annotators."""
         within = self.counts == 1
         most: Floats = bound - toll[within].min()
         return most if within.all() else np.maximum(most, BEYOND * bound - toll[~within].min())
 
     def beyond(self, whom: Rows, share: Rows) -> _People:
-        """Give the time of these annotators beyond their share (K,) columns of its own."""
+        """Give the time of these annotators beyond their share (K,) separate columns."""
         capacity = self.capacity.copy()
         capacity[whom] = share[whom]
         return _People(
@@ -196,7 +199,7 @@ class _People:
 
 @dataclass(eq=False)
 class _Market:
-    """The items looked at so far, and what the best pairs among them are."""
+    """Items evaluated so far, and the best pairs among them."""
 
     rows: Rows
     bound: Floats
@@ -214,7 +217,7 @@ class _Market:
     money: float = 0.0
 
     def run(self, tolerance: float, most_looks: int, alike: Callable[[Rows], Rows] | None) -> Assignment:
-        """Look at more items until no more can matter, or at so many."""
+        """Evaluate more items until no more can matter, or up to `most_looks`."""
         here = np.arange(min(len(self.rows), self.limit + max(self.limit // 8, AHEAD)))
         self.inside, self.value = here, self._values(here)
         fineness, most = tolerance, math.inf
@@ -235,7 +238,8 @@ class _Market:
     # -- the best pairs among the items inside --------------------------------------------------------------
 
     def _best(self, fineness: float) -> tuple[Rows, _Prices, float]:
-        """The column of each item inside (-1: not asked), the prices, and the step in which values are told apart."""
+        """Return the column of each evaluated item (-1: not asked), the prices, and the step to which values are
+        rounded."""
         if not self.money:
             column, prices, grid = self._pairs(fineness, 0.0)
             if self._spent(column) <= self.cost:
@@ -246,11 +250,11 @@ class _Market:
             self.money *= 1 + max(fineness, 1e-4)
             column, prices, grid = self._pairs(fineness, self.money)
         self._buy(column)
-        new = self.people.person[len(prices.people) :]  # as dear beyond a share as before: the bound holds
+        new = self.people.person[len(prices.people) :]  # keep the price beyond a share, so that the bound holds
         return column, replace(prices, people=np.append(prices.people, prices.people[new])), grid
 
     def _price_of_money(self, fineness: float) -> float:
-        """Find the price at which no more than the limit is spent, and little less. Begins near the last one."""
+        """Find the price at which at most the limit is spent, and little less, starting near the last one."""
         low, high = self.money / 1.05, self.money * 1.05
         most = float((self.value.max(axis=0) / self.price).max()) + 1e-12
         if not self.money or self._spent(self._pairs(fineness, high)[0]) > self.cost:
@@ -266,7 +270,7 @@ class _Market:
         return high
 
     def _pairs(self, fineness: float, money: float) -> tuple[Rows, _Prices, float]:
-        """The best pairs at a price of money, values told apart in steps of `fineness` of those that would be asked."""
+        """Return the best pairs at a price of money, values rounded to `fineness` of those that would be asked."""
         coarse = COARSE if self.value.size > NUMBERS and len(self._one_column(self.share >= 0)) else 1
         while True:
             people, toll = self.people, money * self.price[self.people.person]
@@ -283,7 +287,9 @@ class _Market:
                 coarse = 1
                 continue
             busiest = self._one_column(used > 0)
-            busiest = busiest[np.argsort(-used[busiest], kind="stable")]  # those who will soon be over are among them
+            busiest = busiest[
+                np.argsort(-used[busiest], kind="stable")
+            ]  # includes those who will soon exceed their share
             more = max(2 * len(over), len(people.person) - len(used))
             self.people = people.beyond(np.union1d(over, busiest[:more]), self.share)
 
@@ -295,7 +301,7 @@ class _Market:
         return np.flatnonzero(which & (self.share < self.people.capacity[: len(self.share)]))
 
     def _buy(self, column: Rows) -> None:
-        """Spend what is left: the questions, and the better annotators, that bring most for the money."""
+        """Spend the rest on the questions, and the better annotators, with the most gain for the money."""
         bought = True
         while bought:
             bought = False
@@ -330,7 +336,7 @@ class _Market:
     def _look(
         self, prices: _Prices, grid: float, enough: float, most_looks: int, alike: Callable[[Rows], Rows] | None
     ) -> tuple[float, Rows, Floats]:
-        """The bound (1), and items outside that may improve on what was found, with their values."""
+        """Return the bound (1), and skipped items that may improve on the result, with their values."""
         toll = prices.people + prices.money * self.price[self.people.person]
         profit = self.people.bound(self.bound, toll)
         profit[self.inside] = self.people.profit(self.value, toll)
@@ -369,9 +375,9 @@ class _Market:
     def _unlike(
         self, block: Rows, code: Rows, toll: Floats, enough: float, profit: Floats, profit_of_code: dict[int, float]
     ) -> Rows:
-        """Select the items of a block to look at one by one: items like them would improve on the choice.
+        """Select the items of a block to evaluate one by one, because items like them would improve on the choice.
 
-        The others get the profit that the first of those like them would make if every annotator could be asked.
+        The others get the profit that the first item like them would make if every annotator could be asked.
         """
         codes, one, place = np.unique(code, return_index=True, return_inverse=True)
         new = np.flatnonzero([c not in profit_of_code for c in codes.tolist()])
@@ -395,7 +401,7 @@ class _Market:
         return out
 
     def _values(self, at: Rows) -> Floats:
-        """Return (R', K') values of the items at these places; -inf where an annotator may not be asked."""
+        """Return (R', K') values of the items at these positions; -inf where an annotator may not be asked."""
         value = self._raw(at)
         value[~self.eligible.mask_rows(self.rows[at])] = -math.inf
         value[:, self.capacity <= 0] = -math.inf
@@ -406,14 +412,16 @@ class _Market:
         person, place = self.people.person[column[asked]], self.inside[asked]
         value = self.value[asked, person]
         best = np.lexsort((place, -np.round(value, 9)))  # the last bits vary from machine to machine
-        counts = np.where(_rank(person[best]) < self.share[person[best]], 1.0, BEYOND)  # the best of theirs in full
+        counts = np.where(
+            _rank(person[best]) < self.share[person[best]], 1.0, BEYOND
+        )  # the best ones of each count in full
         parts = (self.rows[place][best], person[best], value[best], counts)
         pairs = zip(*(part.tolist() for part in parts), strict=True)
         return Assignment(tuple(Pair(*pair) for pair in pairs), most, self.looked_at)
 
 
 def _rank(person: Rows) -> Rows:
-    """Return (P,) how often the same person stands before, in this order."""
+    """Return (P,) number of earlier entries of the same person, in this order."""
     together = np.argsort(person, kind="stable")
     rank = np.empty(len(person), np.int64)
     rank[together] = np.arange(len(person)) - np.searchsorted(person[together], person[together])

@@ -1,18 +1,18 @@
-"""Audit questions, about items drawn at random: their answers tell without bias how good the labels are.
+"""Audit questions, about items drawn at random: their answers estimate the quality of the labels without bias.
 
     F    items that may be asked about: truth unknown, no answer expected, one of the crew may be asked and is paid for
-    n    how many are drawn: as many as are due of the share `audit_share`, or all of F
+    n    number of drawn items: as many as are due for the share `audit_share`, or all of F
     p    = n / |F|, the probability of each item of F, open or done, however sure its label is
 
 Answers about items that were chosen because their labels are unsure say nothing about the labels that are sure. An item
 that was drawn stands for 1 / p items (Horvitz & Thompson 1952; `hitl.models.analysis.audited_agreement`).
 
-Items are drawn by a digest of their names and of how many answers there are and are expected: the same state of a
-project draws the same items, and another state draws others. Each is asked of the annotator who is most likely to be
-right, of those who have not answered it. An item whose annotators have no time or money left is left out, and none
-takes its place: a substitute would be likelier to be an item that many may answer.
+Items are drawn by a digest of their names and of the numbers of given and expected answers: the same state of a
+project draws the same items, and another state draws others. Each is asked of the annotator most likely to be
+right among those who have not answered it. If its annotators have no time or money left, the item is left out without
+a substitute, because a substitute would be more likely to be an item that many may answer.
 
-A crew without names is asked nothing for an audit, since whoever comes may have answered the item before.
+A crew without names gets no audit questions, because anyone who comes may have answered the item before.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ from hitl.annotations import Floats
 from hitl.crew import CENT
 
 AUDIT = "to know the labels: drawn at random"
-"""Reason for an audit question, in words for annotators; programs look at `Ask.audit`."""
+"""Reason for an audit question, in words for annotators; programs use `Ask.audit`."""
 
 
 def draw(pool: PoolState, free: Eligibility, wanted: int, money: float = math.inf) -> tuple[Rows, float]:
-    """Codes of at most `wanted` items, each of F with the same probability, which is given too (1 where F is empty)."""
+    """Return codes of at most `wanted` items, each of F with the same probability, and this probability (1 if F is
+    empty)."""
     if wanted <= 0 or not free.crew.names:
         return np.zeros(0, np.int64), 1.0
     able = (free.capacity > 0) & _payable(free, money)
@@ -43,10 +44,10 @@ def draw(pool: PoolState, free: Eligibility, wanted: int, money: float = math.in
 
 
 def audits(rows: Rows, right: Floats, free: Eligibility, money: float = math.inf) -> list[tuple[int, int]]:
-    """(item code, crew position) of the questions about these items, as far as there is time and `money`.
+    """Return (item code, crew position) of the questions about these items, as far as there is time and `money`.
 
-    `right`: (R, K') the chance that each annotator's answer about each of the items is right. Of equal annotators the
-    one with fewest of these questions is asked.
+    `right`: (R, K') the chance that each annotator's answer about each of the items is right. Ties go to the annotator
+    with fewest of these questions.
     """
     price, capacity = np.array(free.crew.prices), free.capacity.copy()
     assigned = np.zeros(len(price), np.int64)

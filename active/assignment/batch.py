@@ -1,12 +1,12 @@
-"""The questions of one plan: the best pairs, as far as they pay, and not all alike.
+"""Questions of one plan: the best pairs that pay, and diverse items.
 
     best        of these items, so many pairs of the largest total value
-    spread      beyond so many even shares of them an answer counts half: others are asked           (`max_load_ratio`)
+    spread      beyond `max_load_ratio` even shares of them an answer counts half, so that others are asked
     diverse     the items are a core set (`core_set`) of `diverse` times as many of the best; an item without features
-                is like no other, and in the batch where it is among the best
-    pays        a pair that does not bring its cost is left out, and the next best are looked for
+                is like no other, and in the batch if it is among the best
+    pays        a pair that is not worth its cost is left out, and the next best are tried
 
-Money: where annotators cost differently, what is bought is gain for money, v_nk / cost_k. Where that alone would spend
+Money: if annotators cost differently, pairs are ranked by gain per cost, v_nk / cost_k. If that alone would spend
 more than the plan may cost, the limit sets the price of money instead (`assign`), and values are not divided: both at
 once would count the cost twice.
 """
@@ -29,16 +29,16 @@ from hitl.annotations import Floats
 from hitl.crew import CENT
 
 Pays = Callable[[Rows, Rows], npt.NDArray[np.bool_]]
-"""Tell which pairs (item codes, crew positions) bring their cost."""
+"""Tell which pairs (item codes, crew positions) are worth their cost."""
 
 ROUNDS = 8
 """Attempts to replace pairs that do not pay."""
 
 SETTLING = 4
-"""Attempts to compute shares again where money buys fewer questions than they were shares of."""
+"""Attempts to recompute shares if money buys fewer questions than the shares assumed."""
 
 AT_LEAST = 64
-"""Pairs that are looked at the first time, at least."""
+"""Minimum number of pairs tried at first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,14 +46,15 @@ class Choice:
     """Candidates for one plan: eligible annotators, the value of their answers, and the limits.
 
     Attributes:
-        value: what each answer would bring.
+        value: gain of each answer.
         free: who may be asked about what; a crew without names is one average annotator, who can have every item.
-        money: what all questions cost together at most.
-        max_load_ratio: beyond so many even shares of the questions an answer counts half; inf: all count in full.
-        features: (N, D) of the items, NaN for those without, where they are to be a core set, beside those that wait;
-            None: alike or not.
-        times: so many times as many candidates the core set is chosen from.
-        given_k: (K',) answers of each so far, by which they may be given more; None: enough of everybody.
+        money: maximum cost of all questions together.
+        max_load_ratio: beyond this many even shares of the questions an answer counts half; inf: all count in full.
+        features: (N, D) features of the items, NaN for those without, if they are to be a core set together with
+        waiting
+            items; None: no core set.
+        times: the core set is chosen from this many times as many candidates.
+        given_k: (K',) answers of each so far, which limit newcomers; None: no limit for newcomers.
     """
 
     value: Gains
@@ -65,7 +66,7 @@ class Choice:
     given_k: Floats | None = None
 
     def best(self, rows: Rows, limit: int) -> Sequence[Pair]:
-        """Return at most `limit` pairs, an item once, most valuable first; ties in the order of `rows`."""
+        """Return at most `limit` pairs, each item once, most valuable first; ties in the order of `rows`."""
         if self.features is not None:
             rows = self._not_alike(self.features, rows, limit)
         if not self.free.crew.names:
@@ -75,7 +76,7 @@ class Choice:
         for _ in range(SETTLING):
             if len(pairs) == many or math.isinf(self.max_load_ratio):
                 break
-            many = len(pairs)  # of fewer questions a share is less
+            many = len(pairs)  # with fewer questions a share is smaller
             pairs = self._by_name(rows, limit, many)
         return pairs
 
@@ -89,7 +90,7 @@ class Choice:
         return Choice(self.value, free)
 
     def _not_alike(self, features: Floats, rows: Rows, limit: int) -> Rows:
-        """The rows of a core set of the best; those without features as far as they are the best of all."""
+        """Return the rows of a core set of the best; items without features are included if they are among the best."""
         waiting = np.flatnonzero(self.free.closed)
         candidates, _ = _places(self.freely().best(rows, math.ceil(limit * self.times)))
         bare = np.isnan(features[candidates]).sum(axis=1) > 0
@@ -100,14 +101,14 @@ class Choice:
         return rows[np.isin(rows, np.append(there[spread], unseen[:most]))]
 
     def _of_anyone(self, rows: Rows, limit: int) -> Sequence[Pair]:
-        """The items of largest value for the average annotator."""
+        """Return the items of largest value for the average annotator."""
         value = np.where(self.free.mask_rows(rows), self.value.values(rows), -math.inf)[:, 0]
         most = int(min(limit, self.money / self.free.crew.default_cost + CENT))
         first = np.argsort(-np.round(value, 9), kind="stable")[:most]  # the last bits vary from run to run
         return [Pair(int(rows[r]), 0, float(value[r])) for r in first if value[r] >= 0]
 
     def _by_name(self, rows: Rows, limit: int, many: int) -> Sequence[Pair]:
-        """The pairs of largest total value, with shares of so many questions."""
+        """Return the pairs of largest total value, with shares of `many` questions."""
         cost_k = np.array(self.free.crew.prices)
         share = shares(self.free, rows, many, self.max_load_ratio, self.given_k)
 
@@ -126,10 +127,10 @@ def _places(pairs: Sequence[Pair]) -> tuple[Rows, Rows]:
 
 
 def that_pay(choice: Choice, rows: Rows, limit: int, pays: Pays) -> Sequence[Pair]:
-    """The best pairs that pay.
+    """Return the best pairs that pay.
 
-    Those that do not are left out, with others of the best that do not, twice as many looked at each time; after ROUNDS
-    attempts what was found.
+    Pairs that do not pay are left out, together with other top pairs that do not, trying twice as many each time. After
+    ROUNDS attempts, return what was found.
     """
 
     def poor(pairs: Sequence[Pair]) -> list[Pair]:

@@ -1,15 +1,16 @@
-"""Decide who may be asked about which item. This is the only place of the rule.
+"""Decide who may be asked about which item. This rule is implemented only here.
 
     eligible[n, k]  =  item n may be asked about, annotator k may answer it, and k has not answered any question of it
 
-    n may be asked about     no answer about it is expected (`crew.asked`); of a pool without names: it has answers left
+    n may be asked about     no answer about it is expected (`crew.asked`); for a pool without names: it has answers
+    left
     k may answer n           (k can answer every item, or n is in crew.only[k]), and crew.needs[n] is part of
                              crew.skills[k], and (k, n) is not in crew.never
 
 A crew without names is one column: anyone, who may be asked about every item again and again.
 
-Rows of this table are made as they are needed: a million items x a thousand annotators are not kept, and annotations
-are read where they lie, ordered by item.
+Rows of this table are computed on demand, because a million items x a thousand annotators would not fit. Annotations
+are read in place, sorted by item.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ Rows = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 BLOCK = 4096
-"""Items whose rows of the table are made at a time."""
+"""Number of items whose rows of the table are computed at a time."""
 
 
 @dataclass(frozen=True, eq=False)
 class PeopleOf:
-    """Some members of the crew for each item: those of item n are person[start[n]:start[n+1]], -1: not of the crew.
+    """Some members of the crew for each item: those of item n are person[start[n]:start[n+1]], -1: not in the crew.
 
-    Where `place` is given, `person` holds other codes and place[code] is the position in the crew.
+    If `place` is given, `person` holds other codes and place[code] is the position in the crew.
     """
 
     start: Rows
@@ -43,7 +44,7 @@ class PeopleOf:
 
     @classmethod
     def of(cls, n_items: int, item: Rows, person: Rows) -> PeopleOf:
-        """From pairs in any order."""
+        """Build from pairs in any order."""
         order = np.argsort(item, kind="stable")
         start = np.append(0, np.cumsum(np.bincount(item, minlength=n_items)))
         return cls(start, person[order].astype(np.int32))
@@ -70,12 +71,13 @@ class Eligibility:
         items: N names.
         capacity: (K',) how many more items each may be given in this plan, less what is still expected of them.
         load: (K',) how many answers are still expected of each.
-        closed: (N,) items about which an answer is expected, or a pool without names has none left.
-        everywhere: (K',) who can answer any item.
-        here: who can answer this item among those who cannot answer any.
-        barred: who has answered it, or may not see it; one for each source.
-        need: (N,) row of `able` that holds what the item takes, or None where no item takes anything.
-        able: (S, K') who has all the skills of each set that some item takes; row 0 is the empty set.
+        closed: (N,) items about which an answer is expected, or for which a pool without names has none left.
+        everywhere: (K',) True for annotators who can answer any item.
+        here: annotators who can answer this item among those who cannot answer any.
+        barred: annotators who have answered it, or may not see it; one entry for each source.
+        need: (N,) row of `able` for the skills the item needs, or None if no item needs any.
+        able: (S, K') True for annotators with all the skills of each set that some item needs; row 0 is the empty set.
+
 
     Example:
         >>> from hitl import Crew, Evidence
@@ -101,8 +103,8 @@ class Eligibility:
     def of(cls, crew: Crew, answered: Sequence[Annotations]) -> Eligibility:
         """Apply the limits of `crew` and the answers to one or several questions about the same items.
 
-        Annotators and items that the crew or the annotations do not know are passed over. An expected answer
-        (`crew.asked`) takes from the capacity while its annotator may still give it.
+        Annotators and items unknown to the crew or the annotations are ignored. An expected answer
+        (`crew.asked`) uses capacity while its annotator may still give it.
         """
         items = answered[0].items
         n_items, place = len(items), {name: position for position, name in enumerate(crew.names)}
@@ -146,7 +148,7 @@ class Eligibility:
         return replace(self, barred=(*self.barred, asked))
 
     def mask_rows(self, rows: npt.NDArray[np.integer]) -> Mask:
-        """Return (R, K') who of the crew may be asked about the items with these codes, capacity aside."""
+        """Return (R, K') which of the crew may be asked about the items with these codes, ignoring capacity."""
         at: Rows = np.asarray(rows, dtype=np.int64)
         free = np.tile(self.everywhere, (len(at), 1))
         if self.here is not None:
@@ -165,11 +167,11 @@ class Eligibility:
             yield block, self.mask_rows(block)
 
     def any_of(self, rows: npt.NDArray[np.integer]) -> bool:
-        """Return True if anyone may be asked about any of these items, capacity aside."""
+        """Return True if anyone may be asked about any of these items, ignoring capacity."""
         return any(bool(mask.any()) for _, mask in self.blocks(rows))
 
     def eligible(self, item: npt.NDArray[np.integer], person: npt.NDArray[np.integer]) -> Mask:
-        """Return (P,) whether each of these (item code, crew position) pairs may be asked, capacity aside."""
+        """Return (P,) True where the (item code, crew position) pair may be asked, ignoring capacity."""
         parts = [
             mask[np.arange(len(block)), person[n * BLOCK : n * BLOCK + len(block)]]
             for n, (block, mask) in enumerate(self.blocks(item))
@@ -189,20 +191,20 @@ class Eligibility:
 
 
 def _codes(pairs: Iterable[tuple[Name, Name]], place: Mapping[Name, int], row: Mapping[Name, int]) -> tuple[Rows, Rows]:
-    """Item codes and crew positions of (person, item) pairs, those known to both, in order of item and person."""
+    """Return item codes and crew positions of the known (person, item) pairs, sorted by item and person."""
     codes = sorted((row[name], place[person]) for person, name in pairs if person in place and name in row)
     item, person = np.array(codes, dtype=np.int64).reshape(-1, 2).T
     return item, person
 
 
 def _answered(annotations: Annotations, place: Mapping[Name, int]) -> PeopleOf:
-    """List who has answered what, without copying the annotations."""
+    """List which annotators answered which items, without copying the annotations."""
     place_k = np.array([place.get(name, -1) for name in annotations.annotators], np.int32)
     return PeopleOf(annotations.item_start, annotations.annotator, place_k)
 
 
 def _skills(crew: Crew, row: Mapping[Name, int], n_items: int) -> tuple[Ints | None, Mask]:
-    """For each item the row of the table that says who has all it takes."""
+    """Return for each item its row in the table of annotators with all the skills it needs."""
     sets: dict[frozenset[str], int] = {frozenset(): 0}
     if not (crew.needs and crew.names):
         return None, np.ones((1, len(crew.members)), dtype=bool)

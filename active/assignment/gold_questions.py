@@ -1,8 +1,8 @@
-"""Gold questions, about items of known truth, to know the annotators: who was checked least is checked first.
+"""Gold questions, about items of known truth, to learn about the annotators: the least checked come first.
 
-Each answer on a known item says more about its annotator than one on an item that only the others' labels tell of.
-With a share c of checks, the question after a answers is one when floor(c (a + 1)) > floor(c a): over many plans the
-share is exact, however few questions a plan has, and follows from what was answered alone.
+An answer on a known item says more about its annotator than one on an item that only the others' labels determine.
+With a share c of checks, the question after a answers is a check when floor(c (a + 1)) > floor(c a). Over many plans
+the share is exact, even if a plan has few questions, and it follows from the number of answers alone.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from hitl.annotations import Floats, Name
 from hitl.crew import CENT
 
 CHECK = "to know the annotator: its truth is known"
-"""Reason for a gold question, in words for annotators; programs look at `Ask.check`."""
+"""Reason for a gold question, in words for annotators; programs use `Ask.check`."""
 
 HAIR = 1e-9
-"""Products this near to a whole number are that number."""
+"""Tolerance for treating a product as a whole number."""
 
 
 def checks_due(share: float, answered: int, wanted: int) -> int:
@@ -30,10 +30,11 @@ def checks_due(share: float, answered: int, wanted: int) -> int:
 
 
 def checks(pool: PoolState, free: Eligibility, wanted: int, money: float = math.inf) -> list[tuple[int, int]]:
-    """(item code, crew position) of at most `wanted` questions about items whose truth is known to every question.
+    """Return (item code, crew position) of at most `wanted` questions about items whose truth is known to every
+    question.
 
-    Annotators by turns, those with the fewest answers on known items first, expected ones included; each gets the
-    known item with the fewest answers among those they may be asked about. Together they cost `money` at most.
+    Annotators take turns, those with the fewest answers on known items first, expected ones included. Each gets the
+    known item with the fewest answers among those they may be asked about. Together they cost at most `money`.
     """
     items = pool.fewest_first(np.flatnonzero(pool.known & ~free.closed)) if wanted > 0 else np.zeros(0, np.int64)
     allowed = free.mask_rows(items)
@@ -50,7 +51,7 @@ def checks(pool: PoolState, free: Eligibility, wanted: int, money: float = math.
         row = int(np.argmax(allowed[:, person]))  # the first allowed has the fewest answers
         pairs.append((int(items[row]), person))
         items_left -= allowed[row]
-        allowed[row] = False  # an item once in a plan
+        allowed[row] = False  # each item once per plan
         checked[person] += 1
         capacity[person] -= 1
         money -= price[person]

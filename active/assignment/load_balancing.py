@@ -1,13 +1,13 @@
-"""Limit the questions of one annotator while others have time: some even shares, or a handful.
+"""Limit the questions of one annotator while others have time: a few even shares, or a handful.
 
     r_k     questions that annotator k can have: those expected of them, and those they can still be given
-    s       an even share, the level at which          sum_k min(r_k, s) = what is asked of all together
+    s       an even share, the level at which          sum_k min(r_k, s) = all questions together
     m_k     max(times x s, min(HANDFUL, FIRST + answers of k so far)), rounded up
 
 Annotators who can have less than s (a small capacity, few items that they may see, away) leave the rest to the others,
 whose share is larger. Beyond m_k an answer counts half of its value (`assign`): no annotator is given more than m_k
-while another one, who is half as good about the item, has time. A spammer is not, and gets nothing for being idle.
-Nobody is given much before they have shown something: those who have answered little get about as much again.
+while another one, who is half as good about the item, has time. A spammer is not half as good, and gets nothing for
+being idle. New annotators get few questions at first: those with few answers get about as many again.
 """
 
 from __future__ import annotations
@@ -22,26 +22,28 @@ from hitl.annotations import ANONYMOUS, Floats
 from hitl.crew import UNLIMITED
 
 HANDFUL = 20
-"""Questions that are never too many for one annotator, however many annotators there are.
+"""Minimum limit for one annotator, however many annotators there are.
 
 Chosen on five public crowds, 8 seeds (docs/decisions.md, 2026-11-20), by the labels needed until first within half a
 point of all labels, or in the mean, in percent of all: 10: 30.2 / 41.2; 20: 27.6 / 30.9; 40: 26.9 / 30.1; no shares:
-28.8 / 31.5. With 10 the best annotator may not have a tenth of a small batch."""
+28.8 / 31.5. With 10 the best annotator may not have a tenth of a small batch.
+"""
 
 FIRST = 3
-"""Questions beyond as many as an annotator has answered that are never too many.
+"""Questions allowed beyond the number that an annotator has answered.
 
-Chosen of 1, 2, 3 and 5 on twelve public and simulated crowds, 4 to 6 seeds (docs/decisions.md, 2026-11-23)."""
+Chosen of 1, 2, 3 and 5 on twelve public and simulated crowds, 4 to 6 seeds (docs/decisions.md, 2026-11-23).
+"""
 
 LOOKS = 2**22
-"""Pairs looked at to know how many items each may be asked about; beyond, evenly spaced items stand for all."""
+"""Pairs checked to count the items each may be asked about; beyond, evenly spaced items stand for all."""
 
 
 def shares(free: Eligibility, rows: Rows, many: int, times: float, given_k: Floats | None = None) -> Rows:
-    """Return (K',) m_k less what is expected of each: questions they may be given, of `many` about these items (codes).
+    """Return (K',) m_k less what is expected of each: their limit for `many` questions about these items (codes).
 
-    `times` in [1, inf]; with inf there is no such limit, nor for a pool without names among the crew, which is many.
-    `given_k` (K',): answers so far; None: enough of everybody.
+    `times` in [1, inf]; inf means no limit. A pool without names has no limit either, because it is many people.
+    `given_k` (K',): answers so far; None: no limit for newcomers.
     """
     names = free.crew.names
     pool = np.array([name == ANONYMOUS for name in names], dtype=bool)
@@ -55,17 +57,17 @@ def shares(free: Eligibility, rows: Rows, many: int, times: float, given_k: Floa
 
 
 def even_share(able: npt.NDArray[np.integer], total: int) -> float:
-    """s, >= 0, where annotators who can have so many questions each (K',) have `total`; inf where they cannot."""
+    """Return s >= 0 at which annotators who can have so many questions each (K',) have `total`; inf if they cannot."""
     most = np.sort(able)
     if total > most.sum():
         return math.inf
-    below = np.append(0, np.cumsum(most))  # what those have who can have less
+    below = np.append(0, np.cumsum(most))  # total of those who can have less
     levels = (total - below[:-1]) / np.arange(len(most), 0, -1)
     return float(levels[np.argmax(levels <= most)]) if len(most) else 0.0
 
 
 def answerable(free: Eligibility, rows: Rows) -> Rows:
-    """Return (K',) about how many of these items each may be asked; exact where they are few enough to look at all."""
+    """Return (K',) about how many of these items each may be asked; exact if there are few enough to check all."""
     many = max(LOOKS // max(len(free.crew.names), 1), 1)
     seen = rows if len(rows) <= many else rows[np.linspace(0, len(rows) - 1, many).astype(np.int64)]
     return np.asarray(np.ceil(free.mask_rows(seen).sum(axis=0) * (len(rows) / len(seen))), dtype=np.int64)

@@ -1,9 +1,9 @@
-"""Open items that need skills which no annotator of the crew has: a setting to mend, no reason to end the project.
+"""Open items that need skills which no annotator of the crew has: a setting to fix, not a reason to end the project.
 
     lacking    an open item n such that no k of the crew has   needs[n] is part of skills[k]
 
-Other items end by themselves when every annotator who may answer them has (`outstanding`). These would too, though all
-that is missing may be a word in hitl.toml, a colleague who is still to come, or the right spelling in the item's data.
+Other items end by themselves when every annotator who may answer them has (`outstanding`). These would too, although
+the cause may be a missing word in hitl.toml, a colleague who has yet to join, or a typo in the item's data.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hitl.annotations import Name
 from hitl.crew import Crew
 
 SHOWN = 5
-"""Skills that are named in a message."""
+"""Maximum number of skills named in a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def lacking(items: Iterable[Name], crew: Crew) -> tuple[Lacking, ...]:
 
 
 def in_words(lacks: Sequence[Lacking], crew: Crew) -> str:
-    """In words: which skills are missing, who outside the crew has them, and which the crew has."""
+    """Describe which skills are missing, who outside the crew has them, and which the crew has."""
     total = sum(each.items for each in lacks)
     named = ", ".join(_named(each, crew) for each in lacks[:SHOWN])
     more = f", and {len(lacks) - SHOWN} more" if len(lacks) > SHOWN else ""

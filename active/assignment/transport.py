@@ -1,16 +1,16 @@
-"""The best set of pairs of rows and columns: a row once, column k `capacity[k]` times, `limit` pairs in all.
+"""Find the best set of pairs of rows and columns: each row once, column k `capacity[k]` times, `limit` pairs in total.
 
     maximize  sum of value[r, k] over the pairs          value: whole numbers >= 0, or NOT_ALLOWED
 
 Successive best augmentations (the Hungarian method for a transportation problem; Ahuja, Magnanti & Orlin, Network
-Flows, 1993, 9.7 and 12.4): one pair more at a time, each by the path of greatest gain
+Flows, 1993, 9.7 and 12.4) add one pair at a time, each by the path of greatest gain
 
     a free row -> column k;  if k is full, one of its rows moves on to k', ...;  the last column has room
 
 so that after t steps the t pairs are the best t pairs there are. The path is found by Dijkstra over columns, with
 prices price[k] >= 0 that keep every move among the pairs from gaining: value[r, k] - price[k] is as large for a paired
-row as for any other column. Only full columns on the way are searched, and each search raises the price of those by 1
-at least: with values in some hundred steps the work is bounded, whatever the number of pairs.
+row as for any other column. Only full columns on the way are searched, and each search raises their price by at least
+1. With values in some hundred steps the work is bounded, whatever the number of pairs.
 
 Ties: the column with the least load, then the first; the first row.
 """
@@ -26,13 +26,13 @@ from hitl.annotations import Floats
 from hitl.models.numerics.compiled import compiled
 
 NOT_ALLOWED = -(2**30)
-"""Value of a pair that must not be."""
+"""Value of a forbidden pair."""
 
 MOST = 50_000
-"""Largest value: columns are sorted by counting."""
+"""Largest value, because columns are sorted by counting."""
 
 MOVES = 2**26
-"""Moves between columns that are remembered, at most."""
+"""Maximum number of cached moves between columns."""
 
 Steps = npt.NDArray[np.int32]
 Whole = npt.NDArray[np.int64]
@@ -40,12 +40,12 @@ Whole = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Pairing:
-    """The best pairs.
+    """Best pairs.
 
     Attributes:
         column: (R,) the column of each row, or -1.
-        price: (K,) what one more of column k's capacity would bring, >= 0.
-        threshold: what the last pair brought, or 0 where no other could be added: a row that brings no more than this
+        price: (K,) gain from one more unit of column k's capacity, >= 0.
+        threshold: gain of the last pair, or 0 if no other could be added: a row that gains no more than this
             and the prices would change nothing.
     """
 
@@ -55,7 +55,7 @@ class Pairing:
 
 
 def best_pairs(steps_rk: Steps, capacity: Whole, load: Whole, limit: int) -> Pairing:
-    """The pairs of the greatest total of `steps_rk` (R, K). `load` (K,): who has how much to do already, for ties."""
+    """Find the pairs of the greatest total of `steps_rk` (R, K). `load` (K,): present load of each column, for ties."""
     n_rows, n_columns = steps_rk.shape
     column, price = np.full(n_rows, -1, np.int64), np.zeros(n_columns, np.int64)
     if not steps_rk.size or limit <= 0:
@@ -71,9 +71,9 @@ def best_pairs(steps_rk: Steps, capacity: Whole, load: Whole, limit: int) -> Pai
 
 @compiled
 def most_profit(value_rk: Floats, person: Whole, counts: Floats, toll: Floats) -> Floats:
-    """Return (R,) the largest of value - toll over the columns (C,); -inf where none is allowed.
+    """Return (R,) the largest of value - toll over the columns (C,); -inf if none is allowed.
 
-    Column c is person[c] (K values a row), of whose value counts[c] counts.
+    Column c is person[c] (K values per row), whose value is multiplied by counts[c].
     """
     profit = np.full(len(value_rk), -np.inf)
     for r in range(len(value_rk)):
@@ -84,7 +84,7 @@ def most_profit(value_rk: Floats, person: Whole, counts: Floats, toll: Floats) -
 
 @compiled
 def in_steps(value_rk: Floats, person: Whole, counts: Floats, toll: Floats, step: float) -> Steps:
-    """Return (R, C) value - toll of these columns in steps, to the nearest; NOT_ALLOWED below 0."""
+    """Return (R, C) value - toll of these columns in steps, rounded; NOT_ALLOWED below 0."""
     steps_rc = np.full((len(value_rk), len(toll)), NOT_ALLOWED, np.int32)
     for r in range(len(value_rk)):
         for c in range(len(toll)):
@@ -98,10 +98,10 @@ def in_steps(value_rk: Floats, person: Whole, counts: Floats, toll: Floats, step
 def best_purchases(
     value_rk: Floats, cost: Floats, column: Whole, room: Whole, left: float, limit: int
 ) -> tuple[Whole, Floats]:
-    """For each row the column that would add most for the money, and how much more per unit; below 0: none.
+    """Return for each row the column with the most gain per unit of money, and this gain; below 0: none.
 
-    A row without a column may get one while there are fewer than `limit` pairs, though it brings nothing, then the
-    cheapest; one that has may get a better one.
+    While there are fewer than `limit` pairs, a row without a column may get one even without gain, then the
+    cheapest. A row with a column may get a better one.
     """
     choice, rate = np.zeros(len(value_rk), np.int64), np.full(len(value_rk), -1.0)
     full = (column >= 0).sum() >= limit
@@ -123,9 +123,9 @@ def best_purchases(
 
 @compiled
 def _order(steps_rk: Steps) -> tuple[Steps, npt.NDArray[np.uint16], Whole]:
-    """(K, R) rows allowed in each column, largest value first, the first of equals first; their values; how many.
+    """Return (K, R) rows allowed in each column, largest value first and ties in order; their values; and counts.
 
-    The values stand here again as they are read in this order: to look them up among the rows would cost most of all.
+    The values are stored again in reading order, because looking them up by row would dominate the cost.
     """
     n_rows, n_columns = steps_rk.shape
     order = np.empty((n_columns, n_rows), np.int32)
@@ -167,7 +167,7 @@ def _augment(
     column: Whole,
     price: Whole,
 ) -> int:
-    """Fill `column` and `price`; returns the threshold. `room` and `load` change; moves of `kept` columns are kept."""
+    """Fill `column` and `price`; return the threshold. `room` and `load` change; moves of `kept` columns are cached."""
     n_rows, n_columns = steps_rk.shape
     pointer = np.zeros(n_columns, np.int64)
     entry = np.full(n_columns, -1, np.int64)  # the free row of largest value, -1: none
@@ -176,14 +176,14 @@ def _augment(
         if count[k] > 0:
             entry[k] = order[k, 0]
             steps[k] = level[k, 0]
-    head = np.full(n_columns, -1, np.int64)  # rows of a column, as a list linked both ways
+    head = np.full(n_columns, -1, np.int64)  # rows of a column, as a doubly linked list
     after, before = np.full(n_rows, -1, np.int64), np.full(n_rows, -1, np.int64)
     key = np.empty(n_columns, np.int64)
     through, source = np.empty(n_columns, np.int64), np.empty(n_columns, np.int64)
     settled = np.empty(n_columns, np.bool_)
-    move = np.empty((kept, n_columns), np.int32)  # best change of value when a row of a full column moves on to another
+    move = np.empty((kept, n_columns), np.int32)  # best change of value when a row of a full column moves to another
     mover = np.empty((kept, n_columns), np.int32)
-    owner = np.full(kept, -1, np.int64)  # the full column of which this is known
+    owner = np.full(kept, -1, np.int64)  # the full column whose moves are cached
     gain = 0
     for _ in range(limit):
         for k in range(n_columns):
@@ -219,7 +219,7 @@ def _augment(
 
 @compiled
 def _next(key: Whole, settled: npt.NDArray[np.bool_], room: Whole, load: Whole) -> int:
-    """The open column of the greatest key >= 0: of equals one with room, of these the least load; -1 if none."""
+    """Return the open column of the greatest key >= 0, or -1. Ties go to one with room, then to the least load."""
     best = -1
     for k in range(len(key)):
         if settled[k] or key[k] < 0 or (best >= 0 and key[k] < key[best]):
@@ -232,7 +232,7 @@ def _next(key: Whole, settled: npt.NDArray[np.bool_], room: Whole, load: Whole) 
 
 @compiled
 def _best_moves(steps_rk: Steps, full: int, head: int, after: Whole, move: Steps, mover: Steps) -> None:
-    """For each column the row of the full one that would best move there (-1: none may), and the change of value."""
+    """Find for each column the best row of the full one to move there (-1: none), and the change of value."""
     move[:] = NOT_ALLOWED
     mover[:] = -1
     row = head
@@ -252,7 +252,7 @@ def _relax(
     through: Whole,
     source: Whole,
 ) -> None:
-    """Reach other columns by rows that move on from a full one, where that gains more than what is known."""
+    """Reach other columns by moving rows from a full one, if that gains more than the best known path."""
     spare = key[full] + price[full]
     for k in range(len(key)):
         if not settled[k] and mover[k] >= 0:
@@ -275,7 +275,7 @@ def _pass_on(
     move: Steps,
     mover: Steps,
 ) -> None:
-    """Every row on the path to the last column moves on; what is known of the moves from these columns follows."""
+    """Move every row on the path to the last column, and update the cached moves of these columns."""
     k = last
     while k >= 0:
         row, origin = through[k], source[k]
@@ -302,7 +302,7 @@ def _pass_on(
 
 @compiled
 def _learn(steps_rk: Steps, full: int, row: int, move: Steps, mover: Steps) -> None:
-    """The moves from a column that has one row more."""
+    """Update the moves from a column that has gained a row."""
     now = steps_rk[row, full]
     for k in range(len(move)):
         if steps_rk[row, k] >= 0 and steps_rk[row, k] - now > move[k]:
@@ -312,7 +312,7 @@ def _learn(steps_rk: Steps, full: int, row: int, move: Steps, mover: Steps) -> N
 
 @compiled
 def _forget(steps_rk: Steps, full: int, gone: int, head: int, after: Whole, move: Steps, mover: Steps) -> None:
-    """The moves from a column that has lost a row."""
+    """Update the moves from a column that has lost a row."""
     for k in range(len(move)):
         if mover[k] == gone:
             move[k], mover[k] = NOT_ALLOWED, -1

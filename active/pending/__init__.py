@@ -1,1 +1,1 @@
-"""Questions that were asked and wait: outstanding, expired, blocked."""
+"""Unanswered questions: outstanding, expired, blocked."""

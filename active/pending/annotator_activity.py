@@ -1,12 +1,13 @@
-"""Notice who is away: asked, and for `expire` seconds neither answered nor skipped anything.
+"""Detect who is away: asked, and for `expire` seconds neither answered nor skipped anything.
 
     active       when a plan first saw that an annotator had answered or skipped more than before
-    away         from when a question asked since then expired; or from when they had had questions for as long as that,
-                 though each was answered by others, or settled by the fit, before it could expire
+    away         when a question asked since then expired; or after having questions for that long, even if each was
+                 answered by others, or settled by the fit, before it could expire
     back         as soon as they answer or skip anything
 
-The second needs a memory, for what is done is not asked any more: `Activity.unanswered`, the time of the first such
-question. It is forgotten when they are active, and when nothing is asked of them: who has no questions owes no answer.
+The second rule needs a memory, because finished questions are no longer asked: `Activity.unanswered`, the time of the
+first such question. It is cleared when they are active, and when nothing is asked of them, because then they owe no
+answer.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ def activity_now(
 ) -> tuple[Activity, ...]:
     """Return when each was last active and who is away; annotators never active nor missed are left out.
 
-    `expired` are the questions given up just now, `settled` those of the last plan that were done without their answer.
+    `expired` are the questions given up just now, `settled` those of the last plan that were finished without their
+    answer.
     """
     count = _answers_and_skips(answered, crew)
     before = {person.annotator: person for person in previous.people}
@@ -53,7 +55,7 @@ def activity_now(
 
 
 def still_asked(plan: Plan) -> Plan:
-    """The plan, where no annotator owes an answer who is asked nothing in it."""
+    """Return the plan with `unanswered` cleared for annotators who are asked nothing in it."""
     asked = {ask.annotator for ask in plan.asks}
     people = [person if person.annotator in asked else replace(person, unanswered=0.0) for person in plan.people]
     active = [person for person in people if person.answers or person.away or person.unanswered]
@@ -61,7 +63,7 @@ def still_asked(plan: Plan) -> Plan:
 
 
 def _answers_and_skips(answered: Sequence[Annotations], crew: Crew) -> Counter[Name]:
-    """Count answers and skips; they are not dated, because times may be those of a recording."""
+    """Count answers and skips, without dates, because times may be those of a recording."""
     count = Counter(name for name, _ in crew.never)
     for given in answered:
         count.update(dict(zip(given.annotators, given.labels_per_annotator.tolist(), strict=True)))

@@ -1,6 +1,6 @@
-"""Estimate the time of answers, so that a plan says how much work it is.
+"""Estimate how long answers take, so that a plan shows how much work it is.
 
-    time of k  =  median of annotator k's durations, where there are FEWEST or more;  else the median of all durations
+    time of k  =  median of annotator k's durations, if there are at least FEWEST;  else the median of all durations
 
 Medians, because a task that was left open over lunch took an hour.
 """
@@ -16,14 +16,15 @@ from hitl.annotations import Annotations, Name
 from hitl.plan import Plan
 
 FEWEST = 5
-"""Durations of one annotator below which the median of all stands in.
+"""Number of durations of one annotator below which the median of all is used.
 
-The median of five lies between the quartiles of the annotator's times four times of five (binomial), that of three
-only twice of three."""
+The median of five lies between the quartiles of the annotator's times four times out of five (binomial), that of three
+only twice out of three.
+"""
 
 
 def seconds_per_answer(annotations: Annotations) -> tuple[float, Mapping[Name, float]]:
-    """(seconds of an average answer, seconds of those who have answered often enough); 0 where no duration is known."""
+    """Return the seconds of an average answer (0 if no duration is known), and of annotators with enough answers."""
     if annotations.duration is None:
         return 0.0, {}
     timed = np.isfinite(annotations.duration) & (annotations.duration > 0)
@@ -38,7 +39,7 @@ def seconds_per_answer(annotations: Annotations) -> tuple[float, Mapping[Name, f
 
 
 def with_answer_times(plan: Plan, annotations: Annotations) -> Plan:
-    """The plan with how long each answer is expected to take."""
+    """Add to the plan how long each answer is expected to take."""
     average, own = seconds_per_answer(annotations)
     if not average and not any(ask.seconds for ask in plan.asks):
         return plan

@@ -15,13 +15,13 @@ from hitl.crew import Budget, Crew
 from hitl.plan import Plan
 
 SHOWN = 5
-"""Annotators that are named in a message."""
+"""Maximum number of annotators named in a message."""
 
 
 def why_nothing_is_asked(plan: Plan, crew: Crew, budget: Budget) -> str | None:
-    """The setting or the lack of annotators that keeps questions from being asked; None where some are, or all is done.
+    """Return the setting or the lack of annotators that blocks questions; None if some are asked, or all is done.
 
-    Where no annotator may answer what is open, the plan has stopped and says so itself (`outstanding`).
+    If no annotator may answer the open items, the plan has stopped and says so itself (`outstanding`).
     """
     if plan.asks or plan.stop or not plan.open_items:
         return None
@@ -38,7 +38,7 @@ def why_nothing_is_asked(plan: Plan, crew: Crew, budget: Budget) -> str | None:
 
 
 def why_not_asked(questions: Sequence[Judged], plan: Plan, crew: Crew, budget: Budget) -> dict[Name, str]:
-    """Annotators of the crew without a question, and why; empty where nothing is asked of anybody."""
+    """Return annotators of the crew without a question, and why; empty if nothing is asked of anybody."""
     asked = set(plan.annotators)
     left = [name for name in crew.names if name not in asked]
     if plan.stop or not plan.asks or not left:
@@ -63,7 +63,7 @@ def why_not_asked(questions: Sequence[Judged], plan: Plan, crew: Crew, budget: B
 
 
 def _may_answer_some(pool: PoolState, crew: Crew) -> dict[Name, bool]:
-    """Tell who may answer any open item, capacity aside."""
+    """Tell who may answer any open item, ignoring capacity."""
     able = np.zeros(len(crew.names), dtype=bool)
     for _, may in Eligibility.of(crew, pool.annotations).blocks(pool.open_rows):
         able |= may.any(axis=0)
@@ -71,9 +71,10 @@ def _may_answer_some(pool: PoolState, crew: Crew) -> dict[Name, bool]:
 
 
 def waiting_for_absent(questions: Sequence[Judged], plan: Plan, crew: Crew, budget: Budget) -> str | None:
-    """Which open items only annotators can answer who seem to be away: the project waits for them.
+    """Describe the open items that only annotators can answer who seem to be away, so that the project waits for them.
 
-    None where no such annotator is needed, or where there is enough to ask all the same. It goes on by itself when one
+    None if no such annotator is needed, or if there is enough to ask all the same. The project continues by itself when
+    one
     of them answers or skips anything; until then each of them has one question (`outstanding`).
     """
     pool = PoolState.of(questions, budget)

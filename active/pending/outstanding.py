@@ -1,20 +1,19 @@
-"""Questions that were asked and not answered yet: they wait, they expire, and they return to the pool.
+"""Unanswered questions: they wait, they expire, and they return to the pool.
 
-    waiting    asked of an annotator by name, not answered, not skipped, not expired; the item is there and not done
+    waiting    asked of an annotator by name, not answered, not skipped, not expired; the item exists and is not done
     expired    not answered within `expire` seconds; another annotator is asked, the same one only if no other can
     ended      every annotator of the crew, present or away, who has the skills has answered or skipped what is open:
-               the project is done, until another one can. While an open item needs skills that no annotator has
-               (`missing_skills`), the project only has nothing to ask: that is a setting, and what is closed for it
-               would have to be opened again
+               the project is done, until another one can. If an open item needs skills that no annotator has
+               (`missing_skills`), the project only has nothing to ask: that is a setting, and anything closed for it
+               would have to be reopened
     away       was asked and neither answered nor skipped anything until their questions expired, or would have
-               (`annotator_activity`): one question, until they answer something, and none where the limit then leaves
-               none for an annotator who is present
+               (`annotator_activity`): they get one question, until they answer something, and none if the limit then
+               leaves none for an annotator who is present
 
-What waits stays at the front of that annotator's queue, in the same order, and counts against their capacity and the
-budget; its item gets no second question meanwhile. Where that leaves nothing for an annotator without any question, the
-last ones of the longest queues make room, down to an even share of the budget. The past is known from the last plan
-alone. An answer that comes late, after its question expired or its item was done, is an answer like any other: it is in
-the evidence.
+Waiting questions stay at the front of that annotator's queue, in the same order, and count against their capacity and
+the budget; their items get no second question meanwhile. If that leaves nothing for an annotator without any question,
+the last ones of the longest queues make room, down to an even share of the budget. The past is known from the last plan
+alone. A late answer, after its question expired or its item was done, counts like any other: it is in the evidence.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class Waiting:
 
     Attributes:
         asks: questions that wait for their answer, in serving order.
-        expired: questions given up, whose items are still open and which their annotators may still answer.
+        expired: expired questions, whose items are still open and which their annotators may still answer.
         people: when the crew was last active.
         unwanted: (annotator, item) pairs that expired and that another annotator can answer.
     """
@@ -72,13 +71,13 @@ class Waiting:
         return replace(self, asks=tuple(ask for ask in self.asks if ask not in returned))
 
     def crew_now(self, crew: Crew) -> Crew:
-        """The crew as a policy should see it: what waits is in `asked` and counts against the capacities."""
+        """Return the crew for a policy: waiting questions are in `asked` and count against the capacities."""
         asked = tuple((ask.annotator, ask.item) for ask in self.asks if ask.annotator is not None)
         never = crew.never | (self.unwanted - set(asked))  # asked again when no other annotator could
         return replace(crew, capacity=_capacities(crew, self.away), never=never, asked=asked)
 
     def budget_left(self, budget: Budget, crew: Crew) -> Budget:
-        """The budget less what waits."""
+        """Return the budget less the waiting questions."""
         spent = sum(crew.cost_of(ask.annotator) for ask in self.asks if ask.annotator is not None)
         room = max(budget.open_questions - len(self.asks), 0)
         return replace(budget, open_questions=room, cost=max(budget.cost - spent, 0.0))
@@ -93,7 +92,7 @@ def next_plan(
     now: float = 0.0,
     expire: float = math.inf,
 ) -> Plan:
-    """The plan that follows `previous` at time `now`: what waits, what a policy adds, or that the project is done.
+    """Return the plan after `previous` at time `now`: what waits, what a policy adds, or that the project is done.
 
     `questions` are (evidence, consensus) pairs about the same items, or their `PoolState`; `now` is in seconds since
     the epoch, `expire` how many seconds a question may wait.
@@ -121,7 +120,7 @@ def _filled(
 ) -> Plan:
     """Add the policy's questions to those that wait; withdraw some of these for annotators without any.
 
-    Each reassignment gives an annotator their first question, and leaves one to each other who is present.
+    Each reassignment gives an annotator their first question, and leaves at least one to everyone else who is present.
     """
     reassignment, waits = _Reassignment(policy, pool, crew, budget, held), len(held.asks)
     for _ in range(1 + len(crew.names)):
@@ -137,11 +136,13 @@ def _filled(
 
 @dataclass(eq=False)
 class _Reassignment:
-    """Waiting questions are withdrawn for annotators without any, where the limits of labels or cost are reached.
+    """Withdraw waiting questions for annotators without any, if the limits of labels or cost are reached.
 
-    An annotator without any label gets an even share, once the policy has nothing to add: what it has just chosen is to
-    be answered first. An annotator with labels gets what the policy gives them when it chooses all questions anew: that
-    nothing waits for them is no reason to ask them. The questions of annotators who are away are withdrawn first.
+    An annotator without any label gets an even share, once the policy has nothing to add, because what it has just
+    chosen
+    is to be answered first. An annotator with labels gets what the policy gives them when it chooses all questions
+    again:
+    having nothing to do is no reason to be asked. The questions of annotators who are away are withdrawn first.
     """
 
     policy: Policy
@@ -165,7 +166,7 @@ class _Reassignment:
         return self._asks(self.waits.without(self.waits.asks), self.present)
 
     def step(self, held: Waiting, for_new: bool) -> tuple[Waiting, tuple[Ask, ...]] | None:
-        """Return what still waits, and the questions in place of what was withdrawn; None if no annotator gets any.
+        """Return what still waits, and the replacement questions; None if no annotator gets any.
 
         `for_new`: annotators without any label may get some.
         """
@@ -210,7 +211,7 @@ class _Reassignment:
 
 
 def _beyond(asks: Sequence[Ask], share: int, away: frozenset[Name]) -> list[Ask]:
-    """The questions of who is away, and those behind the first `share` of each other annotator, the last ones first."""
+    """Return questions of absent annotators, and those after the first `share` of each other one, last ones first."""
     count: dict[Name | None, int] = {}
     gone, behind = [], []
     for ask in asks:
@@ -225,7 +226,7 @@ def _beyond(asks: Sequence[Ask], share: int, away: frozenset[Name]) -> list[Ask]
 def waiting(previous: Plan, pool: PoolState, crew: Crew, budget: Budget, now: float, expire: float) -> Waiting:
     """Select the questions of the last plan that are still expected.
 
-    A question of an annotator who has left the crew, or may not answer it any more, returns to the pool at once; so
+    A question of an annotator who has left the crew, or may not answer it any more, returns to the pool at once. So
     does one whose item is done, unless it is a check or an audit, which are asked about done items.
     """
     free = Eligibility.of(replace(crew, asked=()), pool.annotations)
@@ -239,7 +240,7 @@ def waiting(previous: Plan, pool: PoolState, crew: Crew, budget: Budget, now: fl
     for who, ask in named:
         if (who, ask.item) not in may_answer or ask.item in done:
             continue
-        since = ask.since or now  # plans made before times were kept
+        since = ask.since or now  # older plans have no times
         if now - since >= expire:
             fresh.append(Expired(ask.item, who, since))
         else:
@@ -254,9 +255,9 @@ def waiting(previous: Plan, pool: PoolState, crew: Crew, budget: Budget, now: fl
 
 
 def merged(plan: Plan, held: Waiting, previous: Plan, crew: Crew, budget: Budget, now: float) -> Plan:
-    """The policy's plan behind what waits.
+    """Append the policy's plan to what waits.
 
-    What it asks about items that wait, beyond the capacities or beyond the budget, is left out.
+    Questions about waiting items, beyond the capacities or beyond the budget, are left out.
     """
     before = {ask.item: ask.since for ask in previous.asks if ask.annotator is None}  # to anyone: does not expire
     items = {ask.item for ask in held.asks}
@@ -276,7 +277,7 @@ def open_to_crew(questions: Sequence[Judged], crew: Crew, budget: Budget) -> boo
 
 
 def _within(asks: Sequence[Ask], crew: Crew, budget: Budget, away: frozenset[Name]) -> tuple[Ask, ...]:
-    """The first of these questions that capacities and budget of today allow."""
+    """Return the first of these questions that current capacities and budget allow."""
     room = _capacities(crew, away)
     within: list[Ask] = []
     cost = 0.0
@@ -294,7 +295,7 @@ def _within(asks: Sequence[Ask], crew: Crew, budget: Budget, away: frozenset[Nam
 
 
 def _unwanted(expired: Sequence[Expired], free: Eligibility, away: frozenset[Name]) -> frozenset[Pair]:
-    """The expired pairs whose items another annotator, who is there and has capacity, can answer."""
+    """Return the expired pairs whose items another annotator, who is present and has capacity, can answer."""
     place = {name: position for position, name in enumerate(free.crew.names)}
     row = places_of(free.items, (e.item for e in expired))
     item, person = np.array([(row[e.item], place[e.annotator]) for e in expired], dtype=np.int64).reshape(-1, 2).T

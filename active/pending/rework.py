@@ -1,4 +1,4 @@
-"""Items that were sent back come first in the plan, until they are answered anew."""
+"""Put items that were sent back first in the plan, until they are answered again."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def without_rework(plan: Plan | None) -> Plan | None:
 def with_rework(
     plan: Plan, sent_back: Sequence[Rework], evidence: Mapping[str, Evidence], results: Mapping[str, Consensus]
 ) -> Plan:
-    """The plan with a question for each item that was sent back and is not answered since, before all others.
+    """Add a question for each sent-back item that has not been answered since, before all others.
 
-    An item that is gone is left out. Answers without a time cannot be told from older ones: then the question stays
-    until it is taken back.
+    A deleted item is left out. Answers without a time cannot be distinguished from older ones, so the question stays
+    until it is withdrawn.
     """
     if not sent_back or not evidence:
         return plan
@@ -63,7 +63,7 @@ def _answered(evidence: Evidence, n: int, annotator: Name) -> float | None:
 
 
 def _right(results: Mapping[str, Consensus], annotator: Name) -> float:
-    """The chance that the annotator's answer is right, over all questions; that of the crowd where they are new."""
+    """Return the chance that the annotator's answer is right, over all questions; newcomers get that of the crowd."""
     chances = [1.0]
     for result in results.values():
         report = result.annotators

@@ -1,1 +1,1 @@
-"""Policies on recorded or simulated annotators: what they would have saved."""
+"""Run policies on recorded or simulated annotators to measure the labels they save."""

@@ -1,13 +1,13 @@
-"""Baselines for policies: simple ones, which do not weigh who is asked.
+"""Baselines for policies: simple ones, which ignore how good annotators are.
 
-    even           an item with the fewest labels, drawn among equals, to any annotator who may have it
+    even           an item with the fewest labels, ties drawn at random, to any annotator who may have it
     random         any item, to any annotator who may have it
     uncertainty    the item whose label is least certain, to the annotators in turn
 
-All ask about open items only, an item once in a plan. Of m items that are drawn from n equal ones each has probability
-m / n (`Ask.probability`); where annotators have no time or money left for some of them, the probability is not known.
-Where confidence must not end an item, as in a comparison with
-spreading labels evenly over all items, set `Budget.min_labels` to `max_labels`.
+All ask about open items only, each item once per plan. If m items are drawn from n equal ones, each has probability
+m / n (`Ask.probability`); if annotators have no time or money left for some of them, the probability is not known.
+If confidence must not end an item, as in a comparison with spreading labels evenly over all items, set
+`Budget.min_labels` to `max_labels`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class Evenly:
     """Labels spread evenly over the open items, each from an annotator drawn among those who may give it.
 
     Attributes:
-        seed: draws among equals, >= 0; the same seed and answers give the same plan.
+        seed: breaks ties, >= 0; the same seed and answers give the same plan.
+
 
     Example:
         >>> from hitl import Budget, Crew, Evidence
@@ -57,7 +58,10 @@ class Evenly:
         _require_seed(self.seed)
 
     def plan(self, questions: Sequence[Judged], crew: Crew, budget: Budget) -> Plan:
-        """The next questions, the items with fewest labels first. Raises BadInput where the questions' items differ."""
+        """Return the next questions, items with the fewest labels first.
+
+        Raises BadInput if the questions' items differ.
+        """
         pool = PoolState.of(questions, budget)
         return _drawn(self.seed, pool, crew, budget, pool.labels)
 
@@ -85,7 +89,7 @@ class Randomly:
         _require_seed(self.seed)
 
     def plan(self, questions: Sequence[Judged], crew: Crew, budget: Budget) -> Plan:
-        """The next questions, in no order. Raises BadInput where the questions' items differ."""
+        """Return the next questions, in random order. Raises BadInput if the questions' items differ."""
         pool = PoolState.of(questions, budget)
         return _drawn(self.seed, pool, crew, budget, np.zeros(len(pool.items), np.int64))
 
@@ -94,8 +98,10 @@ class Randomly:
 class Uncertain:
     """Uncertainty sampling: the open items whose labels are least certain, to the annotators in turn.
 
-    How uncertain an item is: the entropy of its label, summed over its open questions (`acquisition.scores.entropy`).
-    Of those who may be asked, the annotator who has answered and been given least is.
+    The uncertainty of an item is the entropy of its label, summed over its open questions
+    (`acquisition.scores.entropy`).
+    Among those who may be asked, the annotator with the fewest answers and questions is chosen.
+
 
     Example:
         >>> from hitl import Budget, Crew, Evidence
@@ -109,7 +115,7 @@ class Uncertain:
     """
 
     def plan(self, questions: Sequence[Judged], crew: Crew, budget: Budget) -> Plan:
-        """The next questions, the least certain items first. Raises BadInput where the questions' items differ."""
+        """Return the next questions, least certain items first. Raises BadInput if the questions' items differ."""
         pool = PoolState.of(questions, budget)
         free = Eligibility.of(crew, pool.annotations)
         score_qn = np.where(pool.states == OPEN, [entropy(consensus.probabilities) for _, consensus in pool], 0.0)
@@ -125,9 +131,9 @@ def _require_seed(seed: object) -> None:
 
 
 def _drawn(seed: int, pool: PoolState, crew: Crew, budget: Budget, rank: Rows) -> Plan:
-    """Each open item to an annotator drawn among those who may have it, in an order drawn among items of equal rank.
+    """Ask about each open item, in random order within a rank, an annotator drawn among those who may have it.
 
-    Items (N,) of lower rank come first. Other draws in each round.
+    Items (N,) of lower rank come first. The draws differ in each round.
     """
     rng = np.random.default_rng([seed, pool.answered, len(crew.asked)])
     free = Eligibility.of(crew, pool.annotations)
@@ -141,7 +147,7 @@ def _drawn(seed: int, pool: PoolState, crew: Crew, budget: Budget, rank: Rows) -
 def _with_probabilities(
     asks: tuple[Ask, ...], pool: PoolState, free: Eligibility, budget: Budget, rows: Rows, rank: Rows
 ) -> tuple[Ask, ...]:
-    """Set the share of each rank that is asked; None where time or money may have run out before."""
+    """Set the share of each rank that is asked; None if time or money may have run out before."""
     able = free.capacity > 0
     enough = bool((free.capacity[able] >= budget.open_questions).all())
     if not (enough and budget.open_questions * max(free.crew.prices) <= budget.cost + CENT):
@@ -158,7 +164,7 @@ def _to_ask(pool: PoolState, free: Eligibility) -> Rows:
 
 
 def _dealt(pool: PoolState, free: Eligibility, budget: Budget, order: Rows, whom: Callable[[Rows, Rows], int]) -> Plan:
-    """Each item in order to one of the crew: `whom(positions that may be asked, (K',) given so far)`."""
+    """Give each item in order to one of the crew: `whom(positions that may be asked, (K',) given so far)`."""
     crew, price, money = free.crew, np.array(free.crew.prices), budget.cost + CENT
     assigned = np.zeros(len(crew.members), dtype=np.int64)
     asks: list[Ask] = []

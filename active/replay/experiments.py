@@ -1,7 +1,7 @@
-"""Several replays of several strategies, side by side, over the same annotators and seeds, in several processes.
+"""Run several replays of several strategies, over the same annotators and seeds, in several processes.
 
-A seed s of n is child s of SeedSequence(seed): the draws of one seed are the same whatever the number of workers, of
-seeds and of strategies, and all strategies meet the same annotators under the same seed.
+Seed s of n is child s of SeedSequence(seed). So the draws of one seed do not depend on the number of workers,
+seeds and strategies, and all strategies meet the same annotators under the same seed.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from hitl.errors import BadEvidence, IgnoredEvidence
 from hitl.evidence import Evidence
 
 FEW = 10
-"""With fewer seeds than this a band is from the lowest to the highest; else from the 10th to the 90th in a hundred."""
+"""Number of seeds below which a band is from the lowest to the highest; else from the 10th to the 90th percentile."""
 
 POINTS = 200
-"""Points at which curves are compared."""
+"""Number of points at which curves are compared."""
 
 Job = tuple[str, int]
 """Strategy, number of the seed."""
@@ -42,15 +42,17 @@ class Source(Protocol):
     """Source of a replay's annotators."""
 
     def begin(self, rng: np.random.Generator, replay: Replay) -> tuple[Answers, Evidence, Replay]:
-        """Annotators who have not been asked yet, what is known beside their answers, and the replay fit for them."""
+        """Return annotators who have not been asked yet, the evidence besides their answers, and a replay adapted to
+        them."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """Annotators whose answers were recorded.
+    """Recorded answers of annotators.
 
-    The seed draws what ties hang on: the order of items and annotators, and in which order an anonymous pool answers.
+    The seed breaks ties: it draws the order of items and annotators, and the order in which an anonymous pool answers.
+
 
     Example:
         >>> import numpy as np
@@ -66,19 +68,20 @@ class Recording:
     evidence: Evidence
 
     def begin(self, rng: np.random.Generator, replay: Replay) -> tuple[Answers, Evidence, Replay]:
-        """The recording, with nothing revealed."""
+        """Return the recording, with nothing revealed."""
         evidence = reordered(self.evidence, rng)
         return RecordedAnswers(evidence.annotations, rng), evidence, replay
 
 
 @dataclass(frozen=True, eq=False)
 class Simulation:
-    """Simulated annotators, drawn anew for each seed, on items whose truth is known.
+    """Simulated annotators, drawn again for each seed, on items whose truth is known.
 
     Attributes:
-        evidence: items with their truth, and features or probabilities of models if there are; its labels are left out.
-        groups: who the annotators are.
+        evidence: items with their truth, and features or probabilities of models if there are; its labels are ignored.
+        groups: groups of annotators.
         correlation: how much all find the same items hard, in [0, 1).
+
 
     Example:
         >>> import numpy as np
@@ -97,7 +100,7 @@ class Simulation:
     correlation: float = 0.0
 
     def begin(self, rng: np.random.Generator, replay: Replay) -> tuple[Answers, Evidence, Replay]:
-        """A crew of newcomers; it brings its speeds, and who joins and leaves."""
+        """Draw a crew of newcomers, with its speeds, and who joins and leaves."""
         annotations, truth = self.evidence.annotations, self.evidence.truth
         assert truth is not None
         if not self.evidence.known.all():
@@ -113,7 +116,7 @@ class Simulation:
 
 
 def reordered(evidence: Evidence, rng: np.random.Generator) -> Evidence:
-    """Permute items and annotators: only ties notice."""
+    """Permute items and annotators, which affects ties alone."""
     annotations = evidence.annotations
     item, person = rng.permutation(annotations.n_items), rng.permutation(annotations.n_annotators)
     place_n, place_k = np.argsort(item).astype(np.int32), np.argsort(person).astype(np.int32)
@@ -155,11 +158,11 @@ def run_trials(
     on_done: Callable[[int, int], None] | None = None,
     executor: Executor | None = None,
 ) -> dict[str, tuple[Track, ...]]:
-    """Strategy -> a track for each seed, in order. `on_done(replays done, of)` as they end.
+    """Return strategy -> a track for each seed, in order. `on_done(replays done, total)` is called as they end.
 
-    `executor` takes the place of `workers`: any of `concurrent.futures`, or `get_executor()` of a Dask client.
+    `executor` replaces `workers`: any of `concurrent.futures`, or `get_executor()` of a Dask client.
     """
-    children = np.random.SeedSequence(seed).spawn(seeds)  # a strategy can be slow: mix them
+    children = np.random.SeedSequence(seed).spawn(seeds)  # strategies differ in speed: mix them
     calls = {(name, rank): (source, replays[name], child) for rank, child in enumerate(children) for name in replays}
     tracks: dict[Job, Track] = {}
     with ExitStack() as stack:
@@ -177,9 +180,10 @@ def run_trials(
 
 
 def one_trial(source: Source, replay: Replay, seed: np.random.SeedSequence) -> Track:
-    """One replay. Annotators, responses and policy draw from generators of their own: all meet the same annotators.
+    """Run one replay. Annotators, responses and policy have separate generators, so all strategies meet the same
+    annotators.
 
-    That a method does not use all evidence is not told here: another process would print it, once a replay.
+    Warnings about unused evidence are suppressed, because another process would print them once per replay.
     """
     state = [int(word) for word in seed.generate_state(3)]
     answers, known, ready = source.begin(np.random.default_rng(state[0]), replay)
@@ -196,8 +200,8 @@ class Spent:
     """Labels and cost that one strategy spent until it reached a target for good, over all its seeds.
 
     Attributes:
-        labels, cost: (median, lowest, highest); infinite where it was not reached.
-        reached: in how many of the seeds it was.
+        labels, cost: (median, lowest, highest); infinite if it was not reached.
+        reached: number of seeds in which it was.
     """
 
     labels: tuple[float, float, float]
@@ -218,7 +222,7 @@ def spent_to_reach(tracks: Sequence[Track], accuracy: float) -> Spent:
 
 
 def band(tracks: Sequence[Track], over_cost: bool = False) -> Band:
-    """Median accuracy over the tracks, and the band around it; a track that has ended stays where it is."""
+    """Return the median accuracy over the tracks, and the band around it; an ended track keeps its last value."""
     spent = [track.cost if over_cost else track.labels.astype(np.float64) for track in tracks]
     x: Floats = np.linspace(0, max(float(one[-1]) for one in spent), POINTS, dtype=np.float64)
     value = np.stack([_held(x, one, track.accuracy) for one, track in zip(spent, tracks, strict=True)])
@@ -232,13 +236,13 @@ def _held(x: Floats, spent: Floats, accuracy: Floats) -> Floats:
 
 
 def seeded(policy: Any, seed: int) -> Any:
-    """The policy with this seed, if it has a setting of that name."""
+    """Return the policy with this seed, if it has a setting of that name."""
     draws = is_dataclass(policy) and any(field.name == "seed" for field in fields(policy))
     return replace(policy, seed=seed) if draws and not isinstance(policy, type) else policy
 
 
 def _single_threaded() -> None:
-    """Give a process one thread: processes share the machine's cores."""
+    """Limit a process to one thread, because processes share the machine's cores."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     import numba
 

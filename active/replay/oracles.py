@@ -1,4 +1,4 @@
-"""Annotators of a replay: `Answers` is the contract, `RecordedAnswers` gives back recorded labels.
+"""Annotators of a replay: `Answers` is the contract, `RecordedAnswers` returns recorded labels.
 
 An answer that was not recorded is not available. An anonymous pool answers each item with its recorded labels in a
 random order, none used twice.
@@ -21,7 +21,7 @@ Pair = tuple[Name, Name | None]
 
 
 class Answers(Protocol):
-    """Annotators who answer when they are asked, recorded or simulated."""
+    """Recorded or simulated annotators who answer when they are asked."""
 
     @property
     def spent(self) -> int:
@@ -37,7 +37,7 @@ class Answers(Protocol):
         ...
 
     def reveal(self, asks: Sequence[Pair]) -> int:
-        """Answer these asks; returns how many answers there were. Asking twice gives nothing new."""
+        """Answer these asks; return how many answers there were. Asking twice gives nothing new."""
         ...
 
 
@@ -62,9 +62,10 @@ class RecordedAnswers:
         return self._spent
 
     def crew(self, limits: Crew) -> Crew:
-        """The crew of the recording: named annotators for the items they labeled, or anyone if one is anonymous.
+        """Return the crew of the recording: named annotators for the items they labeled, or anyone if one is anonymous.
 
-        `limits` may name some of the annotators; all its limits hold, its `only` cuts further. Raises BadEvidence for
+        `limits` may name some of the annotators; all its limits apply, and its `only` restricts further. Raises
+        BadEvidence for
         annotators who are not recorded.
         """
         annotations = self._all
@@ -86,7 +87,7 @@ class RecordedAnswers:
         return self._all.select(self._revealed)
 
     def reveal(self, asks: Sequence[Pair]) -> int:
-        """Reveal the answers to these (item, annotator or None for anyone) asks; returns how many there were."""
+        """Reveal the answers to these (item, annotator or None for anyone) asks; return how many there were."""
         before = self._spent
         for item_name, person in asks:
             item = self._place[item_name]

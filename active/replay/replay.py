@@ -1,11 +1,11 @@
-"""Replay: run a policy against recorded or simulated annotators, and see accuracy against labels and cost.
+"""Replay: run a policy against recorded or simulated annotators, and measure accuracy against labels and cost.
 
-    until nothing more can come:   consensus <- combiner(what was answered)
-                                   asks      <- policy(consensus, the crew as it is now)
-                                   answers   <- the annotators asked, in time or later
+    until no more answers can come:   consensus <- combiner(answers so far)
+                                      asks      <- policy(consensus, the current crew)
+                                      answers   <- the annotators asked, in time or later
 
-The policy asks, the recorded answer comes back; an answer that was not recorded is not available. Answers may come
-late, out of order or not at all (`ResponseModel`); what is outstanding is in the `Crew.asked` that the policy sees.
+The policy asks, and the recorded answer comes back; an answer that was not recorded is not available. Answers may come
+late, out of order or not at all (`ResponseModel`). Outstanding questions are in the `Crew.asked` that the policy sees.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class Track(OneLineRepr):
 
     Attributes:
         labels: (S,) human labels spent at each step, rising; the first step is before any label.
-        cost: (S,) what those labels cost, in the unit of `Crew.cost`.
+        cost: (S,) cost of those labels, in the unit of `Crew.cost`.
         accuracy: (S,) accuracy then on the items with known truth, in [0, 1], ties shared.
         done: (S,) items done then.
-        stopped: where a stop rule would have ended the project; None where it would not have, or there is none.
+        stopped: where a stop rule would have ended the project; None if it would not have, or there is none.
     """
 
     labels: npt.NDArray[np.int64]
@@ -60,14 +60,14 @@ class Track(OneLineRepr):
         return f"{counted(len(self.labels), 'step')}; at the end {end}, {self.done[-1]:,} items done"
 
     def frame(self) -> pd.DataFrame:
-        """One row a step: labels, cost, accuracy, done."""
+        """Return one row per step: labels, cost, accuracy, done."""
         import pandas as pd
 
         names = ("labels", "cost", "accuracy", "done")
         return pd.DataFrame({name: getattr(self, name) for name in names})
 
     def to_reach(self, accuracy: float) -> tuple[int, float] | None:
-        """Labels and cost after which the accuracy is reached and not lost again, or None."""
+        """Return labels and cost after which the accuracy is reached and not lost again, or None."""
         below = np.flatnonzero(self.accuracy < accuracy - 1e-12)
         first = below[-1] + 1 if below.size else 0
         return (int(self.labels[first]), float(self.cost[first])) if first < len(self.accuracy) else None
@@ -75,11 +75,12 @@ class Track(OneLineRepr):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ReplayResult(Track):
-    """The track of a replay, and what stood at its end.
+    """Track of a replay, and its final state.
 
     Attributes:
         consensus, evidence: at the end.
         rounds: (S,) plans made before each step.
+
 
     Example:
         >>> import numpy as np
@@ -99,16 +100,17 @@ class ReplayResult(Track):
 
 @dataclass(frozen=True)
 class Replay:
-    """A replay: how labels are combined, how questions are chosen, and within which limits.
+    """Replay: the combiner, the policy, and their limits.
 
     Attributes:
-        combiner, policy: what judges and what chooses.
-        budget: `open_questions` is the size of a batch; the item limits and the target apply as in real life.
-        most_labels: labels after which to stop at the latest, or None for all that there are.
-        crew: limits of the crew (capacity a batch, cost); who can answer what follows from the annotators.
-        responses: how annotators respond; as it comes, every answer is there before the next plan.
-        most_rounds: plans after which to stop at the latest, or None.
-        stop: a target accuracy, and items of known truth: it is noted where the project would have ended.
+        combiner, policy: what combines labels and what chooses questions.
+        budget: `open_questions` is the size of a batch; the item limits and the target apply as in a real project.
+        most_labels: maximum number of labels, or None for all available.
+        crew: limits of the crew (capacity per batch, cost); who can answer what follows from the annotators.
+        responses: how annotators respond; by default, every answer arrives before the next plan.
+        most_rounds: maximum number of plans, or None.
+        stop: a target accuracy, and items of known truth: records where the project would have ended.
+
 
     Example:
         >>> from hitl import Budget, Evidence
@@ -136,7 +138,7 @@ class Replay:
         rng: np.random.Generator | int = 0,
         on_step: Callable[[int, float], None] | None = None,
     ) -> ReplayResult:
-        """Replay all recorded annotations; the truth only scores, but for what `stop` tells. `rng` may be a seed.
+        """Replay all recorded annotations; the truth is used for scoring alone, except by `stop`. `rng` may be a seed.
 
         `on_step(labels, accuracy)` is called before each plan.
         """
@@ -150,8 +152,9 @@ class Replay:
         rng: np.random.Generator,
         on_step: Callable[[int, float], None] | None = None,
     ) -> ReplayResult:
-        """Replay with any annotators; `known` is what is known beside their answers, and its truth only scores,
-        but for what `stop` tells.
+        """Replay with any annotators. `known` is the evidence besides their answers, and its truth is used for scoring
+        alone,
+        except by `stop`.
 
         `rng` draws the delays and skips. Raises BadEvidence when no item has a known truth.
         """
@@ -161,7 +164,7 @@ class Replay:
         done: list[int] = []
         stopped: Stopped | None = None
         gold_truth, scored = self.stop.draw_gold(known, rng) if self.stop else None, known
-        if gold_truth is not None:  # what the fits are given does not score
+        if gold_truth is not None:  # truth given to the fits is not scored
             assert known.truth is not None
             scored = replace(known, truth=np.where(gold_truth >= 0, -1, known.truth).astype(np.int32))
         if self.stop:
@@ -169,7 +172,7 @@ class Replay:
         for round_ in count():
             if not steps or answers.spent > steps[-1][0]:
                 evidence = replace(known, annotations=answers.revealed(), truth=gold_truth)
-                # Cold, as in a cycle: a warm start keeps early mistakes.
+                # Without a warm start, as in a run: a warm start keeps early mistakes.
                 consensus = self.combiner.fit(seen_by(self.combiner, evidence))
                 pool = PoolState.of([(evidence, consensus)], self.budget)
                 accuracy = accuracy_of(consensus, scored)
@@ -202,7 +205,7 @@ class Replay:
 
 
 def _answer(answers: Answers, queue: AnswerQueue, round_: int) -> bool:
-    """Let those answer whose time has come; returns whether any question came back, answered or not."""
+    """Reveal the answers that are due; return True if any question came back, answered or not."""
     before = queue.settled
     for pair in queue.arrived(round_):
         if not answers.reveal([pair]):
@@ -211,7 +214,7 @@ def _answer(answers: Answers, queue: AnswerQueue, round_: int) -> bool:
 
 
 def spread_evenly(recorded: Evidence, combiner: Combiner, budgets: Sequence[int], rng: np.random.Generator) -> Floats:
-    """(len(budgets),) accuracy when the same number of labels is spread evenly over the items, at random."""
+    """Return (len(budgets),) accuracy when the same number of labels is spread evenly over the items, at random."""
     annotations = recorded.annotations
     order = rng.permutation(len(annotations))
     by_item = order[np.argsort(annotations.item[order], kind="stable")]
@@ -228,7 +231,7 @@ def spread_evenly(recorded: Evidence, combiner: Combiner, budgets: Sequence[int]
 
 
 def accuracy_of(consensus: Consensus, recorded: Evidence) -> float:
-    """Accuracy on the items whose truth is recorded, ties shared. Raises BadEvidence if there are none."""
+    """Return the accuracy on the items whose truth is recorded, ties shared. Raises BadEvidence if there are none."""
     known = recorded.known
     if not known.any():
         raise BadEvidence("replay: no item has a known truth; expected some to score against")

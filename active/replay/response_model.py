@@ -1,10 +1,10 @@
-"""Responses of annotators in a replay: late and out of order, with skips; some come later, some leave.
+"""Responses of annotators in a replay: late and out of order, with skips; some join later, some leave.
 
-Time is counted in rounds: one plan and what is answered before the next. A question handed out in round t is answered
+Time is counted in rounds: one plan and the answers before the next. A question handed out in round t is answered
 at t + delay, delay ~ Exponential(mean `delay` / speed of the annotator), and is seen by the first plan after that.
-Until then it is outstanding: it is in `Crew.asked`, and the policy counts it against the capacity, which is what an
-annotator can have at a time. Some questions are never answered, and those of annotators who have left by then; after
-`expire` rounds they go back to the pool.
+Until then it is outstanding: it is in `Crew.asked`, and the policy counts it against the capacity, the maximum an
+annotator can have at a time. Some questions are never answered, nor are those of annotators who have left by then;
+after `expire` rounds they return to the pool.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ from hitl.errors import BadSettings
 
 @dataclass(frozen=True)
 class ResponseModel:
-    """Responses of annotators; by default every answer is there before the next plan.
+    """Responses of annotators; by default every answer arrives before the next plan.
 
     Attributes:
-        delay: mean rounds until an answer, >= 0; 0: every answer is there before the next plan.
+        delay: mean rounds until an answer, >= 0; 0: every answer arrives before the next plan.
         skip: chance that a question is skipped, in [0, 1): its item is not shown to this annotator again.
         unanswered: chance that a question is never answered, in [0, 1).
-        expire: rounds after which an unanswered question is taken back and may be asked again, > 0; as it comes it
-            never is, and an item whose question is never answered waits forever.
-        speed: how fast each works, > 0; a missing name 1.
-        joins, leaves: the first round of each, and the first without them; missing names are there from the start,
-            and to the end.
+        expire: rounds after which an unanswered question is withdrawn and may be asked again, > 0; by default
+            never, so an item whose question is never answered waits forever.
+        speed: how fast each works, > 0; a missing name has 1.
+        joins, leaves: the first round of each, and the first without them; missing names are present from start
+            to end.
+
 
     Example:
         >>> import numpy as np
@@ -73,7 +74,7 @@ class ResponseModel:
 
 @dataclass(frozen=True)
 class _Handed:
-    """A question that was handed out in round `at`, and when it is answered (inf: never)."""
+    """Question handed out in round `at`, and when it is answered (inf: never)."""
 
     pair: Pair
     at: int
@@ -82,7 +83,7 @@ class _Handed:
 
 
 class AnswerQueue:
-    """The questions that are outstanding, and with which annotators; time passes here and nowhere else in a replay."""
+    """Outstanding questions with their annotators. This is the only clock of a replay."""
 
     def __init__(self, responses: ResponseModel, crew: Crew, rng: np.random.Generator) -> None:
         self._responses, self._crew, self._rng = responses, crew, rng
@@ -98,7 +99,7 @@ class AnswerQueue:
         return sum(math.isfinite(handed.due) for handed in self._outstanding)
 
     def crew(self, round_: int) -> Crew:
-        """The crew as the policy sees it: who is there, and what they skipped and still have to answer."""
+        """Return the crew for the policy: who is present, and what they skipped and still have to answer."""
         responses, crew = self._responses, self._crew
         names = crew.names
         if responses.joins or responses.leaves:
@@ -134,7 +135,7 @@ class AnswerQueue:
         return chance > 0 and bool(self._rng.random() < chance)
 
     def arrived(self, round_: int) -> list[Pair]:
-        """Return what is answered before the next plan, in order of arrival; put skips and expired questions aside."""
+        """Return the answers due before the next plan, in order of arrival; set skips and expired questions aside."""
         end, before = round_ + 1, self._outstanding
         back = sorted((handed for handed in before if handed.due < end), key=lambda handed: handed.due)
         self._outstanding = [h for h in before if h.due >= end and end - h.at < self._responses.expire]
@@ -144,7 +145,7 @@ class AnswerQueue:
         return [handed.pair for handed in back if not handed.skipped]
 
     def unavailable(self, pair: Pair) -> None:
-        """Note that nobody has this answer: it is not asked again."""
+        """Record that nobody has this answer, so that it is not asked again."""
         item, who = pair
         self._exhausted.add(pair)
         self._never.add((_name(who), item))

@@ -1,14 +1,14 @@
-"""Simulated annotators: each answers by a confusion matrix, the same to the same item, and errs where others err.
+"""Simulated annotators: each answers by a confusion matrix, consistently per item, and errs where others err.
 
     z_nk = sqrt(c) t_n + sqrt(1 - c) e_nk         t_n, e_nk ~ N(0, 1), independent, fixed by the seed
     u_nk = Phi(z_nk)                              uniform on (0, 1)
-    l_nk = the option whose stretch of (0, 1) holds u_nk, where the options lie in an order of the item's own, the
-           true class first, each as long as pi_k[truth_n] says
+    l_nk = the option whose stretch of (0, 1) contains u_nk; each item has its own order of the options, the
+           true class first, and each stretch has the length given by pi_k[truth_n]
 
-Over items of a class the answers of annotator k are distributed exactly as row pi_k[class] says, whatever the
-correlation c in [0, 1). With c > 0 an item with a high t_n is hard for all, and those who err tend to err alike.
+Over items of a class the answers of annotator k are distributed exactly as row pi_k[class], whatever the
+correlation c in [0, 1). With c > 0 an item with a high t_n is hard for everyone, and those who err tend to err alike.
 
-An answer is drawn when it is asked for. It depends on the seed, the item and the annotator alone, so that the order
+An answer is drawn on request. It depends on the seed, the item and the annotator alone, so the order
 of asking does not matter.
 """
 
@@ -40,18 +40,20 @@ class Group:
     """Annotators of one kind.
 
         good        right with their accuracy, errors spread evenly over the other classes
-        random      answers without looking, every option alike
+        random      answers without looking, every option equally likely
         constant    always the same option
-        adversary   wrong with their accuracy: says some other class
+        adversary   wrong with their accuracy: answers some other class
         expert      right with their accuracy in one class (each in another), guesses in the others
 
     Attributes:
         kind: one of the above.
-        people: how many annotators, >= 1.
-        accuracy: lowest and highest, each annotator's is drawn between, in [0, 1]; ignored by "random" and "constant".
-        cost: of one label, > 0.
+        people: number of annotators, >= 1.
+        accuracy: lowest and highest, between which each annotator's is drawn, in [0, 1]; ignored by "random" and
+            "constant".
+        cost: cost per label, > 0.
         speed: how fast they work, > 0 (see `ResponseModel`).
         joins, leaves: first round, and first round without them.
+
 
     Example:
         >>> from hitl.active import Group
@@ -110,7 +112,7 @@ class SimulatedCrew:
     def draw(
         cls, groups: Sequence[Group], n_classes: int, rng: np.random.Generator, correlation: float = 0.0
     ) -> SimulatedCrew:
-        """Annotators of these groups, J = `n_classes` classes and options; names tell the kind: "good-0"."""
+        """Draw annotators of these groups, J = `n_classes` classes and options; names contain the kind: "good-0"."""
         names = names_of(groups)
         members = [(group, rank) for group in groups for rank in range(group.people)]
         of = {name: group for name, (group, _) in zip(names, members, strict=True)}
@@ -132,13 +134,13 @@ class SimulatedCrew:
 
 
 def names_of(groups: Sequence[Group]) -> Names:
-    """The names of their members: what they are, and their number over all groups."""
+    """Return the names of their members: their kind, and a number over all groups."""
     kinds = [group.kind for group in groups for _ in range(group.people)]
     return tuple(f"{kind}-{number}" for number, kind in enumerate(kinds))
 
 
 def confusion_matrix(kind: Kind, accuracy: float, n_classes: int, rank: int) -> Floats:
-    """(J, J) confusion matrix of one of a group, `rank` says which: constants and experts differ in their class."""
+    """Return (J, J) confusion matrix of the group member `rank`: constants and experts differ in their class."""
     j = n_classes
     guess = np.full((j, j), 1 / j)
     able = np.full((j, j), (1 - accuracy) / (j - 1))
@@ -155,10 +157,13 @@ def confusion_matrix(kind: Kind, accuracy: float, n_classes: int, rank: int) -> 
 
 
 class SimulatedAnswers:
-    """The answers of simulated annotators, drawn as they are asked for; every pair can be asked."""
+    """Answers of simulated annotators, drawn on request; every pair can be asked."""
 
     def __init__(self, people: SimulatedCrew, truth: Ints, items: Names, classes: Names, seed: int) -> None:
-        """`truth` (N,) class codes, none unknown; `classes` J names, the options; `seed` >= 0. Raises BadEvidence."""
+        """Take `truth` (N,) class codes, none unknown; `classes` J names, the options; `seed` >= 0.
+
+        Raises BadEvidence.
+        """
         unknown = np.flatnonzero((truth < 0) | (truth >= len(classes)))
         if len(truth) != len(items) or unknown.size:
             where = f"item {items[unknown[0]]!r} has none" if unknown.size else f"{len(truth)} of {len(items)} have one"
@@ -206,7 +211,7 @@ class SimulatedAnswers:
         return len(self._said) - before
 
     def answer(self, item: int, annotator: int) -> int:
-        """The option code that the annotator with this code gives to the item with this code, always the same."""
+        """Return the option code that the annotator with this code gives to this item, always the same."""
         c = self._people.correlation
         own = self._normal(item, PERSON + annotator)
         z = math.sqrt(c) * self._normal(item, HARDNESS) + math.sqrt(1 - c) * own if c else own
@@ -216,7 +221,7 @@ class SimulatedAnswers:
         return int(order[min(int(np.searchsorted(ends, ndtr(z), side="right")), len(order) - 1)])
 
     def _options(self, item: int, truth: int) -> Ints:
-        """The options in the order of this item: its true class first, then the others as it resembles them."""
+        """Return the options in the order of this item: its true class first, then the others by similarity."""
         if item not in self._order:
             others = np.delete(np.arange(len(self._classes), dtype=np.int32), truth)
             shuffled = self._generator(item, LIKENESS).permutation(others)
@@ -227,5 +232,5 @@ class SimulatedAnswers:
         return float(self._generator(item, stream).standard_normal())
 
     def _generator(self, item: int, stream: int) -> np.random.Generator:
-        """Random numbers of this seed, item and stream alone: blocks of a counter that never meet."""
+        """Return random numbers of this seed, item and stream alone: disjoint blocks of a counter."""
         return np.random.Generator(np.random.Philox(key=self._seed, counter=[0, 0, item, stream]))

@@ -1,10 +1,10 @@
 """Stop rule in a replay: where a project with a target accuracy would have ended, its claim there, and the truth.
 
     reached when   the accuracy is surely at the target (`stopping.rules.reached`)
-    claimed        the accuracy expected, and its 95 % interval, by the labels and the items of known truth
+    claimed        the expected accuracy, and its 95 % interval, from the labels and the items of known truth
     true           the accuracy of the labels by the recorded truth; items of known truth are right
 
-The replay goes on after it, so that curves stay comparable.
+The replay continues after it, so that curves stay comparable.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 
 GOLD_LABELS = 3
-"""Labels of each item of known truth: as few as other items are finished with."""
+"""Labels of each item of known truth: the minimum with which other items are finished."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Stopped:
     """End of the project by the rule.
 
     Attributes:
-        labels: labels spent then, those of the items of known truth among them.
+        labels: labels spent then, including those of the items of known truth.
         expected, low, high: the accuracy it expected, and its 95 % interval.
         accuracy: the true accuracy then.
     """
@@ -46,7 +46,8 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class StopRule:
-    """A target accuracy, in (0, 1), and how many items of known truth there are from the beginning.
+    """Target accuracy, in (0, 1), and number of items of known truth at the beginning.
+
 
     Example:
         >>> import numpy as np
@@ -65,7 +66,7 @@ class StopRule:
     def draw_gold(self, recorded: Evidence, rng: np.random.Generator) -> Ints | None:
         """Return (N,) truth of `gold` items drawn from those with recorded truth, -1 elsewhere; None without any.
 
-        Raises BadEvidence where fewer than that, or none to score by, would be left.
+        Raises BadEvidence if fewer than that, or none to score by, would be left.
         """
         if not self.gold:
             return None

@@ -1,6 +1,6 @@
-"""Compare policies: strategies beside the baselines, an accuracy to reach, and truth to score by.
+"""Compare policies: strategies and baselines, a target accuracy, and truth for scoring.
 
-Every policy stands beside two baselines: the same combiner, and majority vote, with labels spread evenly.
+Every policy is compared with two baselines: the same combiner, and majority vote, with labels spread evenly.
 """
 
 from __future__ import annotations
@@ -21,28 +21,29 @@ from hitl.models.learning.learned import Learned
 from hitl.models.registry import combiner
 
 EVEN, MAJORITY = "evenly", "majority vote, evenly"
-"""The names of the two baselines."""
+"""Names of the two baselines."""
 
 LEARNING = "learning"
-"""Suffix of a policy beside a model that learns."""
+"""Suffix of a policy combined with a model that learns."""
 
 STEPS = 100
-"""Batches of a replay, as it comes."""
+"""Default number of batches of a replay."""
 
 PER_ITEM = 10
-"""Labels an item that simulated annotators may be asked for, as it comes."""
+"""Default maximum of labels per item from simulated annotators."""
 
 NEAR = 0.005
-"""The target, as it comes: this far below the accuracy with all recorded labels, or one item, whichever is more."""
+"""Default target: this far below the accuracy with all recorded labels, or one item, whichever is more."""
 
 ROUNDING = 1e-9
-"""Tolerance, because 0.8 - 0.1 is more than 0.7 to a computer: 7 right of 10 are one item below 8 right."""
+"""Tolerance for rounding: 0.8 - 0.1 is more than 0.7 in floating point, but 7 right of 10 are one item below 8 right.
+"""
 
 SIMULATED_TARGET = 0.95
-"""The target for simulated annotators, who have no recorded labels to measure all of them by."""
+"""Target for simulated annotators, who have no recorded labels to compare with."""
 
 FEWEST, FEW = 10, 50
-"""Items of known truth: with fewer an accuracy says nothing, and says little."""
+"""Items of known truth below which an accuracy is meaningless, and below which it is imprecise."""
 
 
 def strategies(
@@ -60,17 +61,17 @@ def strategies(
     groups: Mapping[Name, str] | None = None,
     stop: StopRule | None = None,
 ) -> dict[str, Replay]:
-    """Name -> the replay of each policy, and of the two baselines.
+    """Return name -> the replay of each policy, and of the two baselines.
 
     Attributes:
         policies, method: names that `hitl.active.registry` and `hitl.models.registry` know.
-        batch: questions a round; default: a hundredth of all labels.
-        labels: labels after which to stop; default: all that were recorded, or ten an item where none were.
+        batch: questions per round; default: a hundredth of all labels.
+        labels: maximum number of labels; default: all recorded ones, or ten per item without any.
         confidence: an item with a label is done when it is this sure, in (0, 1]; 1: never.
         delay: mean rounds until an answer comes; skip: share of the questions that are skipped, in [0, 1).
-        learn: each policy also beside a model of this name that learns from the labels (`hitl.models.Learned`).
+        learn: also combine each policy with a model of this name that learns from the labels (`hitl.models.Learned`).
         groups: item -> its group of near-duplicates, which share a fold of that model.
-        stop: note where projects with this target accuracy would have ended, and what was true there.
+        stop: record where projects with this target accuracy would have ended, and the true accuracy there.
 
     Raises BadSettings for an unknown name.
     """
@@ -104,7 +105,7 @@ def near_all_labels(evidence: Evidence, method: str) -> float:
 
 
 def doubt_about_truth(evidence: Evidence) -> str | None:
-    """Explain why an accuracy over so little truth is mostly chance, or return None. Raises BadInput below that."""
+    """Explain why an accuracy over so little truth is mostly chance, or return None. Raises BadInput below FEWEST."""
     n_known = int(evidence.known.sum())
     if n_known == 0:
         raise BadInput("replay: no item has a known truth; expected --truth with some of the items to score against")

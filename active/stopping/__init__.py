@@ -1,1 +1,1 @@
-"""Stopping: when an item and a project are done, and what is still to come."""
+"""Stopping: when an item and a project are done, and how many labels are still to come."""

@@ -1,22 +1,22 @@
 """Forecast the labels still to come: "about n labels, cost c, to reach a".
 
-The policy's own future is played through on the present beliefs, several times (draws). In each draw
+The policy's future is simulated from the present beliefs, several times (draws). In each draw
 
     truth       z_n ~ q_n                              of every open item
-    annotators      pi_k ~ Dirichlet(what was learned)     as each may be
+    annotators  pi_k ~ Dirichlet(learned parameters)   of each annotator
     order       the least certain items first, each to the best who can still answer it, within capacity
     answer      l ~ pi_k[z_n, .]                       which moves the belief by the *expected* pi_k
 
-until every item is done or the accuracy reaches its target (`stopping`). Of a pool without names, which can answer an
-item without end, an item with m labels gets max(m / AT_A_TIME, 1) at a time, so that any limit is soon played.
-Where the consensus was made less sure for what annotators have in common, new answers are discounted alike: ln q0_n
-gains ln pi_k, q_n ∝ exp(ln q0_n / T_n) with the T_n of one label more (`hitl.models.calibration`). Of many open items
-SAMPLE are played and stand for all.
+until every item is done or the accuracy reaches its target (`stopping`). A pool without names can answer an
+item without end, so an item with m labels gets max(m / AT_A_TIME, 1) at a time, which reaches any limit quickly.
+If the confidence was corrected for shared errors, new answers are discounted in the same way: ln q0_n
+gains ln pi_k, q_n ∝ exp(ln q0_n / T_n) with the T_n of one label more (`hitl.models.calibration`). With many open items
+SAMPLE are simulated and stand for all.
 
-What the fit will still learn, of annotators and of what they have in common, is not played. The interval holds the
-spread of the draws and, beside it, how far simulated runs lay off their middle for such reasons: MODEL where truths are
-known or annotators share items; more where annotators are hardly known (HARDLY_KNOWN), and where the confidence was
-corrected by a strength that only the labels say (UNCHECKED). `Forecast.caution` says so.
+What the fit will still learn, of annotators and of their shared errors, is not simulated. The interval combines the
+spread of the draws with the deviation of simulated runs from their forecast for such reasons: MODEL if truths are
+known or annotators share items; more if annotators are hardly known (HARDLY_KNOWN), and if the confidence was
+corrected by a strength that only the labels determine (UNCHECKED). `Forecast.caution` says so.
 """
 
 from __future__ import annotations
@@ -40,32 +40,36 @@ from hitl.evidence import Evidence
 from hitl.tables.shared_errors import as_array, diagonals, share_errors
 
 SAMPLE = 1000
-"""Open items that are played; more of them are drawn from."""
+"""Maximum number of open items to simulate; larger sets are sampled."""
 
 ROUNDS = 40
-"""Parts in which open items are asked about at least, when the order of questions matters and plans are small."""
+"""Minimum number of parts in which open items are asked about, if the order of questions matters and plans are small.
+"""
 
 AT_A_TIME = 10
-"""Labels of an item for each that a pool without names gives it at a time: its labels are a tenth too many at most, and
-as many as `Budget.max_labels` has as it comes are played one by one."""
+"""Labels of an item per label that a pool without names adds at a time: at most a tenth too many, and
+up to the default `Budget.max_labels` they are simulated one by one.
+"""
 
 MODEL, TARGET, UNCHECKED, HARDLY_KNOWN = 0.25, 0.35, 0.4, 0.6
 """Standard deviations of ln (labels needed / labels forecast) beyond that of the draws.
 
-Observed in simulated runs, a third of the way: MODEL where every item is to be done; TARGET where an accuracy is to be
-reached, which the least overestimate of the annotators moves; UNCHECKED where the confidence was corrected by a
-strength that only the labels say; HARDLY_KNOWN where the annotators are."""
+Observed in simulated runs, a third of the way: MODEL if every item is to be done; TARGET if an accuracy is to be
+reached, which is sensitive to overestimating the annotators; UNCHECKED if the confidence was corrected by a
+strength that only the labels determine; HARDLY_KNOWN if the annotators are hardly known.
+"""
 
 WELL_KNOWN = 20
 """Labels on items of known truth, or with three labels, that an annotator should have on average.
 
-The standard error of an accuracy of 0.8 is then 0.09, about the spread of accuracies in a crowd."""
+The standard error of an accuracy of 0.8 is then 0.09, about the spread of accuracies in a crowd.
+"""
 
 LARGEST = 5_000_000
-"""Cells of the drawn confusion matrices; above it the expected ones are used."""
+"""Maximum number of cells of drawn confusion matrices; above it the expected ones are used."""
 
 EARLY = 6.0
-"""Ratio of the ends of the interval above which the words say that it is too early."""
+"""Ratio of the interval's ends above which the message says that it is too early."""
 
 NEVER = 1e12
 
@@ -80,9 +84,9 @@ class Forecast:
         labels: labels of all questions expected until the project is done; low, high: central 95 % interval.
         cost, cost_low, cost_high: the same in the unit of `Crew.cost`.
         accuracy: accuracy expected then, in [0, 1].
-        target: the accuracy to reach, or None where the project ends with its items.
-        reached: share of the draws in which the target was reached; 1 where there is none.
-        unfinished: open items that will not reach their confidence, by the label limit or for want of annotators.
+        target: the accuracy to reach, or None if the project ends with its items.
+        reached: share of the draws in which the target was reached; 1 without a target.
+        unfinished: open items that will not reach their confidence, by the label limit or for lack of annotators.
         caution: what the forecast does not know, in words, or None.
     """
 
@@ -121,7 +125,7 @@ class Forecast:
 
 
 def forecast(questions: Sequence[Judged], crew: Crew, budget: Budget, *, draws: int = 16, seed: int = 0) -> Forecast:
-    """Forecast the labels until the project is done. `draws` futures are played through, drawn by `seed` >= 0.
+    """Forecast the labels until the project is done. It simulates `draws` futures, drawn by `seed` >= 0.
 
     >>> print(forecast([(evidence, consensus)], Crew(("ann", "bob")), Budget(target_accuracy=0.95)))
     about 1,240 labels (830 to 1,850), cost 1,240, to reach 95.0%
@@ -149,7 +153,7 @@ def forecast(questions: Sequence[Judged], crew: Crew, budget: Budget, *, draws: 
 
 
 class _Future:
-    """Draws x items that are played through; axes d (draw), n (item of the sample), k (crew)."""
+    """Simulated draws x items; axes d (draw), n (item of the sample), k (crew)."""
 
     def __init__(self, pool: PoolState, crew: Crew, budget: Budget, draws: int, rng: np.random.Generator) -> None:
         rows = pool.open_rows
@@ -160,7 +164,7 @@ class _Future:
         self.order_dnr = _orders(pool, crew, budget, sample, matrices, draws, rng)
         self.cost_k, self.budget, self.expected = np.array(crew.prices), budget, pool.expected
         self.named = bool(crew.names)
-        error = np.where(pool[0][0].known | pool.open, 0.0, pool.error)  # of open items it is played
+        error = np.where(pool[0][0].known | pool.open, 0.0, pool.error)  # open items are simulated
         self.settled = error.sum(), (error * (1 - error)).sum(), error.size
         self.n_draws, self.n_items, self.scale = draws, sample.size, rows.size / sample.size
         self.asked_dn = np.zeros((draws, sample.size), dtype=np.intp)
@@ -200,7 +204,7 @@ class _Future:
         return confidence_dn, ~done & answerable & (self.asked_dn < depth)
 
     def _reached(self) -> npt.NDArray[np.bool_]:
-        """Return (D,) whether the target is reached; sets the accuracy expected."""
+        """Return (D,) True where the target is reached; set the expected accuracy."""
         errors, variance, size = self.settled
         error_dn = np.mean([1 - belief.confidence_dn for belief in self.beliefs], axis=0)
         r = self.expected.ratio, self.expected.ratio_variance, self.expected.level
@@ -212,7 +216,7 @@ class _Future:
         return low_d >= (self.budget.target_accuracy or 2.0)
 
     def _answer(self, d: Rows, n: Rows, rng: np.random.Generator) -> None:
-        """The next answers about each of these (draw, item) pairs."""
+        """Simulate the next answers about each of these (draw, item) pairs."""
         k = self.order_dnr[d, n, self.asked_dn[d, n]]
         many = self._at_a_time(d, n)
         self.asked_dn[d, n] += many
@@ -227,7 +231,7 @@ class _Future:
                 belief.update_many(d, n, k, rng.multinomial(many, chance / chance.sum(axis=1, keepdims=True)))
 
     def _at_a_time(self, d: Rows, n: Rows) -> Rows:
-        """(m,) how many answers each of these items gets: one of each annotator, of a pool a share of its labels."""
+        """Return (m,) answers per item: one of each annotator, or of a pool a share of its labels."""
         if self.named:
             return np.ones(d.size, np.intp)
         labels = self.beliefs[0].labels_dn[d, n]
@@ -236,7 +240,7 @@ class _Future:
 
 
 def _answers(pi_dkjl: Floats, d: Rows, k: Rows, true: Rows) -> Floats:
-    """(m, L) chances of answers in these draws."""
+    """Return (m, L) chances of answers in these draws."""
     if share_errors(pi_dkjl):
         return pi_dkjl.answers(k, true)
     chances: Floats = pi_dkjl[d if len(pi_dkjl) > 1 else 0, k, true]
@@ -244,9 +248,9 @@ def _answers(pi_dkjl: Floats, d: Rows, k: Rows, true: Rows) -> Floats:
 
 
 def _as_they_may_be(consensus: Consensus, crew: Crew, pi_kjl: Floats, draws: int, rng: np.random.Generator) -> Floats:
-    """(D or 1, K, J, L) confusion matrices as they may be: drawn around what was learned of those who have answered."""
+    """Return (D or 1, K, J, L) confusion matrices drawn from the posterior of annotators who have answered."""
     learned = consensus.annotators
-    if share_errors(pi_kjl):  # too large to be drawn; the same in all draws
+    if share_errors(pi_kjl):  # too large to draw; the same in all draws
         return as_array(pi_kjl)
     if not crew.names or draws * pi_kjl.size > LARGEST:
         return pi_kjl[None]
@@ -269,9 +273,11 @@ def _orders(
     draws: int,
     rng: np.random.Generator,
 ) -> Rows:
-    """(D, n, R) who answers next about each item, -1 for no annotator: a race in which speed is what each has room for.
+    """Return (D, n, R) who answers next about each item, -1 for no annotator.
 
-    A plan of `budget.open_questions` fills the most accurate first; those it leaves without work come after.
+    The order is a race in which an annotator's speed is their capacity. A plan of `budget.open_questions` fills the
+    most
+    accurate first; those it leaves without work come after.
     """
     depth = max(1, budget.max_labels - int(pool[0][0].annotations.labels_per_item[sample].min()))
     if not crew.names:
@@ -302,16 +308,16 @@ def _orders(
 
 
 def _least(time_nk: Floats, depth: int) -> Rows:
-    """(n, depth) where the least of each row stand, in any order."""
+    """Return (n, depth) positions of the smallest values of each row, in any order."""
     last = np.partition(time_nk, depth - 1, axis=1)[:, depth - 1 : depth]
     first = np.nonzero(time_nk <= last)[1]
-    if first.size != len(time_nk) * depth:  # some are equal
+    if first.size != len(time_nk) * depth:  # there are ties
         return np.argpartition(time_nk, depth - 1, axis=1)[:, :depth]
     return first.reshape(len(time_nk), depth)
 
 
 def _interval(values_d: Floats, model: float) -> tuple[float, float, float]:
-    """(mean, low, high) of draws: their own spread and that of the model, in the logarithm."""
+    """Return mean, low and high of draws: their spread and that of the model, in the logarithm."""
     mean = float(values_d.mean())
     if mean <= 0:
         return 0.0, 0.0, 0.0
@@ -320,7 +326,7 @@ def _interval(values_d: Floats, model: float) -> tuple[float, float, float]:
 
 
 def _doubts(pool: PoolState) -> tuple[float, str | None]:
-    """(standard deviation of the logarithm beyond that of the draws, what it comes from in words)."""
+    """Return the standard deviation of the logarithm beyond that of the draws, and its cause in words."""
     expected = pool.expected
     if expected.overconfident:
         return UNCHECKED, (

@@ -1,14 +1,14 @@
-"""Check the confidence on items of known truth, judged as if nobody knew it.
+"""Check the confidence on items of known truth, predicted without it.
 
 The method is fitted without the truth of the known items that check it (at most MOST_CHECKED; it may learn from
-others). What that fit expects of all items, and how often it is wrong on these, say how many labels are wrong. Each
-known truth counts once so. A fit that knew it would count it twice: a few known items that happen to be right make
-it surer of all items, and again say that its confidence holds.
+others). That fit's expectations for all items, and its errors on these, show how many labels are wrong. So each
+known truth counts once. A fit with the truth would count it twice: a few known items that happen to be right would make
+it surer of all items, and again confirm its confidence.
 
-Known items tell of the others as far as they are like them, in their labels too: with more labels confidence grows, and
-errors that annotators share stay; and others get more labels where annotators disagree. So a project with a target asks
-about known items as about the others (`as_if_unknown`). Where they have more labels than the others nevertheless, they
-are judged by all their labels and by as many as the others have, and the worse counts.
+Known items are informative about the others as far as they are like them, in their labels too. With more labels
+confidence grows while shared errors stay, and others get more labels where annotators disagree. So a project with a
+target asks about known items as about the others (`as_if_unknown`). If they have more labels than the others
+nevertheless, they are predicted from all their labels and from as many as the others have, and the worse counts.
 """
 
 from __future__ import annotations
@@ -28,22 +28,25 @@ from hitl.models.registry import combiner_of
 Rows = npt.NDArray[np.int64]
 
 PRIOR_CHECKED = 4.0
-"""Errors that the confidence by itself counts as beside known items: the ratio of errors to those expected has the
-standard deviation .5 before they say anything. Chosen from 2, 3, 4, 6 and 8 on the crowds of docs/benchmarks/stops.txt,
-drawn with another seed; with one group left out it is 4 for 16 of 21 groups."""
+"""Errors' worth of the prior that the confidence holds, combined with known items: the ratio of actual to expected
+errors
+has the standard deviation .5 before they are seen. Chosen from 2, 3, 4, 6 and 8 on the crowds of
+docs/benchmarks/stops.txt, drawn with another seed; with one group left out it is 4 for 16 of 21 groups.
+"""
 
 LEAST_KNOWN = 20
-"""Items of known truth below which the confidence is not checked: of fewer the chance errors are too many."""
+"""Number of items of known truth below which the confidence is not checked: fewer have too many chance errors."""
 
 MOST_CHECKED = 100
-"""Known items that check the confidence, at most: chance errors matter little then, and the fit can learn from
-the others."""
+"""Maximum number of known items that check the confidence: chance errors matter little then, and the fit can learn from
+the others.
+"""
 
 LEAST_ERRORS = 1e-9
-"""Expected errors below which their ratio to others is not taken."""
+"""Expected errors below which no ratio is computed."""
 
 INSTEAD = "the method default can"
-"""Advice where a method cannot be checked."""
+"""Advice if a method cannot be checked."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,11 +54,11 @@ class Checked:
     """Result of the check on known items.
 
     Attributes:
-        rows: (n,) codes of those that checked it, none where it could not be checked.
+        rows: (n,) codes of those that checked it, none if it could not be checked.
         wrong, expected_wrong: how many of them are wrong without their truth, and how many were expected to be.
         scale: errors that are expected of the other items without these truths, for each that is expected with them.
         why: in words, why it could not be checked.
-        beliefs_nj: (n, J) what is believed of them by all their labels, without their truth.
+        beliefs_nj: (n, J) beliefs about them from all their labels, without their truth.
     """
 
     rows: Rows = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -67,7 +70,7 @@ class Checked:
 
 
 def checked(evidence: Evidence, consensus: Consensus) -> Checked:
-    """The check by known items with an answer, those with most labels first."""
+    """Check the confidence by known items with an answer, those with most labels first."""
     labels_n = evidence.annotations.labels_per_item
     rows = _most_labelled(evidence, labels_n > 0)
     if rows.size < LEAST_KNOWN:
@@ -78,14 +81,14 @@ def checked(evidence: Evidence, consensus: Consensus) -> Checked:
         if not isinstance(method, Applicable):
             return Checked(why=f"the method {name} cannot judge items without their truth; {INSTEAD}")
         return _blind(method, evidence, consensus, rows)
-    except HitlError as error:  # a method without a name here, or one that judges nothing without what it was given
+    except HitlError as error:  # an unregistered method, or one that cannot predict without what it was given
         return Checked(why=f"the method {name or 'that was used'} cannot check it: {error}; {INSTEAD}")
 
 
 def as_if_unknown(evidence: Evidence, consensus: Consensus, check: Checked) -> tuple[Evidence, Consensus]:
     """Hide the truth of the known items that are to check the confidence, so that they are asked about.
 
-    Before there are enough to check it, what is believed of them follows from matrices learned with their truth.
+    Before there are enough to check it, beliefs about them come from matrices learned with their truth.
     """
     rows = _most_labelled(evidence, evidence.known)
     if rows.size < LEAST_KNOWN:
@@ -104,13 +107,13 @@ def as_if_unknown(evidence: Evidence, consensus: Consensus, check: Checked) -> t
 
 
 def too_few(known: int) -> str:
-    """In words: that so many answered items of known truth are too few to check the confidence."""
+    """Explain that so many answered items of known truth are too few to check the confidence."""
     there = f"; there {'is' if known == 1 else 'are'} {known}" if known else ""
     return f"{LEAST_KNOWN} answered items of known truth would check it (`hitl gold`){there}"
 
 
 def _most_labelled(evidence: Evidence, among: npt.NDArray[np.bool_]) -> Rows:
-    """Codes of at most MOST_CHECKED known items `among` these, those with most labels."""
+    """Return codes of at most MOST_CHECKED known items `among` these, those with most labels."""
     rows = np.flatnonzero(evidence.known & among)
     return np.sort(rows[np.argsort(-evidence.annotations.labels_per_item[rows], kind="stable")][:MOST_CHECKED])
 
@@ -123,7 +126,7 @@ def _without_truth(evidence: Evidence, rows: Rows) -> Evidence:
 
 
 def _blind(method: ApplicableCombiner, evidence: Evidence, consensus: Consensus, rows: Rows) -> Checked:
-    """The check by a fit without the truth of the known `rows`."""
+    """Check by a fit without the truth of the known `rows`."""
     others = ~evidence.known
     blind = method.fit(_without_truth(evidence, rows))
     scale = (1 - blind.confidence[others]).sum() / max((1 - consensus.confidence[others]).sum(), LEAST_ERRORS)
@@ -139,17 +142,19 @@ def _errors(consensus: Consensus, evidence: Evidence, rows: Rows) -> tuple[float
 
 
 def _excess(errors: tuple[float, float]) -> float:
-    """Errors for each that is expected, beside the prior's."""
+    """Return the ratio of actual to expected errors, including the prior's."""
     wrong, expected_wrong = errors
     return (PRIOR_CHECKED + wrong) / (PRIOR_CHECKED + expected_wrong)
 
 
 def _with_labels_of_others(evidence: Evidence, rows: Rows, doubt_n: Floats) -> Evidence:
-    """The evidence without truth, these known items with no more labels than others of the same rank.
+    """Return the evidence without truth, these known items with no more labels than others of the same rank.
 
-    The one with most labels keeps as many as the other item has that stands as high among its own, and so on. Of known
-    items with as many labels the more doubtful ones (by `doubt_n`) rank higher, as others were asked about again where
-    annotators disagreed. Which labels are left out is the same in every cycle: a target is not reached by a lucky draw.
+    Known items are ranked by number of labels, and each keeps as many as the other item of the same rank.
+    Among known items with as many labels the more doubtful ones (by `doubt_n`) rank higher, because others were asked
+    about
+    again where annotators disagreed. The same labels are left out in every run, so a target is not reached by a lucky
+    draw.
     """
     annotations, labels_n = evidence.annotations, evidence.annotations.labels_per_item
     others = np.sort(labels_n[~evidence.known & (labels_n > 0)])
@@ -165,7 +170,7 @@ def _with_labels_of_others(evidence: Evidence, rows: Rows, doubt_n: Floats) -> E
 
 
 def _lots(code_m: Rows) -> npt.NDArray[np.uint64]:
-    """Numbers that look drawn, one for each code (SplitMix64)."""
+    """Return pseudo-random numbers, one for each code (SplitMix64)."""
     z = code_m.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -1,12 +1,12 @@
-"""State of a pool of items: open, done, and how good its labels are. Computed once a run.
+"""State of a pool of items: open, done, and how good its labels are. Computed once per run.
 
-    state[q, n]   of each question q whether item n is open, or why not          (`rules.item_states`)
+    state[q, n]   for each question q, that item n is open, or why not          (`rules.item_states`)
     open          n has an open question
     done          n has none: every question is settled
 
-A `PoolState` is the sequence of its questions, (evidence, consensus) pairs about the same N items, and can be given
-wherever those are expected. `hitl.cycle.judge` makes one and hands it to the policy, the pending questions, the
-figures, the forecast and the stop rule; what one of them has computed, the others read.
+A `PoolState` is the sequence of its questions, (evidence, consensus) pairs about the same N items, and can be passed
+wherever those are expected. `hitl.cycle.judge` builds one and passes it to the policy, the pending questions, the
+figures, the forecast and the stop rule, which share its cached results.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ Mask = npt.NDArray[np.bool_]
 
 
 class PoolState(tuple[Judged, ...]):
-    """Q questions about the same N items, and what follows from them and the budget's rules for items.
+    """Q questions about the same N items, and their state by the budget's rules for items.
 
     Attributes:
         budget: when an item is done (`target_confidence`, `min_labels`, `max_labels`); nothing else of it is read.
+
 
     Example:
         >>> from hitl import Budget, Evidence
@@ -51,9 +52,9 @@ class PoolState(tuple[Judged, ...]):
 
     @classmethod
     def of(cls, questions: Sequence[Judged], budget: Budget) -> PoolState:
-        """The state of these questions; the same object where it is one already, by the same rules.
+        """Build the state of these questions, or return the same object if it is one already, by the same rules.
 
-        Raises BadInput where the questions are not about the same items in the same order.
+        Raises BadInput unless the questions are about the same items in the same order.
         """
         if isinstance(questions, PoolState) and _rules(questions.budget) == _rules(budget):
             return questions
@@ -68,22 +69,22 @@ class PoolState(tuple[Judged, ...]):
 
     @property
     def items(self) -> Names:
-        """N names."""
+        """Item names."""
         return self[0][0].annotations.items
 
     @property
     def annotations(self) -> list[Annotations]:
-        """The answers to each question."""
+        """Answers to each question."""
         return [evidence.annotations for evidence, _ in self]
 
     @cached_property
     def states(self) -> npt.NDArray[np.int8]:
-        """(Q, N) of each question whether it is open, or why not (`rules.OPEN`, `KNOWN`, `CONFIDENT`, `LIMIT`)."""
+        """(Q, N) state of each question: open, or why not (`rules.OPEN`, `KNOWN`, `CONFIDENT`, `LIMIT`)."""
         return np.stack([rules.item_states(*question, self.budget) for question in self])
 
     @cached_property
     def open(self) -> Mask:
-        """(N,) which items have an open question."""
+        """(N,) True for items with an open question."""
         return np.asarray((self.states == rules.OPEN).any(axis=0))
 
     @cached_property
@@ -92,19 +93,19 @@ class PoolState(tuple[Judged, ...]):
         return np.flatnonzero(self.open)
 
     def open_items(self) -> Iterator[Name]:
-        """Names of the items that have an open question."""
+        """Yield the names of the items that have an open question."""
         return (self.items[row] for row in self.open_rows.tolist())
 
     @cached_property
     def done(self) -> DoneItems:
-        """The items without an open question, with their labels, the least confidence, and why they are done."""
+        """Items without an open question, with their labels, the least confidence, and why they are done."""
         rows = np.flatnonzero(~self.open)
         confidence = Numbers(np.min([consensus.confidence for _, consensus in self], axis=0)[rows])
         why = Coded([rules.REASONS.get(state, "") for state in range(rules.LIMIT + 1)], self.states.max(axis=0)[rows])
         return DoneItems(Coded(self.items, rows), self._labels(rows), confidence, why, rows)
 
     def _labels(self, rows: Rows) -> Sequence[tuple[Name, ...]]:
-        """The labels of these items, a tuple each; of one question all with one label share a tuple."""
+        """Return the labels of these items, a tuple each; with one question all items with one label share a tuple."""
         if len(self) == 1:
             only = self[0][1]
             return Coded([(name,) for name in only.classes], only.labels[rows])
@@ -114,19 +115,19 @@ class PoolState(tuple[Judged, ...]):
 
     @cached_property
     def known(self) -> Mask:
-        """(N,) where the truth is known to every question."""
+        """(N,) True where the truth is known to every question."""
         return np.asarray(np.all([evidence.known for evidence, _ in self], axis=0))
 
     # -- labels -----------------------------------------------------------------------------------------
 
     @cached_property
     def labels(self) -> npt.NDArray[np.int64]:
-        """(N,) labels so far, of the question that has most."""
+        """(N,) labels so far, of the question with the most."""
         return np.asarray(np.max([given.labels_per_item for given in self.annotations], axis=0))
 
     @cached_property
     def answered(self) -> int:
-        """Number of answers to the question that has most."""
+        """Number of answers to the question with the most."""
         return max(len(given) for given in self.annotations)
 
     def fewest_first(self, rows: Rows) -> Rows:
@@ -134,7 +135,7 @@ class PoolState(tuple[Judged, ...]):
         return np.asarray(rows[np.argsort(self.labels[rows], kind="stable")])
 
     def drawn(self, rows: Rows, seed: str = "") -> Rows:
-        """Shuffle these codes by the names of the items and `seed` alone, not by where they stand."""
+        """Shuffle these codes by the names of the items and `seed` alone, independent of their positions."""
         names = [sha256(f"{seed}{self.annotations[0].items[row]}".encode()).digest() for row in rows]
         return np.asarray(rows[sorted(range(len(rows)), key=names.__getitem__)])
 
@@ -142,7 +143,7 @@ class PoolState(tuple[Judged, ...]):
 
     @cached_property
     def expected(self) -> Expected:
-        """The accuracy that the labels are expected to have."""
+        """Expected accuracy of the labels."""
         return rules.expected_accuracy(self, self.checks)
 
     @cached_property
@@ -152,7 +153,7 @@ class PoolState(tuple[Judged, ...]):
 
     @cached_property
     def as_if_unknown(self) -> PoolState:
-        """State in which known items that are to check the confidence may be asked about."""
+        """State in which known items that check the confidence may be asked about."""
         if not any(evidence.known.any() for evidence, _ in self):
             return self
         blind = map(as_if_unknown, *zip(*self, strict=True), self.checks)
@@ -164,7 +165,7 @@ class PoolState(tuple[Judged, ...]):
         return np.asarray(1 - np.mean([consensus.confidence for _, consensus in self], axis=0))
 
     def standing(self, item: int) -> str:
-        """In words: where this item (its code) stands."""
+        """Describe the state of this item (its code)."""
         labels = int(self.labels[item])
         count = f"{labels} label{'' if labels == 1 else 's'}"
         if len(self) > 1:

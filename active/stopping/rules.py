@@ -1,30 +1,30 @@
 """Rules for the end of an item and of the project.
 
-An item is done when its truth is known, its confidence reaches the target, or it has its share of labels.
+An item is done when its truth is known, its confidence reaches the target, or it has its maximum number of labels.
 
 A project is done when every item is; when the accuracy of its labels reaches the target; or when no answer is worth
 its cost any more. Items of unknown truth are wrong with probability e_n = 1 - confidence, so that of N labels
 
     X = number of wrong labels:     E X = r E,     Var X = r sum_n e_n (1 - e_n) + E^2 Var r,     E = sum_n e_n
 
-(Poisson-binomial), and the accuracy 1 - X / N has the central 95 % interval of the Beta with these moments. r says what
-the confidence is worth. A fit that does not know the truth of known items (`known_items`) is wrong on W of them where
+(Poisson-binomial), and the accuracy 1 - X / N has the central 95 % interval of the Beta with these moments. r measures
+how reliable the confidence is. A fit without the truth of known items (`known_items`) is wrong on W of them where
 it expected W0 errors, and expects s errors of the others for each that is expected with their truth. Then
 
     r / s ~ Gamma(a + W, a + W0)        a = PRIOR_CHECKED
 
-and without any r ~ Gamma(a, a), a = PRIOR_ERRORS: then r has mean 1 and standard deviation .7. So wide, the interval
-covers the accuracy of 95 % of the public crowds of docs/benchmarks/honesty.txt, and a target is reached when the
-expected errors are about a third of those it allows.
+and without any r ~ Gamma(a, a), a = PRIOR_ERRORS, so r has mean 1 and standard deviation .7. With this width the
+interval covers the accuracy of 95 % of the public crowds of docs/benchmarks/honesty.txt, and a target is reached when
+the expected errors are about a third of those it allows.
 
-Below FEW_LABELS labels an item, without known truth and without a model that tells anything of these items, nothing but
-the agreement of one pair or two says how good the labels are, and annotators who err together agree as well: then a
-target accuracy does not end a project, and `Expected.unknowable` says what would let it.
+Below FEW_LABELS labels per item, without known truth and without an informative model, only the agreement of one pair
+or two shows how good the labels are, and annotators who err together agree as well. Then a
+target accuracy does not end a project, and `Expected.unknowable` says what would allow it.
 
-A target is reached by what the accuracy surely is (`Expected.sure`), not by its mean, or every second project would
-miss it. Beside known items that is what it exceeds in 19 of 20 cases, for one stop in twenty may be below the target;
-without any it is the lower end of the 95 % interval, for nothing checks a there. That one looks in every cycle does not
-spoil it as far as a posterior means the same whenever one stops.
+A target is reached by a lower bound of the accuracy (`Expected.sure`), not by its mean, or every second project would
+miss it. With known items the bound is exceeded in 19 of 20 cases, because one stop in twenty may be below the target.
+Without any it is the lower end of the 95 % interval, because nothing checks a there. Checking in every run does not
+invalidate it, insofar as a posterior means the same whenever one stops.
 """
 
 from __future__ import annotations
@@ -54,30 +54,31 @@ OPEN, KNOWN, CONFIDENT, LIMIT = 0, 1, 2, 3
 REASONS = {KNOWN: "its truth is known", CONFIDENT: "confidence reached the target", LIMIT: "label limit reached"}
 
 PRIOR_ERRORS = 2.0
-"""a: how many expected errors the word of the confidence is worth, before any truth is known.
+"""a: number of expected errors that the prior on r is worth, before any truth is known.
 
 r ~ Gamma(a, a) has the standard deviation 1 / sqrt(a) = .7. With a = 2 the interval covers the accuracy in 95 % of the
-thinned and whole public crowds, with 4 in 85, with 20 in 65 (docs/benchmarks/honesty.txt)."""
+thinned and whole public crowds, with 4 in 85, with 20 in 65 (docs/benchmarks/honesty.txt).
+"""
 
 FEW_LABELS = 3.0
-"""Labels an item below which, without known truth or a model, the accuracy is not known."""
+"""Labels per item below which, without known truth or a model, the accuracy is unknown."""
 
 LEVEL, SURE_LEVEL = 0.95, 0.90
-"""Levels of the interval that is shown, and of that whose lower end has to reach a target beside known items."""
+"""Level of the displayed interval, and of the one whose lower end must reach a target with known items."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The accuracy that the labels are expected to have.
+    """Expected accuracy of the labels.
 
     Attributes:
-        accuracy: share of items whose label is expected to be right, in [0, 1].
+        accuracy: expected share of items whose label is right, in [0, 1].
         low, high: ends of its central 95 % interval.
-        checked: items of known truth that say whether the confidence holds; 0: it was not checked.
+        checked: number of items of known truth that check the confidence; 0: it was not checked.
         wrong, expected_wrong: how many of these are wrong without their truth, and how many were expected to be.
-        unchecked: why it was not checked, in words, and what would help; empty where it was.
-        unknowable: why labels as these cannot say how good they are, and what would; empty where they can.
-        sure: what it surely is, by which a target is reached: `low`, or the lower end of the 90 % interval if checked.
+        unchecked: why it was not checked, in words, and what would help; empty if it was.
+        unknowable: why these labels cannot show how good they are, and what would; empty if they can.
+        sure: lower bound by which a target is reached: `low`, or the lower end of the 90 % interval if checked.
         scale: errors expected of the other items without the truth of those checked, for each expected with it.
     """
 
@@ -99,17 +100,17 @@ class Expected:
 
     @property
     def prior(self) -> float:
-        """a."""
+        """Prior parameter a."""
         return PRIOR_CHECKED if self.checked else PRIOR_ERRORS
 
     @property
     def ratio(self) -> float:
-        """r: errors for each that is expected, in (0, inf); above 1 the confidence is too high."""
+        """r: actual errors per expected error, in (0, inf); above 1 the confidence is too high."""
         return self.scale * (self.prior + self.wrong) / (self.prior + self.expected_wrong)
 
     @property
     def ratio_variance(self) -> float:
-        """Var r, > 0."""
+        """Variance of r, > 0."""
         return self.scale * self.ratio / (self.prior + self.expected_wrong)
 
     @property
@@ -122,7 +123,7 @@ class Expected:
 
 
 def item_states(evidence: Evidence, consensus: Consensus, budget: Budget) -> npt.NDArray[np.int8]:
-    """Return (N,) OPEN, or why the item is done: KNOWN, CONFIDENT (with `min_labels` labels at least), or LIMIT."""
+    """Return (N,) OPEN, or why the item is done: KNOWN, CONFIDENT (with at least `min_labels` labels), or LIMIT."""
     labels = evidence.annotations.labels_per_item
     state = np.full(len(labels), OPEN, dtype=np.int8)
     state[labels >= budget.max_labels] = LIMIT
@@ -132,7 +133,7 @@ def item_states(evidence: Evidence, consensus: Consensus, budget: Budget) -> npt
 
 
 def accuracy_interval(error_n: Floats, ratio: float = 1.0, ratio_variance: float = 0.0) -> tuple[float, float, float]:
-    """(mean, low, high) of the accuracy of labels that are wrong with probabilities `error_n`, in [0, 1]."""
+    """Return mean, low and high of the accuracy of labels that are wrong with probabilities `error_n`, in [0, 1]."""
     return interval_of_errors(
         float(error_n.sum()), float((error_n * (1 - error_n)).sum()), error_n.size, ratio, ratio_variance
     )
@@ -146,7 +147,7 @@ def interval_of_errors(
     ratio_variance: float = 0.0,
     level: float = LEVEL,
 ) -> tuple[float, float, float]:
-    """Compute the same from E, sum_n e_n (1 - e_n) and N; the interval holds the share `level`."""
+    """Compute `accuracy_interval` from E, sum_n e_n (1 - e_n) and N; the interval has coverage `level`."""
     wrong = min(ratio * errors / max(size, 1), 1.0)
     spread = (ratio * variance + errors**2 * ratio_variance) / max(size, 1) ** 2
     right = 1.0 - wrong
@@ -154,15 +155,15 @@ def interval_of_errors(
         return right, right, right
     strength = max(wrong * right / spread - 1, 1e-3)
     ends = betaincinv(right * strength, wrong * strength, [0.5 - level / 2, 0.5 + level / 2])
-    # of very few items the distribution is so skewed that its mean is outside
+    # with very few items the distribution is so skewed that its mean is outside
     return right, min(float(ends[0]), right), max(float(ends[1]), right)
 
 
 def expected_accuracy(questions: Sequence[Judged], checks: Sequence[Checked] | None = None) -> Expected:
-    """The accuracy of all labels as they are now; known truths are right, and say what the confidence is worth.
+    """Return the expected accuracy of the current labels; known truths are right, and check the confidence.
 
-    `checks` are what known items say of each question, where that was found before. With several questions an item,
-    accuracy is the mean over them, and an item's questions are taken to err together: the interval is then rather too
+    `checks` are the checks of each question by known items, if already computed. With several questions per item,
+    accuracy is the mean over them, and an item's questions are assumed to err together, so the interval is rather too
     wide.
     """
     errors = [_error(*question) for question in questions]
@@ -201,7 +202,7 @@ def project_stop(pool: PoolState, crew: Crew, budget: Budget) -> str | None:
 
 
 def reached(expected: Expected, target: float) -> bool:
-    """Return True if the accuracy has surely reached the target, where labels can tell."""
+    """Return True if the accuracy has surely reached the target, and labels can show it."""
     return expected.sure >= target and not expected.unknowable
 
 
@@ -211,9 +212,9 @@ def _error(evidence: Evidence, consensus: Consensus) -> Floats:
 
 
 def _unknowable(evidence: Evidence, consensus: Consensus) -> str:
-    """Explain why the labels alone cannot say how good they are, and what would; empty where they can.
+    """Explain why the labels alone cannot show how good they are, and what would; empty if they can.
 
-    Models stand for as many labels of the items that they predict, as far as they tell anything.
+    Models count as labels of the items that they predict, in proportion to their informativeness.
     """
     labels_n = evidence.annotations.labels_per_item
     labeled_n = labels_n > 0

@@ -1,7 +1,7 @@
-"""Beliefs that answers move as they would move a consensus, without fitting anything.
+"""Update beliefs by simulated answers as a consensus would, without a fit.
 
 ln q0_n  gains  ln pi_k[., l]  with every answer l of annotator k           the posterior under independence
-q_n      as the design effect of the consensus tempers it                    as sure as the combiner would be
+q_n      tempered by the design effect of the consensus                      as sure as the combiner would be
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Belief:
         self.truth_dn = (u_dn[:, :, None] * chance[None, :, -1:] > chance[None]).sum(axis=2)
 
     def update(self, d: Rows, n: Rows, k: Rows, label: Rows) -> None:
-        """One answer of crew member k about item n in draw d, for each of these."""
+        """Add one answer of crew member k about item n in draw d, for each of these."""
         self.log_q0_dnj[d, n] += np.log(np.maximum(given(self.pi_kjl, k, label), TINY))
         self.labels_dn[d, n] += 1
         self.confidence_dn[d, n] = self.probabilities(d, n).max(axis=1)
@@ -58,5 +58,5 @@ class Belief:
         self.confidence_dn[d, n] = self.probabilities(d, n).max(axis=1)
 
     def probabilities(self, d: Rows, n: Rows) -> Floats:
-        """(., J) beliefs about these items."""
+        """Return (., J) beliefs about these items."""
         return self.effect.temper(self.log_q0_dnj[d, n], self.labels_dn[d, n], self.predicted_n[n])
