@@ -2,11 +2,11 @@
 
     v_nk  =  ( A_nk + information x I_nk ) (1 + w sqrt(r_k / (1 + labels of k)))                           (1)
 
-A_nk is the gain in the chance that item n's label is right from annotator k's answer, I_nk the information
-of the answer in nats (`acquisition.expected_gain`). A alone sees one answer ahead: an item whose label two answers
-would change, but not one, has A = 0; information shows that the second answer becomes worth asking for. The last factor
-prefers little-known annotators to equally good known ones; r_k in [0, 1] is how much of
-the work they can do (`acquisition.utility`).
+A_nk is the gain in the chance that item n's label is right from annotator k's answer, I_nk the information of the
+answer in nats (`acquisition.expected_gain`). A alone sees one answer ahead: an item whose label two answers would
+change, but not one, has A = 0; information shows that the second answer becomes worth asking for. The last factor
+prefers little-known annotators to equally good known ones; r_k in [0, 1] is how much of the work they can do
+(`acquisition.utility`).
 
     plan     pairs (n, k) of largest total value, within capacity, skills and cost     (`assignment.assign`, `batch`)
     spread   beyond `max_load_ratio` even shares of the questions others come first       (`assignment.load_balancing`)
@@ -70,8 +70,7 @@ class Policy(Protocol):
 
         `questions` are one or several (evidence, consensus) pairs about the same items. In a run they are a
         `PoolState`, which knows what is open and done. A plan stays within `budget.open_questions`, `budget.cost` and
-        the
-        crew's capacities, and asks only what `assignment.eligibility` allows.
+        the crew's capacities, and asks only what `assignment.eligibility` allows.
         """
         ...
 
@@ -168,8 +167,7 @@ class ExpectedGain:
         """Choose the questions, those about open items among `rows`; None if no question is worth its cost.
 
         Checks and audits are shares of the questions asked, not of the maximum. If other questions run out, checks and
-        audits
-        are chosen again as shares of the number found, and the money saved buys other questions.
+        audits are chosen again as shares of the number found, and the money saved buys other questions.
         """
         wanted = budget.open_questions
         while True:

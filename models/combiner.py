@@ -46,8 +46,7 @@ class Combiner(Protocol):
     begin from (usually the same answer, in fewer iterations).
 
     `uses`: the fields of the evidence it uses besides the annotations. If some of them are required, the class
-    attribute
-    `needs` names these. A method that also fits `Shards` declares it: `fits_shards: ClassVar[bool] = True`.
+    attribute `needs` names these. A method that also fits `Shards` declares it: `fits_shards: ClassVar[bool] = True`.
     Its result from shards is a consensus without items; `apply` predicts these, shard by shard.
 
 
@@ -178,8 +177,7 @@ def concluded(
     """Return the consensus of a fit from beliefs (N, J), annotators, the fit's trace, and other fields `learned`.
 
     The class shares are those of the annotators. A consensus of shards has no items. `began`: `time.perf_counter()` at
-    the
-    start of the fit.
+    the start of the fit.
     """
     fit = Fit(name_of(method), asdict(method), objective, converged, time.perf_counter() - began, mixing)
     items, classes = evidence.annotations.items, evidence.annotations.classes

@@ -215,7 +215,7 @@ class GPCMA(ProcessMethod):
 
     Attributes:
         ard: one length per feature (automatic relevance determination) instead of one for all.
-        tolerance: an iteration that gains less, in nats per item, is the last.
+        tolerance: iterations stop when one gains less, in nats per item.
         right, wrong: prior Beta(right, wrong) of sensitivities and specificities, both > 1.
         leave_one_out: judge annotators by all evidence except their own label of an item. For active learning, which
             chooses annotators by their estimated skill.

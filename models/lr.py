@@ -56,7 +56,7 @@ class LR:
         strength: C, the inverse strength of the penalty on weights, > 0.
         pseudo_items: weight s of each pseudo-item, > 0.
         own_weights: number of labels on items with known truth from which an annotator gets their own weights; None:
-        never.
+            never.
         tolerance: largest gradient, in nats per item, at which the fit ends.
 
 

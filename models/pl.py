@@ -70,8 +70,7 @@ class PL:
         Each row of a confusion matrix has a Dirichlet prior with 0.1 pseudo-counts off the diagonal and on it the value
         that puts its mode at an accuracy of 0.75 (2.7 for ten classes), and log T ~ N(0.5, 0.5^2). The text has the
         accuracy of the classifier on its training set in place of 0.75; the authors' code has 0.75. The code subtracts
-        the 1
-        of the mode on the diagonal alone, which makes each pseudo-count off it 1.1. Here it is subtracted
+        the 1 of the mode on the diagonal alone, which makes each pseudo-count off it 1.1. Here it is subtracted
         everywhere, as the text intends.
         """
         return cls(accuracy=0.75, off=0.1, temperature=LogTemperature(0.5, 0.5))

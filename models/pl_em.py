@@ -67,8 +67,7 @@ class PLEM(PL):
     Attributes:
         accuracy: expected accuracy of an annotator before any label is seen, in (0, 1).
         off: weight of that expectation, in labels for each wrong answer of each class, > 0; with more it takes longer
-        to
-            learn an annotator's own errors.
+            to learn an annotator's own errors.
         temperature: prior of each model's log temperature. The default expects exp(0.45) = 1.57: an overconfident
             model. `LogTemperature(0.0)` expects a calibrated one.
         tolerance: EM stops when an iteration raises the log posterior by less than this, in nats per item, > 0.

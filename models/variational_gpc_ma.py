@@ -63,8 +63,7 @@ class VariationalGPCMA:
 
     Use it if items have features (D numbers each, the same for all items) that are informative of their class. It
     predicts labeled items by labels and features, and others, also later ones (`apply`), by their features. Items
-    without
-    features (a row of NaN) have the class shares as prior.
+    without features (a row of NaN) have the class shares as prior.
 
     `Consensus.parameters` holds what `apply` needs, and for a policy the (N, J) arrays "latent mean" and "latent
     variance" of the functions at the items.

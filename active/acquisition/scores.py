@@ -123,8 +123,7 @@ def confusion_by_others(
 
     Otherwise an annotator whose labels shape the consensus agrees with it, looks good, and is asked again and again
     (Rodrigues 2014, 3.3, who leaves the own labels out of eqs. 8 and 10; here for eq. 12). w_m weighs a label by how
-    well
-    the others determine its item. If they do not, it would count as an error nearly as often as not.
+    well the others determine its item. If they do not, it would count as an error nearly as often as not.
     """
     weight = np.maximum(1 - entropy(others) / np.log(others.shape[1]), 0.0)
     alpha_klj = prior.transpose(0, 2, 1).copy()

@@ -43,8 +43,7 @@ def best_next(
     """Return gain in right labels per unit of cost, and cost, of the best next answer about these items.
 
     The search covers the least certain of the items `rows` and the crew members with the most information per cost.
-    With
-    several questions per item, one answer serves all and the gains are averaged, as accuracy is.
+    With several questions per item, one answer serves all and the gains are averaged, as accuracy is.
     """
     confidence = np.mean([consensus.confidence[rows] for _, consensus in questions], axis=0)
     least = rows[np.argsort(confidence, kind="stable")[:ITEMS]]

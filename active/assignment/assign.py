@@ -126,11 +126,10 @@ def assign(
     costs matter, pass values that are not divided by cost: the price of money is found here. Beyond `share` (K',) of
     these questions an annotator's answers count BEYOND of their value; None: everything counts.
 
-    The total is at least 1 - `tolerance` of the largest one, with two exceptions. If the limit on cost binds,
-    the best choice may spend the last of the money better. And at most `effort` values are computed, plus those of
-    twice
-    `limit` items: if everyone is busy, so that values depend on who is left, bounds for the best annotator
-    exclude few items. `gap` is the proven bound.
+    The total is at least 1 - `tolerance` of the largest one, with two exceptions. If the limit on cost binds, the best
+    choice may spend the last of the money better. And at most `effort` values are computed, plus those of twice `limit`
+    items: if everyone is busy, so that values depend on who is left, bounds for the best annotator exclude few items.
+    `gap` is the proven bound.
     """
     codes: Rows = np.asarray(rows, dtype=np.int64)
     price = np.array(eligible.crew.prices)
@@ -287,9 +286,7 @@ class _Market:
                 coarse = 1
                 continue
             busiest = self._one_column(used > 0)
-            busiest = busiest[
-                np.argsort(-used[busiest], kind="stable")
-            ]  # includes those who will soon exceed their share
+            busiest = busiest[np.argsort(-used[busiest], kind="stable")]  # includes those who will soon be over
             more = max(2 * len(over), len(people.person) - len(used))
             self.people = people.beyond(np.union1d(over, busiest[:more]), self.share)
 
@@ -412,9 +409,7 @@ class _Market:
         person, place = self.people.person[column[asked]], self.inside[asked]
         value = self.value[asked, person]
         best = np.lexsort((place, -np.round(value, 9)))  # the last bits vary from machine to machine
-        counts = np.where(
-            _rank(person[best]) < self.share[person[best]], 1.0, BEYOND
-        )  # the best ones of each count in full
+        counts = np.where(_rank(person[best]) < self.share[person[best]], 1.0, BEYOND)  # the best ones in full
         parts = (self.rows[place][best], person[best], value[best], counts)
         pairs = zip(*(part.tolist() for part in parts), strict=True)
         return Assignment(tuple(Pair(*pair) for pair in pairs), most, self.looked_at)

@@ -51,8 +51,7 @@ class Choice:
         money: maximum cost of all questions together.
         max_load_ratio: beyond this many even shares of the questions an answer counts half; inf: all count in full.
         features: (N, D) features of the items, NaN for those without, if they are to be a core set together with
-        waiting
-            items; None: no core set.
+            waiting items; None: no core set.
         times: the core set is chosen from this many times as many candidates.
         given_k: (K',) answers of each so far, which limit newcomers; None: no limit for newcomers.
     """

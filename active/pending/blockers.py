@@ -74,8 +74,7 @@ def waiting_for_absent(questions: Sequence[Judged], plan: Plan, crew: Crew, budg
     """Describe the open items that only annotators can answer who seem to be away, so that the project waits for them.
 
     None if no such annotator is needed, or if there is enough to ask all the same. The project continues by itself when
-    one
-    of them answers or skips anything; until then each of them has one question (`outstanding`).
+    one of them answers or skips anything; until then each of them has one question (`outstanding`).
     """
     pool = PoolState.of(questions, budget)
     absent = {person.annotator for person in plan.people if person.away}

@@ -139,10 +139,9 @@ class _Reassignment:
     """Withdraw waiting questions for annotators without any, if the limits of labels or cost are reached.
 
     An annotator without any label gets an even share, once the policy has nothing to add, because what it has just
-    chosen
-    is to be answered first. An annotator with labels gets what the policy gives them when it chooses all questions
-    again:
-    having nothing to do is no reason to be asked. The questions of annotators who are away are withdrawn first.
+    chosen is to be answered first. An annotator with labels gets what the policy gives them when it chooses all
+    questions again: having nothing to do is no reason to be asked. The questions of annotators who are away are
+    withdrawn first.
     """
 
     policy: Policy

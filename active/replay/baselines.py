@@ -99,8 +99,8 @@ class Uncertain:
     """Uncertainty sampling: the open items whose labels are least certain, to the annotators in turn.
 
     The uncertainty of an item is the entropy of its label, summed over its open questions
-    (`acquisition.scores.entropy`).
-    Among those who may be asked, the annotator with the fewest answers and questions is chosen.
+    (`acquisition.scores.entropy`). Among those who may be asked, the annotator with the fewest answers and questions is
+    chosen.
 
 
     Example:

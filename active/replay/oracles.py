@@ -65,8 +65,7 @@ class RecordedAnswers:
         """Return the crew of the recording: named annotators for the items they labeled, or anyone if one is anonymous.
 
         `limits` may name some of the annotators; all its limits apply, and its `only` restricts further. Raises
-        BadEvidence for
-        annotators who are not recorded.
+        BadEvidence for annotators who are not recorded.
         """
         annotations = self._all
         if annotations.anonymous is not None:

@@ -153,8 +153,7 @@ class Replay:
         on_step: Callable[[int, float], None] | None = None,
     ) -> ReplayResult:
         """Replay with any annotators. `known` is the evidence besides their answers, and its truth is used for scoring
-        alone,
-        except by `stop`.
+        alone, except by `stop`.
 
         `rng` draws the delays and skips. Raises BadEvidence when no item has a known truth.
         """

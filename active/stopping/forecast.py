@@ -276,8 +276,7 @@ def _orders(
     """Return (D, n, R) who answers next about each item, -1 for no annotator.
 
     The order is a race in which an annotator's speed is their capacity. A plan of `budget.open_questions` fills the
-    most
-    accurate first; those it leaves without work come after.
+    most accurate first; those it leaves without work come after.
     """
     depth = max(1, budget.max_labels - int(pool[0][0].annotations.labels_per_item[sample].min()))
     if not crew.names:

@@ -29,8 +29,7 @@ Rows = npt.NDArray[np.int64]
 
 PRIOR_CHECKED = 4.0
 """Errors' worth of the prior that the confidence holds, combined with known items: the ratio of actual to expected
-errors
-has the standard deviation .5 before they are seen. Chosen from 2, 3, 4, 6 and 8 on the crowds of
+errors has the standard deviation .5 before they are seen. Chosen from 2, 3, 4, 6 and 8 on the crowds of
 docs/benchmarks/stops.txt, drawn with another seed; with one group left out it is 4 for 16 of 21 groups.
 """
 
@@ -150,11 +149,9 @@ def _excess(errors: tuple[float, float]) -> float:
 def _with_labels_of_others(evidence: Evidence, rows: Rows, doubt_n: Floats) -> Evidence:
     """Return the evidence without truth, these known items with no more labels than others of the same rank.
 
-    Known items are ranked by number of labels, and each keeps as many as the other item of the same rank.
-    Among known items with as many labels the more doubtful ones (by `doubt_n`) rank higher, because others were asked
-    about
-    again where annotators disagreed. The same labels are left out in every run, so a target is not reached by a lucky
-    draw.
+    Known items are ranked by number of labels, and each keeps as many as the other item of the same rank. Among known
+    items with as many labels the more doubtful ones (by `doubt_n`) rank higher, because others were asked about again
+    where annotators disagreed. The same labels are left out in every run, so a target is not reached by a lucky draw.
     """
     annotations, labels_n = evidence.annotations, evidence.annotations.labels_per_item
     others = np.sort(labels_n[~evidence.known & (labels_n > 0)])

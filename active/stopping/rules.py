@@ -18,8 +18,8 @@ interval covers the accuracy of 95 % of the public crowds of docs/benchmarks/hon
 the expected errors are about a third of those it allows.
 
 Below FEW_LABELS labels per item, without known truth and without an informative model, only the agreement of one pair
-or two shows how good the labels are, and annotators who err together agree as well. Then a
-target accuracy does not end a project, and `Expected.unknowable` says what would allow it.
+or two shows how good the labels are, and annotators who err together agree as well. Then a target accuracy does not end
+a project, and `Expected.unknowable` says what would allow it.
 
 A target is reached by a lower bound of the accuracy (`Expected.sure`), not by its mean, or every second project would
 miss it. With known items the bound is exceeded in 19 of 20 cases, because one stop in twenty may be below the target.

@@ -44,8 +44,7 @@ class DrawnObjects:
     Attributes:
         joined: the clusters, each object as the smallest box around it, in pixels.
         pixels: for each cluster the pixels, counted through the image, drawn by at least half of the annotators who
-        drew
-            it.
+            drew it.
     """
 
     joined: ClusteredImage

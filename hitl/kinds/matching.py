@@ -47,8 +47,7 @@ def link(
     """Join places that overlap by more than `least`; clusters in the order of their first places. O(E log E).
 
     `pair_e2` (E, 2): pairs of places that overlap, the smaller number first; `overlap_e` (E,): their overlaps;
-    `label_pj`
-    (P, J) counts the marks of each place by label; `annotator_pk` (P, K): True for annotators who marked it.
+    `label_pj` (P, J) counts the marks of each place by label; `annotator_pk` (P, K): True for annotators who marked it.
     """
     count_p = label_pj.sum(axis=1)
     clusters = {

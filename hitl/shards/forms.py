@@ -55,8 +55,7 @@ class Manifest:
     """List of shards, and their common properties.
 
     The position of a name is its code; `anonymous` is the code of annotators without ids, or None. `models` have
-    columns
-    of probabilities.
+    columns of probabilities.
     """
 
     classes: Names

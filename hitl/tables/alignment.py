@@ -1,7 +1,7 @@
 """Align tables that name their items with the items and classes of annotations.
 
-A table is aligned by its names, in any order. An item that is not annotated, or appears
-twice, is an error that names the file and line if the table was read from one.
+A table is aligned by its names, in any order. An item that is not annotated, or appears twice, is an error that names
+the file and line if the table was read from one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Read tables in batches: memory is bounded by the batch, not by the file (in Parquet: by a row group).
 
 The formats of `hitl.tables.files`, and the two in which Hugging Face `datasets` stores data, without that library:
-Arrow
-IPC (.arrow, .feather; stream or file) and the folder that `Dataset.save_to_disk` writes.
+Arrow IPC (.arrow, .feather; stream or file) and the folder that `Dataset.save_to_disk` writes.
 """
 
 from __future__ import annotations

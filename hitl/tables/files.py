@@ -1,8 +1,7 @@
 """Tables in files: CSV, JSON Lines and Parquet, read and written; the first sheet of an Excel workbook, read.
 
 Names follow one rule: item, annotator and label are text as written ("007" and "NA" stay as they are). Files are
-written
-atomically: a temporary file beside the target, then a rename.
+written atomically: a temporary file beside the target, then a rename.
 """
 
 from __future__ import annotations

@@ -38,9 +38,7 @@ def restored(table: pa.Table) -> pa.Table:
 
 def _is_formula(text: pa.ChunkedArray) -> pa.ChunkedArray:
     first = pc.utf8_slice_codeunits(text, 0, 1)
-    if not pc.any(
-        pc.is_in(first, value_set=pa.array(FIRST, text.type))
-    ).as_py():  # a cheap check before the pattern scans all of it
+    if not pc.any(pc.is_in(first, value_set=pa.array(FIRST, text.type))).as_py():  # before the slow pattern
         return pa.chunked_array([pa.nulls(len(text), pa.bool_())])
     begins = pc.match_substring_regex(text, FORMULA)
     return pc.and_not(begins, pc.match_substring_regex(text, NUMBER))

@@ -7,9 +7,8 @@
     .npy, .npz without `items`         a bare (N, J) array: the caller names its rows and columns
 
 A list has no names. Its classes are those of the ClassLabel that a Hugging Face dataset stores in its schema, else
-those
-that the caller names, in order. Without a column of items the rows are those of the caller's items, in order, and their
-number must agree. If a row is null or all NaN the model abstains; a partly NaN row is an error.
+those that the caller names, in order. Without a column of items the rows are those of the caller's items, in order, and
+their number must agree. If a row is null or all NaN the model abstains; a partly NaN row is an error.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ LEAST_SEEN = 3.0
 
 @dataclass(frozen=True)
 class Confusion:
-    """A recurring wrong answer: `said` for items of class `true`.
+    """Recurring wrong answer: `said` for items of class `true`.
 
     Attributes:
         often: posterior mean chance of this answer for such an item, in [0, 1].

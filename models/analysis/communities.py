@@ -109,7 +109,7 @@ class Communities:
 
 @dataclass(frozen=True, eq=False)
 class Factors:
-    """A factorization: weights (K, G), their precisions (G,), and the objective after every tenth iteration."""
+    """Factorization: weights (K, G), their precisions (G,), and the objective after every tenth iteration."""
 
     weight_kg: Floats
     other_gk: Floats

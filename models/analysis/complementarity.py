@@ -61,7 +61,7 @@ class Judgements:
 
 @dataclass(frozen=True, slots=True)
 class Judges:
-    """The three judges; known truth is hidden in `folds` parts.
+    """Three judges; known truth is hidden in `folds` parts.
 
     `both` is the method behind the consensus (None: found by its name); it must use the models and have `apply`.
     """
@@ -72,7 +72,7 @@ class Judges:
     seed: int = 0
 
     def judge(self, evidence: Evidence, consensus: Consensus) -> Judgements:
-        """Judge every item; those of known truth without it, if there are LEAST_KNOWN (else they are not compared).
+        """Predict every item; those of known truth without it, if there are LEAST_KNOWN (else they are not compared).
 
         Raises BadEvidence if the method behind the consensus does not use the models.
         """
@@ -94,7 +94,7 @@ class Judges:
         return judged
 
     def _judge(self, both: ApplicableCombiner, learned: Consensus, evidence: Evidence) -> Judgements:
-        """Judge every item by what was learned, in arrays that may be changed."""
+        """Predict every item with the learned parameters, in arrays that may be changed."""
         annotations = evidence.annotations
         no_labels = annotations.select(np.zeros(len(annotations), dtype=bool))
         model = both.apply(learned, replace(evidence, annotations=no_labels, truth=None))

@@ -79,8 +79,7 @@ class Coins:
         """Report the annotators.
 
         A row of a confusion matrix weighs as many answers as its coin has seen. The answers of a single coin are
-        divided
-        among the rows by class share, so that the accuracy is as uncertain as the coin.
+        divided among the rows by class share, so that the accuracy is as uncertain as the coin.
         """
         pi_kjl = np.exp(self.log_pi_klj).transpose(0, 2, 1)
         seen_kj = counts_klj.sum(axis=1)

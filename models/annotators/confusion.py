@@ -147,9 +147,8 @@ class VotesCounted(Additive):
         """Report how often each annotator agrees.
 
         The matrices follow the beliefs. The accuracy compares each answer with the item's other labels: vote fractions
-        are
-        not chances, and an annotator who is always right among votes of three to one would be scored as right in 3 of
-        4 cases.
+        are not chances, and an annotator who is always right among votes of three to one would be scored as right in 3
+        of 4 cases.
         """
         pseudo_jl = even_pseudo_counts(annotations.n_classes, annotations.n_options, 0.01)
         found = report(annotations, self.counts_klj, pseudo_jl, smoothed(self.belief_j, self.items))

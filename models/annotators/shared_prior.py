@@ -68,7 +68,7 @@ def largest_on_the_diagonal(gain_jl: Floats) -> Floats:
 
 
 class _Rows:
-    """The objective's gradient and curvature at a prior."""
+    """Gradient and curvature of the objective at a prior."""
 
     def __init__(self, prior_jl: Floats, counts_kc: Floats, total_kj: Floats, hyper_jl: Floats) -> None:
         rise_c, slope_c = psi_sums(counts_kc, prior_jl.T.ravel())

@@ -39,7 +39,7 @@ class Affine:
 
 
 class AffineCalibrator(ABC):
-    """A family of affine maps with parameters theta, and a smooth loss to choose among them."""
+    """Family of affine maps with parameters theta, and a smooth loss to choose among them."""
 
     def fit(self, probabilities: npt.ArrayLike, truth: npt.ArrayLike) -> Affine:
         """See `Calibrator.fit`; L-BFGS minimizes the loss."""

@@ -25,7 +25,7 @@ from hitl.models.numerics.checks import require_positive
 
 @dataclass(frozen=True)
 class DirichletCalibration(AffineCalibrator):
-    """A full matrix of slopes, kept near a diagonal one.
+    """Full matrix of slopes, kept near a diagonal one.
 
     Attributes:
         off: regularization of the slopes off the diagonal, > 0.

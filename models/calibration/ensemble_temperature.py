@@ -23,7 +23,7 @@ from hitl.models.calibration.temperature_scaling import best_temperature, temper
 
 @dataclass(frozen=True, slots=True)
 class TemperatureEnsemble:
-    """The temperature, > 0, and the weights of the tempered, the given and the uniform distribution (sum 1)."""
+    """Temperature, > 0, and the weights of the tempered, the given and the uniform distribution (sum 1)."""
 
     temperature: float
     weights: tuple[float, float, float]
@@ -36,7 +36,7 @@ class TemperatureEnsemble:
 
 @dataclass(frozen=True, slots=True)
 class EnsembleTemperature:
-    """A temperature and three weights; `prior` of log T, or None for maximum likelihood, as published.
+    """Temperature and three weights; `prior` of log T, or None for maximum likelihood, as published.
 
     Example:
         >>> from hitl.models.calibration import EnsembleTemperature

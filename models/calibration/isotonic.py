@@ -23,7 +23,7 @@ from hitl.models.numerics.checks import require_positive
 
 @dataclass(frozen=True, eq=False)
 class Isotonic:
-    """A rising function of the probability of each class.
+    """Rising function of the probability of each class.
 
     Attributes:
         knots: for each class (X,) rising probabilities and the (X,) values of f_j there.
@@ -44,7 +44,7 @@ class Isotonic:
 
 @dataclass(frozen=True, slots=True)
 class IsotonicCalibration:
-    """A rising function per class; the model's own probability counts as `doubt` > 0 items.
+    """Rising function per class; the model's own probability counts as `doubt` > 0 items.
 
     Example:
         >>> from hitl.models.calibration import IsotonicCalibration

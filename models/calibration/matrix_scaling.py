@@ -20,7 +20,7 @@ from hitl.models.numerics.checks import require_positive
 
 @dataclass(frozen=True)
 class MatrixScaling(VectorScaling):
-    """A full matrix of slopes; `off` > 0 is the standard deviation of those off the diagonal.
+    """Full matrix of slopes; `off` > 0 is the standard deviation of those off the diagonal.
 
     The other settings are those of `VectorScaling`.
 

@@ -21,7 +21,7 @@ from hitl.models.calibration.temperature import LogTemperature, map_temperatures
 
 @dataclass(frozen=True, slots=True)
 class Temperature:
-    """A temperature, > 0."""
+    """Temperature, > 0."""
 
     temperature: float
 

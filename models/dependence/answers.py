@@ -34,7 +34,6 @@ class Answers(Additive):
         """Return (K, 3) right and wrong answers of each annotator, and the variance of that number.
 
         Besides the chance errors of each label there is one that labels share: the number of wrong answers may be r
-        times the
-        expected one. It widens the intervals of annotators whose items are least certain the most.
+        times the expected one. It widens the intervals of annotators whose items are least certain the most.
         """
         return np.asarray(self.answers_k3 + np.outer(RATIO_VARIANCE * self.doubted_k**2, [0.0, 0.0, 1.0]))

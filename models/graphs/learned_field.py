@@ -100,7 +100,7 @@ class FieldMethod(ABC):
 
     @abstractmethod
     def log_confusion(self, learned: Consensus, annotations: Annotations) -> Floats:
-        """Return (K, L, J) log chances of answers by what was learned."""
+        """Return (K, L, J) learned log chances of answers."""
 
     @abstractmethod
     def report(self, annotations: Annotations, fitted: Estimate, share_j: Floats) -> AnnotatorReport:

@@ -46,7 +46,7 @@ class Weighed:
     Attributes:
         annotations: the labels.
         weight_n: (N,) weight of an item: u, or 1 with known truth, or the models' information with less than two
-        labels.
+            labels.
         lone_n: (N,) True for items with one class label and no known truth.
         crowd_n: (N,) weight of a lone label for the crowd: u, less the models' information about its item.
     """

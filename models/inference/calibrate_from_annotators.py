@@ -29,7 +29,7 @@ AS_IT_IS = LogTemperature(mean=0.0, sd=0.01)
 
 @dataclass(frozen=True, slots=True)
 class CalibrateFromAnnotators:
-    """A calibrator, fitted to labels instead of truth.
+    """Calibrator, fitted to labels instead of truth.
 
     Example:
         >>> import numpy as np, hitl

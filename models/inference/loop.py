@@ -113,8 +113,7 @@ def iterate(
     """Iterate until an iteration gains less than `tolerance` nats per item that counts.
 
     `begun`: the result of the first pass, if already computed. `ahead`: extrapolates from the last counts over the
-    current
-    ones by a momentum, for counts that are not whole tables.
+    current ones by a momentum, for counts that are not whole tables.
     """
     go_on = extrapolate if ahead is None else ahead
     enough = tolerance * max(1, passes.counted)

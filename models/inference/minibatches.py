@@ -29,7 +29,7 @@ EVERY = 5
 
 
 class Sharded(TruthPrior, Protocol):
-    """A truth prior of independent items that learns from batches of them."""
+    """Truth prior of independent items that learns from batches of them."""
 
     def over(self, rows: Any) -> Self:
         """Return the same prior over these items alone."""

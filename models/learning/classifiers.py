@@ -50,7 +50,7 @@ class Classifier(Protocol):
 
 @dataclass(frozen=True)
 class EstimatorClassifier:
-    """A scikit-learn estimator, made for each training by `make(number of features)`.
+    """scikit-learn estimator, built for each training by `make(number of features)`.
 
     Attributes:
         input_n: (N,) input of each item instead of features, such as a text; None if there is nothing.
@@ -91,7 +91,7 @@ class EstimatorClassifier:
 
 @dataclass(frozen=True)
 class CombinerClassifier:
-    """A combiner that uses features, by its name: its beliefs about items whose labels and truth it does not see."""
+    """Combiner that uses features, by its name: its beliefs about items whose labels and truth it does not see."""
 
     method: str
 

@@ -30,7 +30,7 @@ from hitl.models.numerics.votes import votes
 
 @dataclass(frozen=True, slots=True)
 class TruthfulLabels(ProcessMethod, ABC):
-    """A classifier that takes labels for the truth, or ignores them."""
+    """Classifier that takes labels for the truth, or ignores them."""
 
     @abstractmethod
     def seen(self, annotations: Annotations) -> Floats:
@@ -56,7 +56,7 @@ class TruthfulLabels(ProcessMethod, ABC):
 
 @dataclass(frozen=True, slots=True)
 class GPCGold(TruthfulLabels):
-    """A Gaussian process classifier of the items of known truth; labels are ignored. Settings as `GPCMA` has them.
+    """Gaussian process classifier of the items of known truth; labels are ignored. Settings as `GPCMA` has them.
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -76,7 +76,7 @@ class GPCGold(TruthfulLabels):
 
 @dataclass(frozen=True, slots=True)
 class GPCMajority(TruthfulLabels):
-    """A Gaussian process classifier of the majority's labels. Settings as `GPCMA` has them.
+    """Gaussian process classifier of the majority's labels. Settings as `GPCMA` has them.
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -96,7 +96,7 @@ class GPCMajority(TruthfulLabels):
 
 @dataclass(frozen=True, slots=True)
 class GPCConcatenated(TruthfulLabels):
-    """A Gaussian process classifier of all labels, each as if it were the truth. Settings as `GPCMA` has them.
+    """Gaussian process classifier of all labels, each as if it were the truth. Settings as `GPCMA` has them.
 
     Example:
         >>> from hitl import Annotations, Evidence

@@ -32,7 +32,7 @@ NAME = "learned"
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """A combiner and a classifier that learns from it.
+    """Combiner with a classifier that learns from it.
 
     Attributes:
         method: the name of the combiner.

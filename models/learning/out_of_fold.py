@@ -26,7 +26,7 @@ MIN_PER_FOLD = 2
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """The items that are trained on, and the fold whose model predicts each item.
+    """Items that are trained on, and the fold whose model predicts each item.
 
     Attributes:
         evidence: the items, with features that are finite (0 if an item has none) and standardized.

@@ -24,8 +24,7 @@ class Seen(NamedTuple):
     """Beliefs about apparent classes, and sums over the items that count and have no known truth.
 
     q_nj: (N, J); seen_j: (J,) expected number of items that appear to be of each class; clear: expected number that
-    appear
-    as what they are; items: number of items.
+    appear as what they are; items: number of items.
     """
 
     q_nj: Floats

@@ -15,8 +15,7 @@ from numba import get_num_threads, njit
 F = TypeVar("F", bound=Callable[..., Any])
 
 # An idle OpenMP thread spins, by default for about a millisecond. On a busy machine, or in a container with a CPU
-# quota,
-# it takes time that working threads need, and a loop of 1 ms takes 50. With 10,000 spins (some microseconds) an
+# quota, it takes time that working threads need, and a loop of 1 ms takes 50. With 10,000 spins (some microseconds) an
 # idle machine is as fast and a busy one several times faster. GNU's OpenMP reads this when the first loop starts.
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")

@@ -27,9 +27,10 @@ SERIAL_BELOW = 50_000
 class Heard(NamedTuple):
     """Messages from the neighbors of each item.
 
-    told_nj: (N, J) addition to its log beliefs, in units of unit_j (J,).
-    slope_nj: (N, J) derivative of that addition by the strength of each class.
-    begun: state from which sweeps continue; only the approximation reads it.
+    Attributes:
+        told_nj: (N, J) addition to its log beliefs, in units of unit_j (J,).
+        slope_nj: (N, J) derivative of that addition by the strength of each class.
+        begun: state from which sweeps continue; only the approximation reads it.
     """
 
     told_nj: Floats

@@ -150,8 +150,7 @@ def expect(labels: Labels, log_pi_klj: Floats, log_prior_j: Floats, beside_klj: 
     """Compute messages, beliefs and counts in one pass.
 
     Return (K, L, J) counts added to `beside_klj`, (J,) totals, and the sum of log normalizers. Beliefs stay in the
-    fastest
-    cache. Every item counts, and all items have the same prior.
+    fastest cache. Every item counts, and all items have the same prior.
     """
     table = np.ascontiguousarray(log_pi_klj).reshape(-1, labels.n_classes)
     out = beside_klj.copy()

@@ -181,8 +181,7 @@ def embed(
     """Return (N, D) features of `corpus.items`, NaN for items that are left out, and the reasons for leaving them out.
 
     `make` builds the embedder that embeds each item separately; None: texts by TF-IDF, columns scaled. Vectors in
-    `store`
-    are reused; `executor` as in `embed_each`. Raises BadInput if no item has features.
+    `store` are reused; `executor` as in `embed_each`. Raises BadInput if no item has features.
 
 
     Example:

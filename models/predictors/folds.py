@@ -47,7 +47,7 @@ ALL = 0
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """The labeled items: names, inputs, labels and groups, in the order of the table."""
+    """Labeled items: names, inputs, labels and groups, in the order of the table."""
 
     items: list[str]
     inputs: Any

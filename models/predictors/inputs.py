@@ -60,7 +60,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """A table of items and the columns that a model sees.
+    """Table of items and the columns that a model sees.
 
     Attributes:
         path: any table of `hitl.tables.batches`.

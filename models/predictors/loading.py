@@ -36,7 +36,7 @@ TORCHVISION = "torchvision"
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """How to load a model.
+    """Settings for loading a model.
 
     Attributes:
         name: see the module.

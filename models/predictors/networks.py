@@ -34,7 +34,7 @@ RANDOM = "random"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NetworkPredictor:
-    """A torch module in eval mode on its device.
+    """Torch module in eval mode on its device.
 
     Attributes:
         module, classes, device: the network, the names of its J outputs, and the device that it runs on.

@@ -37,7 +37,7 @@ class Predictor(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EstimatorPredictor:
-    """A fitted estimator with `predict_proba`. `classes` are its own, or names for them."""
+    """Fitted estimator with `predict_proba`. `classes` are its own, or names for them."""
 
     estimator: Any
     classes: tuple[str, ...]

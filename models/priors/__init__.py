@@ -50,8 +50,7 @@ class TruthPrior(Protocol):
         count.
 
         Items that do not count get beliefs, but the log evidence and the statistics leave them out. May reuse the
-        memory
-        of `message_nj` for the beliefs.
+        memory of `message_nj` for the beliefs.
         """
         ...
 

@@ -164,8 +164,7 @@ class Basis:
             factor_mm = torch.linalg.cholesky(k_mm + jitter * eye_mm)
             self._inverse = torch.linalg.solve_triangular(factor_mm, eye_mm, upper=False)
         # Leaves of the rows' graphs: gradients are summed here and propagated to theta once. Without a backbone the
-        # points
-        # do not depend on theta, and the kernel has its gradient in closed form.
+        # points do not depend on theta, and the kernel has its gradient in closed form.
         self.points_me = self._points.detach().requires_grad_(self._points.requires_grad)
         self.inverse_mm = self._inverse.detach().requires_grad_(learning)
 

@@ -183,7 +183,7 @@ class GaussianProcess:
         kernel: its covariance.
         sites: (2, C, N) nu and tau at which EP starts: of the messages (C = 1), and of observed classes 1 and 0.
         observed_nj: (N, 2) how often each class was observed as the truth of the item, in addition to the messages; or
-        None.
+            None.
         held: True if `learn` keeps the kernel.
         sweeps: maximum sweeps per posterior.
     """

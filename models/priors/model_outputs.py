@@ -68,7 +68,7 @@ def _counted(p_nj: Floats) -> tuple[int, int, npt.NDArray[np.int64]]:
 
 @dataclass(frozen=True, eq=False)
 class ModelOutputs:
-    """How M models are read: `certainty_m` (M,) c in (1 / J, 1], `knows_mj` (M, J) True for classes each knows."""
+    """Preprocessing of M models: `certainty_m` (M,) c in (1 / J, 1], `knows_mj` (M, J) True for classes each knows."""
 
     certainty_m: Floats
     knows_mj: npt.NDArray[np.bool_]

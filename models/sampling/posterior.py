@@ -60,7 +60,7 @@ class Posterior:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampler(Chains, ABC):
-    """A method that samples several chains; settings as in `Chains`."""
+    """Method that samples several chains; settings as in `Chains`."""
 
     uses: ClassVar[frozenset[str]] = frozenset({"truth"})
 

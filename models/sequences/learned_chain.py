@@ -48,7 +48,7 @@ def sequences_of(evidence: Evidence) -> Sequences:
 
 @dataclass(frozen=True, eq=False)
 class ChainPosterior:
-    """A chain and (N, J) log likelihoods of the items, with known truth."""
+    """Chain and (N, J) log likelihoods of the items, with known truth."""
 
     message_nj: Floats
     chain: MarkovChain
