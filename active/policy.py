@@ -130,7 +130,7 @@ class ExpectedGain:
             )
 
     def plan(self, questions: Sequence[Judged], crew: Crew, budget: Budget) -> Plan:
-        """Return the next questions and the finished items. Raises BadInput if the questions' items differ."""
+        """Return the next questions and the finished items. Raise BadInput if the questions' items differ."""
         pool = PoolState.of(questions, budget)
         plan = Plan((), pool.done, len(pool.open_rows))
         if not (plan.open_items and budget.open_questions):

@@ -23,6 +23,6 @@ POLICIES = Registry(
 
 
 def policy(name: str, **settings: Any) -> Policy:
-    """Build a policy with settings. Raises BadSettings for an unknown name or setting."""
+    """Build a policy with settings. Raise BadSettings for an unknown name or setting."""
     made: Policy = POLICIES.make(name, settings)
     return made

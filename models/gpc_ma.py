@@ -98,7 +98,7 @@ class ProcessMethod(ABC):
         return em.counts_by_all
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
-        """Fit from the votes, or from `start`. Raises BadEvidence without features."""
+        """Fit from the votes, or from `start`. Raise BadEvidence without features."""
         evidence = used(self, evidence)
         began = time.perf_counter()
         assert evidence.features is not None

@@ -60,7 +60,7 @@ class Evenly:
     def plan(self, questions: Sequence[Judged], crew: Crew, budget: Budget) -> Plan:
         """Return the next questions, items with the fewest labels first.
 
-        Raises BadInput if the questions' items differ.
+        Raise BadInput if the questions' items differ.
         """
         pool = PoolState.of(questions, budget)
         return _drawn(self.seed, pool, crew, budget, pool.labels)
@@ -89,7 +89,7 @@ class Randomly:
         _require_seed(self.seed)
 
     def plan(self, questions: Sequence[Judged], crew: Crew, budget: Budget) -> Plan:
-        """Return the next questions, in random order. Raises BadInput if the questions' items differ."""
+        """Return the next questions, in random order. Raise BadInput if the questions' items differ."""
         pool = PoolState.of(questions, budget)
         return _drawn(self.seed, pool, crew, budget, np.zeros(len(pool.items), np.int64))
 
@@ -115,7 +115,7 @@ class Uncertain:
     """
 
     def plan(self, questions: Sequence[Judged], crew: Crew, budget: Budget) -> Plan:
-        """Return the next questions, least certain items first. Raises BadInput if the questions' items differ."""
+        """Return the next questions, least certain items first. Raise BadInput if the questions' items differ."""
         pool = PoolState.of(questions, budget)
         free = Eligibility.of(crew, pool.annotations)
         score_qn = np.where(pool.states == OPEN, [entropy(consensus.probabilities) for _, consensus in pool], 0.0)

@@ -155,7 +155,7 @@ class Replay:
         """Replay with any annotators. `known` is the evidence besides their answers, and its truth is used for scoring
         alone, except by `stop`.
 
-        `rng` draws the delays and skips. Raises BadEvidence when no item has a known truth.
+        `rng` draws the delays and skips. Raise BadEvidence when no item has a known truth.
         """
         crew = answers.crew(self.crew)
         queue = AnswerQueue(self.responses, crew, rng)
@@ -230,7 +230,7 @@ def spread_evenly(recorded: Evidence, combiner: Combiner, budgets: Sequence[int]
 
 
 def accuracy_of(consensus: Consensus, recorded: Evidence) -> float:
-    """Return the accuracy on the items whose truth is recorded, ties shared. Raises BadEvidence if there are none."""
+    """Return the accuracy on the items whose truth is recorded, ties shared. Raise BadEvidence if there are none."""
     known = recorded.known
     if not known.any():
         raise BadEvidence("replay: no item has a known truth; expected some to score against")

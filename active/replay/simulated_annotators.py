@@ -162,7 +162,7 @@ class SimulatedAnswers:
     def __init__(self, people: SimulatedCrew, truth: Ints, items: Names, classes: Names, seed: int) -> None:
         """Take `truth` (N,) class codes, none unknown; `classes` J names, the options; `seed` >= 0.
 
-        Raises BadEvidence.
+        Raise BadEvidence.
         """
         unknown = np.flatnonzero((truth < 0) | (truth >= len(classes)))
         if len(truth) != len(items) or unknown.size:

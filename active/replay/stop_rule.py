@@ -66,7 +66,7 @@ class StopRule:
     def draw_gold(self, recorded: Evidence, rng: np.random.Generator) -> Ints | None:
         """Return (N,) truth of `gold` items drawn from those with recorded truth, -1 elsewhere; None without any.
 
-        Raises BadEvidence if fewer than that, or none to score by, would be left.
+        Raise BadEvidence if fewer than that, or none to score by, would be left.
         """
         if not self.gold:
             return None

@@ -73,7 +73,7 @@ def strategies(
         groups: item -> its group of near-duplicates, which share a fold of that model.
         stop: record where projects with this target accuracy would have ended, and the true accuracy there.
 
-    Raises BadSettings for an unknown name.
+    Raise BadSettings for an unknown name.
     """
     recorded = len(evidence.annotations)
     if labels is None and not recorded:
@@ -105,7 +105,7 @@ def near_all_labels(evidence: Evidence, method: str) -> float:
 
 
 def doubt_about_truth(evidence: Evidence) -> str | None:
-    """Explain why an accuracy over so little truth is mostly chance, or return None. Raises BadInput below FEWEST."""
+    """Explain why an accuracy over so little truth is mostly chance, or return None. Raise BadInput below FEWEST."""
     n_known = int(evidence.known.sum())
     if n_known == 0:
         raise BadInput("replay: no item has a known truth; expected --truth with some of the items to score against")

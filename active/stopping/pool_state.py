@@ -54,7 +54,7 @@ class PoolState(tuple[Judged, ...]):
     def of(cls, questions: Sequence[Judged], budget: Budget) -> PoolState:
         """Build the state of these questions, or return the same object if it is one already, by the same rules.
 
-        Raises BadInput unless the questions are about the same items in the same order.
+        Raise BadInput unless the questions are about the same items in the same order.
         """
         if isinstance(questions, PoolState) and _rules(questions.budget) == _rules(budget):
             return questions

@@ -111,7 +111,7 @@ class BoxConsensus:
         require_between("existence", self.existence, 0, 1)
 
     def fit(self, images: Sequence[Drawn], known: Mapping[int, Sequence[Box]] | None = None) -> list[list[Box]]:
-        """Return the objects of each image, most certain first. Raises BadAnnotations for boxes without area.
+        """Return the objects of each image, most certain first. Raise BadAnnotations for boxes without area.
 
         `known`: number of an image -> its known boxes, which are returned as they are.
         """

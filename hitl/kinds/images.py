@@ -94,7 +94,7 @@ class StoredImages:
 
 
 def marks_in(kind: Kind, noun: str, item: Name, answer: str, labels: Names) -> list[Marked]:
-    """Read the parts of a stored answer. Raises BadInput if they are of another kind, or have other labels."""
+    """Read the parts of a stored answer. Raise BadInput if they are of another kind, or have other labels."""
     try:
         parts = kind.read(answer)
     except (KeyError, TypeError, ValueError):

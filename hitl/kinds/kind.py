@@ -101,7 +101,7 @@ class Kind(Protocol):
     """True if an answer marks parts of the item."""
 
     def read(self, answer: str) -> list[Marked]:
-        """Read a stored label. Raises ValueError, KeyError or TypeError for a label of another kind."""
+        """Read a stored label. Raise ValueError, KeyError or TypeError for a label of another kind."""
         ...
 
     def write(self, parts: Iterable[Marked]) -> str:
@@ -115,7 +115,7 @@ class Kind(Protocol):
     def evidence(self, stored: StoredAnswers) -> dict[str, Evidence]:
         """Build the evidence of a question: name -> evidence, because parts that may overlap are fitted in layers.
 
-        The first has the name of the question. Raises BadInput for an answer that cannot be read.
+        The first has the name of the question. Raise BadInput for an answer that cannot be read.
         """
         ...
 
@@ -135,13 +135,13 @@ class Kind(Protocol):
         ...
 
     def answers(self, evidence: Evidence, names: Mapping[str, str]) -> pa.Table:
-        """Return the exported answers. Raises BadSettings for a kind that cannot be exported."""
+        """Return the exported answers. Raise BadSettings for a kind that cannot be exported."""
         ...
 
     def truth(self, table: pa.Table, question: Question, where: str, place_of: Place) -> dict[str, str]:
         """Read ground truth from a table; item -> label.
 
-        Raises BadTable for a wrong row, BadSettings for a kind without a table form.
+        Raise BadTable for a wrong row, BadSettings for a kind without a table form.
         """
         ...
 
@@ -152,7 +152,7 @@ class _Answered(Protocol):
 
 
 def kind_of(about: _Answered) -> Kind:
-    """Return the kind of answer of a question, evidence or consensus. Raises BadSettings for an unknown one."""
+    """Return the kind of answer of a question, evidence or consensus. Raise BadSettings for an unknown one."""
     return _kind(about.kind)
 
 

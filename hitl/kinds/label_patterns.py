@@ -43,7 +43,7 @@ class DrawnMasks:
         labels: (A, H, W) integer codes of the classes; -1 where an annotator did not label the pixel.
         annotators: A names.
 
-    Raises BadAnnotations for another shape or type, or a repeated name.
+    Raise BadAnnotations for another shape or type, or a repeated name.
     """
 
     labels: Codes
@@ -86,7 +86,7 @@ class LabelPatterns:
 
     @classmethod
     def of(cls, images: Sequence[DrawnMasks], classes: Names, breadth: int) -> LabelPatterns:
-        """Build from images whose labels are codes into `classes`. Raises BadAnnotations for invalid codes."""
+        """Build from images whose labels are codes into `classes`. Raise BadAnnotations for invalid codes."""
         names = natural_order(list({name for image in images for name in image.annotators}))
         row_of = {name: k for k, name in enumerate(names)}
         found = [_patterns(image.labels, len(classes), breadth) for image in images]

@@ -126,7 +126,7 @@ class MaskConsensus:
             require_between("strength", self.strength, 0)
 
     def fit(self, images: Sequence[DrawnMasks], classes: Sequence[Name] = ("background", "object")) -> ImageMasks:
-        """Fit all images together; annotators with the same name are the same. Raises BadAnnotations."""
+        """Fit all images together; annotators with the same name are the same. Raise BadAnnotations."""
         began, names = time.perf_counter(), tuple(classes)
         if not images or len(names) < 2:
             raise BadAnnotations(f"expected images and at least 2 classes, got {len(images)} and {len(names)}")

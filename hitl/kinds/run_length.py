@@ -41,14 +41,14 @@ HEADER = 32 + 5 + 4 * 4
 
 
 def decode(rle: Sequence[int], height: int, width: int) -> npt.NDArray[np.bool_]:
-    """Return (H, W) True where the brush has touched the image. Raises BadInput for a list that is not such a mask."""
+    """Return (H, W) True where the brush has touched the image. Raise BadInput for a list that is not such a mask."""
     return opacity(rle, height, width) > 0
 
 
 def encode(mask: npt.ArrayLike, opacity: npt.ArrayLike = 255) -> list[int]:
     """Encode an (H, W) mask: nonzero pixels are drawn in this opacity, 1 to 255 (one for all, or (H, W)).
 
-    Raises BadInput for another shape.
+    Raise BadInput for another shape.
     """
     drawn = np.asarray(mask)
     if drawn.ndim != 2 or not drawn.size:
@@ -58,7 +58,7 @@ def encode(mask: npt.ArrayLike, opacity: npt.ArrayLike = 255) -> list[int]:
 
 
 def opacity(rle: Sequence[int], height: int, width: int) -> Bytes:
-    """Return (H, W) opacity of each pixel, 0 to 255. Raises BadInput for a list that is not such a mask."""
+    """Return (H, W) opacity of each pixel, 0 to 255. Raise BadInput for a list that is not such a mask."""
     values = decode_values(rle)
     if len(values) != height * width * CHANNELS:
         raise BadInput(
@@ -68,7 +68,7 @@ def opacity(rle: Sequence[int], height: int, width: int) -> Bytes:
 
 
 def decode_values(rle: Sequence[int]) -> Bytes:
-    """Return values (N,) of a list of bytes. Raises BadInput if it ends too early or contains non-bytes."""
+    """Return values (N,) of a list of bytes. Raise BadInput if it ends too early or contains non-bytes."""
     packed = _bytes(rle)
     if len(packed) * 8 < HEADER:
         raise BadInput(f"brush mask: {len(packed)} bytes; expected at least {-(-HEADER // 8)}")

@@ -77,7 +77,7 @@ class Chained(Combiner, Protocol):
 
 
 def fit_layer(labels: SpanLabels, layer: int, method: Combiner) -> LayerFit:
-    """Fit one layer by a method for items or, for texts, for sequences. Raises BadSettings for another."""
+    """Fit one layer by a method for items or, for texts, for sequences. Raise BadSettings for another."""
     if isinstance(method, Chained):
         if labels.texts is None:
             raise BadSettings(
@@ -140,7 +140,6 @@ def _find_in_texts(labels: SpanLabels, matched: MatchedSpans, q_cj: Floats) -> t
 
 
 def _text_part(labels: SpanLabels, label: Name, first: int, last: int, p: float, marked: int, found: bool) -> Part:
-    """Build the part that covers these tokens."""
     tokens, texts = labels.tokens, labels.texts or ()
     document = int(tokens.document_t[first])
     start, end = int(tokens.start_t[first]), int(tokens.end_t[last - 1])
@@ -249,7 +248,6 @@ def _most_probable_apart(document_c: Indices, place_c2: Floats, nothing_c: Float
 
 
 def _fit_tokens(labels: SpanLabels, layer: int, method: Chained) -> LayerFit:
-    """Fit a layer of texts by a method for sequences."""
     tokens, matched = labels.token_layer(layer), labels.matched[layer]
     consensus = method.fit(tokens.evidence)
     posterior = method.chain_posterior(consensus, tokens.evidence)

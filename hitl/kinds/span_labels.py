@@ -169,7 +169,7 @@ class SpanLabels(OneLineRepr):
         truth: Mapping[Name, Sequence[Span]] | None = None,
         classes: Names = (),
     ) -> SpanLabels:
-        """Build from recordings. Raises ValueError for a border that is not a time."""
+        """Build from recordings. Raise ValueError for a border that is not a time."""
         written: dict[float, Place] = {}
         for spans in (*(answer.spans for answer in answers), *(truth or {}).values()):
             for border in (border for span in spans for border in span[:2]):
@@ -259,7 +259,7 @@ class SpanLabels(OneLineRepr):
     def layers(self) -> tuple[tuple[int, ...], ...]:
         """Codes of the classes of each layer: one layer if no annotator laid classes over one another.
 
-        Raises BadEvidence if there is no class, or one has the name reserved for nothing.
+        Raise BadEvidence if there is no class, or one has the name reserved for nothing.
         """
         if not self.classes:
             raise BadEvidence(
@@ -307,7 +307,7 @@ class SpanLabels(OneLineRepr):
         return Tokens.of(self.texts or (), np.stack((np.tile(documents, 2), offsets.T.ravel()), axis=1))
 
     def token_layer(self, layer: int) -> TokenLayer:
-        """Build the evidence about tokens. Raises BadEvidence if the texts have no word."""
+        """Build the evidence about tokens. Raise BadEvidence if the texts have no word."""
         codes, tokens = self.layers[layer], self.tokens
         if not len(tokens):
             raise BadEvidence("texts: none of them has a word; expected at least one in which something can be marked")

@@ -52,7 +52,7 @@ def read_labels(
     """Read spans from tables, as parts of texts if there are texts, else as stretches of time.
 
     `texts` has document and text; documents without an answer are kept. `truth` has the columns of the spans without
-    the annotator. Raises BadTable, naming the row, for a span that is not within its document.
+    the annotator. Raise BadTable, naming the row, for a span that is not within its document.
 
 
     Example:
@@ -80,7 +80,7 @@ def read_labels(
 def read_spans(
     table: pa.Table, called: str, columns: SpanColumns, texts: Mapping[Name, str] | None
 ) -> dict[tuple[Name, Name], list[Span]]:
-    """Return (document, annotator) -> spans; the annotator is "" if no column is named. Raises BadTable."""
+    """Return (document, annotator) -> spans; the annotator is "" if no column is named. Raise BadTable."""
     found: dict[tuple[Name, Name], list[Span]] = {}
     where = name_of(table, called)
     place_of = place_in(table, lambda row: f"{where}, row {row}")
@@ -95,7 +95,7 @@ def read_spans(
 def span_rows(
     table: pa.Table, called: str, columns: SpanColumns, texts: Mapping[Name, str] | None
 ) -> list[tuple[Any, Any, Span | None]]:
-    """Return document, annotator and span of each row; None for a row in which nothing is marked. Raises BadTable."""
+    """Return document, annotator and span of each row; None for a row in which nothing is marked. Raise BadTable."""
     where = name_of(table, called)
     named = [name for name in (columns.document, columns.annotator, columns.label) if name is not None]
     hint = "A text may also be in a table of its own: document, text (--texts)"
@@ -145,7 +145,7 @@ def _offset(column: str, value: Any) -> int | None:
 
 
 def time_span(start: Any, end: Any, label: Name | None) -> Span | None:
-    """Read a stretch of time; None if all fields are empty. Raises ValueError for anything else."""
+    """Read a stretch of time; None if all fields are empty. Raise ValueError for anything else."""
     begin, stop = _time(start), _time(end)
     if begin is None and stop is None and label is None:
         return None
@@ -192,7 +192,7 @@ def _texts_in(table: pa.Table, document: str) -> dict[Name, str]:
 
 
 def read_texts(given: Any, document: str) -> dict[Name, str]:
-    """Return document -> text of a table that has these columns. Raises BadTable, naming the row."""
+    """Return document -> text of a table that has these columns. Raise BadTable, naming the row."""
     table = table_of(given, "texts")
     where = name_of(table, "texts")
     require_columns(table, [document, TEXT], where)

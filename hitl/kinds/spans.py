@@ -364,7 +364,7 @@ class SpanConsensus(OneLineRepr):
 def combine_spans(labels: SpanLabels, method: Combiner | None = None) -> SpanConsensus:
     """Find the spans that the labels support, by a method for items or sequences; default: the default combiner.
 
-    Raises BadEvidence if the possible classes of a span are unknown.
+    Raise BadEvidence if the possible classes of a span are unknown.
     """
     method = combiner("default") if method is None else method
     place = {name: number for number, name in enumerate(labels.documents)}

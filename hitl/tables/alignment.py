@@ -38,7 +38,7 @@ def as_labels_have(labels: pa.Table, table: pa.Table, *names: str) -> pa.Table:
 def union_of_items(labels: pa.Table, others: Mapping[str, pa.ChunkedArray], item: str) -> Names:
     """Return the items of all tables, annotated ones first. `others` maps the name of a table to its items.
 
-    Raises BadEvidence if a table has no item in common with the annotations.
+    Raise BadEvidence if a table has no item in common with the annotations.
     """
     pool = dict.fromkeys(_unique(labels.column(item)))
     labeled = set(pool)
@@ -95,7 +95,7 @@ def with_items(where: str, given: Any, annotations: Annotations) -> pa.Table:
 def probabilities_of(annotations: Annotations, model: str, given: Any) -> tuple[Floats, Place]:
     """Return the (N, J) probabilities of a table, NaN without a row, and a function that names the row of an item.
 
-    Classes without a column get 0, as the model does not know them. Raises BadEvidence.
+    Classes without a column get 0, as the model does not know them. Raise BadEvidence.
     """
     table = with_items(f"probabilities {model!r}", given, annotations)
     where = name_of(table, f"probabilities {model!r}")

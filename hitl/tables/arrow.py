@@ -22,7 +22,7 @@ TABLES = "a DataFrame (pandas, polars), an Arrow table, a Hugging Face dataset, 
 
 
 def table_of(given: Any, where: str = "the table") -> pa.Table:
-    """Return an Arrow table, text as `string` and NaN as null. Raises BadTable, naming `where`, for anything else."""
+    """Return an Arrow table, text as `string` and NaN as null. Raise BadTable, naming `where`, for anything else."""
     try:
         table = _table(given)
     except (pa.ArrowException, TypeError, ValueError) as error:

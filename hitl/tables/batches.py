@@ -31,7 +31,7 @@ def is_arrow(path: Path) -> bool:
 def read_any(path: str | Path, text: Sequence[str] = ()) -> pa.Table:
     """Read a whole table of any of the formats; the columns named in `text` come back as strings.
 
-    Raises BadTable if it is missing, empty, or malformed.
+    Raise BadTable if it is missing, empty, or malformed.
     """
     path = Path(path)
     if not is_arrow(path):
@@ -51,7 +51,7 @@ def column_names(path: str | Path) -> list[str]:
 def batches(path: str | Path, columns: Sequence[str], size: int) -> Iterator[pa.Table]:
     """Yield the rows in order, in tables of `size` rows (the last may be shorter) with exactly these columns.
 
-    CSV columns are text; a column missing from JSON Lines is null. Raises BadTable as `read_any` does.
+    CSV columns are text; a column missing from JSON Lines is null. Raise BadTable as `read_any` does.
     """
     path = Path(path)
     waiting: list[pa.Table] = []

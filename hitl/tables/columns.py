@@ -42,7 +42,7 @@ def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def numbers_of(column: pa.ChunkedArray, where: str) -> npt.NDArray[np.float64]:
-    """Return the (N,) numbers of a column, NaN for null. Raises BadTable, naming `where`, for anything else."""
+    """Return the (N,) numbers of a column, NaN for null. Raise BadTable, naming `where`, for anything else."""
     try:
         values = column.cast(pa.float64(), safe=not pa.types.is_uint64(column.type)).to_numpy()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -61,7 +61,7 @@ def unparsed(error: Exception) -> str:
 def vectors(column: pa.ChunkedArray, where: str, place_of: Place = row_number) -> npt.NDArray[np.float64]:
     """Return (N, D) from a column of numbers (D = 1) or of lists of D numbers; a null row is all NaN.
 
-    Raises BadTable, naming `where` and the row, for lists of different lengths and values that are not numbers.
+    Raise BadTable, naming `where` and the row, for lists of different lengths and values that are not numbers.
     """
     import pyarrow.compute as pc
 
@@ -122,7 +122,7 @@ def repeated(names: Sequence[Any]) -> Any:
 
 
 def require_names(names: Sequence[str | None], column: str, where: str) -> list[str]:
-    """Return the names. Raises BadTable for an empty or repeated one, and where there are none."""
+    """Return the names. Raise BadTable for an empty or repeated one, and where there are none."""
     filled = [name or "" for name in names]
     if not filled:
         raise BadTable(f"{where}: the table is empty; expected one row for each item")

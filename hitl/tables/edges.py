@@ -37,7 +37,7 @@ def names_items(graph: Any) -> bool:
 def edge_table(graph: Any, where: str = "graph", item: str = ITEM) -> pa.Table:
     """Return a table of E edges: the columns `item` and `neighbour`, and `weight` if there is one.
 
-    Raises BadTable, naming `where`, for anything that is not such a table, list or graph.
+    Raise BadTable, naming `where`, for anything that is not such a table, list or graph.
 
 
     Example:
@@ -65,7 +65,7 @@ def ends(table: pa.Table, item: str = ITEM) -> pa.ChunkedArray:
 def adjacency(table: pa.Table, items: Sequence[Name], where: str = "graph", item: str = ITEM) -> sparse.csr_array:
     """Return the symmetric (N, N) weights of the edges among these N items.
 
-    Raises BadEvidence, naming the row, for an item that is not one of these, or a weight that is negative or no number;
+    Raise BadEvidence, naming the row, for an item that is not one of these, or a weight that is negative or no number;
     BadTable for a row without a name, and for weights that are text.
 
     Example:

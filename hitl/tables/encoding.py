@@ -45,7 +45,7 @@ class CheckedNames(tuple[Name, ...]):
 
     @classmethod
     def of(cls, column: pa.Array) -> CheckedNames:
-        """Build from a column of text. Raises BadAnnotations unless the names are distinct."""
+        """Build from a column of text. Raise BadAnnotations unless the names are distinct."""
         names = cls.trusted(column)
         twice = repeated(names)
         if twice is not None:
@@ -75,7 +75,7 @@ def names_as_bytes(column: pa.Array) -> npt.NDArray[np.uint8]:
 
 
 def names_from_bytes(packed: npt.NDArray[np.uint8]) -> CheckedNames:
-    """Unpack the output of `names_as_bytes`. Raises ValueError for anything else."""
+    """Unpack the output of `names_as_bytes`. Raise ValueError for anything else."""
     column = pa.ipc.open_stream(pa.py_buffer(packed.tobytes())).read_all().column("name")
     return CheckedNames.trusted(pa.concat_arrays([*column.chunks, pa.array([], pa.string())]))
 
@@ -177,7 +177,7 @@ def codes_of(
 ) -> tuple[Names, Ints]:
     """Return names in order and (M,) codes. Without `names`: items by first appearance, labels in natural order.
 
-    Raises BadAnnotations, naming the row, for an empty name and one that is not in `names`.
+    Raise BadAnnotations, naming the row, for an empty name and one that is not in `names`.
     """
     column = empty_as_null(column)
     if column.null_count:

@@ -23,7 +23,7 @@ MAX_CELLS = 50_000_000
 def read(path: Path, size: int | None, columns: Sequence[str] | None) -> Iterator[pa.Table]:
     """Yield the non-empty rows, as text, in one table: 7.0 is "7", a date is in ISO 8601.
 
-    Raises BadTable for a file that is no workbook or has no header, and for a value outside the header's columns.
+    Raise BadTable for a file that is no workbook or has no header, and for a value outside the header's columns.
     """
     rows = _rows(path)
     _, header = next(rows, (0, []))

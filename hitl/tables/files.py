@@ -37,7 +37,7 @@ LONGEST_NAME = 160
 
 
 def format_of(path: Path) -> str:
-    """Return the format of a file to read, by its name. Raises BadTable for an unknown ending."""
+    """Return the format of a file to read, by its name. Raise BadTable for an unknown ending."""
     suffix = suffix_of(path)
     if suffix in SPREADSHEETS:
         raise BadTable(f"{path}: {suffix} is not read; save it as .xlsx or .csv")
@@ -47,7 +47,7 @@ def format_of(path: Path) -> str:
 
 
 def writable_format_of(path: Path) -> str:
-    """Return the format of a file to write, by its name. Raises BadTable for an ending that is not written."""
+    """Return the format of a file to write, by its name. Raise BadTable for an ending that is not written."""
     suffix = suffix_of(path)
     if suffix in READ and suffix not in FORMATS:
         raise BadTable(f"{path}: {suffix} is read but not written; write .csv, which Excel opens")
@@ -68,7 +68,7 @@ def read_table(path: str | Path, text: Sequence[str] = ()) -> pa.Table:
     """Read a file as an Arrow table; the columns named in `text` come back as strings.
 
     Columns of CSV and Excel are all text (an empty field is null); JSON Lines and Parquet keep their types elsewhere.
-    Columns of a .csv file may be separated by commas, semicolons or tabs. Raises MissingExtra for Excel without its
+    Columns of a .csv file may be separated by commas, semicolons or tabs. Raise MissingExtra for Excel without its
     library, and BadTable when the file is missing, empty, or not of its format.
     """
     path = Path(path)
@@ -83,7 +83,7 @@ def read_table(path: str | Path, text: Sequence[str] = ()) -> pa.Table:
 def read_parts(path: Path, size: int | None = None, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
     """Yield the rows in order, in tables of about `size` rows, or all in one table without a size.
 
-    Parquet reads only the `columns`, if any are named; the other formats read all. Raises BadTable as `read_table`
+    Parquet reads only the `columns`, if any are named; the other formats read all. Raise BadTable as `read_table`
     does.
     """
     if not path.is_file():
@@ -124,7 +124,7 @@ def require_valid(part: pa.Table) -> None:
 
 
 def table_in(folder: Path, name: str) -> Path | None:
-    """Find the table of this name, in any format. Raises BadTable if there are two."""
+    """Find the table of this name, in any format. Raise BadTable if there are two."""
     if not folder.is_dir():
         return None
     paths = sorted(
@@ -248,7 +248,7 @@ def _umask() -> int:
 
 @contextmanager
 def exclusive_lock(path: Path, written: str, kind: str = "folder") -> Iterator[None]:
-    """Hold the lock of a folder (or another `kind`) that is `written`. Raises Busy if another process holds it."""
+    """Hold the lock of a folder (or another `kind`) that is `written`. Raise Busy if another process holds it."""
     with open(path, "wb") as lock:
         with suppress(ImportError):  # no fcntl on Windows: users must avoid two runs at once
             import fcntl

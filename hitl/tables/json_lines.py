@@ -31,7 +31,7 @@ _NAME = re.compile(r'"([^"\\]*+)"\s*+:')
 def read(path: Path, size: int | None, columns: Sequence[str] | None) -> Iterator[pa.Table]:
     """Yield the rows in order, in tables of about `size` rows, or all in one without a size.
 
-    Raises BadTable, naming the line, for text that is not JSON, values that are no objects or too deeply nested, and
+    Raise BadTable, naming the line, for text that is not JSON, values that are no objects or too deeply nested, and
     rows that share almost no names.
     """
     blocks = map(_table, _blocks(path, size or BLOCK))

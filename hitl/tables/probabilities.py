@@ -54,7 +54,7 @@ def read_probabilities(
     """Return a table of item (text) and p_<class> (N rows, each a distribution, or all null: the model abstains).
 
     `items` and `classes` name the rows and columns of an array or list without names. Columns p_<class>
-    are returned unchanged; `hitl.Evidence` checks them. Raises BadTable for a wrong shape, rows that are partly NaN,
+    are returned unchanged; `hitl.Evidence` checks them. Raise BadTable for a wrong shape, rows that are partly NaN,
     not finite, negative or do not sum to 1, and for names that are missing or of the wrong number.
     """
     path = Path(path)
@@ -77,7 +77,7 @@ def by_question(path: str | Path, key_of: Mapping[str, str], questions: Sequence
 
     `key_of` maps an own id to the project's key; rows of other items are left out. The columns p_<class> determine the
     question: the one with these classes. For yes/no questions "<control>=<class>" the column p_<class> is the
-    chance of yes. Raises BadTable if no item is in the project, or no question or several match.
+    chance of yes. Raise BadTable if no item is in the project, or no question or several match.
     """
     alone = questions[0].classes if len(questions) == 1 else None
     table = read_probabilities(path, classes=alone)
@@ -126,7 +126,7 @@ def softmax(logits: Array) -> Array:
 def distributions(values: Array, logits: bool, where: str, rows: Sequence[object] | None = None) -> Array:
     """Return (N, J) rows that are distributions or all NaN, from probabilities or logits.
 
-    Raises BadTable, naming the row (and its item), for any other row; within a tolerance rows are renormalized.
+    Raise BadTable, naming the row (and its item), for any other row; within a tolerance rows are renormalized.
     """
 
     def complain(wrong: Any, what: str) -> None:
@@ -151,7 +151,7 @@ def distributions(values: Array, logits: bool, where: str, rows: Sequence[object
 
 
 def as_table(items: Sequence[object], classes: Sequence[object], values: Array, item: str = "item") -> pa.Table:
-    """Return a table of item and p_<class>; a row of NaN is null. Raises BadTable when a class is named twice."""
+    """Return a table of item and p_<class>; a row of NaN is null. Raise BadTable when a class is named twice."""
     names = [str(int(name) if isinstance(name, float) and name.is_integer() else name) for name in classes]
     if repeated(names) is not None:
         raise BadTable(f"the classes {', '.join(map(str, classes))}: one is named twice")

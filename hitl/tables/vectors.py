@@ -37,7 +37,7 @@ ITEMS = "items"
 def read_vectors(path: str | Path, item: str = "item") -> tuple[list[str], Array]:
     """Return N names of items and their (N, D) numbers, NaN where a field is empty.
 
-    Raises BadTable, naming the column, for a value that is not a number, and for an item that is repeated or has no
+    Raise BadTable, naming the column, for a value that is not a number, and for an item that is repeated or has no
     name.
 
 
@@ -89,7 +89,7 @@ def unpacked(rows: Sequence[bytes]) -> Array:
 def vectors_of(table: pa.Table, where: str, item: str = "item") -> tuple[list[Any], Array]:
     """Return N names of items and their (N, D) numbers, from columns of numbers or of lists of numbers.
 
-    Raises BadTable, naming `where` and the column, for a value that is not a number.
+    Raise BadTable, naming `where` and the column, for a value that is not a number.
     """
     require_columns(table, [item], where)
     columns = [name for name in table.column_names if name != item]
@@ -120,7 +120,7 @@ KINDS = "fiubUS"
 def read_arrays(
     path: Path, wanted: Callable[[str], bool] = lambda name: True
 ) -> tuple[dict[str, npt.NDArray[Any]], list[str]]:
-    """Return the wanted arrays by name, and the names of all; the one of .npy is called "". Raises BadTable."""
+    """Return the wanted arrays by name, and the names of all; the one of .npy is called "". Raise BadTable."""
     if not path.is_file():
         raise BadTable(f"{path}: no such file")
     with parsing(path, path.suffix.lower().removeprefix(".")):

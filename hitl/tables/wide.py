@@ -31,7 +31,7 @@ OTHERWISE = "Where each row is one label, name the columns: item=, annotator=, l
 def melted(table: pa.Table, item: str = "item", annotators: Sequence[str] | None = None) -> tuple[pa.Table, list[Name]]:
     """Return the long table, and the items in order, labeled or not; default annotators: all columns but the item's.
 
-    Raises BadAnnotations if an item has two rows, or a column shares no label with the others or numbers the rows.
+    Raise BadAnnotations if an item has two rows, or a column shares no label with the others or numbers the rows.
     """
     require_columns(table, [item, *(annotators or ())], name_of(table, "labels"))
     people = list(annotators) if annotators is not None else [name for name in table.column_names if name != item]

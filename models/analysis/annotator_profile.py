@@ -198,7 +198,7 @@ class AnnotatorProfiler:
     communities: CommunityModel = field(default_factory=CommunityModel)
 
     def fit(self, evidence: Evidence, consensus: Consensus) -> AnnotatorProfiles:
-        """Profile the annotators of the evidence. Raises BadInput if the consensus is over another table."""
+        """Profile the annotators of the evidence. Raise BadInput if the consensus is over another table."""
         annotations, people = evidence.annotations, consensus.annotators
         for kind, given, judged in (
             ("items", annotations.items, consensus.items),

@@ -74,7 +74,7 @@ class Judges:
     def judge(self, evidence: Evidence, consensus: Consensus) -> Judgements:
         """Predict every item; those of known truth without it, if there are LEAST_KNOWN (else they are not compared).
 
-        Raises BadEvidence if the method behind the consensus does not use the models.
+        Raise BadEvidence if the method behind the consensus does not use the models.
         """
         both = self.both or _method_of(consensus)
         if "probabilities" not in both.uses:

@@ -135,7 +135,7 @@ class ModelProfiler:
         """Profile the evidence and a consensus over it; `truth` (N,) is held-out truth, -1 where unknown.
 
         Truth in the evidence is hidden from the fits that judge its items, which takes more fits. Truth given here is
-        in no fit, and only measures. Raises BadEvidence without a model, BadInput if consensus or truth do not match.
+        in no fit, and only measures. Raise BadEvidence without a model, BadInput if consensus or truth do not match.
         """
         _check(evidence, consensus, truth)
         judged = self.judges.judge(evidence, consensus)

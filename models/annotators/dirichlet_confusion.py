@@ -20,8 +20,9 @@ is estimated from the crowd, one with three thousand from their own labels.
 
 Anchor: with weight w in [0, 1) everything is learned from (1 - w) N + w V, where V counts labels with shares of the
 item's agreeing pairs of votes in place of beliefs. This is coordinate ascent of a bound in which every item counts
-(1 - w) with its latent class, and w as if two agreeing annotators had been drawn and had known its class. So no class can
-drift away from those who vote for it. Divided by (1 - w), the bound's parts are the usual ones and the densities below.
+(1 - w) with its latent class, and w as if two agreeing annotators had been drawn and had known its class. So no class
+can drift away from those who vote for it. Divided by (1 - w), the bound's parts are the usual ones and the densities
+below.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Calibrator(Protocol):
         """Learn from (N, J) probabilities and (N,) class codes, -1 where unknown, or (N, J) soft labels.
 
         Soft labels are not negative; a row sums to 1, to 0 if nothing is known, or to the weight of the item.
-        Rows of NaN and rows of unknown truth are skipped. Raises BadEvidence if no row is left.
+        Rows of NaN and rows of unknown truth are skipped. Raise BadEvidence if no row is left.
         """
         ...
 
@@ -55,7 +55,7 @@ class Calibrator(Protocol):
 def known_rows(probabilities: npt.ArrayLike, truth: npt.ArrayLike) -> tuple[Floats, Floats]:
     """Return (n, J) normalized probabilities and (n, J) soft labels of the rows that have both.
 
-    Raises BadEvidence, naming the row, for invalid distributions or class codes, and if no row is left.
+    Raise BadEvidence, naming the row, for invalid distributions or class codes, and if no row is left.
     """
     p_nj = checked(probabilities)
     q_nj = _soft_labels(np.asarray(truth), *p_nj.shape)

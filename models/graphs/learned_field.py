@@ -107,7 +107,7 @@ class FieldMethod(ABC):
         """Report the annotators of a fit."""
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
-        """Iterate from the votes, or from `start`. Raises BadEvidence without a graph."""
+        """Iterate from the votes, or from `start`. Raise BadEvidence without a graph."""
         evidence = used(self, evidence)
         began = time.perf_counter()
         outputs = Outputs.of(evidence)

@@ -33,7 +33,7 @@ def nearest_neighbours(features: npt.ArrayLike, k: int) -> sparse.csr_array:
     """Link each item to the k items with the nearest features, in a symmetric sparse (N, N) matrix of ones.
 
     `features` (N, D) are standardized over the items that have any. An item with a NaN in its row has no edge. With k
-    other items or fewer, all are linked. Ties are broken arbitrarily. Raises BadSettings for k < 1, and for features
+    other items or fewer, all are linked. Ties are broken arbitrarily. Raise BadSettings for k < 1, and for features
     that are no table of numbers.
 
     Example:

@@ -181,7 +181,7 @@ def embed(
     """Return (N, D) features of `corpus.items`, NaN for items that are left out, and the reasons for leaving them out.
 
     `make` builds the embedder that embeds each item separately; None: texts by TF-IDF, columns scaled. Vectors in
-    `store` are reused; `executor` as in `embed_each`. Raises BadInput if no item has features.
+    `store` are reused; `executor` as in `embed_each`. Raise BadInput if no item has features.
 
 
     Example:
@@ -252,7 +252,7 @@ def embed_together(
 ) -> tuple[Floats, dict[str, str]]:
     """Return (N, D) features learned from all items, and the items left out: TF-IDF of texts, scaled columns.
 
-    If the items have numbers already (`x_nd`), return their principal components. Raises BadInput if no item has
+    If the items have numbers already (`x_nd`), return their principal components. Raise BadInput if no item has
     features.
     """
     if x_nd is None and corpus.kind == "text":

@@ -137,7 +137,7 @@ def train(
 ) -> OutOfFold:
     """Train K + 1 of the unfitted models that `make` gives. The split depends on labels, groups and seed alone.
 
-    Raises BadInput for too few items, groups or classes, and for a model that cannot be trained; BadSettings for a
+    Raise BadInput for too few items, groups or classes, and for a model that cannot be trained; BadSettings for a
     label outside `classes`.
     """
     labels = dict.fromkeys(examples.labels)
@@ -188,7 +188,7 @@ def split(examples: Examples, folds: int, seed: int) -> npt.NDArray[np.intp]:
 
 
 def labeled(inputs: Inputs, labels: Mapping[str, str], size: int) -> Examples:
-    """Read the items of the table that have a label and an input. Raises BadInput if there are none."""
+    """Read the items of the table that have a label and an input. Raise BadInput if there are none."""
     items: list[str] = []
     groups: list[str | None] = []
     parts: list[Any] = []

@@ -52,7 +52,7 @@ class Images:
         return place if self._is_remote(place) else stamp(self.folder / place, place)
 
     def open(self, place: str) -> Any:
-        """Return the image in RGB. Raises BadInput with the reason if it cannot be read."""
+        """Return the image in RGB. Raise BadInput with the reason if it cannot be read."""
         if not self._is_remote(place):
             return open_image(self.folder / place)
         if self.files is None or not self.files.serves(place):
@@ -79,7 +79,7 @@ class Images:
 
 
 def open_image(file: Path | bytes, name: str | None = None) -> Any:
-    """Return the image in a file or its bytes, in RGB. Raises BadInput with the reason if it cannot be read."""
+    """Return the image in a file or its bytes, in RGB. Raise BadInput with the reason if it cannot be read."""
     image = required("PIL.Image", "--image", VISION)
     where = name or str(file)
     if isinstance(file, Path) and not file.is_file():
@@ -94,7 +94,7 @@ def open_image(file: Path | bytes, name: str | None = None) -> Any:
 def download(address: str, seconds: float = SECONDS, max_bytes: int = MAX_BYTES) -> bytes:
     """Return the content at an http(s) address.
 
-    Raises BadInput if the server refuses or the content is too large, ConnectionError or TimeoutError if a later try
+    Raise BadInput if the server refuses or the content is too large, ConnectionError or TimeoutError if a later try
     may succeed.
     """
     if urlsplit(address).scheme not in ("http", "https"):

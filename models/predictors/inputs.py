@@ -91,14 +91,14 @@ class Inputs:
         return "text" if self.text else "image" if self.image else "features"
 
     def names(self) -> list[str]:
-        """Return all items, in order. Raises BadTable for an empty or repeated name and for an empty table."""
+        """Return all items, in order. Raise BadTable for an empty or repeated name and for an empty table."""
         items: list[str] = []
         for table in batches(self.path, [self.item], NAME_ROWS):
             items += self._items(table, len(items))
         return require_names(items, "item", str(self.path))
 
     def batches(self, size: int, start: int = 0) -> Iterator[Batch]:
-        """Yield the items in order from row `start` on, `size` at a time. Raises BadTable naming column and row."""
+        """Yield the items in order from row `start` on, `size` at a time. Raise BadTable naming column and row."""
         seen = self._seen()
         columns = list(dict.fromkeys([self.item, *seen, *([self.group] if self.group else [])]))
         row = 0
@@ -174,7 +174,7 @@ def stamp(path: Path, name: str | None = None) -> str:
 def read_labels(path: Path, item: str, label: str = "label") -> dict[str, str]:
     """Read item -> label from a table or a saved consensus (.npz); rows without a label are left out.
 
-    Raises BadTable for an item that has two.
+    Raise BadTable for an item that has two.
     """
     if path.suffix == ".npz":
         from hitl.consensus import Consensus

@@ -68,7 +68,7 @@ class LoadedModel:
 
 
 def load(settings: ModelSettings) -> LoadedModel:
-    """Load the model. Raises BadSettings, BadInput or MissingExtra, saying what was expected instead."""
+    """Load the model. Raise BadSettings, BadInput or MissingExtra, saying what was expected instead."""
     library, _, name = settings.name.partition(":")
     suffix = Path(settings.name).suffix.lower()
     if library in (TORCHVISION, "timm"):
@@ -155,7 +155,7 @@ def embedder(
 ) -> Embedder:
     """Return the embedder of this name: for images, which `read` opens by their places, or else for texts.
 
-    Raises BadSettings, BadInput or MissingExtra, saying what was expected instead.
+    Raise BadSettings, BadInput or MissingExtra, saying what was expected instead.
     """
     library, _, name = model.partition(":")
     if library == TORCHVISION:

@@ -81,7 +81,7 @@ class NetworkPredictor:
         return output.to("cpu", torch.float64).numpy()
 
     def _images(self, batch: Batch, rows: npt.NDArray[np.intp]) -> dict[int, Any]:
-        """Return row -> tensor for the images that can be read. Raises BadInput if none can."""
+        """Return row -> tensor for the images that can be read. Raise BadInput if none can."""
         transform = self.transform
         if transform is None:
             raise BadSettings("--image: this model has no transforms of its own; name them with --transforms")
@@ -140,7 +140,7 @@ def backbone(name: str, weights: str, device: str, read: Callable[[str], Any]) -
     """Return the penultimate layer of an image model of torchvision: 512 numbers for a ResNet-18.
 
     `weights` is a name that torchvision knows ("DEFAULT") and downloads once, a file with a state_dict (whose last
-    layer may have other classes), or "random". Raises BadSettings for an unknown name, BadInput for unfit weights.
+    layer may have other classes), or "random". Raise BadSettings for an unknown name, BadInput for unfit weights.
     """
     models = _torchvision(f"model torchvision:{name}", name)
     stated = models.get_model_weights(name)
@@ -165,7 +165,7 @@ def backbone(name: str, weights: str, device: str, read: Callable[[str], Any]) -
 
 
 def without_last_layer(module: Any) -> str:
-    """Replace the last linear layer by the identity and return its name. Raises BadSettings if there is none."""
+    """Replace the last linear layer by the identity and return its name. Raise BadSettings if there is none."""
     nn = required("torch", "a torch model", VISION).nn
     linear: list[str] = [name for name, part in module.named_modules() if isinstance(part, nn.Linear)]
     if not linear:
@@ -179,7 +179,7 @@ def torchvision_model(name: str, classes: Sequence[str] | None, transforms: str 
     """Return an untrained classification model of torchvision, its transforms and its classes.
 
     The transforms are those of the weights that `transforms` names ("ResNet18_Weights.IMAGENET1K_V1"), else of the
-    model's default weights; without classes, theirs are used. Raises BadSettings for an unknown name.
+    model's default weights; without classes, theirs are used. Raise BadSettings for an unknown name.
     """
     models = _torchvision(f"--model torchvision:{name}", name)
     try:
@@ -191,7 +191,7 @@ def torchvision_model(name: str, classes: Sequence[str] | None, transforms: str 
 
 
 def timm_model(name: str, classes: Sequence[str] | None) -> tuple[Any, Any, list[str]]:
-    """Return an untrained model of timm and the transforms its configuration asks for. Raises BadSettings."""
+    """Return an untrained model of timm and the transforms its configuration asks for. Raise BadSettings."""
     timm = required("timm", "a timm model", "timm")
     if classes is None:
         raise BadSettings("--model timm:...: name the classes with --classes, in the order of the outputs")
@@ -206,7 +206,7 @@ def timm_model(name: str, classes: Sequence[str] | None) -> tuple[Any, Any, list
 def load_weights(module: Any, path: Path, skip: str | None = None) -> None:
     """Load the tensors of a file into the module, except for those of its part `skip`.
 
-    Raises BadInput if the file holds anything else, or they do not fit.
+    Raise BadInput if the file holds anything else, or they do not fit.
     """
     state = _read_weights(path)
     state = next((state[key] for key in WRAPPERS if isinstance(state.get(key), Mapping)), state)

@@ -58,7 +58,7 @@ class EstimatorPredictor:
 def fitted(estimator: Any, classes: Sequence[str] | None) -> EstimatorPredictor:
     """Return a predictor for a fitted estimator; `classes` may name classes that are the numbers 0..J-1.
 
-    Raises BadSettings if it gives no probabilities, is not fitted, or does not have these classes.
+    Raise BadSettings if it gives no probabilities, is not fitted, or does not have these classes.
     """
     require_probabilities(estimator)
     labels = getattr(estimator, "classes_", None)
@@ -138,7 +138,7 @@ def checked_predictions(
 
 
 def required(module: str, user: str, install: str) -> Any:
-    """Import an optional module. Raises MissingExtra, naming who needs it and how to install it."""
+    """Import an optional module. Raise MissingExtra, naming who needs it and how to install it."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

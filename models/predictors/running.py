@@ -48,7 +48,7 @@ def predict(
 ) -> Summary:
     """Predict all items and write the probability file (CSV, JSON Lines, Parquet): item, p_<class>, and the notes.
 
-    Raises BadSettings for a batch size below 1, Busy if another process writes the same file, and BadTable for inputs
+    Raise BadSettings for a batch size below 1, Busy if another process writes the same file, and BadTable for inputs
     that cannot be read; the batches before that are kept.
     """
     if batch_size < 1:
@@ -80,7 +80,7 @@ def predict(
 
 
 def _open(path: Path, output: Path) -> sqlite3.Connection:
-    """Open and lock the file of an unfinished run. Raises Busy if another process holds the lock."""
+    """Open and lock the file of an unfinished run. Raise Busy if another process holds the lock."""
     part = sqlite3.connect(path, timeout=0)
     try:
         part.execute("PRAGMA locking_mode = EXCLUSIVE")

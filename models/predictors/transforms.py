@@ -31,7 +31,7 @@ TFIDF_DIMENSIONS = 100
 def scaled(name: str, values: Sequence[Any]) -> Floats:
     """Return (N, d) numbers for the N values of one column: numbers, text that spells numbers, or categories.
 
-    Raises BadInput for a categorical column of too many values.
+    Raise BadInput for a categorical column of too many values.
     """
     numbers = _as_numbers(values)
     if numbers is not None:
@@ -74,7 +74,7 @@ def principal(x_nd: Floats, dimensions: int) -> Floats:
 def tfidf_svd(texts: Sequence[str], dimensions: int | None = None) -> Floats:
     """Return (N, d) numbers for N texts, d = `dimensions` (default 100) or fewer if there are fewer texts or words.
 
-    The same texts give the same numbers. A text without any word is a row of NaN. Raises BadInput if no text has one.
+    The same texts give the same numbers. A text without any word is a row of NaN. Raise BadInput if no text has one.
     """
     extraction = required("sklearn.feature_extraction.text", "TF-IDF", SKLEARN)
     decomposition = required("sklearn.decomposition", "TF-IDF", SKLEARN)

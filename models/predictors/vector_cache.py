@@ -24,7 +24,7 @@ from hitl.tables.vectors import packed, unpacked
 class VectorCache:
     """Vectors of one embedder (`space`, see `loading.embedder_digest`).
 
-    Raises BadInput if the file is something else.
+    Raise BadInput if the file is something else.
     """
 
     def __init__(self, path: Path, space: str = "") -> None:

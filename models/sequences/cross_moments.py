@@ -41,7 +41,7 @@ LEAST = 1e-4
 def with_chain(evidence: Evidence, found: Consensus) -> Consensus:
     """Add the chain estimated from consecutive items to the consensus of a method for single items.
 
-    Raises BadEvidence without a sequence, for other classes, and if no two consecutive items have labels.
+    Raise BadEvidence without a sequence, for other classes, and if no two consecutive items have labels.
     """
     if evidence.sequence is None:
         raise BadEvidence("moments of consecutive items need the sequence of the items (sequence=)")

@@ -90,7 +90,7 @@ class ChainPosterior:
 
 
 def chain_posterior(consensus: Consensus, evidence: Evidence, log_pi_klj: Floats) -> ChainPosterior:
-    """Return the posterior of the learned chain given labels and models. Raises BadEvidence for other classes."""
+    """Return the posterior of the learned chain given labels and models. Raise BadEvidence for other classes."""
     require_same_classes(consensus, evidence)
     require_learned(consensus, FIRST, STEPS)
     kept = consensus.parameters
