@@ -91,7 +91,6 @@ class ExpectedGain:
             `gold_share` below 1. Their answers estimate the quality of the labels (`Ask.probability`). A crew without
             names has none.
 
-
     Example:
         >>> from hitl import Budget, Crew, Evidence
         >>> from hitl.active import ExpectedGain

@@ -57,7 +57,6 @@ class BayesianPL(PL):
         accuracy_at: statistic of a row's prior that equals the expected accuracy: "mean", Dirichlet(b), or "mode",
             Dirichlet(b + 1).
 
-
     Example:
         >>> from hitl import Annotations, Evidence
         >>> from hitl.models import BayesianPL

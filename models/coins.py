@@ -99,7 +99,6 @@ class OneCoin(CoinMethod):
         least_labels: labels an item needs to count (all items are predicted).
         tolerance: EM stops at an iteration that gains less, in nats per item.
 
-
     Example:
         >>> from hitl import Annotations, Evidence
         >>> from hitl.models import OneCoin
@@ -119,7 +118,6 @@ class TwoCoin(CoinMethod):
     """One accuracy per class and annotator: for two classes sensitivity and specificity.
 
     Settings as in `OneCoin`; `strength` is in answers per class.
-
 
     Example:
         >>> from hitl import Annotations, Evidence

@@ -46,7 +46,6 @@ def combine(
 
     Raise BadInput, with the expected form, for malformed tables; BadSettings for an unknown method or setting.
 
-
     Example:
         >>> import hitl
         >>> labels = {"item": ["a", "a", "a", "b", "b"], "annotator": ["ann", "bob", "cy", "ann", "bob"],

@@ -49,7 +49,6 @@ class Combiner(Protocol):
     attribute `needs` names these. A method that also fits `Shards` declares it: `fits_shards: ClassVar[bool] = True`.
     Its result from shards is a consensus without items; `apply` predicts these, shard by shard.
 
-
     Example:
         >>> from hitl.models import Combiner, DawidSkene
         >>> method: Combiner = DawidSkene()
@@ -67,7 +66,6 @@ class Combiner(Protocol):
 @runtime_checkable
 class Applicable(Protocol):
     """Combiner whose result can predict new items.
-
 
     Example:
         >>> from hitl import Annotations, Evidence

@@ -44,7 +44,6 @@ class DawidSkene:
             is right; with 2, a project with few labels cannot collapse into a single class.
         tolerance: EM stops at an iteration that gains less, in nats per item.
 
-
     Example:
         >>> from hitl import Annotations, Evidence
         >>> from hitl.models import DawidSkene

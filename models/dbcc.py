@@ -32,7 +32,6 @@ class DBCC(NetworkChains):
     store the networks, so there is no `apply`. A fit takes seconds on a thousand labels of a few annotators, half
     a minute with hundreds of annotators or dozens of options.
 
-
     Example:
         >>> from hitl import Annotations, Evidence
         >>> from hitl.models import DBCC

@@ -38,7 +38,6 @@ class DefaultCombiner:
 
     `accuracy` is the expected accuracy of annotators, in (0, 1).
 
-
     Example:
         >>> from hitl import Annotations, Evidence
         >>> from hitl.models import DefaultCombiner

@@ -42,7 +42,6 @@ class EBCC(GibbsChains):
 
     The others as in `GibbsChains`; `diagonal` and `off` are of answers on hard items.
 
-
     Example:
         >>> from hitl import Annotations, Evidence
         >>> from hitl.models import EBCC

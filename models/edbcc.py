@@ -38,7 +38,6 @@ class EDBCC(NetworkChains):
 
     The others as in `NetworkChains`; `accuracy` is that on hard items.
 
-
     Example:
         >>> from hitl import Annotations, Evidence
         >>> from hitl.models import EDBCC

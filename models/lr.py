@@ -59,7 +59,6 @@ class LR:
             never.
         tolerance: largest gradient, in nats per item, at which the fit ends.
 
-
     Example:
         >>> from hitl import Annotations, Evidence
         >>> from hitl.models import LR

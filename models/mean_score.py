@@ -42,7 +42,6 @@ class MeanScore:
         scores: option name -> number, for all classes and for other options that count. None: the names if those of
             all classes are numbers, else 0, 1, ... for the classes in their order, and nothing for other options.
 
-
     Example:
         >>> from hitl import Annotations, Evidence
         >>> from hitl.models import MeanScore

@@ -76,7 +76,6 @@ class PLEM(PL):
         enough_labels: labels from which an item counts in every M step, >= 1; with three, annotators outvote one who is
             wrong. With fewer labels, it counts with its first belief.
 
-
     Example:
         >>> from hitl import Annotations, Evidence
         >>> from hitl.models import PLEM

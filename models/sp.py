@@ -41,7 +41,6 @@ class SP:
         strength: number of answers that this expectation is worth, > 0.
         temperature: prior of each model's log temperature.
 
-
     Example:
         >>> from hitl import Annotations, Evidence
         >>> from hitl.models import SP

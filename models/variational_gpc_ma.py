@@ -85,7 +85,6 @@ class VariationalGPCMA:
         device: "cpu", "cuda" (or another torch device), or "auto": a GPU if there is one.
         seed: seed of the choice of inducing points and batches, and of a backbone built here.
 
-
     Example:
         >>> import numpy as np, hitl
         >>> from hitl.models import VariationalGPCMA

@@ -64,7 +64,6 @@ class VBIBCC:
         begin: start of iterations: "votes", at vote fractions; "prior", at beliefs from E ln p and E ln pi under the
             prior.
 
-
     Example:
         >>> from hitl import Annotations, Evidence
         >>> from hitl.models import VBIBCC

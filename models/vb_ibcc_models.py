@@ -38,7 +38,6 @@ class VBIBCCWithModels:
         temperature: prior of each model's log temperature.
         tolerance: iterations stop when one gains less, in nats per item.
 
-
     Example:
         >>> import numpy as np, hitl
         >>> from hitl.models import VBIBCCWithModels

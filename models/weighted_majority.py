@@ -138,7 +138,6 @@ class WeightedMajority(WeightedVotes):
         learn_from: comparison for answers if the truth is unknown: "others", the vote of the others; "truth",
             nothing, so that mistakes are counted on items of known truth alone.
 
-
     Example:
         >>> from hitl import Annotations, Evidence
         >>> from hitl.models import WeightedMajority

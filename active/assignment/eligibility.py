@@ -78,7 +78,6 @@ class Eligibility:
         need: (N,) row of `able` for the skills the item needs, or None if no item needs any.
         able: (S, K') True for annotators with all the skills of each set that some item needs; row 0 is the empty set.
 
-
     Example:
         >>> from hitl import Crew, Evidence
         >>> from hitl.active import Eligibility

@@ -40,7 +40,6 @@ class Evenly:
     Attributes:
         seed: breaks ties, >= 0; the same seed and answers give the same plan.
 
-
     Example:
         >>> from hitl import Budget, Crew, Evidence
         >>> from hitl.active import Evenly
@@ -101,7 +100,6 @@ class Uncertain:
     The uncertainty of an item is the entropy of its label, summed over its open questions
     (`acquisition.scores.entropy`). Among those who may be asked, the annotator with the fewest answers and questions is
     chosen.
-
 
     Example:
         >>> from hitl import Budget, Crew, Evidence

@@ -53,7 +53,6 @@ class Recording:
 
     The seed breaks ties: it draws the order of items and annotators, and the order in which an anonymous pool answers.
 
-
     Example:
         >>> import numpy as np
         >>> from hitl.active import Recording, Replay, run_trials
@@ -81,7 +80,6 @@ class Simulation:
         evidence: items with their truth, and features or probabilities of models if there are; its labels are ignored.
         groups: groups of annotators.
         correlation: how much all find the same items hard, in [0, 1).
-
 
     Example:
         >>> import numpy as np

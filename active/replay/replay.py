@@ -81,7 +81,6 @@ class ReplayResult(Track):
         consensus, evidence: at the end.
         rounds: (S,) plans made before each step.
 
-
     Example:
         >>> import numpy as np
         >>> from hitl.active import Replay
@@ -110,7 +109,6 @@ class Replay:
         responses: how annotators respond; by default, every answer arrives before the next plan.
         most_rounds: maximum number of plans, or None.
         stop: a target accuracy, and items of known truth: records where the project would have ended.
-
 
     Example:
         >>> from hitl import Budget, Evidence

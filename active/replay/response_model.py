@@ -35,7 +35,6 @@ class ResponseModel:
         joins, leaves: the first round of each, and the first without them; missing names are present from start
             to end.
 
-
     Example:
         >>> import numpy as np
         >>> from hitl.active import Replay, ResponseModel

@@ -54,7 +54,6 @@ class Group:
         speed: how fast they work, > 0 (see `ResponseModel`).
         joins, leaves: first round, and first round without them.
 
-
     Example:
         >>> from hitl.active import Group
         >>> crowd = (Group("good", 20, accuracy=(0.6, 0.9)), Group("random", 6), Group("expert", 3, cost=5.0, joins=10))

@@ -48,7 +48,6 @@ class Stopped:
 class StopRule:
     """Target accuracy, in (0, 1), and number of items of known truth at the beginning.
 
-
     Example:
         >>> import numpy as np
         >>> from hitl.active import Recording, Replay, StopRule, run_trials

@@ -37,7 +37,6 @@ class PoolState(tuple[Judged, ...]):
     Attributes:
         budget: when an item is done (`target_confidence`, `min_labels`, `max_labels`); nothing else of it is read.
 
-
     Example:
         >>> from hitl import Budget, Evidence
         >>> from hitl.active import PoolState

@@ -99,7 +99,6 @@ class MaskConsensus:
         share_smoothing: pseudo-pixels of each class, > 0.
         tolerance: iterations stop when one gains less, in nats per pixel.
 
-
     Example:
         >>> import numpy as np
         >>> from hitl.kinds.label_patterns import DrawnMasks

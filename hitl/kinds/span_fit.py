@@ -182,7 +182,6 @@ def _best_apart(document_c: Indices, best_c2: Indices, nothing_c: Floats) -> Fla
 def without_overlap(start: Sequence[int], end: Sequence[int], gain: Sequence[float]) -> list[int]:
     """Return which intervals to keep so that none overlap and the sum of gains (> 0) is largest; numbers in order.
 
-
     Example:
         >>> without_overlap([0, 2, 5], [3, 6, 8], [1.0, 1.5, 1.0])
         [0, 2]

@@ -121,7 +121,6 @@ class SpanLabels(OneLineRepr):
         border_v: (V,) distinct borders of recordings, in order; those in ISO 8601 in seconds since the epoch.
         written_v: V borders as they were written.
 
-
     Example:
         >>> from hitl.kinds.span_labels import Answer, SpanLabels
         >>> answers = [Answer("a", "ann", [(0, 3, "PER")]), Answer("a", "bob", [(0, 7, "PER")])]
@@ -338,7 +337,6 @@ class SpanLabels(OneLineRepr):
 
 def trimmed(text: str, start: int, end: int) -> tuple[int, int] | None:
     """Trim white space off the ends of a span; None if it is not within the text, or holds nothing else.
-
 
     Example:
         >>> trimmed("Ada met Bob", 3, 8)

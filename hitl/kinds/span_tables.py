@@ -54,7 +54,6 @@ def read_labels(
     `texts` has document and text; documents without an answer are kept. `truth` has the columns of the spans without
     the annotator. Raise BadTable, naming the row, for a span that is not within its document.
 
-
     Example:
         >>> rows = {"document": ["a"], "annotator": ["ann"], "start": [2.5], "end": [9], "label": ["walk"]}
         >>> str(read_labels(rows))

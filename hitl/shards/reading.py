@@ -83,7 +83,6 @@ class StoredShards(Sequence[Evidence]):
     access its checksum is verified. A shard at an address is read from there each time, unless copies are
     kept (`with_copies`).
 
-
     Example:
         >>> import tempfile
         >>> from hitl import Annotations, Evidence

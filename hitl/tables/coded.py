@@ -18,7 +18,6 @@ T = TypeVar("T")
 class Coded(Sequence[T]):
     """Values behind (M,) codes, looked up on access.
 
-
     Example:
         >>> from hitl.tables.coded import Coded
         >>> list(Coded(("no", "yes"), [1, 1, 0]))
@@ -60,7 +59,6 @@ class Coded(Sequence[T]):
 
 class Numbers(Sequence[float]):
     """(M,) numbers, converted to Python's own on access.
-
 
     Example:
         >>> from hitl.tables.coded import Numbers

@@ -39,7 +39,6 @@ def edge_table(graph: Any, where: str = "graph", item: str = ITEM) -> pa.Table:
 
     Raise BadTable, naming `where`, for anything that is not such a table, list or graph.
 
-
     Example:
         >>> from hitl.tables.edges import edge_table
         >>> edge_table([("a", "b"), ("b", "c", 2.0)]).to_pydict()

@@ -271,7 +271,6 @@ def file_name(name: str, harmless: str = "") -> str:
 
     The characters of `harmless` are kept too.
 
-
     Example:
         >>> file_name("ann@home"), file_name("age: <18"), file_name("age: >18")
         ('ann@home', 'age___18-c5dd2fb1', 'age___18-5ac0316f')

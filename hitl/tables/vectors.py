@@ -40,7 +40,6 @@ def read_vectors(path: str | Path, item: str = "item") -> tuple[list[str], Array
     Raise BadTable, naming the column, for a value that is not a number, and for an item that is repeated or has no
     name.
 
-
     Example:
         >>> import tempfile, pathlib
         >>> from hitl.tables.vectors import read_vectors

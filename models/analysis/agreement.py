@@ -159,10 +159,11 @@ def cohen_kappas(annotations: Annotations, *, least_shared: int = 10, most_peopl
 
 
 def agreement_with_others(annotations: Annotations) -> tuple[Floats, Floats]:
-    """Return (K,) how often another label of the same item equals one's own, in [0, 1], and (K,) this beyond chance.
+    """Return (K,) how often another label of the same item equals the annotator's, in [0, 1], and (K,) this beyond
+    chance.
 
-    Own labels on items with other labels weigh equally; NaN for annotators without one. The second is corrected as
-    Cohen's kappa: the margins are one's own answers and those of the others on these items.
+    Own labels on items with other labels weigh equally; NaN for annotators without one. The second is corrected as in
+    Cohen's kappa: the margins are the annotator's answers and those of the others on these items.
     """
     counts_nl = _counts(annotations)
     m_n = counts_nl.sum(axis=1)

@@ -33,7 +33,7 @@ SURE = 0.95
 """Probability from which an annotator is called a spammer or misleading."""
 
 LITTLE = 0.05
-"""Share of the entropy below which a community is said to answer at random."""
+"""Share of the entropy below which a community is described as answering at random."""
 
 LEAST_OFTEN = 0.03
 """A confusion is reported if its chance is above this with 97.5 % probability, ..."""
@@ -68,10 +68,10 @@ class CommunityProfile:
     """Profile of a community.
 
     Attributes:
-        size: annotators whose main community it is.
+        size: number of annotators whose main community it is.
         accuracy: of its typical matrix, weighted by class share, in [0, 1].
         bits: information in one label of such an annotator.
-        words: how they answer.
+        words: description of how they answer.
     """
 
     size: int

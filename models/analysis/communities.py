@@ -5,9 +5,9 @@ Similarity of two annotators (eq. 24 of Simpson, with distances corrected for no
     V[k, m] = exp(-sharpness D_km)      D_km^2 = mean_j  H^2(pi_k[j], pi_m[j]) / (resolution^2 + (e_kj + e_mj) / 2)
 
 H^2 = 1 - sum_l sqrt(pi_k[j, l] pi_m[j, l]) is the squared Hellinger distance of two rows, and e_kj = 1 - sum_l (E sqrt
-pi_k[j, l])^2 the part of it that a row's posterior uncertainty explains: annotators with few labels are not told apart
-by chance. The prior that all annotators share is removed first, so that it draws no one together. With exp(-H) as
-printed (`CommunityModel.paper()`) all similarities lie between exp(-1) and 1, and shrinkage finds one group.
+pi_k[j, l])^2 the part of it that a row's posterior uncertainty explains, so that annotators with few labels are not
+separated by chance. The prior that all annotators share is removed first, so that it draws no one together. With
+exp(-H) as printed (`CommunityModel.paper()`) all similarities lie between exp(-1) and 1, and shrinkage finds one group.
 
 Communities are the columns of a Bayesian non-negative factorization of V with half-normal priors, whose precisions
 shrink superfluous columns to nothing (Psorakis 2011, after Tan & Fevotte 2009):
@@ -21,9 +21,9 @@ shrink superfluous columns to nothing (Psorakis 2011, after Tan & Fevotte 2009):
     beta_g <- (K + a - 1) / (b + (sum_k W_kg^2 + sum_m H_gm^2) / 2)
 
 The first is the exact maximum of the usual bound (Lee & Seung 2001), so the objective never falls; the paper's
-W <- C / (S + beta W) has the same fixed points and no such proof. The best of several random starts wins. Memberships
-are the rows of W normalised to 1 and may overlap: an annotator between two kinds has shares in both. Annotators beyond
-the first `most_people` join with W and beta held, so that nothing grows with the square of all annotators.
+W <- C / (S + beta W) has the same fixed points but no such proof. The best of several random starts wins. Memberships
+are the rows of W normalized to 1 and may overlap: an annotator between two kinds has shares in both. Annotators beyond
+the first `most_people` join with W and beta held, so that no cost grows with the square of all annotators.
 """
 
 from __future__ import annotations
@@ -302,10 +302,10 @@ def own_counts(people: AnnotatorReport) -> Floats:
 
 
 def _prototypes(membership_kg: Floats, counts_kjl: Floats, concentration_kjl: Floats) -> Floats:
-    """Return (G, J, L) mean confusion matrices of the members, as the fit has them.
+    """Return (G, J, L) mean confusion matrices of the members, from the fit.
 
-    Annotators are weighted by the square of their membership, rows by how much is known of them. Counts without the
-    crowd's prior would not do: a method with another expectation for each annotator (`hierarchical-dawid-skene`) may
+    Annotators are weighted by the square of their membership, rows by how well they are known. Counts without the
+    crowd's prior would not do: a method with a separate expectation for each annotator (`hierarchical-dawid-skene`) may
     have fewer errors in a row than that prior.
     """
     weight_kg = np.nan_to_num(membership_kg) ** 2

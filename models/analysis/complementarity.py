@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 WHO = ("model", "people", "both")
 
 LEAST_KNOWN = 10
-"""With fewer items of known truth nothing is measured."""
+"""Number of items of known truth below which nothing is measured."""
 
 LEAST_CHANCE = 1e-12
 """Smallest chance of an answer."""
@@ -44,12 +44,12 @@ LEAST_CHANCE = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Judgements:
-    """Probabilities of the classes of each item, by each judge.
+    """Class probabilities of each item, by each predictor.
 
     Attributes:
         model, people, both: (N, J) probabilities by the model alone, annotators alone, and both.
         log_likelihood: (N, J) of the item's labels, by the confusion matrices that `both` has learned.
-        compared: (N,) items with a label and a model prediction, of which no judge knew the truth.
+        compared: (N,) True for items with a label and a model prediction whose truth no predictor was given.
     """
 
     model: Floats
@@ -61,7 +61,7 @@ class Judgements:
 
 @dataclass(frozen=True, slots=True)
 class Judges:
-    """Three judges; known truth is hidden in `folds` parts.
+    """The three predictors; known truth is hidden in `folds` parts.
 
     `both` is the method behind the consensus (None: found by its name); it must use the models and have `apply`.
     """
@@ -99,7 +99,7 @@ class Judges:
         no_labels = annotations.select(np.zeros(len(annotations), dtype=bool))
         model = both.apply(learned, replace(evidence, annotations=no_labels, truth=None))
         people = self.people.fit(Evidence(annotations, truth=evidence.truth))
-        # An annotator whom the fit has not seen is right as often as P+L expects.
+        # An annotator unseen by the fit is right as often as P+L expects.
         unseen_jl = accurate_pseudo_counts(annotations.n_classes, annotations.n_options, EXPECTED_ACCURACY)
         pi_klj = confusion_from(learned, annotations, unseen_jl)
         likelihood_nj = kernels.messages(annotations, np.log(np.maximum(pi_klj, LEAST_CHANCE)))
@@ -143,7 +143,7 @@ class Comparison:
         return cls(model, people, both, judged.model[items].max(axis=1), truth_nj[items])
 
     def right(self, who: str) -> Floats:
-        """Return (N,) chances that the labels of the model, annotators or both are right, in [0, 1]."""
+        """Return (N,) probabilities that the labels of the model, annotators or both are right."""
         right: Floats = self.truth[np.arange(len(self.truth)), getattr(self, who)]
         return right
 
@@ -176,7 +176,7 @@ class Comparison:
         return frame
 
     def _table(self, groups: Sequence[tuple[Floats, dict[str, Floats]]]) -> pd.DataFrame:
-        """Return one row per group of (N,) weights, from how much of each item's weight each judge gets right."""
+        """Return one row per group of (N,) weights, with how much of each item's weight each predictor gets right."""
         import pandas as pd
 
         total = np.array([weight.sum() for weight, _ in groups])
@@ -196,7 +196,7 @@ class Comparison:
 
 
 def most_probable(q_nj: Floats) -> Ints:
-    """Return (N,) the code of the most probable class, the first of equals."""
+    """Return (N,) the code of the most probable class; ties go to the first."""
     codes: Ints = (q_nj >= q_nj.max(axis=1, keepdims=True) - TIE).argmax(axis=1).astype(np.int32)
     return codes
 

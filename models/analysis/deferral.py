@@ -1,13 +1,13 @@
-"""Deferral: how many items could skip annotators if the model decides where it is most certain.
+"""Deferral: how many items could skip annotators if the model's most certain labels are accepted.
 
 Items are sorted by the model's calibrated confidence. For every share s that skips annotators
 
     accuracy(s) = ( sum over the s N most certain items of right_model  +  sum over the rest of right_both ) / N
 
-where "right" is a chance by the consensus, or 0 and 1 if the truth is known. Items of equal confidence skip together;
-between such points the curve is that of a random choice among them.
+where "right" is a probability by the consensus, or 0 and 1 if the truth is known. Items of equal confidence skip
+together; between such points the curve is that of a random choice among them.
 
-At a target accuracy the largest number of items skip that are right at least that often on average: by the model's own
+For a target accuracy, the largest number of items skips whose average accuracy reaches it: by the model's own
 confidence, which needs no label but relies on the calibration, or by the consensus.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 POINTS = 101
-"""Shares in a curve: 0, 1 %, ..., 100 %."""
+"""Number of shares in a curve: 0, 1 %, ..., 100 %."""
 
 
 def deferral_curve(confidence_n: Floats, alone_n: Floats, both_n: Floats, points: int = POINTS) -> pd.DataFrame:

@@ -44,10 +44,10 @@ BETWEEN = 0.5826
 """Correction for excursions between steps, times the root of their number (Siegmund 1985)."""
 
 LOOKS = 4.0
-"""Cost of one doubling of the labels: several looks within it, and the sum of 1 / s^2 over the doublings."""
+"""Factor for one doubling of the labels: several looks within it, and the sum of 1 / s^2 over the doublings."""
 
 SURE_OF_ROW = 0.995
-"""Highest accuracy assumed of a class, so that one slip of a perfect annotator is no alarm."""
+"""Highest accuracy assumed for a class, so that one slip of a perfect annotator raises no alarm."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +74,7 @@ class Change:
 
     Attributes:
         p_value: chance of a change this clear in a constant annotator, at one look, in [0, 1].
-        p_any_look: this chance over all looks, however often one looks, in [0, 1].
+        p_any_look: this chance over all looks, however many there are, in [0, 1].
         when: time of the first label after the change, in seconds since the epoch.
         before, after: accuracy until and from then, in [0, 1]; split where they differ most, which overstates their
             difference somewhat.
@@ -135,7 +135,8 @@ class DriftTest:
         return changes
 
     def alarms(self, changes: list[Change | None]) -> npt.NDArray[np.bool_]:
-        """Return (K,) who changes by `least_effect` or more, significantly among all tests and over all looks."""
+        """Return (K,) True for annotators who change by `least_effect` or more, significantly among all tests and all
+        looks."""
         p_k = np.array([np.nan if change is None else change.p_value for change in changes])
         ever_k = np.array([change is not None and change.p_any_look <= self.false_share for change in changes], bool)
         large_k = np.array([change is not None and abs(change.effect) >= self.least_effect for change in changes], bool)

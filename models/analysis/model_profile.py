@@ -80,8 +80,8 @@ class ModelProfile(OneLineRepr):
     """Profile of annotators and models together.
 
     Attributes:
-        models: names; temperatures: how over-confident each is.
-        items, labeled, spoken: items in total, with a label, with a model's prediction.
+        models: names; temperatures: how overconfident each is.
+        items, labeled, spoken: number of items in total, with a label, with a model's prediction.
         expected: by the consensus, over all items that can be compared.
         measured: over those of known truth; None with fewer than LEAST_KNOWN.
     """
@@ -117,13 +117,13 @@ class ModelProfile(OneLineRepr):
 
 @dataclass(frozen=True, slots=True)
 class ModelProfiler:
-    """Profiles annotators and models together.
+    """Profile annotators and models together.
 
     Attributes:
-        judges: who judges as the model alone, annotators alone, and both.
+        judges: predictors by the model alone, annotators alone, and both.
         dependence: test of dependence.
         targets: accuracies at which items can skip annotators, in (0, 1].
-        bins: groups of similar confidence.
+        bins: number of groups of similar confidence.
     """
 
     judges: Judges = field(default_factory=Judges)
@@ -134,8 +134,9 @@ class ModelProfiler:
     def fit(self, evidence: Evidence, consensus: Consensus, *, truth: Ints | None = None) -> ModelProfile:
         """Profile the evidence and a consensus over it; `truth` (N,) is held-out truth, -1 where unknown.
 
-        Truth in the evidence is hidden from the fits that judge its items, which takes more fits. Truth given here is
-        in no fit, and only measures. Raise BadEvidence without a model, BadInput if consensus or truth do not match.
+        Truth in the evidence is hidden from the fits that predict its items, which takes more fits. Truth passed here
+        is used by no fit, only for measuring. Raise BadEvidence without a model, BadInput if consensus or truth do not
+        match.
         """
         _check(evidence, consensus, truth)
         judged = self.judges.judge(evidence, consensus)

@@ -51,7 +51,7 @@ LEAST_LABELS = 30
 """Labels per annotator that are used in any case."""
 
 ALMOST_ALWAYS = 0.9
-"""Share of one answer from which a spammer is said to always give it; others answer at random."""
+"""Share of one answer from which a spammer counts as always giving it; others answer at random."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,7 +35,6 @@ class Calibration(Protocol):
 class Calibrator(Protocol):
     """Calibration method: a frozen dataclass of settings whose `fit` keeps no state.
 
-
     Example:
         >>> from hitl.models.calibration import Calibrator, IMax, TemperatureScaling
         >>> calibrators: list[Calibrator] = [TemperatureScaling(), IMax(bins=5)]

@@ -57,10 +57,10 @@ class Bins:
 
 @dataclass(frozen=True, slots=True)
 class IMax:
-    """Bins by the information they keep.
+    """Bins that preserve the most information.
 
     Attributes:
-        bins: at most this many, at least 1.
+        bins: maximum number of bins, at least 1.
         shared: one set of bins for all classes, or one per class.
         doubt: number of items that the model's own probability counts as in each bin, > 0.
 

@@ -2,7 +2,7 @@
 
     c(p)[j]  ∝  p_j^(1/T)        maximize  sum_nj q_nj log c(p_n)[j]  +  log N(log T; mean, sd²)
 
-T > 1: the model was over-confident. The order of the classes never changes. The prior counts once, beside the sum of
+T > 1: the model was overconfident. The order of the classes never changes. The prior counts once, added to the sum of
 the log likelihoods; without it ten items that the model has right make it certain (T at its bound, 0.02).
 """
 

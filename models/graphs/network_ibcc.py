@@ -1,9 +1,9 @@
-"""VB-IBCC for linked items: a field on a graph x confusion rows with Dirichlet posteriors, by variational Bayes.
+"""VB-IBCC for linked items: a field on a graph, and confusion rows with Dirichlet posteriors, by variational Bayes.
 
     p(z) ∝ prod_n p[z_n] exp( sum_{n ~ m} w_nm strength[z_n] [z_n = z_m] )
     l_nk | z_n = j ~ Cat(pi_kj)      pi_kj ~ Dir(a_j)
 
-The Bayesian twin of `network_dawid_skene`, with the annotators of VB-IBCC: their rows share a prior a, which is
+The Bayesian counterpart of `network_dawid_skene`, with the annotators of VB-IBCC: their rows share a prior a, which is
 learned, so that annotators with few labels are estimated from the others. The class shares are at their mode.
 """
 

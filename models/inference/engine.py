@@ -120,7 +120,6 @@ class Shards(Sequence[Evidence]):
 
     `tables` may read each shard from a file on every access.
 
-
     Example:
         >>> from hitl import Annotations, Evidence
         >>> from hitl.models import MajorityVote

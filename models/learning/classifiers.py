@@ -24,10 +24,10 @@ from hitl.models.predictors.predictor import SKLEARN, require_probabilities, req
 Mask = npt.NDArray[np.bool_]
 
 LOGIT_VARIANCE = 9.0
-"""Prior variance of a logit of "logistic": logits of -3 to 3, probabilities of .05 to .95, are nothing special."""
+"""Prior variance of a logit of "logistic": logits of -3 to 3, probabilities of .05 to .95, are ordinary."""
 
 MIN_BELIEF = 0.02
-"""Belief from which an item enters for a class: below, its copies would only take time."""
+"""Smallest belief with which an item enters for a class; below it, its copies would only cost time."""
 
 ROUNDING = 1e-6
 """Largest rounding error below 0 of a probability that an estimator computed as a difference; it is set to 0."""
@@ -91,7 +91,7 @@ class EstimatorClassifier:
 
 @dataclass(frozen=True)
 class CombinerClassifier:
-    """Combiner that uses features, by its name: its beliefs about items whose labels and truth it does not see."""
+    """Combiner that uses features, by name, to predict items whose labels and truth are hidden from it."""
 
     method: str
 
@@ -111,7 +111,7 @@ class CombinerClassifier:
 
 
 def classifier(name: str, input_n: npt.NDArray[np.object_] | None = None) -> Classifier:
-    """Return a classifier by name: "logistic", "gp", "gpc-ma", or module:name of an estimator or what makes one.
+    """Return a classifier by name: "logistic", "gp", "gpc-ma", or module:name of an estimator or its factory.
 
     `input_n` (N,) replaces the features of your own estimator: see `EstimatorClassifier`. Raise BadSettings for an
     unknown name, MissingExtra if scikit-learn is not installed.

@@ -1,12 +1,12 @@
-"""The baselines of GPC-MA (Rodrigues 2014, section 4.1): Gaussian process classifiers without annotators.
+"""Baselines of GPC-MA (Rodrigues 2014, section 4.1): Gaussian process classifiers without annotators.
 
     gpc-gold            learns from known truth alone
-    gpc-majority        takes the majority of an item's labels for its truth; equal ones share it
-    gpc-concatenated    takes every label for the truth of a point of its own, at the same place
+    gpc-majority        treats the majority of an item's labels as its truth; ties share it
+    gpc-concatenated    treats every label as the truth of a separate point at the same place
 
-All predict from features: an item's labels count as far as they moved the process, and known truth is kept.
+All predict from features: an item's labels count as far as they moved the process, and known truth is preserved.
 
-m points at one place have m sites. Those of the same label are equal, so that two kinds of sites per item are enough
+m points at one place have m sites. Those of the same label are equal, so two kinds of sites per item are enough
 (`inference.expectation_propagation`): the cost is N^3 in the items, not in the labels.
 """
 
@@ -30,14 +30,14 @@ from hitl.models.numerics.votes import votes
 
 @dataclass(frozen=True, slots=True)
 class TruthfulLabels(ProcessMethod, ABC):
-    """Classifier that takes labels for the truth, or ignores them."""
+    """Classifier that treats labels as the truth, or ignores them."""
 
     @abstractmethod
     def seen(self, annotations: Annotations) -> Floats:
-        """Return (N, J) how often each class is taken for the truth of an item."""
+        """Return (N, J) how often each class counts as the truth of an item."""
 
     def question(self, evidence: Evidence, j: int) -> Question:
-        """Return the question if items are of class j, answered by their labels or the known truth."""
+        """Build the question about class j, answered by the items' labels or the known truth."""
         annotations = evidence.annotations
         seen_nj = np.where(evidence.known[:, None], 0.0, self.seen(annotations))
         yes_or_no = one_versus_rest.question(evidence, j)
@@ -56,7 +56,7 @@ class TruthfulLabels(ProcessMethod, ABC):
 
 @dataclass(frozen=True, slots=True)
 class GPCGold(TruthfulLabels):
-    """Gaussian process classifier of the items of known truth; labels are ignored. Settings as `GPCMA` has them.
+    """Gaussian process classifier of the items of known truth; labels are ignored. Settings as in `GPCMA`.
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -76,7 +76,7 @@ class GPCGold(TruthfulLabels):
 
 @dataclass(frozen=True, slots=True)
 class GPCMajority(TruthfulLabels):
-    """Gaussian process classifier of the majority's labels. Settings as `GPCMA` has them.
+    """Gaussian process classifier of the majority's labels. Settings as in `GPCMA`.
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -96,7 +96,7 @@ class GPCMajority(TruthfulLabels):
 
 @dataclass(frozen=True, slots=True)
 class GPCConcatenated(TruthfulLabels):
-    """Gaussian process classifier of all labels, each as if it were the truth. Settings as `GPCMA` has them.
+    """Gaussian process classifier of all labels, each treated as the truth. Settings as in `GPCMA`.
 
     Example:
         >>> from hitl import Annotations, Evidence

@@ -27,7 +27,7 @@ SHARPNESS = 2.0 ** np.arange(-6, 7)
 
 
 def is_informative(p_mj: Floats, q_mj: Floats) -> bool:
-    """Return True if predictions (M, J) say more about items with beliefs (M, J) than the shares of the classes."""
+    """Return True if predictions (M, J) say more about items with beliefs (M, J) than the class shares do."""
     return 2 * gain(p_mj, q_mj) > ENOUGH
 
 

@@ -35,14 +35,14 @@ class Learned:
     """Combiner with a classifier that learns from it.
 
     Attributes:
-        method: the name of the combiner.
+        method: name of the combiner.
         model: "logistic", or another name that `models.learning.classifiers.classifier` knows.
         folds: K >= 2; K + 1 models are trained.
-        seed: of the split into folds.
-        groups: item -> its group of near-duplicates, which share a fold; None: each item is a group of its own.
+        seed: seed of the split into folds.
+        groups: item -> its group of near-duplicates, which share a fold; None: each item is its own group.
 
-    While there is too little to learn from (two classes, and two labeled items a fold), or if the classifier says no
-    more than the shares of the classes (`informative`), it is the combiner alone.
+    While there is too little to learn from (two classes, and two labeled items per fold), or if the classifier is no
+    more informative than the class shares (`informative`), it is the combiner alone.
 
     Example:
         >>> import numpy as np

@@ -26,13 +26,13 @@ MIN_PER_FOLD = 2
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """Items that are trained on, and the fold whose model predicts each item.
+    """Items to train on, and the fold whose model predicts each item.
 
     Attributes:
         evidence: the items, with features that are finite (0 if an item has none) and standardized.
         q_nj: (N, J) beliefs of the items with labels.
         fold_n: (N,) the fold whose model predicts an item, 1 to K, or 0 for the model trained on all; -1: none does.
-        trained_n: (N,) items that are trained on.
+        trained_n: (N,) True for items to train on.
     """
 
     evidence: Evidence

@@ -183,7 +183,6 @@ def embed(
     `make` builds the embedder that embeds each item separately; None: texts by TF-IDF, columns scaled. Vectors in
     `store` are reused; `executor` as in `embed_each`. Raise BadInput if no item has features.
 
-
     Example:
         >>> from hitl.models.predictors.features import embed, texts
         >>> x, left_out = embed(texts(["a", "b", "c"], ["a red cat", "the red dog", ""]), dimensions=2)

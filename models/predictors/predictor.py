@@ -58,7 +58,7 @@ class EstimatorPredictor:
 def fitted(estimator: Any, classes: Sequence[str] | None) -> EstimatorPredictor:
     """Return a predictor for a fitted estimator; `classes` may name classes that are the numbers 0..J-1.
 
-    Raise BadSettings if it gives no probabilities, is not fitted, or does not have these classes.
+    Raise BadSettings if it has no probabilities, is not fitted, or does not have these classes.
     """
     require_probabilities(estimator)
     labels = getattr(estimator, "classes_", None)
@@ -111,7 +111,7 @@ def checked_predictions(
 ) -> Array:
     """Return (B, J): the checked predictions of `run` for the rows that are present, NaN for the others.
 
-    `run` is user code. Whatever it raises becomes BadInput that names the items, as do a wrong shape, NaN, infinities,
+    `run` is user code. Any error it raises becomes BadInput that names the items, as do a wrong shape, NaN, infinities,
     and (unless they are logits) rows that are not distributions.
     """
     values = np.full((len(batch.items), n_classes), np.nan)

@@ -325,7 +325,7 @@ def log_rising(start: float, steps: float) -> float:
 def slice_log_alpha(rng: Any, u: float, rest: float, count: float, total: float, mean: float) -> float:
     """Take a slice-sampling step (Neal 2003): shrink the whole range until a draw is in the slice.
 
-    This takes six evaluations on average, as stepping out from u would, and never many, however improbable u is.
+    This takes six evaluations on average, as many as stepping out from u, and never many, however improbable u is.
     """
     level = log_alpha_density(u, rest, count, total, mean) - rng.standard_exponential()
     low, high = math.log(mean) + LOWEST, math.log(mean) + HIGHEST

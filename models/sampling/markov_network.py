@@ -178,7 +178,7 @@ def covariances(graph: Any, table: Any, size: int) -> Any:
     n_pairs = first_p.shape[0]
     n_members = (size - n_pairs) // n_options
     mean, second = np.zeros(size), np.zeros((size, size))
-    active = np.empty(n_members + n_pairs, np.int64)  # the entries of said and agreed that an answer adds 1 to
+    active = np.empty(n_members + n_pairs, np.int64)  # entries of said and agreed to which an answer adds 1
     for answer in range(table.shape[0]):
         left = answer
         for member in range(n_members):

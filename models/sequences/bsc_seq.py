@@ -49,7 +49,6 @@ class BSCSeq:
         step_smoothing: pseudo-count of each first class, and of each transition, > 0.
         tolerance: iterations stop when one gains less, in nats per item.
 
-
     Example:
         >>> import numpy as np
         >>> from hitl import Annotations, Evidence

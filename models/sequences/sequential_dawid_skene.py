@@ -43,7 +43,6 @@ class SequentialDawidSkene:
         step_smoothing: pseudo-count of each first class, and of each transition, > 0.
         tolerance: EM stops at an iteration that gains less, in nats per item.
 
-
     Example:
         >>> import numpy as np
         >>> from hitl import Annotations, Evidence
