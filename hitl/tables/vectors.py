@@ -44,7 +44,7 @@ def read_vectors(path: str | Path, item: str = "item") -> tuple[list[str], Array
         >>> import tempfile, pathlib
         >>> from hitl.tables.vectors import read_vectors
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "features.csv"
-        >>> _ = path.write_text("item,size,weight\na,1,2\nb,3,4\n")
+        >>> _ = path.write_text("item,size,weight\\na,1,2\\nb,3,4\\n")
         >>> read_vectors(path)[1].tolist()
         [[1.0, 2.0], [3.0, 4.0]]
     """
