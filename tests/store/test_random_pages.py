@@ -66,9 +66,9 @@ class Model:
             view[f"predictions {question}"] = {(row.model, row.item): row.probabilities["a"] for row in guesses}
         return view
 
-    def answering(self) -> set[str]:
-        """Annotations that answer a question, of whatever item the same name is."""
-        return {row.key for kind in ("answer", "gold") for row in self.alive(kind)}
+    def answering(self) -> set[tuple[str, str]]:
+        """Return item and name of annotations that answer a question."""
+        return {(row.item, row.key) for kind in ("answer", "gold") for row in self.alive(kind)}
 
     def counts(self) -> dict[str, int]:
         said = self.alive("answer")
@@ -77,7 +77,7 @@ class Model:
             "annotations": len({row.key for row in said}),
             "labels": len({(row.item, row.question, row.annotator or f"({row.key})") for row in said}),
             "annotators_with_labels": len({row.annotator for row in said} - {None}),
-            "skips": len({row.key for row in self.alive("skip")} - self.answering()),
+            "skips": len({row.key for row in self.alive("skip") if (row.item, row.key) not in self.answering()}),
             "gold": len({row.item for row in self.alive("gold")}),
             "predictions": sum(self.items[row.item][1] for row in self.predictions.values()),
         }
