@@ -130,6 +130,17 @@ def assign(
     choice may spend the last of the money better. And at most `effort` values are computed, plus those of twice `limit`
     items: if everyone is busy, so that values depend on who is left, bounds for the best annotator exclude few items.
     `gap` is the proven bound.
+
+    Example:
+        >>> import numpy as np
+        >>> from hitl import Crew, Evidence
+        >>> from hitl.active import Eligibility, assign
+        >>> said = Evidence.from_tables({"item": [0, 1, 2], "annotator": ["cy"] * 3, "label": ["x", "y", "x"]})
+        >>> free = Eligibility.of(Crew(("ann", "bob"), default_capacity=2), [said.annotations])
+        >>> value = np.array([[0.3, 0.2], [0.1, 0.4], [0.2, 0.1]])
+        >>> chosen = assign(np.arange(3), value.max(axis=1), lambda rows: value[rows], free, limit=2)
+        >>> [(pair.item, pair.person) for pair in chosen]
+        [(1, 1), (0, 0)]
     """
     codes: Rows = np.asarray(rows, dtype=np.int64)
     price = np.array(eligible.crew.prices)

@@ -96,6 +96,17 @@ def next_plan(
 
     `questions` are (evidence, consensus) pairs about the same items, or their `PoolState`; `now` is in seconds since
     the epoch, `expire` how many seconds a question may wait.
+
+    Example:
+        >>> from hitl import Budget, Crew, Evidence
+        >>> from hitl.active import ExpectedGain, next_plan
+        >>> from hitl.models import MajorityVote
+        >>> said = Evidence.from_tables({"item": [1, 1, 2], "annotator": ["al", "bob", "al"], "label": ["x", "y", "y"]})
+        >>> questions, crew = [(said, MajorityVote().fit(said))], Crew(("al", "bob"))
+        >>> plan = next_plan(ExpectedGain(), questions, crew, Budget(open_questions=1), now=100.0)
+        >>> later = next_plan(ExpectedGain(), questions, crew, Budget(open_questions=1), plan, now=160.0, expire=3600.0)
+        >>> [(ask.item, ask.annotator, ask.since) for ask in later.asks]
+        [(2, 'bob', 100.0)]
     """
     pool, previous = PoolState.of(questions, budget), previous or Plan()
     held = waiting(previous, pool, crew, budget, now, expire)

@@ -159,6 +159,17 @@ def run_trials(
     """Return strategy -> a track for each seed, in order. `on_done(replays done, total)` is called as they end.
 
     `executor` replaces `workers`: any of `concurrent.futures`, or `get_executor()` of a Dask client.
+
+    Example:
+        >>> import numpy as np
+        >>> from hitl.active import Evenly, Recording, Replay, run_trials
+        >>> from hitl.models import MajorityVote
+        >>> from hitl.testing import crowd
+        >>> evidence, _ = crowd(np.random.default_rng(0), n_items=20, known=1.0)
+        >>> strategies = {"gain": Replay(MajorityVote()), "even": Replay(MajorityVote(), Evenly())}
+        >>> tracks = run_trials(Recording(evidence), strategies, seeds=2)
+        >>> {name: len(seeds) for name, seeds in tracks.items()}
+        {'gain': 2, 'even': 2}
     """
     children = np.random.SeedSequence(seed).spawn(seeds)  # strategies differ in speed: mix them
     calls = {(name, rank): (source, replays[name], child) for rank, child in enumerate(children) for name in replays}
@@ -208,7 +219,19 @@ class Spent:
 
 
 def spent_to_reach(tracks: Sequence[Track], accuracy: float) -> Spent:
-    """Return the labels and cost until this accuracy; a seed that never reached it counts as infinite."""
+    """Return the labels and cost until this accuracy; a seed that never reached it counts as infinite.
+
+    Example:
+        >>> import numpy as np
+        >>> from hitl.active import Recording, Replay, run_trials, spent_to_reach
+        >>> from hitl.models import MajorityVote
+        >>> from hitl.testing import crowd
+        >>> evidence, _ = crowd(np.random.default_rng(0), n_items=20, known=1.0)
+        >>> tracks = run_trials(Recording(evidence), {"gain": Replay(MajorityVote())}, seeds=2)
+        >>> spent = spent_to_reach(tracks["gain"], 0.4)
+        >>> spent.reached, len(spent.labels)  # median, lowest, highest
+        (2, 3)
+    """
     reached = [track.to_reach(accuracy) for track in tracks]
     labels, cost = (
         tuple(float(summary(values)) for summary in (np.median, np.min, np.max))

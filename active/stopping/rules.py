@@ -165,6 +165,14 @@ def expected_accuracy(questions: Sequence[Judged], checks: Sequence[Checked] | N
     `checks` are the checks of each question by known items, if already computed. With several questions per item,
     accuracy is the mean over them, and an item's questions are assumed to err together, so the interval is rather too
     wide.
+
+    Example:
+        >>> from hitl import Evidence
+        >>> from hitl.active import expected_accuracy
+        >>> from hitl.models import MajorityVote
+        >>> said = Evidence.from_tables({"item": [1, 1, 2], "annotator": ["al", "bob", "al"], "label": ["x", "y", "y"]})
+        >>> print(expected_accuracy([(said, MajorityVote().fit(said))]))
+        62.5% (95 % interval 0.0% to 100.0%)
     """
     errors = [_error(*question) for question in questions]
     error, deviation = np.mean(errors, axis=0), np.mean([np.sqrt(e * (1 - e)) for e in errors], axis=0)

@@ -25,7 +25,14 @@ FLOOR = 1e-12
 
 
 class Calibration(Protocol):
-    """Learned calibration."""
+    """Learned calibration.
+
+    Example:
+        >>> from hitl.models.calibration import Calibration, TemperatureScaling
+        >>> learned: Calibration = TemperatureScaling().fit([[0.99, 0.01], [0.98, 0.02]], truth=[0, 1])
+        >>> learned.apply([[0.5, 0.5]]).tolist()
+        [[0.5, 0.5]]
+    """
 
     def apply(self, probabilities: npt.ArrayLike) -> Floats:
         """Return (N, J) calibrated probabilities; rows sum to 1, a row of NaN stays NaN."""
