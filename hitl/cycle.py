@@ -289,7 +289,6 @@ def _noted(settings: Settings, store: Store, lease: Lease) -> Iterator[None]:
 
 
 def _recorded(store: Store, project: str, due: str) -> Judgement | None:
-    """Return the last recorded judgement if this scheduled run was recorded."""
     if not store.recorded(project, due):
         return None
     last, latest = store.last_cycle(project), store.latest(project)
