@@ -476,7 +476,6 @@ def _sending(lease: Lease, store: Store, connector: Connector) -> Iterator[None]
 
 
 def _withdrawn(lease: Lease, store: Store, operation: Operation, error: HitlError) -> HitlError:
-    """Return the error, after withdrawing an operation queued by hand that the platform refused."""
     if isinstance(error, Unreachable) or not store.withdraw(lease, operation):
         return error
     return Refused(f"{error}; not sent again: {subject_of(operation)}. Mend it, then give the command again")
