@@ -224,7 +224,8 @@ def test_boxes_go_both_ways(make_project: Callable[..., Project], tmp_path: Path
     assert again.changed == 0
     found = {(box.item, box.label): box for box in report.judgement.results["box"].parts}
     dog = found[str(tasks[0]), "dog"]
-    assert (dog.drawn, dog.answers, dog.image_width, dog.image_height) == (2, 3, WIDTH, HEIGHT)
+    assert (dog.marked, dog.answers) == (2, 3)
+    assert (dog.place["image_width"], dog.place["image_height"]) == (WIDTH, HEIGHT)
     assert dog.probability < found[str(tasks[0]), "cat"].probability
 
 

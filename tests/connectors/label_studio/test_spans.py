@@ -153,4 +153,4 @@ def test_a_span_beyond_its_text_is_told_and_left_out(make_project: Callable[...,
     assert "'LOC' from 8 to 99 reaches beyond the text, which has 13 characters" in problem
     parts = report.judgement.evidence["ner"].parts
     assert isinstance(parts, SpanParts)
-    assert parts.labels.outside == 1
+    assert parts.labels.left_out == 1
