@@ -63,16 +63,17 @@ def _blocks(path: Path, size: int) -> Iterator[list[dict[str, Any]]]:
     rows: list[dict[str, Any]] = []
     names: set[str] = set()
     count = values = 0
+    allowed = limits()  # once: outside a project they are read from the environment
     for number, line in lines(path):
-        rows.append(_row(path, number, line))
+        rows.append(_row(path, number, line, allowed.nesting))
         own = _NAME.findall(line)
         count, values = count + 1, values + len(own)
         if not names.issuperset(own):
             names.update(own)
-            if count * len(names) > max(FEW_FIELDS, SPARSE * values) or len(names) > limits().columns:
+            if count * len(names) > max(FEW_FIELDS, SPARSE * values) or len(names) > allowed.columns:
                 raise BadTable(
                     f"{path}, line {number}: the rows so far have {len(names):,} different names, most of them in few "
-                    f"rows; expected a table, with at most {limits().columns:,} names (limits.columns)"
+                    f"rows; expected a table, with at most {allowed.columns:,} names (limits.columns)"
                 )
         if len(rows) == size:
             yield rows
@@ -81,7 +82,7 @@ def _blocks(path: Path, size: int) -> Iterator[list[dict[str, Any]]]:
         yield rows
 
 
-def _row(path: Path, number: int, line: str) -> dict[str, Any]:
+def _row(path: Path, number: int, line: str, deepest: int) -> dict[str, Any]:
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -89,10 +90,10 @@ def _row(path: Path, number: int, line: str) -> dict[str, Any]:
         raise BadTable(f"{path}, line {number}: cannot be read as jsonl: {message}") from None
     if not isinstance(row, dict):
         raise BadTable(f"{path}, line {number}: got {line.strip()[:40]!r}; expected an object, {{...}}, in each line")
-    if line.count("[") + line.count("{") > limits().nesting and _depth(row) > limits().nesting:
+    if line.count("[") + line.count("{") > deepest and _depth(row) > deepest:
         raise BadTable(
             f"{path}, line {number}: values are nested {_depth(row):,} levels deep; expected at most "
-            f"{limits().nesting:,} (limits.nesting)"
+            f"{deepest:,} (limits.nesting)"
         )
     return row
 
