@@ -124,7 +124,8 @@ def _is_cut_off(sent: socket.socket) -> bool:
         try:
             sent.sendall(b"x")
             sent.settimeout(0.05)
-            return sent.recv(1) == b""
+            if sent.recv(1000) == b"":  # else the body of the first response, which may come after its headers
+                return True
         except TimeoutError:
             continue
         except OSError:
