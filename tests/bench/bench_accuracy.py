@@ -10,7 +10,6 @@ rest are scored. Ties share the credit; ECE over clip(n / 20, 5, 15) equal-mass 
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -274,15 +273,12 @@ def report(table: Mapping[str, Mapping[str, Scores]], names: Sequence[str]) -> l
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the tables and the bars; with --save also write docs/benchmarks/accuracy.*."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--methods", nargs="+", help="besides majority, plain and default; all without it")
-    parser.add_argument("--sets", nargs="+", default=[name for group in GROUPS for name in group])
-    parser.add_argument("--draws", type=int, default=5, help="draws of 50 known items (0: none)")
-    parser.add_argument("--save", action="store_true", help="write docs/benchmarks/accuracy.txt and .json")
-    options = parser.parse_args(arguments)
+    options = results.options(
+        __doc__, arguments, methods=(), sets=[name for group in GROUPS for name in group], draws=5
+    )
     names = [name for name in options.sets if (FOLDER / name).is_dir()]
     base = ["majority", "plain", "default"]
-    predictors = methods(None if options.methods is None else base + options.methods)
+    predictors = methods(base + options.methods if options.methods else None)
     table, error = untold(names, predictors)
     known = told(names, {name: predictors[name] for name in base}, options.draws) if options.draws else {}
     crowds = simulated()

@@ -12,7 +12,6 @@ beyond two even shares of the questions answers count half, as the policy has it
 
 from __future__ import annotations
 
-import argparse
 import math
 import time
 from collections.abc import Sequence
@@ -94,10 +93,7 @@ def exact() -> float:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table; with --save also write docs/benchmarks/assign.*."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--items", type=int, default=1_000_000)
-    parser.add_argument("--save", action="store_true", help="write docs/benchmarks/assign.txt and .json")
-    options = parser.parse_args(arguments)
+    options = results.options(__doc__, arguments, items=1_000_000)
     rng = np.random.default_rng(0)
     q, confusion = beliefs(options.items, rng), people(rng)
     names, who = tuple(range(CLASSES)), tuple(f"person-{k}" for k in range(PEOPLE))

@@ -11,7 +11,6 @@ ECE and class-wise ECE (in percent) over 15 equal-mass bins. Means over splits; 
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Sequence
 
@@ -101,11 +100,7 @@ def run(model: str, splits: int) -> dict[tuple[int, str], np.ndarray]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table of each model; with --save also write docs/benchmarks/calibration.*."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", nargs="+", default=["resnet-110", "resnet-low-acc", "preresnet-110"])
-    parser.add_argument("--splits", type=int, default=25)
-    parser.add_argument("--save", action="store_true", help="write docs/benchmarks/calibration.txt and .json")
-    options = parser.parse_args(arguments)
+    options = results.options(__doc__, arguments, models=["resnet-110", "resnet-low-acc", "preresnet-110"], splits=25)
     lines: list[str] = []
     figures: dict[str, dict[str, float]] = {}
     for model in options.models:

@@ -8,7 +8,6 @@ items are broken by their order, so the order is what varies.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 
 import numpy as np
@@ -47,10 +46,7 @@ def spread(values: Floats, form: str) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print labels and accuracy at the end of each replay."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--orders", type=int, default=10)
-    parser.add_argument("--save", action="store_true", help="write docs/benchmarks/demo.txt and .json")
-    options = parser.parse_args(arguments)
+    options = results.options(__doc__, arguments, orders=10)
     recorded = rte()
     runs = [run(recorded, seed) for seed in range(options.orders)]
     labels = np.array([result.labels[-1] for result in runs])

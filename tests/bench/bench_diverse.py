@@ -19,7 +19,6 @@ What was found: it helps in small batches while there are few labels, and costs 
 
 from __future__ import annotations
 
-import argparse
 import time
 import warnings
 from collections.abc import Sequence
@@ -194,16 +193,9 @@ def rows(name: str, batch: int, most: int, found: dict[str, Any]) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table; with --save also write docs/benchmarks/diverse.*."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sets", nargs="+", default=list(SETS), choices=SETS)
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--batches", type=int, nargs="+", default=[10, 50])
-    parser.add_argument(
-        "--diverse", type=float, nargs="+", default=[1.0, 2.0, 5.0, 10.0], help="the first is compared with"
+    options = results.options(
+        __doc__, arguments, sets=list(SETS), seeds=10, batches=[10, 50], diverse=[1.0, 2.0, 5.0, 10.0], rounds=30
     )
-    parser.add_argument("--rounds", type=int, default=30, help="batches of a run")
-    parser.add_argument("--save", action="store_true", help="write docs/benchmarks/diverse.txt and .json")
-    options = parser.parse_args(arguments)
     lines = [
         f"people with a logistic regression beside them; {options.seeds} seeds; differences to the first",
         f"{'set':10}{'batch':>6}{'labels':>7}{'diverse':>8} {'labels right: mean':>20}{'at the end':>20}"

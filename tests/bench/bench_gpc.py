@@ -22,7 +22,6 @@ can be above it by more than chance.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -175,15 +174,7 @@ SOURCES: dict[str, Callable[[int], Parts]] = {
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the tables; with --save also write docs/benchmarks/gpc.*."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sets", nargs="+", default=list(SOURCES), choices=list(SOURCES))
-    parser.add_argument("--seeds", type=int, default=30, help="runs of each simulated set")
-    parser.add_argument(
-        "--ard", action="store_true", help="one length a feature on music_genre, which takes twice as long"
-    )
-    parser.add_argument("--keep", action="store_true", help="keep the saved figures of the other sets")
-    parser.add_argument("--save", action="store_true", help="write docs/benchmarks/gpc.txt and .json")
-    options = parser.parse_args(arguments)
+    options = results.options(__doc__, arguments, sets=list(SOURCES), seeds=30, ard=False, keep=False)
     figures: dict[str, Any] = results.load("gpc") if options.keep else {}
     for name in options.sets:
         runs = options.seeds if name in POSITIVE else SPLITS[name]

@@ -25,7 +25,6 @@ of the method with every label that anybody can give, on the same splits.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -196,15 +195,9 @@ def one(run_of: tuple[str, str, int, int]) -> list[float]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table; with --save also write docs/benchmarks/gpc_active.*."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sets", nargs="+", default=list(SETS)[:2], choices=list(SETS))
-    parser.add_argument("--seeds", type=int, default=10, help="runs of each set")
-    parser.add_argument("--genres", type=int, default=10, help="how many of music_genre's tasks")
-    parser.add_argument("--strategies", nargs="+", default=list(STRATEGIES), choices=list(STRATEGIES))
-    parser.add_argument("--workers", type=int, default=2, help="processes")
-    parser.add_argument("--keep", action="store_true", help="keep the saved figures of the other sets and strategies")
-    parser.add_argument("--save", action="store_true", help="write docs/benchmarks/gpc_active.txt and .json")
-    options = parser.parse_args(arguments)
+    options = results.options(
+        __doc__, arguments, sets=list(SETS)[:2], seeds=10, genres=10, strategies=list(STRATEGIES), workers=2, keep=False
+    )
     figures: dict[str, Any] = results.load("gpc_active") if options.keep else {}
     with ProcessPoolExecutor(options.workers) as pool:
         for name in options.sets:

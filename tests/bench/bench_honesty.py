@@ -15,7 +15,6 @@ that: how often the intervals of projects and of annotators hold what is true (`
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -178,24 +177,17 @@ def _nowhere(asked: str, gap: pd.Series[float], allowed: float) -> tuple[str, st
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the tables and the bars; with --save also write docs/benchmarks/honesty.*."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=5, help="of thinning, and of simulated crowds")
-    parser.add_argument("--draws", type=int, default=5, help="draws of 30 known items (0: none)")
-    parser.add_argument("--sets", nargs="+", help="names of sets, or kinds: real, independent, 'shared errors', ...")
-    parser.add_argument("--peers", action="store_true", help="crowd-kit's aggregators, in place of all else")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--save", action="store_true", help="write docs/benchmarks/honesty*.txt and .json")
-    options = parser.parse_args(arguments)
+    options = results.options(__doc__, arguments, seeds=5, draws=5, sets=(), peers=False, workers=2)
     if options.peers:
-        return beside_peers(options.sets, options.workers, options.save)
-    found = collected(often(sources(options.sets, options.seeds)), options.draws, options.workers)
+        return beside_peers(options.sets or None, options.workers, options.save)
+    found = collected(often(sources(options.sets or None, options.seeds)), options.draws, options.workers)
     frame = found.frame()
     lines = [f"{options.seeds} seeds, {len(frame):,} scores"]
     table, figures = tables(by_set(frame))
     without, chosen = left_out(frame)
     asked = bars(frame)
     with ProcessPoolExecutor(options.workers, get_context("spawn")) as pool:
-        intervals = [row for rows in pool.map(covered, sources(options.sets, options.seeds)) for row in rows]
+        intervals = [row for rows in pool.map(covered, sources(options.sets or None, options.seeds)) for row in rows]
     lines += [*table, *table_of_intervals(intervals), *without, *results.held(asked)]
     print("\n".join(lines))
     if options.save:

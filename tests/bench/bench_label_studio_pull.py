@@ -12,7 +12,6 @@ server's share weighs more, and all do alike.
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import statistics
@@ -34,9 +33,7 @@ CONFIG = """<View><Text name="text" value="$text"/><Choices name="sentiment" toN
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Fill a server, measure, print a table; ends with status 1 when a limit is broken."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--save", action="store_true", help="write docs/benchmarks/label_studio_pull.*")
-    options = parser.parse_args(arguments)
+    options = results.options(__doc__, arguments)
     lines, figures, good = report(measure_all())
     print("\n".join(lines))
     if options.save:

@@ -186,16 +186,9 @@ def noise(seeds: int, save: bool) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table; with --save also write docs/benchmarks/learn.*."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sets", nargs="+", default=list(SETS), choices=SETS)
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--steps", type=int, default=50, help="a batch is this part of all labels")
-    parser.add_argument("--model", default="logistic")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--noise", action="store_true", help="noise as features, of --seeds; the rest is left alone")
-    parser.add_argument("--keep", action="store_true", help="keep the runs that are saved, and run what is missing")
-    parser.add_argument("--save", action="store_true", help="write docs/benchmarks/learn.txt, .json and .svg")
-    options = parser.parse_args(arguments)
+    options = results.options(
+        __doc__, arguments, sets=list(SETS), seeds=10, steps=50, model="logistic", workers=2, noise=False, keep=False
+    )
     if options.noise:
         return noise(options.seeds, options.save)
     title = "learn" if options.model == "logistic" else f"learn_{options.model.replace('-', '_')}"

@@ -8,7 +8,6 @@ half. Seconds of a fit, megabytes it takes over its inputs at the most, the shar
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -57,10 +56,7 @@ def _model(rng: np.random.Generator, truth: np.ndarray) -> Floats:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table; with --save also write docs/benchmarks/many_items.*."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--items", type=int, default=1_000_000)
-    parser.add_argument("--save", action="store_true", help="write docs/benchmarks/many_items.txt and .json")
-    options = parser.parse_args(arguments)
+    options = results.options(__doc__, arguments, items=1_000_000)
     evidence, truth = simulated(options.items)
     warm, _ = simulated(1000)
     told = np.where(np.arange(options.items) < KNOWN, truth, -1)

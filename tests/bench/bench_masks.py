@@ -14,7 +14,6 @@ was made, on the seeds 0 to 3 of the same kinds; the seeds here begin at 100.
 
 from __future__ import annotations
 
-import argparse
 import resource
 import time
 from collections.abc import Callable, Sequence
@@ -105,11 +104,7 @@ PARTS: dict[str, Callable[[int], Part]] = {"cost": cost, "quality": quality}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
-    parser.add_argument("--seeds", type=int, default=6)
-    parser.add_argument("--save", action="store_true", help="also write docs/benchmarks/masks.txt and .json")
-    chosen = parser.parse_args(arguments)
+    chosen = results.options(__doc__, arguments, parts=list(PARTS), seeds=6)
     lines: list[str] = []
     figures = {}
     for name in chosen.parts:

@@ -15,7 +15,6 @@ No constant was chosen on these sets. The strength is learned from the labels; n
 
 from __future__ import annotations
 
-import argparse
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -228,11 +227,7 @@ PARTS: dict[str, Callable[[int], Part]] = {"citations": citations, "features": f
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--save", action="store_true", help="also write docs/benchmarks/networks.txt and .json")
-    chosen = parser.parse_args(arguments)
+    chosen = results.options(__doc__, arguments, parts=list(PARTS), seeds=10)
     lines: list[str] = []
     figures = {}
     with warnings.catch_warnings():

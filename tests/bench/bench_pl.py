@@ -14,7 +14,6 @@ person says. "LR plain" has next to no pseudo-items, as the paper's. P+L-EM sees
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
@@ -174,16 +173,17 @@ def table(rows: Rows) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table of each model; with --save also write docs/benchmarks/pl.*."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", nargs="+", default=list(MODELS))
-    parser.add_argument("--splits", type=int, default=25)
-    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
-    parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
-    parser.add_argument("--labels", type=int, default=1, help="human labels an image")
-    parser.add_argument("--label-seed", type=int, default=0, help="of the order in which an image's labels come")
-    parser.add_argument("--three", action="store_true", help="the models together; P+L and P+L-EM at the largest n")
-    parser.add_argument("--save", action="store_true", help="write docs/benchmarks/pl.txt and .json")
-    options = parser.parse_args(arguments)
+    options = results.options(
+        __doc__,
+        arguments,
+        models=list(MODELS),
+        splits=25,
+        sizes=list(SIZES),
+        methods=list(METHODS),
+        labels=1,
+        label_seed=0,
+        three=False,
+    )
     drawn = {"label_seed": options.label_seed, "labels": options.labels}
     both, largest = ("P+L", "P+L-EM"), (max(options.sizes),)
     few = {"sizes": largest, "methods": both} if options.three else {"sizes": options.sizes, "methods": options.methods}

@@ -10,7 +10,6 @@ order from an anonymous pool, none used twice. Nothing is known of the truth; it
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -98,13 +97,8 @@ def evenly(evidence: Evidence, combiner: Combiner, seeds: int) -> Floats:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table; with --save also write docs/benchmarks/replay_cifar10h.* and the figure."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--file", type=Path, help="resnet-110.csv as published; then with this model alone")
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--labels", type=int, default=12_000)
-    parser.add_argument("--save", action="store_true", help="write docs/benchmarks/replay_cifar10h.txt, .json and .svg")
-    options = parser.parse_args(arguments)
-    known = {ONE: recorded(file=options.file)}
+    options = results.options(__doc__, arguments, file=None, seeds=5, labels=12_000)
+    known = {ONE: recorded(file=options.file and Path(options.file))}
     if options.file is None:
         three = {model: cifar10h_probabilities(model) for model in MODELS}
         known[THREE] = Evidence(known[ONE].annotations, three, truth=known[ONE].truth)

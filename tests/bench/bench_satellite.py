@@ -11,7 +11,6 @@ difference is to majority vote on the same draws. R-hat is the worst over draws 
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Sequence
@@ -106,11 +105,7 @@ def run(experiment: int, wanted: Sequence[str], draws: int) -> dict[str, np.ndar
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print both tables; with --save also write docs/benchmarks/satellite.*."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--draws", type=int, default=10)
-    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
-    parser.add_argument("--save", action="store_true", help="write docs/benchmarks/satellite.txt and .json")
-    options = parser.parse_args(arguments)
+    options = results.options(__doc__, arguments, draws=10, methods=list(METHODS))
     there = [row for row in METHODS if METHODS[row][0] in COMBINERS]
     wanted = [row for row in there if row == "majority" or row in options.methods]
     lines: list[str] = []

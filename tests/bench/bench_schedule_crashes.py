@@ -9,7 +9,6 @@ platform is changed; "pushed": and before that is marked).
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
@@ -35,11 +34,7 @@ def postgres() -> Iterator[str]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print a line for each database; with --save also write docs/benchmarks/schedule_crashes.*."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=5)
-    parser.add_argument("--save", action="store_true", help="write docs/benchmarks/schedule_crashes.txt and .json")
-    options = parser.parse_args(arguments)
+    options = results.options(__doc__, arguments, kills=100, seed=5)
     figures: dict[str, dict[str, Any]] = {}
     lines: list[str] = []
     with tempfile.TemporaryDirectory() as temporary, postgres() as address:

@@ -15,7 +15,6 @@ cost        a million tokens in 50,000 sequences, 10 classes, 5 labels a token: 
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -239,11 +238,7 @@ def bars(figures: dict[str, Any]) -> list[tuple[str, str, bool]]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the tables; with --save also write docs/benchmarks/sequences.*."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=list(PARTS))
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--save", action="store_true", help="write docs/benchmarks/sequences.txt and .json")
-    options = parser.parse_args(arguments)
+    options = results.options(__doc__, arguments, parts=list(PARTS), seeds=5)
     lines, figures = [], {}
     for part in options.parts:
         told, figures[part] = PARTS[part](options.seeds)

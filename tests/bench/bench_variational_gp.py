@@ -16,7 +16,6 @@ Times are of the process on the CPU (`cpu s`) beside those of the clock: on a bu
 
 from __future__ import annotations
 
-import argparse
 import resource
 import sys
 import time
@@ -197,13 +196,9 @@ def machinery() -> tuple[list[str], dict[str, Any]]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--items", type=int, default=100_000)
-    parser.add_argument("--inducing", type=int, default=200)
-    parser.add_argument("--parts", nargs="*", default=["gpytorch", "real", "warm", "large"])
-    parser.add_argument("--save", action="store_true", help="write docs/benchmarks/variational_gp.*")
-    options = parser.parse_args(argv)
+    options = results.options(
+        __doc__, argv, device="auto", items=100_000, inducing=200, parts=["gpytorch", "real", "warm", "large"]
+    )
     run: dict[str, Callable[[], tuple[list[str], dict[str, Any]]]] = {
         "gpytorch": machinery,
         "real": lambda: real(options.device),

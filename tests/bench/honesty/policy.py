@@ -11,7 +11,6 @@ same combiner, in the mean over the seeds; `+-` is the standard error at the wor
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
@@ -89,19 +88,14 @@ def gaps(source: Source) -> Floats:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table; with --save also write docs/benchmarks/policy.*."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--sets", nargs="+", help="names or kinds; default: all")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--save", action="store_true", help="write docs/benchmarks/policy.txt and .json")
-    options = parser.parse_args(arguments)
+    options = results.options(__doc__, arguments, seeds=10, sets=(), workers=2)
     found: dict[str, list[Floats]] = {}
     lines = [
         f"points above even spreading, {options.seeds} seeds, after this part of all labels",
         f"{'':28}" + "".join(f"{share:7.0%}" for share in SHARES) + "   worst    +-",
     ]
     print("\n".join(lines), flush=True)
-    crowds = chosen(options.sets, options.seeds)
+    crowds = chosen(options.sets or None, options.seeds)
     kinds = {source.name: source.kind for source in crowds}
     with ProcessPoolExecutor(options.workers, get_context("spawn")) as pool:
         for source, points in zip(crowds, pool.map(gaps, crowds), strict=True):

@@ -15,7 +15,6 @@ crowd are alike, so that the crowds are named on which the target was missed.
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 from collections.abc import Sequence
@@ -310,15 +309,10 @@ def _near_independent(means: pd.DataFrame, theirs: str) -> Bars:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the tables and the bars; with --save also write docs/benchmarks/stops.*."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--sets", nargs="+", help="names of sets, or kinds: real, independent, 'shared errors', ...")
-    parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--save", action="store_true", help="write docs/benchmarks/stops.txt and .json")
-    options = parser.parse_args(arguments)
+    options = results.options(__doc__, arguments, seeds=5, sets=(), workers=1)
     for threads in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):
         os.environ[threads] = "1"  # of the workers, which are started anew
-    crowds = [source for source in sources(options.sets, options.seeds) if source.name != POOLED]
+    crowds = [source for source in sources(options.sets or None, options.seeds) if source.name != POOLED]
     lines, figures = reported(*collected(crowds, options.workers), options.seeds)
     print("\n".join(lines))
     if options.save:

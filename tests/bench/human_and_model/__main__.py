@@ -10,7 +10,6 @@ among those on which the default for annotators alone was chosen; nothing was ch
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -50,13 +49,7 @@ def collected(work: Callable[[Job], list[Row]], jobs: Sequence[Job], workers: in
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the tables; with --save also write docs/benchmarks/human_and_model.*."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sets", nargs="+", default=list(SETS), choices=SETS)
-    parser.add_argument("--seeds", type=int, default=5, help="of labels judged together")
-    parser.add_argument("--curves", type=int, default=3, help="seeds of items labeled again")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--save", action="store_true", help="write docs/benchmarks/human_and_model.txt and .json")
-    options = parser.parse_args(arguments)
+    options = results.options(__doc__, arguments, sets=list(SETS), seeds=5, curves=3, workers=2)
     if not find_spec("cleanlab"):
         raise SystemExit("cleanlab is not installed; make bench-peers brings an environment that has it")
     jobs, again = (

@@ -12,7 +12,6 @@ pl         the P+L family on CIFAR-10H with resnet-110 by the protocol of bench_
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -111,10 +110,7 @@ PARTS: dict[str, Callable[[], Figures]] = {"crowds": crowds, "known": known, "sa
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print a table for each part; with --save also write docs/benchmarks/papers.*."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
-    parser.add_argument("--save", action="store_true", help="write docs/benchmarks/papers.txt and .json")
-    options = parser.parse_args(arguments)
+    options = results.options(__doc__, arguments, parts=list(PARTS))
     figures = {part: PARTS[part]() for part in options.parts}
     lines: list[str] = []
     for part, rows in figures.items():

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parents[3] / "docs" / "benchmarks"
+
+
+def options(doc: str | None, arguments: Sequence[str] | None, /, **defaults: Any) -> argparse.Namespace:
+    """Parse --save and an option for each default: a flag if False, several values if a sequence, text if None."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--save", action="store_true", help="write the figures to docs/benchmarks/")
+    for name, default in defaults.items():
+        flag = f"--{name.replace('_', '-')}"
+        if default is False:
+            parser.add_argument(flag, action="store_true")
+        elif isinstance(default, Sequence) and not isinstance(default, str):
+            parser.add_argument(flag, nargs="+", type=type(default[0]) if default else str, default=list(default))
+        else:
+            parser.add_argument(flag, type=str if default is None else type(default), default=default)
+    return parser.parse_args(arguments)
 
 
 def save(name: str, lines: Sequence[str], figures: Mapping[str, Any], command: str | None = None) -> None:

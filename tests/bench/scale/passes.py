@@ -15,7 +15,6 @@ The crowds are those of `bench.honesty`, fitted as if they were large: what matt
 
 from __future__ import annotations
 
-import argparse
 import os
 import warnings
 from collections.abc import Iterator
@@ -152,13 +151,7 @@ def bars(figures: dict[str, float]) -> list[tuple[str, str, bool]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--sizes", nargs="*", default=["M", "L"], choices=SIZES)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--no-crowds", action="store_true")
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--save", action="store_true")
-    options = parser.parse_args()
+    options = results.options(__doc__, None, sizes=["M", "L"], rounds=3, no_crowds=False, seeds=1)
     lines = [f"{os.cpu_count()} cores, {get_num_threads()} threads, other load {os.getloadavg()[0]:.1f}"]
     figures: dict[str, float] = {}
     print(lines[0])

@@ -8,7 +8,6 @@ The bar: 300 ms at the server for each page, 4 GB. `--folder` keeps the project,
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 import tempfile
@@ -176,16 +175,9 @@ def of_command_line(
     doc: str | None, port: int, measured: Callable[[Path, int], tuple[list[str], Any]], name: str
 ) -> None:
     """Make the project that is asked for, measure, print, and save what the command line says."""
-    parser = argparse.ArgumentParser(description=doc)
-    parser.add_argument("--items", type=int, default=100_000)
-    parser.add_argument("--labels", type=int, default=10)
-    parser.add_argument("--annotators", type=int, default=10_000)
-    parser.add_argument("--port", type=int, default=port)
-    parser.add_argument("--folder", type=Path)
-    parser.add_argument("--save", action="store_true")
-    given = parser.parse_args()
+    given = results.options(doc, None, items=100_000, labels=10, annotators=10_000, port=port, folder=None)
     with tempfile.TemporaryDirectory() as temporary:
-        folder = given.folder or Path(temporary)
+        folder = Path(given.folder or temporary)
         lines = [f"{given.items:,} items, {given.items * given.labels:,} labels, {given.annotators:,} annotators"]
         if not (folder / "hitl.toml").exists():
             write(folder, given.items, given.labels, given.annotators)

@@ -11,7 +11,6 @@ as the audit reads it, and the store has to hold the same answers of the same ta
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 import tempfile
@@ -169,12 +168,7 @@ def trial(server: LocalServer, people: Sequence[Person], seeds: Sequence[int]) -
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run, print a table; ends with status 1 when a difference was found."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=RUNS)
-    parser.add_argument("--first", type=int, default=0, help="seed of the first run")
-    parser.add_argument("--minutes", type=float, default=60.0, help="no further run is begun after so long")
-    parser.add_argument("--save", action="store_true", help="write docs/benchmarks/trust_clocks.*")
-    options = parser.parse_args(arguments)
+    options = results.options(__doc__, arguments, runs=RUNS, first=0, minutes=60.0)
     total, wrong, done, end = Outcome(), [], 0, time.monotonic() + 60 * options.minutes
     with LocalServer() as server:
         people = [server.sign_up(f"annotator{k}@example.com", "a-long-password") for k in range(3)]
