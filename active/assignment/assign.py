@@ -15,20 +15,19 @@ computes values for the items of the largest bounds, the best pairs among them a
 values for other items whose pi_n may exceed the gain of the last pair, and repeats until (1) is near the total found.
 Items of equal beliefs are evaluated once.
 
-Spread: beyond an annotator's share m_k of the questions, answers count BEYOND of their value. Their time is then two
-columns, of capacities m_k and capacity_k - m_k. Annotators who do not come near their share keep one column, which
-bounds the two from above, so that (1) holds.
+Spread: beyond an annotator's share m_k of the questions, answers count BEYOND of their value. Their time is two
+columns, of capacities m_k and capacity_k - m_k.
 
-Values are rounded to steps of the tolerance. Among equally good annotators the one with the least
-to do is taken, item by item from the most valuable on, which spreads the load and the contested items evenly. nu is
-found by bisection; money left over buys what brings most for it.
+Values are rounded to steps of the tolerance. Among equally good annotators the one with the least to do is taken, item
+by item from the most valuable on, which spreads the load and the contested items evenly. nu is found by bisection;
+money left over buys what brings most for it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -58,10 +57,6 @@ BISECTIONS = 30
 
 ROUGH = 0.02
 """Share of the limit on cost that may be left over if many pairs are chosen: it is spent one by one."""
-
-
-COARSE = 8
-"""Factor by which steps are wider while only finding out, with many values, who exceeds their share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,24 +150,15 @@ def assign(
         return Assignment()
     first = np.argsort(-np.round(bound, 9), kind="stable")
     within: Rows = capacity if share is None else np.clip(share, 0, capacity).astype(np.int64)
-    people = _People(np.arange(len(price)), np.ones(len(price)), capacity, eligible.load)
+    columns = _Columns.of(capacity, eligible.load, within)
     about = codes[first], bound[first].astype(np.float64)
-    market = _Market(*about, values, eligible, limit, cost, price, capacity, within, people)
+    market = _Market(*about, values, eligible, limit, cost, price, capacity, within, columns)
     return market.run(tolerance, max(effort // len(price), 2 * limit), alike)
 
 
 @dataclass(frozen=True, eq=False)
-class _Prices:
-    """Prices of annotators' time (C,) and of money, and the gain over them that a pair needs."""
-
-    people: Floats
-    money: float
-    threshold: float
-
-
-@dataclass(frozen=True, eq=False)
-class _People:
-    """Columns that rows are paired with: one per annotator, then extra ones for time beyond the share of some.
+class _Columns:
+    """Columns that items are paired with: annotators within their share, then those who can have more, beyond it.
 
     Attributes:
         person: (C,) position in the crew; column k is person k, for the first K.
@@ -185,6 +171,16 @@ class _People:
     capacity: Rows
     load: Rows
 
+    @classmethod
+    def of(cls, capacity: Rows, load: Rows, share: Rows) -> _Columns:
+        more = np.flatnonzero(share < capacity)
+        return cls(
+            np.append(np.arange(len(capacity)), more),
+            np.append(np.ones(len(capacity)), np.full(len(more), BEYOND)),
+            np.append(share, (capacity - share)[more]),
+            np.append(load, (load + share)[more]),
+        )
+
     def profit(self, value_rk: Floats, toll: Floats) -> Floats:
         """Return (R,) the largest counted value over the toll (C,)."""
         return np.asarray(most_profit(value_rk, self.person, self.counts, toll))
@@ -195,16 +191,15 @@ class _People:
         most: Floats = bound - toll[within].min()
         return most if within.all() else np.maximum(most, BEYOND * bound - toll[~within].min())
 
-    def beyond(self, whom: Rows, share: Rows) -> _People:
-        """Give the time of these annotators beyond their share (K,) separate columns."""
-        capacity = self.capacity.copy()
-        capacity[whom] = share[whom]
-        return _People(
-            np.append(self.person, whom),
-            np.append(self.counts, np.full(len(whom), BEYOND)),
-            np.append(capacity, self.capacity[whom] - share[whom]),
-            np.append(self.load, self.load[whom] + share[whom]),
-        )
+
+@dataclass(frozen=True, eq=False)
+class _Prices:
+    """Prices of the columns' time (C,) and of money, the gain over them that a pair needs, and the step of values."""
+
+    column: Floats
+    money: float
+    threshold: float
+    step: float
 
 
 @dataclass(eq=False)
@@ -220,7 +215,7 @@ class _Market:
     price: Floats
     capacity: Rows
     share: Rows
-    people: _People
+    columns: _Columns
     inside: Rows = field(default_factory=lambda: np.zeros(0, np.int64))
     value: Floats = field(default_factory=lambda: np.zeros((0, 0)))
     looked_at: int = 0
@@ -232,9 +227,9 @@ class _Market:
         self.inside, self.value = here, self._values(here)
         fineness, most = tolerance, math.inf
         while True:
-            column, prices, grid = self._best(fineness)
+            column, prices = self._best(fineness)
             total = self._total(column)
-            bound, fresh, value = self._look(prices, grid, total * (1 + tolerance), most_looks, alike)
+            bound, fresh, value = self._look(prices, total * (1 + tolerance), most_looks, alike)
             most = min(most, bound)
             if most <= total * (1 + tolerance):
                 return self._assignment(column, most)
@@ -247,21 +242,19 @@ class _Market:
 
     # -- the best pairs among the items inside --------------------------------------------------------------
 
-    def _best(self, fineness: float) -> tuple[Rows, _Prices, float]:
-        """Return the column of each evaluated item (-1: not asked), the prices, and the step to which values are
-        rounded."""
+    def _best(self, fineness: float) -> tuple[Rows, _Prices]:
+        """Return the column of each evaluated item (-1: not asked), and the prices, within the limit on cost."""
         if not self.money:
-            column, prices, grid = self._pairs(fineness, 0.0)
+            column, prices = self._pairs(fineness, 0.0)
             if self._spent(column) <= self.cost:
-                return column, prices, grid
+                return column, prices
         self.money = self._price_of_money(max(fineness, ROUGH if self.value.size > NUMBERS else 0.0))
-        column, prices, grid = self._pairs(fineness, self.money)
+        column, prices = self._pairs(fineness, self.money)
         while self._spent(column) > self.cost:
             self.money *= 1 + max(fineness, 1e-4)
-            column, prices, grid = self._pairs(fineness, self.money)
+            column, prices = self._pairs(fineness, self.money)
         self._buy(column)
-        new = self.people.person[len(prices.people) :]  # keep the price beyond a share, so that the bound holds
-        return column, replace(prices, people=np.append(prices.people, prices.people[new])), grid
+        return column, prices
 
     def _price_of_money(self, fineness: float) -> float:
         """Find the price at which at most the limit is spent, and little less, starting near the last one."""
@@ -279,44 +272,22 @@ class _Market:
                 break
         return high
 
-    def _pairs(self, fineness: float, money: float) -> tuple[Rows, _Prices, float]:
+    def _pairs(self, fineness: float, money: float) -> tuple[Rows, _Prices]:
         """Return the best pairs at a price of money, values rounded to `fineness` of those that would be asked."""
-        coarse = COARSE if self.value.size > NUMBERS and len(self._one_column(self.share >= 0)) else 1
-        while True:
-            people, toll = self.people, money * self.price[self.people.person]
-            best = np.sort(np.maximum(people.profit(self.value, toll), 0.0))[::-1][: self.limit]
-            grid = max(coarse * fineness * float(best.mean()), float(best[0]) / MOST * 1.001, 1e-300)
-            steps = in_steps(self.value, people.person, people.counts, toll, grid)
-            pairing = best_pairs(steps, people.capacity, people.load, self.limit)
-            used = self._used(pairing.column)
-            over = self._one_column(used > self.share)
-            if not len(over):
-                if coarse == 1:
-                    price = pairing.price.astype(np.float64) * grid
-                    return pairing.column, _Prices(price, money, pairing.threshold * grid), grid
-                coarse = 1
-                continue
-            busiest = self._one_column(used > 0)
-            busiest = busiest[np.argsort(-used[busiest], kind="stable")]  # includes those who will soon be over
-            more = max(2 * len(over), len(people.person) - len(used))
-            self.people = people.beyond(np.union1d(over, busiest[:more]), self.share)
-
-    def _used(self, column: Rows) -> Rows:
-        return np.bincount(column[column >= 0], minlength=len(self.price))[: len(self.price)]
-
-    def _one_column(self, which: npt.NDArray[np.bool_]) -> Rows:
-        """Select annotators (K,) who still have one column though their share is less than their capacity."""
-        return np.flatnonzero(which & (self.share < self.people.capacity[: len(self.share)]))
+        columns, toll = self.columns, money * self.price[self.columns.person]
+        best = np.sort(np.maximum(columns.profit(self.value, toll), 0.0))[::-1][: self.limit]
+        step = max(fineness * float(best.mean()), float(best[0]) / MOST * 1.001, 1e-300)
+        steps = in_steps(self.value, columns.person, columns.counts, toll, step)
+        pairing = best_pairs(steps, columns.capacity, columns.load, self.limit)
+        return pairing.column, _Prices(pairing.price.astype(np.float64) * step, money, pairing.threshold * step, step)
 
     def _buy(self, column: Rows) -> None:
         """Spend the rest on the questions, and the better annotators, with the most gain for the money."""
+        value, price = self.value[:, self.columns.person] * self.columns.counts, self.price[self.columns.person]
+        room = self.columns.capacity - np.bincount(column[column >= 0], minlength=len(price))
         bought = True
         while bought:
             bought = False
-            self.people = self.people.beyond(self._one_column(self._used(column) >= self.share), self.share)
-            own = np.append(self.share, self.people.capacity[len(self.share) :])
-            room = own - np.bincount(column[column >= 0], minlength=len(own))
-            value, price = self.value[:, self.people.person] * self.people.counts, self.price[self.people.person]
             left = self.cost - self._spent(column)
             choice, rate = best_purchases(value, price, column, room, left, self.limit)
             for row in np.argsort(-rate, kind="stable")[: int((rate >= 0).sum())]:
@@ -332,23 +303,23 @@ class _Market:
                 bought = True
 
     def _spent(self, column: Rows) -> float:
-        return float(self.price[self.people.person[column[column >= 0]]].sum())
+        return float(self.price[self.columns.person[column[column >= 0]]].sum())
 
     def _total(self, column: Rows) -> float:
         asked = np.flatnonzero(column >= 0)
         at = column[asked]
-        return math.fsum((self.value[asked, self.people.person[at]] * self.people.counts[at]).tolist())
+        return math.fsum((self.value[asked, self.columns.person[at]] * self.columns.counts[at]).tolist())
 
     # -- the items outside ----------------------------------------------------------------------------------
 
     def _look(
-        self, prices: _Prices, grid: float, enough: float, most_looks: int, alike: Callable[[Rows], Rows] | None
+        self, prices: _Prices, enough: float, most_looks: int, alike: Callable[[Rows], Rows] | None
     ) -> tuple[float, Rows, Floats]:
         """Return the bound (1), and skipped items that may improve on the result, with their values."""
-        toll = prices.people + prices.money * self.price[self.people.person]
-        profit = self.people.bound(self.bound, toll)
-        profit[self.inside] = self.people.profit(self.value, toll)
-        fixed = float(self.people.capacity @ prices.people) + (prices.money * self.cost if prices.money else 0.0)
+        toll = prices.column + prices.money * self.price[self.columns.person]
+        profit = self.columns.bound(self.bound, toll)
+        profit[self.inside] = self.columns.profit(self.value, toll)
+        fixed = float(self.columns.capacity @ prices.column) + (prices.money * self.cost if prices.money else 0.0)
         outside = np.ones(len(self.rows), dtype=bool)
         outside[self.inside] = False
         rest = np.flatnonzero(outside & (profit > prices.threshold))
@@ -364,14 +335,14 @@ class _Market:
             block = rest[begin : begin + min(BLOCK, most_looks - self.looked_at)]
             begin, here = begin + len(block), slice(begin, begin + len(block))
             if same is not None:
-                block = self._unlike(block, same[here], toll, prices.threshold + grid, profit, profit_of_code)
+                block = self._unlike(block, same[here], toll, prices.threshold + prices.step, profit, profit_of_code)
                 changed = len(block) > 0
                 if not changed:
                     continue
             value = self._values(block)
-            profit[block] = self.people.profit(value, toll)
+            profit[block] = self.columns.profit(value, toll)
             self.bound[block] = np.minimum(self.bound[block], value.max(axis=1))
-            good = profit[block] > prices.threshold + grid
+            good = profit[block] > prices.threshold + prices.step
             fresh.append((block[good], value[good]))
             if sum(len(codes) for codes, _ in fresh) >= max(self.limit // 4, 256):
                 break
@@ -389,7 +360,7 @@ class _Market:
         """
         codes, one, place = np.unique(code, return_index=True, return_inverse=True)
         new = np.flatnonzero([c not in profit_of_code for c in codes.tolist()])
-        for position, most in zip(new, self.people.profit(self._raw(block[one[new]]), toll), strict=True):
+        for position, most in zip(new, self.columns.profit(self._raw(block[one[new]]), toll), strict=True):
             profit_of_code[int(codes[position])] = float(most)
         best = np.array([profit_of_code[c] for c in codes.tolist()])[place]
         profit[block] = np.minimum(profit[block], best)
@@ -417,7 +388,7 @@ class _Market:
 
     def _assignment(self, column: Rows, most: float) -> Assignment:
         asked = np.flatnonzero(column >= 0)
-        person, place = self.people.person[column[asked]], self.inside[asked]
+        person, place = self.columns.person[column[asked]], self.inside[asked]
         value = self.value[asked, person]
         best = np.lexsort((place, -np.round(value, 9)))  # the last bits vary from machine to machine
         counts = np.where(_rank(person[best]) < self.share[person[best]], 1.0, BEYOND)  # the best ones in full

@@ -34,38 +34,6 @@ WHY = "by turns"
 
 
 @dataclass(frozen=True, slots=True)
-class Evenly:
-    """Labels spread evenly over the open items, each from an annotator drawn among those who may give it.
-
-    Attributes:
-        seed: breaks ties, >= 0; the same seed and answers give the same plan.
-
-    Example:
-        >>> from hitl import Budget, Crew, Evidence
-        >>> from hitl.active import Evenly
-        >>> from hitl.models import MajorityVote
-        >>> data = Evidence.from_tables({"item": [1, 1, 2], "annotator": ["al", "bob", "al"], "label": ["x", "y", "y"]})
-        >>> questions = [(data, MajorityVote().fit(data))]
-        >>> plan = Evenly(seed=1).plan(questions, Crew(("al", "bob")), Budget(open_questions=1))
-        >>> [(ask.item, ask.annotator) for ask in plan.asks]
-        [(2, 'bob')]
-    """
-
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        _require_seed(self.seed)
-
-    def plan(self, questions: Sequence[Judged], crew: Crew, budget: Budget) -> Plan:
-        """Return the next questions, items with the fewest labels first.
-
-        Raise BadInput if the questions' items differ.
-        """
-        pool = PoolState.of(questions, budget)
-        return _drawn(self.seed, pool, crew, budget, pool.labels)
-
-
-@dataclass(frozen=True, slots=True)
 class Randomly:
     """Any open item, to an annotator drawn among those who may have it.
 
@@ -85,12 +53,39 @@ class Randomly:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        _require_seed(self.seed)
+        seed: object = self.seed  # as it comes from the settings
+        if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
+            raise BadSettings(f"policy.options.seed is {seed!r}; expected a whole number of at least 0")
 
     def plan(self, questions: Sequence[Judged], crew: Crew, budget: Budget) -> Plan:
         """Return the next questions, in random order. Raise BadInput if the questions' items differ."""
         pool = PoolState.of(questions, budget)
         return _drawn(self.seed, pool, crew, budget, np.zeros(len(pool.items), np.int64))
+
+
+class Evenly(Randomly):
+    """Labels spread evenly over the open items, each from an annotator drawn among those who may give it.
+
+    Attributes:
+        seed: breaks ties, >= 0; the same seed and answers give the same plan.
+
+    Example:
+        >>> from hitl import Budget, Crew, Evidence
+        >>> from hitl.active import Evenly
+        >>> from hitl.models import MajorityVote
+        >>> data = Evidence.from_tables({"item": [1, 1, 2], "annotator": ["al", "bob", "al"], "label": ["x", "y", "y"]})
+        >>> questions = [(data, MajorityVote().fit(data))]
+        >>> plan = Evenly(seed=1).plan(questions, Crew(("al", "bob")), Budget(open_questions=1))
+        >>> [(ask.item, ask.annotator) for ask in plan.asks]
+        [(2, 'bob')]
+    """
+
+    __slots__ = ()
+
+    def plan(self, questions: Sequence[Judged], crew: Crew, budget: Budget) -> Plan:
+        """Return the next questions, fewest labels first. Raise BadInput if the questions' items differ."""
+        pool = PoolState.of(questions, budget)
+        return _drawn(self.seed, pool, crew, budget, pool.labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,15 +112,10 @@ class Uncertain:
         pool = PoolState.of(questions, budget)
         free = Eligibility.of(crew, pool.annotations)
         score_qn = np.where(pool.states == OPEN, [entropy(consensus.probabilities) for _, consensus in pool], 0.0)
-        rows = _to_ask(pool, free)
+        rows = pool.open_rows[~free.closed[pool.open_rows]]
         order = rows[np.argsort(-score_qn.sum(axis=0)[rows], kind="stable")]
         had = free.load + (labels_of(pool, crew) if crew.names else 0)
         return _dealt(pool, free, budget, order, lambda able, given: able[np.argmin((had + given)[able])])
-
-
-def _require_seed(seed: object) -> None:
-    if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
-        raise BadSettings(f"policy.options.seed is {seed!r}; expected a whole number of at least 0")
 
 
 def _drawn(seed: int, pool: PoolState, crew: Crew, budget: Budget, rank: Rows) -> Plan:
@@ -135,7 +125,7 @@ def _drawn(seed: int, pool: PoolState, crew: Crew, budget: Budget, rank: Rows) -
     """
     rng = np.random.default_rng([seed, pool.answered, len(crew.asked)])
     free = Eligibility.of(crew, pool.annotations)
-    rows = _to_ask(pool, free)
+    rows = pool.open_rows[~free.closed[pool.open_rows]]
     order = rng.permutation(rows)
     order = order[np.argsort(rank[order], kind="stable")]
     plan = _dealt(pool, free, budget, order, lambda able, _: rng.choice(able))
@@ -155,10 +145,6 @@ def _with_probabilities(
     rank_of = {item: int(rank[row]) for item, row in places_of(pool.items, [ask.item for ask in asks]).items()}
     asked = Counter(rank_of.values())
     return tuple(replace(ask, probability=asked[rank_of[ask.item]] / there[rank_of[ask.item]]) for ask in asks)
-
-
-def _to_ask(pool: PoolState, free: Eligibility) -> Rows:
-    return pool.open_rows[~free.closed[pool.open_rows]]
 
 
 def _dealt(pool: PoolState, free: Eligibility, budget: Budget, order: Rows, whom: Callable[[Rows, Rows], int]) -> Plan:
