@@ -110,12 +110,13 @@ $(BENCH)/.ready: pyproject.toml
 	$(BENCH)/bin/pip install -q -e '.[bench]'
 	touch $@
 
+# What is imported is compiled then: compiling all of it here takes as long as half of the installation.
 # torch and torchvision come in one install from one index: a torch of another build breaks torchvision.
 $(TEST)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(TEST)
-	$(TEST)/bin/pip install -q -e '.[label-studio,postgres,gp,vision,service,test]'
-	-$(TEST)/bin/pip install -q -e '.[test-weights]'  # without them their tests say that they were skipped
-	-$(TEST)/bin/pip install -q -e '.[test-deploy]'
+	$(TEST)/bin/pip install -q --no-compile -e '.[label-studio,postgres,gp,vision,service,test]'
+	-$(TEST)/bin/pip install -q --no-compile -e '.[test-weights]'  # without them their tests say that they were skipped
+	-$(TEST)/bin/pip install -q --no-compile -e '.[test-deploy]'
 	-which promtool || (mkdir -p .venv/tools && cd .venv/tools && apt-get download -q prometheus && dpkg -x prometheus_*.deb . \
 		&& mv usr/bin/promtool . && rm -rf prometheus_*.deb usr etc lib var)
 	touch $@
