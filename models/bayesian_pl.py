@@ -5,7 +5,7 @@
 D are the items with known truth. Given them the temperature and the confusion matrices are independent.
 
 Temperature. With T* the mode (P+L), the pool at T = tau T* is p*(z_n = j)^(1/tau), normalized. The posterior of
-log tau is one-dimensional, and integrated by quadrature (`calibration.bayesian_temperature`). For one model this is
+log tau is one-dimensional, and integrated by quadrature (`calibration.temperature_scaling`). For one model this is
 the whole posterior. For several models the temperatures vary together, in the proportions of the mode. The confidence
 of the whole pool moves a prediction to first order; proportions shift it from model to model and average out
 (simulated: the mean distance to the posterior of two temperatures is half that of P+L).
@@ -35,9 +35,9 @@ from hitl.consensus import Consensus
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
-from hitl.models.calibration.bayesian_temperature import BayesianTemperature, TemperaturePosterior
 from hitl.models.calibration.calibrator import floored_log
 from hitl.models.calibration.temperature import LogTemperature
+from hitl.models.calibration.temperature_scaling import BayesianTemperature, TemperaturePosterior
 from hitl.models.combiner import used
 from hitl.models.inference import em
 from hitl.models.inference.engine import Shards

@@ -149,9 +149,8 @@ def _of_table(
     seen: Seen, how: How, where: Engine, cache: Path, batch_size: int, progress: Progress
 ) -> tuple[list[str], Floats, dict[str, str]]:
     """Return the items, their features (NaN if there are none), and the items left out."""
-    from hitl.models.predictors.features import TFIDF, align, embed
+    from hitl.models.predictors.features import TFIDF, VectorCache, align, embed
     from hitl.models.predictors.loading import embedder, embedder_digest
-    from hitl.models.predictors.vector_cache import VectorCache
 
     own, corpus, read = _corpus(seen)
     make: Callable[[], Embedder] | None = None

@@ -34,8 +34,9 @@ from hitl.active.stopping.rules import reached
 from hitl.errors import StoreError
 from hitl.events.bodies import body_of, page_of, sentence
 from hitl.metrics import expected_accuracy
-from hitl.models.analysis.drift import Change, DriftTest
-from hitl.models.analysis.spammers import SpammerModel
+from hitl.models.analysis import drift
+from hitl.models.analysis.drift import Change
+from hitl.models.analysis.spammers import compare_ways
 from hitl.models.annotators.leave_one_out import Others
 from hitl.plan import DoneItems
 from hitl.project import item_names, one_fit
@@ -275,11 +276,10 @@ class Drifted:
 
 def changes(evidence: Evidence, consensus: Consensus) -> tuple[list[Change | None], list[bool]]:
     """Return each annotator's most likely change and whether it is significant, as `AnnotatorProfiler` does."""
-    test, people = DriftTest(), consensus.annotators
     others = Others(evidence, consensus)
-    ways = SpammerModel().fit(evidence.annotations, others, people.shares)
-    found = test.fit(evidence.annotations, others, ways.confusion)
-    return found, test.alarms(found).tolist()
+    ways = compare_ways(evidence.annotations, others, consensus.annotators.shares)
+    found = drift.find_changes(evidence.annotations, others, ways.confusion)
+    return found, drift.alarms(found).tolist()
 
 
 def newly_drifted(

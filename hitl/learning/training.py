@@ -170,7 +170,7 @@ class _TrainingRun:
     def run(self, groups: Mapping[Name, str] | None) -> StoredTraining | None:
         """Train the folds that are not stored yet. Return None if there is too little data."""
         from hitl.models.combiner import seen_by
-        from hitl.models.learning.informative import is_informative
+        from hitl.models.learning.learned import is_informative
         from hitl.models.learning.out_of_fold import plan_training
         from hitl.models.registry import chosen
 

@@ -11,9 +11,8 @@
 
     coefficient = (A - E) / (1 - E)      1: always the same; 0: as by chance; below 0: less than chance
 
-Alpha weighs labels equally, Fleiss' kappa items; Fleiss' own form needs the same number of labels per item and equals
-this one there. An option that is no class ("unsure") is an answer like any other. If every annotator always gives the
-same answer, chance agrees too and the coefficient is undefined: NaN.
+Alpha weighs labels equally, Fleiss' kappa items. An option that is no class ("unsure") is an answer like any other. If
+every annotator always gives the same answer, the coefficient is undefined: NaN.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from hitl.annotations import Annotations, Floats, Ints
+from hitl.annotations import Annotations, Floats
 from hitl.models.analysis.proportions import Z95
 
 LEAST_ITEMS = 5
@@ -53,42 +52,16 @@ class Agreement:
     pairs: int
 
 
-@dataclass(frozen=True, eq=False)
-class Pairs:
-    """Cohen's kappa of P pairs of annotators (codes first < second), over the items that both labeled.
-
-    Attributes:
-        shared: (P,) items both labeled.
-        observed: (P,) share of these with the same label, in [0, 1].
-        kappa: (P,) Cohen's kappa; NaN where chance agreement is complete.
-    """
-
-    first: Ints
-    second: Ints
-    shared: npt.NDArray[np.int64]
-    observed: Floats
-    kappa: Floats
-
-    @property
-    def mean(self) -> float:
-        """Mean kappa weighted by common items; NaN without a pair."""
-        finite = np.isfinite(self.kappa)
-        return float(np.average(self.kappa[finite], weights=self.shared[finite])) if finite.any() else float("nan")
-
-
-def agreement(annotations: Annotations, *, least_shared: int = 10, most_people: int = 500) -> Agreement:
-    """Return all coefficients of a table; pairs as in `cohen_kappas`."""
+def agreement(annotations: Annotations) -> Agreement:
+    """Return all coefficients of a table."""
     counts_nl = _counts(annotations)
     counts_nl = counts_nl[counts_nl.sum(axis=1) >= 2]
-    pairs = cohen_kappas(annotations, least_shared=least_shared, most_people=most_people)
-    return Agreement(
-        len(counts_nl),
-        _observed_and_expected(counts_nl)[0],
-        *krippendorff_alpha(counts_nl),
-        fleiss_kappa(counts_nl),
-        pairs.mean,
-        int(np.isfinite(pairs.kappa).sum()),
-    )
+    _, shared, kappa = cohen_kappas(annotations)
+    finite = np.isfinite(kappa)
+    cohen = float(np.average(kappa[finite], weights=shared[finite])) if finite.any() else float("nan")
+    observed, _ = _observed_and_expected(counts_nl)
+    alpha = krippendorff_alpha(counts_nl)
+    return Agreement(len(counts_nl), observed, *alpha, fleiss_kappa(counts_nl), cohen, int(finite.sum()))
 
 
 def krippendorff_alpha(counts_nl: Floats) -> tuple[float, float, float]:
@@ -119,11 +92,13 @@ def fleiss_kappa(counts_nl: Floats) -> float:
     return float(_beyond_chance(observed, expected))
 
 
-def cohen_kappas(annotations: Annotations, *, least_shared: int = 10, most_people: int = 500) -> Pairs:
-    """Compute Cohen's kappa of every pair of annotators with at least `least_shared` common items.
+def cohen_kappas(
+    annotations: Annotations, least_shared: int = 10, most_people: int = 500
+) -> tuple[npt.NDArray[np.intp], Floats, Floats]:
+    """Return (P, 2) pairs of annotators with `least_shared` common items, their number, and Cohen's kappa over these.
 
-    Only the `most_people` annotators with most labels are compared, because the number of pairs grows with the square.
-    The pool of annotators without ids is left out.
+    Only the `most_people` annotators with most labels are compared, and not the pool of annotators without ids. Kappa
+    is NaN where chance agreement is complete.
     """
     from scipy.sparse import csr_array
 
@@ -149,21 +124,14 @@ def cohen_kappas(annotations: Annotations, *, least_shared: int = 10, most_peopl
     first, second = np.nonzero(np.triu(shared_kk >= least_shared, 1))
     shared = shared_kk[first, second]
     observed, expected = same_kk[first, second] / shared, chance_kk[first, second] / shared**2
-    return Pairs(
-        people[first].astype(np.int32),
-        people[second].astype(np.int32),
-        shared.astype(np.int64),
-        observed,
-        _beyond_chance(observed, expected),
-    )
+    return people[np.stack((first, second), axis=1)], shared, _beyond_chance(observed, expected)
 
 
 def agreement_with_others(annotations: Annotations) -> tuple[Floats, Floats]:
-    """Return (K,) how often another label of the same item equals the annotator's, in [0, 1], and (K,) this beyond
-    chance.
+    """Return (K,) how often another label of the same item equals the annotator's, and (K,) this beyond chance.
 
-    Own labels on items with other labels weigh equally; NaN for annotators without one. The second is corrected as in
-    Cohen's kappa: the margins are the annotator's answers and those of the others on these items.
+    Own labels on items with other labels weigh equally; NaN for annotators without one. The margins of chance are the
+    annotator's answers and those of the others on these items.
     """
     counts_nl = _counts(annotations)
     m_n = counts_nl.sum(axis=1)
@@ -201,8 +169,7 @@ def _observed_and_expected(counts_nl: Floats) -> tuple[float, float]:
 
 def _agreeing(counts_nl: Floats) -> Floats:
     """Return (N,) sums over an item's labels of the share of its other labels that are equal."""
-    agreeing: Floats = np.sum(counts_nl * (counts_nl - 1), axis=1) / (counts_nl.sum(axis=1) - 1)
-    return agreeing
+    return np.asarray(np.sum(counts_nl * (counts_nl - 1), axis=1) / (counts_nl.sum(axis=1) - 1))
 
 
 def _beyond_chance(observed: npt.ArrayLike, expected: npt.ArrayLike) -> Floats:

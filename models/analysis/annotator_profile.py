@@ -1,8 +1,7 @@
 """Annotator profiles: how often annotators are right, how they err, and how informative their labels are.
 
-Combines bits of information (`information`), agreement (`agreement`), annotators who answer without looking
-(`spammers`), change over time (`drift`) and communities (`communities`). A confusion is reported if its posterior (the
-Beta margin of the row's Dirichlet) leaves no doubt that it happens, and some labels show it.
+A confusion is reported if its posterior (the Beta margin of the row's Dirichlet) leaves no doubt that it happens, and
+some labels show it.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from hitl.evidence import Evidence
 from hitl.formatting import OneLineRepr
 from hitl.models.analysis.agreement import Agreement, agreement, agreement_with_others
 from hitl.models.analysis.communities import Communities, CommunityModel
-from hitl.models.analysis.drift import Change, DriftTest
+from hitl.models.analysis.drift import Change, alarms, find_changes
 from hitl.models.analysis.information import entropy, information
-from hitl.models.analysis.spammers import ALMOST_ALWAYS, SpammerModel, WaysToAnswer
+from hitl.models.analysis.spammers import ALMOST_ALWAYS, WaysToAnswer, compare_ways
 from hitl.models.annotators.leave_one_out import Others
 
 if TYPE_CHECKING:
@@ -44,12 +43,7 @@ LEAST_SEEN = 3.0
 
 @dataclass(frozen=True)
 class Confusion:
-    """Recurring wrong answer: `said` for items of class `true`.
-
-    Attributes:
-        often: posterior mean chance of this answer for such an item, in [0, 1].
-        low, high: its central 95 % interval.
-    """
+    """Recurring wrong answer: `said` for items of class `true`, its chance and the chance's central 95 % interval."""
 
     true: Name
     said: Name
@@ -58,21 +52,13 @@ class Confusion:
     high: float
 
     def __str__(self) -> str:
-        """Format as: says 'cat' for 14 % of 'dog' (7 to 23 %)."""
         low, high = f"{self.low * 100:.0f}", f"{self.high * 100:.0f}"
         return f"says '{self.said}' for {self.often * 100:.0f} % of '{self.true}' ({low} to {high} %)"
 
 
 @dataclass(frozen=True)
 class CommunityProfile:
-    """Profile of a community.
-
-    Attributes:
-        size: number of annotators whose main community it is.
-        accuracy: of its typical matrix, weighted by class share, in [0, 1].
-        bits: information in one label of such an annotator.
-        words: description of how they answer.
-    """
+    """Number of annotators, accuracy of the typical matrix, bits in one label, and how they answer, in words."""
 
     size: int
     accuracy: float
@@ -136,14 +122,12 @@ class AnnotatorProfiles(OneLineRepr):
     def kinds(self) -> tuple[CommunityProfile, ...]:
         """Return the profiles of the communities, largest first."""
         share_j, prototype_gjl = self.people.shares, self.communities.prototype
-        return tuple(
-            CommunityProfile(
-                int(size), float(share_j @ matrix[: len(share_j)].diagonal()), bits, self._words(matrix, bits)
-            )
-            for size, matrix, bits in zip(
-                self.communities.sizes, prototype_gjl, information(prototype_gjl, share_j).tolist(), strict=True
-            )
-        )
+        profiles = []
+        for g, bits in enumerate(information(prototype_gjl, share_j).tolist()):
+            matrix_jl, size = prototype_gjl[g], int(self.communities.sizes[g])
+            accuracy = float(share_j @ matrix_jl.diagonal())
+            profiles.append(CommunityProfile(size, accuracy, bits, self._words(matrix_jl, bits)))
+        return tuple(profiles)
 
     def _words(self, matrix_jl: Floats, bits: float) -> str:
         people = self.people
@@ -191,10 +175,8 @@ class AnnotatorProfiles(OneLineRepr):
 
 @dataclass(frozen=True, slots=True)
 class AnnotatorProfiler:
-    """Profiles the annotators of a consensus, with the settings of each part."""
+    """Profiles the annotators of a consensus."""
 
-    spammers: SpammerModel = field(default_factory=SpammerModel)
-    drift: DriftTest = field(default_factory=DriftTest)
     communities: CommunityModel = field(default_factory=CommunityModel)
 
     def fit(self, evidence: Evidence, consensus: Consensus) -> AnnotatorProfiles:
@@ -212,8 +194,8 @@ class AnnotatorProfiler:
                     "combine these annotations first"
                 )
         others = Others(evidence, consensus)
-        ways = self.spammers.fit(annotations, others, people.shares)
-        changes = self.drift.fit(annotations, others, ways.confusion)
+        ways = compare_ways(annotations, others, people.shares)
+        changes = find_changes(annotations, others, ways.confusion)
         pool = np.arange(annotations.n_annotators) == (-1 if annotations.anonymous is None else annotations.anonymous)
         return AnnotatorProfiles(
             people,
@@ -223,7 +205,7 @@ class AnnotatorProfiler:
             *agreement_with_others(annotations),
             ways,
             tuple(changes),
-            self.drift.alarms(changes),
+            alarms(changes),
             self.communities.fit(people, leave_out=pool),
             agreement(annotations),
         )

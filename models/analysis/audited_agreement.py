@@ -7,8 +7,7 @@
     m      = (sum_i 1 / p_i)^2 / sum_i p_i^-2       effective number of answers of equal probability
     low, high                                       Wilson's interval of `share` in m answers
 
-Horvitz & Thompson 1952 (T), Hájek 1971 (share), Kish 1965 (m), Wilson 1927. Each plan draws from the items that could
-be asked about when it was made, which leaves out items of known truth and those with an answer under way.
+Horvitz & Thompson 1952 (T), Hájek 1971 (share), Kish 1965 (m), Wilson 1927.
 
 This is agreement, not accuracy: if annotators err independently of the labels, agreement is below the accuracy of both;
 if they share the labels' errors, it is above. Ground truth gives the accuracy (`hitl.score`).
@@ -23,7 +22,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from hitl.annotations import Annotations, Floats
 from hitl.models.analysis.proportions import wilson
@@ -32,9 +30,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from hitl.evidence import Evidence
-
-Pair = tuple[str, str]
-"""(item, annotator)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,32 +50,17 @@ class AuditedAgreement:
     effective: float
 
 
-def horvitz_thompson(values: npt.ArrayLike, probability: npt.ArrayLike) -> float:
-    """Estimate the sum of the values of all items from (D,) values of items drawn with (D,) probabilities in (0, 1].
-
-    Example:
-        >>> horvitz_thompson([1.0, 0.0, 1.0], [0.1, 0.5, 0.5])
-        12.0
-    """
-    return float(np.sum(np.asarray(values, float) / np.asarray(probability, float)))
-
-
 def estimate(agrees: Floats, probability: Floats, drawn: int | None = None) -> AuditedAgreement:
     """Estimate agreement from (D,) values in [0, 1] of the answered audits and their (D,) probabilities.
 
     `drawn` audits were asked (default: D); those without an answer are taken to be like the others.
-
-    Example:
-        >>> audit = estimate(np.array([1.0, 1.0, 1.0, 0.0]), np.full(4, 0.05), drawn=5)
-        >>> audit.share, round(audit.low, 2), round(audit.high, 2), round(audit.effective, 2)
-        (0.75, 0.3, 0.95, 4.0)
     """
     answered = len(agrees)
     drawn = answered if drawn is None else drawn
     if not answered:
         return AuditedAgreement(drawn, 0, math.nan, math.nan, math.nan, 0.0)
-    all_items = horvitz_thompson(np.ones(answered), probability)
-    share = min(horvitz_thompson(agrees, probability) / all_items, 1.0)
+    all_items = float(np.sum(1 / probability))
+    share = min(float(np.sum(agrees / probability)) / all_items, 1.0)
     effective = all_items**2 / float(np.sum(probability**-2.0))
     low, high = wilson(share * effective, effective)
     return AuditedAgreement(drawn, answered, share, float(low), float(high), effective)
@@ -108,7 +88,7 @@ def audited_agreement(asks: pa.Table, evidence: Mapping[str, Evidence]) -> Audit
     return estimate(np.array(agrees, float), np.array(probability, float), len(rows))
 
 
-def _answers(given: Annotations, pairs: Collection[Pair]) -> dict[Pair, str]:
+def _answers(given: Annotations, pairs: Collection[tuple[str, str]]) -> dict[tuple[str, str], str]:
     """Return the answers of these pairs; the last of an annotator counts."""
     items = {item for item, _ in pairs}
     place = {str(name): k for k, name in enumerate(given.annotators)}

@@ -5,14 +5,17 @@
     both               the consensus
 
 Items of known truth are split into parts, and each part is predicted by fits that did not see its truth. Accuracy is
-then measured on these items, or expected by the consensus: right_n = q[n, label]. The expected accuracy of both is the
-consensus's own confidence and favors predictions that agree with it; prefer the measured one.
+measured on these items, or expected by the consensus: right_n = q[n, label].
+
+Deferral: if the share s of the items of which the model is most certain skips annotators, accuracy(s) is the mean of
+right_model over these and right_both over the rest. Items of equal confidence skip together; between such points the
+curve is that of a random choice among them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,7 +28,7 @@ from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models.analysis.proportions import difference, wilson
 from hitl.models.annotators.confusion import accurate_pseudo_counts, confusion_from
-from hitl.models.combiner import Applicable, ApplicableCombiner, Combiner, name_of
+from hitl.models.combiner import Applicable, ApplicableCombiner, name_of
 from hitl.models.default import DefaultCombiner
 from hitl.models.numerics import kernels
 from hitl.models.registry import COMBINERS, combiner_of
@@ -38,8 +41,14 @@ WHO = ("model", "people", "both")
 LEAST_KNOWN = 10
 """Number of items of known truth below which nothing is measured."""
 
+FOLDS = 5
+"""Parts of the items of known truth."""
+
 LEAST_CHANCE = 1e-12
 """Smallest chance of an answer."""
+
+POINTS = 101
+"""Number of shares in a deferral curve: 0, 1 %, ..., 100 %."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,57 +68,27 @@ class Judgements:
     compared: npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
-class Judges:
-    """The three predictors; known truth is hidden in `folds` parts.
+def judge(evidence: Evidence, consensus: Consensus) -> Judgements:
+    """Predict every item; those of known truth without it, if there are LEAST_KNOWN (else they are not compared).
 
-    `both` is the method behind the consensus (None: found by its name); it must use the models and have `apply`.
+    Raise BadEvidence if the method behind the consensus does not use the models or has no `apply`.
     """
-
-    both: ApplicableCombiner | None = None
-    people: Combiner = field(default_factory=DefaultCombiner)
-    folds: int = 5
-    seed: int = 0
-
-    def judge(self, evidence: Evidence, consensus: Consensus) -> Judgements:
-        """Predict every item; those of known truth without it, if there are LEAST_KNOWN (else they are not compared).
-
-        Raise BadEvidence if the method behind the consensus does not use the models.
-        """
-        both = self.both or _method_of(consensus)
-        if "probabilities" not in both.uses:
-            raise BadEvidence(f"{name_of(both)!r} does not use models' probabilities; combine with pl-em or pl")
-        judged = self._judge(both, consensus, evidence)
-        if evidence.known.sum() < LEAST_KNOWN:
-            return replace(judged, compared=judged.compared & ~evidence.known)
-        assert evidence.truth is not None
-        known = np.random.default_rng(self.seed).permutation(np.flatnonzero(evidence.known))
-        for part in np.array_split(known, max(2, min(self.folds, known.size))):
-            truth = evidence.truth.copy()
-            truth[part] = -1
-            unseen = replace(evidence, truth=truth)
-            other = self._judge(both, both.fit(unseen), unseen)
-            for name in ("model", "people", "both", "log_likelihood"):
-                getattr(judged, name)[part] = getattr(other, name)[part]
-        return judged
-
-    def _judge(self, both: ApplicableCombiner, learned: Consensus, evidence: Evidence) -> Judgements:
-        """Predict every item with the learned parameters, in arrays that may be changed."""
-        annotations = evidence.annotations
-        no_labels = annotations.select(np.zeros(len(annotations), dtype=bool))
-        model = both.apply(learned, replace(evidence, annotations=no_labels, truth=None))
-        people = self.people.fit(Evidence(annotations, truth=evidence.truth))
-        # An annotator unseen by the fit is right as often as P+L expects.
-        unseen_jl = accurate_pseudo_counts(annotations.n_classes, annotations.n_options, EXPECTED_ACCURACY)
-        pi_klj = confusion_from(learned, annotations, unseen_jl)
-        likelihood_nj = kernels.messages(annotations, np.log(np.maximum(pi_klj, LEAST_CHANCE)))
-        return Judgements(
-            model.probabilities.copy(),
-            people.probabilities.copy(),
-            learned.probabilities.copy(),
-            likelihood_nj,
-            evidence.predicted & (annotations.labels_per_item > 0),
-        )
+    both = _method_of(consensus)
+    if "probabilities" not in both.uses:
+        raise BadEvidence(f"{name_of(both)!r} does not use models' probabilities; combine with pl-em or pl")
+    judged = _judge(both, consensus, evidence)
+    if evidence.known.sum() < LEAST_KNOWN:
+        return replace(judged, compared=judged.compared & ~evidence.known)
+    assert evidence.truth is not None
+    known = np.random.default_rng(0).permutation(np.flatnonzero(evidence.known))
+    for part in np.array_split(known, FOLDS):
+        truth = evidence.truth.copy()
+        truth[part] = -1
+        unseen = replace(evidence, truth=truth)
+        other = _judge(both, both.fit(unseen), unseen)
+        for name in ("model", "people", "both", "log_likelihood"):
+            getattr(judged, name)[part] = getattr(other, name)[part]
+    return judged
 
 
 def _method_of(consensus: Consensus) -> ApplicableCombiner:
@@ -118,6 +97,21 @@ def _method_of(consensus: Consensus) -> ApplicableCombiner:
         if isinstance(method, Applicable):
             return method
     raise BadEvidence(f"what {consensus.fit.method!r} learns cannot be applied to the models alone; use pl-em or pl")
+
+
+def _judge(both: ApplicableCombiner, learned: Consensus, evidence: Evidence) -> Judgements:
+    """Predict every item with the learned parameters, in arrays that may be changed."""
+    annotations = evidence.annotations
+    no_labels = annotations.select(np.zeros(len(annotations), dtype=bool))
+    model = both.apply(learned, replace(evidence, annotations=no_labels, truth=None))
+    people = DefaultCombiner().fit(Evidence(annotations, truth=evidence.truth))
+    # An annotator unseen by the fit is right as often as P+L expects.
+    unseen_jl = accurate_pseudo_counts(annotations.n_classes, annotations.n_options, EXPECTED_ACCURACY)
+    pi_klj = confusion_from(learned, annotations, unseen_jl)
+    likelihood_nj = kernels.messages(annotations, np.log(np.maximum(pi_klj, LEAST_CHANCE)))
+    model_nj, people_nj, both_nj = (result.probabilities.copy() for result in (model, people, learned))
+    compared = evidence.predicted & (annotations.labels_per_item > 0)
+    return Judgements(model_nj, people_nj, both_nj, likelihood_nj, compared)
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,8 +138,7 @@ class Comparison:
 
     def right(self, who: str) -> Floats:
         """Return (N,) probabilities that the labels of the model, annotators or both are right."""
-        right: Floats = self.truth[np.arange(len(self.truth)), getattr(self, who)]
-        return right
+        return np.asarray(self.truth[np.arange(len(self.truth)), getattr(self, who)])
 
     def overall(self) -> pd.DataFrame:
         """Return one row: accuracies over all items, what annotators add to the model, and the model to them."""
@@ -197,8 +190,7 @@ class Comparison:
 
 def most_probable(q_nj: Floats) -> Ints:
     """Return (N,) the code of the most probable class; ties go to the first."""
-    codes: Ints = (q_nj >= q_nj.max(axis=1, keepdims=True) - TIE).argmax(axis=1).astype(np.int32)
-    return codes
+    return np.asarray((q_nj >= q_nj.max(axis=1, keepdims=True) - TIE).argmax(axis=1), dtype=np.int32)
 
 
 def equal_mass(values: Floats, most: int) -> list[npt.NDArray[np.intp]]:
@@ -222,3 +214,46 @@ def reliability(confidence_n: Floats, right_n: Floats, most: int = 10) -> pd.Dat
     confidence = [float(confidence_n[rows].mean()) for rows in groups]
     columns = {"confidence": confidence, "items": total, "accuracy": right / total, "low": low, "high": high}
     return pd.DataFrame(columns)
+
+
+def deferral_curve(confidence_n: Floats, alone_n: Floats, both_n: Floats, points: int = POINTS) -> pd.DataFrame:
+    """Return the curve of N items from the model's confidence, and how right it is alone and with annotators.
+
+    Columns: share that skips; the lowest confidence among them; accuracy (low, high) of all items together; accuracy of
+    the items skipped. NaN where nothing skips.
+    """
+    import pandas as pd
+
+    n = len(confidence_n)
+    order, ends = _most_certain_first(confidence_n)
+    model = np.append(0.0, np.cumsum(alone_n[order]))[ends]
+    people = both_n.sum() - np.append(0.0, np.cumsum(both_n[order]))[ends]
+    share: Floats = np.linspace(0.0, 1.0, points, dtype=np.float64)
+    by_model = np.interp(share * n, ends, model)
+    right = by_model + np.interp(share * n, ends, people)
+    low, high = wilson(np.clip(right, 0, n), np.full(points, n))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        accuracy, skipped = right / n, by_model / (share * n)
+    least = np.append(np.nan, confidence_n[order])[np.ceil(share * n - 1e-9).astype(int)]
+    columns = {"share": share, "confidence": least, "accuracy": accuracy, "low": low, "high": high, "skipped": skipped}
+    return pd.DataFrame(columns)
+
+
+def can_skip(confidence_n: Floats, right_n: Floats, target: float) -> tuple[int, float]:
+    """Return the largest number of items, most certain first, that are right on average at least as often as `target`.
+
+    `right_n` are chances that the model's labels are right, in [0, 1]. The second number is the lowest confidence among
+    the items; NaN if none can skip.
+    """
+    order, ends = _most_certain_first(confidence_n)
+    total = np.append(0.0, np.cumsum(right_n[order]))[ends]
+    enough = ends[(total >= target * ends - 1e-12 * len(confidence_n)) & (ends > 0)]
+    many = int(enough.max(initial=0))
+    return many, float(confidence_n[order[many - 1]]) if many else float("nan")
+
+
+def _most_certain_first(confidence_n: Floats) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Return items by falling confidence, and the numbers of items after which it changes (0 and N too)."""
+    order = np.argsort(-confidence_n, kind="stable")
+    falls = np.flatnonzero(np.diff(confidence_n[order]) < 0) + 1
+    return order, np.unique(np.concatenate(([0], falls, [len(order)])))

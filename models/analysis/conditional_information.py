@@ -2,12 +2,9 @@
 
     I(A; B | Z) = sum_z p(z) sum_ab p(a, b | z) log2( p(a, b | z) / (p(a | z) p(b | z)) )             bits
 
-0 if they err independently, as every product of their evidence assumes. The plug-in estimate from counts is too high
-(two coins agree by chance), so the estimate over items shuffled within their class is subtracted; the p-value is how
-often chance alone reaches the estimate.
-
-Unknown truth is drawn from the consensus, and one of several labels of an item is drawn, afresh each time. A consensus
-made under independence finds too little dependence: only ground truth shows all of it.
+0 if they err independently. The plug-in estimate from counts is too high (two coins agree by chance), so the estimate
+over items shuffled within their class is subtracted; the p-value is how often chance alone reaches the estimate.
+Unknown truth is drawn from the consensus, and one of several labels of an item is drawn, afresh each time.
 """
 
 from __future__ import annotations
@@ -19,11 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from hitl.annotations import Annotations, Floats
-from hitl.models.numerics.checks import require_counts
 
 Codes = npt.NDArray[np.int64]
 Judge = Callable[[np.random.Generator], Codes]
 """Draws the answer of a judge to each of its items."""
+
+SHUFFLES = 200
+"""Shuffles of the items within their classes."""
 
 DENSE = 2_000_000
 """Cells up to which joint counts are a table."""
@@ -48,41 +47,24 @@ class Dependence:
     items: int
 
 
-@dataclass(frozen=True, slots=True)
-class DependenceTest:
-    """Test with `shuffles` of the items within their classes; `some` samples at most `most_items` items."""
-
-    shuffles: int = 200
-    most_items: int = 20_000
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        require_counts(self, "shuffles", "most_items")
-
-    def some(self, items: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-        """Return these items, or a sample of `most_items`."""
-        if len(items) <= self.most_items:
-            return items
-        return np.sort(np.random.default_rng(self.seed).choice(items, self.most_items, replace=False))
-
-    def between(self, first: Judge, second: Judge, truth_nj: Floats) -> Dependence:
-        """Test two judges of N items with (expected) truths `truth_nj`, whose rows sum to 1; NaN without items."""
-        rng = np.random.default_rng(self.seed)
-        n = len(truth_nj)
-        if not n:
-            return Dependence(np.nan, np.nan, np.nan, np.nan, 0)
-        reached_nj = np.cumsum(truth_nj, axis=1)
-        observed, by_chance, together = (np.empty(self.shuffles) for _ in range(3))
-        for draw in range(self.shuffles):
-            z = (rng.random((n, 1)) * reached_nj[:, -1:] >= reached_nj[:, :-1]).sum(axis=1)
-            a, b = first(rng), second(rng)
-            observed[draw] = conditional_information(a, b, z)
-            by_chance[draw] = conditional_information(a, shuffled_within(b, z, rng), z)
-            together[draw] = conditional_information(a, b, np.zeros_like(z))
-        reached = int((by_chance >= observed - 1e-12).sum())
-        chance = float(by_chance.mean())
-        bits = max(float(observed.mean()) - chance, 0.0)
-        return Dependence(bits, chance, (1 + reached) / (1 + self.shuffles), float(together.mean()), n)
+def dependence(first: Judge, second: Judge, truth_nj: Floats, shuffles: int = SHUFFLES) -> Dependence:
+    """Test two judges of N items with (expected) truths `truth_nj`, whose rows sum to 1; NaN without items."""
+    rng = np.random.default_rng(0)
+    n = len(truth_nj)
+    if not n:
+        return Dependence(np.nan, np.nan, np.nan, np.nan, 0)
+    reached_nj = np.cumsum(truth_nj, axis=1)
+    observed, by_chance, together = np.empty((3, shuffles))
+    for draw in range(shuffles):
+        z = (rng.random((n, 1)) * reached_nj[:, -1:] >= reached_nj[:, :-1]).sum(axis=1)
+        a, b = first(rng), second(rng)
+        observed[draw] = conditional_information(a, b, z)
+        by_chance[draw] = conditional_information(a, shuffled_within(b, z, rng), z)
+        together[draw] = conditional_information(a, b, np.zeros_like(z))
+    reached = int((by_chance >= observed - 1e-12).sum())
+    chance = float(by_chance.mean())
+    bits = max(float(observed.mean()) - chance, 0.0)
+    return Dependence(bits, chance, (1 + reached) / (1 + shuffles), float(together.mean()), n)
 
 
 def conditional_information(first_n: Codes, second_n: Codes, given_n: Codes) -> float:

@@ -7,9 +7,8 @@ l_nk]). P+L is the normalized product of the two, so where r_model(n, j) r_peopl
 
     sum_{i != j} m_i h_i  <=  sum_{i != j} m_i  sum_{i != j} h_i  <  m_j h_j
 
-and the accuracy of the combination is at least P( r_model(n, z_n) r_people(n, z_n) > 1 )     (eq. 5). With two classes
-the sums have one term and this is an equality. With the largest of the others in place of their sum the bound also
-holds, and is never lower. Methods that temper P+L afterwards have its labels, hence its accuracy and its bound.
+and the accuracy of the combination is at least P( r_model(n, z_n) r_people(n, z_n) > 1 )     (eq. 5), with equality
+for two classes. With the largest of the others in place of their sum the bound also holds, and is never lower.
 """
 
 from __future__ import annotations
@@ -69,8 +68,7 @@ def log_odds(log_p_nj: Floats) -> Floats:
     rest[:, 1:] = np.logaddexp.accumulate(log_p_nj, axis=1)[:, :-1]
     after = np.logaddexp.accumulate(log_p_nj[:, ::-1], axis=1)[:, ::-1]
     rest[:, :-1] = np.logaddexp(rest[:, :-1], after[:, 1:])
-    odds: Floats = log_p_nj - rest
-    return odds
+    return np.asarray(log_p_nj - rest)
 
 
 def quantiles(log_ratio_nj: Floats, truth_nj: Floats, at: tuple[float, ...]) -> Floats:
@@ -81,16 +79,14 @@ def quantiles(log_ratio_nj: Floats, truth_nj: Floats, at: tuple[float, ...]) -> 
     order = np.argsort(value, kind="stable")
     reached = np.cumsum(weight[order])
     place = np.searchsorted(reached, np.asarray(at) * reached[-1] * (1 - 1e-12), side="left")
-    chosen: Floats = value[order][np.minimum(place, value.size - 1)]
-    return chosen
+    return np.asarray(value[order][np.minimum(place, value.size - 1)])
 
 
 def _against_the_next(log_p_nj: Floats) -> Floats:
     """Return (N, J) log p_j - max_{i != j} log p_i."""
     second, top = np.sort(log_p_nj, axis=1)[:, -2:].T
     is_top = np.arange(log_p_nj.shape[1]) == log_p_nj.argmax(axis=1)[:, None]
-    ahead: Floats = log_p_nj - np.where(is_top, second[:, None], top[:, None])
-    return ahead
+    return np.asarray(log_p_nj - np.where(is_top, second[:, None], top[:, None]))
 
 
 def _guaranteed(log_ratio_nj: Floats, truth_nj: Floats) -> float:

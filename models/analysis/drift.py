@@ -1,30 +1,26 @@
 """Test whether annotators change over time, against the labels of the others, and their accuracy in windows of time.
 
 Take annotator k's labels l_1, l_2, ... in order of time, the others' beliefs q_tj about their items (`leave_one_out`)
-and one confusion matrix pi for the whole time. Shift its accuracy by d, equally in every class, so that wrong answers
-shrink in proportion:
+and one confusion matrix pi for the whole time. Shift its accuracy by d, equally in every class:
 
     p_d(l_t) = p(l_t) + d g(l_t)
     p(l) = sum_j q_j pi[j, l]        g(l) = q_l - sum_{j != l} q_j pi[j, l] / (1 - pi[j, j])
 
-The score of each label u_t = g(l_t) / p(l_t) has mean 0 and variance i_t = sum_l g(l)^2 / p(l) while nothing changes,
-whichever classes the items are of and however unsure the others are (where they are certain: 1 / pi for a right answer,
--1 / (1 - pi) for a wrong one). The cumulative sum, tied down at both ends,
+The score of each label u_t = g(l_t) / p(l_t) has mean 0 and variance i_t = sum_l g(l)^2 / p(l) while nothing changes.
+The cumulative sum, tied down at both ends,
 
     B_t = (U_t - (I_t / I_T) U_T) / s        U_t = sum_{r <= t} u_r    I_t = sum_{r <= t} i_r
                                              s^2 = sum_t (u_t - i_t U_T / I_T)^2
 
 is then nearly a Brownian bridge in I_t / I_T, and its p-value is that of Kolmogorov's distribution at max |B_t|,
-corrected for the bridge's excursions between steps. Labels of the same time count as one moment. The accuracy of any
-stretch of time is that of the whole time plus sum u / sum i over it (one Fisher scoring step), within 1.96 / sqrt(sum
-i).
+corrected for the bridge's excursions between steps. The accuracy of any stretch of time is that of the whole time plus
+sum u / sum i over it (one Fisher scoring step), within 1.96 / sqrt(sum i).
 
-A project is tested again and again, and each test is a new chance of a false alarm: with p alone, a third to a half of
-constant annotators would be flagged sooner or later. So every doubling of the labels gets its own part of the error,
+Because a project is tested again and again, every doubling of the labels gets its own part of the error:
 
-    p_any_look = min(1, LOOKS (1 + log2(T / least_labels))^2 p)
+    p_any_look = min(1, LOOKS (1 + log2(T / LEAST_LABELS))^2 p)
 
-which is below 0.05 at any look for fewer than 5 % of constant annotators (simulated, looks every 5 labels up to 2,000).
+is below 0.05 at any look for fewer than 5 % of constant annotators (simulated, looks every 5 labels up to 2,000).
 """
 
 from __future__ import annotations
@@ -34,11 +30,23 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from scipy.special import kolmogorov
+from scipy.stats import false_discovery_control
 
 from hitl.annotations import Annotations, Floats, Ints
 from hitl.models.analysis.proportions import Z95
 from hitl.models.annotators.leave_one_out import Others, some_rows
-from hitl.models.numerics.checks import require_between, require_chances, require_positive
+
+LEAST_LABELS, MOST_LABELS = 20, 2000
+"""Labels with a time that an annotator needs to be tested, and that are used at most, spread evenly over time."""
+
+WINDOW, MOST_WINDOWS = 20, 8
+"""Labels per window at least, and number of windows at most."""
+
+FALSE_SHARE = 0.05
+"""Expected share of false alarms among all alarms, and of constant annotators with an alarm at any look."""
+
+LEAST_EFFECT = 0.05
+"""Smallest change of accuracy that is reported."""
 
 BETWEEN = 0.5826
 """Correction for excursions between steps, times the root of their number (Siegmund 1985)."""
@@ -73,8 +81,7 @@ class Change:
     """Most likely change of an annotator.
 
     Attributes:
-        p_value: chance of a change this clear in a constant annotator, at one look, in [0, 1].
-        p_any_look: this chance over all looks, however many there are, in [0, 1].
+        p_value, p_any_look: chance of a change this clear in a constant annotator, at one look and over all looks.
         when: time of the first label after the change, in seconds since the epoch.
         before, after: accuracy until and from then, in [0, 1]; split where they differ most, which overstates their
             difference somewhat.
@@ -94,91 +101,61 @@ class Change:
         return self.after - self.before
 
 
-@dataclass(frozen=True, slots=True)
-class DriftTest:
-    """Test of change.
-
-    Attributes:
-        least_labels: labels with a time that an annotator needs to be tested, > 1.
-        most_labels: labels per annotator that are used at most, spread evenly over time, > 0.
-        window: labels per window at least, > 0; `most_windows`: windows at most, > 0.
-        false_share: expected share of false alarms among all alarms (Benjamini & Hochberg 1995), and share of constant
-            annotators with an alarm at any look; in (0, 1).
-        least_effect: smallest change of accuracy that is reported, in (0, 1).
-    """
-
-    least_labels: int = 20
-    most_labels: int = 2000
-    window: int = 20
-    most_windows: int = 8
-    false_share: float = 0.05
-    least_effect: float = 0.05
-
-    def __post_init__(self) -> None:
-        require_between("least_labels", self.least_labels, 1)
-        require_positive(self, "most_labels", "window", "most_windows")
-        require_chances(self, "false_share", "least_effect")
-
-    def fit(self, annotations: Annotations, others: Others, confusion_kjl: Floats) -> list[Change | None]:
-        """Return K changes, None without enough times or labels; `confusion_kjl` is over the whole time."""
-        changes: list[Change | None] = [None] * annotations.n_annotators
-        if annotations.time is None:
-            return changes
-        rows = some_rows(annotations, self.most_labels)
-        rows = rows[np.isfinite(annotations.time[rows])]
-        annotator = annotations.annotator[rows]
-        for part in np.split(rows, np.flatnonzero(np.diff(annotator)) + 1):
-            if len(part) >= self.least_labels:
-                k = int(annotations.annotator[part[0]])
-                time, said = annotations.time[part], annotations.label[part]
-                changes[k] = self._change(time, said, others.beliefs(part), confusion_kjl[k])
+def find_changes(annotations: Annotations, others: Others, confusion_kjl: Floats) -> list[Change | None]:
+    """Return K changes, None without enough times or labels; `confusion_kjl` is over the whole time."""
+    changes: list[Change | None] = [None] * annotations.n_annotators
+    if annotations.time is None:
         return changes
-
-    def alarms(self, changes: list[Change | None]) -> npt.NDArray[np.bool_]:
-        """Return (K,) True for annotators who change by `least_effect` or more, significantly among all tests and all
-        looks."""
-        p_k = np.array([np.nan if change is None else change.p_value for change in changes])
-        ever_k = np.array([change is not None and change.p_any_look <= self.false_share for change in changes], bool)
-        large_k = np.array([change is not None and abs(change.effect) >= self.least_effect for change in changes], bool)
-        alarms: npt.NDArray[np.bool_] = discoveries(p_k, self.false_share) & ever_k & large_k
-        return alarms
-
-    def _change(self, time: Floats, said: Ints, q_tj: Floats, pi_jl: Floats) -> Change | None:
-        moments = np.flatnonzero(np.diff(time) > 0)  # a change can only be between two different times
-        if not moments.size:
-            return None
-        score_t, information_t, accuracy = scores(said, q_tj, pi_jl)
-        u_t, i_t = np.cumsum(score_t), np.cumsum(information_t)
-        spread = np.sum((score_t - information_t * u_t[-1] / i_t[-1]) ** 2)  # near i_t[-1] where the model is right
-        bridge_t = np.abs(u_t - i_t / i_t[-1] * u_t[-1])[moments] / np.sqrt(max(spread, 1e-9))
-        last = int(moments[bridge_t.argmax()])
-        before = accuracy + u_t[last] / i_t[last]
-        after = accuracy + (u_t[-1] - u_t[last]) / (i_t[-1] - i_t[last])
-        windows = self._windows(time, score_t, information_t, accuracy)
-        p_value = float(kolmogorov(bridge_t.max() + BETWEEN / np.sqrt(len(moments))))
-        before, after = (float(np.clip(level, 0, 1)) for level in (before, after))
-        any_look = min(1.0, LOOKS * (1 + np.log2(max(1.0, len(time) / self.least_labels))) ** 2 * p_value)
-        return Change(p_value, float(any_look), float(time[last + 1]), before, after, windows)
-
-    def _windows(self, time: Floats, score_t: Floats, information_t: Floats, accuracy: float) -> Windows:
-        many = max(1, min(self.most_windows, len(time) // self.window))
-        start = np.linspace(0, len(time), many + 1).astype(int)
-        u_w, i_w = np.add.reduceat(score_t, start[:-1]), np.add.reduceat(information_t, start[:-1])
-        accuracy_w, half_w = accuracy + u_w / i_w, Z95 / np.sqrt(i_w)
-        return Windows(
-            time[start[:-1]],
-            time[start[1:] - 1],
-            np.diff(start).astype(np.int32),
-            np.clip(accuracy_w, 0, 1),
-            np.clip(accuracy_w - half_w, 0, 1),
-            np.clip(accuracy_w + half_w, 0, 1),
-        )
+    rows = some_rows(annotations, MOST_LABELS)
+    rows = rows[np.isfinite(annotations.time[rows])]
+    annotator = annotations.annotator[rows]
+    for part in np.split(rows, np.flatnonzero(np.diff(annotator)) + 1):
+        if len(part) >= LEAST_LABELS:
+            k = int(annotations.annotator[part[0]])
+            time, label = annotations.time[part], annotations.label[part]
+            changes[k] = find_change(time, label, others.beliefs(part), confusion_kjl[k])
+    return changes
 
 
-def scores(said: Ints, q_tj: Floats, pi_jl: Floats) -> tuple[Floats, Floats, float]:
+def alarms(changes: list[Change | None]) -> npt.NDArray[np.bool_]:
+    """Return (K,) True for annotators with a large change, significant among all tests and at any look."""
+    alarm_k = np.zeros(len(changes), bool)
+    tested = [k for k, change in enumerate(changes) if change is not None]
+    made = [change for change in changes if change is not None]
+    if made:
+        significant = false_discovery_control([change.p_value for change in made]) <= FALSE_SHARE
+        large = [change.p_any_look <= FALSE_SHARE and abs(change.effect) >= LEAST_EFFECT for change in made]
+        alarm_k[tested] = significant & np.array(large)
+    return alarm_k
+
+
+def find_change(time: Floats, label: Ints, q_tj: Floats, pi_jl: Floats) -> Change | None:
+    """Return the most likely change in labels (T,) in order of time, None if all are of one moment."""
+    moments = np.flatnonzero(np.diff(time) > 0)  # a change can only be between two different times
+    if not moments.size:
+        return None
+    score_t, information_t, accuracy = scores(label, q_tj, pi_jl)
+    u_t, i_t = np.cumsum(score_t), np.cumsum(information_t)
+    spread = np.sum((score_t - information_t * u_t[-1] / i_t[-1]) ** 2)  # near i_t[-1] where the model is right
+    bridge_t = np.abs(u_t - i_t / i_t[-1] * u_t[-1])[moments] / np.sqrt(max(spread, 1e-9))
+    last = int(moments[bridge_t.argmax()])
+    before = float(np.clip(accuracy + u_t[last] / i_t[last], 0, 1))
+    after = float(np.clip(accuracy + (u_t[-1] - u_t[last]) / (i_t[-1] - i_t[last]), 0, 1))
+    p_value = float(kolmogorov(bridge_t.max() + BETWEEN / np.sqrt(len(moments))))
+    any_look = min(1.0, LOOKS * (1 + np.log2(max(1.0, len(time) / LEAST_LABELS))) ** 2 * p_value)
+
+    start = np.linspace(0, len(time), max(1, min(MOST_WINDOWS, len(time) // WINDOW)) + 1).astype(int)
+    u_w, i_w = np.add.reduceat(score_t, start[:-1]), np.add.reduceat(information_t, start[:-1])
+    accuracy_w, half_w = accuracy + u_w / i_w, Z95 / np.sqrt(i_w)
+    levels = (np.clip(level, 0, 1) for level in (accuracy_w, accuracy_w - half_w, accuracy_w + half_w))
+    windows = Windows(time[start[:-1]], time[start[1:] - 1], np.diff(start).astype(np.int32), *levels)
+    return Change(p_value, float(any_look), float(time[last + 1]), before, after, windows)
+
+
+def scores(label: Ints, q_tj: Floats, pi_jl: Floats) -> tuple[Floats, Floats, float]:
     """Return (T,) scores of a shift in accuracy, (T,) their variances, and the accuracy it starts from.
 
-    `said` (T,) are the answers, `q_tj` (T, J) the others' beliefs, `pi_jl` (J, L) the confusion matrix.
+    `label` (T,) are the answers, `q_tj` (T, J) the others' beliefs, `pi_jl` (J, L) the confusion matrix.
     """
     classes = np.arange(len(pi_jl))
     right_j = np.clip(pi_jl[classes, classes], 1 - SURE_OF_ROW, SURE_OF_ROW)
@@ -192,18 +169,6 @@ def scores(said: Ints, q_tj: Floats, pi_jl: Floats) -> tuple[Floats, Floats, flo
     g_tl[:, classes] += q_tj
     p_tl = np.einsum("tj,jl->tl", q_tj, wrong_jl * (1 - right_j)[:, None])
     p_tl[:, classes] += q_tj * right_j
-    score_t = g_tl[np.arange(len(said)), said] / p_tl[np.arange(len(said)), said]
+    score_t = g_tl[np.arange(len(label)), label] / p_tl[np.arange(len(label)), label]
     information_t: Floats = np.sum(g_tl**2 / p_tl, axis=1)
     return score_t, np.maximum(information_t, 1e-9), float(q_tj.mean(axis=0) @ right_j)
-
-
-def discoveries(p_k: Floats, false_share: float) -> npt.NDArray[np.bool_]:
-    """Return (K,) the p-values significant at this false discovery rate (Benjamini & Hochberg); NaN: not tested."""
-    tested = np.flatnonzero(np.isfinite(p_k))
-    order = tested[np.argsort(p_k[tested], kind="stable")]
-    limit = false_share * np.arange(1, len(order) + 1) / max(1, len(order))
-    below = np.flatnonzero(p_k[order] <= limit)
-    believed = np.zeros(len(p_k), bool)
-    if below.size:
-        believed[order[: below[-1] + 1]] = True
-    return believed

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -21,10 +21,10 @@ from hitl.consensus import Consensus
 from hitl.errors import BadEvidence, BadInput
 from hitl.evidence import Evidence
 from hitl.formatting import OneLineRepr, counted
-from hitl.models.analysis.complementarity import LEAST_KNOWN, Comparison, Judgements, Judges, most_probable, reliability
-from hitl.models.analysis.conditional_information import DependenceTest, Judge, a_label, fixed, two_labels
+from hitl.models.analysis import complementarity, conditional_information
+from hitl.models.analysis.complementarity import LEAST_KNOWN, Comparison, Judgements, most_probable
+from hitl.models.analysis.conditional_information import SHUFFLES, Judge, a_label, fixed, two_labels
 from hitl.models.analysis.confidence_ratios import Bound, accuracy_bound
-from hitl.models.analysis.deferral import can_skip, deferral_curve
 from hitl.models.analysis.proportions import wilson
 
 if TYPE_CHECKING:
@@ -43,6 +43,12 @@ KEYS = {
     "dependence": ("first", "second"),
 }
 """The tables of an account, and the columns that name their rows."""
+
+BINS = 10
+"""Number of groups of similar confidence."""
+
+MOST_ITEMS = 20_000
+"""Number of items in a test of dependence; of more a sample is drawn."""
 
 PEOPLE, ANOTHER = "annotators", "annotators (another label)"
 
@@ -117,19 +123,9 @@ class ModelProfile(OneLineRepr):
 
 @dataclass(frozen=True, slots=True)
 class ModelProfiler:
-    """Profile annotators and models together.
+    """Profile annotators and models together; `shuffles` of the items test whether two judges are independent."""
 
-    Attributes:
-        judges: predictors by the model alone, annotators alone, and both.
-        dependence: test of dependence.
-        targets: accuracies at which items can skip annotators, in (0, 1].
-        bins: number of groups of similar confidence.
-    """
-
-    judges: Judges = field(default_factory=Judges)
-    dependence: DependenceTest = field(default_factory=DependenceTest)
-    targets: tuple[float, ...] = TARGETS
-    bins: int = 10
+    shuffles: int = SHUFFLES
 
     def fit(self, evidence: Evidence, consensus: Consensus, *, truth: Ints | None = None) -> ModelProfile:
         """Profile the evidence and a consensus over it; `truth` (N,) is held-out truth, -1 where unknown.
@@ -139,7 +135,7 @@ class ModelProfiler:
         match.
         """
         _check(evidence, consensus, truth)
-        judged = self.judges.judge(evidence, consensus)
+        judged = complementarity.judge(evidence, consensus)
         known = evidence.truth if truth is None else truth
         assert known is not None
         measured = np.flatnonzero(judged.compared & (known >= 0))
@@ -158,86 +154,94 @@ class ModelProfiler:
         self, evidence: Evidence, judged: Judgements, truth_nj: Floats, items: npt.NDArray[np.intp]
     ) -> Account:
         compared = Comparison.of(judged, truth_nj, items)
-        calibration, error = self._calibration({**evidence.probabilities, "": judged.model}, truth_nj, items)
+        calibration, error = _calibration({**evidence.probabilities, "": judged.model}, truth_nj, items)
         return Account(
             len(items),
             compared.overall(),
             compared.by_class(evidence.annotations.classes),
-            compared.by_confidence(self.bins),
+            compared.by_confidence(BINS),
             accuracy_bound(judged.model[items], judged.log_likelihood[items], compared.truth),
             calibration,
             error,
-            deferral_curve(compared.confidence, compared.right("model"), compared.right("both")),
-            self._skips(compared, judged.model[evidence.predicted].max(axis=1)),
+            complementarity.deferral_curve(compared.confidence, compared.right("model"), compared.right("both")),
+            skips(compared, judged.model[evidence.predicted].max(axis=1)),
             self._dependence(evidence, truth_nj, items),
         )
-
-    def _calibration(
-        self, models: Mapping[str, Floats], truth_nj: Floats, items: npt.NDArray[np.intp]
-    ) -> tuple[pd.DataFrame, dict[str, float]]:
-        """Return the reliability of each model, and of the calibrated pool (""), over the items that each predicts."""
-        import pandas as pd
-
-        frames, error = [], {}
-        for name, q_nj in models.items():
-            rows = items[~np.isnan(q_nj[items, 0])]
-            label = most_probable(q_nj[rows])
-            frame = reliability(q_nj[rows].max(axis=1), truth_nj[rows, label], self.bins)
-            frame.insert(0, "model", name or "calibrated")
-            frame.insert(0, "when", "before" if name else "after")
-            frames.append(frame)
-            gap = (frame["confidence"] - frame["accuracy"]).abs()
-            error[name or "calibrated"] = float((gap * frame["items"]).sum() / max(len(rows), 1))
-        return pd.concat(frames, ignore_index=True), error
-
-    def _skips(self, compared: Comparison, confidence_n: Floats) -> pd.DataFrame:
-        """Return two rows per target, by the model's confidence in all its predictions and by this account."""
-        import pandas as pd
-
-        right, both = compared.right("model"), compared.right("both")
-        rows: list[dict[str, object]] = []
-        for target in self.targets:
-            by_model = can_skip(confidence_n, confidence_n, target)
-            by_labels = can_skip(compared.confidence, right, target)
-            for by, (_, least) in (("model", by_model), ("labels", by_labels)):
-                certain, skips = confidence_n >= least, compared.confidence >= least  # none if `least` is NaN
-                low, high = wilson(right[skips].sum(), skips.sum())
-                rows.append(
-                    {
-                        "target": target,
-                        "by": by,
-                        "items": int(certain.sum()),
-                        "share": _mean(certain),
-                        "confidence": least,
-                        "claimed": _mean(confidence_n[certain]),
-                        "compared": int(skips.sum()),
-                        "accuracy": _mean(right[skips]),
-                        "low": float(low),
-                        "high": float(high),
-                        "overall": _mean(np.where(skips, right, both)),
-                    }
-                )
-        return pd.DataFrame(rows)
 
     def _dependence(self, evidence: Evidence, truth_nj: Floats, items: npt.NDArray[np.intp]) -> pd.DataFrame:
         import pandas as pd
 
-        annotations, test, rows = evidence.annotations, self.dependence, []
+        annotations, rows = evidence.annotations, []
 
         def add(first: str, second: str, one: Judge, other: Judge, among: npt.NDArray[np.intp]) -> None:
-            rows.append({"first": first, "second": second} | asdict(test.between(one, other, truth_nj[among])))
+            found = conditional_information.dependence(one, other, truth_nj[among], self.shuffles)
+            rows.append({"first": first, "second": second} | asdict(found))
+
+        def some(wanted: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+            if len(wanted) <= MOST_ITEMS:
+                return wanted
+            return np.sort(np.random.default_rng(0).choice(wanted, MOST_ITEMS, replace=False))
 
         answers = {name: _answers(q_nj) for name, q_nj in evidence.probabilities.items()}
         for name, answer_n in answers.items():
-            among = test.some(items[answer_n[items] >= 0])
+            among = some(items[answer_n[items] >= 0])
             add(PEOPLE, name, a_label(annotations, among), fixed(answer_n[among]), among)
         for (first, one_n), (second, other_n) in combinations(answers.items(), 2):
-            among = test.some(items[(one_n[items] >= 0) & (other_n[items] >= 0)])
+            among = some(items[(one_n[items] >= 0) & (other_n[items] >= 0)])
             add(first, second, fixed(one_n[among]), fixed(other_n[among]), among)
-        among = test.some(items[annotations.labels_per_item[items] > 1])
+        among = some(items[annotations.labels_per_item[items] > 1])
         if among.size:
             add(PEOPLE, ANOTHER, *two_labels(annotations, among), among)
         return pd.DataFrame(rows)
+
+
+def _calibration(
+    models: Mapping[str, Floats], truth_nj: Floats, items: npt.NDArray[np.intp]
+) -> tuple[pd.DataFrame, dict[str, float]]:
+    """Return the reliability of each model, and of the calibrated pool (""), over the items that each predicts."""
+    import pandas as pd
+
+    frames, error = [], {}
+    for name, q_nj in models.items():
+        rows = items[~np.isnan(q_nj[items, 0])]
+        label = most_probable(q_nj[rows])
+        frame = complementarity.reliability(q_nj[rows].max(axis=1), truth_nj[rows, label], BINS)
+        frame.insert(0, "model", name or "calibrated")
+        frame.insert(0, "when", "before" if name else "after")
+        frames.append(frame)
+        gap = (frame["confidence"] - frame["accuracy"]).abs()
+        error[name or "calibrated"] = float((gap * frame["items"]).sum() / max(len(rows), 1))
+    return pd.concat(frames, ignore_index=True), error
+
+
+def skips(compared: Comparison, confidence_n: Floats) -> pd.DataFrame:
+    """Return two rows per target, by the model's confidence in all its predictions and by this account."""
+    import pandas as pd
+
+    right, both = compared.right("model"), compared.right("both")
+    rows: list[dict[str, object]] = []
+    for target in TARGETS:
+        by_model = complementarity.can_skip(confidence_n, confidence_n, target)
+        by_labels = complementarity.can_skip(compared.confidence, right, target)
+        for by, (_, least) in (("model", by_model), ("labels", by_labels)):
+            certain, skips = confidence_n >= least, compared.confidence >= least  # none if `least` is NaN
+            low, high = wilson(right[skips].sum(), skips.sum())
+            rows.append(
+                {
+                    "target": target,
+                    "by": by,
+                    "items": int(certain.sum()),
+                    "share": _mean(certain),
+                    "confidence": least,
+                    "claimed": _mean(confidence_n[certain]),
+                    "compared": int(skips.sum()),
+                    "accuracy": _mean(right[skips]),
+                    "low": float(low),
+                    "high": float(high),
+                    "overall": _mean(np.where(skips, right, both)),
+                }
+            )
+    return pd.DataFrame(rows)
 
 
 def _check(evidence: Evidence, consensus: Consensus, truth: Ints | None) -> None:

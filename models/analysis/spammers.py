@@ -14,10 +14,7 @@ Bayes bounds it from below (as Simpson 2011, eqs. 14-22, for one annotator), exa
     log p(labels | works)  >=  sum_n log sum_j q_nj exp E log pi[j, l_n]  -  sum_j KL(Dir(a_j + counts) || Dir(a_j))
 
 A few rounds of EM over the annotators learn the shares of the three ways and the crowd's a (fixed point of Minka 2000,
-anchored), from priors that expect few spammers. An annotator with few labels stays near the shares.
-
-An annotator who works may be uninformative as well: if a label almost certainly carries little information, by draws
-from the posterior of the matrix (`hitl.models.analysis.information`).
+anchored). An annotator who works is uninformative as well if a label almost certainly carries little information.
 """
 
 from __future__ import annotations
@@ -33,22 +30,33 @@ from hitl.annotations import Annotations, Floats
 from hitl.models.analysis.information import entropy, information
 from hitl.models.annotators.confusion import on_the_diagonal
 from hitl.models.annotators.leave_one_out import Others, some_rows
-from hitl.models.numerics.checks import require_between, require_chances, require_counts, require_positive
 
 WORKS, SPAMS, MISLEADS = 0, 1, 2
 """Columns of the ways to answer."""
 
+SHARES, ANNOTATORS = np.array([0.88, 0.1, 0.02]), 10.0
+"""Expected shares of the three ways, and the number of annotators that this expectation counts for."""
+
+ACCURACY, STRENGTH = 0.7, 4.0
+"""Expected accuracy of annotators who work, and the labels per class that this expectation counts for."""
+
+ROUNDS = 6
+"""Rounds over all annotators."""
+
+LEAST_INFORMATION = 0.02
+"""Share of the entropy of a class below which a label is uninformative; for two even classes an accuracy of 58 %."""
+
+DRAWS = 200
+"""Draws from each matrix's posterior."""
+
 ONE_ROW = 0.5
 """Dirichlet parameter of a spammer's one row: random answers and always the same one are both likely."""
 
+MOST_LABELS, LEAST_LABELS, MOST_CELLS = 1000, 30, 30_000_000
+"""Labels per annotator that are used at most and in any case; labels times classes of all annotators (memory)."""
+
 TINY = 1e-300
 """Added to gamma draws, which may all underflow to 0."""
-
-MOST_CELLS = 30_000_000
-"""Most labels used, times classes, over all annotators: bounds the memory (8 bytes each, about three arrays)."""
-
-LEAST_LABELS = 30
-"""Labels per annotator that are used in any case."""
 
 ALMOST_ALWAYS = 0.9
 """Share of one answer from which a spammer counts as always giving it; others answer at random."""
@@ -62,7 +70,6 @@ class WaysToAnswer:
         probability: (K, 3) of working, spamming, misleading; rows sum to 1; the prior shares without labels.
         answers: (K, L) frequency of each answer, whatever the class; rows sum to 1.
         shares: (3,) frequency of each way in this crowd; sums to 1.
-        typical: (J, L) expected confusion matrix of an annotator who works; rows sum to 1.
         confusion: (K, J, L) confusion matrices judged by the others, if the annotator works; rows sum to 1.
         uninformative: (K,) probability of spamming, or of working with less information than the least.
     """
@@ -70,14 +77,8 @@ class WaysToAnswer:
     probability: Floats
     answers: Floats
     shares: Floats
-    typical: Floats
     confusion: Floats
     uninformative: Floats
-
-    @property
-    def spams(self) -> Floats:
-        """(K,) probability of spamming."""
-        return self.probability[:, SPAMS]
 
     @property
     def misleads(self) -> Floats:
@@ -85,99 +86,51 @@ class WaysToAnswer:
         return self.probability[:, MISLEADS]
 
     @property
-    def favourite(self) -> npt.NDArray[np.int32]:
-        """(K,) code of the answer given almost always, or -1."""
-        top = self.answers.argmax(axis=1)
-        always = self.answers[np.arange(len(top)), top] >= ALMOST_ALWAYS
-        return np.where(always, top, -1).astype(np.int32)
+    def favourite(self) -> npt.NDArray[np.int64]:
+        """(K,) answer given almost always, or -1."""
+        return np.where(self.answers.max(axis=1, initial=0) >= ALMOST_ALWAYS, self.answers.argmax(axis=1), -1)
 
 
-@dataclass(frozen=True, slots=True)
-class SpammerModel:
-    """Mixture of three ways to answer.
-
-    Attributes:
-        accuracy: expected of an annotator who works, in (0, 1), before the crowd is seen.
-        strength: pseudo-labels per class behind this expectation, > 0.
-        spam, mislead: prior shares of spammers and misleaders, in (0, 1).
-        people: pseudo-annotators behind the prior shares, > 0.
-        most_labels: labels per annotator that are used at most, spread evenly over time, > 0.
-        rounds: rounds of EM over the crowd, > 0.
-        least_information: share of the entropy of the classes below which a label is uninformative, in (0, 1); for two
-            even classes 0.02 is an accuracy of 58 %.
-        draws: draws from each matrix's posterior, > 0, from `seed`.
-    """
-
-    accuracy: float = 0.7
-    strength: float = 4.0
-    spam: float = 0.1
-    mislead: float = 0.02
-    people: float = 10.0
-    most_labels: int = 1000
-    rounds: int = 6
-    least_information: float = 0.02
-    draws: int = 200
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        require_chances(self, "accuracy", "spam", "mislead", "least_information")
-        require_between("spam + mislead", self.spam + self.mislead, 0, 1)
-        require_positive(self, "strength", "people")
-        require_counts(self, "most_labels", "rounds", "draws")
-
-    def fit(self, annotations: Annotations, others: Others, share_j: Floats) -> WaysToAnswer:
-        """Compare the three ways for each annotator, given class shares (J,); the anonymous pool stays at the prior."""
-        most = min(self.most_labels, MOST_CELLS // max(1, annotations.n_annotators * annotations.n_classes))
-        rows = some_rows(annotations, max(most, LEAST_LABELS))
-        crowd = _Crowd(annotations, rows, others.beliefs(rows))
-        expected_jl, misleading_jl = self._priors(annotations)
-        prior_w = np.array([1 - self.spam - self.mislead, self.spam, self.mislead])
-        spam_k = crowd.evidence_of_one_row()
-        mislead_k, _ = crowd.evidence_of_matrices(misleading_jl, crowd.counts(crowd.q_mj), sweeps=8)
-        share_w, working_jl, counts_cj = prior_w, expected_jl, crowd.counts(crowd.q_mj)
-        for _ in range(self.rounds):
-            work_k, counts_cj = crowd.evidence_of_matrices(working_jl, counts_cj, sweeps=3)
-            log_p_kw = np.stack([work_k, spam_k, mislead_k], axis=1) + np.log(share_w)
-            p_kw = np.exp(log_p_kw - logsumexp(log_p_kw, axis=1, keepdims=True))
-            share_w = self.people * prior_w + p_kw[crowd.labels_k > 0].sum(axis=0)
-            share_w /= share_w.sum()
-            working_jl = crowd.prior(counts_cj, p_kw[:, WORKS], working_jl, expected_jl)
-        posterior_kjl = crowd.posterior(working_jl, counts_cj)
-        in_vain_k = p_kw[:, WORKS] * self._chance_of_little(posterior_kjl, share_j)
-        return WaysToAnswer(
-            probability=p_kw,
-            answers=crowd.answers(),
-            shares=share_w,
-            typical=working_jl / working_jl.sum(axis=1, keepdims=True),
-            confusion=posterior_kjl / posterior_kjl.sum(axis=2, keepdims=True),
-            uninformative=p_kw[:, SPAMS] + in_vain_k,
-        )
-
-    def _chance_of_little(self, posterior_kjl: Floats, share_j: Floats) -> Floats:
-        """Return (K,) the probability of less than the least information, for these Dirichlet rows."""
-        rng = np.random.default_rng(self.seed)
-        least = self.least_information * entropy(share_j)
-        chance_k = np.zeros(len(posterior_kjl))
-        mean_kjl = posterior_kjl / posterior_kjl.sum(axis=2, keepdims=True)
-        doubtful = np.flatnonzero(information(mean_kjl, share_j) < 5 * least)  # draws tend to carry more than the mean
-        for _ in range(self.draws):
-            drawn_kjl = rng.standard_gamma(posterior_kjl[doubtful]) + TINY
-            drawn_kjl /= drawn_kjl.sum(axis=2, keepdims=True)
-            chance_k[doubtful] += information(drawn_kjl, share_j) < least
-        return chance_k / self.draws
-
-    def _priors(self, annotations: Annotations) -> tuple[Floats, Floats]:
-        """Return (J, L) Dirichlet parameters of an annotator who works, and of one who misleads."""
-        j, options = annotations.n_classes, annotations.n_options
-        wrong = self.strength * (1 - self.accuracy) / (options - 1)
-        working_jl = on_the_diagonal(j, options, self.strength * self.accuracy, wrong)
-        return working_jl, on_the_diagonal(j, options, 0.2 / (options - 1), 2.0 / (options - 1))
+def compare_ways(annotations: Annotations, others: Others, share_j: Floats) -> WaysToAnswer:
+    """Compare the three ways for each annotator, given class shares (J,); the anonymous pool stays at the prior."""
+    j, options = annotations.n_classes, annotations.n_options
+    rows = some_rows(
+        annotations, max(min(MOST_LABELS, MOST_CELLS // max(1, annotations.n_annotators * j)), LEAST_LABELS)
+    )
+    crowd = Crowd(annotations, rows, others.beliefs(rows))
+    expected_jl = on_the_diagonal(j, options, STRENGTH * ACCURACY, STRENGTH * (1 - ACCURACY) / (options - 1))
+    misleading_jl = on_the_diagonal(j, options, 0.2 / (options - 1), 2.0 / (options - 1))
+    spam_k = crowd.evidence_of_one_row()
+    mislead_k, _ = crowd.evidence_of_matrices(misleading_jl, crowd.counts(crowd.q_mj), sweeps=8)
+    share_w, working_jl, counts_cj = SHARES, expected_jl, crowd.counts(crowd.q_mj)
+    for _ in range(ROUNDS):
+        work_k, counts_cj = crowd.evidence_of_matrices(working_jl, counts_cj, sweeps=3)
+        log_p_kw = np.stack([work_k, spam_k, mislead_k], axis=1) + np.log(share_w)
+        p_kw = np.exp(log_p_kw - logsumexp(log_p_kw, axis=1, keepdims=True))
+        share_w = ANNOTATORS * SHARES + p_kw[crowd.labels_k > 0].sum(axis=0)
+        share_w /= share_w.sum()
+        working_jl = crowd.prior(counts_cj, p_kw[:, WORKS], working_jl, expected_jl)
+    posterior_kjl = crowd.posterior(working_jl, counts_cj)
+    confusion_kjl = posterior_kjl / posterior_kjl.sum(axis=2, keepdims=True)
+    in_vain_k = p_kw[:, WORKS] * _chance_of_little(posterior_kjl, confusion_kjl, share_j)
+    return WaysToAnswer(p_kw, crowd.answers(), share_w, confusion_kjl, p_kw[:, SPAMS] + in_vain_k)
 
 
-class _Crowd:
-    """Labels in use, ordered by annotator, with the others' beliefs; counts hold the C observed pairs of an annotator
-    and an answer, not all K x L.
-    """
+def _chance_of_little(posterior_kjl: Floats, mean_kjl: Floats, share_j: Floats) -> Floats:
+    """Return (K,) the probability of less than the least information, for these Dirichlet rows."""
+    rng = np.random.default_rng(0)
+    least = LEAST_INFORMATION * entropy(share_j)
+    chance_k = np.zeros(len(posterior_kjl))
+    doubtful = np.flatnonzero(information(mean_kjl, share_j) < 5 * least)  # draws tend to carry more than the mean
+    for _ in range(DRAWS):
+        drawn_kjl = rng.standard_gamma(posterior_kjl[doubtful]) + TINY
+        drawn_kjl /= drawn_kjl.sum(axis=2, keepdims=True)
+        chance_k[doubtful] += information(drawn_kjl, share_j) < least
+    return chance_k / DRAWS
+
+
+class Crowd:
+    """Labels in use, with the others' beliefs; counts hold the C observed pairs of annotator and answer, not K x L."""
 
     def __init__(self, annotations: Annotations, rows: npt.NDArray[np.intp], q_mj: Floats) -> None:
         self.q_mj = q_mj
@@ -186,9 +139,9 @@ class _Crowd:
         cell_c, self._pair_m = np.unique(cell_m, return_inverse=True)
         self._k_c, self._l_c = np.divmod(cell_c, max(1, self._options))
         self._k_m = self._k_c[self._pair_m]
-        said = np.bincount(cell_m, minlength=self._annotators * self._options)
-        self._said_kl = said.reshape(self._annotators, self._options).astype(np.float64)
-        self.labels_k = self._said_kl.sum(axis=1)
+        answers = np.bincount(cell_m, minlength=self._annotators * self._options)
+        self._answers_kl = answers.reshape(self._annotators, self._options).astype(np.float64)
+        self.labels_k = self._answers_kl.sum(axis=1)
 
     def counts(self, r_mj: Floats) -> Floats:
         """Return (C, J) expected labels by class."""
@@ -196,9 +149,8 @@ class _Crowd:
 
     def answers(self) -> Floats:
         """Return (K, L) the posterior mean of a spammer's one row."""
-        raised = self._said_kl + ONE_ROW
-        share_kl: Floats = raised / raised.sum(axis=1, keepdims=True)
-        return share_kl
+        raised = self._answers_kl + ONE_ROW
+        return np.asarray(raised / raised.sum(axis=1, keepdims=True))
 
     def posterior(self, a_jl: Floats, counts_cj: Floats) -> Floats:
         """Return (K, J, L) Dirichlet parameters of all matrices."""
@@ -209,22 +161,26 @@ class _Crowd:
     def evidence_of_one_row(self) -> Floats:
         """Return (K,) the log probability of the labels of a spammer, the row integrated out."""
         one_l = np.full(self._options, ONE_ROW)
-        raised_kl = self._said_kl + one_l
+        raised_kl = self._answers_kl + one_l
         raised = gammaln(raised_kl).sum(axis=1) - gammaln(raised_kl.sum(axis=1))
-        log_p: Floats = raised - gammaln(one_l).sum() + gammaln(one_l.sum())
-        return log_p
+        return np.asarray(raised - gammaln(one_l).sum() + gammaln(one_l.sum()))
 
     def evidence_of_matrices(self, a_jl: Floats, counts_cj: Floats, sweeps: int) -> tuple[Floats, Floats]:
         """Return (K,) the bound on the log probability of labels with rows ~ Dir(a_j), and its (C, J) counts.
 
         Every sweep from the given counts raises the bound.
         """
+        a_cj, total_j = a_jl.T[self._l_c], a_jl.sum(axis=1)
         for _ in range(sweeps):
-            log_pi_cj = self._expected_log(a_jl, counts_cj)
+            labels_kj = _summed(self._k_c, counts_cj, self._annotators)
+            log_pi_cj = digamma(a_cj + counts_cj) - digamma(total_j + labels_kj)[self._k_c]
             r_mj = self.q_mj * np.exp(log_pi_cj)[self._pair_m]
             p_m = r_mj.sum(axis=1)
             fit_k = np.bincount(self._k_m, weights=np.log(p_m), minlength=self._annotators)
-            bound_k = fit_k - self._divergence(a_jl, counts_cj, log_pi_cj)
+            moved_cj = counts_cj * log_pi_cj + gammaln(a_cj) - gammaln(a_cj + counts_cj)
+            divergence_k = np.sum(gammaln(total_j + labels_kj) - gammaln(total_j), axis=1)
+            divergence_k += np.bincount(self._k_c, weights=moved_cj.sum(axis=1), minlength=self._annotators)
+            bound_k = fit_k - divergence_k
             counts_cj = self.counts(r_mj / p_m[:, None])
         return bound_k, counts_cj
 
@@ -242,22 +198,7 @@ class _Crowd:
             a_jl = (a_jl * up_jl + anchor_jl) / (down_j + 1)[:, None]
         return a_jl
 
-    def _expected_log(self, a_jl: Floats, counts_cj: Floats) -> Floats:
-        """Return (C, J) E log pi[j, l] of the observed answers."""
-        total_kj = a_jl.sum(axis=1) + _summed(self._k_c, counts_cj, self._annotators)
-        expected: Floats = digamma(a_jl.T[self._l_c] + counts_cj) - digamma(total_kj)[self._k_c]
-        return expected
-
-    def _divergence(self, a_jl: Floats, counts_cj: Floats, log_pi_cj: Floats) -> Floats:
-        """Return (K,) the KL divergence of the posterior rows from their prior, summed over the classes."""
-        a_cj, total_j = a_jl.T[self._l_c], a_jl.sum(axis=1)
-        moved_cj = counts_cj * log_pi_cj + gammaln(a_cj) - gammaln(a_cj + counts_cj)
-        labels_kj = _summed(self._k_c, counts_cj, self._annotators)
-        divergence: Floats = np.sum(gammaln(total_j + labels_kj) - gammaln(total_j), axis=1)
-        return divergence + np.bincount(self._k_c, weights=moved_cj.sum(axis=1), minlength=self._annotators)
-
 
 def _summed(group_m: npt.NDArray[Any], values_mj: Floats, groups: int) -> Floats:
     """Return (groups, J) sums of the rows of each group."""
-    columns = [np.bincount(group_m, weights=column, minlength=groups) for column in values_mj.T]
-    return np.stack(columns, axis=1)
+    return np.stack([np.bincount(group_m, weights=column, minlength=groups) for column in values_mj.T], axis=1)

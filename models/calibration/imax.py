@@ -51,8 +51,7 @@ class Bins:
         binned_nj = p_nj.copy()
         for j, (edges, values) in enumerate(zip(self.edges, self.values, strict=True)):
             binned_nj[:, j] = (1 - TIE) * values[np.searchsorted(edges, s_nj[:, j], side="right")] + TIE * p_nj[:, j]
-        calibrated: Floats = binned_nj / binned_nj.sum(axis=1, keepdims=True)
-        return calibrated
+        return np.asarray(binned_nj / binned_nj.sum(axis=1, keepdims=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +109,11 @@ def informative_edges(s_i: Floats, weight_i: Floats, bins: int) -> Floats:
     s_i, weight_i = s_i[order], weight_i[order]
     yes_i = np.append(0, np.cumsum(weight_i * expit(s_i)))
     no_i = -np.append(np.cumsum((weight_i * expit(-s_i))[::-1])[::-1], 0)  # summed from the end, where terms are small
-    edges = _first_edges(s_i, weight_i, bins)
+    angle_i = np.arcsin(np.sqrt(expit(s_i)))
+    count, border = np.histogram(angle_i, CELLS, (angle_i[0], max(angle_i[-1], angle_i[0] + 1e-9)), weights=weight_i)
+    mass = np.append(0, np.cumsum(np.cbrt(count)))
+    angle_m = np.interp(np.arange(1, bins) / bins * mass[-1], mass, border)
+    edges = np.unique(np.interp(angle_m, angle_i, s_i))
     cut: npt.NDArray[np.intp] = np.full(0, -1)
     for _ in range(MAX_ITERATIONS):
         before = cut
@@ -119,30 +122,19 @@ def informative_edges(s_i: Floats, weight_i: Floats, bins: int) -> Floats:
         if np.array_equal(cut, before):
             break
         edges = best_edges(_values(yes_i, no_i, cut))
-    middle: Floats = 0.5 * (s_i[cut - 1] + s_i[cut])
-    return middle
+    return np.asarray(0.5 * (s_i[cut - 1] + s_i[cut]))
 
 
 def _values(yes_i: Floats, no_i: Floats, cut: npt.NDArray[np.intp]) -> Floats:
     """Return (M,) phi of the bins between cuts of the sorted log-odds, from cumulative sums."""
     ends = np.concatenate([[0], cut, [yes_i.size - 1]])
     tiny = np.finfo(float).tiny
-    phi: Floats = np.log(np.maximum(np.diff(yes_i[ends]), tiny)) - np.log(np.maximum(np.diff(no_i[ends]), tiny))
-    return phi
+    yes_m, no_m = (np.maximum(np.diff(sum_i[ends]), tiny) for sum_i in (yes_i, no_i))
+    return np.asarray(np.log(yes_m) - np.log(no_m))
 
 
 def best_edges(phi_m: Floats) -> Floats:
     """Return (M - 1,) log-odds at which neighboring bins describe an item equally well."""
     phi_m = np.unique(phi_m)
     gain, loss = np.diff(np.logaddexp(0, phi_m)), -np.diff(np.logaddexp(0, -phi_m))
-    edges: Floats = np.log(gain) - np.log(loss)
-    return edges
-
-
-def _first_edges(s_i: Floats, weight_i: Floats, bins: int) -> Floats:
-    angle_i = np.arcsin(np.sqrt(expit(s_i)))
-    count, border = np.histogram(angle_i, CELLS, (angle_i[0], max(angle_i[-1], angle_i[0] + 1e-9)), weights=weight_i)
-    mass = np.append(0, np.cumsum(np.cbrt(count)))
-    angle_m = np.interp(np.arange(1, bins) / bins * mass[-1], mass, border)
-    edges: Floats = np.unique(np.interp(angle_m, angle_i, s_i))
-    return edges
+    return np.asarray(np.log(gain) - np.log(loss))

@@ -38,8 +38,7 @@ class Isotonic:
         p_nj = checked(probabilities, len(self.knots))
         f_nj = np.stack([np.interp(p_nj[:, j], *knots) for j, knots in enumerate(self.knots)], axis=1)
         f_nj = (1 - self.word) * f_nj + self.word * p_nj
-        mixed: Floats = f_nj / f_nj.sum(axis=1, keepdims=True)
-        return mixed
+        return np.asarray(f_nj / f_nj.sum(axis=1, keepdims=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,19 +115,6 @@ class Likelihood:
         return type(self)(log_p_mnj, *(np.concatenate(pair) for pair in pairs))
 
 
-@dataclass(frozen=True, eq=False)
-class LogLikelihood:
-    """Log likelihood of (M,) temperatures, in nats."""
-
-    temperature_m: Floats
-
-    def __call__(self, items: Likelihood) -> float:
-        """Return the sum over these items."""
-        weight_nm = pool_weights(items.predicts_nm, self.temperature_m)
-        normalisers = items.weight_n @ kernels.log_normalisers(items.log_p_mnj, weight_nm)
-        return float(np.sum(items.linear_nm * weight_nm) - normalisers)
-
-
 def best_temperatures(
     items: Likelihood,
     n_models: int,
@@ -140,7 +127,9 @@ def best_temperatures(
     """Return what `map_temperatures` returns, from sums over `Likelihood`."""
 
     def objective(log_t_m: Floats) -> float:
-        likelihood = LogLikelihood(np.exp(log_t_m))(items)
+        weight_nm = pool_weights(items.predicts_nm, np.exp(log_t_m))
+        normalisers = items.weight_n @ kernels.log_normalisers(items.log_p_mnj, weight_nm)
+        likelihood = float(np.sum(items.linear_nm * weight_nm) - normalisers)
         return float(likelihood + prior_weight * prior.log_density(np.exp(log_t_m)))
 
     log_t_m = np.clip(np.full(n_models, prior.mean) if start_m is None else np.log(start_m), LOWEST, HIGHEST)
@@ -150,8 +139,7 @@ def best_temperatures(
             log_t_m = _best_coordinate(objective, log_t_m, m, tolerance)
         if np.abs(log_t_m - before).max() < 10 * tolerance:
             break
-    temperature_m: Floats = np.exp(log_t_m)
-    return temperature_m
+    return np.asarray(np.exp(log_t_m))
 
 
 def pool_weights(

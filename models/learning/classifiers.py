@@ -75,10 +75,8 @@ class EstimatorClassifier:
             return np.tile((q_mj.sum(axis=0) + 1) / (len(q_mj) + q_mj.shape[1]), (len(x_n), 1))
         try:
             estimator.fit(x_n[trained_n][row], code, **({} if weights is None else {weights: q_mj[row, code]}))
-            p_mk, codes = (
-                np.asarray(estimator.predict_proba(x_n[present_n]), np.float64),
-                np.asarray(estimator.classes_),
-            )
+            p_mk = np.asarray(estimator.predict_proba(x_n[present_n]), np.float64)
+            codes = np.asarray(estimator.classes_)
         except Exception as error:  # user code
             raise BadInput(
                 f"learn.model: {type(estimator).__name__} cannot be trained: {type(error).__name__}: {error}"
@@ -122,7 +120,8 @@ def classifier(name: str, input_n: npt.NDArray[np.object_] | None = None) -> Cla
             "file.py:name of a function that makes an estimator"
         )
     if name == "logistic":
-        return EstimatorClassifier(_logistic)
+        linear = required("sklearn.linear_model", "learn.model 'logistic'", SKLEARN)
+        return EstimatorClassifier(lambda n: linear.LogisticRegression(C=LOGIT_VARIANCE / n, max_iter=500))
     if name in COMBINERS:
         return CombinerClassifier(COMBINERS[name])
     if ":" not in name:
@@ -132,11 +131,6 @@ def classifier(name: str, input_n: npt.NDArray[np.object_] | None = None) -> Cla
         )
     make = estimator_maker(load(ModelSettings(name)))
     return EstimatorClassifier(lambda n_features: make(), input_n)
-
-
-def _logistic(n_features: int) -> Any:
-    linear = required("sklearn.linear_model", "learn.model 'logistic'", SKLEARN)
-    return linear.LogisticRegression(C=LOGIT_VARIANCE / n_features, max_iter=500)
 
 
 def _weights_argument(estimator: Any) -> str | None:
@@ -150,14 +144,13 @@ def _weights_argument(estimator: Any) -> str | None:
 
 def _require_distributions(name: str, p_mk: Floats, n_items: int, codes: npt.NDArray[Any], seen: Any) -> None:
     """Raise BadInput unless the estimator gave each item a distribution over the classes it learned."""
+    shape = (n_items, len(codes))
     if codes.ndim != 1 or len({*codes.tolist()} & {*seen.tolist()}) != len(codes):
-        raise BadInput(
-            f"learn.model: {name}.classes_ is {codes.tolist()}; expected the labels it was fitted on: {seen.tolist()}"
-        )
-    if p_mk.shape != (n_items, len(codes)):
-        raise BadInput(
-            f"learn.model: {name}.predict_proba gives shape {p_mk.shape}; expected {(n_items, len(codes))}, a "
-            "column for each class"
-        )
-    if not ((p_mk >= -ROUNDING).all() and np.allclose(p_mk.sum(axis=1), 1, atol=1e-3)):
-        raise BadInput(f"learn.model: {name}.predict_proba gives rows that are no probabilities, which sum to 1")
+        problem = f"classes_ is {codes.tolist()}; expected the labels it was fitted on: {seen.tolist()}"
+    elif p_mk.shape != shape:
+        problem = f"predict_proba gives shape {p_mk.shape}; expected {shape}, a column for each class"
+    elif not ((p_mk >= -ROUNDING).all() and np.allclose(p_mk.sum(axis=1), 1, atol=1e-3)):
+        problem = "predict_proba gives rows that are no probabilities, which sum to 1"
+    else:
+        return
+    raise BadInput(f"learn.model: {name}.{problem}")

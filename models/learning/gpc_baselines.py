@@ -5,9 +5,6 @@
     gpc-concatenated    treats every label as the truth of a separate point at the same place
 
 All predict from features: an item's labels count as far as they moved the process, and known truth is preserved.
-
-m points at one place have m sites. Those of the same label are equal, so two kinds of sites per item are enough
-(`inference.expectation_propagation`): the cost is N^3 in the items, not in the labels.
 """
 
 from __future__ import annotations

@@ -4,10 +4,12 @@
     learned    p_nj = classifier(features; q of the items of other folds)   `out_of_fold`
     consensus  combiner(labels, other models, p_nj)
 
-No item is predicted by a model that has seen its labels, and nothing is learned from an earlier prediction of the
-classifier, so the two do not confirm each other. (A label does affect the estimate of its annotator, and through it
-the beliefs about other items.) The pool of models (`priors.calibrated`, `inference.unsupervised_pool`) learns how
-far to trust the classifier, as for any model.
+The classifier is used if it says more about the items that it was trained on than the class shares s do:
+
+    r_nj(b)  proportional to  s_j (p_nj / s_j)^b                    b = 0: the shares; b = 1: the classifier as it is
+    gain  =  max_b>=0  sum_n log sum_j r_nj(b) q_nj / s_j           the log likelihood gained with r as truth prior
+
+Twice the gain is above 4 in one of 44 cases if it is uninformative: half a chi-square of one degree of freedom.
 """
 
 from __future__ import annotations
@@ -16,18 +18,27 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import ClassVar
 
+import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax
+
 from hitl.annotations import Floats, Name
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.combiner import name_of, seen_by, used
 from hitl.models.learning.classifiers import classifier
-from hitl.models.learning.informative import is_informative
 from hitl.models.learning.out_of_fold import out_of_fold, plan_training
 from hitl.models.numerics.checks import require_counts
 from hitl.models.registry import combiner
 
 NAME = "learned"
 """Name of the classifier among the models."""
+
+ENOUGH = 4.0
+"""Threshold of twice the gain above which a classifier is informative: two standard errors."""
+
+SHARPNESS = 2.0 ** np.arange(-6, 7)
+"""Grid of b to search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +99,27 @@ class Learned:
             return {}
         p_nj, trained_n = out_of_fold(classifier(self.model), training), training.trained_n
         return {NAME: p_nj} if is_informative(p_nj[trained_n], people.probabilities[trained_n]) else {}
+
+
+def is_informative(p_mj: Floats, q_mj: Floats) -> bool:
+    """Return True if predictions (M, J) say more about items with beliefs (M, J) than the class shares do."""
+    return 2 * gain(p_mj, q_mj) > ENOUGH
+
+
+def gain(p_mj: Floats, q_mj: Floats) -> float:
+    """Return the gain in nats, >= 0."""
+    share_j = (q_mj.sum(axis=0) + 1) / (len(q_mj) + q_mj.shape[1])
+    log_s_j, odds_mj = np.log(share_j), q_mj / share_j
+    x_mj = np.log(np.maximum(p_mj, np.finfo(float).tiny)) - log_s_j
+
+    def log_likelihood(b: float) -> float:
+        r_mj = np.exp(log_softmax(log_s_j + b * x_mj, axis=1))
+        likelihood_m = np.einsum("mj,mj->m", r_mj, odds_mj)
+        return float(np.sum(np.log(np.maximum(likelihood_m, np.finfo(float).tiny))))
+
+    tried = [log_likelihood(b) for b in SHARPNESS]
+    best = int(np.argmax(tried))
+    bounds = SHARPNESS[max(best - 1, 0)], SHARPNESS[min(best + 1, len(SHARPNESS) - 1)]
+    nearby = -float(minimize_scalar(lambda b: -log_likelihood(b), bounds=bounds, method="bounded").fun)
+    shares = log_likelihood(0.0)
+    return max(tried[best], nearby, shares) - shares

@@ -1,8 +1,4 @@
-"""Features of items: numbers (N, D) computed from what annotators see.
-
-    corpus     the content of each item: a text, the place of an image, values of columns, or numbers   (`texts`, ...)
-    each       item by item through a network; a vector is stored by the digest of its content          (`embed_each`)
-    together   over all items at once: TF-IDF, scaled columns, principal components                 (`embed_together`)
+"""Features of items: numbers (N, D) computed from what annotators see, item by item or from all of them together.
 
 An item whose features cannot be computed is left out, with the reason: its row is NaN, never zero.
 """
@@ -10,9 +6,12 @@ An item whose features cannot be computed is left out, with the reason: its row 
 from __future__ import annotations
 
 import hashlib
+import json
+import sqlite3
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -28,6 +27,7 @@ from hitl.errors import BadInput, MissingExtra
 from hitl.models.predictors.images import READERS
 from hitl.models.predictors.transforms import principal, scaled, tfidf_svd
 from hitl.platform import Progress, silent
+from hitl.tables.vectors import packed, unpacked
 
 Kind = Literal["text", "image", "columns", "numbers"]
 TFIDF = "tfidf"
@@ -100,7 +100,7 @@ class VectorStore(Protocol):
         """D of the stored vectors; None if there are none."""
 
     def has(self, items: Sequence[str], digests: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """Return (N,) True for items that have a vector made from this content."""
+        """Return (N,) True for items with a vector of this content."""
 
     def add(self, items: Sequence[str], digests: Sequence[str], x_nd: Floats) -> None:
         """Store vectors (N, D)."""
@@ -116,6 +116,48 @@ def align(names: Sequence[Name], x_nd: Floats, wanted: Sequence[Name]) -> Floats
     aligned = np.full((len(wanted), x_nd.shape[1]), np.nan)
     aligned[rows >= 0] = x_nd[rows[rows >= 0]]
     return aligned
+
+
+class VectorCache:
+    """Vectors of one embedder (`space`, see `loading.embedder_digest`) in an SQLite file, by their content's digest.
+
+    Each batch is one transaction, so a killed run resumes where it stopped. Raise BadInput if the file is something
+    else.
+    """
+
+    def __init__(self, path: Path, space: str = "") -> None:
+        self._path, self._space = path, space
+        self._run("CREATE TABLE IF NOT EXISTS vector (space, digest, numbers, PRIMARY KEY (space, digest))", [()])
+
+    @property
+    def width(self) -> int | None:
+        """D of the stored vectors; None if there are none."""
+        rows = self._run("SELECT numbers FROM vector WHERE space = ? LIMIT 1", [(self._space,)])
+        return unpacked([rows[0][0]]).shape[1] if rows else None
+
+    def has(self, items: Sequence[str], digests: Sequence[str]) -> npt.NDArray[np.bool_]:
+        """Return (N,) True for contents that have a vector."""
+        stored = {digest for (digest,) in self._run("SELECT digest FROM vector WHERE space = ?", [(self._space,)])}
+        return np.array([digest in stored for digest in digests], dtype=np.bool_)
+
+    def add(self, items: Sequence[str], digests: Sequence[str], x_nd: Floats) -> None:
+        """Store vectors (N, D)."""
+        vectors = zip(digests, x_nd, strict=True)
+        self._run("INSERT OR REPLACE INTO vector VALUES (?, ?, ?)", [(self._space, d, packed(x)) for d, x in vectors])
+
+    def read(self, items: Sequence[str], digests: Sequence[str]) -> Floats:
+        """Return (N, D), NaN for contents that have no vector."""
+        query = "SELECT digest, numbers FROM vector WHERE space = ? AND digest IN (SELECT value FROM json_each(?))"
+        rows = self._run(query, [(self._space, json.dumps(list(digests)))])
+        return align([digest for digest, _ in rows], unpacked([numbers for _, numbers in rows]), digests)
+
+    def _run(self, statement: str, parameters: Iterable[tuple[Any, ...]]) -> list[Any]:
+        """Run a statement for each row of parameters and return the last result."""
+        try:
+            with closing(sqlite3.connect(self._path)) as database, database:
+                return [database.execute(statement, row).fetchall() for row in parameters][-1]
+        except sqlite3.Error as error:
+            raise BadInput(f"{self._path}: cannot be used as a cache of features: {error}; remove it") from None
 
 
 # -- corpora -----------------------------------------------------------------------------------------------
@@ -189,8 +231,6 @@ def embed(
         >>> x.shape, left_out
         ((2, 2), {'c': "'text' is empty"})
     """
-    from hitl.models.predictors.vector_cache import VectorCache
-
     left_out, x_nd, present = dict(corpus.left_out), None, corpus
     if make is not None and corpus.items:
         with TemporaryDirectory(prefix="hitl-embed-") as folder:
@@ -224,13 +264,16 @@ def embed_each(
     left_out: dict[str, str] = {}
     if not todo:
         return left_out
-    submit = _submit_here(make()) if executor is None else _submit_to(executor, make)
-    width, done = store.width, 0
+    width, done, run = store.width, 0, uuid4().hex
+    embed_here = partial(_embed_batch, make()) if executor is None else None
     waiting: deque[tuple[Corpus, Callable[[], list[Any]]]] = deque()
     progress("embed", done, len(todo))
     for start in range(0, len(todo), batch_size):
         batch = corpus.take(todo[start : start + batch_size])
-        waiting.append((batch, submit(batch.values, width)))
+        if embed_here is not None:
+            waiting.append((batch, partial(embed_here, batch.values, width)))
+        elif executor is not None:
+            waiting.append((batch, executor.submit(_embed_batch_there, run, make, batch.values, width).result))
         is_last = start + batch_size >= len(todo)
         while waiting and (is_last or width is None or len(waiting) > MAX_AHEAD):  # the first answer fixes the width
             batch, answer = waiting.popleft()
@@ -277,19 +320,6 @@ def digest_of(*parts: Any) -> str:
 
 
 # -- one batch ---------------------------------------------------------------------------------------------
-
-Submit = Callable[[list[Any], int | None], Callable[[], list[Any]]]
-"""(values, D of earlier batches) -> a function that waits for one vector or `Reason` per value."""
-
-
-def _submit_here(embedder: Embedder) -> Submit:
-    return lambda values, width: partial(_embed_batch, embedder, values, width)
-
-
-def _submit_to(executor: Executor, make: Callable[[], Embedder]) -> Submit:
-    run = uuid4().hex
-    return lambda values, width: executor.submit(_embed_batch_there, run, make, values, width).result
-
 
 _embedders: dict[str, Embedder] = {}
 """The embedder of this worker process, by run."""

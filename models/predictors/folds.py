@@ -8,9 +8,7 @@ the labeled items of all folds but k, and
     any other unlabeled item                             is predicted by one more model, trained on all labeled items
 
 The last model is not the mean over the K models: a mean is less sharp than its parts, so a single temperature,
-learned on labeled items, would not fit the others. On noisy digits (five kinds of estimator, 100 to 900 labels, K = 5)
-the best temperature of the labeled items was within 14 % of the single model's own on the others, but 4 to 33 % above
-the mean's. Errors differ either way, and the mean costs K times as much.
+learned on labeled items, would not fit the others.
 
 A class that is missing from the training part of a fold is unseen, not impossible: it gets 1/(n + J) after n examples
 (Laplace's rule of succession), the others share the rest.
@@ -21,7 +19,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -47,7 +44,7 @@ ALL = 0
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """Labeled items: names, inputs, labels and groups, in the order of the table."""
+    """Labeled items, in the order of the table."""
 
     items: list[str]
     inputs: Any
@@ -57,10 +54,6 @@ class Examples:
 
     def __len__(self) -> int:
         return len(self.items)
-
-    def take(self, rows: npt.NDArray[np.intp]) -> Any:
-        """Return the inputs of some rows."""
-        return self.inputs[rows] if isinstance(self.inputs, np.ndarray) else [self.inputs[row] for row in rows]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,17 +107,17 @@ class OutOfFold:
         values = np.full((len(batch.items), len(self.classes)), np.nan)
         fold_b = np.array(self.folds(batch))
         for fold in np.unique(fold_b):
-            chosen = fold_b == fold
-            run = partial(self._run, batch, self.models[fold])
+            chosen, model = fold_b == fold, self.models[fold]
+
+            def run(rows: npt.NDArray[np.intp], model: Trained = model) -> Array:
+                return model.predict(batch.take(rows), batch.columns, self.classes)
+
             values[chosen] = checked_predictions(batch, chosen & ~batch.empty, len(self.classes), False, run)[chosen]
         return values
 
     def notes(self, batch: Batch) -> Mapping[str, Sequence[Any]]:
         """Return the fold of each item: 1..K, or 0 for the model trained on all labeled items."""
         return {"fold": self.folds(batch)}
-
-    def _run(self, batch: Batch, model: Trained, rows: npt.NDArray[np.intp]) -> Array:
-        return model.predict(batch.take(rows), batch.columns, self.classes)
 
 
 def train(
@@ -147,15 +140,20 @@ def train(
     # A class without any label is left out, not made improbable: the model cannot know it.
     names = tuple(name for name in classes or map(str, natural_order(list(labels))) if name in labels)
     fold_m = split(examples, folds, seed)
+    fold_of_item = dict(zip(examples.items, fold_m.tolist(), strict=True))
+    pairs = zip(examples.groups, fold_m.tolist(), strict=True)
+    fold_of_group = {group: fold for group, fold in pairs if group is not None}
+    keys = [row.tobytes() if isinstance(row, np.ndarray) else row for row in examples.inputs]
+    folds_of: dict[Any, set[int]] = {}
+    for key, fold in zip(keys, fold_m.tolist(), strict=True):
+        folds_of.setdefault(key, set()).add(fold)
     models = []
     progress("train", 0, folds + 1)
     for fold in range(folds + 1):
         models.append(_train_one(make, examples, fold_m, fold))
         progress("train", fold + 1, folds + 1)
-    fold_of_item = dict(zip(examples.items, fold_m.tolist(), strict=True))
-    pairs = zip(examples.groups, fold_m.tolist(), strict=True)
-    fold_of_group = {group: fold for group, fold in pairs if group is not None}
-    return OutOfFold(names, tuple(models), fold_of_item, fold_of_group, _duplicates(examples, fold_m))
+    duplicates = sum(len(folds_of[key]) > 1 for key in keys)
+    return OutOfFold(names, tuple(models), fold_of_item, fold_of_group, duplicates)
 
 
 def split(examples: Examples, folds: int, seed: int) -> npt.NDArray[np.intp]:
@@ -208,8 +206,9 @@ def labeled(inputs: Inputs, labels: Mapping[str, str], size: int) -> Examples:
 def _train_one(make: Callable[[], Any], examples: Examples, fold_m: npt.NDArray[np.intp], fold: int) -> Trained:
     estimator, rows = make(), np.flatnonzero(fold_m != fold)
     require_probabilities(estimator)
-    inputs: Any = examples.take(rows)
-    if examples.columns and isinstance(inputs, np.ndarray):
+    are_numbers = isinstance(examples.inputs, np.ndarray)
+    inputs: Any = examples.inputs[rows] if are_numbers else [examples.inputs[row] for row in rows]
+    if examples.columns and are_numbers:
         import pandas as pd
 
         inputs = pd.DataFrame(inputs, columns=list(examples.columns))
@@ -219,12 +218,3 @@ def _train_one(make: Callable[[], Any], examples: Examples, fold_m: npt.NDArray[
         part = "all labeled items" if fold == ALL else f"all folds but {fold}"
         raise BadInput(f"the model cannot be trained on {part}: {type(error).__name__}: {error}") from error
     return Trained(estimator, len(rows), tuple(class_name(name) for name in estimator.classes_))
-
-
-def _duplicates(examples: Examples, fold_m: npt.NDArray[np.intp]) -> int:
-    """Count the labeled items that have the same input as one in another fold."""
-    keys = [row.tobytes() if isinstance(row, np.ndarray) else row for row in examples.inputs]
-    folds_of: dict[Any, set[int]] = {}
-    for key, fold in zip(keys, fold_m.tolist(), strict=True):
-        folds_of.setdefault(key, set()).add(fold)
-    return sum(len(folds_of[key]) > 1 for key in keys)

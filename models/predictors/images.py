@@ -55,27 +55,28 @@ class Images:
         """Return the image in RGB. Raise BadInput with the reason if it cannot be read."""
         if not self._is_remote(place):
             return open_image(self.folder / place)
-        if self.files is None or not self.files.serves(place):
-            return open_image(self._download(place), place)
-        try:
-            return open_image(self.files.fetch(place), place)
-        except HitlError as error:
-            raise BadInput(f"{place}: {error}") from None
-
-    def _is_remote(self, place: str) -> bool:
-        return "://" in place or (self.files is not None and self.files.serves(place))
-
-    def _download(self, address: str) -> bytes:
-        host = urlsplit(address).netloc
+        if self._is_served(place):
+            assert self.files is not None
+            try:
+                return open_image(self.files.fetch(place), place)
+            except HitlError as error:
+                raise BadInput(f"{place}: {error}") from None
+        host = urlsplit(place).netloc
         if self.failures[host] >= STRIKES:
-            raise BadInput(f"{address}: not asked for, {host} has not answered {STRIKES} times in a row")
+            raise BadInput(f"{place}: not asked for, {host} has not answered {STRIKES} times in a row")
         try:
-            content = download(address)
+            content = download(place)
         except (TimeoutError, ConnectionError) as error:
             self.failures[host] += 1
-            raise BadInput(f"{address}: {error}") from None
+            raise BadInput(f"{place}: {error}") from None
         self.failures[host] = 0
-        return content
+        return open_image(content, place)
+
+    def _is_served(self, place: str) -> bool:
+        return self.files is not None and self.files.serves(place)
+
+    def _is_remote(self, place: str) -> bool:
+        return "://" in place or self._is_served(place)
 
 
 def open_image(file: Path | bytes, name: str | None = None) -> Any:

@@ -20,7 +20,6 @@ from hitl.tables.batches import batches, column_names, files_of, is_arrow
 from hitl.tables.columns import as_text, empty_as_null, require_columns, require_names, vectors
 from hitl.tables.files import read_table
 from hitl.tables.places import place_in_file
-from hitl.tables.probabilities import Array
 
 Kind = Literal["features", "text", "image"]
 NAME_ROWS = 65_536
@@ -132,28 +131,23 @@ class Inputs:
         if None in names:
             where = place_in_file(self.path)(first + names.index(None))
             raise BadTable(f"{where}: the {self.item} is empty; expected a name in every row")
-        return [name for name in names if name is not None]
+        return names
 
     def _batch(self, table: pa.Table, first: int, seen: tuple[str, ...]) -> Batch:
-        items = self._items(table, first)
-        groups: list[str | None] = [None] * len(items) if self.group is None else _texts(table.column(self.group))
+        items, place_of = self._items(table, first), place_in_file(self.path)
+        groups = [None] * len(items) if self.group is None else _texts(table.column(self.group))
         if self.kind == "features":
-            values = self._features(table, first, seen)
-            return Batch(first, items, "features", values, seen if values.shape[1] == len(seen) else (), groups)
+            parts = []
+            for name in seen:
+                where = f"{self.path}, column {name!r} (name the features with --features)"
+                parts.append(vectors(table.column(name), where, lambda row: place_of(first + row)))
+            numbers = np.hstack(parts)
+            return Batch(first, items, "features", numbers, seen if numbers.shape[1] == len(seen) else (), groups)
         values = _texts(table.column(seen[0]))
         if self.kind == "image":
             folder = self.folder or (self.path if is_arrow(self.path) and self.path.is_dir() else self.path.parent)
             values = [None if name is None else folder / name for name in values]
         return Batch(first, items, self.kind, values, seen, groups)
-
-    def _features(self, table: pa.Table, first: int, seen: tuple[str, ...]) -> Any:
-        place_of = place_in_file(self.path)
-
-        def read(name: str) -> Array:
-            where = f"{self.path}, column {name!r} (name the features with --features)"
-            return vectors(table.column(name), where, lambda row: place_of(first + row))
-
-        return np.hstack([read(name) for name in seen])
 
 
 def file_digest(path: Path) -> str:

@@ -1,7 +1,4 @@
-"""Interface of a `Predictor`, which gives each item one distribution over the classes or abstains.
-
-Fitted estimators.
-"""
+"""Interface of a `Predictor`, which gives each item a distribution over the classes or abstains; fitted estimators."""
 
 from __future__ import annotations
 
@@ -111,8 +108,8 @@ def checked_predictions(
 ) -> Array:
     """Return (B, J): the checked predictions of `run` for the rows that are present, NaN for the others.
 
-    `run` is user code. Any error it raises becomes BadInput that names the items, as do a wrong shape, NaN, infinities,
-    and (unless they are logits) rows that are not distributions.
+    `run` is user code. Raise BadInput that names the items for any error of it, a wrong shape, NaN, infinities, and
+    (unless they are logits) rows that are not distributions.
     """
     values = np.full((len(batch.items), n_classes), np.nan)
     rows = np.flatnonzero(present)
@@ -126,9 +123,8 @@ def checked_predictions(
     except Exception as error:
         raise BadInput(f"{where} (the first is {batch.items[0]!r}): {type(error).__name__}: {error}") from error
     if raw.shape != (len(rows), n_classes):
-        raise BadInput(
-            f"{where}: output of shape {raw.shape}; expected {(len(rows), n_classes)}, one column for each class"
-        )
+        expected = f"expected {(len(rows), n_classes)}, one column for each class"
+        raise BadInput(f"{where}: output of shape {raw.shape}; {expected}")
     items = [batch.items[row] for row in rows]
     if np.isnan(raw).any():
         first = items[int(np.isnan(raw).any(axis=1).argmax())]

@@ -29,7 +29,7 @@ ROWS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Numbers of all items, of abstentions and of items predicted by an earlier run, and the elapsed time."""
+    """Numbers of items, of those without a prediction and of those predicted by an earlier run; elapsed time."""
 
     items: int
     silent: int
@@ -69,9 +69,11 @@ def predict(
             table = as_table(batch.items, predictor.classes, predictor.predict(batch), inputs.item)
             for name, column in predictor.notes(batch).items():
                 table = table.append_column(name, pa.array(column))
-            row_behind = batch.start + len(batch.items)
+            row_behind, sink = batch.start + len(batch.items), pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, table.schema) as writer:
+                writer.write_table(table)
             with part:
-                part.execute("INSERT INTO batch VALUES (?, ?)", [row_behind, _to_bytes(table)])
+                part.execute("INSERT INTO batch VALUES (?, ?)", [row_behind, sink.getvalue().to_pybytes()])
             progress("predict", row_behind, total)
         abstained: list[int] = []
         write_parts(output, _tables(part, abstained))
@@ -111,10 +113,3 @@ def _tables(part: sqlite3.Connection, abstained: list[int]) -> Iterator[pa.Table
             waiting = []
     if waiting:
         yield pa.concat_tables(waiting).combine_chunks()
-
-
-def _to_bytes(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue().to_pybytes())

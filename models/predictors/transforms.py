@@ -33,8 +33,12 @@ def scaled(name: str, values: Sequence[Any]) -> Floats:
 
     Raise BadInput for a categorical column of too many values.
     """
-    numbers = _as_numbers(values)
-    if numbers is not None:
+    try:
+        numbers = np.array([np.asarray(value, dtype=np.float64).ravel() for value in values])
+    except (TypeError, ValueError, OverflowError):
+        numbers = np.empty((0, 0))
+    is_logical = any(isinstance(value, bool) for value in values)
+    if numbers.size and np.isfinite(numbers).all() and not is_logical:
         deviation = numbers.std(axis=0)
         return np.asarray((numbers - numbers.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0))
     texts = [str(value) for value in values]
@@ -46,17 +50,6 @@ def scaled(name: str, values: Sequence[Any]) -> Floats:
         )
     code = {category: j for j, category in enumerate(categories)}
     return np.eye(len(categories))[[code[text] for text in texts]]
-
-
-def _as_numbers(values: Sequence[Any]) -> Floats | None:
-    """Return (N, d) numbers, or None if a value is not a finite number or a list of them; True and False are not."""
-    if any(isinstance(value, bool) for value in values):
-        return None
-    try:
-        numbers = np.array([np.asarray(value, dtype=np.float64).ravel() for value in values])
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return numbers if numbers.size and np.isfinite(numbers).all() else None
 
 
 def principal(x_nd: Floats, dimensions: int) -> Floats:

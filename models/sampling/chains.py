@@ -1,16 +1,12 @@
-"""Chains of a sampler: settings, one random generator per chain, and diagnostics of mixing.
+"""Chains of a sampler: settings, one random generator per chain, and diagnostics of mixing (Vehtari et al. 2021).
 
-Draws x[c, s] of one quantity, C chains of S draws each. Every chain is cut in two halves (a chain that drifts disagrees
-with itself) and the draws are replaced by normal scores of their ranks over all chains (nothing needs a variance):
+Draws x[c, s] of one quantity, C chains of S draws each; chains are cut in halves, draws replaced by normal scores:
 
     z     = Phi^-1((rank - 3/8) / (C S + 1/4))
-    R-hat = sqrt(((n - 1)/n W + B/n) / W)                          n draws a half chain
-    ESS   = C S / tau,    tau = -1 + 2 sum_t (rho_2t + rho_2t+1)
+    R-hat = sqrt(((n - 1)/n W + B/n) / W)      n draws a half chain, W variance within, B/n variance of the means
+    ESS   = C S / tau,    tau = -1 + 2 sum_t (rho_2t + rho_2t+1), pairs falling and positive (Geyer 1992)
 
-(Vehtari, Gelman, Simpson, Carpenter & Bürkner 2021). W is the mean variance within half chains, B/n the variance of
-their means, rho_t the autocorrelation at lag t combined over chains; the sum of pairs ends at the first negative one
-and is made to fall monotonically (Geyer 1992). R-hat is the larger of that of the ranks (location) and that of the
-ranks of |x - median| (spread).
+R-hat is the larger of that of the ranks (location) and that of the ranks of |x - median| (spread).
 """
 
 from __future__ import annotations
@@ -64,10 +60,7 @@ class Chains:
         return self.burn_in // 4 if warm_start.usable(start, annotations) else self.burn_in
 
     def run(self, chain: Callable[[np.random.Generator], _T]) -> list[_T]:
-        """Run `chain` once per chain, each in a thread with its own generator; return the results in order.
-
-        `chain` should spend its time in compiled code that releases the interpreter's lock.
-        """
+        """Run the compiled `chain` once per chain, each in a thread with its own generator."""
         seeds = np.random.SeedSequence(self.seed).spawn(self.chains)
         with ThreadPoolExecutor(max_workers=self.chains) as pool:
             return list(pool.map(chain, [np.random.default_rng(seed) for seed in seeds]))
@@ -75,16 +68,9 @@ class Chains:
 
 def mixing(draws: Mapping[str, Floats]) -> Mixing:
     """Compute diagnostics from the (C, S) draws of each quantity; S >= 4."""
-    if len({values.shape for values in draws.values()}) != 1:
-        raise ValueError(f"expected draws of one shape, got { ({name: v.shape for name, v in draws.items()}) }")
     chains, kept = next(iter(draws.values())).shape
     rhat = {name: split_rhat(values) for name, values in draws.items()}
     return Mixing(chains, kept, rhat, {name: effective_size(values) for name, values in draws.items()})
-
-
-def has_mixed(diagnostics: Mixing) -> bool:
-    """Return True if the R-hat of every quantity is below MIXED_BELOW."""
-    return all(rhat < MIXED_BELOW for rhat in diagnostics.rhat.values())
 
 
 def split_rhat(draws_cs: Floats) -> float:
@@ -101,7 +87,8 @@ def effective_size(draws_cs: Floats) -> float:
     scores = _normal_scores(_halves(draws_cs))
     chains, n = scores.shape
     total = chains * n
-    covariance_ct = _autocovariance(scores)
+    spectrum = np.fft.rfft(scores - scores.mean(axis=1, keepdims=True), 2 * n, axis=1)
+    covariance_ct = np.fft.irfft(np.abs(spectrum) ** 2, 2 * n, axis=1)[:, :n] / n
     within = float(covariance_ct[:, 0].mean()) * n / (n - 1)
     both = within * (n - 1) / n + float(scores.mean(axis=1).var(ddof=1))
     if both < STILL:
@@ -137,12 +124,3 @@ def _rhat(scores_cn: Floats) -> float:
     if within < STILL:
         return 1.0 if between < STILL else float("inf")
     return float(np.sqrt((n - 1) / n + between / within))
-
-
-def _autocovariance(scores_cn: Floats) -> Floats:
-    """Return (C, n) sum over s of x[s] x[s + t] / n about each chain's mean, by Fourier transform."""
-    n = scores_cn.shape[1]
-    centred = scores_cn - scores_cn.mean(axis=1, keepdims=True)
-    spectrum = np.fft.rfft(centred, 2 * n, axis=1)
-    power = np.fft.irfft(np.abs(spectrum) ** 2, 2 * n, axis=1)
-    return np.asarray(power[:, :n] / n)

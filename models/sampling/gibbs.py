@@ -5,16 +5,12 @@ State (Kim & Ghahramani 2012, eqs. 10 and 14; IBCC is EBCC in which every item i
     p ~ Dir(nu)    t_n ~ Cat(p)    s_n ~ Bernoulli(h)    alpha_kjl ~ Exp(mean lambda_jl)    pi_kj ~ Dir(alpha_kj)
     l_nk | t_n = j ~ Cat(pi_kj) where s_n = 1 (hard), else Cat(E_j)
 
-The paper draws p, pi, t, s and alpha in turn. p and pi are conjugate (eqs. 11, 12) and are summed out here, which
-leaves the posterior of the rest as it is and mixes 1.5 to 4 times as well. With C and N the counts of all other items'
-labels and classes, C of hard items only (eq. 19 corrected), and A_kj = sum_l alpha_kjl, a round draws
+p and pi are summed out (eqs. 11, 12), which mixes faster. With C and N the counts of all other items' labels and
+classes, C of hard items only (eq. 19 corrected), and A_kj = sum_l alpha_kjl, a round draws
 
     alpha_kjl | t, s     ∝  G(A) / G(A + C_kj.)  G(alpha + C_kjl) / G(alpha)  exp(-alpha / lambda_jl)      once
     t_n, s_n  | others   ∝  (nu_j + N_j) h prod_k (alpha_kjl + C_kjl) / (A_kj + C_kj.)      (hard)         `thin` times
                          or (nu_j + N_j) (1 - h) prod_k E_jl                                (easy)
-
-for each alpha and each item, the former by slice sampling of its logarithm. Items without a label and known truth are
-left out: they would only slow the shares down.
 """
 
 from __future__ import annotations
@@ -36,9 +32,7 @@ LOWEST, HIGHEST = -40.0, 4.0
 
 
 class Table(NamedTuple):
-    """Labels sorted by item, (N,) known classes or -1, the items to learn from, and (N,) items that the anonymous pool
-    labels more than once.
-    """
+    """Labels by item, (N,) known classes or -1, items to learn from, (N,) True for repeated anonymous labels."""
 
     item_start: npt.NDArray[np.int64]
     annotator: Ints
@@ -58,10 +52,10 @@ class Prior(NamedTuple):
 
 
 class State(NamedTuple):
-    """State of a chain; every array is written in place.
+    """State of a chain, written in place.
 
-    `counts_klj` are the labels of hard items by drawn class, `counts_kj` their sums, `items_j` the items and `easy_j`
-    the easy ones; `q_nj` and `hard_n` are the conditional probabilities from which (t, s) were last drawn.
+    Labels of hard items by drawn class (K, L, J) and their sums, items and easy items per class (J,), and the
+    conditional probabilities from which (t, s) were last drawn.
     """
 
     truth_n: Ints
@@ -125,10 +119,7 @@ def blank_sums(
 def run_chain(
     rng: Any, table: Any, prior: Any, start_nj: Any, weight_ak: Any, burn_in: int, thin: int, state: Any, sums: Any
 ) -> None:
-    """Start from truths drawn from `start_nj`; after `burn_in` rounds of `thin` sweeps each, add every round to `sums`.
-
-    Each row of `weight_ak` weights the annotators in one monitored accuracy.
-    """
+    """Run `burn_in` and then the kept rounds of `thin` sweeps; each row of `weight_ak` is a monitored accuracy."""
     disperse(rng, table, prior, start_nj, state)
     for round_ in range(sums.trace_r.shape[0]):
         draw_alphas(rng, prior, state)
@@ -136,8 +127,7 @@ def run_chain(
             draw_truths(rng, table, prior, state)
         sums.trace_r[round_] = log_joint(table, prior, state)
         if round_ >= burn_in:
-            keep_items(table, state, sums, round_ - burn_in)
-            keep_people(prior, state, weight_ak, sums, round_ - burn_in)
+            keep(table, prior, state, weight_ak, sums, round_ - burn_in)
 
 
 @compiled
@@ -222,8 +212,8 @@ def draw_truths(rng: Any, table: Any, prior: Any, state: Any) -> None:
                 for j in range(n_classes):
                     counts[j] += 1.0
                     counts_sum[j] += 1.0
-            if (row - first) % 16 == 15:
-                divide_by_largest(weight)
+            if (row - first) % 16 == 15:  # products of many chances would underflow
+                weight /= weight.max()
         if repeated_n[n]:
             for j in range(n_classes):
                 count_labels(first, last, annotator, label, j, -1.0, counts_klj, counts_kj)
@@ -242,16 +232,6 @@ def draw_truths(rng: Any, table: Any, prior: Any, state: Any) -> None:
             count_labels(first, last, annotator, label, truth_n[n], 1.0, counts_klj, counts_kj)
         else:
             easy_j[truth_n[n]] += 1.0
-
-
-@inlined
-def divide_by_largest(weight: Any) -> None:
-    """Scale weights so that products of many chances do not underflow."""
-    top = 0.0
-    for index in range(weight.shape[0]):
-        top = max(top, weight[index])
-    for index in range(weight.shape[0]):
-        weight[index] /= top
 
 
 @inlined
@@ -276,21 +256,15 @@ def draw_alphas(rng: Any, prior: Any, state: Any) -> None:
     """Draw the alphas of all rows once, given the counts."""
     for k in range(state.alpha_kj.shape[0]):
         for j in range(state.alpha_kj.shape[1]):
-            alpha = state.alpha_klj[k, :, j]
-            draw_row(rng, state.counts_klj[k, :, j], state.counts_kj[k, j], prior.mean_jl[j], alpha)
+            alpha, total = state.alpha_klj[k, :, j], state.counts_kj[k, j]
+            for option in range(alpha.shape[0]):
+                mean = prior.mean_jl[j, option]
+                if total == 0.0:
+                    alpha[option] = draw_exponential(rng, mean)
+                else:
+                    rest, count = alpha.sum() - alpha[option], state.counts_klj[k, option, j]
+                    alpha[option] = np.exp(slice_log_alpha(rng, np.log(alpha[option]), rest, count, total, mean))
             state.alpha_kj[k, j] = alpha.sum()
-
-
-@compiled
-def draw_row(rng: Any, counts: Any, total: float, mean: Any, alpha: Any) -> None:
-    """Draw the alphas of a row once; without counts from the prior."""
-    for option in range(alpha.shape[0]):
-        if total == 0.0:
-            alpha[option] = draw_exponential(rng, mean[option])
-        else:
-            rest = alpha.sum() - alpha[option]
-            u = slice_log_alpha(rng, np.log(alpha[option]), rest, counts[option], total, mean[option])
-            alpha[option] = np.exp(u)
 
 
 @compiled
@@ -301,11 +275,7 @@ def draw_exponential(rng: Any, mean: float) -> float:
 
 @compiled
 def log_alpha_density(u: float, rest: float, count: float, total: float, mean: float) -> float:
-    """Return the log conditional density of u = log alpha given the counts, up to a constant.
-
-    Dirichlet-multinomial x exponential x du: G(A) / G(A + C) G(alpha + c) / G(alpha) exp(-alpha / mean) alpha, with
-    A = alpha + rest and C = total.
-    """
+    """Return the log conditional density of u = log alpha up to a constant: alpha + rest = A, total = C."""
     alpha = np.exp(u)
     return float(log_rising(alpha, count) - log_rising(alpha + rest, total) - alpha / mean + u)
 
@@ -323,10 +293,7 @@ def log_rising(start: float, steps: float) -> float:
 
 @compiled
 def slice_log_alpha(rng: Any, u: float, rest: float, count: float, total: float, mean: float) -> float:
-    """Take a slice-sampling step (Neal 2003): shrink the whole range until a draw is in the slice.
-
-    This takes six evaluations on average, as many as stepping out from u, and never many, however improbable u is.
-    """
+    """Take a slice-sampling step (Neal 2003): shrink the whole range until a draw is in the slice."""
     level = log_alpha_density(u, rest, count, total, mean) - rng.standard_exponential()
     low, high = math.log(mean) + LOWEST, math.log(mean) + HIGHEST
     while True:
@@ -365,20 +332,12 @@ def log_joint(table: Any, prior: Any, state: Any) -> float:
 
 
 @compiled
-def keep_items(table: Any, state: Any, sums: Any, kept: int) -> None:
-    """Add the conditional probabilities and keep the mean difficulty."""
+def keep(table: Any, prior: Any, state: Any, weight_ak: Any, sums: Any, kept: int) -> None:
+    """Add conditional probabilities, and E x, E x^2 given alpha and counts, x = easy E + (1 - easy) pi all answers."""
     rows = table.informative
     sums.hard_n[:] += state.hard_n
     sums.q_nj[:] += state.q_nj
     sums.hard_d[kept] = state.hard_n[rows].sum() / max(1, rows.shape[0])
-
-
-@compiled
-def keep_people(prior: Any, state: Any, weight_ak: Any, sums: Any, kept: int) -> None:
-    """Add E x and E x^2 given alpha and counts, with x = easy E + (1 - easy) pi the answers to all items.
-
-    `easy` is the share of easy items in the class, with one item of the prior. Keep shares and monitored accuracies.
-    """
     n_annotators, n_options, n_classes = state.alpha_klj.shape
     sums.accuracy_ad[:, kept] = 0.0
     for j in range(n_classes):

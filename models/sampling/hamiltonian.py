@@ -1,6 +1,6 @@
-"""Hamiltonian Metropolis steps for the parameters of a Markov network, in whitened coordinates.
+"""Hamiltonian Metropolis steps for the parameters of a Markov network, in whitened coordinates (Duane et al. 1987).
 
-V and W of annotators who copy are strongly correlated: moved one at a time they hardly move at all. With the curvature
+V and W of annotators who copy are strongly correlated. With the curvature
 
     A = | B_1        C_1 |
         |      ...   ... |  = R R^T        B_j: V of class j,  C_j: V with W,  D: W
@@ -13,10 +13,7 @@ the coordinates R^T (V, W) make the density nearly round. A has no entries betwe
     a step x of the new coordinates:   W = R_w^-T x_w,        V_j = R_j^-T (x_j - X_j W)
     the slope in them:                 x_j' = R_j^-1 V_j',    x_w' = R_w^-1 (W' - sum_j X_j^T x_j')
 
-One draw (Duane et al. 1987): a momentum r ~ N(0, I), some leapfrog moves of (V, W) and r, and a Metropolis step that
-accepts with probability min(1, exp(change of the log density - change of |r|^2 / 2)). The leapfrog is reversible and
-keeps volume, so the posterior is invariant whatever the metric and the step size; these may not depend on where the
-chain is, so they are learned during burn-in only.
+Metric and step size are learned during burn-in only, so that the posterior stays invariant afterwards.
 """
 
 from __future__ import annotations
@@ -174,9 +171,13 @@ def draw_networks(rng: Any, networks: Any, prior: Any, state: Any, tuning: Any, 
         mean_x, precision_x = parameters_of(networks, g, prior.mean_x), parameters_of(networks, g, prior.precision_x)
         target = Target(graph, np.zeros(theta.shape[0]), total_j, mean_x, precision_x)
         add_answers(graph, table_of(networks, g, state.counts), target.answers_x, total_j)
-        if learning > 0.0:
-            learn_metric(networks, g, target, table_jt, learning, tuning)
         metric = metric_of(networks, g, tuning.root)
+        if learning > 0.0:
+            here = np.empty_like(tuning.curvature)
+            curvature(graph, total_j, precision_x, table_jt, metric_of(networks, g, here))
+            for place in range(networks.metric_start[g], networks.metric_start[g + 1]):
+                tuning.curvature[place] += learning * (here[place] - tuning.curvature[place])
+            take_root(metric_of(networks, g, tuning.curvature), metric)
         accepted = draw(rng, metric, np.exp(tuning.log_size_g[g]), target, theta, table_jt)
         tuning.log_size_g[g] += gain * (accepted - ACCEPTED)
 
@@ -209,14 +210,3 @@ def metric_of(networks: Any, g: int, flat: Any) -> Any:
         flat[cross:square].reshape((n_classes, width, n_pairs)),
         flat[square : square + n_pairs * n_pairs].reshape((n_pairs, n_pairs)),
     )
-
-
-@compiled
-def learn_metric(networks: Any, g: int, target: Any, table_jt: Any, learning: float, tuning: Any) -> None:
-    """Move the average curvature of network g a share `learning` of the way to the present one, and take its root."""
-    here = np.empty_like(tuning.curvature)
-    blocks, cross, square = metric_of(networks, g, here)
-    curvature(target.graph, target.total_j, target.precision_x, table_jt, blocks, cross, square)
-    for place in range(networks.metric_start[g], networks.metric_start[g + 1]):
-        tuning.curvature[place] += learning * (here[place] - tuning.curvature[place])
-    take_root(metric_of(networks, g, tuning.curvature), metric_of(networks, g, tuning.root))

@@ -4,18 +4,9 @@ S annotators with L options each answer an item of class j with
 
     p(c | j) = exp( sum_i V[j, i, c_i] + sum_{a<b} W[a, b] [c_a = c_b] ) / Z_j
 
-W > 0: the two give the same answer more often than the class alone explains (they copy, or make the same mistakes).
-Z_j is exact: p(. | j) is a table of all L^S answers, grown annotator by annotator,
-
-    table[l L^i + rest] = table[rest] exp(V[j, i, l]) prod_{a < i, W[a, i] there} exp(W[a, i] [rest_a = l])
-
-and scaled to sum to 1 after each, so that neither strong couplings nor many annotators overflow. Annotator i is digit i
-(base L) of the column. A table of *counts* of answers has the same shape, and the same sums of it,
-
-    said[i, l] = sum of the columns whose digit i is l        agreed[a, b] = sum of those whose digits a and b are equal
-
-are what the labels tell about V and W: with N_j items of class j and expectations E under the table, and priors
-V ~ N(mean, sd_v^2), W ~ N(0, sd_w^2),
+p(. | j) is a table of all L^S answers, grown annotator by annotator and scaled after each; annotator i is digit i (base
+L) of the column. With said[i, l] the sum of the columns whose digit i is l, agreed[a, b] that of those whose digits a
+and b are equal, N_j items of class j, expectations E, and priors V ~ N(mean, sd_v^2), W ~ N(0, sd_w^2),
 
     log p(V, W | answers) = sum V said + sum W agreed - sum_j N_j log Z_j + log p(V, W)
     d/dV = said - N_j E[said] - (V - mean) / sd_v^2       d/dW = agreed - sum_j N_j E[agreed] - W / sd_w^2
@@ -23,8 +14,7 @@ V ~ N(mean, sd_v^2), W ~ N(0, sd_w^2),
 which is concave; minus its second derivative is N_j Cov[said, agreed] + 1 / sd^2.
 
 Axes: d = i L + l runs over the answers of a network's annotators (S L of them), p over its couplings, ordered by their
-second annotator, t over the L^S columns of its tables, x over all parameters: V by class, then W. Answers, means and
-precisions (1 / sd^2) of the priors stand in the same order: answers_x holds `said` of each class, then `agreed`.
+second annotator, t over the L^S columns of its tables, x over all parameters: V by class, then W.
 """
 
 from __future__ import annotations
@@ -107,10 +97,7 @@ def sum_agreement(table: Any, first: int, second: int, n_options: int) -> float:
 
 @compiled
 def statistics(graph: Any, table: Any, said_d: Any, agreed_p: Any) -> None:
-    """Write said (S L) and agreed (P) of a table of probabilities or counts.
-
-    Annotators are summed out one by one, last first, so that each pair is seen in the smallest table that has it.
-    """
+    """Write said (S L) and agreed (P) of a table of probabilities or counts, summing annotators out, last first."""
     n_options, first_p, second_p = graph
     rest = table.copy()
     size = table.shape[0]
@@ -154,13 +141,9 @@ def log_density(target: Any, theta_x: Any, table_jt: Any, slope_x: Any) -> float
 
 
 @compiled
-def curvature(
-    graph: Any, total_j: Any, precision_x: Any, table_jt: Any, block_jdd: Any, cross_jdp: Any, square_pp: Any
-) -> None:
-    """Write minus the second derivatives of `log_density`: V with V of each class, V with W, W with W.
-
-    V of different classes have none. Costs (S + agreeing pairs)^2 per answer.
-    """
+def curvature(graph: Any, total_j: Any, precision_x: Any, table_jt: Any, out: Any) -> None:
+    """Write minus the second derivatives of `log_density`: V with V of each class, V with W, W with W."""
+    block_jdd, cross_jdp, square_pp = out
     n_classes, width, n_pairs = cross_jdp.shape
     square_pp[:] = np.diag(precision_x[n_classes * width :])
     for j in range(n_classes):

@@ -6,27 +6,17 @@ State (Kim & Ghahramani 2012, eqs. 21-38; DBCC is EDBCC in which every item is h
     answers | t_n = j ~ Markov networks (V, W) where s_n = 1 (hard), else each label ~ Cat(softmax U_j)
     V ~ N(mean, sd_v^2)    W ~ N(0, sd_w^2)    U ~ N(easy mean, sd_u^2)
 
-U is a network too, with one annotator to whom each label of an easy item is an item: the last in the layout. A sweep
-draws
+U is a network too, of one annotator to whom each label of an easy item is an item: the last in the layout. A sweep
+draws the missing answers of hard items, a Hamiltonian step for each network (`hamiltonian`), p ~ Dir(nu + N) (eq. 11),
+and (t_n, s_n) from their 2J joint probabilities, missing answers summed out (eqs. 28, 36, 37).
 
-    missing answers | t, V, W       of hard items, so that the networks have complete answers
-    V, W, U | complete answers      a Hamiltonian Metropolis step for each network          (see `hamiltonian`)
-    p | t                           Dir(nu + N)                                             (eq. 11)
-    t_n, s_n | V, W, U, p           together, from their 2J joint probabilities, missing answers summed out
-                                                                                            (eqs. 28, 36, 37)
-
-(t, s) and the missing answers are one block, which leaves the posterior invariant and mixes faster. Items without
-labels and known truth are left out: they would only slow the shares down.
-
-Each kept draw adds the answers of annotators to all items, hard and easy: with h_j the share of hard items among those
-drawn in class j (one prior item included),
+Each kept draw adds, with h_j the share of hard items among those drawn in class j (one prior item included),
 
     pi_kj = h_j p(c_k | j) + (1 - h_j) softmax(U_j)
     cov_j(a, b) = h_j p(c_a = c_b = j | j) + (1 - h_j) u_jj^2 - pi_ajj pi_bjj       right answers of two annotators
 
-The reported correlation is sum_j p_j cov_j(a, b) / sqrt(sum_j p_j var_j(a) sum_j p_j var_j(b)), numerator and
-denominators averaged over draws; errors correlate as right answers do. Annotators of different networks depend on each
-other only through the difficulty: cov_j = h_j (1 - h_j) (p(c_a = j | j) - u_jj) (likewise b).
+and for annotators of different networks cov_j = h_j (1 - h_j) (p(c_a = j | j) - u_jj) (likewise b). The correlation is
+sum_j p_j cov_j(a, b) / sqrt(sum_j p_j var_j(a) sum_j p_j var_j(b)), all averaged over draws.
 
 Axes: s = 0 hard, 1 easy; u patterns, i distinct items, c = s J + j; flat arrays are cut by the layout.
 """
@@ -61,11 +51,10 @@ class Prior(NamedTuple):
 
 
 class State(NamedTuple):
-    """State of a chain; every array is written in place.
+    """State of a chain, written in place.
 
-    Log shares (J,); parameters and tables of the networks, and the counts of complete answers, shaped as the tables;
-    log likelihood of the patterns (2, U, J); how often each was drawn, and the items (2, J); conditional probabilities
-    (I, 2J) of the last draw of truths.
+    Log shares (J,); parameters, tables and counts of complete answers; log likelihood of the patterns (2, U, J), how
+    often each was drawn, and the items (2, J); conditional probabilities (I, 2J) of the last draw of truths.
     """
 
     log_share_j: Floats
@@ -81,10 +70,8 @@ class State(NamedTuple):
 class Sums(NamedTuple):
     """Sums over the kept draws, and monitored draws; y runs over all pairs of annotators in networks.
 
-    Sums of the conditional probabilities (over all sweeps after burn-in); of pi and pi^2 over all items; of the
-    covariance (Y) and the variance (K) of right answers given the class. Contributions of easy items to all pairs
-    (draws, J, K). For each draw weighted accuracies, class shares, the share of hard items and couplings; for each
-    sweep the log likelihood.
+    Conditional probabilities (of all sweeps after burn-in); pi and pi^2; covariance (Y) and variance (K) of right
+    answers; contributions of easy items to all pairs (draws, J, K); draws of accuracies, shares, hard items, couplings.
     """
 
     weight_ic: Floats
@@ -139,11 +126,7 @@ def blank_sums(layout: Layout, accuracies: int, draws: int, sweeps: int) -> Sums
 def run_chain(
     rng: Any, layout: Any, prior: Any, start_ij: Any, weight_am: Any, burn_in: int, thin: int, chain: Any, sums: Any
 ) -> None:
-    """Start `chain` (state and tuning) from truths drawn from `start_ij`; sweep, and after `burn_in` add to `sums`.
-
-    Probabilities of the items are added after every sweep, everything else after every `thin`-th. `weight_am` (A, K)
-    weights the annotators in each monitored accuracy.
-    """
+    """Sweep from truths drawn from `start_ij`; after `burn_in` add every `thin`-th sweep to `sums`."""
     networks, patterns, items, _, _ = layout
     state, tuning = chain
     disperse(rng, networks, items, prior, start_ij, state)
@@ -183,10 +166,7 @@ def disperse(rng: Any, networks: Any, items: Any, prior: Any, start_ij: Any, sta
 
 @compiled
 def approach(rng: Any, networks: Any, patterns: Any, prior: Any, state: Any, tuning: Any) -> None:
-    """Draw parameters alone until they fit the first truths.
-
-    Truths drawn with parameters still at the prior could leave the votes for a mirror image.
-    """
+    """Draw parameters alone until they fit the first truths, so that these do not turn into a mirror image."""
     for turn in range(APPROACH):
         complete(rng, networks, patterns, state)
         draw_networks(rng, networks, prior, state, tuning, 1.0, (1.0 + turn) ** -0.6)
@@ -272,10 +252,7 @@ def draw_truths(rng: Any, items: Any, hard: float, state: Any) -> float:
 
 @compiled
 def complete(rng: Any, networks: Any, patterns: Any, state: Any) -> None:
-    """Count the answers of hard items by cell of the tables, missing ones drawn from p(c | answers, t).
-
-    The labels of easy items count in the last network only.
-    """
+    """Count the answers of hard items by cell of the tables, missing ones drawn from p(c | answers, t)."""
     n_classes, tables, counts = networks.n_classes, state.tables, state.counts
     counts[:] = 0.0
     for u in range(patterns.stride_u.shape[0]):
@@ -330,7 +307,17 @@ def keep_parameters(networks: Any, hard: float, state: Any, weight_am: Any, sums
             easy_l = np.zeros(n_options)
             if part < 1.0:
                 easy_l[:] = table_of(networks, networks.n_groups, state.tables)[j]
-            keep_confusion(said_d.reshape((size, n_options)), easy_l, part, share, j, m0, weight_am, sums, kept)
+            said_ml = said_d.reshape((size, n_options))
+            for a in range(size):
+                pi_l = part * said_ml[a] + (1.0 - part) * easy_l
+                sums.moment_rmjl[0, m0 + a, j] += pi_l
+                sums.moment_rmjl[1, m0 + a, j] += pi_l * pi_l
+                sums.variance_m[m0 + a] += share * pi_l[j] * (1.0 - pi_l[j])
+                sums.accuracy_ad[:, kept] += weight_am[:, m0 + a] * share * pi_l[j]
+                if part < 1.0:
+                    sums.spread_djm[kept, j, m0 + a] = np.sqrt(share * part * (1.0 - part)) * (
+                        said_ml[a, j] - easy_l[j]
+                    )
             right_m = part * said_d[j::n_options] + (1.0 - part) * easy_l[j]
             place = y
             for b in range(size):
@@ -343,21 +330,6 @@ def keep_parameters(networks: Any, hard: float, state: Any, weight_am: Any, sums
         first, last = networks.pair_start[g], networks.pair_start[g + 1]
         end = networks.theta_start[g + 1]
         sums.coupling_pd[first:last, kept] = state.theta_x[end - last + first : end]
-
-
-@compiled
-def keep_confusion(
-    said_ml: Any, easy_l: Any, part: float, share: float, j: int, m0: int, weight_am: Any, sums: Any, kept: int
-) -> None:
-    """Add the confusion rows of class j of one network's annotators, and the variance of their right answers."""
-    for a in range(said_ml.shape[0]):
-        pi_l = part * said_ml[a] + (1.0 - part) * easy_l
-        sums.moment_rmjl[0, m0 + a, j] += pi_l
-        sums.moment_rmjl[1, m0 + a, j] += pi_l * pi_l
-        sums.variance_m[m0 + a] += share * pi_l[j] * (1.0 - pi_l[j])
-        sums.accuracy_ad[:, kept] += weight_am[:, m0 + a] * share * pi_l[j]
-        if part < 1.0:
-            sums.spread_djm[kept, j, m0 + a] = np.sqrt(share * part * (1.0 - part)) * (said_ml[a, j] - easy_l[j])
 
 
 @compiled

@@ -1,22 +1,15 @@
 """Groups of annotators who share a Markov network.
 
-Two annotators who never label the same item carry no information on a coupling, which is left out (W = 0). Annotators
-who remain joined, directly or through others, are one network, exact if its table has at most `exact_states` answers. A
-larger network is cut into groups of at most `group_states` answers without couplings between groups: within a group all
-stays exact, and p(c | j) is the product of the groups' tables. This loses the dependence between groups and nothing
-else. So groups consist of annotators who agree most beyond what the class explains,
+Annotators joined by common items, directly or through others, are one network, exact if its table has at most
+`exact_states` answers. A larger one is cut into groups of at most `group_states` answers of those who agree most
+beyond what the class explains,
 
     z_kk' = sum_n ( [l_nk = l_nk'] - e_nkk' ) / sqrt( sum_n e_nkk' (1 - e_nkk') )
     e_nkk' = sum_j q_nj sum_l pi_kjl pi_k'jl
 
-with confusion matrices from the votes (a model might already mistake those who copy for the truth) and beliefs q
-without the labels of k and k'. From the largest z down to JOINED_ABOVE, the groups of the two are joined if the result
-is small enough. The pool of annotators without ids, who may label an item many times, is always alone, as is an
-annotator who shares no item with anyone.
-
-Cost of cutting, measured on six annotators: with W = 1 within two triples and nothing between them, cut in threes,
-probabilities move by 0.03 on average and the log loss stays; with W = 0.4 between them as well they move by 0.04, and
-about 60 % of the exact network's gain in log loss over VB-IBCC is kept.
+with confusion matrices from the votes and beliefs q without the labels of k and k'. From the largest z down to
+JOINED_ABOVE, the groups of the two are joined if the result is small enough. The pool of annotators without ids is
+always alone.
 """
 
 from __future__ import annotations

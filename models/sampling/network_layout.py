@@ -1,12 +1,8 @@
 """Networks, the answers of their annotators, and the items, as flat arrays for compiled chains.
 
-The answers of a network to an item are a pattern: the set of cells of the network's table that agree with them, because
-annotators who did not answer are summed out. Items with the same patterns and the same known class are one, with a
-weight.
-
-Tables, parameters and metrics of all networks follow each other. The table of network g is J rows of L^S cells, its
-parameters are V by class, then W. The network of easy items, if any, is the last: a single annotator, none of the K,
-gives every label of an easy item.
+The answers of a network to an item are a pattern: the cells of the network's table that agree with them. Items with the
+same patterns and known class are one, with a weight. The table of network g is J rows of L^S cells, its parameters are
+V by class, then W. The network of easy items, if any, is the last: one annotator gives every label of an easy item.
 """
 
 from __future__ import annotations
@@ -28,8 +24,7 @@ Codes = npt.NDArray[np.int64]
 class Networks(NamedTuple):
     """J, L, the number of networks of annotators, and the starts of each network in flat arrays.
 
-    The arrays hold annotators m in the order of their networks, couplings between positions first < second, parameters,
-    tables and metrics.
+    The arrays hold annotators m, couplings between positions first < second, parameters, tables and metrics.
     """
 
     n_classes: int
@@ -45,8 +40,9 @@ class Networks(NamedTuple):
 
 
 class Patterns(NamedTuple):
-    """Pattern u agrees with the cells cell[cell_start[u]:[u + 1]] of class 0, and with those stride_u[u] on for each
-    further class; its labels are the cells said[said_start[u]:[u + 1]] of class 0 of the network of easy items.
+    """Pattern u agrees with cells cell[cell_start[u]:[u + 1]] of class 0, and those stride_u[u] on per next class.
+
+    Its labels are the cells said[said_start[u]:[u + 1]] of class 0 of the network of easy items.
     """
 
     cell_start: Codes
@@ -57,9 +53,7 @@ class Patterns(NamedTuple):
 
 
 class Items(NamedTuple):
-    """Distinct item i has the patterns pattern[start[i]:[i + 1]], the known class known_i or -1, and stands for
-    weight_i items.
-    """
+    """Distinct item i: patterns pattern[start[i]:[i + 1]], known class or -1, and the number of items it stands for."""
 
     start: Codes
     pattern: Codes
@@ -68,9 +62,7 @@ class Items(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Everything chains run over; `member` holds the codes of annotators m, `distinct_n` the distinct item of each
-    item, or -1 without labels and truth.
-    """
+    """What chains run over; `member`: codes of annotators m; `distinct_n`: -1 for items without labels and truth."""
 
     networks: Networks
     patterns: Patterns

@@ -1,8 +1,4 @@
-"""Averages over several chains over networks of annotators; shared by DBCC and EDBCC.
-
-They are over the conditional p(t_n, s_n | V, W, U, p, labels), which has less noise than the drawn truths, the
-confusion matrices of the networks, and the correlations of right answers (see `network_chain`).
-"""
+"""Averages over several chains over networks of annotators; shared by DBCC and EDBCC."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from hitl.annotations import Annotations, Floats
+from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.annotators.confusion import on_the_diagonal
@@ -21,7 +17,7 @@ from hitl.models.numerics.checks import require_chances, require_counts, require
 from hitl.models.sampling import hamiltonian, network_chain, network_groups, network_layout, posterior
 from hitl.models.sampling.chains import Chains
 from hitl.models.sampling.network_chain import Prior, Sums, blank_sums
-from hitl.models.sampling.network_layout import Codes, Layout, Networks
+from hitl.models.sampling.network_layout import Layout, Networks
 from hitl.models.sampling.posterior import Posterior, Sampler, matched, total
 
 MONITORED = 20
@@ -130,45 +126,34 @@ def averaged(evidence: Evidence, layout: Layout, hard: float, runs: list[Sums]) 
     """Average over the kept draws of all chains."""
     annotations = evidence.annotations
     j = annotations.n_classes
-    weight_ic = total([sums.weight_ic for sums in runs])
+    weight_ic = total(runs, "weight_ic")
     weight_ic /= weight_ic.sum(axis=1, keepdims=True)
     there = np.flatnonzero(layout.distinct_n >= 0)
     distinct = layout.distinct_n[there]
     judged = (there, (weight_ic[:, :j] + weight_ic[:, j:])[distinct], weight_ic[:, :j].sum(axis=1)[distinct])
     place_k = np.argsort(layout.member)
-    moments_rkjl = total([sums.moment_rmjl for sums in runs])[:, place_k] / sum(sums.hard_d.size for sums in runs)
+    moments_rkjl = total(runs, "moment_rmjl")[:, place_k] / sum(sums.hard_d.size for sums in runs)
     monitored = posterior.monitored_draws(annotations, runs, "log likelihood", hard)
-    monitored |= _couplings(annotations, layout, runs)
+    networks, names, member = layout.networks, annotations.annotators, layout.member
+    coupling_cpd = np.stack([sums.coupling_pd for sums in runs])
+    start_p = np.repeat(networks.member_start[:-1], np.diff(networks.pair_start))
+    first, second = member[start_p + networks.first_p], member[start_p + networks.second_p]
+    for p in np.argsort(-np.abs(coupling_cpd.mean(axis=(0, 2))), kind="stable")[:MONITORED]:
+        monitored[f"coupling of {names[first[p]]} and {names[second[p]]}"] = coupling_cpd[:, p]
     dependence_kk = dependence(layout, runs)[np.ix_(place_k, place_k)]
     return posterior.averaged(evidence, runs, hard, judged, matched(*moments_rkjl), monitored, dependence_kk)
 
 
 def dependence(layout: Layout, runs: list[Sums]) -> Floats:
     """Return (K, K) the correlation of right answers given the class, annotators in the order of the layout."""
-    covariance_mm = total([np.einsum("djm,djn->mn", sums.spread_djm, sums.spread_djm) for sums in runs])
+    covariance_mm = np.sum([np.einsum("djm,djn->mn", sums.spread_djm, sums.spread_djm) for sums in runs], axis=0)
     start = layout.networks.member_start[: layout.networks.n_groups + 1].tolist()
     pairs = [(a, b) for m0, end in pairwise(start) for b in range(m0, end) for a in range(m0, b)]
     first, second = np.array(pairs, np.int64).reshape(-1, 2).T
-    within_y = total([sums.covariance_y for sums in runs])
+    within_y = total(runs, "covariance_y")
     covariance_mm[first, second] = within_y
     covariance_mm[second, first] = within_y
-    variance_m = total([sums.variance_m for sums in runs])
+    variance_m = total(runs, "variance_m")
     correlation_mm: Floats = np.clip(covariance_mm / np.sqrt(np.outer(variance_m, variance_m)), -1.0, 1.0)
     np.fill_diagonal(correlation_mm, 1.0)
     return correlation_mm
-
-
-def _couplings(annotations: Annotations, layout: Layout, runs: list[Sums]) -> dict[str, Floats]:
-    """Return name -> (C, S) draws of the largest couplings."""
-    names = annotations.annotators
-    coupling_cpd = np.stack([sums.coupling_pd for sums in runs])
-    first, second = _coupled(layout)
-    largest = np.argsort(-np.abs(coupling_cpd.mean(axis=(0, 2))), kind="stable")[:MONITORED]
-    return {f"coupling of {names[first[p]]} and {names[second[p]]}": coupling_cpd[:, p] for p in largest}
-
-
-def _coupled(layout: Layout) -> tuple[Codes, Codes]:
-    """Return (P,) codes of the two annotators of each coupling."""
-    networks = layout.networks
-    start_p = np.repeat(networks.member_start[:-1], np.diff(networks.pair_start))
-    return layout.member[start_p + networks.first_p], layout.member[start_p + networks.second_p]

@@ -1,8 +1,7 @@
 """Averages over the draws of several chains, and their mixing.
 
-The probabilities of an item are the average over draws of p(t_n | labels, alpha, truths of the other items), which has
-less noise than the drawn t_n (Rao-Blackwell); likewise the moments of pi and p given the drawn alpha and counts. A row
-of an annotator's matrix is reported as the Dirichlet with the same means and the same sum of variances.
+Probabilities of items are averages of p(t_n | labels, alpha, truths of the other items), not of drawn truths
+(Rao-Blackwell). A row of an annotator's matrix is reported as the Dirichlet with the same means and sum of variances.
 """
 
 from __future__ import annotations
@@ -41,15 +40,7 @@ LARGEST = 1e9
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """Averages over the chains.
-
-    Attributes:
-        q_nj: (N, J) probabilities of the classes; known truths one-hot.
-        hard_n: (N,) probability that the item is hard; None if every item is.
-        report: annotators, each row as the Dirichlet matched to its posterior moments.
-        mixing: diagnostics of the chains.
-        trace: mean over chains of a log density after each sweep, burn-in included.
-    """
+    """Averages over the chains: classes, hard items (None if all are), annotators, mixing, and the mean log density."""
 
     q_nj: Floats
     hard_n: Floats | None
@@ -76,7 +67,7 @@ class Sampler(Chains, ABC):
             posterior.q_nj,
             posterior.report,
             objective=posterior.trace,
-            converged=chains.has_mixed(posterior.mixing),
+            converged=all(rhat < chains.MIXED_BELOW for rhat in posterior.mixing.rhat.values()),
             mixing=posterior.mixing,
             difficulty=posterior.hard_n,
         )
@@ -124,11 +115,11 @@ class GibbsChains(Sampler):
             return sums
 
         runs = self.run(run)
-        rows, count = table.informative, draws * len(runs)
-        q_rj, hard_r = (total([getattr(sums, name) for sums in runs])[rows] / count for name in ("q_nj", "hard_n"))
-        moments = [total([getattr(sums, name) for sums in runs]) / count for name in ("mean_kjl", "square_kjl")]
+        rows = table.informative
+        mean = {name: total(runs, name) / (draws * len(runs)) for name in ("q_nj", "hard_n", "mean_kjl", "square_kjl")}
+        judged, moments = (rows, mean["q_nj"][rows], mean["hard_n"][rows]), (mean["mean_kjl"], mean["square_kjl"])
         monitored = monitored_draws(annotations, runs, "log joint", prior.hard)
-        return averaged(evidence, runs, prior.hard, (rows, q_rj, hard_r), matched(*moments), monitored)
+        return averaged(evidence, runs, prior.hard, judged, matched(*moments), monitored)
 
 
 def all_hard(annotations: Annotations, diagonal: float, off: float, smoothing: float) -> gibbs.Prior:
@@ -148,10 +139,7 @@ def known_table(evidence: Evidence) -> gibbs.Table:
 
 
 def accuracy_weights(annotations: Annotations) -> Floats:
-    """Return (1 + A, K) weights of the monitored accuracies: of all labels, and of each of the busiest annotators.
-
-    Chains in which different annotators are the good ones can agree on everything else.
-    """
+    """Return (1 + A, K) weights of the monitored accuracies: of all labels, and of each of the busiest annotators."""
     labels_k = annotations.labels_per_annotator
     return np.vstack((labels_k / max(1, labels_k.sum()), busiest(annotations)[:, None] == np.arange(labels_k.size)))
 
@@ -204,10 +192,9 @@ def monitored_draws(
     return monitored
 
 
-def total(arrays: list[Floats]) -> Floats:
-    """Sum over chains."""
-    summed: Floats = np.sum(arrays, axis=0)
-    return summed
+def total(runs: Sequence[Sums], name: str) -> Floats:
+    """Sum one statistic over the chains."""
+    return np.asarray(np.sum([getattr(sums, name) for sums in runs], axis=0))
 
 
 def matched(mean_kjl: Floats, square_kjl: Floats) -> Floats:

@@ -23,7 +23,7 @@ from hitl.events.bodies import LONGEST_TEXT, as_sent, body_of, sentence, text_of
 from hitl.events.build_events import ITEMS
 from hitl.evidence import Evidence
 from hitl.models.analysis.annotator_profile import AnnotatorProfiler
-from hitl.models.analysis.drift import Change, DriftTest
+from hitl.models.analysis.drift import Change
 from hitl.models.vb_ibcc import VBIBCC
 from hitl.operations import Judgement
 from hitl.plan import Done, DoneItems, Plan
@@ -311,7 +311,6 @@ def test_without_times_nobody_drifts() -> None:
     evidence = crowd(n=40)
     plain = replace(evidence, annotations=replace(evidence.annotations, time=None))
     assert build_events.newly_drifted(plain, fitted(plain), {}) == ([], {})
-    assert DriftTest().least_labels > 1
 
 
 # -- failures ------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from hitl.annotations import Annotations
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models import PLEM, VBIBCC, DefaultCombiner
-from hitl.models.analysis.complementarity import Judges
+from hitl.models.analysis.complementarity import judge
 from hitl.models.analysis.model_profile import ModelProfile, ModelProfiler
 from hitl.report import QuestionPage, Report, models, render
 from tests.report.samples import EVIL, Page, require_valid_figure, sample
@@ -107,7 +107,7 @@ def test_truth_the_fit_was_not_told_measures_without_a_refit(monkeypatch: pytest
     monkeypatch.setattr(PLEM, "fit", None)
     found = models.models_section(QuestionPage("animal", replace(evidence, truth=truth), consensus))
     assert found is not None
-    judged = Judges().judge(evidence, consensus)
+    judged = judge(evidence, consensus)
     assert found.profile.best.overall["both"][0] == pytest.approx((consensus.labels == truth)[judged.compared].mean())
 
 

@@ -59,16 +59,14 @@ def test_cohen_is_that_of_scikit_learn_over_the_common_items(gaps: float) -> Non
     from sklearn.metrics import cohen_kappa_score
 
     matrix = table(np.random.default_rng(3), 80, 5, 3, gaps)
-    pairs = agree.cohen_kappas(Annotations.from_matrix(matrix), least_shared=1)
-    assert len(pairs.kappa) == 10
-    for first, second, shared, observed, kappa in zip(
-        pairs.first, pairs.second, pairs.shared, pairs.observed, pairs.kappa, strict=True
-    ):
+    pairs, many, kappas = agree.cohen_kappas(Annotations.from_matrix(matrix), least_shared=1)
+    assert len(kappas) == 10
+    for (first, second), shared, kappa in zip(pairs, many, kappas, strict=True):
         both = (matrix[:, first] >= 0) & (matrix[:, second] >= 0)
         assert shared == both.sum()
-        assert observed == pytest.approx(np.mean(matrix[both, first] == matrix[both, second]))
         assert kappa == pytest.approx(cohen_kappa_score(matrix[both, first], matrix[both, second]), abs=1e-12)
-    assert pairs.mean == pytest.approx(np.average(pairs.kappa, weights=pairs.shared))
+    found = agree.agreement(Annotations.from_matrix(matrix)).cohen
+    assert found == pytest.approx(np.average(kappas, weights=many))
 
 
 def test_pairs_need_common_items_and_the_pool_is_nobody() -> None:
@@ -76,11 +74,10 @@ def test_pairs_need_common_items_and_the_pool_is_nobody() -> None:
     matrix[:20, 0] = matrix[10:, 1] = matrix[25:, 2] = 0
     matrix[::2][matrix[::2] == 0] = 1
     annotations = Annotations.from_matrix(matrix)
-    pairs = agree.cohen_kappas(annotations, least_shared=5)
-    assert list(zip(pairs.first, pairs.second, pairs.shared, strict=True)) == [(0, 1, 10), (1, 2, 5)]
-    assert len(agree.cohen_kappas(replace(annotations, anonymous=1), least_shared=5).kappa) == 0
-    assert len(agree.cohen_kappas(annotations, least_shared=5, most_people=2).kappa) == 1
-    assert np.isnan(agree.cohen_kappas(annotations, least_shared=11).mean)
+    pairs, shared, _ = agree.cohen_kappas(annotations, least_shared=5)
+    assert (pairs.tolist(), shared.tolist()) == ([[0, 1], [1, 2]], [10, 5])
+    assert len(agree.cohen_kappas(replace(annotations, anonymous=1), least_shared=5)[0]) == 0
+    assert len(agree.cohen_kappas(annotations, least_shared=5, most_people=2)[0]) == 1
 
 
 def test_the_interval_of_alpha_is_that_of_leaving_items_out() -> None:
@@ -128,6 +125,6 @@ def test_chance_gives_zero_and_the_same_answers_one() -> None:
 
 @pytest.mark.parametrize("matrix", [np.full((5, 3), 1), np.array([[0, -1], [-1, 1], [1, -1]]), np.full((4, 2), -1)])
 def test_where_nothing_is_defined_it_is_nan(matrix: np.ndarray) -> None:
-    found = agree.agreement(Annotations.from_matrix(matrix, classes=("a", "b")), least_shared=1)
+    found = agree.agreement(Annotations.from_matrix(matrix, classes=("a", "b")))
     assert np.isnan([found.alpha, found.low, found.high, found.fleiss, found.cohen]).all()
     assert found.pairs == 0

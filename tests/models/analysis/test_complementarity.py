@@ -13,8 +13,15 @@ from hitl.annotations import Annotations
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models import PLEM, DawidSkene, DefaultCombiner
-from hitl.models.analysis.complementarity import Comparison, Judgements, Judges, equal_mass, most_probable
-from hitl.models.analysis.deferral import can_skip, deferral_curve
+from hitl.models.analysis.complementarity import (
+    Comparison,
+    Judgements,
+    can_skip,
+    deferral_curve,
+    equal_mass,
+    judge,
+    most_probable,
+)
 from hitl.models.analysis.proportions import difference, wilson
 from tests.oracles import crowd
 
@@ -174,7 +181,7 @@ def test_model_alone_is_the_calibrated_pool_and_people_alone_know_no_model(rng: 
         evidence, probabilities={"m": np.where(rng.random((80, 1)) < 0.1, np.nan, rng.dirichlet(np.ones(3), 80))}
     )
     consensus = PLEM().fit(one)
-    judged = Judges().judge(one, consensus)
+    judged = judge(one, consensus)
     p_nj = one.probabilities["m"]
     speaks = ~np.isnan(p_nj[:, 0])
     powered = p_nj[speaks] ** (1 / consensus.temperatures["m"])
@@ -186,13 +193,12 @@ def test_model_alone_is_the_calibrated_pool_and_people_alone_know_no_model(rng: 
 
 def test_nobody_is_told_the_truth_of_the_item_they_judge(rng: np.random.Generator) -> None:
     evidence = told(rng)
-    judges = Judges()
-    judged = judges.judge(evidence, PLEM().fit(evidence))
+    judged = judge(evidence, PLEM().fit(evidence))
     for item in np.flatnonzero(evidence.known)[:3]:
         truth = evidence.truth.copy()
         truth[item] = (truth[item] + 1) % 3
         other = replace(evidence, truth=truth)
-        again = judges.judge(other, PLEM().fit(other))
+        again = judge(other, PLEM().fit(other))
         for name in ("model", "people", "both", "log_likelihood"):
             before, after = getattr(judged, name), getattr(again, name)
             assert np.allclose(before[item], after[item], atol=1e-9)
@@ -204,9 +210,9 @@ def test_nobody_is_told_the_truth_of_the_item_they_judge(rng: np.random.Generato
 def test_a_method_that_makes_nothing_of_models_is_told(rng: np.random.Generator) -> None:
     evidence = told(rng, known=0.0)
     with pytest.raises(BadEvidence, match="'dawid-skene' does not use models"):
-        Judges().judge(evidence, DawidSkene().fit(Evidence(evidence.annotations)))
+        judge(evidence, DawidSkene().fit(Evidence(evidence.annotations)))
     constant = replace(evidence, probabilities={"m": np.full((80, 3), 1 / 3)})
-    Judges().judge(constant, PLEM().fit(constant))
+    judge(constant, PLEM().fit(constant))
 
 
 def test_the_truth_of_the_other_items_teaches(rng: np.random.Generator) -> None:
@@ -215,10 +221,10 @@ def test_the_truth_of_the_other_items_teaches(rng: np.random.Generator) -> None:
     said = np.where(rng.random((200, 3)) < 0.9, 1 - truth[:, None], truth[:, None])
     annotations = Annotations.from_matrix(said)
     evidence = Evidence(annotations, {"m": np.full((200, 2), 0.5)}, truth=truth)
-    judged = Judges().judge(evidence, PLEM().fit(evidence))
+    judged = judge(evidence, PLEM().fit(evidence))
     assert (most_probable(judged.both) == truth).mean() > 0.9
     hidden = replace(evidence, truth=None)
-    judged = Judges().judge(hidden, PLEM().fit(hidden))
+    judged = judge(hidden, PLEM().fit(hidden))
     assert (most_probable(judged.both) == truth).mean() < 0.1
 
 
@@ -226,7 +232,7 @@ def test_few_known_truths_measure_nothing_and_are_left_out(rng: np.random.Genera
     evidence = told(rng, known=0.0)
     truth = np.full(80, -1, np.int32)
     truth[:9] = 0
-    judged = Judges().judge(replace(evidence, truth=truth), PLEM().fit(replace(evidence, truth=truth)))
+    judged = judge(replace(evidence, truth=truth), PLEM().fit(replace(evidence, truth=truth)))
     assert not judged.compared[:9].any()
     assert judged.model[:9].max() < 1  # the pool, not what is known
     assert judged.compared[9:].any()

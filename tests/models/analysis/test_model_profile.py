@@ -12,11 +12,12 @@ from hitl.annotations import Annotations
 from hitl.errors import BadEvidence, BadInput
 from hitl.evidence import Evidence
 from hitl.models import PL, PLEM, DefaultCombiner
-from hitl.models.analysis.complementarity import Judges, most_probable
+from hitl.models.analysis import model_profile
+from hitl.models.analysis.complementarity import judge, most_probable
 from hitl.models.analysis.conditional_information import (
-    DependenceTest,
     a_label,
     conditional_information,
+    dependence,
     fixed,
     shuffled_within,
     two_labels,
@@ -33,7 +34,7 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(11)
 
 
-QUICK = ModelProfiler(dependence=DependenceTest(shuffles=20))
+QUICK = ModelProfiler(shuffles=20)
 
 
 # -- Theorem 1 -----------------------------------------------------------------------------------------------
@@ -82,7 +83,7 @@ def test_of_a_fit_the_people_count_by_their_confusion_matrices(
     """With two classes the bound is the accuracy of the combination, measured without the items' own truth."""
     evidence, truth = crowd(rng, 300, 4, j, j + 1, asked=0.6, known=0.4, models=1)
     consensus = method.fit(evidence)
-    judged = Judges().judge(evidence, consensus)
+    judged = judge(evidence, consensus)
     a, pi_kjl = evidence.annotations, consensus.annotators.confusion
     for n in np.flatnonzero(~evidence.known)[:20]:
         rows = range(a.item_start[n], a.item_start[n + 1])
@@ -168,7 +169,7 @@ def test_chance_is_the_mean_over_every_order(rng: np.random.Generator) -> None:
         for q in permutations(range(3))
     ]
     observed = conditional_information(a, b, z)
-    found = DependenceTest(shuffles=4000).between(fixed(a), fixed(b), np.eye(2)[z])
+    found = dependence(fixed(a), fixed(b), np.eye(2)[z], shuffles=4000)
     assert found.chance == pytest.approx(np.mean(every), abs=0.01)
     assert found.bits == pytest.approx(max(observed - np.mean(every), 0), abs=0.01)
     assert found.p_value == pytest.approx(np.mean(np.array(every) >= observed - 1e-9), abs=0.02)
@@ -185,11 +186,10 @@ def errors(rng: np.random.Generator, n: int, hard: float):
 
 
 def test_independent_judges_show_nothing_and_dependent_ones_all_of_it(rng: np.random.Generator) -> None:
-    test = DependenceTest(shuffles=99)
     p_values, bits = [], []
     for _ in range(40):
         z, a, b = errors(rng, 400, 0.0)
-        found = test.between(fixed(a), fixed(b), np.eye(4)[z])
+        found = dependence(fixed(a), fixed(b), np.eye(4)[z], shuffles=99)
         assert found.chance > found.bits
         p_values.append(found.p_value)
         bits.append(found.bits)
@@ -201,11 +201,11 @@ def test_independent_judges_show_nothing_and_dependent_ones_all_of_it(rng: np.ra
         one, other = (0.8 if x == z else 0.2 / 3 for x in (a, b))
         p_zab[z, a, b] = 0.25 * (0.9 * one * other + 0.1 * (a == b != z) / 3)
     z, a, b = errors(rng, 20_000, 0.1)
-    found = test.between(fixed(a), fixed(b), np.eye(4)[z])
+    found = dependence(fixed(a), fixed(b), np.eye(4)[z], shuffles=99)
     assert found.bits == pytest.approx(by_loops(p_zab), abs=0.01)
     assert found.p_value == 0.01
     small = errors(rng, 500, 0.1)
-    few = test.between(fixed(small[1]), fixed(small[2]), np.eye(4)[small[0]])
+    few = dependence(fixed(small[1]), fixed(small[2]), np.eye(4)[small[0]], shuffles=99)
     assert few.bits == pytest.approx(by_loops(p_zab), abs=0.05)  # what chance adds is off
     assert few.chance > 0.02
 
@@ -268,7 +268,7 @@ def test_what_is_expected_is_by_the_consensus(rng: np.random.Generator) -> None:
     evidence, _ = told(rng)
     consensus = PLEM().fit(evidence)
     found = QUICK.fit(evidence, consensus).expected
-    judged = Judges().judge(evidence, consensus)
+    judged = judge(evidence, consensus)
     q_nj, compared = consensus.probabilities, np.flatnonzero(judged.compared)
     assert found.overall["both"][0] == pytest.approx(consensus.confidence[compared].mean())
     said = most_probable(judged.people)
@@ -303,11 +303,14 @@ def test_held_out_truth_measures_without_a_refit(rng: np.random.Generator, monke
         )
 
 
-def test_skips_are_over_all_items_and_judged_by_those_compared(rng: np.random.Generator) -> None:
+def test_skips_are_over_all_items_and_judged_by_those_compared(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     evidence, truth = told(rng)
     consensus = PLEM().fit(evidence)
-    found = replace(QUICK, targets=(0.5, 0.75, 0.9999)).fit(evidence, consensus, truth=truth)
-    judged = Judges().judge(evidence, consensus)
+    monkeypatch.setattr(model_profile, "TARGETS", (0.5, 0.75, 0.9999))
+    found = QUICK.fit(evidence, consensus, truth=truth)
+    judged = judge(evidence, consensus)
     speaks = ~np.isnan(np.stack([p[:, 0] for p in evidence.probabilities.values()])).all(axis=0)
     confidence, right = judged.model.max(axis=1), most_probable(judged.model) == truth
     assert found.measured is not None

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from hitl.models.learning.informative import gain, is_informative
+from hitl.models.learning.learned import gain, is_informative
 
 Floats = np.typing.NDArray[np.float64]
 

@@ -18,9 +18,8 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from hitl.annotations import Floats
 from hitl.errors import BadInput
 from hitl.models.predictors import features, transforms
-from hitl.models.predictors.features import Embedder, embed, rows, texts
+from hitl.models.predictors.features import Embedder, VectorCache, embed, rows, texts
 from hitl.models.predictors.transforms import tfidf_svd
-from hitl.models.predictors.vector_cache import VectorCache
 
 WORDS = ["storm", "sea", "bread", "price", "goal", "minute", "battery", "cell", "river", "tall", "cat", "dog"]
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from hitl.annotations import Floats
-from hitl.consensus import Mixing
 from hitl.evidence import Evidence
 from hitl.models.dawid_skene import DawidSkene
 from hitl.models.inference import warm_start
@@ -119,9 +118,9 @@ def test_both_agree_with_plain_loops(
 
 @pytest.mark.parametrize("phi", [-0.5, 0.0, 0.6, 0.9])
 def test_the_effective_size_of_an_autoregression_is_the_known_one(phi: float) -> None:
-    draws = autoregressive(np.random.default_rng(0), 4, 20_000, phi)
-    assert chains.effective_size(draws) == pytest.approx(80_000 * (1 - phi) / (1 + phi), rel=0.1)
-    assert chains.split_rhat(draws) == pytest.approx(1, abs=0.002)
+    draws = autoregressive(np.random.default_rng(0), 4, 10_000, phi)
+    assert chains.effective_size(draws) == pytest.approx(40_000 * (1 - phi) / (1 + phi), rel=0.1)
+    assert chains.split_rhat(draws) == pytest.approx(1, abs=0.004)
 
 
 def test_chains_that_disagree_are_seen() -> None:
@@ -132,8 +131,7 @@ def test_chains_that_disagree_are_seen() -> None:
     drifting = rng.normal(size=(1, 500)) + np.linspace(0, 3, 500)
     for wrong in (one_elsewhere, one_wide, drifting):
         assert chains.split_rhat(wrong) > chains.MIXED_BELOW
-        assert not chains.has_mixed(chains.mixing({"right": draws[: len(wrong)], "wrong": wrong}))
-    assert chains.has_mixed(chains.mixing({"right": draws}))
+    assert chains.split_rhat(draws) < chains.MIXED_BELOW
     assert chains.effective_size(one_elsewhere) < 30
 
 
@@ -143,16 +141,12 @@ def test_chains_that_stand_still() -> None:
     assert chains.effective_size(same) == 24  # the halves, without the middle draw
     assert chains.split_rhat(apart) == float("inf")
     assert chains.effective_size(apart) < 10
-    assert not chains.has_mixed(chains.mixing({"x": apart}))
 
 
 def test_mixing_names_every_quantity() -> None:
     rng = np.random.default_rng(4)
     found = chains.mixing({"a": rng.normal(size=(3, 50)), "b": rng.normal(size=(3, 50))})
     assert (found.chains, found.draws, set(found.rhat), set(found.effective)) == (3, 50, {"a", "b"}, {"a", "b"})
-    assert isinstance(found, Mixing)
-    with pytest.raises(ValueError, match="one shape"):
-        chains.mixing({"a": np.zeros((3, 50)), "b": np.zeros((3, 40))})
 
 
 # -- how they run ----------------------------------------------------------------------------------------------

@@ -80,7 +80,7 @@ class Case:
             Metric(np.empty((2, width, width)), np.empty((2, width, n_pairs)), np.empty((n_pairs, n_pairs)))
             for _ in range(2)
         )
-        markov_network.curvature(self.graph, self.total, self.precision, self.table, *curvature)
+        markov_network.curvature(self.graph, self.total, self.precision, self.table, curvature)
         hamiltonian.take_root(curvature, root)
         whole = np.zeros((2 * width + n_pairs,) * 2)
         for j, rows in enumerate((slice(0, width), slice(width, 2 * width))):
