@@ -115,7 +115,6 @@ $(BENCH)/.ready: pyproject.toml
 $(TEST)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(TEST)
 	$(TEST)/bin/pip install -q --no-compile -e '.[label-studio,postgres,gp,vision,service,test]'
-	-$(TEST)/bin/pip install -q --no-compile -e '.[test-weights]'  # without them their tests say that they were skipped
 	-$(TEST)/bin/pip install -q --no-compile -e '.[test-deploy]'
 	-which promtool || (mkdir -p .venv/tools && cd .venv/tools && apt-get download -q prometheus && dpkg -x prometheus_*.deb . \
 		&& mv usr/bin/promtool . && rm -rf prometheus_*.deb usr etc lib var)

@@ -19,8 +19,8 @@ from hitl.models.numerics.compiled import threaded
 def core_set(features: Floats, chosen: npt.NDArray[np.integer], wanted: int) -> npt.NDArray[np.int64]:
     """Return (min(wanted, N - chosen),) rows of `features` (N, D) to take in addition to the rows `chosen`, in order.
 
-    Ties go to the first item, and row 0 comes first if nothing is chosen. Nothing is taken twice. A row of
-    NaN, an item without features, is near to nothing: such rows are taken before any other.
+    Ties go to the first item, and row 0 comes first if nothing is chosen. A row of NaN, an item without features, is
+    near to nothing: such rows are taken before any other.
     """
     x_nd = np.ascontiguousarray(features, dtype=np.float64)
     squared_n = np.full(len(x_nd), np.inf)

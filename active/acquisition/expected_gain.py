@@ -6,8 +6,7 @@ One more answer l has probability p_nk(l) = sum_j q_nj pi_kjl. It brings
     accuracy      A_nk = sum_l max_j q_nj pi_kjl  -  max_j q_nj           gain in the probability of a right label
 
 Bounds. Whatever the truth, annotator k answers l with probability at least e_kl = min_j pi_kjl. So with chance
-E_k = sum_l e_kl the answer comes from e_k, which is independent of the truth, and else from the rest. Learning
-which of the two it was, and then the truth, is more than learning the answer (data processing inequality), so
+E_k = sum_l e_kl the answer comes from e_k, which is independent of the truth, and
 
     I_nk <= (1 - E_k) H(q_n)          A_nk <= (1 - E_k) (1 - max_j q_nj)                                         (1)
 
@@ -16,8 +15,7 @@ An answer changes the label from the best class b to j only if it favors j by mo
     A_nk  =   sum_l max_j (q_nj pi_kjl - q_nb pi_kbl)
           <=  sum_{j != b} q_nj F_bj(q_nb / q_nj)        F_bj(r) = max_k sum_l max(pi_kjl - r pi_kbl, 0)          (2)
 
-F falls with r; it is tabulated on a grid of r and read at the grid point below. An item whose label can no longer
-change has bound 0.
+F falls with r; it is tabulated on a grid of r and read at the grid point below.
 """
 
 from __future__ import annotations
@@ -45,7 +43,6 @@ TOP = 16
 
 TABLED = 2**30
 """Maximum cost of the table of F, in operations; beyond it, with many classes, (1) alone is used."""
-
 
 ANSWERS = 2**24
 """Maximum number of answer chances held at a time if annotators share their errors: about 100 MB."""
@@ -170,10 +167,7 @@ def _in_blocks(gain: Callable[[Floats, SharedErrors], Floats], q_rj: Floats, tab
 
 def information_bound(q_nj: Floats, confusion_kjl: Floats) -> Floats:
     """Return (N,) upper bound, in nats, on the expected information of an answer by any of the K annotators (1)."""
-    bound = np.empty(len(q_nj))
-    _entropy(np.ascontiguousarray(q_nj), bound)
-    bound *= _dependent(confusion_kjl)
-    return bound
+    return entropy(q_nj) * _dependent(confusion_kjl)
 
 
 def accuracy_bound(q_nj: Floats, confusion_kjl: Floats) -> Floats:
@@ -186,16 +180,11 @@ def accuracy_bound(q_nj: Floats, confusion_kjl: Floats) -> Floats:
 
 def _dependent(confusion_kjl: Floats) -> float:
     """Return 1 - E_k of the annotator whose answers depend most on the truth."""
-    if share_errors(confusion_kjl):
-        return _dependent_on_shared_errors(confusion_kjl)
+    if share_errors(confusion_kjl):  # every option has at least the chance (1 - c_k) min even_j, or c_k if it is right
+        right_k = confusion_kjl.right_k
+        least_k = np.minimum((1 - right_k) * confusion_kjl.even_j.min(), right_k)
+        return 1.0 - confusion_kjl.shape[2] * float(least_k.min(initial=1.0))
     return 1.0 - float(confusion_kjl.min(axis=1).sum(axis=1).min(initial=1.0))
-
-
-def _dependent_on_shared_errors(table: SharedErrors) -> float:
-    """Return an upper bound: every option has at least the chance (1 - c_k) min over j of even_j, or c_k if it is
-    right."""
-    least_k = np.minimum((1 - table.right_k) * table.even_j.min(), table.right_k)
-    return 1.0 - table.shape[2] * float(least_k.min(initial=1.0))
 
 
 def _reach(confusion_kjl: Floats) -> Floats:
@@ -204,12 +193,9 @@ def _reach(confusion_kjl: Floats) -> Floats:
     points = STEPS * TOP + 1
     if share_errors(confusion_kjl) or points * n_classes * confusion_kjl.size > TABLED:
         points = 1
-    odds = 2.0 ** (np.arange(points) / STEPS)
-    table = np.zeros((n_classes, n_classes, points))
-    if points == 1:
-        table[:] = 1.0
-    else:
-        _table_reach(np.ascontiguousarray(confusion_kjl), odds, table)
+    table = np.ones((n_classes, n_classes, points))
+    if points > 1:
+        _table_reach(np.ascontiguousarray(confusion_kjl), 2.0 ** (np.arange(points) / STEPS), table)
     return table
 
 
@@ -245,16 +231,6 @@ def _within_reach(q_nj: Floats, reach: Floats, dependent: float, bound: Floats) 
                 point = 0 if steps < 0 else min(int(min(steps, 1e6)), last)
                 total += share * reach[b, j, point]
         bound[n] = min(total, dependent * (1.0 - q_nj[n, b]))
-
-
-@threaded
-def _entropy(q_nj: Floats, out: Floats) -> None:
-    for n in prange(len(q_nj)):
-        total = 0.0
-        for j in range(q_nj.shape[1]):
-            if q_nj[n, j] > 0:
-                total -= q_nj[n, j] * np.log(q_nj[n, j])
-        out[n] = max(total, 0.0)
 
 
 @dataclass(frozen=True)

@@ -35,8 +35,7 @@ def times_log(p: Floats) -> None:
     """Replace each p by p log p, p > 0 a normal number.
 
     With p = 2^e f, sqrt(1/2) <= f < sqrt(2), and z = (f - 1) / (f + 1): log f = 2 (z + z^3/3 + ... ), to the last bits
-    after ten terms. Unlike the library's logarithm this loop compiles to vector instructions: `information_gain` needs
-    21 ms instead of 55 for 20,000 items x 100 annotators of two classes, 57 instead of 135 for 10,000 x 100 of ten.
+    after ten terms. Unlike the library's logarithm this compiles to vector instructions, which halves a plan's time.
     """
     bits = p.view(np.int64)
     part = np.empty_like(p)
@@ -66,22 +65,12 @@ def least_confidence(probabilities: Floats) -> Floats:
 
 
 def latent_uncertainty(mean: Floats, variance: Floats) -> Floats:
-    """Return (N,) - |mu| / sqrt(1 + sigma^2), in (-inf, 0], of latent means (N,) and variances (N,), sigma^2 >= 0.
-
-    Rodrigues 2014, eq. 11, asks where |mu| / sqrt(1 + sigma^2) is smallest (printed without the square). Under a
-    probit link the class is known with probability Phi of that. The score is 0 at the boundary, and nearer to it for a
-    less certain process.
-    """
+    """Return (N,) - |mu| / sqrt(1 + sigma^2) of latent means and variances (Rodrigues 2014, eq. 11), at most 0."""
     return np.asarray(-np.abs(mean) / np.sqrt(1.0 + variance))
 
 
 def expected_information_gain(probabilities: Floats, confusion: Floats) -> Floats:
-    """Return (N,) expected information of one more answer about each item, in nats, in [0, log min(J, L)].
-
-    The mutual information of truth and answer under beliefs q (N, J) and a confusion matrix pi (J, L):
-
-        I_n = H( sum_j q_nj pi_j. )  -  sum_j q_nj H(pi_j.)
-    """
+    """Return (N,) information of one more answer in nats, under beliefs (N, J) and a confusion matrix (J, L)."""
     answer = probabilities @ confusion
     gain = entropy(answer) - probabilities @ entropy(confusion)
     return np.maximum(gain, 0.0)
@@ -90,9 +79,7 @@ def expected_information_gain(probabilities: Floats, confusion: Floats) -> Float
 def expected_accuracy_gain(probabilities: Floats, confusion: Floats, answers: int = 1) -> Floats:
     """Return (N,) gain in the chance of a right label, in [0, 1 - 1/J], from `answers` (>= 1) independent answers.
 
-    Under beliefs q (N, J) and a confusion matrix pi (J, L), over all sequences of answers a_1..m:
-
-        G_n = sum over a_1..m of  max_j q_nj prod_i pi[j, a_i]   -   max_j q_nj
+    G_n = sum over a_1..m of  max_j q_nj prod_i pi[j, a_i]   -   max_j q_nj
     """
     joint_njs = probabilities[:, :, None]
     for _ in range(answers):
@@ -101,12 +88,7 @@ def expected_accuracy_gain(probabilities: Floats, confusion: Floats, answers: in
 
 
 def chance_right(probabilities: Floats, confusion: Floats) -> Floats:
-    """Return (N, K) chance that annotator k answers item n with its true class (Rodrigues 2014, eq. 12).
-
-    sum_j q_nj pi[k, j, j]        probabilities (N, J), confusion (K, J, L)
-
-    With the matrices of `confusion_by_others` it excludes the annotator's own labels.
-    """
+    """Return (N, K) chance that annotator k answers item n with its true class (Rodrigues 2014, eq. 12)."""
     j = np.arange(probabilities.shape[1])
     return np.asarray(probabilities @ confusion[:, j, j].T)
 
@@ -119,11 +101,8 @@ def confusion_by_others(
         pi_k[j, l]  ∝  a_kjl  +  sum over annotations m = (k, l) of  w_m q_mj        w_m = 1 - H(q_m) / ln J
 
     `annotator` and `label` (M,) are codes, `others` (M, J) beliefs from all other labels of each annotation's item
-    (`hitl.models.annotators.leave_one_out`), `prior` (K, J, L) > 0 pseudo-counts of each annotator.
-
-    Otherwise an annotator whose labels shape the consensus agrees with it, looks good, and is asked again and again
-    (Rodrigues 2014, 3.3, who leaves the own labels out of eqs. 8 and 10; here for eq. 12). w_m weighs a label by how
-    well the others determine its item. If they do not, it would count as an error nearly as often as not.
+    (`hitl.models.annotators.leave_one_out`), `prior` (K, J, L) > 0 pseudo-counts. Otherwise an annotator whose labels
+    shape the consensus looks good, and is asked again and again (Rodrigues 2014, 3.3).
     """
     weight = np.maximum(1 - entropy(others) / np.log(others.shape[1]), 0.0)
     alpha_klj = prior.transpose(0, 2, 1).copy()

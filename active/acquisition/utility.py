@@ -4,11 +4,8 @@
     b_k   =  1 + weight sqrt( r_k / (1 + labels of k) )
 
 r_k in [0, 1]: all labels that k has given and can give, relative to the annotator with the most. Learning about an
-annotator pays off only while they can still be asked. If nothing is known of anybody, labels come in proportion to
-r_k, as they would without a plan; if all annotators can do the same work, r_k = 1.
-
-A and I are from `expected_gain`, at beliefs that take every answer at face value. If annotators cost differently,
-v_nk / cost_k is the gain per unit of cost.
+annotator pays off only while they can still be asked. A and I are from `expected_gain`, at beliefs that take every
+answer at face value.
 """
 
 from __future__ import annotations
@@ -17,15 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hitl.active.acquisition.expected_gain import (
-    Gains,
-    Measure,
-    Question,
-    accuracy_bound,
-    accuracy_gain,
-    information_bound,
-    information_gain,
-)
+from hitl.active.acquisition.expected_gain import ACCURACY, INFORMATION, Gains, Measure, Question
 from hitl.active.stopping.pool_state import PoolState
 from hitl.active.stopping.rules import OPEN
 from hitl.annotations import Floats
@@ -39,15 +28,11 @@ def utility(pool: PoolState, matrices: Sequence[Floats], information: float) -> 
         Question(beliefs_for_gain(evidence, consensus), pi_kjl, state == OPEN)
         for (evidence, consensus), state, pi_kjl in zip(pool, pool.states, matrices, strict=True)
     ]
-    return Gains(measure(information), parts)
-
-
-def measure(information: float) -> Measure:
-    """Return the gain in right labels plus `information` per nat."""
-    return Measure(
-        lambda q, pi: accuracy_gain(q, pi) + information * information_gain(q, pi),
-        lambda q, pi: accuracy_bound(q, pi) + information * information_bound(q, pi),
+    measure = Measure(
+        lambda q, pi: ACCURACY.gain(q, pi) + information * INFORMATION.gain(q, pi),
+        lambda q, pi: ACCURACY.bound(q, pi) + information * INFORMATION.bound(q, pi),
     )
+    return Gains(measure, parts)
 
 
 def exploration(given_k: Floats, able_k: Floats, weight: float) -> Floats:

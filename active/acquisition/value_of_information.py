@@ -5,8 +5,8 @@ With m answers a_1..m of an annotator whose confusion matrix is pi, about an ite
     G_m = sum over a_1..m of  max_j q_j prod_i pi[j, a_i]   -   max_j q_j   >= 0
 
 A single answer often changes no label (G_1 = 0 if q is surer than the answer) although two or three that agree would.
-So the best G_m / m counts, and asking does not stop just before it would begin to help. A project continues while this
-pays for the best next label (`best_next`), and asks each question for which it does (`pays`).
+So the best G_m / m counts. A project continues while this pays for the best next label (`best_next`), and asks each
+question for which it does (`pays`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ def best_next(
         return 0.0, crew.default_cost
     cost_k = np.array(crew.prices)
     matrices = [crew_confusion(consensus, crew) for _, consensus in questions]
-    skill_k = np.mean([_skill(pi_kjl) for pi_kjl in matrices], axis=0)
+    # how much more often than by chance each is right
+    skills = [np.maximum(diagonals(pi).mean(axis=1) - 1 / pi.shape[1], 1e-9) for pi in matrices]
+    skill_k = np.mean(skills, axis=0)
     best = (0.0, float(cost_k.min()))
     for k in np.argsort(-skill_k / cost_k, kind="stable")[:PEOPLE]:
         gain_n = np.mean(
@@ -72,8 +74,7 @@ def pays(
     crew: Crew,
     budget: Budget,
 ) -> npt.NDArray[np.bool_]:
-    """Return (P,) True where an answer of this crew member about this item is worth its cost
-    (`budget.value_per_label`).
+    """Return (P,) True where an answer of this crew member about this item is worth its cost.
 
     `item` (P,) codes, `person` (P,) positions in the crew, 0 if it has no names. Computed as in `best_next`.
     """
@@ -119,15 +120,13 @@ def average_confusion(consensus: Consensus) -> Floats:
         return guess
     if share_errors(learned.confusion):
         average = learned.confusion.right_k @ _weights(learned)
-        average_jl: Floats = learned.confusion.of(np.array([average]))[0]
-        return average_jl
+        return np.asarray(learned.confusion.of(np.array([average]))[0])
     return np.asarray(np.average(learned.confusion, axis=0, weights=learned.labels + 1.0))
 
 
 def _weights(learned: AnnotatorReport) -> Floats:
     """Return (K,) weight of each in the average."""
-    weight_k: Floats = (learned.labels + 1.0) / (learned.labels + 1.0).sum()
-    return weight_k
+    return np.asarray((learned.labels + 1.0) / (learned.labels + 1.0).sum())
 
 
 def err_evenly(pi_jl: Floats) -> Floats:
@@ -141,8 +140,3 @@ def err_evenly(pi_jl: Floats) -> Floats:
     even[:, :j] = (1 - right - even[0, j:].sum()) / max(j - 1, 1)
     even[np.arange(j), np.arange(j)] = right
     return even
-
-
-def _skill(pi_kjl: Floats) -> Floats:
-    """Return (K,) how much more often than by chance each is right."""
-    return np.asarray(np.maximum(diagonals(pi_kjl).mean(axis=1) - 1 / pi_kjl.shape[1], 1e-9))

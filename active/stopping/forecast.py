@@ -7,16 +7,12 @@ The policy's future is simulated from the present beliefs, several times (draws)
     order       the least certain items first, each to the best who can still answer it, within capacity
     answer      l ~ pi_k[z_n, .]                       which moves the belief by the *expected* pi_k
 
-until every item is done or the accuracy reaches its target (`stopping`). A pool without names can answer an
-item without end, so an item with m labels gets max(m / AT_A_TIME, 1) at a time, which reaches any limit quickly.
-If the confidence was corrected for shared errors, new answers are discounted in the same way: ln q0_n
-gains ln pi_k, q_n ∝ exp(ln q0_n / T_n) with the T_n of one label more (`hitl.models.calibration`). With many open items
-SAMPLE are simulated and stand for all.
+until every item is done or the accuracy reaches its target. A pool without names can answer an item without end, so an
+item with m labels gets max(m / AT_A_TIME, 1) at a time. Answers move beliefs as a consensus would: ln q0_n gains ln
+pi_k[., l], the posterior under independence, and q_n is that tempered by the design effect.
 
 What the fit will still learn, of annotators and of their shared errors, is not simulated. The interval combines the
-spread of the draws with the deviation of simulated runs from their forecast for such reasons: MODEL if truths are
-known or annotators share items; more if annotators are hardly known (HARDLY_KNOWN), and if the confidence was
-corrected by a strength that only the labels determine (UNCHECKED). `Forecast.caution` says so.
+spread of the draws with the deviation of simulated runs from their forecast. `Forecast.caution` says why it is wide.
 """
 
 from __future__ import annotations
@@ -32,38 +28,30 @@ from hitl.active.assignment.eligibility import Eligibility
 from hitl.active.stopping import rules
 from hitl.active.stopping.pool_state import PoolState
 from hitl.active.stopping.rules import Judged
-from hitl.active.stopping.simulated_beliefs import Belief
 from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
 from hitl.evidence import Evidence
-from hitl.tables.shared_errors import as_array, diagonals, share_errors
+from hitl.tables.shared_errors import as_array, diagonals, given, share_errors
 
 SAMPLE = 1000
 """Maximum number of open items to simulate; larger sets are sampled."""
 
 ROUNDS = 40
-"""Minimum number of parts in which open items are asked about, if the order of questions matters and plans are small.
-"""
+"""Minimum number of parts in which open items are asked about, if the order of questions matters."""
 
 AT_A_TIME = 10
-"""Labels of an item per label that a pool without names adds at a time: at most a tenth too many, and
-up to the default `Budget.max_labels` they are simulated one by one.
-"""
+"""Labels of an item per label that a pool without names adds at a time: at most a tenth too many."""
 
 MODEL, TARGET, UNCHECKED, HARDLY_KNOWN = 0.25, 0.35, 0.4, 0.6
-"""Standard deviations of ln (labels needed / labels forecast) beyond that of the draws.
+"""Standard deviations of ln (labels needed / labels forecast) beyond that of the draws, in simulated runs.
 
-Observed in simulated runs, a third of the way: MODEL if every item is to be done; TARGET if an accuracy is to be
-reached, which is sensitive to overestimating the annotators; UNCHECKED if the confidence was corrected by a
-strength that only the labels determine; HARDLY_KNOWN if the annotators are hardly known.
+MODEL if every item is to be done; TARGET if an accuracy is to be reached; UNCHECKED if the confidence was corrected by
+a strength that only the labels determine; HARDLY_KNOWN if the annotators are hardly known.
 """
 
 WELL_KNOWN = 20
-"""Labels on items of known truth, or with three labels, that an annotator should have on average.
-
-The standard error of an accuracy of 0.8 is then 0.09, about the spread of accuracies in a crowd.
-"""
+"""Labels on items of known truth, or with three labels, that an annotator should have on average."""
 
 LARGEST = 5_000_000
 """Maximum number of cells of drawn confusion matrices; above it the expected ones are used."""
@@ -71,7 +59,7 @@ LARGEST = 5_000_000
 EARLY = 6.0
 """Ratio of the interval's ends above which the message says that it is too early."""
 
-NEVER = 1e12
+NEVER, TINY = 1e12, 1e-300
 
 Rows = npt.NDArray[np.intp]
 
@@ -152,6 +140,50 @@ def forecast(questions: Sequence[Judged], crew: Crew, budget: Budget, *, draws: 
     )
 
 
+class Belief:
+    """Beliefs about n items in D draws, and the truth of each draw.
+
+    Attributes:
+        truth_dn: (D, n) class codes, drawn from the beliefs.
+        labels_dn: (D, n) labels so far.
+        confidence_dn: (D, n) probability of the most probable class.
+    """
+
+    def __init__(
+        self, evidence: Evidence, consensus: Consensus, rows: Rows, pi_kjl: Floats, draws: int, rng: np.random.Generator
+    ) -> None:
+        """Start from the beliefs about the items `rows`, ready for answers by the matrices `pi_kjl` (K, J, L)."""
+        labels_n = evidence.annotations.labels_per_item[rows].astype(np.intp)
+        self.effect, self.predicted_n = consensus.design_effect, evidence.predicted[rows]
+        log_q0_nj = self.effect.untemper(consensus.probabilities[rows], labels_n, self.predicted_n)
+        self.log_q0_dnj = np.repeat(log_q0_nj[None], draws, axis=0)
+        self.labels_dn = np.repeat(labels_n[None], draws, axis=0)
+        self.pi_kjl = pi_kjl
+        q_nj = self.probabilities(np.zeros(len(rows), np.intp), np.arange(len(rows)))
+        self.confidence_dn = np.repeat(q_nj.max(axis=1)[None], draws, axis=0)
+        chance = np.cumsum(q_nj, axis=1)
+        u_dn = rng.random(self.labels_dn.shape)
+        self.truth_dn = (u_dn[:, :, None] * chance[None, :, -1:] > chance[None]).sum(axis=2)
+
+    def update(self, d: Rows, n: Rows, k: Rows, label: Rows) -> None:
+        """Add one answer of crew member k about item n in draw d, for each of these."""
+        self.log_q0_dnj[d, n] += np.log(np.maximum(given(self.pi_kjl, k, label), TINY))
+        self.labels_dn[d, n] += 1
+        self.confidence_dn[d, n] = self.probabilities(d, n).max(axis=1)
+
+    def update_many(self, d: Rows, n: Rows, k: Rows, count_ml: Rows) -> None:
+        """Add answers of each kind (m, L) of crew member k about item n in draw d, for each of these."""
+        for label in range(count_ml.shape[1]):
+            said = given(self.pi_kjl, k, np.full(len(k), label))
+            self.log_q0_dnj[d, n] += count_ml[:, label, None] * np.log(np.maximum(said, TINY))
+        self.labels_dn[d, n] += count_ml.sum(axis=1)
+        self.confidence_dn[d, n] = self.probabilities(d, n).max(axis=1)
+
+    def probabilities(self, d: Rows, n: Rows) -> Floats:
+        """Return (., J) beliefs about these items."""
+        return self.effect.temper(self.log_q0_dnj[d, n], self.labels_dn[d, n], self.predicted_n[n])
+
+
 class _Future:
     """Simulated draws x items; axes d (draw), n (item of the sample), k (crew)."""
 
@@ -218,33 +250,24 @@ class _Future:
     def _answer(self, d: Rows, n: Rows, rng: np.random.Generator) -> None:
         """Simulate the next answers about each of these (draw, item) pairs."""
         k = self.order_dnr[d, n, self.asked_dn[d, n]]
-        many = self._at_a_time(d, n)
+        many = np.ones(d.size, np.intp)
+        if not self.named:  # of a pool a share of the item's labels
+            labels = self.beliefs[0].labels_dn[d, n]
+            many = np.maximum(np.minimum(labels // AT_A_TIME, self.budget.max_labels - labels), 1)
         self.asked_dn[d, n] += many
         np.add.at(self.labels_d, d, many * float(len(self.beliefs)))  # an answer is a label of each question
         np.add.at(self.cost_d, d, many * self.cost_k[k])
         for belief, pi_dkjl in zip(self.beliefs, self.pi, strict=True):
-            chance = _answers(pi_dkjl, d, k, belief.truth_dn[d, n])
+            truth = belief.truth_dn[d, n]
+            if share_errors(pi_dkjl):
+                chance = pi_dkjl.answers(k, truth)
+            else:
+                chance = pi_dkjl[d if len(pi_dkjl) > 1 else 0, k, truth]
             if many.max(initial=1) == 1:
                 total = np.cumsum(chance, axis=1)
                 belief.update(d, n, k, (rng.random(d.size)[:, None] * total[:, -1:] > total).sum(axis=1))
             else:
                 belief.update_many(d, n, k, rng.multinomial(many, chance / chance.sum(axis=1, keepdims=True)))
-
-    def _at_a_time(self, d: Rows, n: Rows) -> Rows:
-        """Return (m,) answers per item: one of each annotator, or of a pool a share of its labels."""
-        if self.named:
-            return np.ones(d.size, np.intp)
-        labels = self.beliefs[0].labels_dn[d, n]
-        many: Rows = np.maximum(np.minimum(labels // AT_A_TIME, self.budget.max_labels - labels), 1)
-        return many
-
-
-def _answers(pi_dkjl: Floats, d: Rows, k: Rows, true: Rows) -> Floats:
-    """Return (m, L) chances of answers in these draws."""
-    if share_errors(pi_dkjl):
-        return pi_dkjl.answers(k, true)
-    chances: Floats = pi_dkjl[d if len(pi_dkjl) > 1 else 0, k, true]
-    return chances
 
 
 def _as_they_may_be(consensus: Consensus, crew: Crew, pi_kjl: Floats, draws: int, rng: np.random.Generator) -> Floats:
@@ -281,10 +304,7 @@ def _orders(
     depth = max(1, budget.max_labels - int(pool[0][0].annotations.labels_per_item[sample].min()))
     if not crew.names:
         return np.broadcast_to(np.intp(0), (draws, sample.size, depth))  # a limit may be any number
-    right_k = np.mean(
-        [diagonals(pi) @ c.class_shares for pi, (_, c) in zip(matrices, pool, strict=True)],
-        axis=0,
-    )
+    right_k = np.mean([diagonals(pi) @ c.class_shares for pi, (_, c) in zip(matrices, pool, strict=True)], axis=0)
     free = Eligibility.of(replace(crew, asked=()), pool.annotations)
     free_nk = free.mask_rows(sample) & (free.capacity > 0)
     best = np.argsort(-right_k, kind="stable")
@@ -338,10 +358,8 @@ def _doubts(pool: PoolState) -> tuple[float, str | None]:
             "on average, on items with three labels or known truth"
         )
     if not expected.checked and not all(consensus.design_effect.independent for _, consensus in pool):
-        return (
-            UNCHECKED,
-            "no known truth says how sure labels may be; some tens of known items make the forecast sharper",
-        )
+        why = "no known truth says how sure labels may be; some tens of known items make the forecast sharper"
+        return UNCHECKED, why
     return MODEL, None
 
 

@@ -1,12 +1,9 @@
 """Check the confidence on items of known truth, predicted without it.
 
-The method is fitted without the truth of the known items that check it (at most MOST_CHECKED; it may learn from
-others). That fit's expectations for all items, and its errors on these, show how many labels are wrong. So each
-known truth counts once. A fit with the truth would count it twice: a few known items that happen to be right would make
-it surer of all items, and again confirm its confidence.
+The method is fitted without the truth of the known items that check it, at most MOST_CHECKED. That fit's expectations
+for all items, and its errors on these, show how many labels are wrong. A fit with the truth would count it twice.
 
-Known items are informative about the others as far as they are like them, in their labels too. With more labels
-confidence grows while shared errors stay, and others get more labels where annotators disagree. So a project with a
+Known items are informative about the others as far as they are like them, in their labels too. So a project with a
 target asks about known items as about the others (`as_if_unknown`). If they have more labels than the others
 nevertheless, they are predicted from all their labels and from as many as the others have, and the worse counts.
 """
@@ -28,18 +25,13 @@ from hitl.models.registry import combiner_of
 Rows = npt.NDArray[np.int64]
 
 PRIOR_CHECKED = 4.0
-"""Errors' worth of the prior that the confidence holds, combined with known items: the ratio of actual to expected
-errors has the standard deviation .5 before they are seen. Chosen from 2, 3, 4, 6 and 8 on the crowds of
-docs/benchmarks/stops.txt, drawn with another seed; with one group left out it is 4 for 16 of 21 groups.
-"""
+"""Errors' worth of the prior that the confidence holds, combined with known items (docs/benchmarks/stops.txt)."""
 
 LEAST_KNOWN = 20
 """Number of items of known truth below which the confidence is not checked: fewer have too many chance errors."""
 
 MOST_CHECKED = 100
-"""Maximum number of known items that check the confidence: chance errors matter little then, and the fit can learn from
-the others.
-"""
+"""Maximum number of known items that check the confidence; the fit learns from the others."""
 
 LEAST_ERRORS = 1e-9
 """Expected errors below which no ratio is computed."""
@@ -130,28 +122,20 @@ def _blind(method: ApplicableCombiner, evidence: Evidence, consensus: Consensus,
     blind = method.fit(_without_truth(evidence, rows))
     scale = (1 - blind.confidence[others]).sum() / max((1 - consensus.confidence[others]).sum(), LEAST_ERRORS)
     thinned = method.apply(blind, _with_labels_of_others(evidence, rows, 1 - blind.confidence[rows]))
-    wrong, expected_wrong = max((_errors(found, evidence, rows) for found in (blind, thinned)), key=_excess)
-    return Checked(rows, wrong, expected_wrong, float(scale), "", blind.probabilities[rows])
-
-
-def _errors(consensus: Consensus, evidence: Evidence, rows: Rows) -> tuple[float, float]:
-    """Return how many of these items are wrong, and how many are expected to be."""
     assert evidence.truth is not None
-    return float((consensus.labels[rows] != evidence.truth[rows]).sum()), float((1 - consensus.confidence[rows]).sum())
-
-
-def _excess(errors: tuple[float, float]) -> float:
-    """Return the ratio of actual to expected errors, including the prior's."""
-    wrong, expected_wrong = errors
-    return (PRIOR_CHECKED + wrong) / (PRIOR_CHECKED + expected_wrong)
+    errors = [
+        (float((fit.labels[rows] != evidence.truth[rows]).sum()), float((1 - fit.confidence[rows]).sum()))
+        for fit in (blind, thinned)
+    ]
+    wrong, expected_wrong = max(errors, key=lambda e: (PRIOR_CHECKED + e[0]) / (PRIOR_CHECKED + e[1]))
+    return Checked(rows, wrong, expected_wrong, float(scale), "", blind.probabilities[rows])
 
 
 def _with_labels_of_others(evidence: Evidence, rows: Rows, doubt_n: Floats) -> Evidence:
     """Return the evidence without truth, these known items with no more labels than others of the same rank.
 
-    Known items are ranked by number of labels, and each keeps as many as the other item of the same rank. Among known
-    items with as many labels the more doubtful ones (by `doubt_n`) rank higher, because others were asked about again
-    where annotators disagreed. The same labels are left out in every run, so a target is not reached by a lucky draw.
+    Known items are ranked by number of labels, then by `doubt_n`, because others were asked about again where
+    annotators disagreed. The same labels are left out in every run, so a target is not reached by a lucky draw.
     """
     annotations, labels_n = evidence.annotations, evidence.annotations.labels_per_item
     others = np.sort(labels_n[~evidence.known & (labels_n > 0)])

@@ -1,12 +1,7 @@
 """State of a pool of items: open, done, and how good its labels are. Computed once per run.
 
-    state[q, n]   for each question q, that item n is open, or why not          (`rules.item_states`)
-    open          n has an open question
-    done          n has none: every question is settled
-
 A `PoolState` is the sequence of its questions, (evidence, consensus) pairs about the same N items, and can be passed
-wherever those are expected. `hitl.cycle.judge` builds one and passes it to the policy, the pending questions, the
-figures, the forecast and the stop rule, which share its cached results.
+wherever those are expected. Whoever gets the same one shares its cached results.
 """
 
 from __future__ import annotations
@@ -51,10 +46,7 @@ class PoolState(tuple[Judged, ...]):
 
     @classmethod
     def of(cls, questions: Sequence[Judged], budget: Budget) -> PoolState:
-        """Build the state of these questions, or return the same object if it is one already, by the same rules.
-
-        Raise BadInput unless the questions are about the same items in the same order.
-        """
+        """Build the state of these questions; a state by the same rules is returned as it is."""
         if isinstance(questions, PoolState) and _rules(questions.budget) == _rules(budget):
             return questions
         items = questions[0][0].annotations.items

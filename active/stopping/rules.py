@@ -13,18 +13,12 @@ it expected W0 errors, and expects s errors of the others for each that is expec
 
     r / s ~ Gamma(a + W, a + W0)        a = PRIOR_CHECKED
 
-and without any r ~ Gamma(a, a), a = PRIOR_ERRORS, so r has mean 1 and standard deviation .7. With this width the
-interval covers the accuracy of 95 % of the public crowds of docs/benchmarks/honesty.txt, and a target is reached when
-the expected errors are about a third of those it allows.
+and without any r ~ Gamma(a, a), a = PRIOR_ERRORS, so r has mean 1 and standard deviation .7.
 
-Below FEW_LABELS labels per item, without known truth and without an informative model, only the agreement of one pair
-or two shows how good the labels are, and annotators who err together agree as well. Then a target accuracy does not end
-a project, and `Expected.unknowable` says what would allow it.
-
-A target is reached by a lower bound of the accuracy (`Expected.sure`), not by its mean, or every second project would
-miss it. With known items the bound is exceeded in 19 of 20 cases, because one stop in twenty may be below the target.
-Without any it is the lower end of the 95 % interval, because nothing checks a there. Checking in every run does not
-invalidate it, insofar as a posterior means the same whenever one stops.
+Below FEW_LABELS labels per item, without known truth and without an informative model, a target accuracy does not end
+a project, and `Expected.unknowable` says what would allow it. A target is reached by a lower bound of the accuracy
+(`Expected.sure`), not by its mean, or every second project would miss it. With known items the bound is exceeded in 19
+of 20 cases; without any it is the lower end of the 95 % interval, because nothing checks a there.
 """
 
 from __future__ import annotations
@@ -54,11 +48,8 @@ OPEN, KNOWN, CONFIDENT, LIMIT = 0, 1, 2, 3
 REASONS = {KNOWN: "its truth is known", CONFIDENT: "confidence reached the target", LIMIT: "label limit reached"}
 
 PRIOR_ERRORS = 2.0
-"""a: number of expected errors that the prior on r is worth, before any truth is known.
-
-r ~ Gamma(a, a) has the standard deviation 1 / sqrt(a) = .7. With a = 2 the interval covers the accuracy in 95 % of the
-thinned and whole public crowds, with 4 in 85, with 20 in 65 (docs/benchmarks/honesty.txt).
-"""
+"""a: number of expected errors that the prior on r is worth, before any truth is known. With 2 the interval covers the
+accuracy in 95 % of the public crowds, with 4 in 85, with 20 in 65 (docs/benchmarks/honesty.txt)."""
 
 FEW_LABELS = 3.0
 """Labels per item below which, without known truth or a model, the accuracy is unknown."""
@@ -140,12 +131,7 @@ def accuracy_interval(error_n: Floats, ratio: float = 1.0, ratio_variance: float
 
 
 def interval_of_errors(
-    errors: float,
-    variance: float,
-    size: int,
-    ratio: float = 1.0,
-    ratio_variance: float = 0.0,
-    level: float = LEVEL,
+    errors: float, variance: float, size: int, ratio: float = 1.0, ratio_variance: float = 0.0, level: float = LEVEL
 ) -> tuple[float, float, float]:
     """Compute `accuracy_interval` from E, sum_n e_n (1 - e_n) and N; the interval has coverage `level`."""
     wrong = min(ratio * errors / max(size, 1), 1.0)

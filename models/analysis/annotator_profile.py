@@ -75,11 +75,9 @@ class AnnotatorProfiles(OneLineRepr):
         bits: (K,) information in one label about the class.
         entropy: bits of an item's class before any label.
         confusions: typical ones of each annotator, most frequent first.
-        agrees: (K,) how often another annotator's label of the same item equals theirs; NaN without such labels.
-        kappa: (K,) `agrees` beyond chance.
+        agrees, kappa: (K,) how often another annotator's label of the same item equals theirs, and beyond chance.
         ways: probability that each works, spams or misleads.
-        changes: most likely change of each annotator over time, or None.
-        drifts: (K,) whose change is significant.
+        changes: most likely change of each annotator over time, or None; `drifts`: (K,) whose change is significant.
         communities: groups who decide alike.
         agreement: of all annotators together.
     """

@@ -1,9 +1,7 @@
 """Model profiles: do annotators and models together beat each alone?
 
-`ModelProfiler().fit(evidence, consensus)` returns a `ModelProfile` with the same tables in two accounts:
-
-    expected   over all items that can be compared, by the probabilities of the consensus
-    measured   over items of known truth, predicted without it (see `complementarity`); None if there are too few
+The same tables in two accounts: `expected` by the probabilities of the consensus, over all items that can be compared,
+and `measured` over items of known truth, predicted without it (see `complementarity`).
 """
 
 from __future__ import annotations
@@ -88,8 +86,7 @@ class ModelProfile(OneLineRepr):
     Attributes:
         models: names; temperatures: how overconfident each is.
         items, labeled, spoken: number of items in total, with a label, with a model's prediction.
-        expected: by the consensus, over all items that can be compared.
-        measured: over those of known truth; None with fewer than LEAST_KNOWN.
+        expected, measured: accounts; `measured` is None with fewer than LEAST_KNOWN items.
     """
 
     models: tuple[str, ...]
@@ -130,9 +127,8 @@ class ModelProfiler:
     def fit(self, evidence: Evidence, consensus: Consensus, *, truth: Ints | None = None) -> ModelProfile:
         """Profile the evidence and a consensus over it; `truth` (N,) is held-out truth, -1 where unknown.
 
-        Truth in the evidence is hidden from the fits that predict its items, which takes more fits. Truth passed here
-        is used by no fit, only for measuring. Raise BadEvidence without a model, BadInput if consensus or truth do not
-        match.
+        Truth in the evidence is hidden from the fits that predict its items. Truth passed here is used by no fit. Raise
+        BadEvidence without a model, BadInput if consensus or truth do not match.
         """
         _check(evidence, consensus, truth)
         judged = complementarity.judge(evidence, consensus)

@@ -156,16 +156,6 @@ class TemperaturePosterior:
             mean_nj += weight * tempered(log_p_nj, temperature)
         return mean_nj
 
-    @property
-    def log_mean(self) -> float:
-        """Posterior mean of log T."""
-        return float(self.weight_g @ np.log(self.temperature_g))
-
-    @property
-    def log_sd(self) -> float:
-        """Posterior standard deviation of log T."""
-        return float(np.sqrt(self.weight_g @ (np.log(self.temperature_g) - self.log_mean) ** 2))
-
 
 @dataclass(frozen=True, slots=True)
 class BayesianTemperature:

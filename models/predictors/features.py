@@ -81,12 +81,7 @@ class Corpus:
 
 @dataclass(frozen=True, slots=True)
 class Embedder:
-    """Network or user function that embeds items.
-
-    Attributes:
-        run: B inputs -> (B, D) numbers.
-        prepare: value of an item -> input; raises BadInput with the reason if there is none.
-    """
+    """Network or user function: `prepare` a value (BadInput says why not), then `run` B inputs into (B, D) numbers."""
 
     run: Callable[[list[Any]], Any]
     prepare: Callable[[Any], Any] = lambda value: value
@@ -119,11 +114,7 @@ def align(names: Sequence[Name], x_nd: Floats, wanted: Sequence[Name]) -> Floats
 
 
 class VectorCache:
-    """Vectors of one embedder (`space`, see `loading.embedder_digest`) in an SQLite file, by their content's digest.
-
-    Each batch is one transaction, so a killed run resumes where it stopped. Raise BadInput if the file is something
-    else.
-    """
+    """Vectors of one embedder (`space`) in an SQLite file, by the digest of their content."""
 
     def __init__(self, path: Path, space: str = "") -> None:
         self._path, self._space = path, space
@@ -222,8 +213,8 @@ def embed(
 ) -> tuple[Floats, dict[str, str]]:
     """Return (N, D) features of `corpus.items`, NaN for items that are left out, and the reasons for leaving them out.
 
-    `make` builds the embedder that embeds each item separately; None: texts by TF-IDF, columns scaled. Vectors in
-    `store` are reused; `executor` as in `embed_each`. Raise BadInput if no item has features.
+    `make` builds the embedder of each item; None: texts by TF-IDF, columns scaled. Vectors in `store` are reused. Raise
+    BadInput if no item has features.
 
     Example:
         >>> from hitl.models.predictors.features import embed, texts
@@ -257,8 +248,8 @@ def embed_each(
 ) -> dict[str, str]:
     """Compute and store, batch by batch, the missing vectors. Return the items left out, and why.
 
-    The embedder is built only if there is something to do. If it fails for a batch, the batch is repeated item by item
-    to find the items that break it. `executor` embeds the batches in other processes; each builds its own embedder.
+    If the embedder fails for a batch, the batch is repeated item by item. `executor` embeds the batches in other
+    processes; each builds its own embedder.
     """
     todo = np.flatnonzero(~store.has(corpus.items, corpus.digests)).tolist()
     left_out: dict[str, str] = {}
@@ -294,8 +285,7 @@ def embed_together(
 ) -> tuple[Floats, dict[str, str]]:
     """Return (N, D) features learned from all items, and the items left out: TF-IDF of texts, scaled columns.
 
-    If the items have numbers already (`x_nd`), return their principal components. Raise BadInput if no item has
-    features.
+    If the items have numbers already (`x_nd`), return their principal components.
     """
     if x_nd is None and corpus.kind == "text":
         x_nd = tfidf_svd(corpus.values, dimensions)

@@ -153,10 +153,7 @@ def estimator_digest(estimator: Any) -> str:
 def embedder(
     model: str, read: Callable[[str], Any] | None = None, weights: str | None = None, device: str = "auto"
 ) -> Embedder:
-    """Return the embedder of this name: for images, which `read` opens by their places, or else for texts.
-
-    Raise BadSettings, BadInput or MissingExtra, saying what was expected instead.
-    """
+    """Return the embedder of this name: for images, which `read` opens by their places, or else for texts."""
     library, _, name = model.partition(":")
     if library == TORCHVISION:
         from hitl.models.predictors import networks
@@ -225,10 +222,7 @@ def import_name(name: str, setting: str) -> tuple[Any, Path | None]:
 
 
 def source_digest(place: str) -> str | None:
-    """Return a digest of the code of a module (`package.module`, `file.py`) as this process loaded it, if it has.
-
-    None if the file is not found.
-    """
+    """Return a digest of the code of a module (`package.module`, `file.py`) as loaded, None if not found."""
     source = _source_file(place)
     return _loaded_digests.get(place) or (None if source is None else file_digest(source))
 

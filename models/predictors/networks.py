@@ -139,8 +139,7 @@ def image_embedder(module: Any, transform: Callable[[Any], Any], device: str, re
 def backbone(name: str, weights: str, device: str, read: Callable[[str], Any]) -> Embedder:
     """Return the penultimate layer of an image model of torchvision: 512 numbers for a ResNet-18.
 
-    `weights` is a name that torchvision knows ("DEFAULT") and downloads once, a file with a state_dict (whose last
-    layer may have other classes), or "random". Raise BadSettings for an unknown name, BadInput for unfit weights.
+    `weights` is a name that torchvision knows and downloads once, a file with a state_dict, or "random".
     """
     models = _torchvision(f"model torchvision:{name}", name)
     stated = models.get_model_weights(name)
@@ -178,8 +177,7 @@ def without_last_layer(module: Any) -> str:
 def torchvision_model(name: str, classes: Sequence[str] | None, transforms: str | None) -> tuple[Any, Any, list[str]]:
     """Return an untrained classification model of torchvision, its transforms and its classes.
 
-    The transforms are those of the weights that `transforms` names ("ResNet18_Weights.IMAGENET1K_V1"), else of the
-    model's default weights; without classes, theirs are used. Raise BadSettings for an unknown name.
+    The transforms are those of the weights that `transforms` names, else of the model's default weights.
     """
     models = _torchvision(f"--model torchvision:{name}", name)
     try:
@@ -204,10 +202,7 @@ def timm_model(name: str, classes: Sequence[str] | None) -> tuple[Any, Any, list
 
 
 def load_weights(module: Any, path: Path, skip: str | None = None) -> None:
-    """Load the tensors of a file into the module, except for those of its part `skip`.
-
-    Raise BadInput if the file holds anything else, or they do not fit.
-    """
+    """Load the tensors of a file into the module, except for those of its part `skip`."""
     state = _read_weights(path)
     state = next((state[key] for key in WRAPPERS if isinstance(state.get(key), Mapping)), state)
     if state and all(str(key).startswith("module.") for key in state):  # saved by DataParallel

@@ -5,10 +5,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 
-from hitl.annotations import Floats
+from hitl.annotations import Floats, Names
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.annotators.confusion import on_the_diagonal
@@ -18,7 +19,7 @@ from hitl.models.sampling import hamiltonian, network_chain, network_groups, net
 from hitl.models.sampling.chains import Chains
 from hitl.models.sampling.network_chain import Prior, Sums, blank_sums
 from hitl.models.sampling.network_layout import Layout, Networks
-from hitl.models.sampling.posterior import Posterior, Sampler, matched, total
+from hitl.models.sampling.posterior import Averages, Sampler, matched, total
 
 MONITORED = 20
 """Number of couplings that are monitored, the largest ones."""
@@ -36,6 +37,8 @@ class NetworkChains(Sampler):
         exact_states: largest table (L to the number of annotators) of a network that is not cut.
         group_states: largest table of a group if it is cut.
     """
+
+    density: ClassVar[str] = "log likelihood"
 
     accuracy: float | None = 0.75
     answer_sd: float = 1.0
@@ -58,7 +61,7 @@ class NetworkChains(Sampler):
     def expected(self) -> Expected:
         """Return the expectations of annotators before they answer."""
 
-    def sampled(self, evidence: Evidence, start: Consensus | None) -> Posterior:
+    def sampled(self, evidence: Evidence, start: Consensus | None) -> Averages:
         """Run the chains and average over their kept draws."""
         annotations, expected = evidence.annotations, self.expected()
         burn_in, draws, thin = self.thrown_away(start, annotations), self.draws, self.thin
@@ -77,18 +80,23 @@ class NetworkChains(Sampler):
             network_chain.run_chain(rng, layout, prior, start_ij, weight_am, burn_in, thin, chain, sums)
             return sums
 
-        return averaged(evidence, layout, prior.hard, self.run(run))
+        runs = self.run(run)
+        j, distinct = annotations.n_classes, layout.distinct_n[there]
+        weight_ic = total(runs, "weight_ic")
+        weight_ic /= weight_ic.sum(axis=1, keepdims=True)
+        q_rj, hard_r = (weight_ic[:, :j] + weight_ic[:, j:])[distinct], weight_ic[:, :j].sum(axis=1)[distinct]
+        place_k = np.argsort(layout.member)
+        concentration_kjl = matched(*total(runs, "moment_rmjl")[:, place_k] / (draws * len(runs)))
+        dependence_kk = dependence(layout, runs)[np.ix_(place_k, place_k)]
+        couplings = largest_couplings(annotations.annotators, layout, runs)
+        return Averages(runs, prior.hard, there, q_rj, hard_r, concentration_kjl, couplings, dependence_kk)
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Expectations of annotators before they answer.
+    """Expectations of annotators before they answer: accuracy without couplings (None: V has mean 0), sd of V and W.
 
-    Attributes:
-        accuracy: chance of a right answer with V at its mean and no couplings; None: V has mean 0.
-        answer_sd, coupling_sd: standard deviations of V and W.
-        hard: probability that an item is hard; 1: there are no easy ones.
-        easy_accuracy, easy_sd: accuracy and standard deviation of U.
+    `hard` is the probability that an item is hard (1: all are), `easy_accuracy` and `easy_sd` describe U.
     """
 
     accuracy: float | None
@@ -102,11 +110,11 @@ class Expected:
 def prior_of(networks: Networks, expected: Expected, share_smoothing: float) -> Prior:
     """Return means and precisions of all parameters, in the order of the networks."""
     means, precisions = [], []
+    accuracy: float | None
     for g in range(networks.member_start.size - 1):
-        of_people = g < networks.n_groups
-        accuracy, sd = (
-            (expected.accuracy, expected.answer_sd) if of_people else (expected.easy_accuracy, expected.easy_sd)
-        )
+        accuracy, sd = expected.easy_accuracy, expected.easy_sd
+        if g < networks.n_groups:
+            accuracy, sd = expected.accuracy, expected.answer_sd
         members, pairs = np.diff(networks.member_start)[g], np.diff(networks.pair_start)[g]
         mean_jd = np.tile(_mean_logits(networks, accuracy), (1, members))
         means += [mean_jd.ravel(), np.zeros(pairs)]
@@ -122,26 +130,14 @@ def _mean_logits(networks: Networks, accuracy: float | None) -> Floats:
     return on_the_diagonal(networks.n_classes, networks.n_options, right, 0.0)
 
 
-def averaged(evidence: Evidence, layout: Layout, hard: float, runs: list[Sums]) -> Posterior:
-    """Average over the kept draws of all chains."""
-    annotations = evidence.annotations
-    j = annotations.n_classes
-    weight_ic = total(runs, "weight_ic")
-    weight_ic /= weight_ic.sum(axis=1, keepdims=True)
-    there = np.flatnonzero(layout.distinct_n >= 0)
-    distinct = layout.distinct_n[there]
-    judged = (there, (weight_ic[:, :j] + weight_ic[:, j:])[distinct], weight_ic[:, :j].sum(axis=1)[distinct])
-    place_k = np.argsort(layout.member)
-    moments_rkjl = total(runs, "moment_rmjl")[:, place_k] / sum(sums.hard_d.size for sums in runs)
-    monitored = posterior.monitored_draws(annotations, runs, "log likelihood", hard)
-    networks, names, member = layout.networks, annotations.annotators, layout.member
+def largest_couplings(names: Names, layout: Layout, runs: list[Sums]) -> dict[str, Floats]:
+    """Return name -> (C, S) draws of the largest couplings."""
+    networks, member = layout.networks, layout.member
     coupling_cpd = np.stack([sums.coupling_pd for sums in runs])
     start_p = np.repeat(networks.member_start[:-1], np.diff(networks.pair_start))
     first, second = member[start_p + networks.first_p], member[start_p + networks.second_p]
-    for p in np.argsort(-np.abs(coupling_cpd.mean(axis=(0, 2))), kind="stable")[:MONITORED]:
-        monitored[f"coupling of {names[first[p]]} and {names[second[p]]}"] = coupling_cpd[:, p]
-    dependence_kk = dependence(layout, runs)[np.ix_(place_k, place_k)]
-    return posterior.averaged(evidence, runs, hard, judged, matched(*moments_rkjl), monitored, dependence_kk)
+    largest = np.argsort(-np.abs(coupling_cpd.mean(axis=(0, 2))), kind="stable")[:MONITORED]
+    return {f"coupling of {names[first[p]]} and {names[second[p]]}": coupling_cpd[:, p] for p in largest}
 
 
 def dependence(layout: Layout, runs: list[Sums]) -> Floats:

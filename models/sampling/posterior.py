@@ -10,13 +10,13 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from hitl.annotations import Annotations, Floats
-from hitl.consensus import AnnotatorReport, Consensus, Mixing
+from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
 from hitl.models.combiner import concluded, used
@@ -38,15 +38,25 @@ LARGEST = 1e9
 """Largest pseudo-count; beyond it sums would lose the counts."""
 
 
-@dataclass(frozen=True, eq=False)
-class Posterior:
-    """Averages over the chains: classes, hard items (None if all are), annotators, mixing, and the mean log density."""
+class Averages(NamedTuple):
+    """Averages over the kept draws of all chains.
 
-    q_nj: Floats
-    hard_n: Floats | None
-    report: AnnotatorReport
-    mixing: Mixing
-    trace: tuple[float, ...]
+    Attributes:
+        runs, hard: the chains, and the prior chance that an item is hard.
+        rows, q_rj, hard_r: items with labels or known truth, their probabilities and chances to be hard.
+        concentration_kjl: rows of the annotators' matrices as Dirichlets.
+        monitored: name -> (C, S) draws that are monitored besides those that every sampler has.
+        dependence_kk: correlation of right answers given the class, or None.
+    """
+
+    runs: Sequence[Sums]
+    hard: float
+    rows: npt.NDArray[np.intp]
+    q_rj: Floats
+    hard_r: Floats
+    concentration_kjl: Floats
+    monitored: Mapping[str, Floats]
+    dependence_kk: Floats | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,26 +64,34 @@ class Sampler(Chains, ABC):
     """Method that samples several chains; settings as in `Chains`."""
 
     uses: ClassVar[frozenset[str]] = frozenset({"truth"})
+    density: ClassVar[str]
+    """Name of the monitored log density."""
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Sample, starting from the votes or from `start`. `fit.converged` is True if the chains have mixed."""
         evidence = used(self, evidence)
         began = time.perf_counter()
-        posterior = self.sampled(evidence, start)
+        runs, hard, rows, q_rj, hard_r, concentration_kjl, more, dependence_kk = self.sampled(evidence, start)
+        annotations = evidence.annotations
+        share_j = np.mean([sums.share_jd.mean(axis=1) for sums in runs], axis=0)
+        share_j /= share_j.sum()
+        q_nj, hard_n = np.tile(share_j, (annotations.n_items, 1)), np.full(annotations.n_items, hard)
+        q_nj[rows], hard_n[rows] = q_rj, hard_r
+        mixing = chains.mixing({**monitored_draws(annotations, runs, self.density, hard), **more})
         return concluded(
             self,
             began,
             evidence,
-            posterior.q_nj,
-            posterior.report,
-            objective=posterior.trace,
-            converged=all(rhat < chains.MIXED_BELOW for rhat in posterior.mixing.rhat.values()),
-            mixing=posterior.mixing,
-            difficulty=posterior.hard_n,
+            clamp(q_nj / q_nj.sum(axis=1, keepdims=True), evidence),
+            confusion.report_of(annotations, concentration_kjl, share_j, dependence=dependence_kk),
+            objective=tuple(np.mean([sums.trace_r for sums in runs], axis=0).tolist()),
+            converged=all(rhat < chains.MIXED_BELOW for rhat in mixing.rhat.values()),
+            mixing=mixing,
+            difficulty=np.clip(hard_n, 0.0, 1.0) if hard < 1 else None,
         )
 
     @abstractmethod
-    def sampled(self, evidence: Evidence, start: Consensus | None) -> Posterior:
+    def sampled(self, evidence: Evidence, start: Consensus | None) -> Averages:
         """Run the chains and average over their kept draws."""
 
 
@@ -85,6 +103,8 @@ class GibbsChains(Sampler):
         diagonal, off: prior mean of the Dirichlet parameter of a right and of any other answer, > 0.
         share_smoothing: pseudo-items of each class, > 0.
     """
+
+    density: ClassVar[str] = "log joint"
 
     diagonal: float = 8.0
     off: float = 1.0
@@ -99,7 +119,7 @@ class GibbsChains(Sampler):
     def prior(self, annotations: Annotations) -> gibbs.Prior:
         """Return the prior of the parameters."""
 
-    def sampled(self, evidence: Evidence, start: Consensus | None) -> Posterior:
+    def sampled(self, evidence: Evidence, start: Consensus | None) -> Averages:
         """Run the chains and average over their kept draws."""
         annotations, prior = evidence.annotations, self.prior(evidence.annotations)
         burn_in, draws = self.thrown_away(start, annotations), self.draws
@@ -117,9 +137,8 @@ class GibbsChains(Sampler):
         runs = self.run(run)
         rows = table.informative
         mean = {name: total(runs, name) / (draws * len(runs)) for name in ("q_nj", "hard_n", "mean_kjl", "square_kjl")}
-        judged, moments = (rows, mean["q_nj"][rows], mean["hard_n"][rows]), (mean["mean_kjl"], mean["square_kjl"])
-        monitored = monitored_draws(annotations, runs, "log joint", prior.hard)
-        return averaged(evidence, runs, prior.hard, judged, matched(*moments), monitored)
+        concentration_kjl = matched(mean["mean_kjl"], mean["square_kjl"])
+        return Averages(runs, prior.hard, rows, mean["q_nj"][rows], mean["hard_n"][rows], concentration_kjl, {})
 
 
 def all_hard(annotations: Annotations, diagonal: float, off: float, smoothing: float) -> gibbs.Prior:
@@ -147,34 +166,6 @@ def accuracy_weights(annotations: Annotations) -> Floats:
 def busiest(annotations: Annotations) -> npt.NDArray[np.intp]:
     """Return the codes of the MONITORED annotators with most labels."""
     return np.argsort(-annotations.labels_per_annotator, kind="stable")[:MONITORED]
-
-
-def averaged(
-    evidence: Evidence,
-    runs: Sequence[Sums],
-    hard: float,
-    judged: tuple[npt.NDArray[np.intp], Floats, Floats],
-    concentration_kjl: Floats,
-    monitored: Mapping[str, Floats],
-    dependence_kk: Floats | None = None,
-) -> Posterior:
-    """Average over the kept draws of all chains.
-
-    `judged` holds the items with labels or known truth (R,), their probabilities (R, J) and chances to be hard (R,).
-    Any other item gets the class shares and the prior's chance `hard`.
-    """
-    annotations = evidence.annotations
-    share_j = np.mean([sums.share_jd.mean(axis=1) for sums in runs], axis=0)
-    share_j /= share_j.sum()
-    q_nj, hard_n = np.tile(share_j, (annotations.n_items, 1)), np.full(annotations.n_items, hard)
-    rows, q_nj[rows], hard_n[rows] = judged[0], judged[1], judged[2]
-    return Posterior(
-        clamp(q_nj / q_nj.sum(axis=1, keepdims=True), evidence),
-        np.clip(hard_n, 0.0, 1.0) if hard < 1 else None,
-        confusion.report_of(annotations, concentration_kjl, share_j, dependence=dependence_kk),
-        chains.mixing(monitored),
-        tuple(np.mean([sums.trace_r for sums in runs], axis=0).tolist()),
-    )
 
 
 def monitored_draws(

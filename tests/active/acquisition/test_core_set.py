@@ -39,14 +39,6 @@ def test_each_step_takes_the_furthest(seed: int) -> None:
         taken.append(row)
 
 
-def test_groups_far_apart_are_each_represented_before_any_twice() -> None:
-    rng = np.random.default_rng(0)
-    group = rng.permutation(np.repeat(np.arange(6), 50))
-    x = 100.0 * np.eye(6)[group] + rng.standard_normal((300, 6))
-    assert sorted(group[core_set(x, np.array([], dtype=int), 6)].tolist()) == list(range(6))
-    assert group[core_set(x, np.flatnonzero(group == 2), 5)].tolist().count(2) == 0
-
-
 def test_equal_items_are_taken_in_order_and_once() -> None:
     x = np.zeros((5, 2))
     assert core_set(x, np.array([], dtype=int), 3).tolist() == [0, 1, 2]

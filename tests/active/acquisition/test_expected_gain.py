@@ -102,16 +102,6 @@ def test_the_logarithm_is_exact_to_the_last_bits() -> None:
     assert np.allclose(found, expected, rtol=1e-14, atol=1e-16)
 
 
-def test_a_million_items_a_thousand_people_do_not_share_their_numbers() -> None:
-    """Rows are counted apart: in whatever blocks they come, the values are the same."""
-    rng = np.random.default_rng(3)
-    q, pi = beliefs(rng, 30, 4), crowd(rng, 7, 4, 5)
-    for measure in (INFORMATION, ACCURACY):
-        whole = measure.gain(q, pi)
-        assert (whole == np.vstack([measure.gain(q[n : n + 1], pi) for n in range(30)])).all()
-        assert (whole == np.hstack([measure.gain(q, pi[k : k + 1]) for k in range(7)])).all()
-
-
 @MEASURES
 def test_questions_that_are_open_add_up(measure: Measure) -> None:
     rng = np.random.default_rng(4)

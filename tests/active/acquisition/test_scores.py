@@ -11,8 +11,7 @@ from scipy.special import ndtr, xlogy
 
 from hitl.active.acquisition import expected_gain, scores
 from hitl.active.acquisition.scores import chance_right, entropy, expected_information_gain
-from hitl.annotations import Annotations, Floats
-from hitl.evidence import Evidence
+from hitl.annotations import Floats
 from hitl.models.annotators.leave_one_out import FLOOR, Others
 from hitl.models.dawid_skene import DawidSkene
 from tests.oracles import crowd
@@ -45,18 +44,6 @@ def test_information_gain_is_the_fall_in_entropy_of_the_truth(seed: int, classes
     assert (gain <= entropy(q) + 1e-12).all()
 
 
-def test_nothing_is_learned_from_a_coin_or_about_a_certainty() -> None:
-    even = np.full((1, 3), 1 / 3)
-    assert expected_information_gain(even, np.full((3, 3), 1 / 3))[0] == 0
-    assert expected_information_gain(np.array([[0.0, 1.0, 0.0]]), np.eye(3))[0] == 0
-    assert np.isclose(expected_information_gain(even, np.eye(3))[0], np.log(3))
-
-
-def test_entropy_of_one_hot_rows_is_exactly_zero() -> None:
-    assert (entropy(np.eye(4)) == 0).all()
-    assert np.isclose(entropy(np.full((1, 4), 0.25))[0], np.log(4))
-
-
 def test_chance_right_is_the_sum_over_true_classes() -> None:
     rng = np.random.default_rng(3)
     q, pi = simplex(rng, 6, 3), simplex(rng, 5, 3, 4)
@@ -73,12 +60,6 @@ def test_uncertainty_of_rows_one_by_one(seed: int, classes: int) -> None:
         best, second = sorted(row, reverse=True)[:2]
         assert np.isclose(gap, second - best)
         assert np.isclose(least, sum(row) - best)
-
-
-def test_an_even_choice_has_no_margin_and_a_certain_one_the_largest() -> None:
-    q = np.array([[0.4, 0.4, 0.2], [1.0, 0.0, 0.0]])
-    assert scores.margin(q).tolist() == [0.0, -1.0]
-    assert np.allclose(scores.least_confidence(q), [0.6, 0.0])
 
 
 def test_latent_uncertainty_is_the_probability_of_the_class_in_standard_deviations() -> None:
@@ -140,20 +121,3 @@ def test_own_labels_have_no_part_in_how_good_an_annotator_is(seed: int) -> None:
     others = Others(evidence, consensus).beliefs(np.arange(len(said)))
     found = scores.confusion_by_others(said.annotator, said.label, others, prior)
     assert np.allclose(found, counts / counts.sum(axis=2, keepdims=True), atol=1e-5)
-
-
-def test_an_annotator_is_not_flattered_by_their_own_labels() -> None:
-    """Somebody who guesses gave half of all labels: by all they look able, by the others they do not."""
-    rng = np.random.default_rng(2)
-    truth = rng.integers(2, size=300)
-    matrix = np.full((300, 5), -1)
-    matrix[:, 0] = rng.integers(2, size=300)
-    who = rng.integers(1, 5, size=300)
-    matrix[np.arange(300), who] = np.where(rng.random(300) < 0.8, truth, 1 - truth)
-    evidence = Evidence(Annotations.from_matrix(matrix, classes=(0, 1)))
-    consensus, said = DawidSkene().fit(evidence), evidence.annotations
-    others = Others(evidence, consensus).beliefs(np.arange(len(said)))
-    prior = np.full((5, 2, 2), 0.5)
-    found = scores.confusion_by_others(said.annotator, said.label, others, prior)
-    assert np.diag(consensus.annotators.confusion[0]).mean() > 0.62
-    assert np.diag(found[0]).mean() < 0.56

@@ -55,11 +55,6 @@ def test_where_nothing_is_known_labels_come_in_proportion_to_what_each_can_give(
     assert np.abs((given_k + 1) / able_k - (given_k + 1).sum() / able_k.sum()).max() < 0.02
 
 
-def test_a_pool_is_never_at_an_end_and_hides_nobody() -> None:
-    given_k, able_k = np.array([5000.0, 3.0, 3.0]), np.array([np.inf, 97.0, 97.0])
-    assert np.allclose(exploration(given_k, able_k, 1.0), 1 + 1 / np.sqrt(1 + given_k))
-
-
 def test_what_a_unit_of_cost_buys_is_value_over_cost() -> None:
     question = judged(np.random.default_rng(0))
     crew = Crew((0, 1, 2))

@@ -13,10 +13,9 @@ from hitl.active.pending.outstanding import next_plan
 from hitl.active.policy import ExpectedGain
 from hitl.active.stopping import forecast as forecasts
 from hitl.active.stopping import rules
-from hitl.active.stopping.forecast import Forecast, forecast
+from hitl.active.stopping.forecast import Belief, Forecast, forecast
 from hitl.active.stopping.pool_state import PoolState
 from hitl.active.stopping.rules import Judged
-from hitl.active.stopping.simulated_beliefs import Belief
 from hitl.annotations import Annotations, Floats
 from hitl.crew import Budget, Crew
 from hitl.evidence import Evidence
@@ -78,13 +77,6 @@ def again_labels(did: Any) -> Any:
     return (did >= 0).sum(axis=1)
 
 
-def test_truths_are_drawn_from_the_beliefs() -> None:
-    question = believed(np.tile([[0.7, 0.2, 0.1]], (50, 1)))
-    belief = Belief(*question, np.arange(50), question[1].annotators.confusion, 200, np.random.default_rng(0))
-    share = np.bincount(belief.truth_dn.ravel(), minlength=3) / belief.truth_dn.size
-    assert np.allclose(share, [0.7, 0.2, 0.1], atol=0.015)
-
-
 # -- exact cases ---------------------------------------------------------------------------------------------
 
 
@@ -142,19 +134,6 @@ def test_a_project_that_is_done_needs_nothing() -> None:
     assert (none.labels, none.high, none.cost, none.reached) == (0, 0, 0, 1)
     there = forecast([question], Crew(), Budget(target_confidence=0.99, target_accuracy=0.7))
     assert (there.labels, there.reached) == (0, 1)
-
-
-def test_more_is_needed_for_more() -> None:
-    question = believed(two(np.full(300, 0.6)))
-    by_accuracy = [
-        forecast([question], Crew(), Budget(target_confidence=0.995, max_labels=60, target_accuracy=a)).labels
-        for a in (0.7, 0.8, 0.9, 0.95)
-    ]
-    by_confidence = [forecast([question], Crew(), Budget(target_confidence=c)).labels for c in (0.7, 0.8, 0.9, 0.95)]
-    assert by_accuracy == sorted(by_accuracy)
-    assert by_confidence == sorted(by_confidence)
-    assert by_accuracy[0] < by_accuracy[-1]
-    assert by_confidence[0] < by_confidence[-1]
 
 
 def test_a_target_that_cannot_be_reached_is_told() -> None:
@@ -265,13 +244,6 @@ def test_the_least_of_each_row_are_found(depth: int) -> None:
         assert all(len(set(row)) == depth for row in found.tolist())
         expected = np.sort(time, axis=1)[:, :depth]
         assert (np.sort(np.take_along_axis(time, found, axis=1), axis=1) == expected).all()
-
-
-def test_a_limit_of_any_size_takes_no_memory() -> None:
-    """Someone who wants no limit writes a large one."""
-    said = Evidence(Annotations.from_matrix([[0, 1], [1, 1], [0, 0]], classes=[0, 1]))
-    found = forecast([(said, DawidSkene().fit(said))], Crew(), Budget(max_labels=2**31 - 1))
-    assert found.labels > 0
 
 
 def test_a_limit_of_any_size_is_soon_played() -> None:

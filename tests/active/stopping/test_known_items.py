@@ -52,13 +52,6 @@ def test_known_items_have_as_many_errors_for_each_expected_as_open_ones() -> Non
     assert abs(np.log((of_known[0] / of_known[1]) / (of_open[0] / of_open[1]))) < 0.15
 
 
-def test_the_same_evidence_is_checked_the_same_way() -> None:
-    evidence, _ = project(0)
-    consensus = DefaultCombiner().fit(evidence)
-    first, second = (known_items.checked(evidence, consensus) for _ in range(2))
-    assert (first.wrong, first.expected_wrong, first.scale) == (second.wrong, second.expected_wrong, second.scale)
-
-
 def test_known_items_whose_truth_is_wrong_are_not_judged_by_it() -> None:
     """Truth that says of every item another class is found wrong nearly always: nothing of it comes from itself."""
     evidence, truth = project(1)

@@ -12,7 +12,6 @@ from scipy.special import gammaln
 
 from hitl.annotations import Annotations
 from hitl.consensus import AnnotatorReport
-from hitl.errors import BadSettings
 from hitl.evidence import Evidence
 from hitl.models import VBIBCC, DawidSkene, DefaultCombiner
 from hitl.models.analysis import communities as groups
@@ -208,16 +207,6 @@ def _mean_of_root(a: float, b: float) -> float:
     return float(value)
 
 
-def test_noise_is_what_sampling_adds_to_a_distance() -> None:
-    """Two people who answer alike: the expected squared distance is the mean of their noises (many labels)."""
-    rng = np.random.default_rng(0)
-    p = np.array([0.6, 0.3, 0.1])
-    one, other = rng.multinomial(200, p, 4000), rng.multinomial(80, p, 4000)
-    apart = 1 - np.sum(np.sqrt((one / 200) * (other / 80)), axis=1)
-    noise = [groups.rows_of(many * p[None, None])[1][0, 0] for many in (200, 80)]
-    assert apart.mean() == pytest.approx(np.mean(noise), rel=0.1)
-
-
 # -- people ----------------------------------------------------------------------------------------------------
 
 CROWDS = [
@@ -323,11 +312,3 @@ def test_those_who_join_are_placed_like_those_learned_from(monkeypatch: pytest.M
     for found in (some, everybody):
         assert (matched(found, share_kg)[kind] == found.main).mean() > 0.97
     assert np.abs(some.prototype[matched(some, share_kg)] - grades(3)).max() < 0.1
-
-
-def test_settings_out_of_range_are_refused() -> None:
-    for setting in ("resolution", "sharpness"):
-        with pytest.raises(BadSettings, match=setting):
-            CommunityModel(**{setting: 0})
-    with pytest.raises(BadSettings, match="least_labels"):
-        CommunityModel(least_labels=-1)

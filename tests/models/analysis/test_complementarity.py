@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise, permutations, product
+from itertools import permutations, product
 
 import numpy as np
 import pytest
 from scipy.stats import multinomial
 
-from hitl.annotations import Annotations
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models import PLEM, DawidSkene, DefaultCombiner
-from hitl.models.analysis.complementarity import (
-    Comparison,
-    Judgements,
-    can_skip,
-    deferral_curve,
-    equal_mass,
-    judge,
-    most_probable,
-)
+from hitl.models.analysis.complementarity import Comparison, can_skip, deferral_curve, judge
 from hitl.models.analysis.proportions import difference, wilson
 from tests.oracles import crowd
 
@@ -104,17 +95,6 @@ def test_classes_and_bins_are_those_of_plain_loops(rng: np.random.Generator, kno
         for who in ("model", "people", "both"):
             assert row[who] == pytest.approx(np.mean([c.truth[n, getattr(c, who)[n]] for n in inside]))
         assert row["model_adds"] == pytest.approx(row["both"] - row["people"])
-
-
-def test_groups_are_of_equal_size_and_equal_values_stay_together(rng: np.random.Generator) -> None:
-    sizes = [len(rows) for rows in equal_mass(rng.random(1000), 10)]
-    assert sizes == [100] * 10
-    assert [len(rows) for rows in equal_mass(np.full(1000, 0.3), 10)] == [1000]
-    values = np.round(rng.random(500), 1)
-    groups = equal_mass(values, 10)
-    assert sorted(np.concatenate(groups)) == list(range(500))
-    assert all(values[a].max() < values[b].min() for a, b in pairwise(groups))
-    assert equal_mass(np.zeros(0), 10) == []
 
 
 # -- deferral ------------------------------------------------------------------------------------------------
@@ -215,19 +195,6 @@ def test_a_method_that_makes_nothing_of_models_is_told(rng: np.random.Generator)
     judge(constant, PLEM().fit(constant))
 
 
-def test_the_truth_of_the_other_items_teaches(rng: np.random.Generator) -> None:
-    """Half the people always mislead: without truth nobody can know, with it everybody does."""
-    truth = rng.integers(2, size=200).astype(np.int32)
-    said = np.where(rng.random((200, 3)) < 0.9, 1 - truth[:, None], truth[:, None])
-    annotations = Annotations.from_matrix(said)
-    evidence = Evidence(annotations, {"m": np.full((200, 2), 0.5)}, truth=truth)
-    judged = judge(evidence, PLEM().fit(evidence))
-    assert (most_probable(judged.both) == truth).mean() > 0.9
-    hidden = replace(evidence, truth=None)
-    judged = judge(hidden, PLEM().fit(hidden))
-    assert (most_probable(judged.both) == truth).mean() < 0.1
-
-
 def test_few_known_truths_measure_nothing_and_are_left_out(rng: np.random.Generator) -> None:
     evidence = told(rng, known=0.0)
     truth = np.full(80, -1, np.int32)
@@ -236,13 +203,3 @@ def test_few_known_truths_measure_nothing_and_are_left_out(rng: np.random.Genera
     assert not judged.compared[:9].any()
     assert judged.model[:9].max() < 1  # the pool, not what is known
     assert judged.compared[9:].any()
-
-
-def test_a_comparison_takes_the_first_of_equals() -> None:
-    q = np.array([[0.4, 0.4, 0.2], [0.1, 0.2, 0.7]])
-    judged = Judgements(q, q[:, ::-1], q, np.zeros((2, 3)), np.ones(2, bool))
-    c = Comparison.of(judged, np.eye(3)[[0, 2]], np.arange(2))
-    assert c.model.tolist() == [0, 2]
-    assert c.people.tolist() == [1, 0]
-    assert c.right("both").tolist() == [1, 1]
-    assert c.confidence.tolist() == [0.4, 0.7]

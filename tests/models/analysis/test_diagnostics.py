@@ -346,31 +346,6 @@ def test_typical_confusions_have_the_interval_of_their_margin_and_need_support()
     assert profile.typical_confusions(people(a[:0], [], np.array([0.5, 0.5]))) == ()
 
 
-def test_the_profile_is_one_row_an_annotator() -> None:
-    annotations = with_times(np.random.default_rng(2), 0.5)
-    evidence = Evidence(annotations)
-    consensus = CAREFUL.fit(evidence)
-    found = AnnotatorProfiler().fit(evidence, consensus)
-    frame = found.frame()
-    assert list(frame["annotator"]) == list(range(10))
-    assert frame["accuracy"].tolist() == pytest.approx(consensus.annotators.accuracy.tolist())
-    assert frame["bits"].between(0, found.entropy).all()
-    assert frame["agrees"].between(0, 1).all()
-    assert frame["flags"][0].startswith("worse over time (")
-    assert frame["accuracy_after"][0] < frame["accuracy_before"][0]
-    assert frame["changed_at"][2:].isna().all()
-    assert frame["community"].dropna().isin(range(1, len(found.communities) + 1)).all()
-    assert found.agreement.items == (annotations.labels_per_item >= 2).sum()
-
-
-def test_a_pool_without_ids_is_nobody() -> None:
-    evidence, _ = crowd(np.random.default_rng(3), 60, 4, 2, pool=200)
-    found = AnnotatorProfiler().fit(evidence, CAREFUL.fit(evidence))
-    pooled = evidence.annotations.anonymous
-    assert found.communities.main[pooled] == -1
-    assert found.flags(pooled) == []
-
-
 def test_a_consensus_over_something_else_is_refused() -> None:
     (one, _), (other, _) = (crowd(np.random.default_rng(seed), 20 + seed, 4) for seed in (0, 1))
     with pytest.raises(BadInput, match="other items"):

@@ -14,14 +14,7 @@ from hitl.evidence import Evidence
 from hitl.models import PL, PLEM, DefaultCombiner
 from hitl.models.analysis import model_profile
 from hitl.models.analysis.complementarity import judge, most_probable
-from hitl.models.analysis.conditional_information import (
-    a_label,
-    conditional_information,
-    dependence,
-    fixed,
-    shuffled_within,
-    two_labels,
-)
+from hitl.models.analysis.conditional_information import a_label, conditional_information, dependence, fixed, two_labels
 from hitl.models.analysis.confidence_ratios import accuracy_bound, log_odds, quantiles
 from hitl.models.analysis.model_profile import ModelProfiler
 from hitl.models.combiner import Combiner
@@ -75,8 +68,7 @@ def test_ratios_and_bounds_are_those_of_plain_loops(rng: np.random.Generator, j:
         assert found.bound < accuracy
 
 
-@pytest.mark.parametrize("j", [2, 3])
-@pytest.mark.parametrize("method", [PL(), DefaultCombiner()])
+@pytest.mark.parametrize(("j", "method"), [(2, DefaultCombiner()), (3, PL())])
 def test_of_a_fit_the_people_count_by_their_confusion_matrices(
     rng: np.random.Generator, j: int, method: Combiner
 ) -> None:
@@ -148,18 +140,6 @@ def test_the_information_of_known_counts_is_that_of_the_definition(rng: np.rando
     assert conditional_information(np.zeros(0, int), np.zeros(0, int), np.zeros(0, int)) == 0
 
 
-def test_shuffling_is_uniform_within_groups(rng: np.random.Generator) -> None:
-    values, group = np.array([0, 1, 2, 10, 11]), np.array([0, 1, 0, 1, 0])
-    seen: dict[tuple[int, ...], int] = {}
-    for _ in range(6000):
-        out = tuple(int(v) for v in shuffled_within(values, group, rng))
-        seen[out] = seen.get(out, 0) + 1
-    assert len(seen) == 3 * 2 * 2
-    assert all({out[0], out[2], out[4]} == {0, 2, 11} for out in seen)
-    assert max(seen.values()) < 600
-    assert min(seen.values()) > 400
-
-
 def test_chance_is_the_mean_over_every_order(rng: np.random.Generator) -> None:
     z = np.array([0, 0, 0, 0, 1, 1, 1])
     a, b = rng.integers(2, size=7), rng.integers(2, size=7)
@@ -169,10 +149,10 @@ def test_chance_is_the_mean_over_every_order(rng: np.random.Generator) -> None:
         for q in permutations(range(3))
     ]
     observed = conditional_information(a, b, z)
-    found = dependence(fixed(a), fixed(b), np.eye(2)[z], shuffles=4000)
+    found = dependence(fixed(a), fixed(b), np.eye(2)[z], shuffles=2000)
     assert found.chance == pytest.approx(np.mean(every), abs=0.01)
     assert found.bits == pytest.approx(max(observed - np.mean(every), 0), abs=0.01)
-    assert found.p_value == pytest.approx(np.mean(np.array(every) >= observed - 1e-9), abs=0.02)
+    assert found.p_value == pytest.approx(np.mean(np.array(every) >= observed - 1e-9), abs=0.03)
     assert found.together == pytest.approx(conditional_information(a, b, np.zeros(7, int)))
 
 
@@ -187,7 +167,7 @@ def errors(rng: np.random.Generator, n: int, hard: float):
 
 def test_independent_judges_show_nothing_and_dependent_ones_all_of_it(rng: np.random.Generator) -> None:
     p_values, bits = [], []
-    for _ in range(40):
+    for _ in range(25):
         z, a, b = errors(rng, 400, 0.0)
         found = dependence(fixed(a), fixed(b), np.eye(4)[z], shuffles=99)
         assert found.chance > found.bits
@@ -200,7 +180,7 @@ def test_independent_judges_show_nothing_and_dependent_ones_all_of_it(rng: np.ra
     for z, a, b in np.ndindex(4, 4, 4):
         one, other = (0.8 if x == z else 0.2 / 3 for x in (a, b))
         p_zab[z, a, b] = 0.25 * (0.9 * one * other + 0.1 * (a == b != z) / 3)
-    z, a, b = errors(rng, 20_000, 0.1)
+    z, a, b = errors(rng, 10_000, 0.1)
     found = dependence(fixed(a), fixed(b), np.eye(4)[z], shuffles=99)
     assert found.bits == pytest.approx(by_loops(p_zab), abs=0.01)
     assert found.p_value == 0.01
@@ -252,27 +232,12 @@ def test_the_profile_counts_what_can_be_compared(rng: np.random.Generator, known
         assert account.bound.bound <= account.bound.tighter <= account.bound.accuracy + 1e-9
         names = account.dependence[["first", "second"]].to_numpy().tolist()
         models = list(evidence.probabilities)
-        assert names == [
-            *[["annotators", m] for m in models],
-            models,
-            ["annotators", "annotators (another label)"],
-        ]
+        assert names == [*[["annotators", m] for m in models], models, ["annotators", "annotators (another label)"]]
     speaks = [~np.isnan(p[:, 0]) for p in evidence.probabilities.values()]
     many = evidence.annotations.labels_per_item
     assert found.expected.dependence["items"].tolist() == [
         *((one & labeled).sum() for one in speaks), (speaks[0] & speaks[1] & labeled).sum(), (spoken & (many > 1)).sum()
     ]  # fmt: skip
-
-
-def test_what_is_expected_is_by_the_consensus(rng: np.random.Generator) -> None:
-    evidence, _ = told(rng)
-    consensus = PLEM().fit(evidence)
-    found = QUICK.fit(evidence, consensus).expected
-    judged = judge(evidence, consensus)
-    q_nj, compared = consensus.probabilities, np.flatnonzero(judged.compared)
-    assert found.overall["both"][0] == pytest.approx(consensus.confidence[compared].mean())
-    said = most_probable(judged.people)
-    assert found.overall["people"][0] == pytest.approx(np.mean([q_nj[n, said[n]] for n in compared]))
 
 
 def test_held_out_truth_measures_without_a_refit(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -336,24 +301,6 @@ def test_skips_are_over_all_items_and_judged_by_those_compared(
             assert row["compared"] == max(many)
         together = np.where(skips, right, consensus.labels == truth)[judged.compared]
         assert row["overall"] == pytest.approx(together.mean())
-
-
-def test_all_tables_are_one_frame(rng: np.random.Generator) -> None:
-    evidence, _ = told(rng, 0.5)
-    found = QUICK.fit(evidence, PLEM().fit(evidence))
-    frame = found.frame().set_index(["account", "table", "row", "figure"])
-    assert frame.index.is_unique
-    assert found.measured is not None
-    (overall,) = found.measured.overall.to_dict("records")
-    row = frame.loc[("measured", "overall", "", "people")]
-    assert row.tolist() == [overall["people"], overall["people_low"], overall["people_high"]]
-    skip = found.expected.skips.set_index(["target", "by"]).loc[(0.95, "labels")]
-    row = frame.loc[("expected", "skips", "0.95 labels", "accuracy")]
-    assert row.tolist() == pytest.approx([skip["accuracy"], skip["low"], skip["high"]], nan_ok=True)
-    assert frame.loc[("expected", "skips", "0.95 labels", "items"), "value"] == skip["items"]
-    assert np.isnan(frame.loc[("expected", "skips", "0.95 labels", "items"), "low"])
-    first = found.measured.dependence.iloc[0]
-    assert frame.loc[("measured", "dependence", f"annotators {first['second']}", "bits"), "value"] == first["bits"]
 
 
 def test_who_knows_nothing_is_told_apart_from_who_does_not_match(rng: np.random.Generator) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.optimize import approx_fprime, minimize
+from scipy.optimize import minimize
 from scipy.special import log_softmax
 from sklearn.linear_model import LogisticRegression
 
@@ -15,7 +15,6 @@ from hitl.models.calibration import (
     TemperatureScaling,
     VectorScaling,
 )
-from hitl.models.calibration.affine import log_likelihood
 from tests.miscalibrated import bent, honest
 
 
@@ -57,38 +56,6 @@ def dirichlet(p: np.ndarray, q: np.ndarray, x: np.ndarray, s: DirichletCalibrati
 
 def mapped(p: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.exp(log_softmax(np.log(p) @ w.T + b, axis=1))
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_the_gradient_of_the_likelihood_is_its_slope(seed: int) -> None:
-    p, q = data(seed)
-    q *= np.random.default_rng(seed).uniform(0, 2, size=(60, 1))
-    w, b = np.random.default_rng(seed).normal(size=(3, 3)), np.random.default_rng(seed + 9).normal(size=3)
-    value, by_w, by_b = log_likelihood(np.log(p), q, w, b)
-    assert value == pytest.approx(plain(p, q, w, b))
-    slope = approx_fprime(w.ravel(), lambda x: plain(p, q, x.reshape(3, 3), b))
-    np.testing.assert_allclose(by_w.ravel(), slope, rtol=1e-4, atol=1e-3)
-    np.testing.assert_allclose(by_b, approx_fprime(b, lambda x: plain(p, q, w, x)), rtol=1e-4, atol=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("scaling", "size"),
-    [(VectorScaling(spread=0.4, shift=0.8), 7), (MatrixScaling(spread=0.4, shift=0.8, off=0.3), 16)],
-    ids=["vector", "matrix"],
-)
-def test_the_gradient_of_the_posterior_is_its_slope(scaling: VectorScaling | MatrixScaling, size: int) -> None:
-    p, q = data(4)
-    theta = np.random.default_rng(4).normal(size=size)
-    slope = approx_fprime(theta, lambda x: scaling.loss(x, np.log(p), q)[0])
-    np.testing.assert_allclose(scaling.loss(theta, np.log(p), q)[1], slope, rtol=1e-4, atol=1e-3)
-
-
-def test_the_gradient_of_the_regularised_loss_is_its_slope() -> None:
-    p, q = data(4)
-    theta, scaling = np.random.default_rng(4).normal(size=12), DirichletCalibration(0.3, 0.2)
-    assert scaling.loss(theta, np.log(p), q)[0] == pytest.approx(dirichlet(p, q, theta, scaling))
-    slope = approx_fprime(theta, lambda x: scaling.loss(x, np.log(p), q)[0])
-    np.testing.assert_allclose(scaling.loss(theta, np.log(p), q)[1], slope, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("seed", range(2))

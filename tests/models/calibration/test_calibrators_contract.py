@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hitl import score
-from hitl.errors import BadEvidence, BadSettings
+from hitl.errors import BadEvidence
 from hitl.models import calibration
 from hitl.models.calibration import (
     BayesianTemperature,
@@ -178,22 +178,3 @@ def test_a_calibration_is_of_its_classes(name: str) -> None:
     fitted = CALIBRATORS[name].fit(*honest(np.random.default_rng(10), 5, 3))
     with pytest.raises(BadEvidence, match=r"expected shape \(N, 3\)"):
         fitted.apply(np.full((2, 4), 0.25))
-
-
-@pytest.mark.parametrize(
-    ("kind", "setting"),
-    [
-        (kind, setting)
-        for kind, settings in {
-            VectorScaling: ("spread", "shift"),
-            MatrixScaling: ("spread", "shift", "off"),
-            DirichletCalibration: ("off", "intercept"),
-            IMax: ("bins", "doubt"),
-            IsotonicCalibration: ("doubt",),
-        }.items()
-        for setting in settings
-    ],
-)
-def test_settings_out_of_range_are_an_error(kind: type, setting: str) -> None:
-    with pytest.raises(BadSettings, match=setting):
-        kind(**{setting: 0})

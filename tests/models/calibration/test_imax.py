@@ -106,11 +106,3 @@ def test_values_never_fall_and_stay_off_0_and_1() -> None:
             assert (np.diff(values) >= 0).all()
             assert values.min() > 0
             assert values.max() < 1
-
-
-def test_bins_are_no_more_than_there_are_different_log_odds() -> None:
-    p = np.array([[0.9, 0.1], [0.9, 0.1], [0.4, 0.6]])
-    fitted = IMax(doubt=1e-9).fit(p, np.array([0, 0, 1]))
-    assert len(fitted.values[0]) == 4
-    np.testing.assert_allclose(fitted.apply(p).argmax(axis=1), [0, 0, 1])
-    assert len(IMax(bins=1).fit(p, np.array([0, 0, 1])).values[0]) == 1

@@ -78,27 +78,11 @@ def test_two_temperatures_are_as_good_as_a_general_optimiser_finds(n: int) -> No
     np.testing.assert_allclose(np.log(found), best.x, atol=0.02)
 
 
-@pytest.mark.parametrize("models", [1, 2])
-def test_a_step_from_the_optimum_is_never_downwards(models: int) -> None:
-    """Otherwise EM's objective could fall by the tolerance of the search."""
-    for seed in range(10):
-        log_p, q = data(np.random.default_rng(seed), 300, models)
-        ones = np.ones(300)
-        best = map_temperatures(log_p, q, PRIOR, tolerance=1e-9)
-        again = map_temperatures(log_p, q, PRIOR, start_m=best, tolerance=0.05)
-        assert objective(log_p, q, again, ones, 1.0) >= objective(log_p, q, best, ones, 1.0) - 1e-10
-
-
 def test_the_prior_fades_as_data_come_in() -> None:
     """With a mean instead of the sum of log likelihoods T would never leave the prior."""
     t = [map_temperatures(*data(np.random.default_rng(3), n, sharpness=6.0), PRIOR)[0] for n in (5, 50, 5000)]
     assert abs(np.log(t[0]) - 0.5) < abs(np.log(t[1]) - 0.5) < abs(np.log(t[2]) - 0.5)
     assert t[2] > 4.5
-
-
-def test_without_data_the_mode_of_the_prior_is_the_answer() -> None:
-    assert map_temperatures(np.zeros((1, 0, 3)), np.zeros((0, 3)), PRIOR)[0] == pytest.approx(np.exp(0.5), rel=1e-3)
-    assert PRIOR.mode == pytest.approx(1.6487, abs=1e-4)
 
 
 # -- the pool ------------------------------------------------------------------------------------------------
@@ -132,14 +116,6 @@ def test_the_pool_is_eq_3_item_by_item(models: int) -> None:
     np.testing.assert_allclose(prior.log_prior(), expected, atol=1e-10)
     np.testing.assert_allclose(np.exp(prior.log_prior()).sum(axis=1), 1)
     assert prior.temperatures == temperatures
-
-
-def test_before_any_data_copies_of_a_model_weigh_exactly_as_much_as_one() -> None:
-    annotations = Annotations.from_matrix(np.array([[0], [1]]))
-    p = np.array([[0.9, 0.1], [0.3, 0.7]])
-    one = Calibrated.from_evidence(Evidence(annotations, {"m": p}), PRIOR)
-    three = Calibrated.from_evidence(Evidence(annotations, {"a": p, "b": p, "c": p}), PRIOR)
-    np.testing.assert_allclose(three.log_prior(), one.log_prior(), atol=1e-12)
 
 
 @settings(max_examples=25, deadline=None)
@@ -205,20 +181,6 @@ def test_of_a_class_it_does_not_know_a_model_says_little() -> None:
     np.testing.assert_allclose(labels, np.array([[6, 1, 3], [1, 6, 3]]) / 10)
 
 
-def test_a_class_that_nobody_uses_is_as_improbable_as_the_model_says() -> None:
-    np.testing.assert_allclose(read([[0.6, 0.4, 0]], [True, True, False]), [[0.6, 0.4, FLOOR]])
-
-
-def test_few_items_do_not_show_what_a_model_never_says() -> None:
-    p = np.array([[0.0, 1.0], [0.0, 1.0]])
-    outputs = ModelOutputs.of(("m",), {"m": p}, np.ones(2, dtype=bool))
-    np.testing.assert_allclose(np.exp(outputs.log_p(0, p)), [[FLOOR, 1.0]] * 2)
-
-
-def test_where_a_model_that_gives_labels_is_silent_it_says_nothing() -> None:
-    np.testing.assert_array_equal(read([[1, 0, 0], [np.nan] * 3, [0, 1, 0]])[1], 1.0)
-
-
 def test_what_a_model_is_read_as_is_part_of_what_was_learned() -> None:
     """One item alone does not show that a model gives labels, or which classes it does not know."""
     rng = np.random.default_rng(8)
@@ -231,9 +193,3 @@ def test_what_a_model_is_read_as_is_part_of_what_was_learned() -> None:
     weight = (0.75 * p + 0.125 * (1 - p)) ** (1 / learned.temperatures["m"])
     judged = PL().apply(learned, Evidence(one, {"m": p})).probabilities
     np.testing.assert_allclose(judged, weight / weight.sum(), atol=1e-12)
-
-
-def test_readings_once_made_hold_for_other_items() -> None:
-    some, other = np.tile(np.eye(2), (LEAST_ROWS, 1)), np.array([[0.6, 0.4]])
-    outputs = ModelOutputs.of(("m",), {"m": some}, np.ones(2, dtype=bool))
-    np.testing.assert_allclose(np.exp(outputs.log_p(0, other)), [[0.75 * 0.6 + 0.1, 0.75 * 0.4 + 0.15]])

@@ -112,14 +112,6 @@ def test_logistic_minimises_the_loss_of_soft_labels() -> None:
     np.testing.assert_allclose(found, softmax(z @ w[:4] + w[4], axis=1), atol=2e-3)
 
 
-def test_near_duplicates_share_a_fold() -> None:
-    evidence, truth = evidence_of(unlabeled=10)
-    groups = [f"g{n // 3}" if n % 6 < 3 else None for n in range(60)]
-    training = trained(evidence, beliefs(evidence, truth), groups=groups)
-    for name in {group for group in groups if group}:
-        assert len({int(training.fold_n[n]) for n in range(60) if groups[n] == name}) == 1
-
-
 def test_the_order_of_items_makes_no_difference() -> None:
     evidence, truth = evidence_of()
     q = beliefs(evidence, truth)
@@ -146,11 +138,6 @@ def test_too_little_is_nothing_to_learn_from(labeled: int) -> None:
     assert plan_training(evidence, beliefs(evidence, truth), 5) is None
 
 
-def test_one_class_is_nothing_to_learn_from() -> None:
-    evidence, truth = evidence_of()
-    assert plan_training(evidence, beliefs(evidence, np.zeros_like(truth)), 5) is None
-
-
 def test_a_class_that_nobody_has_seen_is_improbable_not_impossible() -> None:
     evidence, truth = evidence_of()
     q = np.eye(3)[np.minimum(truth, 1)]
@@ -160,15 +147,6 @@ def test_a_class_that_nobody_has_seen_is_improbable_not_impossible() -> None:
     for fold, count in enumerate(examples, start=1):
         np.testing.assert_allclose(p[training.fold_n == fold, 2], 1 / (count + 3))
     np.testing.assert_allclose(p.sum(axis=1), 1)
-
-
-def test_features_are_standardised() -> None:
-    x = np.array([[1.0, 5, 7], [3, 5, 9], [np.nan, np.nan, np.nan], [5, 5, 2]])
-    z = standardised(x)
-    there = x[[0, 1, 3]]
-    expected = (there - there.mean(axis=0)) / np.where(there.std(axis=0) > 0, there.std(axis=0), 1)
-    np.testing.assert_allclose(z[[0, 1, 3]], expected, atol=1e-12)
-    assert not z[2].any()
 
 
 @pytest.mark.parametrize(
@@ -183,16 +161,6 @@ def test_any_estimator_learns(make: Any) -> None:
     evidence, truth = evidence_of(n_items=150)
     p = out_of_fold(EstimatorClassifier(make), trained(evidence, beliefs(evidence, truth)))
     assert (p.argmax(axis=1) == truth).mean() > 0.75
-
-
-def test_weights_reach_the_last_step_of_a_pipeline() -> None:
-    evidence, truth = evidence_of()
-    training = trained(evidence, beliefs(evidence, truth, 0.6))
-    bare, piped = (
-        out_of_fold(EstimatorClassifier(make), training)
-        for make in (lambda n: LogisticRegression(), lambda n: make_pipeline(LogisticRegression()))
-    )
-    np.testing.assert_allclose(bare, piped, atol=1e-12)
 
 
 def test_an_estimator_of_the_user(tmp_path: Any) -> None:

@@ -61,10 +61,7 @@ def embedded(folder: Path, names: list[str], model: str, weights: str | None = N
     return embed(places(names, names, found.stamp), lambda: embedder(model, found.open, weights, "cpu"), **more)
 
 
-@pytest.mark.parametrize(
-    ("name", "width"),
-    [("resnet18", 512), ("mobilenet_v3_small", 1024), ("shufflenet_v2_x0_5", 1024), ("efficientnet_b0", 1280)],
-)
+@pytest.mark.parametrize(("name", "width"), [("resnet18", 512), ("mobilenet_v3_small", 1024)])
 def test_features_are_what_the_last_layer_sees(tmp_path: Path, pictures: list[str], name: str, width: int) -> None:
     torch.manual_seed(3)
     module = models.get_model(name, weights=None, num_classes=7).eval()
@@ -81,7 +78,7 @@ def test_features_are_what_the_last_layer_sees(tmp_path: Path, pictures: list[st
     np.testing.assert_allclose(found, seen[0].numpy(), atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["alexnet", "convnext_tiny", "densenet121", "googlenet", "swin_t", "vit_b_16"])
+@pytest.mark.parametrize("name", ["alexnet", "googlenet", "vit_b_16"])
 def test_the_last_layer_is_the_one_that_names_classes(name: str) -> None:
     more = {"init_weights": False} if name == "googlenet" else {}
     with torch.device("meta"):
@@ -90,13 +87,6 @@ def test_the_last_layer_is_the_one_that_names_classes(name: str) -> None:
     last = without_last_layer(module)
     assert linear[last].out_features == 11
     assert isinstance(module.get_submodule(last), torch.nn.Identity)
-
-
-def test_a_model_without_a_last_linear_layer_is_refused() -> None:
-    with torch.device("meta"):
-        module = models.get_model("squeezenet1_0", weights=None)
-    with pytest.raises(BadSettings, match="SqueezeNet: its last layer is not linear"):
-        without_last_layer(module)
 
 
 def test_random_weights_are_always_the_same_and_disturb_no_other_chance(tmp_path: Path, pictures: list[str]) -> None:
@@ -108,17 +98,6 @@ def test_random_weights_are_always_the_same_and_disturb_no_other_chance(tmp_path
     second, _ = embedded(tmp_path, pictures, "torchvision:resnet18", "random")
     np.testing.assert_array_equal(first, second)
     assert first.std() > 0
-
-
-def test_images_that_cannot_be_read_are_left_out(tmp_path: Path, pictures: list[str]) -> None:
-    (tmp_path / "text.png").write_text("no image")
-    (tmp_path / "cut.png").write_bytes((tmp_path / "0.png").read_bytes()[:900])
-    names = [*pictures[:1], "absent.png", "text.png", "cut.png"]
-    found, left_out = embedded(tmp_path, names, "torchvision:resnet18", "random")
-    assert np.isnan(found).any(axis=1).tolist() == [False, True, True, True]
-    assert left_out["absent.png"] == f"{tmp_path}/absent.png: no such file"
-    assert left_out["text.png"] == f"{tmp_path}/text.png: cannot be read as an image: UnidentifiedImageError"
-    assert "cannot be read as an image" in left_out["cut.png"]
 
 
 def test_an_image_that_changed_is_seen_again(tmp_path: Path, pictures: list[str]) -> None:
@@ -168,12 +147,6 @@ def test_a_model_that_cannot_be_used_says_why(
     read = Images(tmp_path).open if kind == "image" else None
     with pytest.raises(BadSettings, match=message):
         embedder(model.format(folder=tmp_path), read, weights, "cpu")
-
-
-def test_weights_that_do_not_fit(tmp_path: Path) -> None:
-    torch.save({"factor": torch.tensor(3.0)}, tmp_path / "w.pt")
-    with pytest.raises(BadInput, match=r"w\.pt: the weights do not fit the model"):
-        embedder("torchvision:resnet18", Images(tmp_path).open, str(tmp_path / "w.pt"), "cpu")
 
 
 def test_the_identity_of_an_embedder_is_that_of_its_code_and_weights(tmp_path: Path) -> None:

@@ -158,14 +158,6 @@ def test_what_is_done_stays_done_when_the_rest_fails(tmp_path: Path) -> None:
     assert [text for batch in model.seen for text in batch] == SAID[6:]
 
 
-def test_fewer_dimensions_are_principal_components() -> None:
-    said = sentences(np.random.default_rng(3), 30)
-    names = [str(n) for n in range(30)]
-    whole, _ = embed(texts(names, said), Lengths().made)
-    fewer, _ = embed(texts(names, said), Lengths().made, dimensions=1)
-    np.testing.assert_allclose(fewer, transforms.principal(whole, 1))
-
-
 def broken(kind: str) -> Any:
     def run(said: Sequence[str]) -> Any:
         bad = [n for n, text in enumerate(said) if len(text) in (4, 5, 9)]
@@ -261,16 +253,6 @@ def test_a_cache_that_is_something_else(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("no database " * 100)
     with pytest.raises(BadInput, match=r"cache: cannot be used as a cache of features: .*; remove it"):
         VectorCache(tmp_path / "cache", "x")
-
-
-def test_numbers_are_kept_exactly(tmp_path: Path) -> None:
-    x_nd = np.array([[0.1, 1e300], [0.5, 2.0]])
-    cache = VectorCache(tmp_path / "cache", "x")
-    assert cache.width is None
-    cache.add(["a", "b"], ["1", "2"], x_nd)
-    assert cache.width == 2
-    assert cache.read(["b", "c", "a"], ["2", "3", "1"]).tolist()[::2] == [[0.5, 2.0], [0.1, 1e300]]
-    assert np.isnan(cache.read(["c"], ["3"])).all()
 
 
 def test_a_digest_tells_contents_apart() -> None:

@@ -170,13 +170,6 @@ def test_weights_that_are_none_run_no_code(
     assert "never" not in capfd.readouterr().out
 
 
-def test_a_digest_follows_every_number() -> None:
-    one, same, other = made(1), made(1), made(1)
-    other.layer.bias.data[1] += 1e-6
-    assert networks.state_digest(one) == networks.state_digest(same)
-    assert networks.state_digest(one) != networks.state_digest(other)
-
-
 def test_a_device_that_is_not_there() -> None:
     with pytest.raises(BadSettings, match="--device cuda:77"):
         network(made(), CLASSES, device="cuda:77")
@@ -306,20 +299,6 @@ def test_torchvision_by_name_with_the_transforms_of_its_weights(tmp_path: Path) 
     _, other, categories = networks.torchvision_model("resnet18", None, "ResNet50_Weights.IMAGENET1K_V2")
     assert len(categories) == 1000
     assert "resize_size=[232]" in str(other)
-
-
-@pytest.mark.parametrize(
-    ("name", "transforms", "message"),
-    [
-        ("resnet9000", None, "no such image classification model"),
-        ("fasterrcnn_resnet50_fpn", None, "no such image classification model"),
-        ("resnet18", "Nothing_Weights.BEST", "--transforms Nothing_Weights.BEST"),
-    ],
-)
-def test_torchvision_names_that_are_none(name: str, transforms: str | None, message: str) -> None:
-    pytest.importorskip("torchvision")
-    with pytest.raises(BadSettings, match=message):
-        networks.torchvision_model(name, ["a", "b"], transforms)
 
 
 def test_nothing_is_downloaded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,12 +143,6 @@ def test_chains_that_stand_still() -> None:
     assert chains.effective_size(apart) < 10
 
 
-def test_mixing_names_every_quantity() -> None:
-    rng = np.random.default_rng(4)
-    found = chains.mixing({"a": rng.normal(size=(3, 50)), "b": rng.normal(size=(3, 50))})
-    assert (found.chains, found.draws, set(found.rhat), set(found.effective)) == (3, 50, {"a", "b"}, {"a", "b"})
-
-
 # -- how they run ----------------------------------------------------------------------------------------------
 
 

@@ -121,15 +121,6 @@ def test_strong_couplings_and_many_annotators_neither_overflow_nor_vanish(coupli
     assert table.sum() == pytest.approx(1)
 
 
-def test_without_couplings_annotators_are_independent() -> None:
-    v = np.random.default_rng(1).normal(size=(4, 3))
-    table = np.empty(81)
-    markov_network.fill(graph_of(3, []), v.ravel(), np.empty(0), table)
-    pi = np.exp(v) / np.exp(v).sum(axis=1, keepdims=True)
-    expected = [np.prod([pi[i, c] for i, c in enumerate(answer)]) for answer in network_oracles.answers(4, 3)]
-    np.testing.assert_allclose(table, expected, atol=1e-14)
-
-
 # -- what answers tell -------------------------------------------------------------------------------------------
 
 

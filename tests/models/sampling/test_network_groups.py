@@ -8,7 +8,7 @@ from scipy.special import logsumexp
 
 from hitl.annotations import Annotations
 from hitl.evidence import Evidence
-from hitl.models.sampling import network_groups, network_layout
+from hitl.models.sampling import network_groups
 from hitl.models.vb_ibcc import VBIBCC
 from tests import oracles
 
@@ -30,21 +30,6 @@ def test_annotators_are_coupled_where_they_share_items() -> None:
     assert members(Evidence(annotations), 8, 0) == [[0, 1, 2], [3], [4]]
     np.testing.assert_array_equal(network_groups.shared_items(pool), np.zeros((5, 5)))
     assert members(Evidence(pool), 8, 0) == [[0], [1], [2], [3], [4]]
-
-
-def test_couplings_between_people_who_share_no_item_are_left_out() -> None:
-    networks = network_layout.lay_networks(
-        2,
-        3,
-        [np.array([4, 2, 0]), np.array([1])],
-        np.array([[k != 0 and m != 0 for k in range(5)] for m in range(5)]),
-        easy=True,
-    )
-    assert list(zip(networks.first_p, networks.second_p, strict=True)) == [(0, 1)]
-    np.testing.assert_array_equal(networks.pair_start, [0, 1, 1, 1])
-    np.testing.assert_array_equal(networks.member_start, [0, 3, 4, 5])
-    np.testing.assert_array_equal(networks.theta_start, np.cumsum([0, 2 * 9 + 1, 2 * 3, 2 * 3]))
-    np.testing.assert_array_equal(networks.table_start, np.cumsum([0, 2 * 27, 2 * 3, 2 * 3]))
 
 
 def test_excess_agreement_leaves_both_people_out_of_the_belief() -> None:
