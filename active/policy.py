@@ -6,7 +6,7 @@ A_nk is the gain in the chance that item n's label is right from annotator k's a
 answer in nats (`acquisition.expected_gain`). A alone sees one answer ahead: an item whose label two answers would
 change, but not one, has A = 0; information shows that the second answer becomes worth asking for. The last factor
 prefers little-known annotators to equally good known ones; r_k in [0, 1] is how much of the work they can do
-(`acquisition.utility`).
+(`acquisition.expected_gain`).
 
     plan     pairs (n, k) of largest total value, within capacity, skills and cost     (`assignment.assign`, `batch`)
     spread   beyond `max_load_ratio` even shares of the questions others come first       (`assignment.load_balancing`)
@@ -28,8 +28,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from hitl.active.acquisition.expected_gain import Gains
-from hitl.active.acquisition.utility import exploration, labels_of, utility
+from hitl.active.acquisition.expected_gain import Gains, exploration, labels_of, utility
 from hitl.active.acquisition.value_of_information import crew_confusion, err_evenly, pays
 from hitl.active.assignment.assign import Pair
 from hitl.active.assignment.audit_questions import AUDIT, audits, draw

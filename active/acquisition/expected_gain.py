@@ -16,6 +16,14 @@ An answer changes the label from the best class b to j only if it favors j by mo
           <=  sum_{j != b} q_nj F_bj(q_nb / q_nj)        F_bj(r) = max_k sum_l max(pi_kjl - r pi_kbl, 0)          (2)
 
 F falls with r; it is tabulated on a grid of r and read at the grid point below.
+
+A policy asks where the utility is largest, at beliefs that take every answer at face value:
+
+    v_nk  =  b_k sum over open questions of ( A_nk + information I_nk )
+    b_k   =  1 + weight sqrt( r_k / (1 + labels of k) )
+
+r_k in [0, 1]: all labels that k has given and can give, relative to the annotator with the most. Learning about an
+annotator pays off only while they can still be asked.
 """
 
 from __future__ import annotations
@@ -29,7 +37,11 @@ import numpy.typing as npt
 from numba import prange
 
 from hitl.active.acquisition.scores import entropy, times_log
+from hitl.active.stopping.pool_state import PoolState
+from hitl.active.stopping.rules import OPEN
 from hitl.annotations import Floats
+from hitl.crew import Crew
+from hitl.models.dependence.design_effect import beliefs_for_gain
 from hitl.models.numerics.compiled import threaded
 from hitl.tables.shared_errors import SharedErrors, share_errors
 
@@ -302,3 +314,37 @@ class Gains:
             if question.open_n is not None:
                 parts[-1][~question.open_n[rows]] = 0.0
         return functools.reduce(np.add, parts)
+
+
+def utility(pool: PoolState, matrices: Sequence[Floats], information: float) -> Gains:
+    """Build the gains by these confusion matrices (K', J, L), one per question; closed questions bring nothing."""
+    parts = [
+        Question(beliefs_for_gain(evidence, consensus), pi_kjl, state == OPEN)
+        for (evidence, consensus), state, pi_kjl in zip(pool, pool.states, matrices, strict=True)
+    ]
+    measure = Measure(
+        lambda q, pi: ACCURACY.gain(q, pi) + information * INFORMATION.gain(q, pi),
+        lambda q, pi: ACCURACY.bound(q, pi) + information * INFORMATION.bound(q, pi),
+    )
+    return Gains(measure, parts)
+
+
+def exploration(given_k: Floats, able_k: Floats, weight: float) -> Floats:
+    """Return (K',) b_k, the bonus for little-known annotators.
+
+    `given_k` labels of each so far, `able_k` open items that each can be asked about; inf: a pool, which never runs
+    out.
+    """
+    all_k = given_k + able_k
+    reach_k = np.minimum(all_k / max(all_k[np.isfinite(all_k)].max(initial=0), 1), 1)
+    b_k: Floats = 1 + weight * np.sqrt(reach_k / (1 + given_k))
+    return b_k
+
+
+def labels_of(pool: PoolState, crew: Crew) -> Floats:
+    """Return (K',) how many labels each of the crew has given, averaged over the questions."""
+    labels = np.zeros(len(crew.names))
+    for _, consensus in pool:
+        labels_by_name = dict(zip(consensus.annotators.names, consensus.annotators.labels.tolist(), strict=True))
+        labels += [labels_by_name.get(name, 0) for name in crew.names]
+    return labels / len(pool)

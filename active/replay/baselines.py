@@ -19,8 +19,8 @@ from numbers import Integral
 
 import numpy as np
 
+from hitl.active.acquisition.expected_gain import labels_of
 from hitl.active.acquisition.scores import entropy
-from hitl.active.acquisition.utility import labels_of
 from hitl.active.assignment.eligibility import Eligibility
 from hitl.active.stopping.pool_state import PoolState, Rows
 from hitl.active.stopping.rules import OPEN, Judged

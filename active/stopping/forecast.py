@@ -319,20 +319,11 @@ def _orders(
         time_nk /= np.maximum(speed_k, 1e-9)
         time_nk[:, later] = later_k[later]
         time_nk[~free_nk] = NEVER
-        first = _least(time_nk, depth)
+        first = np.argpartition(time_nk, depth - 1, axis=1)[:, :depth]
         time = np.take_along_axis(time_nk, first, axis=1)
         first[time >= NEVER] = -1
         order[d] = np.take_along_axis(first, np.argsort(time, axis=1, kind="stable"), axis=1)
     return order
-
-
-def _least(time_nk: Floats, depth: int) -> Rows:
-    """Return (n, depth) positions of the smallest values of each row, in any order."""
-    last = np.partition(time_nk, depth - 1, axis=1)[:, depth - 1 : depth]
-    first = np.nonzero(time_nk <= last)[1]
-    if first.size != len(time_nk) * depth:  # there are ties
-        return np.argpartition(time_nk, depth - 1, axis=1)[:, :depth]
-    return first.reshape(len(time_nk), depth)
 
 
 def _interval(values_d: Floats, model: float) -> tuple[float, float, float]:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import softmax
 
-from hitl.active.acquisition.utility import exploration, labels_of, utility
+from hitl.active.acquisition.expected_gain import exploration, labels_of, utility
 from hitl.active.acquisition.value_of_information import crew_confusion, err_evenly
 from hitl.active.stopping import rules
 from hitl.active.stopping.pool_state import PoolState

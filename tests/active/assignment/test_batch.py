@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hitl.active.acquisition import value_of_information
-from hitl.active.acquisition.utility import utility
+from hitl.active.acquisition.expected_gain import utility
 from hitl.active.acquisition.value_of_information import crew_confusion
 from hitl.active.assignment.assign import Pair
 from hitl.active.assignment.batch import ROUNDS, Choice, that_pay

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hitl.active.acquisition.utility import utility
+from hitl.active.acquisition.expected_gain import utility
 from hitl.active.assignment import load_balancing
 from hitl.active.assignment.assign import BEYOND, assign
 from hitl.active.assignment.batch import Choice

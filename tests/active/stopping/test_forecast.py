@@ -215,7 +215,6 @@ def replayed(combiner: Combiner, seed: int, budget: Budget, n_items: int = 700) 
 @pytest.mark.parametrize(
     ("combiner", "budget"),
     [
-        (OneCoin(), Budget(open_questions=160, target_confidence=0.95)),
         (DefaultCombiner(), Budget(open_questions=250, target_confidence=0.97, max_labels=5)),
         (OneCoin(), Budget(open_questions=160, target_confidence=0.99, target_accuracy=0.93)),
     ],
@@ -231,19 +230,6 @@ def test_a_third_into_the_run_it_is_right_to_a_quarter(combiner: Combiner, budge
     near = 0.25 if budget.target_accuracy is None else 0.4  # the fit without known truth still learns what they tell
     assert np.median(np.abs(np.array(ratios) - 1)) < near
     assert sum(abs(ratio - 1) < near for ratio in ratios) >= 3
-
-
-@pytest.mark.parametrize("depth", [1, 3, 6])
-def test_the_least_of_each_row_are_found(depth: int) -> None:
-    """Some never come, in a few rows more than are asked for."""
-    time = np.random.default_rng(depth).exponential(size=(50, 6))
-    for never in (0.0, 0.2, 0.9):
-        time[np.random.default_rng(7).random(time.shape) < never] = forecasts.NEVER
-        found = forecasts._least(time, depth)
-        assert found.shape == (50, depth)
-        assert all(len(set(row)) == depth for row in found.tolist())
-        expected = np.sort(time, axis=1)[:, :depth]
-        assert (np.sort(np.take_along_axis(time, found, axis=1), axis=1) == expected).all()
 
 
 def test_a_limit_of_any_size_is_soon_played() -> None:
