@@ -167,7 +167,7 @@ def errors(rng: np.random.Generator, n: int, hard: float):
 
 def test_independent_judges_show_nothing_and_dependent_ones_all_of_it(rng: np.random.Generator) -> None:
     p_values, bits = [], []
-    for _ in range(25):
+    for _ in range(40):
         z, a, b = errors(rng, 400, 0.0)
         found = dependence(fixed(a), fixed(b), np.eye(4)[z], shuffles=99)
         assert found.chance > found.bits
@@ -180,7 +180,7 @@ def test_independent_judges_show_nothing_and_dependent_ones_all_of_it(rng: np.ra
     for z, a, b in np.ndindex(4, 4, 4):
         one, other = (0.8 if x == z else 0.2 / 3 for x in (a, b))
         p_zab[z, a, b] = 0.25 * (0.9 * one * other + 0.1 * (a == b != z) / 3)
-    z, a, b = errors(rng, 10_000, 0.1)
+    z, a, b = errors(rng, 20_000, 0.1)
     found = dependence(fixed(a), fixed(b), np.eye(4)[z], shuffles=99)
     assert found.bits == pytest.approx(by_loops(p_zab), abs=0.01)
     assert found.p_value == 0.01

@@ -10,10 +10,6 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 from sklearn.linear_model import LogisticRegression
-from sklearn.neighbors import KNeighborsClassifier
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-from sklearn.tree import DecisionTreeClassifier
 
 from hitl.errors import BadInput, BadSettings
 from hitl.evidence import Evidence
@@ -147,20 +143,6 @@ def test_a_class_that_nobody_has_seen_is_improbable_not_impossible() -> None:
     for fold, count in enumerate(examples, start=1):
         np.testing.assert_allclose(p[training.fold_n == fold, 2], 1 / (count + 3))
     np.testing.assert_allclose(p.sum(axis=1), 1)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda n: make_pipeline(StandardScaler(), LogisticRegression()),
-        lambda n: DecisionTreeClassifier(max_depth=3, random_state=0),
-        lambda n: KNeighborsClassifier(5),  # takes no weights: learns from the most probable class
-    ],
-)
-def test_any_estimator_learns(make: Any) -> None:
-    evidence, truth = evidence_of(n_items=150)
-    p = out_of_fold(EstimatorClassifier(make), trained(evidence, beliefs(evidence, truth)))
-    assert (p.argmax(axis=1) == truth).mean() > 0.75
 
 
 def test_an_estimator_of_the_user(tmp_path: Any) -> None:

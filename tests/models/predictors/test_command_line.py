@@ -164,38 +164,6 @@ def test_features_are_found_by_the_names_the_model_was_fitted_on(run: Run, folde
     assert (code, "fitted on a feature 'b'; found a" in err) == (65, True)
 
 
-def test_an_interrupted_command_goes_on_and_another_model_begins_anew(run: Run, folder: Path) -> None:
-    flags = ["--trust", *FEATURES, "--batch-size", "10", "-o", "p.csv", "--json"]
-    model = joblib.load(folder / "clf.joblib")
-    joblib.dump(Fails(model, 4), folder / "fails.joblib")
-    code, _, err = run("predict", "items.csv", "-m", "fails.joblib", *flags)
-    assert code == 65
-    assert "the model, items 40 to 49 (the first is 'i40'): ValueError: not today" in err
-    assert not (folder / "p.csv").exists()
-    code, out, _ = run("predict", "items.csv", "-m", "fails.joblib", *flags)
-    assert (code, json.loads(out)["resumed"]) == (0, 40)
-    expected = model.predict_proba(columns(folder / "items.csv", "a", "b"))
-    np.testing.assert_allclose(columns(folder / "p.csv", "p_cat", "p_dog"), expected, rtol=1e-12)
-    joblib.dump(Fails(model, 2), folder / "fails.joblib")
-    assert run("predict", "items.csv", "-m", "fails.joblib", *flags)[0] == 65
-    code, out, _ = run("predict", "items.csv", "-m", "clf.joblib", *flags)
-    assert (code, json.loads(out)["resumed"]) == (0, 0)
-
-
-class Fails:
-    """An estimator that fails at its n-th batch."""
-
-    def __init__(self, model: LogisticRegression, at: int) -> None:
-        self.model, self.at, self.calls = model, at, 0
-        self.classes_ = model.classes_
-
-    def predict_proba(self, inputs: object) -> object:
-        self.calls += 1
-        if self.calls > self.at:
-            raise ValueError("not today")
-        return self.model.predict_proba(inputs)
-
-
 def test_the_fingerprint_follows_model_inputs_and_settings(
     run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,25 +71,6 @@ def test_what_was_embedded_is_kept(run: Run, folder: Path) -> None:
     assert (folder / "f.csv").read_bytes() == (folder / "g.csv").read_bytes()
 
 
-def test_columns_and_images(run: Run, folder: Path) -> None:
-    assert run("embed", "items.csv", "--columns", "size,kind", "-o", "f.csv")[0] == 0
-    _, x_nd = read_vectors(folder / "f.csv")
-    np.testing.assert_allclose(x_nd[:, 0], (np.arange(4) - 1.5) / np.std(np.arange(4)))
-    assert x_nd[:, 1:].tolist() == [[1, 0], [0, 1], [1, 0], [0, 1]]
-    image = pytest.importorskip("PIL.Image")
-    pytest.importorskip("torchvision")
-    (folder / "photos").mkdir()
-    image.new("RGB", (40, 40), "red").save(folder / "photos" / "red.png")
-    (folder / "photos.csv").write_text("item,file\na,red.png\nb,absent.png\n")
-    model = ("--model", "torchvision:resnet18", "--weights", "random", "--device", "cpu")
-    code, _, err = run("embed", "photos.csv", "--image", "file", "--image-folder", "photos", *model, "-o", "f.parquet")
-    assert code == 0
-    assert err.count("absent.png: no such file") == 1
-    _, x_nd = read_vectors(folder / "f.parquet")
-    assert x_nd.shape == (2, 512)
-    assert np.isnan(x_nd).all(axis=1).tolist() == [False, True]
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [

@@ -66,15 +66,6 @@ def test_a_module_runs_in_eval_mode_and_its_logits_become_probabilities() -> Non
     assert predictor.notes(batch) == {}
 
 
-def test_an_item_with_a_missing_feature_is_silent() -> None:
-    batch = numbers()
-    batch.inputs[2, 1] = np.nan
-    values = network(made(), CLASSES, device="cpu").predict(batch)
-    assert np.flatnonzero(np.isnan(values).any(axis=1)).tolist() == [2]
-    batch.inputs[:] = np.nan
-    assert np.isnan(network(made(), CLASSES, device="cpu").predict(batch)).all()
-
-
 class Answer(torch.nn.Module):  # type: ignore[misc,name-defined]
     """Answers whatever it was given."""
 
@@ -115,12 +106,6 @@ def test_answers_in_other_forms() -> None:
 def test_answers_that_are_none(said: Any, message: str) -> None:
     with pytest.raises(BadInput, match=message):
         network(Answer(said), ["a", "b"], device="cpu").predict(numbers(2))
-
-
-def test_probabilities_that_are_logits_are_refused() -> None:
-    predictor = network(Answer(lambda _: torch.tensor([[2.0, -1.0]] * 2)), ["a", "b"], logits=False)
-    with pytest.raises(BadInput, match="has a negative probability; are these logits"):
-        predictor.predict(numbers(2))
 
 
 # -- weights ---------------------------------------------------------------------------------------------------

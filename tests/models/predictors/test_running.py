@@ -80,7 +80,7 @@ def interrupt(inputs: Inputs, output: Path, fingerprint: str) -> None:
     assert not output.exists()
 
 
-def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
+def test_an_interrupted_run_goes_on_where_it_stopped_and_another_model_begins_anew(tmp_path: Path) -> None:
     inputs, again = table(tmp_path), Recorder()
     interrupt(inputs, tmp_path / "p.csv", "f")
     assert predict(inputs, again, tmp_path / "p.csv", "f", batch_size=8).resumed == 70
@@ -88,6 +88,8 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert sum(count for _, count in again.asked) == 30
     predict(inputs, Recorder(), tmp_path / "q.csv", "f", batch_size=10)
     assert (tmp_path / "p.csv").read_bytes() == (tmp_path / "q.csv").read_bytes()
+    interrupt(inputs, tmp_path / "r.csv", "f")
+    assert predict(inputs, Recorder(), tmp_path / "r.csv", "other", batch_size=10).resumed == 0
 
 
 OTHER = """
