@@ -77,7 +77,7 @@ def read_as(found: SpanConsensus) -> str | None:
 def summary(found: SpanConsensus, with_spans: bool) -> dict[str, Any]:
     """Return the JSON for `--json`: counts, and with `--labels` each span."""
     told = {
-        f"{found.document}s": len(found.labels.documents),
+        f"{found.document}s": len(found.labels.items),
         "annotators": len(found.labels.annotators),
         "answers": len(found.labels.answer_a2),
         "kinds": found.labels.classes,

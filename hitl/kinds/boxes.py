@@ -1,47 +1,67 @@
-"""Boxes on an image: an answer is all boxes that one annotator drew on one image."""
+"""Boxes on an image: an answer is all boxes that one annotator drew on one image.
+
+    cluster     boxes of different annotators, joined while their overlap exceeds `OVERLAP` (see `matching`)
+    existence   a method for items gives the probability of each class, or nothing; it learns who misses objects and
+                who invents them
+    place       each side is the weighted median of the members' sides; an annotator's weight is the expected overlap
+                of their boxes with those of the others
+
+Known boxes of an image are matched with its clusters, from the largest overlap downwards: a cluster has the class of
+the known box that it matches, else "(nothing)". A known box that no cluster matches is a cluster without a member: an
+object that all annotators of the image missed.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 
+from hitl.annotations import Floats, Name, Names
 from hitl.consensus import Consensus
-from hitl.errors import BadTable
+from hitl.errors import BadAnnotations, BadEvidence, BadTable
 from hitl.evidence import Evidence
 from hitl.formatting import listed
-from hitl.kinds.box_matching import Box, BoxConsensus, Drawn, joined_boxes
-from hitl.kinds.images import ImageParts, StoredImages, judge_images, least_agreed, marks_in
-from hitl.kinds.kind import Marked, PartsKind, Place, StoredAnswers
+from hitl.kinds.images import judge_images, read_images
+from hitl.kinds.kind import NOTHING, Marked, PartsKind, Place, StoredAnswers
+from hitl.kinds.matching import Answers, Indices, Marks, Matched, fit_clusters, link, match, within_groups
 from hitl.models.combiner import Combiner
+from hitl.models.numerics.checks import require_between
+from hitl.models.registry import combiner
 from hitl.parts import BOX_DIGITS, BoxTuple, Part, boxes_as_label, boxes_in
 from hitl.tables.columns import require_columns
+from hitl.tables.encoding import natural_order
 
 if TYPE_CHECKING:
-    from hitl.annotations import Name
     from hitl.platform import Question
 
 SIDES = ("x", "y", "width", "height")
+
+OVERLAP = 0.5
+"""Minimum intersection over union of two boxes of one object."""
 
 Size = tuple[int, int]
 """Height and width of an image in pixels; 0 if unknown."""
 
 
 @dataclass(frozen=True, eq=False)
-class BoxParts(ImageParts):
-    """Boxes of I images.
+class BoxParts:
+    """Boxes of N images.
 
     Attributes:
-        drawn: for each image what its annotators drew.
-        known: row of an image -> its known boxes.
+        question: what was asked.
+        matched: the clusters; places are x, y, width and height.
+        drawn: for each image annotator -> their boxes.
         sizes: for each image its size.
     """
 
-    drawn: tuple[Drawn, ...]
-    known: Mapping[int, tuple[Box, ...]]
+    question: Question
+    matched: Matched
+    drawn: tuple[Mapping[Name, Sequence[Marked]], ...]
     sizes: tuple[Size, ...]
 
 
@@ -71,54 +91,49 @@ class Boxes(PartsKind):
         return boxes_as_label(height, width, boxes)
 
     def shown(self, part: Part) -> dict[str, Any]:
-        place = {side: round(part.place[side], BOX_DIGITS) for side in SIDES}
-        return super().shown(part) | place
+        return super().shown(part) | {side: round(part.place[side], BOX_DIGITS) for side in SIDES}
 
     def evidence(self, stored: StoredAnswers) -> dict[str, Evidence]:
-        question, images = stored.question, StoredImages.of(stored)
-        sizes: dict[Name, Counter[Size]] = {item: Counter() for item in images.items}
-
-        def boxes_of(item: Name, answer: str) -> tuple[Box, ...]:
-            marks = marks_in(self, self.noun, item, answer, question.classes)
-            sizes[item][boxes_in(answer)[:2]] += 1
-            return tuple(Box(mark["x"], mark["y"], mark["width"], mark["height"], mark["label"]) for mark in marks)
-
-        drawn: tuple[Drawn, ...] = tuple(
-            {who: boxes_of(item, answer) for who, (answer, *_) in images.answers.get(item, {}).items()}
-            for item in images.items
-        )
-        known = {i: boxes_of(item, images.gold[item]) for i, item in enumerate(images.items) if item in images.gold}
-        joined = tuple(joined_boxes(own, known.get(i)) for i, own in enumerate(drawn))
-        parts = BoxParts(question, joined, least_agreed(joined), drawn, known, tuple(map(_size, sizes.values())))
-        return {question.name: images.evidence(parts, known)}
+        question, images = stored.question, read_images(self, stored)
+        code = {label: number for number, label in enumerate(question.classes)}
+        annotator = {name: k for k, name in enumerate(images.answers.annotators)}
+        owned = [(n, annotator[who], boxes) for n, own in enumerate(images.drawn) for who, boxes in own.items()]
+        owned += [(n, -1, boxes) for n, boxes in images.known.items()]
+        rows = [(n, k, code[box["label"]], *(box[side] for side in SIDES)) for n, k, boxes in owned for box in boxes]
+        matched = match_boxes(rows, images.answers, question.classes)
+        sizes = [Counter[Size]() for _ in images.drawn]
+        for n, _, boxes in owned:
+            sizes[n].update({(box["image_height"], box["image_width"]) for box in boxes})
+        parts = BoxParts(question, matched, images.drawn, tuple(map(_size, sizes)))
+        return {question.name: matched.evidence(parts)}
 
     def consensus(self, evidence: Evidence, method: Combiner) -> Consensus:
-        """Fit the clusters, and place the objects that exist; a known image has its known boxes."""
+        """Fit the clusters, and place the objects that exist, most certain first; known images have known boxes."""
         parts, items = evidence.parts, evidence.annotations.items
         assert isinstance(parts, BoxParts)
-        judged = judge_images(evidence, method)
-        drawn = [parts.images[i] for i in parts.answered]
-        placed: Sequence[Sequence[Box | None]] = [[] for _ in drawn]
-        if any(image.clusters for image in drawn):
-            placed = BoxConsensus(combiner=method).placed(drawn, judged.clusters)
-        objects = dict(zip(parts.answered, placed, strict=True)) | {i: parts.images[i].known or () for i in parts.known}
-        return replace(
-            judged.images, parts=tuple(b for i in sorted(objects) for b in _found(parts, i, items[i], objects[i]))
-        )
+        matched = parts.matched
+        judged, q_cj = judge_images(evidence, matched, method)
+        marked_c, answers_n = np.bincount(matched.cluster_m, minlength=len(matched)), matched.answers.answers_n
+        found: list[tuple[int, Part]] = []
+        for c, code, place, p in place_objects(matched, q_cj):
+            n = int(matched.item_c[c])
+            sides = dict(zip(SIDES, place, strict=True))
+            sides |= {"image_width": parts.sizes[n][1], "image_height": parts.sizes[n][0]}
+            found.append((n, Part(items[n], matched.classes[code], sides, p, int(marked_c[c]), int(answers_n[n]))))
+        found.sort(key=lambda pair: (pair[0], -pair[1].probability, *pair[1].at(*SIDES)))
+        return replace(judged, parts=tuple(box for _, box in found))
 
     def answers(self, evidence: Evidence, names: Mapping[str, str]) -> pa.Table:
         """Return one row per box of each answer, and one without a box if an annotator drew none."""
         assert isinstance(evidence.parts, BoxParts)
-        rows: list[tuple[Any, ...]] = []
+        rows: list[Marked] = []
         for item, drawn in zip(evidence.annotations.items, evidence.parts.drawn, strict=True):
-            own = names.get(str(item), str(item))
             for who, boxes in drawn.items():
-                places: list[tuple[Any, ...]] = [(str(b.label), b.x, b.y, b.width, b.height) for b in boxes]
-                rows += [(own, str(who), *place) for place in places or [(None,) * 5]]
-        columns = list(zip(*rows, strict=True)) or [()] * 7
-        kinds = dict.fromkeys(("item", "annotator", "label"), pa.string()) | dict.fromkeys(SIDES, pa.float64())
-        pairs = zip(kinds.items(), columns, strict=True)
-        return pa.table({name: pa.array(column, kind) for (name, kind), column in pairs})
+                rows += [
+                    {"item": names.get(str(item), str(item)), "annotator": str(who), **box} for box in boxes or [{}]
+                ]
+        text, numbers = ("item", "annotator", "label"), dict.fromkeys(SIDES, pa.float64())
+        return pa.Table.from_pylist(rows, pa.schema(dict.fromkeys(text, pa.string()) | numbers))
 
     def truth(self, table: pa.Table, question: Question, where: str, place_of: Place) -> dict[str, str]:
         """Read the columns item, x, y, width, height (percent of the image) and label."""
@@ -152,19 +167,185 @@ def _within(place: Sequence[Any]) -> tuple[float, float, float, float] | None:
     return (x, y, width, height) if area and min(x, y) >= 0 and max(x + width, y + height) <= 100 + slack else None
 
 
-def _found(parts: BoxParts, i: int, item: Name, boxes: Sequence[Box | None]) -> list[Part]:
-    """Return the objects of an image, most certain first. `boxes`: those of its clusters, or all known ones."""
-    image, (height, width) = parts.images[i], parts.sizes[i]
-    found = []
-    for box, cluster in zip(boxes, image.clusters, strict=True):
-        if box is not None:
-            place = {side: float(getattr(box, side)) for side in SIDES}
-            place |= {"image_width": width, "image_height": height}
-            found.append(Part(item, box.label, place, float(box.confidence), len(cluster), len(image.annotators)))
-    return sorted(found, key=lambda box: (-box.probability, *box.at(*SIDES)))
-
-
 def _size(sizes: Counter[Size]) -> Size:
     """Return the size that most answers report; ties go to the largest. Boxes are in percent, so all of them fit."""
-    told = ((count, size) for size, count in sizes.items() if min(size) > 0)
-    return max(told, default=(0, (0, 0)))[1]
+    return max(((count, size) for size, count in sizes.items() if min(size) > 0), default=(0, (0, 0)))[1]
+
+
+# -- the objects -------------------------------------------------------------------------------------------
+
+
+def match_boxes(rows: Sequence[tuple[Any, ...]], answers: Answers, classes: Names, overlap: float = OVERLAP) -> Matched:
+    """Match boxes: rows of item, annotator (-1: known), class, x, y, width and height."""
+    column_7 = np.array(rows, np.float64).reshape(-1, 7).T
+    item, annotator, label = column_7[:3].astype(np.int64)
+    place = column_7[3:].T
+    order = np.lexsort((label, *corners(place).T[::-1], item))
+    marks = Marks(item[order], annotator[order], label[order], place[order])
+    cluster_s, count = np.empty(len(order), np.int64), 0
+    for first, last in zip(*_runs(marks.item_s), strict=True):
+        own = slice(first, last)
+        cluster_s[own] = count + _clusters(Marks(*(column[own] for column in marks)), overlap)
+        count = int(cluster_s[own].max()) + 1
+    return match(marks, cluster_s, answers, classes)
+
+
+def _runs(value_s: Indices) -> tuple[list[int], list[int]]:
+    """Return first rows, and one past the last ones, of runs of equal values."""
+    change = (np.flatnonzero(np.diff(value_s)) + 1).tolist()
+    return ([0, *change], [*change, len(value_s)]) if len(value_s) else ([], [])
+
+
+def _clusters(marks: Marks, least: float) -> Indices:
+    """Return (S,) the cluster of each box of one image: by place, and last those that all annotators missed."""
+    drawn, known = np.flatnonzero(marks.annotator_s >= 0), np.flatnonzero(marks.annotator_s < 0)
+    corner_s4, cluster_s = corners(marks.place_sd), np.full(len(marks.item_s), -1, np.int64)
+    overlap_bb = np.triu(overlap_of(corner_s4[drawn, None], corner_s4[drawn]), 1)
+    pair_e2 = np.argwhere(overlap_bb > 0)
+    columns = np.arange(len(drawn)), marks.label_s[drawn], marks.annotator_s[drawn]
+    cluster_b = link(pair_e2, overlap_bb[tuple(pair_e2.T)], *columns, least)
+    cluster_s[drawn] = cluster_b
+    in_cluster_cb = np.arange(cluster_b.max(initial=-1) + 1)[:, None] == cluster_b
+    mean_ck = in_cluster_cb @ overlap_of(corner_s4[drawn, None], corner_s4[known]) / in_cluster_cb.sum(1)[:, None]
+    taken = set[int]()
+    for place in np.argsort(-mean_ck, axis=None, kind="stable").tolist():
+        c, k = divmod(place, len(known))
+        if mean_ck[c, k] > least and c not in taken and cluster_s[known[k]] < 0:
+            cluster_s[known[k]] = c
+            taken.add(c)
+    missed = np.flatnonzero(cluster_s < 0)
+    cluster_s[missed] = len(in_cluster_cb) + np.arange(len(missed))
+    return cluster_s
+
+
+def place_objects(
+    matched: Matched, q_cj: Floats, existence: float = 0.5
+) -> Iterator[tuple[int, int, list[float], float]]:
+    """Yield cluster, class, place and probability of the objects: those at least as probable as `existence`, and all
+    known ones.
+    """
+    weight_m = _agreement(matched)[matched.annotator_m]
+    first_c, last_c = (np.searchsorted(matched.cluster_m, np.arange(len(matched)), side) for side in ("left", "right"))
+    for c, known in enumerate(matched.answers.known_n[matched.item_c].tolist()):
+        if known and matched.known_c[c] >= 0:
+            yield c, int(matched.known_c[c]), matched.known_place_cd[c].tolist(), 1.0
+        elif not known and 1 - q_cj[c, 0] >= existence:
+            own, code = slice(first_c[c], last_c[c]), int(q_cj[c, 1:].argmax())
+            side_4m = corners(matched.place_md[own]).T
+            left, top, right, bottom = (weighted_median(side, weight_m[own]) for side in side_4m)
+            yield c, code, [left, top, right - left, bottom - top], float(q_cj[c, 1 + code])
+
+
+def _agreement(matched: Matched) -> Floats:
+    """Return (K,) each annotator's mean overlap with others in a cluster, with one pseudo-pair of the overall mean."""
+    corner_m4, count = corners(matched.place_md), len(matched.answers.annotators)
+    rows = np.arange(len(corner_m4))
+    later = np.searchsorted(matched.cluster_m, matched.cluster_m, side="right") - rows - 1
+    one = np.repeat(rows, later)
+    other = one + 1 + within_groups(later)
+    overlap_e = overlap_of(corner_m4[one], corner_m4[other])
+    usual = float(overlap_e.mean()) if len(overlap_e) else 1.0
+    both = matched.annotator_m[np.concatenate((one, other))]
+    pairs_k = np.bincount(both, minlength=count)
+    return (np.bincount(both, np.tile(overlap_e, 2), minlength=count) + usual) / (pairs_k + 1)
+
+
+def weighted_median(value_k: Floats, weight_k: Floats) -> float:
+    """Return the value with half of the weight on either side, or the midpoint if half ends between two values."""
+    order = np.argsort(value_k, kind="stable")
+    value_k, reached_k = value_k[order], np.cumsum(weight_k[order]) / np.sum(weight_k)
+    at = int(np.searchsorted(reached_k, 0.5 - 1e-12))
+    if abs(reached_k[at] - 0.5) < 1e-12 and at + 1 < len(value_k):
+        return float(value_k[at] + value_k[at + 1]) / 2
+    return float(value_k[at])
+
+
+def corners(place_s4: Floats) -> Floats:
+    """Return (S, 4) left, top, right and bottom."""
+    return np.concatenate((place_s4[:, :2], place_s4[:, :2] + place_s4[:, 2:]), axis=1)
+
+
+def overlap_of(one: Floats, other: Floats) -> Floats:
+    """Return the intersection over union of boxes (..., 4), by their corners, in [0, 1]."""
+    side = np.minimum(one[..., 2:], other[..., 2:]) - np.maximum(one[..., :2], other[..., :2])
+    shared = np.maximum(side, 0).prod(axis=-1)
+    area = (one[..., 2:] - one[..., :2]).prod(axis=-1) + (other[..., 2:] - other[..., :2]).prod(axis=-1)
+    overlap: Floats = shared / (area - shared)
+    return overlap
+
+
+# -- boxes in Python ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """Box drawn by an annotator, or in the consensus; x, y is the upper left corner.
+
+    `confidence` is the probability that the object exists and is of this class, in [0, 1]; 1 for a drawn box.
+    """
+
+    x: float
+    y: float
+    width: float
+    height: float
+    label: Name
+    confidence: float = 1.0
+
+    @property
+    def place(self) -> tuple[float, float, float, float]:
+        """x, y, width and height."""
+        return self.x, self.y, self.width, self.height
+
+
+def combine_boxes(
+    images: Sequence[Mapping[Name, Sequence[Box]]],
+    known: Mapping[int, Sequence[Box]] | None = None,
+    method: Combiner | None = None,
+    *,
+    overlap: float = OVERLAP,
+    existence: float = 0.5,
+) -> list[list[Box]]:
+    """Return the objects of each image, most certain first, from annotator -> their boxes of it.
+
+    `known`: number of an image -> its known boxes, which are returned as they are. `overlap`: minimum intersection over
+    union of two boxes of one object; `existence`: minimum probability of an object; both in (0, 1). Raise
+    BadAnnotations for boxes without an area, BadEvidence for a known image that is not there.
+
+    Example:
+        >>> from hitl.kinds.boxes import Box, combine_boxes
+        >>> drawn = {who: [Box(10, 10, 20, 20, "cat")] for who in ("ann", "bob", "eve")}
+        >>> [(box.label, box.place) for box in combine_boxes([drawn])[0]]
+        [('cat', (10.0, 10.0, 20.0, 20.0))]
+    """
+    require_between("overlap", overlap, 0, 1)
+    require_between("existence", existence, 0, 1)
+    known = known or {}
+    beyond = [number for number in known if not 0 <= number < len(images)]
+    if beyond:
+        raise BadEvidence(f"known boxes of image {beyond[0]}; expected a number below {len(images)}")
+    annotators = natural_order(list({name for drawn in images for name in drawn}))
+    owned = [
+        (i, k, drawn[name]) for i, drawn in enumerate(images) for k, name in enumerate(annotators) if name in drawn
+    ]
+    pair_a2 = np.array([(i, k) for i, k, _ in owned], np.int64).reshape(-1, 2)
+    owned += [(i, -1, boxes) for i, boxes in known.items()]
+    for i, k, boxes in owned:
+        where = f"image {i}, annotator {annotators[k] if k >= 0 else '(known)'!r}"
+        for box in boxes:
+            if not (np.isfinite(box.place).all() and box.width > 0 and box.height > 0):
+                raise BadAnnotations(f"{where}: expected a box with an area, got {box}")
+            if box.label == NOTHING:
+                raise BadAnnotations(f"{where}: {NOTHING!r} is no label of a box")
+    classes = natural_order(list({box.label for *_, boxes in owned for box in boxes}))
+    found: list[list[Box]] = [[] for _ in images]
+    if not classes:
+        return found
+    unknown = np.full(len(pair_a2), np.nan)
+    known_n = np.isin(np.arange(len(images)), [*known])
+    answers = Answers(tuple(range(len(images))), annotators, pair_a2, known_n, unknown, unknown)
+    rows = [(i, k, classes.index(box.label), *box.place) for i, k, boxes in owned for box in boxes]
+    matched = match_boxes(rows, answers, classes, overlap)
+    _, q_cj, _ = fit_clusters(matched, combiner("default") if method is None else method, np.ones(len(images)))
+    for c, code, (x, y, width, height), p in place_objects(matched, q_cj, existence):
+        found[matched.item_c[c]].append(Box(x, y, width, height, classes[code], p))
+    return [sorted(boxes, key=lambda box: (-box.confidence, box.place)) for boxes in found]

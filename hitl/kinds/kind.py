@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hitl.errors import BadSettings
+from hitl.annotations import Annotations, Name
+from hitl.errors import BadInput, BadSettings
 from hitl.registry import Registry
 from hitl.tables.encoding import ANONYMOUS
 
 if TYPE_CHECKING:
-    from hitl.annotations import Annotations, Name
     from hitl.consensus import Consensus
     from hitl.evidence import Evidence
     from hitl.models.combiner import Combiner
@@ -92,6 +92,11 @@ class StoredAnswers:
             who = self.names.get(row["annotator"], row["annotator"]) or ANONYMOUS
             time, duration = (float("nan") if row[name] is None else float(row[name]) for name in ("time", "duration"))
             yield row["item"], who, row["label"], time, duration
+
+    def known(self) -> dict[Name, str]:
+        """Return item -> ground truth."""
+        gold = self.gold()
+        return dict(zip(gold.column("item").to_pylist(), gold.column("label").to_pylist(), strict=True))
 
 
 class Kind(Protocol):
@@ -198,6 +203,20 @@ class PartsKind:
     None: text or numbers, as the values are.
     """
 
+    def read(self, answer: str) -> list[Marked]:
+        """Read a stored label. Raise ValueError, KeyError or TypeError for a label of another kind."""
+        raise NotImplementedError
+
+    def read_stored(self, item: Name, answer: str) -> list[Marked]:
+        """Read the answer to an item. Raise BadInput for a label of another kind."""
+        try:
+            return self.read(answer)
+        except (KeyError, TypeError, ValueError):
+            raise BadInput(
+                f"item {item}: a stored answer says no {self.noun}; was another control of this name there before? "
+                "`hitl pull --full` reads all answers again"
+            ) from None
+
     def left_out(self, answer: str, data: object) -> list[str]:
         """Return nothing: every part is used."""
         return []
@@ -212,14 +231,14 @@ class PartsKind:
 
     def rows(self, layers: Sequence[Judged]) -> list[dict[str, Any]]:
         """Return each answered item with its parts; its confidence is that of its least certain layer."""
-        evidence, found = layers[0].evidence, self._found(layers)
+        evidence, parts = layers[0].evidence, self._parts_by_item(layers)
         confidence_n = np.min([one.consensus.confidence for one in layers], axis=0)
         items = evidence.annotations.items
         return [
             {
                 "item": str(items[n]),
                 "confidence": round(float(confidence_n[n]), DIGITS),
-                "parts": [self.shown(part) for part in found.get(items[n], ())],
+                "parts": [self.shown(part) for part in parts.get(items[n], ())],
             }
             for n in np.flatnonzero(is_answered(evidence)).tolist()
         ]
@@ -229,24 +248,21 @@ class PartsKind:
         _, evidence, result = layers[0]
         judged = {*result.items} - self.changed(evidence, [one.consensus for one in layers])
         items = [evidence.annotations.items[n] for n in np.flatnonzero(is_answered(evidence)).tolist()]
-        items, found = [item for item in items if item in judged], self._found(layers)
-        own = [(names.get(str(item), str(item)), found.get(item, ())) for item in items]
+        parts = self._parts_by_item(layers)
+        own = [(names.get(str(item), str(item)), parts.get(item, ())) for item in items if item in judged]
         return self.part_table(own, pa.string())
 
-    def part_table(self, found: Iterable[tuple[Name, Sequence[Part]]], item_type: pa.DataType) -> pa.Table:
+    def part_table(self, items: Iterable[tuple[Name, Sequence[Part]]], item_type: pa.DataType) -> pa.Table:
         """Return the exported form of items with their parts; `item_type` is that of the items' names."""
-        rows = [(item, part) for item, parts in found for part in parts or (None,)]
-        values: dict[str, list[Any]] = {name: [_value(part, name) for _, part in rows] for name in self.columns}
-        known = {"label": pa.string(), "confidence": pa.float64(), "marked": pa.int64(), "answers": pa.int64()}
-        dynamic = [name for name, kind in self.columns.items() if kind is None and name not in known]
-        as_they_are = places_type([value for name in dynamic for value in values[name]])
-        arrays = {}
-        for name, kind in self.columns.items():
-            kind = kind or known.get(name, as_they_are)
-            as_text = pa.types.is_string(kind)
-            column = [_text(one) if as_text and one is not None else one for one in values[name]]
-            arrays[name] = pa.array(column, kind)
-        return pa.table({self.item_column: pa.array([item for item, _ in rows], item_type), **arrays})
+        rows = [(item, part) for item, parts in items for part in parts or (None,)]
+        values = {name: [_value(part, name) for _, part in rows] for name in self.columns}
+        types = {name: kind or TYPES.get(name) for name, kind in self.columns.items()}
+        as_values = places_type([value for name, kind in types.items() if kind is None for value in values[name]])
+        columns = {self.item_column: pa.array([item for item, _ in rows], item_type)}
+        for name, kind in types.items():
+            kind = kind or as_values
+            columns[name] = pa.array(map(_text, values[name]) if pa.types.is_string(kind) else values[name], kind)
+        return pa.table(columns)
 
     def answers(self, evidence: Evidence, names: Mapping[str, str]) -> pa.Table:
         """Refuse: the platform exports such answers."""
@@ -263,20 +279,21 @@ class PartsKind:
 
         The evidence may be newer than the results.
         """
-        said, result = evidence.annotations, results[0]
-        marked = {said.items[n] for n in np.unique(said.item[said.label > 0]).tolist()}  # the first class is nothing
+        labels, result = evidence.annotations, results[0]
+        marked = {labels.items[n] for n in np.unique(labels.item[labels.label > 0]).tolist()}  # class 0 is nothing
         unanswered_n = np.isclose(result.probabilities, result.class_shares).all(axis=1)
         marked -= {part.item for part in result.parts}
         return marked.intersection(result.items[n] for n in np.flatnonzero(unanswered_n))
 
-    def _found(self, layers: Sequence[Judged]) -> dict[Name, list[Part]]:
-        """Return the parts of the consensus by item."""
+    def _parts_by_item(self, layers: Sequence[Judged]) -> dict[Name, list[Part]]:
         parts: dict[Name, list[Part]] = {}
-        for one in layers:
-            for part in one.consensus.parts:
-                if part.found:
-                    parts.setdefault(part.item, []).append(part)
+        for part in (part for one in layers for part in one.consensus.parts if part.found):
+            parts.setdefault(part.item, []).append(part)
         return {item: self.ordered(own) for item, own in parts.items()}
+
+
+TYPES = {"label": pa.string(), "confidence": pa.float64(), "marked": pa.int64(), "answers": pa.int64()}
+"""Types of the columns that every kind has."""
 
 
 def places_type(values: Iterable[Any]) -> pa.DataType:
@@ -285,8 +302,8 @@ def places_type(values: Iterable[Any]) -> pa.DataType:
     return pa.string() if str in types else pa.float64() if float in types else pa.int64()
 
 
-def _text(value: Any) -> str:
-    return json.dumps(value) if isinstance(value, list | tuple) else str(value)
+def _text(value: Any) -> str | None:
+    return None if value is None else json.dumps(value) if isinstance(value, list | tuple) else str(value)
 
 
 def _value(part: Part | None, column: str) -> Any:

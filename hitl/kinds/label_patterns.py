@@ -85,7 +85,7 @@ class LabelPatterns:
     thin_p: Ints
 
     @classmethod
-    def of(cls, images: Sequence[DrawnMasks], classes: Names, breadth: int) -> LabelPatterns:
+    def build(cls, images: Sequence[DrawnMasks], classes: Names, breadth: int) -> LabelPatterns:
         """Build from images whose labels are codes into `classes`. Raise BadAnnotations for invalid codes."""
         names = natural_order(list({name for image in images for name in image.annotators}))
         row_of = {name: k for k, name in enumerate(names)}
@@ -124,11 +124,6 @@ class LabelPatterns:
         """(I + 1,) index of each image's first belief: J planes with a border of one pixel."""
         planes = (self.height_i.astype(np.int64) + 2) * (self.width_i + 2) * self.annotations.n_classes
         return np.concatenate(([0], np.cumsum(planes)))
-
-    def over_breadths(self, value_klj: Floats) -> Floats:
-        """Return (K, L, J) sums of both rows of each annotator."""
-        summed: Floats = value_klj.reshape(BREADTHS, len(self.names), *value_klj.shape[1:]).sum(axis=0)
-        return summed
 
 
 def _patterns(labels: Codes, n_classes: int, breadth: int) -> tuple[Codes, Codes]:

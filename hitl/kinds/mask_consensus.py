@@ -2,11 +2,17 @@
 
     p(z) ∝ prod_n share[b_n, z_n]  exp( sum_{n ~ m} strength [z_n = z_m] )
     l_nk | z_n = j ~ Cat(pi[k, b_n, j])                  pi[k, b, j] ~ Dir(a_j)
+    score(strength) = sum over folds of annotators of ln p(their labels | labels of all others, strength)
 
 n ~ m are neighbors up, down, left and right; b_n is the breadth of pixel n, broad or thin (see `label_patterns`). With
 `breadth` 1 there are no thin pixels, and the model is `network-ibcc` with its mean field on the grid, for many millions
-of pixels; with strength 0 too it is VB-IBCC of pixels with class shares at their mode. The strength is chosen by how
-well it predicts held-out annotators, on a sample of the images (see `held_out_strength`).
+of pixels; with strength 0 too it is VB-IBCC of pixels with class shares at their mode.
+
+The strength has the best score on a sample of the images. The pseudo-likelihood, by which the fields on other graphs
+learn, fails here: an annotator's errors are adjacent too, so neighbors would be found alike where the truth is not, and
+the field would be far too strong. Another annotator does not share these errors. The labels of the others, spread by
+the field, are then the prior of the held-out label of each pixel; the confusion rows of the held-out annotators are
+estimated from these beliefs.
 """
 
 from __future__ import annotations
@@ -22,9 +28,8 @@ from hitl.annotations import Floats, Name, Names
 from hitl.consensus import AnnotatorReport, Fit
 from hitl.errors import BadAnnotations
 from hitl.evidence import Evidence
-from hitl.kinds import held_out_strength
 from hitl.kinds.label_patterns import BREADTHS, DrawnMasks, LabelPatterns
-from hitl.kinds.pixel_field import PixelField, Singles
+from hitl.kinds.mask_field import PixelField, Singles
 from hitl.models.annotators import confusion
 from hitl.models.annotators.dirichlet_confusion import DirichletConfusion
 from hitl.models.inference import em
@@ -34,7 +39,19 @@ from hitl.models.numerics.votes import voted
 
 METHOD = "mask-consensus"
 
-Found = em.EMResult[PixelField, DirichletConfusion]
+STRENGTHS = (0.0, 0.5, 1.0, 2.0, 4.0)
+"""Strengths to try. Between two of them little changes."""
+
+FOLDS = 5
+"""Number of folds; annotators of one fold are held out together."""
+
+SWEEPS_HELD_OUT = 30
+"""Maximum number of half steps from the votes of the others."""
+
+SAMPLE = 2**20
+"""Minimum number of pixels of the images on which strengths are tried, if there are as many."""
+
+Result = em.EMResult[PixelField, DirichletConfusion]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,19 +61,15 @@ class ImageMasks:
     Attributes:
         classes: J names, the background first.
         annotators: report of each annotator, over all pixels.
-        thin_annotators: report over thin pixels alone: how well they draw boundaries.
         shares: (2, J) class shares of broad and of thin pixels without neighbors.
         strength: log odds that a neighbor of the same class adds.
-        held_out: the tried strengths, with the log probability of held-out labels, in nats per label.
         fit: information about the fit.
     """
 
     classes: Names
     annotators: AnnotatorReport
-    thin_annotators: AnnotatorReport
     shares: Floats
     strength: float
-    held_out: dict[float, float]
     fit: Fit
     field: PixelField
 
@@ -72,19 +85,8 @@ class ImageMasks:
 
     def mask(self, image: int) -> npt.NDArray[np.int16]:
         """Return (H, W) code of the most probable class; ties go to the first."""
-        found: npt.NDArray[np.int16] = self.probabilities(image).argmax(axis=2).astype(np.int16)
-        return found
-
-    def confidence(self, image: int) -> Singles:
-        """Return (H, W) probability of the most probable class."""
-        highest: Singles = self.probabilities(image).max(axis=2)
-        return highest
-
-    def uncertainty(self, image: int) -> Singles:
-        """Return (H, W) entropy of the classes, in nats; from 0 to ln J."""
-        p = self.probabilities(image)
-        entropy: Singles = -(p * np.log(np.maximum(p, np.finfo(np.float32).tiny))).sum(axis=2)
-        return entropy
+        codes: npt.NDArray[np.int16] = self.probabilities(image).argmax(axis=2).astype(np.int16)
+        return codes
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,35 +131,36 @@ class MaskConsensus:
         began, names = time.perf_counter(), tuple(classes)
         if not images or len(names) < 2:
             raise BadAnnotations(f"expected images and at least 2 classes, got {len(images)} and {len(names)}")
-        tried = self._tried(images, names) if self.strength is None else {}
-        strength = max(tried, key=lambda one: tried[one]) if self.strength is None else self.strength
-        patterns = LabelPatterns.of(images, names, self.breadth)
-        found = self._fitted(patterns, strength)
-        field = _judged(found)
+        strength = self._choose_strength(images, names) if self.strength is None else self.strength
+        patterns = LabelPatterns.build(images, names, self.breadth)
+        result = self._fit_strength(patterns, strength)
+        field = result.prior
+        if not field.strength:
+            field = replace(field, q=np.zeros(patterns.belief_i[-1], dtype=np.float32))
+        field.judged(field.own_nj, kernels.messages(patterns.annotations, result.annotators.log_pi_klj), keep=True)
         seconds = time.perf_counter() - began
-        fit = Fit(METHOD, asdict(self), found.objective, found.converged, seconds)
-        return ImageMasks(names, *self._reports(found), found.prior.share_bj, strength, tried, fit, field)
+        fit = Fit(METHOD, asdict(self), result.objective, result.converged, seconds)
+        return ImageMasks(names, self._report(result), field.share_bj, strength, fit, field)
 
-    def _tried(self, images: Sequence[DrawnMasks], names: Names) -> dict[float, float]:
-        """Return the score of each strength, in nats per label, up to the first that is lower."""
-        pixels_i = np.array([image.labels[0].size for image in images])
-        patterns = LabelPatterns.of([images[i] for i in held_out_strength.sample(pixels_i)], names, self.breadth)
-        labels = float(patterns.annotations.labels_per_item @ patterns.pixels_p)
-        tried: dict[float, float] = {}
-        for strength in held_out_strength.STRENGTHS:
-            found = self._fitted(patterns, strength)
-            log_pi_klj, hyper_jl = found.annotators.log_pi_klj, found.annotators.hyper_jl
-            tried[strength] = held_out_strength.score(found.prior, log_pi_klj, hyper_jl) / max(1.0, labels)
-            if tried[strength] < max(tried.values()):
+    def _choose_strength(self, images: Sequence[DrawnMasks], names: Names) -> float:
+        """Return the strength with the best score; none is tried after the first that is worse."""
+        number = int(np.ceil(SAMPLE / np.mean([image.labels[0].size for image in images])))
+        if number < len(images):  # evenly spaced
+            images = [images[int(i)] for i in np.linspace(0, len(images) - 1, number).round()]
+        patterns = LabelPatterns.build(images, names, self.breadth)
+        best, best_score = STRENGTHS[0], -np.inf
+        for strength in STRENGTHS:
+            score = _score(self._fit_strength(patterns, strength))
+            if score < best_score:
                 break
-        return tried
+            best, best_score = (strength, score) if score > best_score else (best, best_score)
+        return best
 
-    def _fitted(self, patterns: LabelPatterns, strength: float) -> Found:
+    def _fit_strength(self, patterns: LabelPatterns, strength: float) -> Result:
         """Run variational Bayes from the votes."""
         annotations = patterns.annotations
         evidence = Evidence(annotations)
-        classes = annotations.n_classes
-        hyper_jl = confusion.on_the_diagonal(classes, classes, self.diagonal, self.off)
+        hyper_jl = confusion.on_the_diagonal(annotations.n_classes, annotations.n_classes, self.diagonal, self.off)
         return em.run_em(
             evidence,
             PixelField.even(patterns, strength, self.share_smoothing),
@@ -168,40 +171,45 @@ class MaskConsensus:
             max_iterations=self.max_iterations,
         )
 
-    def _reports(self, found: Found) -> tuple[AnnotatorReport, AnnotatorReport]:
-        """Report the annotators over all pixels, and over thin ones."""
-        patterns, prior_jl = found.prior.patterns, found.annotators.prior_jl
-        classes, names = patterns.annotations.n_classes, len(patterns.names)
-        ones_nj = np.repeat(patterns.pixels_p[:, None], classes, axis=1)
-        labels_klj = kernels.counts(patterns.annotations, ones_nj)
-        counts, labels = found.annotators.counts_klj, labels_klj.sum(axis=1)[:, 0]
-        believed_bj = found.statistics.believed_bj + self.share_smoothing
-
-        def report(counts_klj: Floats, labels_k: Floats, believed_j: Floats) -> AnnotatorReport:
-            alpha_kjl = np.ascontiguousarray((counts_klj + prior_jl.T).transpose(0, 2, 1))
-            return AnnotatorReport(
-                names=patterns.names,
-                classes=patterns.annotations.classes,
-                options=patterns.annotations.options,
-                concentration=alpha_kjl,
-                confusion=alpha_kjl / alpha_kjl.sum(axis=2, keepdims=True),
-                labels=labels_k.astype(np.int64),
-                shares=believed_j / believed_j.sum(),
-                prior=prior_jl,
-            )
-
-        return (
-            report(patterns.over_breadths(counts), labels.reshape(BREADTHS, -1).sum(axis=0), believed_bj.sum(axis=0)),
-            report(counts[names:], labels[names:], believed_bj[1]),
+    def _report(self, result: Result) -> AnnotatorReport:
+        """Report the annotators over all pixels."""
+        patterns, prior_jl = result.prior.patterns, result.annotators.prior_jl
+        classes, both = patterns.annotations.classes, (BREADTHS, len(patterns.names))
+        ones_nj = np.repeat(patterns.pixels_p[:, None], len(classes), axis=1)
+        labels = kernels.counts(patterns.annotations, ones_nj).sum(axis=1)[:, 0].reshape(both).sum(axis=0)
+        counts_klj = result.annotators.counts_klj
+        counts_klj = counts_klj.reshape(*both, *counts_klj.shape[1:]).sum(axis=0)
+        alpha_kjl = np.ascontiguousarray((counts_klj + prior_jl.T).transpose(0, 2, 1))
+        believed_j = (result.statistics.believed_bj + self.share_smoothing).sum(axis=0)
+        return AnnotatorReport(
+            patterns.names,
+            classes,
+            classes,
+            alpha_kjl,
+            alpha_kjl / alpha_kjl.sum(axis=2, keepdims=True),
+            labels.astype(np.int64),
+            believed_j / believed_j.sum(),
+            prior=prior_jl,
         )
 
 
-def _judged(found: Found) -> PixelField:
-    """Return the field with its half-step state replaced by the beliefs of all pixels."""
-    field, patterns = found.prior, found.prior.patterns
-    message_nj = kernels.messages(patterns.annotations, found.annotators.log_pi_klj)
-    own_nj = np.log(field.share_bj)[patterns.thin_p]
-    if not field.strength:
-        field = replace(field, q=np.zeros(patterns.belief_i[-1], dtype=np.float32))
-    field.judged(own_nj, message_nj, keep=True)
-    return field
+def _score(result: Result) -> float:
+    """Return the log probability of all labels, those of a fold given all others, in nats."""
+    patterns, annotations = result.prior.patterns, result.prior.patterns.annotations
+    field = replace(result.prior, q=np.zeros(patterns.belief_i[-1], dtype=np.float32))
+    log_pi_klj, hyper_jl, own_nj = result.annotators.log_pi_klj, result.annotators.hyper_jl, field.own_nj
+    folds, score = min(FOLDS, len(patterns.names)), 0.0
+    for fold in range(folds):
+        held_k = np.tile(np.arange(len(patterns.names)) % folds == fold, BREADTHS)[:, None, None]
+        votes_nj = kernels.messages(annotations, np.where(held_k, 0.0, np.eye(annotations.n_classes)))
+        votes_nj += 1 / annotations.n_classes
+        votes_nj /= votes_nj.sum(axis=1, keepdims=True)
+        field.statistics(votes_nj * patterns.pixels_p[:, None], np.ones(len(votes_nj), dtype=bool))
+        rest_nj = kernels.messages(annotations, np.where(held_k, 0.0, log_pi_klj))
+        field.settle(rest_nj, SWEEPS_HELD_OUT if field.strength else 1)
+        _, believed_nj, _ = field.judged(own_nj + rest_nj, np.zeros_like(own_nj))
+        counts_klj = kernels.counts(annotations, believed_nj) + hyper_jl.T
+        pi_klj = counts_klj / counts_klj.sum(axis=1, keepdims=True)
+        label_nj = kernels.messages(annotations, np.where(held_k, np.log(pi_klj), 0.0))
+        score += field.judged(own_nj + rest_nj, label_nj)[2]
+    return score

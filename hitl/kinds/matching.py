@@ -2,7 +2,8 @@
 
     cluster   marks of different annotators, joined from the largest overlap (intersection over union) downwards; among
               equal overlaps those that agree about the label come first, and then those that begin first
-    item      each cluster: an annotator who answered its document gives the label of their mark, or "(nothing)"
+    votes     clusters as items: an annotator who answered the item gives the label of their mark, or "(nothing)"
+    item      stands for the cluster about which its annotators agree least: their votes are their labels of the item
 
 An annotator who overlooks a name of three words, or invents one, errs once; as labels of tokens it would be three
 errors, each of which seems to confirm the others. The overlap of two clusters is the mean over their pairs of marks,
@@ -12,16 +13,21 @@ and no cluster has two marks of one annotator. Joining compares places, so the o
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from hitl.annotations import Annotations, Floats, Names
-from hitl.evidence import Evidence
+from hitl.consensus import AnnotatorReport, Consensus
+from hitl.evidence import Evidence, Parts
 from hitl.kinds.kind import NOTHING
+from hitl.models.combiner import Combiner, seen_by
+from hitl.models.inference.missed_objects import chance_of_none, misses, shares_of_kinds
 
 Indices = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -30,34 +36,224 @@ EQUAL_DIGITS = 9
 """Decimals to which mean overlaps must agree to count as equal."""
 
 
+class Marks(NamedTuple):
+    """S marks: item, annotator (-1: ground truth), class, and place."""
+
+    item_s: Indices
+    annotator_s: Indices
+    label_s: Indices
+    place_sd: npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Answers:
+    """Who answered which item, and which items have known parts.
+
+    Attributes:
+        items, annotators: N and K names.
+        answer_a2: (A, 2) item and annotator of each answer, in order, each pair once.
+        known_n: (N,) True for items whose parts are known.
+        time_a, duration_a: (A,) seconds since the epoch, and seconds; NaN if unknown.
+    """
+
+    items: Names
+    annotators: Names
+    answer_a2: Indices
+    known_n: Flags
+    time_a: Floats
+    duration_a: Floats
+
+    @cached_property
+    def answers_n(self) -> Indices:
+        """(N,) number of annotators who answered each item."""
+        return np.bincount(self.answer_a2[:, 0], minlength=len(self.items))
+
+
+@dataclass(frozen=True, eq=False)
+class Matched:
+    """C clusters of marks, in the order of their items.
+
+    Attributes:
+        answers: the answers that made the marks.
+        classes: possible classes of a mark.
+        item_c: (C,) item of each cluster.
+        cluster_m, annotator_m, label_m, place_md: (M,) marks by annotators, clusters in order.
+        known_c, known_place_cd: (C,) class and place of the known part that each cluster is; -1: none.
+        votes: the clusters as items; classes "(nothing)" and `classes`. One item without a label if there is none.
+    """
+
+    answers: Answers
+    classes: Names
+    item_c: Indices
+    cluster_m: Indices
+    annotator_m: Indices
+    label_m: Indices
+    place_md: npt.NDArray[Any]
+    known_c: Indices
+    known_place_cd: npt.NDArray[Any]
+    votes: Evidence
+
+    def __len__(self) -> int:
+        return len(self.item_c)
+
+    @cached_property
+    def cluster_n(self) -> Indices:
+        """(N,) the cluster with the smallest majority of each item, -1 for none.
+
+        Ties go to the most marked, then to the first.
+        """
+        votes = self.votes.annotations
+        count_cl = np.zeros((len(self), votes.n_options), np.int64)
+        np.add.at(count_cl, (votes.item, votes.label), 1)
+        majority, marked = count_cl.max(axis=1, initial=0), count_cl[:, 1:].sum(axis=1)
+        order = np.lexsort((np.arange(len(self)), -marked, majority, self.item_c))
+        cluster_n = np.full(len(self.answers.items), -1, np.int64)
+        items, first = np.unique(self.item_c[order], return_index=True)
+        cluster_n[items] = order[first]
+        return cluster_n
+
+    def evidence(self, parts: Parts) -> Evidence:
+        """Label each item by what its annotators answered about the cluster that it stands for."""
+        votes, cluster_n = self.votes.annotations, self.cluster_n
+        item_a, annotator_a = self.answers.answer_a2.T
+        label_a = np.zeros(len(item_a), np.int32)
+        marked_a = cluster_n[item_a] >= 0
+        key = votes.item.astype(np.int64) * votes.n_annotators + votes.annotator  # sorted by cluster and annotator
+        own = cluster_n[item_a[marked_a]] * votes.n_annotators + annotator_a[marked_a]
+        label_a[marked_a] = votes.label[np.searchsorted(key, own)]
+        annotations = Annotations(
+            item_a.astype(np.int32),
+            annotator_a.astype(np.int32),
+            label_a,
+            self.answers.items,
+            self.answers.annotators,
+            votes.classes,
+            votes.options,
+            time=self.answers.time_a,
+            duration=self.answers.duration_a,
+        )
+        assert self.votes.truth is not None
+        truth_n = np.where(self.answers.known_n, 0, -1).astype(np.int32)
+        truth_n[cluster_n >= 0] = self.votes.truth[cluster_n[cluster_n >= 0]]
+        return Evidence(annotations, truth=truth_n, parts=parts)
+
+
+def match(marks: Marks, cluster_s: Indices, answers: Answers, classes: Names, titles: Names = ()) -> Matched:
+    """Build clusters from marks and the cluster of each; a cluster has one mark per annotator at most.
+
+    `titles`: names of the clusters; default: their numbers.
+    """
+    item_s, annotator_s, label_s, place_sd = marks
+    count = int(cluster_s.max(initial=-1)) + 1
+    item_c, known_c = np.zeros(count, np.int64), np.full(count, -1, np.int64)
+    known_place_cd = np.full((count, place_sd.shape[1]), -1, place_sd.dtype)
+    item_c[cluster_s] = item_s
+    is_known = annotator_s < 0
+    known_c[cluster_s[is_known]] = label_s[is_known]
+    known_place_cd[cluster_s[is_known]] = place_sd[is_known]
+    rows = np.flatnonzero(~is_known)
+    rows = rows[np.argsort(cluster_s[rows], kind="stable")]
+    cluster_m, annotator_m, label_m = cluster_s[rows], annotator_s[rows], label_s[rows]
+
+    answer_a2 = answers.answer_a2
+    first, last = (np.searchsorted(answer_a2[:, 0], item_c, side) for side in ("left", "right"))
+    item = np.repeat(np.arange(count), last - first)
+    annotator = answer_a2[np.repeat(first, last - first) + within_groups(last - first), 1]
+    label, many = np.zeros(len(item), np.int32), max(len(answers.annotators), 1)
+    label[np.searchsorted(item * many + annotator, cluster_m * many + annotator_m)] = 1 + label_m
+    columns = (item.astype(np.int32), annotator.astype(np.int32), label)
+    names = (titles or tuple(range(count))) if count else (NOTHING,)
+    votes = Annotations(*columns, names, answers.annotators, (NOTHING, *classes), (NOTHING, *classes))
+    truth = np.where(answers.known_n[item_c], 1 + known_c, -1).astype(np.int32) if count else None
+    return Matched(
+        answers,
+        classes,
+        item_c,
+        cluster_m,
+        annotator_m,
+        label_m,
+        place_sd[rows],
+        known_c,
+        known_place_cd,
+        Evidence(votes, truth=truth),
+    )
+
+
+def within_groups(count: Indices) -> Indices:
+    """Count from 0 within each of consecutive groups of these sizes."""
+    return np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+
+
+# -- the consensus -----------------------------------------------------------------------------------------
+
+
+def fit_clusters(matched: Matched, method: Combiner, size_n: Floats) -> tuple[Consensus, Floats, Floats]:
+    """Fit a method for items to the clusters.
+
+    Return its consensus, the (C, J) beliefs in each cluster, and the (N,) probability that nothing was overlooked in an
+    item of this size.
+    """
+    answers = matched.answers
+    consensus = method.fit(seen_by(method, matched.votes))
+    q_cj = consensus.probabilities[: len(matched)]
+    seen_n = np.bincount(matched.item_c, weights=1 - q_cj[:, 0], minlength=len(size_n)).astype(np.float64)
+    miss_k = misses(consensus.annotators)
+    return consensus, q_cj, chance_of_none(seen_n, size_n, answers.known_n, answers.answer_a2, miss_k)
+
+
+def without_clusters(nothing_n: Floats, report: AnnotatorReport) -> Floats:
+    """Return (N, J) beliefs in items without a cluster from the probability that they have no part."""
+    return np.column_stack((nothing_n, np.multiply.outer(1 - nothing_n, shares_of_kinds(report))))
+
+
+def judge_items(
+    evidence: Evidence, matched: Matched, clusters: Consensus, report: AnnotatorReport, q_cj: Floats, empty_nj: Floats
+) -> Consensus:
+    """Give each item the beliefs of the cluster that it stands for, or `empty_nj` without one; known items are certain.
+
+    `report`: the annotators on clusters.
+    """
+    assert evidence.truth is not None
+    assert evidence.parts is not None
+    q_nj, stands = empty_nj.copy(), matched.cluster_n >= 0
+    q_nj[stands] = q_cj[matched.cluster_n[stands]]
+    q_nj[evidence.known] = np.eye(q_nj.shape[1])[evidence.truth[evidence.known]]
+    report = replace(report, labels=evidence.annotations.labels_per_annotator)
+    judged = clusters.judging(evidence.annotations.items, q_nj, report)
+    return replace(judged, parameters={}, question=evidence.parts.question)
+
+
+# -- average linkage ---------------------------------------------------------------------------------------
+
+
 @dataclass(slots=True)
 class _Cluster:
-    """Places, number of marks, labels and annotators (a bit each), and sums of overlaps with neighbors."""
+    """Places, marks in all, marks by label, annotators, and sums of overlaps with neighbors."""
 
     places: list[int]
-    marks: float
-    labels: Floats
-    annotators: int
+    marks: int
+    labels: Counter[int]
+    annotators: set[int]
     overlaps: dict[int, float]
 
 
 def link(
-    pair_e2: Indices, overlap_e: Floats, label_pj: Floats, annotator_pk: Flags, least: float = 0.0
-) -> list[list[int]]:
-    """Join places that overlap by more than `least`; clusters in the order of their first places. O(E log E).
+    pair_e2: Indices, overlap_e: Floats, place_s: Indices, label_s: Indices, annotator_s: Indices, least: float = 0.0
+) -> Indices:
+    """Join places that overlap by more than `least`. Return (P,) the cluster of each, in the order of first places.
 
-    `pair_e2` (E, 2): pairs of places that overlap, the smaller number first; `overlap_e` (E,): their overlaps;
-    `label_pj` (P, J) counts the marks of each place by label; `annotator_pk` (P, K): True for annotators who marked it.
+    `pair_e2` (E, 2): pairs of places that overlap, the smaller number first; `overlap_e` (E,): their overlaps. All
+    marks are at one of the places. O(E log E).
     """
-    count_p = label_pj.sum(axis=1)
-    clusters = {
-        p: _Cluster(
-            [p], float(count_p[p]), label_pj[p].copy(), sum(1 << int(k) for k in np.flatnonzero(annotator_pk[p])), {}
-        )
-        for p in range(len(label_pj))
-    }
-    totals = overlap_e * count_p[pair_e2[:, 0]] * count_p[pair_e2[:, 1]]
-    for (a, b), total in zip(pair_e2.tolist(), totals.tolist(), strict=True):
+    cluster_p = np.arange(int(place_s.max(initial=-1)) + 1)
+    clusters = {place: _Cluster([place], 0, Counter(), set(), {}) for place in np.unique(pair_e2).tolist()}
+    for place, label, annotator in zip(place_s.tolist(), label_s.tolist(), annotator_s.tolist(), strict=True):
+        if place in clusters:
+            clusters[place].marks += 1
+            clusters[place].labels[label] += 1
+            clusters[place].annotators.add(annotator)
+    for (a, b), overlap in zip(pair_e2.tolist(), overlap_e.tolist(), strict=True):
+        total = overlap * clusters[a].marks * clusters[b].marks
         clusters[a].overlaps[b] = clusters[b].overlaps[a] = total
     queue = [pair for a in clusters for pair in _joinable(clusters, a, least) if pair[2] == a]
     heapq.heapify(queue)
@@ -68,21 +264,22 @@ def link(
             _join(clusters, a, b)
             for pair in _joinable(clusters, a, least):
                 heapq.heappush(queue, pair)
-    return [sorted(cluster.places) for _, cluster in sorted(clusters.items())]
+    for cluster in clusters.values():
+        cluster_p[cluster.places] = min(cluster.places)
+    numbers: Indices = np.unique(cluster_p, return_inverse=True)[1].ravel()
+    return numbers
 
 
-def _joinable(
-    clusters: dict[int, _Cluster], number: int, least: float
-) -> Iterator[tuple[float, float, int, int, float]]:
+def _joinable(clusters: dict[int, _Cluster], number: int, least: float) -> Iterator[tuple[float, float, int, int, int]]:
     """Yield the neighbors of a cluster that may join it: rank, both numbers, and how many marks they have."""
     own = clusters[number]
     for other, total in own.overlaps.items():
-        neighbour = clusters[other]
-        pairs = own.marks * neighbour.marks
-        if not own.annotators & neighbour.annotators and total > least * pairs:
-            agreement = float(own.labels @ neighbour.labels) / pairs
+        neighbor = clusters[other]
+        pairs = own.marks * neighbor.marks
+        if own.annotators.isdisjoint(neighbor.annotators) and total > least * pairs:
+            agreement = sum(count * neighbor.labels[label] for label, count in own.labels.items()) / pairs
             rank = -round(total / pairs, EQUAL_DIGITS), -round(agreement, EQUAL_DIGITS)
-            yield *rank, min(number, other), max(number, other), own.marks + neighbour.marks
+            yield *rank, min(number, other), max(number, other), own.marks + neighbor.marks
 
 
 def _join(clusters: dict[int, _Cluster], a: int, b: int) -> None:
@@ -95,144 +292,3 @@ def _join(clusters: dict[int, _Cluster], a: int, b: int) -> None:
     for other, total in gone.overlaps.items():
         del clusters[other].overlaps[b]
         grown.overlaps[other] = clusters[other].overlaps[a] = grown.overlaps.get(other, 0.0) + total
-
-
-@dataclass(frozen=True, eq=False)
-class MatchedSpans:
-    """C clusters of the spans of one layer, in the order of their documents and places.
-
-    Attributes:
-        classes: possible classes of a span.
-        document_c: (C,) the document of each cluster.
-        member_m5: (M, 5) cluster, annotator, start, end and class of each marked span, clusters in order.
-        known_c3: (C, 3) start, end and class of the known span of each cluster; -1 if there is none.
-        evidence: the clusters as items; classes "(nothing)" and `classes`. Without a cluster, one item without a label.
-    """
-
-    classes: Names
-    document_c: Indices
-    member_m5: Indices
-    known_c3: Indices
-    evidence: Evidence
-
-    def __len__(self) -> int:
-        return len(self.document_c)
-
-    @property
-    def place_m3(self) -> Indices:
-        """(M', 3) cluster, start and end of all marked spans, and then of the known ones."""
-        known = np.flatnonzero(self.known_c3[:, 2] >= 0)
-        return np.concatenate((self.member_m5[:, [0, 2, 3]], np.column_stack((known, self.known_c3[known, :2]))))
-
-
-def match_spans(
-    span_s5: Indices,
-    answer_a2: Indices,
-    known_d: Flags,
-    names: tuple[Names, Names, Names],
-    border_v: npt.NDArray[Any] | None = None,
-) -> MatchedSpans:
-    """Match (S, 5) document, annotator, start, end and class of spans; known spans have annotator -1.
-
-    `answer_a2` (A, 2): document and annotator of each answer, in order; `known_d` (D,): documents whose spans are
-    known; `names`: of documents, annotators and classes. `border_v` (V,): values of starts and ends, if these
-    are ranks.
-    """
-    documents, annotators, classes = names
-    order = np.lexsort((span_s5[:, 1], span_s5[:, 4], span_s5[:, 3], span_s5[:, 2], span_s5[:, 0]))
-    span_s5 = span_s5[order]
-    clusters = [group[part] for group in _touching(span_s5) for part in _clusters(span_s5[group], border_v)]
-    clusters.sort(key=lambda rows: int(rows[0]))
-    cluster_s = np.empty(len(span_s5), np.int64)
-    for number, rows in enumerate(clusters):
-        cluster_s[rows] = number
-    first_c = np.array([rows[0] for rows in clusters], np.int64)
-    document_c = span_s5[first_c, 0]
-    known_c3 = np.full((len(clusters), 3), -1, np.int64)
-    is_known = span_s5[:, 1] < 0
-    known_c3[cluster_s[is_known]] = span_s5[is_known, 2:]
-    marked = np.flatnonzero(~is_known)
-    marked = marked[np.argsort(cluster_s[marked], kind="stable")]
-    member_m5 = np.column_stack((cluster_s[marked], span_s5[marked, 1:]))
-    side_c2 = span_s5[first_c, 2:4] if border_v is None else border_v[span_s5[first_c, 2:4]]
-    sides = zip(document_c.tolist(), side_c2.tolist(), strict=True)
-    items = tuple(f"{documents[d]}[{start}:{end}]" for d, (start, end) in sides) or (NOTHING,)
-    annotations = _annotations(document_c, member_m5, answer_a2, items, annotators, (NOTHING, *classes))
-    truth = np.where(known_d[document_c], 1 + known_c3[:, 2], -1).astype(np.int32) if clusters else None
-    return MatchedSpans(classes, document_c, member_m5, known_c3, Evidence(annotations, truth=truth))
-
-
-def _touching(span_s5: Indices) -> list[Indices]:
-    """Group the rows of spans that are linked by overlaps, in order of their places."""
-    groups: list[list[int]] = []
-    document, reached = -1, 0
-    for row, (own, _, start, end, _) in enumerate(span_s5.tolist()):
-        if own == document and start < reached:
-            groups[-1].append(row)
-            reached = max(reached, end)
-        else:
-            groups.append([row])
-            document, reached = own, end
-    return [np.array(group, np.int64) for group in groups]
-
-
-def _clusters(span_g5: Indices, border_v: npt.NDArray[Any] | None) -> list[Indices]:
-    """Return the rows of each cluster of linked spans, in order of place."""
-    place_p2, at_g = np.unique(span_g5[:, 2:4], axis=0, return_inverse=True)
-    at_g = at_g.ravel()
-    if len(place_p2) == 1:
-        return [np.arange(len(span_g5))]
-    # Spans with the same place are joined from the start: none overlaps more, and no annotator has two of them in one
-    # layer.
-    label_pj = np.zeros((len(place_p2), int(span_g5[:, 4].max()) + 1))
-    annotator_pk = np.zeros((len(place_p2), int(span_g5[:, 1].max()) + 2), dtype=bool)
-    np.add.at(label_pj, (at_g, span_g5[:, 4]), 1)
-    annotator_pk[at_g, span_g5[:, 1] + 1] = True
-    pair_e2, overlap_e = _overlaps(place_p2 if border_v is None else border_v[place_p2])
-    return [np.flatnonzero(np.isin(at_g, places)) for places in link(pair_e2, overlap_e, label_pj, annotator_pk)]
-
-
-def _overlaps(place_p2: npt.NDArray[Any]) -> tuple[Indices, Floats]:
-    """Return (E, 2) pairs of places that overlap, and (E,) intersection over union; places are sorted by start."""
-    start, end = place_p2.T
-    first = np.arange(len(start))
-    count = np.maximum(np.searchsorted(start, end) - first - 1, 0)
-    one = np.repeat(first, count)
-    other = one + 1 + within_groups(count)
-    shared = np.minimum(end[one], end[other]) - start[other]
-    overlap: Floats = shared / (end[one] - start[one] + end[other] - start[other] - shared)
-    return np.column_stack((one, other)), overlap
-
-
-def within_groups(count: Indices) -> Indices:
-    """Count from 0 within each of consecutive groups of these sizes."""
-    return np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
-
-
-def _annotations(
-    document_c: Indices, member_m5: Indices, answer_a2: Indices, items: Names, annotators: Names, classes: Names
-) -> Annotations:
-    """Build the annotations of clusters by each annotator who answered their document."""
-    first, last = (np.searchsorted(answer_a2[:, 0], document_c, side) for side in ("left", "right"))
-    item = np.repeat(np.arange(len(document_c)), last - first)
-    annotator = answer_a2[np.repeat(first, last - first) + within_groups(last - first), 1]
-    label, many = np.zeros(len(item), np.int32), max(len(annotators), 1)
-    label[np.searchsorted(item * many + annotator, member_m5[:, 0] * many + member_m5[:, 1])] = 1 + member_m5[:, 4]
-    columns = (item.astype(np.int32), annotator.astype(np.int32), label)
-    return Annotations(*columns, items, annotators, classes, classes)
-
-
-def least_agreed(matched: MatchedSpans, n_documents: int) -> Indices:
-    """Return (D,) cluster with the smallest majority of each document, -1 for none.
-
-    Ties go to the most marked, then to the first.
-    """
-    votes = matched.evidence.annotations
-    count_cl = np.zeros((len(matched), votes.n_options), np.int64)
-    np.add.at(count_cl, (votes.item, votes.label), 1)
-    majority, marked = count_cl.max(axis=1, initial=0), count_cl[:, 1:].sum(axis=1)
-    order = np.lexsort((np.arange(len(matched)), -marked, majority, matched.document_c))
-    cluster_d = np.full(n_documents, -1, np.int64)
-    documents, first = np.unique(matched.document_c[order], return_index=True)
-    cluster_d[documents] = order[first]
-    return cluster_d

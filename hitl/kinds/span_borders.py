@@ -31,7 +31,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hitl.annotations import Floats
-from hitl.kinds.matching import Flags, Indices, MatchedSpans, within_groups
+from hitl.kinds.matching import Flags, Indices, Matched, within_groups
 
 NEAR = 3
 """Number of tokens from a marked border within which an unmarked true one may lie."""
@@ -133,16 +133,15 @@ def learn_borders(member_m3: Indices, weight_c: Floats, known_c: Indices, n_anno
     return Borders(cluster_b, place_b, posterior(right_k, decay), right_k, decay)
 
 
-def time_borders(matched: MatchedSpans, border_v: Floats, weight_c: Floats, n_annotators: int) -> Indices:
+def time_borders(matched: Matched, border_v: Floats, weight_c: Floats, n_annotators: int) -> Indices:
     """Return (C, 2) ranks of start and end of each cluster; `border_v` (V,): times of ranks, `weight_c` (C,): w_c."""
-    cluster_m, annotator_m = matched.member_m5[:, :2].T
+    cluster_m, annotator_m, known_c2 = matched.cluster_m, matched.annotator_m, matched.known_place_cd
     even_c2 = _medians(matched, np.ones(len(cluster_m)))
-    known_c2 = matched.known_c3[:, :2]
     length_c = np.diff(border_v[np.where(known_c2 < 0, even_c2, known_c2)], axis=1)[:, 0]
     certain_c2 = np.where(known_c2 < 0, np.nan, border_v[known_c2])
     sides = []
     for side in range(2):
-        x_m = border_v[matched.member_m5[:, 2 + side]]
+        x_m = border_v[matched.place_md[:, side]]
         middle_c = border_v[even_c2[:, side]]
         sides.append(((x_m - middle_c[cluster_m]) / length_c[cluster_m], (certain_c2[:, side] - middle_c) / length_c))
     counted_m = weight_c[cluster_m]
@@ -180,13 +179,13 @@ def expected_distances(
     return expected
 
 
-def _medians(matched: MatchedSpans, weight_m: Floats) -> Indices:
+def _medians(matched: Matched, weight_m: Floats) -> Indices:
     """Return (C, 2) weighted lower medians of starts and ends; -1 for a cluster without a member."""
-    cluster_m, n_clusters = matched.member_m5[:, 0], len(matched)
+    cluster_m, n_clusters = matched.cluster_m, len(matched)
     median_c2 = np.full((n_clusters, 2), -1, np.int64)
     whole_c = np.bincount(cluster_m, weights=weight_m, minlength=n_clusters)
     for side in range(2):
-        rank_m = matched.member_m5[:, 2 + side]
+        rank_m = matched.place_md[:, side]
         order = np.lexsort((rank_m, cluster_m))
         cluster = cluster_m[order]
         share = np.cumsum(weight_m[order] / whole_c[cluster])  # each cluster adds 1, so that none is lost in rounding

@@ -1,10 +1,9 @@
-"""`SpanLabels`: spans of documents that annotators marked, and the token classes that follow for texts.
+"""`SpanLabels`: spans that annotators marked, and the token classes that follow for texts.
 
     text        Ada    met  Bob        spans                           recording  0 s          60 s        120 s
     ann         B-PER  O    B-PER      (0, 3, PER), (8, 11, PER)       ann        [ walk       ][ run      ]
     bob         B-PER  O    O          (0, 3, PER)                     bob          [ walk    ]  [ run       ]
 
-An answer is all that one annotator marked in one document; a document in which they marked nothing is an answer too.
 Offsets in a text count characters from 0, the end is one past the last, and white space at the ends of a span does not
 count. Spans of a recording are half-open stretches of time: numbers, or times in ISO 8601.
 
@@ -32,7 +31,7 @@ from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.formatting import OneLineRepr, counted, listed
 from hitl.kinds.kind import NOTHING
-from hitl.kinds.matching import Flags, Indices, MatchedSpans, match_spans, within_groups
+from hitl.kinds.matching import Answers, Flags, Indices, Marks, Matched, link, match, within_groups
 from hitl.parts import Place, number_of
 from hitl.tables.encoding import natural_order
 
@@ -43,127 +42,105 @@ WORDS = re.compile(r"\w+|[^\w\s]")
 """Word, or single mark."""
 
 FAR = 2**32
-"""Upper bound on the characters of any text: document * FAR + offset orders all offsets of all texts."""
+"""Upper bound on the characters of any text: item * FAR + offset orders all offsets of all texts."""
 
 OUTSIDE = "O"
 
 
-@dataclass(frozen=True, eq=False)
-class Tokens:
-    """T tokens of all texts, in order: (T,) the document of each, its first character, and one past its last."""
-
-    document_t: Indices
-    start_t: Indices
-    end_t: Indices
-
-    @classmethod
-    def of(cls, texts: Sequence[str], cut_c2: Indices) -> Tokens:
-        """Split into words and marks, and again at (C, 2) documents and offsets."""
-        words = [
-            (number * FAR + word.start(), number * FAR + word.end())
-            for number, text in enumerate(texts)
-            for word in WORDS.finditer(text)
-        ]
-        start, end = np.array(words, np.int64).reshape(-1, 2).T
-        cut = np.unique(cut_c2[:, 0] * FAR + cut_c2[:, 1])
-        word = np.searchsorted(start, cut, side="right") - 1
-        cut = cut[(word >= 0) & (start[word] < cut) & (cut < end[word])] if len(start) else cut[:0]
-        start, end = np.union1d(start, cut), np.union1d(end, cut)
-        return cls(start // FAR, start % FAR, end % FAR)
-
-    def __len__(self) -> int:
-        return len(self.start_t)
-
-    def within(self, document: Indices, start: Indices, end: Indices) -> tuple[Indices, Indices]:
-        """Return the first token of each span, and one past its last."""
-        begin_t = self.document_t * FAR + self.start_t
-        return np.searchsorted(begin_t, document * FAR + start), np.searchsorted(begin_t, document * FAR + end)
-
-
-@dataclass(frozen=True, eq=False)
-class TokenLayer:
-    """Spans of one layer as classes of tokens: items are tokens, a sequence is a document.
-
-    Class 0 is O; class h of the layer has 1 + 2 h where a span begins, and 2 + 2 h inside it.
-    """
-
-    classes: Names
-    evidence: Evidence
-
-
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Spans that one annotator marked in one document; time (since the epoch) and duration in seconds, NaN: unknown."""
+    """Spans that one annotator marked in one item; time (since the epoch) and duration in seconds, NaN: unknown."""
 
-    document: Name
+    item: Name
     annotator: Name
     spans: Sequence[Span]
     time: float = np.nan
     duration: float = np.nan
 
 
+@dataclass(frozen=True, eq=False)
+class Tokens:
+    """T tokens of all texts, in order: (T,) the item of each, its first character, and one past its last."""
+
+    item_t: Indices
+    start_t: Indices
+    end_t: Indices
+
+    @classmethod
+    def split(cls, texts: Sequence[str], cut_c: Indices) -> Tokens:
+        """Split into words and marks, and again at places (item * FAR + offset)."""
+        words = [
+            (number * FAR + word.start(), number * FAR + word.end())
+            for number, text in enumerate(texts)
+            for word in WORDS.finditer(text)
+        ]
+        start, end = np.array(words, np.int64).reshape(-1, 2).T
+        word = np.searchsorted(start, cut_c, side="right") - 1
+        cut = cut_c[(word >= 0) & (start[word] < cut_c) & (cut_c < end[word])] if len(start) else cut_c[:0]
+        start, end = np.union1d(start, cut), np.union1d(end, cut)
+        return cls(start // FAR, start % FAR, end % FAR)
+
+    def __len__(self) -> int:
+        return len(self.start_t)
+
+    def within(self, item: Indices, start: Indices, end: Indices) -> tuple[Indices, Indices]:
+        """Return the first token of each span, and one past its last."""
+        begin_t = self.item_t * FAR + self.start_t
+        return np.searchsorted(begin_t, item * FAR + start), np.searchsorted(begin_t, item * FAR + end)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class SpanLabels(OneLineRepr):
-    """Spans that annotators marked in D documents.
+class SpanLabels(Answers, OneLineRepr):
+    """Spans that annotators marked in texts or recordings.
 
     Attributes:
-        documents: D names; texts: D texts, None if the documents are recordings.
-        annotators: K names.
+        texts: N texts, None if the items are recordings.
         classes: possible classes of a span.
-        answer_a2: (A, 2) document and annotator of each answer, in order, each pair once.
         span_s4: (S, 4) answer, start, end and class of each span, in order. Starts and ends are characters of a text,
             or ranks among all borders of recordings.
-        known_d: (D,) True for documents whose spans are known.
-        truth_s4: (S', 4) document, start, end and class of each known span.
-        time_a, duration_a: (A,) seconds since the epoch, and seconds; NaN if unknown.
+        truth_s4: (S', 4) item, start, end and class of each known span.
         merged: number of spans that overlapped others of their class by the same annotator, and were merged with them.
-        left_out: number of spans that are not within their document, or empty.
+        left_out: number of spans that are not within their item, or empty.
         border_v: (V,) distinct borders of recordings, in order; those in ISO 8601 in seconds since the epoch.
         written_v: V borders as they were written.
 
     Example:
         >>> from hitl.kinds.span_labels import Answer, SpanLabels
         >>> answers = [Answer("a", "ann", [(0, 3, "PER")]), Answer("a", "bob", [(0, 7, "PER")])]
-        >>> labels = SpanLabels.of_texts({"a": "Ada met Bob"}, answers)
-        >>> labels.matched[0].evidence.annotations.items
+        >>> labels = SpanLabels.from_texts({"a": "Ada met Bob"}, answers)
+        >>> labels.matched[0].votes.annotations.items
         ('a[0:3]',)
     """
 
-    documents: Names
     texts: tuple[str, ...] | None
-    annotators: Names
     classes: Names
-    answer_a2: Indices
     span_s4: Indices
-    known_d: Flags
     truth_s4: Indices
-    time_a: Floats
-    duration_a: Floats
     merged: int = 0
     left_out: int = 0
     border_v: Floats | None = None
     written_v: tuple[Place, ...] = ()
 
     @classmethod
-    def of_texts(
+    def from_texts(
         cls,
         texts: Mapping[Name, str],
         answers: Sequence[Answer],
         truth: Mapping[Name, Sequence[Span]] | None = None,
         classes: Names = (),
     ) -> SpanLabels:
-        """Build from document -> text, answers (the last of an annotator to a document counts), and known spans.
+        """Build from item -> text, answers (the last of an annotator to an item counts), and known spans.
 
         `classes` come first, then other classes seen, in natural order.
         """
         whole = tuple(texts.values())
-        labels = cls._placed(tuple(texts), answers, truth or {}, classes, lambda d, *span: trimmed(whole[d], *span))
+        labels = cls._placed(tuple(texts), answers, truth or {}, classes, lambda n, *span: trimmed(whole[n], *span))
         return replace(labels, texts=whole)
 
     @classmethod
-    def of_recordings(
+    def from_recordings(
         cls,
-        documents: Iterable[Name],
+        items: Iterable[Name],
         answers: Sequence[Answer],
         truth: Mapping[Name, Sequence[Span]] | None = None,
         classes: Names = (),
@@ -180,13 +157,13 @@ class SpanLabels(OneLineRepr):
             first, last = rank[number_of(start)], rank[number_of(end)]
             return (first, last) if first < last else None
 
-        labels = cls._placed(tuple(documents), answers, truth or {}, classes, place)
+        labels = cls._placed(tuple(items), answers, truth or {}, classes, place)
         return replace(labels, border_v=np.array(ordered), written_v=tuple(written[border] for border in ordered))
 
     @classmethod
     def _placed(
         cls,
-        documents: Names,
+        items: Names,
         answers: Sequence[Answer],
         truth: Mapping[Name, Sequence[Span]],
         classes: Names,
@@ -195,37 +172,35 @@ class SpanLabels(OneLineRepr):
         seen = [label for spans in (*(answer.spans for answer in answers), *truth.values()) for *_, label in spans]
         classes = tuple(dict.fromkeys([*classes, *natural_order(list(dict.fromkeys(seen)))]))
         annotators = tuple(dict.fromkeys(answer.annotator for answer in answers))
-        document_of, annotator_of, class_of = (
-            {name: n for n, name in enumerate(names)} for names in (documents, annotators, classes)
+        item_of, annotator_of, class_of = (
+            {name: n for n, name in enumerate(names)} for names in (items, annotators, classes)
         )
-        last = {(document_of[answer.document], annotator_of[answer.annotator]): answer for answer in answers}
+        last = {(item_of[answer.item], annotator_of[answer.annotator]): answer for answer in answers}
         ordered = [last[pair] for pair in sorted(last)]
         left_out = 0
 
         def placed(owned: Iterable[tuple[int, Name, Sequence[Span]]]) -> Iterator[tuple[int, int, int, int]]:
             nonlocal left_out
-            for owner, document, spans in owned:
+            for owner, item, spans in owned:
                 for start, end, label in spans:
-                    sides = place(document_of[document], start, end)
+                    sides = place(item_of[item], start, end)
                     left_out += sides is None
                     if sides is not None:
                         yield owner, *sides, class_of[label]
 
-        span_s4, merged = _merged(placed((a, one.document, one.spans) for a, one in enumerate(ordered)))
-        truth_s4, _ = _merged(placed((document_of[name], name, spans) for name, spans in truth.items()))
-        known_d = np.zeros(len(documents), dtype=bool)
-        known_d[[document_of[name] for name in truth]] = True
+        span_s4, merged = _merged(placed((a, one.item, one.spans) for a, one in enumerate(ordered)))
+        truth_s4, _ = _merged(placed((item_of[name], name, spans) for name, spans in truth.items()))
         return cls(
-            documents,
-            None,
+            items,
             annotators,
-            classes,
             np.array(sorted(last), np.int64).reshape(-1, 2),
-            span_s4,
-            known_d,
-            truth_s4,
+            np.isin(np.arange(len(items)), [item_of[name] for name in truth]),
             np.array([one.time for one in ordered]),
             np.array([one.duration for one in ordered]),
+            None,
+            classes,
+            span_s4,
+            truth_s4,
             merged,
             left_out,
         )
@@ -236,19 +211,20 @@ class SpanLabels(OneLineRepr):
         spans = f"{counted(number, 'span')} of {listed(self.classes)}"
         if self.texts is None:
             spans = f"{number} stretch{'' if number == 1 else 'es'} of time: {listed(self.classes)}"
-        known = f"; known {'stretches' if self.texts is None else 'spans'} of {counted(int(self.known_d.sum()), what)}"
-        return f"{counted(len(self.documents), what)}, {answers}: {spans}{known if self.known_d.any() else ''}"
-
-    @cached_property
-    def answers_d(self) -> Indices:
-        """(D,) number of annotators who answered each document."""
-        return np.bincount(self.answer_a2[:, 0], minlength=len(self.documents))
+        known = f"; known {'stretches' if self.texts is None else 'spans'} of {counted(int(self.known_n.sum()), what)}"
+        return f"{counted(len(self.items), what)}, {answers}: {spans}{known if self.known_n.any() else ''}"
 
     @property
-    def judged_d(self) -> Flags:
-        """(D,) True for documents that were answered, or whose spans are known."""
-        judged: Flags = self.known_d | (self.answers_d > 0)
+    def judged_n(self) -> Flags:
+        """(N,) True for items that were answered, or whose spans are known."""
+        judged: Flags = self.known_n | (self.answers_n > 0)
         return judged
+
+    @property
+    def item_s(self) -> Indices:
+        """(S,) item of each span."""
+        items: Indices = self.answer_a2[self.span_s4[:, 0], 0]
+        return items
 
     def written(self, border: Indices) -> list[Any]:
         """Return starts or ends as they were written."""
@@ -281,58 +257,71 @@ class SpanLabels(OneLineRepr):
         return tuple(map(tuple, layers))
 
     @cached_property
-    def matched(self) -> tuple[MatchedSpans, ...]:
-        """Matched spans of different annotators, for each layer."""
-        answer_s = self.span_s4[:, 0]
-        marked = np.column_stack((self.answer_a2[answer_s], self.span_s4[:, 1:]))
+    def matched(self) -> tuple[Matched, ...]:
+        """Matched spans of different annotators, for each layer; places are start and end."""
+        marked = np.column_stack((self.answer_a2[self.span_s4[:, 0]], self.span_s4[:, 1:]))
         span_s5 = np.concatenate((marked, np.insert(self.truth_s4, 1, -1, axis=1)))
-        found = []
-        for codes in self.layers:
-            code_of = np.full(len(self.classes), -1)
-            code_of[list(codes)] = np.arange(len(codes))
-            own_s5 = span_s5[code_of[span_s5[:, 4]] >= 0]
-            own_s5[:, 4] = code_of[own_s5[:, 4]]
-            names = self.documents, self.annotators, tuple(self.classes[code] for code in codes)
-            found.append(match_spans(own_s5, self.answer_a2, self.known_d, names, self.border_v))
-        return tuple(found)
+        span_s5 = span_s5[np.lexsort((span_s5[:, 1], *span_s5[:, :1:-1].T, span_s5[:, 0]))]
+        return tuple(self._matched(codes, span_s5[np.isin(span_s5[:, 4], codes)]) for codes in self.layers)
+
+    def _matched(self, codes: tuple[int, ...], span_s5: Indices) -> Matched:
+        """Match (S, 5) item, annotator, start, end and class of the spans of one layer."""
+        label_s = np.searchsorted(codes, span_s5[:, 4])
+        # Spans with the same place are joined from the start: none overlaps more, and no annotator has two of them in
+        # one layer.
+        place_p3, place_s = np.unique(span_s5[:, [0, 2, 3]], axis=0, return_inverse=True)
+        item, start, end = place_p3.T
+        far = int(end.max(initial=0)) + 1
+        count = np.searchsorted(item * far + start, item * far + end) - np.arange(len(item)) - 1
+        one = np.repeat(np.arange(len(item)), count)
+        other = one + 1 + within_groups(count)
+        start, end = place_p3[:, 1:].T if self.border_v is None else self.border_v[place_p3[:, 1:]].T
+        shared = np.minimum(end[one], end[other]) - start[other]
+        overlap = shared / (end[one] - start[one] + end[other] - start[other] - shared)
+        cluster_p = link(np.column_stack((one, other)), overlap, place_s.ravel(), label_s, span_s5[:, 1])
+        sides = zip(item.tolist(), start.tolist(), end.tolist(), strict=True)
+        titles = np.array([f"{self.items[n]}[{begin}:{stop}]" for n, begin, stop in sides], dtype=object)
+        first_c = np.unique(cluster_p, return_index=True)[1]
+        marks = Marks(span_s5[:, 0], span_s5[:, 1], label_s, span_s5[:, 2:4])
+        classes = tuple(self.classes[code] for code in codes)
+        return match(marks, cluster_p[place_s.ravel()], self, classes, tuple(titles[first_c]))
 
     # -- tokens of texts -----------------------------------------------------------------------------------
 
     @cached_property
     def tokens(self) -> Tokens:
         """Tokens of all texts."""
-        documents = np.concatenate((self.answer_a2[self.span_s4[:, 0], 0], self.truth_s4[:, 0]))
+        items = np.concatenate((self.item_s, self.truth_s4[:, 0]))
         offsets = np.concatenate((self.span_s4[:, 1:3], self.truth_s4[:, 1:3]))
-        return Tokens.of(self.texts or (), np.stack((np.tile(documents, 2), offsets.T.ravel()), axis=1))
+        return Tokens.split(self.texts or (), np.unique(items[:, None] * FAR + offsets))
 
-    def token_layer(self, layer: int) -> TokenLayer:
-        """Build the evidence about tokens. Raise BadEvidence if the texts have no word."""
+    def token_evidence(self, layer: int) -> Evidence:
+        """Build the evidence about tokens as items, and texts as sequences. Raise BadEvidence if there is no word.
+
+        Class 0 is O; class h of the layer has 1 + 2 h where a span begins, and 2 + 2 h inside it.
+        """
         codes, tokens = self.layers[layer], self.tokens
         if not len(tokens):
             raise BadEvidence("texts: none of them has a word; expected at least one in which something can be marked")
-        names = tuple(self.classes[code] for code in codes)
-        classes = (OUTSIDE, *(f"{mark}-{name}" for name in names for mark in "BI"))
-        columns = (tokens.document_t.tolist(), tokens.start_t.tolist(), tokens.end_t.tolist())
-        items = tuple(f"{self.documents[d]}[{start}:{end}]" for d, start, end in zip(*columns, strict=True))
-        first_d = np.searchsorted(tokens.document_t, np.arange(len(self.documents) + 1))
-        document_a = self.answer_a2[:, 0]
-        length_a = first_d[document_a + 1] - first_d[document_a]
-        begin_a = np.cumsum(length_a) - length_a
+        classes = (OUTSIDE, *(f"{mark}-{self.classes[code]}" for code in codes for mark in "BI"))
+        columns = (tokens.item_t.tolist(), tokens.start_t.tolist(), tokens.end_t.tolist())
+        names = tuple(f"{self.items[n]}[{start}:{end}]" for n, start, end in zip(*columns, strict=True))
+        first_n = np.searchsorted(tokens.item_t, np.arange(len(self.items) + 1))
+        item_a, annotator_a = self.answer_a2.T
+        length_a = first_n[item_a + 1] - first_n[item_a]
+        shift_a = np.cumsum(length_a) - length_a - first_n[item_a]
         label = np.zeros(int(length_a.sum()), np.int32)
         answer_s, start_s, end_s, class_s = self.span_s4.T
-        first, last = tokens.within(document_a[answer_s], start_s, end_s)
-        shift = (begin_a - first_d[document_a])[answer_s]
-        _write(label, first + shift, last + shift, class_s, codes)
-        truth = np.where(np.repeat(self.known_d, np.diff(first_d)), 0, -1).astype(np.int32)
-        document_s, start_s, end_s, class_s = self.truth_s4.T
-        _write(truth, *tokens.within(document_s, start_s, end_s), class_s, codes)
-        item = np.repeat(first_d[document_a], length_a) + within_groups(length_a)
-        annotator = np.repeat(self.answer_a2[:, 1], length_a)
-        annotations = Annotations(
-            item.astype(np.int32), annotator.astype(np.int32), label, items, self.annotators, classes, classes
-        )
-        places = np.stack((tokens.document_t, np.arange(len(tokens)) - first_d[tokens.document_t]), axis=1)
-        return TokenLayer(names, Evidence(annotations, truth=truth, sequence=places))
+        first, last = tokens.within(item_a[answer_s], start_s, end_s)
+        _write(label, first + shift_a[answer_s], last + shift_a[answer_s], class_s, codes)
+        truth = np.where(np.repeat(self.known_n, np.diff(first_n)), 0, -1).astype(np.int32)
+        item_s, start_s, end_s, class_s = self.truth_s4.T
+        _write(truth, *tokens.within(item_s, start_s, end_s), class_s, codes)
+        token = (np.repeat(first_n[item_a], length_a) + within_groups(length_a)).astype(np.int32)
+        annotator = np.repeat(annotator_a, length_a).astype(np.int32)
+        annotations = Annotations(token, annotator, label, names, self.annotators, classes, classes)
+        places = np.stack((tokens.item_t, np.arange(len(tokens)) - first_n[tokens.item_t]), axis=1)
+        return Evidence(annotations, truth=truth, sequence=places)
 
 
 def trimmed(text: str, start: int, end: int) -> tuple[int, int] | None:
@@ -356,10 +345,7 @@ def share_half(one: Sequence[float] | npt.NDArray[Any], other: Sequence[float] |
 
 
 def _merged(spans: Iterable[tuple[int, int, int, int]]) -> tuple[Indices, int]:
-    """Return (S, 4) owner, start, end, class, in order, and the number merged.
-
-    Overlapping spans of one owner and class become one.
-    """
+    """Return (S, 4) owner, start, end, class, in order, and the number merged."""
     merged: list[tuple[int, int, int, int]] = []
     distinct = sorted(set(spans), key=lambda span: (span[0], span[3], span[1], span[2]))
     for owner, start, end, code in distinct:

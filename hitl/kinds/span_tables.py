@@ -72,8 +72,8 @@ def read_labels(
         right = read_spans(table_of(truth, "truth"), "truth", SpanColumns(document, None, label), whole)
         known = {name: own for (name, _), own in right.items()}
     if whole is not None:
-        return SpanLabels.of_texts(whole, answers, known)
-    return SpanLabels.of_recordings(dict.fromkeys([*(name for name, _ in by_annotator), *known]), answers, known)
+        return SpanLabels.from_texts(whole, answers, known)
+    return SpanLabels.from_recordings(dict.fromkeys([*(name for name, _ in by_annotator), *known]), answers, known)
 
 
 def read_spans(
@@ -217,11 +217,11 @@ def answer_table(labels: SpanLabels) -> pa.Table:
         spans.setdefault(answer, []).append((start, end, labels.classes[code]))
     rows = [(a, *span) for a in range(len(labels.answer_a2)) for span in spans.get(a, [(None, None, None)])]
     answer, start, end, label = (list(column) for column in zip(*rows, strict=True)) if rows else ([], [], [], [])
-    document_r, annotator_r = labels.answer_a2[np.array(answer, np.int64)].T.tolist()
+    item_r, annotator_r = labels.answer_a2[np.array(answer, np.int64)].T.tolist()
     kind = places_type([*start, *end])
     sides = [[str(one) if kind == pa.string() and one is not None else one for one in side] for side in (start, end)]
     columns = {
-        "document": pa.array([labels.documents[d] for d in document_r], pa.array(labels.documents).type),
+        "document": pa.array([labels.items[d] for d in item_r], pa.array(labels.items).type),
         "annotator": pa.array([labels.annotators[k] for k in annotator_r]),
         "start": pa.array(sides[0], kind),
         "end": pa.array(sides[1], kind),
@@ -229,5 +229,5 @@ def answer_table(labels: SpanLabels) -> pa.Table:
         "time": iso_8601(labels.time_a[answer] if answer else np.empty(0)),
     }
     if labels.texts is not None:
-        columns[TEXT] = pa.array([writable(labels.texts[d]) for d in document_r], pa.string())
+        columns[TEXT] = pa.array([writable(labels.texts[d]) for d in item_r], pa.string())
     return pa.table(columns)

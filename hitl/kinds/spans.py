@@ -18,18 +18,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from hitl.annotations import Annotations, Floats, Name
+from hitl.annotations import Floats, Name
 from hitl.consensus import Consensus
 from hitl.errors import BadInput, BadTable
 from hitl.evidence import Evidence
 from hitl.formatting import OneLineRepr, counted, listed
 from hitl.kinds.kind import Marked, PartsKind, Place, StoredAnswers
-from hitl.kinds.matching import Indices, MatchedSpans, least_agreed
+from hitl.kinds.matching import Matched, judge_items, without_clusters
 from hitl.kinds.span_fit import fit_layer
 from hitl.kinds.span_labels import Answer, Span, SpanLabels
 from hitl.kinds.span_tables import answer_table, time_span
 from hitl.models.combiner import Combiner
-from hitl.models.inference.missed_objects import shares_of_kinds
 from hitl.models.registry import combiner
 from hitl.parts import Part, number_of, spans_as_label, spans_in
 from hitl.tables.columns import require_columns
@@ -40,22 +39,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class SpanParts:
-    """Spans of documents as items, and the span that each document stands for.
-
-    Attributes:
-        question: what was asked.
-        labels: what annotators marked.
-        layer: number of this layer of classes.
-        cluster_d: (D,) the part of each document about which its annotators agree least; -1 if nothing was marked.
-    """
+    """Spans of one layer of classes (its number) of documents as items."""
 
     question: Question
     labels: SpanLabels
     layer: int
-    cluster_d: Indices
 
     @property
-    def matched(self) -> MatchedSpans:
+    def matched(self) -> Matched:
         """The spans of this layer."""
         return self.labels.matched[self.layer]
 
@@ -65,36 +56,8 @@ def layer_evidence(labels: SpanLabels, question: Question) -> dict[str, Evidence
     evidence: dict[str, Evidence] = {}
     for number, matched in enumerate(labels.matched):
         name = f"{question.name} ({listed(matched.classes)})" if evidence else question.name
-        cluster_d = least_agreed(matched, len(labels.documents))
-        evidence[name] = _of_layer(SpanParts(question, labels, number, cluster_d))
+        evidence[name] = matched.evidence(SpanParts(question, labels, number))
     return evidence
-
-
-def _of_layer(parts: SpanParts) -> Evidence:
-    """Label each document by what its annotators answered about the part it stands for."""
-    labels, cluster_d, known = parts.labels, parts.cluster_d, parts.matched.evidence
-    votes = known.annotations
-    document_a, annotator_a = labels.answer_a2.T
-    label_a = np.zeros(len(document_a), np.int32)
-    marked_a = cluster_d[document_a] >= 0
-    key = votes.item.astype(np.int64) * votes.n_annotators + votes.annotator  # sorted by cluster and annotator
-    own = cluster_d[document_a[marked_a]] * votes.n_annotators + annotator_a[marked_a]
-    label_a[marked_a] = votes.label[np.searchsorted(key, own)]
-    annotations = Annotations(
-        document_a.astype(np.int32),
-        annotator_a.astype(np.int32),
-        label_a,
-        labels.documents,
-        labels.annotators,
-        votes.classes,
-        votes.options,
-        time=labels.time_a,
-        duration=labels.duration_a,
-    )
-    assert known.truth is not None
-    truth = np.where(labels.known_d, 0, -1).astype(np.int32)
-    truth[cluster_d >= 0] = known.truth[cluster_d[cluster_d >= 0]]
-    return Evidence(annotations, truth=truth, parts=parts)
 
 
 class _Spans(PartsKind):
@@ -104,52 +67,35 @@ class _Spans(PartsKind):
         ("start", "end", "label", "confidence", "marked", "answers")
     )
     asks_about: ClassVar[str]
-    wrong_answer: ClassVar[str]
 
     def read(self, answer: str) -> list[Marked]:
-        return [{"label": label, "start": start, "end": end} for start, end, label in spans_in(answer)]
+        marks: list[Marked] = [{"label": label, "start": start, "end": end} for start, end, label in spans_in(answer)]
+        for mark in marks:
+            number_of(mark["start"]), number_of(mark["end"])
+        return marks
 
     def write(self, parts: Iterable[Marked]) -> str:
         return spans_as_label([(part["start"], part["end"], str(part["label"])) for part in parts])
 
     def evidence(self, stored: StoredAnswers) -> dict[str, Evidence]:
-        answers = [
-            Answer(item, who, self._spans(item, label), time, duration)
-            for item, who, label, time, duration in stored.by_annotator()
-        ]
-        gold = stored.gold()
-        pairs = zip(gold.column("item").to_pylist(), gold.column("label").to_pylist(), strict=True)
-        truth = {item: self._spans(item, label) for item, label in pairs}
+        def spans(item: Name, answer: str) -> list[Span]:
+            return [(mark["start"], mark["end"], mark["label"]) for mark in self.read_stored(item, answer)]
+
+        answers = [Answer(item, who, spans(item, label), *times) for item, who, label, *times in stored.by_annotator()]
+        truth = {item: spans(item, label) for item, label in stored.known().items()}
         return layer_evidence(self._labels(stored, answers, truth), stored.question)
 
     def _labels(self, stored: StoredAnswers, answers: list[Answer], truth: dict[Name, list[Span]]) -> SpanLabels:
         raise NotImplementedError
 
-    def _spans(self, item: Name, answer: str) -> list[Span]:
-        try:
-            spans: list[Span] = [*spans_in(answer)]
-            for start, end, _ in spans:
-                number_of(start), number_of(end)
-        except (TypeError, ValueError):
-            raise BadInput(
-                f"item {item}: a stored answer is {answer!r}, which is no list of {self.wrong_answer}; was another "
-                "control of this name there before? `hitl pull --full` reads all answers anew"
-            ) from None
-        return spans
-
     def consensus(self, evidence: Evidence, method: Combiner) -> Consensus:
         """Give each document the beliefs of the part it stands for."""
         parts = evidence.parts
         assert isinstance(parts, SpanParts)
-        assert evidence.truth is not None
         fit = fit_layer(parts.labels, parts.layer, method)
-        q_dj = np.column_stack((fit.nothing_d, np.multiply.outer(1 - fit.nothing_d, shares_of_kinds(fit.annotators))))
-        marked = parts.cluster_d >= 0
-        q_dj[marked] = fit.q_cj[parts.cluster_d[marked]]
-        q_dj[evidence.known] = np.eye(q_dj.shape[1])[evidence.truth[evidence.known]]
-        report = replace(fit.annotators, labels=evidence.annotations.labels_per_annotator)
-        judged = fit.consensus.judging(parts.labels.documents, q_dj, report)
-        return replace(judged, parameters={}, question=parts.question, parts=fit.parts)
+        empty_nj = without_clusters(fit.nothing_n, fit.annotators)
+        judged = judge_items(evidence, parts.matched, fit.consensus, fit.annotators, fit.q_cj, empty_nj)
+        return replace(judged, parts=fit.parts)
 
     def ordered(self, parts: list[Part]) -> list[Part]:
         return sorted(parts, key=lambda part: list(map(number_of, part.at("start", "end"))))
@@ -182,9 +128,10 @@ class _Spans(PartsKind):
     def changed(self, evidence: Evidence, results: Sequence[Consensus]) -> set[Name]:
         """Return documents that are marked now and had no candidate at the last fit."""
         assert isinstance(evidence.parts, SpanParts)
-        labels, items = evidence.parts.labels, evidence.annotations.items
-        marked = {items[d] for d in labels.answer_a2[labels.span_s4[:, 0], 0].tolist()}
-        return marked - {part.item for result in results for part in result.parts}
+        labels = evidence.parts.labels
+        return {labels.items[n] for n in labels.item_s.tolist()} - {
+            one.item for result in results for one in result.parts
+        }
 
 
 class TextSpans(_Spans):
@@ -192,7 +139,6 @@ class TextSpans(_Spans):
 
     columns: ClassVar[Mapping[str, pa.DataType | None]] = {**_Spans.columns, "text": pa.string()}
     asks_about: ClassVar[str] = "parts of texts"
-    wrong_answer: ClassVar[str] = "spans"
 
     def _labels(self, stored: StoredAnswers, answers: list[Answer], truth: dict[Name, list[Span]]) -> SpanLabels:
         items, field, texts = stored.items(), stored.question.field, {}
@@ -203,7 +149,7 @@ class TextSpans(_Spans):
                     f"item {key}: the field {field!r} holds no text, of which {stored.question.name!r} asks; mend its "
                     "data on the platform, then `hitl pull`"
                 )
-        return SpanLabels.of_texts(texts, answers, truth, stored.question.classes)
+        return SpanLabels.from_texts(texts, answers, truth, stored.question.classes)
 
     def left_out(self, answer: str, data: object) -> list[str]:
         return [
@@ -223,10 +169,9 @@ class TextSpans(_Spans):
     def changed(self, evidence: Evidence, results: Sequence[Consensus]) -> set[Name]:
         """Add documents in which a fitted part is no longer marked; additional marks are no change."""
         assert isinstance(evidence.parts, SpanParts)
-        labels, items = evidence.parts.labels, evidence.annotations.items
-        document_s = labels.answer_a2[labels.span_s4[:, 0], 0].tolist()
-        rows = zip(document_s, labels.span_s4.tolist(), strict=True)
-        marked = {(items[d], start, end, labels.classes[code]) for d, (_, start, end, code) in rows}
+        labels = evidence.parts.labels
+        rows = zip(labels.item_s.tolist(), labels.span_s4.tolist(), strict=True)
+        marked = {(labels.items[n], start, end, labels.classes[code]) for n, (_, start, end, code) in rows}
         parts = [part for result in results for part in result.parts if part.marked]
         judged = {(part.item, *part.at("start", "end"), part.label) for part in parts}
         return super().changed(evidence, results) | {item for item, *_ in judged - marked}
@@ -235,13 +180,12 @@ class TextSpans(_Spans):
 class TimeSpans(_Spans):
     """Spans of time in a recording: numbers (seconds, frames, ...), or times in ISO 8601."""
 
-    asks_about: ClassVar[str] = "stretches of time"
-    wrong_answer: ClassVar[str] = "stretches of time"
+    noun: ClassVar[str] = "stretches of time"
+    asks_about: ClassVar[str] = noun
 
     def _labels(self, stored: StoredAnswers, answers: list[Answer], truth: dict[Name, list[Span]]) -> SpanLabels:
-        return SpanLabels.of_recordings(
-            stored.items().column("item").to_pylist(), answers, truth, stored.question.classes
-        )
+        items = stored.items().column("item").to_pylist()
+        return SpanLabels.from_recordings(items, answers, truth, stored.question.classes)
 
     def left_out(self, answer: str, data: object) -> list[str]:
         return [
@@ -265,13 +209,13 @@ class SpanConsensus(OneLineRepr):
         labels: what annotators marked.
         layers: the consensus about matched spans, or about tokens, for each layer of classes.
         candidates: spans of the consensus, and all others that an annotator marked, by document and place.
-        right_d: (D,) probability that all spans of a document are right, and no others; NaN without an answer.
+        right_n: (N,) probability that all spans of a document are right, and no others; NaN without an answer.
     """
 
     labels: SpanLabels
     layers: tuple[Consensus, ...]
     candidates: tuple[Part, ...]
-    right_d: Floats
+    right_n: Floats
 
     @cached_property
     def spans(self) -> tuple[Part, ...]:
@@ -286,7 +230,7 @@ class SpanConsensus(OneLineRepr):
     def __str__(self) -> str:
         confidence = [span.probability for span in self.spans]
         mean = f"; mean confidence {np.mean(confidence):.3f}" if confidence else ""
-        answered = int((~np.isnan(self.right_d)).sum())
+        answered = int((~np.isnan(self.right_n)).sum())
         fits = "; ".join(str(layer.fit) for layer in self.layers)
         return f"{counted(len(confidence), 'span')} in {counted(answered, self.document)}{mean}; {fits}"
 
@@ -296,17 +240,17 @@ class SpanConsensus(OneLineRepr):
         by_document: dict[Name, list[Part]] = {}
         for span in self.spans:
             by_document.setdefault(span.item, []).append(span)
-        return kind.part_table(by_document.items(), pa.array(self.labels.documents).type)
+        return kind.part_table(by_document.items(), pa.array(self.labels.items).type)
 
     def documents(self) -> pa.Table:
         """Return for each document: spans, answers, confidence (that all of its spans are right)."""
         count = Counter(span.item for span in self.spans)
         return pa.table(
             {
-                "document": pa.array(self.labels.documents),
-                "spans": pa.array([count[name] for name in self.labels.documents]),
-                "answers": pa.array(self.labels.answers_d),
-                "confidence": pa.array(self.right_d, mask=np.isnan(self.right_d)),
+                "document": pa.array(self.labels.items),
+                "spans": pa.array([count[name] for name in self.labels.items]),
+                "answers": pa.array(self.labels.answers_n),
+                "confidence": pa.array(self.right_n, mask=np.isnan(self.right_n)),
             }
         )
 
@@ -318,15 +262,14 @@ class SpanConsensus(OneLineRepr):
         the documents they answered, that they marked. The estimate of what is right includes their own labels.
         """
         labels, k = self.labels, len(self.labels.annotators)
-        there_d = np.zeros(len(labels.documents))
-        place = {name: number for number, name in enumerate(labels.documents)}
+        there = dict.fromkeys(labels.items, 0.0)
         for span in self.candidates:
-            there_d[place[span.item]] += span.probability
-        document_a, annotator_a = labels.answer_a2.T
+            there[span.item] += span.probability
+        item_a, annotator_a = labels.answer_a2.T
         annotator_s = annotator_a[labels.span_s4[:, 0]]
         marked_k = np.bincount(annotator_s, minlength=k)
         right_k = np.bincount(annotator_s, weights=self._right_s(), minlength=k)
-        there_k = np.bincount(annotator_a, weights=there_d[document_a], minlength=k)
+        there_k = np.bincount(annotator_a, weights=np.array([*there.values()])[item_a], minlength=k)
         with np.errstate(invalid="ignore"):
             shares = {"precision": right_k / marked_k, "recall": right_k / there_k}
             shares["f1"] = 2 * right_k / (marked_k + there_k)
@@ -346,19 +289,18 @@ class SpanConsensus(OneLineRepr):
         """
         labels = self.labels
         answer_s, start_s, end_s, code_s = labels.span_s4.T
-        document_s, annotator_s = labels.answer_a2[answer_s].T
-        names = [labels.classes[code] for code in code_s]
+        sides = start_s.tolist(), end_s.tolist(), [labels.classes[code] for code in code_s]
         if labels.texts is not None:
             p_of = {(span.item, *span.at("start", "end"), span.label): span.probability for span in self.candidates}
-            documents = [labels.documents[d] for d in document_s]
-            return np.array([p_of[s] for s in zip(documents, start_s.tolist(), end_s.tolist(), names, strict=True)])
-        q_of = {
-            (int(matched.document_c[c]), who, start, end, matched.classes[code]): layer.probabilities[c, 1 + code]
-            for matched, layer in zip(labels.matched, self.layers, strict=True)
-            for c, who, start, end, code in matched.member_m5.tolist()
-        }
-        rows = zip(document_s.tolist(), annotator_s.tolist(), start_s.tolist(), end_s.tolist(), names, strict=True)
-        return np.array([q_of[row] for row in rows])
+            return np.array([p_of[span] for span in zip([labels.items[n] for n in labels.item_s], *sides, strict=True)])
+        q_of = {}
+        for matched, layer in zip(labels.matched, self.layers, strict=True):
+            p_m = layer.probabilities[matched.cluster_m, 1 + matched.label_m]
+            columns = matched.item_c[matched.cluster_m], matched.annotator_m, *matched.place_md.T, matched.label_m
+            for n, who, start, end, code, p in zip(*(column.tolist() for column in (*columns, p_m)), strict=True):
+                q_of[n, who, start, end, matched.classes[code]] = p
+        pairs = labels.answer_a2[answer_s].T.tolist()
+        return np.array([q_of[mark] for mark in zip(*pairs, *sides, strict=True)])
 
 
 def combine_spans(labels: SpanLabels, method: Combiner | None = None) -> SpanConsensus:
@@ -367,9 +309,9 @@ def combine_spans(labels: SpanLabels, method: Combiner | None = None) -> SpanCon
     Raise BadEvidence if the possible classes of a span are unknown.
     """
     method = combiner("default") if method is None else method
-    place = {name: number for number, name in enumerate(labels.documents)}
+    place = {name: number for number, name in enumerate(labels.items)}
     layers = [fit_layer(labels, number, method) for number in range(len(labels.layers))]
     spans = [span for layer in layers for span in layer.parts]
     spans.sort(key=lambda span: (place[span.item], *map(number_of, span.at("start", "end")), str(span.label)))
-    right_d = np.where(labels.judged_d, np.prod([layer.right_d for layer in layers], axis=0), np.nan)
-    return SpanConsensus(labels, tuple(layer.consensus for layer in layers), tuple(spans), right_d)
+    right_n = np.where(labels.judged_n, np.prod([layer.right_n for layer in layers], axis=0), np.nan)
+    return SpanConsensus(labels, tuple(layer.consensus for layer in layers), tuple(spans), right_n)

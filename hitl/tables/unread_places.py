@@ -14,7 +14,7 @@ def box_in(columns: Collection[str]) -> str | None:
         return None
     return (
         "the columns x, y, width and height are not read: each row is a label of a whole item; hitl combines boxes on "
-        "images in projects of Label Studio, and in Python (hitl.kinds.box_matching)"
+        "images in projects of Label Studio, and in Python (hitl.kinds.boxes)"
     )
 
 

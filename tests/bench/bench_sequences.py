@@ -141,7 +141,7 @@ def as_span_labels(annotations: Annotations, place_n2: Any) -> SpanLabels:
         own = spans([labels.get(position) for position in at.tolist()], one)
         answers.append(Answer(number, k, [in_characters((span.first, span.end, span.kind)) for span in own]))
     longest = np.bincount(place_n2[:, 0], weights=np.ones(len(place_n2))).astype(int)
-    return SpanLabels.of_texts({n: " ".join("w" * int(size)) for n, size in enumerate(longest)}, answers)
+    return SpanLabels.from_texts({n: " ".join("w" * int(size)) for n, size in enumerate(longest)}, answers)
 
 
 def crowds(seeds: int) -> Part:

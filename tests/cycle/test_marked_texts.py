@@ -93,8 +93,8 @@ def test_a_text_stands_for_the_part_about_which_annotators_agree_least(tmp_path:
         judgement = cycle.run(settings(), store, Tables(root)).judgement
     known = judgement.evidence["label"]
     assert known.parts is not None
-    names = known.parts.matched.evidence.annotations.items
-    assert [names[part] for part in known.parts.cluster_d[:2]] == ["t0[15:19]", "t1[5:10]"]
+    names = known.parts.matched.votes.annotations.items
+    assert [names[part] for part in known.parts.matched.cluster_n[:2]] == ["t0[15:19]", "t1[5:10]"]
     said = known.annotations
     rows = zip(said.item, said.annotator, said.label, strict=True)
     by = {(said.items[n], said.annotators[k]): said.options[code] for n, k, code in rows}

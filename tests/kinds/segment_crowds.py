@@ -48,7 +48,7 @@ class SegmentCrowd:
             for name, own in right.items()
             for k in range(self.annotators)
         ]
-        return SpanLabels.of_recordings(right, answers, classes=self._names), right
+        return SpanLabels.from_recordings(right, answers, classes=self._names), right
 
     @property
     def _names(self) -> tuple[str, ...]:
@@ -92,8 +92,8 @@ CROWDS: Mapping[str, SegmentCrowd] = {
 
 def majority_of_units(labels: SpanLabels) -> dict[str, list[Stretch]]:
     """The kind that most annotators gave to each unit of time, or nothing; of equals nothing, then the first."""
-    votes: Any = np.zeros((len(labels.documents), 1 + len(labels.classes), LENGTH), np.int64)
-    votes[:, 0] = labels.answers_d[:, None]
+    votes: Any = np.zeros((len(labels.items), 1 + len(labels.classes), LENGTH), np.int64)
+    votes[:, 0] = labels.answers_n[:, None]
     for answer, start, end, kind in labels.span_s4.tolist():
         own = votes[labels.answer_a2[answer, 0]]
         first, last = (round(one) for one in labels.border_v[[start, end]])
@@ -101,7 +101,7 @@ def majority_of_units(labels: SpanLabels) -> dict[str, list[Stretch]]:
         own[0, first:last] -= 1
     return {
         str(name): _stretches(votes[d].argmax(axis=0), [str(kind) for kind in labels.classes])
-        for d, name in enumerate(labels.documents)
+        for d, name in enumerate(labels.items)
     }
 
 

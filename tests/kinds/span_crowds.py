@@ -50,7 +50,7 @@ class SpanCrowd:
                 marked = self._answer(rng, spans, float(error_k[k]))
                 answers.append(Answer(name, f"ann-{k}", [in_characters(span) for span in marked]))
         texts = dict.fromkeys(right, " ".join(["w"] * self.length))
-        labels = SpanLabels.of_texts(texts, answers, classes=self._names)
+        labels = SpanLabels.from_texts(texts, answers, classes=self._names)
         return labels, {name: {in_characters(span) for span in spans} for name, spans in right.items()}
 
     @property

@@ -9,9 +9,9 @@ from scipy import sparse
 
 from hitl import Annotations, Evidence
 from hitl.errors import BadAnnotations, BadSettings
-from hitl.kinds.grid_passes import exponentials
 from hitl.kinds.label_patterns import DrawnMasks, LabelPatterns, mark_broad
 from hitl.kinds.mask_consensus import ImageMasks, MaskConsensus
+from hitl.kinds.mask_field import exponentials
 from hitl.models import VBIBCC, NetworkIBCC
 from tests.kinds.simulated_masks import Mask, crowd, dice
 
@@ -128,8 +128,6 @@ def test_images_may_have_other_sizes_and_annotators() -> None:
     assert found.annotators.names == tuple("abcde")
     assert found.annotators.labels.tolist() == [4800, 4800, 4800 + 8448, 4800 + 8448, 8448]
     assert dice(found.mask(0), truths[0][:50]) > 0.9
-    assert found.uncertainty(0).max() <= np.log(2) + 1e-6
-    np.testing.assert_allclose(found.probabilities(0).max(axis=2), found.confidence(0))
     np.testing.assert_allclose(found.probabilities(0).sum(axis=2), 1, atol=1e-5)
 
 
@@ -151,7 +149,7 @@ def test_a_pixel_is_broad_where_a_square_of_one_code_holds_it() -> None:
 def test_patterns_stand_for_the_labels() -> None:
     rng = np.random.default_rng(1)
     labels = rng.integers(-1, 3, size=(30, 6, 7))  # more codes than a table of all could hold
-    patterns = LabelPatterns.of([DrawnMasks(labels, tuple(range(30)))], ("x", "y", "z"), 1)
+    patterns = LabelPatterns.build([DrawnMasks(labels, tuple(range(30)))], ("x", "y", "z"), 1)
     annotations, code = patterns.annotations, patterns.code.reshape(6, 7)
     for y in range(6):
         for x in range(7):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hitl.kinds.kind import NOTHING
-from hitl.kinds.matching import MatchedSpans
+from hitl.kinds.matching import Matched
 from hitl.kinds.span_labels import Answer, SpanLabels
 from hitl.kinds.spans import layer_evidence
 from hitl.platform import Question
@@ -20,18 +20,19 @@ WORDS = " ".join("abcdefghijklmnopqrst")
 def labels(known: dict[str, Any] | None = None, **said: Any) -> SpanLabels:
     """Answers to one text, annotator -> spans (start, end, kind)."""
     answers = [Answer("t", annotator, spans) for annotator, spans in said.items()]
-    return SpanLabels.of_texts({"t": WORDS}, answers, known, classes=("A", "B"))
+    return SpanLabels.from_texts({"t": WORDS}, answers, known, classes=("A", "B"))
 
 
-def clusters(matched: MatchedSpans, names: Any) -> list[set[tuple[str, int, int]]]:
-    rows = matched.member_m5.tolist()
-    return [
-        {(names[who], start, end) for cluster, who, start, end, _ in rows if cluster == c} for c in range(len(matched))
-    ]
+def clusters(matched: Matched, names: Any) -> list[set[tuple[str, int, int]]]:
+    rows = zip(matched.cluster_m.tolist(), matched.annotator_m.tolist(), matched.place_md.tolist(), strict=True)
+    found: list[set[tuple[str, int, int]]] = [set() for _ in range(len(matched))]
+    for cluster, who, (start, end) in rows:
+        found[cluster].add((names[who], start, end))
+    return found
 
 
-def said(matched: MatchedSpans) -> dict[tuple[str, str], str]:
-    known = matched.evidence.annotations
+def said(matched: Matched) -> dict[tuple[str, str], str]:
+    known = matched.votes.annotations
     rows = zip(known.item, known.annotator, known.label, strict=True)
     return {(str(known.items[n]), str(known.annotators[k])): str(known.options[code]) for n, k, code in rows}
 
@@ -56,9 +57,10 @@ def test_the_larger_overlap_is_joined_first_and_then_the_kind_decides() -> None:
 def test_known_spans_are_truth_of_what_they_match() -> None:
     found = labels({"t": [(0, 5, "B"), (14, 17, "A")]}, ann=[(0, 3, "A"), (8, 11, "A")])
     (matched,) = found.matched
-    assert matched.evidence.truth is not None
-    assert matched.evidence.truth.tolist() == [2, 0, 1]
-    assert matched.known_c3.tolist() == [[0, 5, 1], [-1, -1, -1], [14, 17, 0]]
+    assert matched.votes.truth is not None
+    assert matched.votes.truth.tolist() == [2, 0, 1]
+    assert matched.known_c.tolist() == [1, -1, 0]
+    assert matched.known_place_cd.tolist() == [[0, 5], [-1, -1], [14, 17]]
     assert said(matched)["t[14:17]", "ann"] == NOTHING
 
 

@@ -18,7 +18,7 @@ from tests.kinds.segment_crowds import CROWDS, Stretch, f1_of_stretches, f1_of_t
 def labels(known: Any = None, **said: Any) -> SpanLabels:
     """Answers to recordings r0, r1, ...: annotator -> stretches of each."""
     answers = [Answer(f"r{n}", who, one) for who, of in said.items() for n, one in enumerate(of)]
-    return SpanLabels.of_recordings([f"r{n}" for n in range(len(next(iter(said.values()))))], answers, known)
+    return SpanLabels.from_recordings([f"r{n}" for n in range(len(next(iter(said.values()))))], answers, known)
 
 
 def found(consensus: SpanConsensus) -> dict[str, list[Stretch]]:
@@ -31,10 +31,8 @@ def found(consensus: SpanConsensus) -> dict[str, list[Stretch]]:
 def plain_borders(given: SpanLabels, weight: Any) -> list[tuple[float, float]]:
     """The formulas of `segment_borders`, cluster by cluster, with b on a far finer line."""
     (matched,) = given.matched
-    rows = [
-        (c, k, (float(given.border_v[start]), float(given.border_v[end])))
-        for c, k, start, end, _ in matched.member_m5.tolist()
-    ]
+    times = given.border_v[matched.place_md].tolist()
+    rows = [*zip(matched.cluster_m.tolist(), matched.annotator_m.tolist(), times, strict=True)]
 
     def medians(c: int, spread: list[float]) -> tuple[float, float]:
         found = []
@@ -142,9 +140,9 @@ def test_the_probability_of_a_stretch_is_that_of_its_kind_and_a_recording_has_th
         assert span.probability in q_cj[:, 1:].round(15).ravel() or np.isclose(q_cj, span.probability).any()
     chosen = q_cj[:, 0] < 0.5
     per = np.where(chosen, q_cj[:, 1:].max(axis=1), q_cj[:, 0])
-    expected = [np.prod(per[given.matched[0].document_c == d]) for d in range(2)]
-    assert (consensus.right_d <= np.array(expected) + 1e-12).all()
-    assert (consensus.right_d > 0.5 * np.array(expected)).all(), "little was overlooked"
+    expected = [np.prod(per[given.matched[0].item_c == d]) for d in range(2)]
+    assert (consensus.right_n <= np.array(expected) + 1e-12).all()
+    assert (consensus.right_n > 0.5 * np.array(expected)).all(), "little was overlooked"
 
 
 def test_a_method_for_tokens_is_refused() -> None:

@@ -160,12 +160,12 @@ def test_spans_are_as_probable_as_they_are_often_right(method: Combiner) -> None
     hits = np.array([(span.item, *span.at("start", "end"), span.label) in right for span in found.candidates])
     assert p[hits].mean() > p[~hits].mean() + 0.5
     assert abs(p.mean() - hits.mean()) < 0.06
-    whole = found.right_d
-    right_by_text = {name: {span for span in right if span[0] == name} for name in labels.documents}
-    ours: dict[Any, set[Any]] = {name: set() for name in labels.documents}
+    whole = found.right_n
+    right_by_text = {name: {span for span in right if span[0] == name} for name in labels.items}
+    ours: dict[Any, set[Any]] = {name: set() for name in labels.items}
     for span in found.spans:
         ours[span.item].add((span.item, *span.at("start", "end"), span.label))
-    exact = np.array([ours[name] == right_by_text[name] for name in labels.documents])
+    exact = np.array([ours[name] == right_by_text[name] for name in labels.items])
     assert abs(whole.mean() - exact.mean()) < 0.12
     assert whole[exact].mean() > whole[~exact].mean()
 
@@ -190,19 +190,19 @@ def test_layers_come_together_and_nobody_asked_is_nothing_found() -> None:
         ("a", 5, 10, "LOC", 2),
     ]
     assert len(found.layers) == 2
-    assert np.isnan(found.right_d[1])
+    assert np.isnan(found.right_n[1])
     table = found.table().to_pydict()
     assert table["text"] == ["Acme Paris", "Paris"]
     assert found.documents().to_pydict()["spans"] == [2, 0]
     for one in (found, combine_spans(labels, BSCSeq())):
-        assert 0 < one.right_d[0] <= min(span.probability for span in one.spans)
+        assert 0 < one.right_n[0] <= min(span.probability for span in one.spans)
 
 
 def test_known_spans_are_found_as_they_are() -> None:
     labels, right = crowd(3, texts=30)
     rows = [span for span in right if span[0] in ("t0", "t1")]
     truth = {name: [row[place] for row in rows] for place, name in enumerate(("document", "start", "end", "label"))}
-    answers = [(labels.documents[d], labels.annotators[k]) for d, k in labels.answer_a2.tolist()]
+    answers = [(labels.items[d], labels.annotators[k]) for d, k in labels.answer_a2.tolist()]
     table = {
         "document": [answers[a][0] for a in labels.span_s4[:, 0]],
         "annotator": [answers[a][1] for a in labels.span_s4[:, 0]],
@@ -210,7 +210,7 @@ def test_known_spans_are_found_as_they_are() -> None:
         "end": labels.span_s4[:, 2].tolist(),
         "label": [labels.classes[kind] for kind in labels.span_s4[:, 3]],
     }
-    texts = {"document": list(labels.documents), "text": list(labels.texts)}
+    texts = {"document": list(labels.items), "text": list(labels.texts)}
     found = combine_spans(read_labels(table, texts, truth))
     sure = {(s.item, *s.at("start", "end"), s.label): s.probability for s in found.spans if s.item in ("t0", "t1")}
     assert sure.keys() == set(rows)

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hitl.errors import BadEvidence, BadTable
-from hitl.kinds.span_labels import SpanLabels, TokenLayer
+from hitl.evidence import Evidence
+from hitl.kinds.span_labels import SpanLabels
 from hitl.kinds.span_tables import read_labels
 
 TEXT = "Ada met Bob at Acme Paris."
@@ -27,13 +28,13 @@ def labels(*marked: tuple[str, str, int | None, int | None, str | None], **texts
     return read_labels(rows(*marked), {"document": list(texts), "text": list(texts.values())})
 
 
-def token_layers(found: SpanLabels) -> list[TokenLayer]:
-    return [found.token_layer(number) for number in range(len(found.layers))]
+def token_layers(found: SpanLabels) -> list[Evidence]:
+    return [found.token_evidence(number) for number in range(len(found.layers))]
 
 
-def said(layer: TokenLayer, annotator: str) -> dict[str, str]:
+def said(layer: Evidence, annotator: str) -> dict[str, str]:
     """Token -> class that the annotator gave it."""
-    known = layer.evidence.annotations
+    known = layer.annotations
     k = known.annotators.index(annotator)
     return {
         str(known.items[n]): str(known.options[code])
@@ -44,7 +45,7 @@ def said(layer: TokenLayer, annotator: str) -> dict[str, str]:
 
 def test_tokens_are_words_and_marks_cut_where_spans_begin_or_end() -> None:
     (layer,) = token_layers(labels(("a", "ann", 0, 3, "PER"), ("a", "bob", 15, 17, "ORG")))
-    tokens = [TEXT[slice(*map(int, name[2:-1].split(":")))] for name in map(str, layer.evidence.annotations.items)]
+    tokens = [TEXT[slice(*map(int, name[2:-1].split(":")))] for name in map(str, layer.annotations.items)]
     assert tokens == ["Ada", "met", "Bob", "at", "Ac", "me", "Paris", "."]
 
 
@@ -52,17 +53,17 @@ def test_each_answer_says_something_of_every_token() -> None:
     (layer,) = token_layers(
         labels(("a", "ann", 15, 25, "ORG"), ("a", "ann", 0, 3, "PER"), ("a", "bob", None, None, None))
     )
-    assert layer.evidence.annotations.classes == ("O", "B-ORG", "I-ORG", "B-PER", "I-PER")
+    assert layer.annotations.classes == ("O", "B-ORG", "I-ORG", "B-PER", "I-PER")
     ann = list(said(layer, "ann").values())
     assert ann == ["B-PER", "O", "O", "O", "B-ORG", "I-ORG", "O"]
     assert set(said(layer, "bob").values()) == {"O"}
-    assert layer.evidence.sequence is not None
-    assert layer.evidence.sequence.tolist() == [[0, position] for position in range(7)]
+    assert layer.sequence is not None
+    assert layer.sequence.tolist() == [[0, position] for position in range(7)]
 
 
 def test_kinds_that_lie_over_one_another_are_in_layers_of_their_own() -> None:
     found = labels(("a", "ann", 15, 25, "ORG"), ("a", "ann", 20, 25, "LOC"), ("a", "bob", 0, 3, "PER"))
-    assert [layer.classes for layer in token_layers(found)] == [("LOC", "PER"), ("ORG",)]
+    assert [matched.classes for matched in found.matched] == [("LOC", "PER"), ("ORG",)]
     assert list(said(token_layers(found)[1], "ann").values()) == ["O"] * 4 + ["B-ORG", "I-ORG", "O"]
     assert said(token_layers(found)[0], "ann")["a[20:25]"] == "B-LOC"
     apart = labels(("a", "ann", 15, 25, "ORG"), ("a", "bob", 20, 25, "LOC"))
@@ -87,7 +88,7 @@ def test_known_spans_say_what_every_token_of_their_texts_is() -> None:
     texts = {"document": ["a", "b", "c"], "text": ["Ada met Bob", "Bob slept", "So it is"]}
     right = {"document": ["b", "c"], "start": [0, None], "end": [3, None], "label": ["PER", None]}
     found = read_labels(table, texts, right)
-    truth = token_layers(found)[0].evidence.truth
+    truth = token_layers(found)[0].truth
     assert truth is not None
     assert truth.tolist() == [-1, -1, -1, 1, 0, 0, 0, 0]
 
@@ -156,7 +157,7 @@ def test_tokens_tile_all_that_is_no_white_space_and_every_span(texts: list[str],
     found = labels(*marked, **{str(number): text for number, text in enumerate(texts)})
     tokens = found.tokens
     for number, text in enumerate(texts):
-        own = tokens.document_t == number
+        own = tokens.item_t == number
         covered = np.zeros(len(text), int)
         for start, end in zip(tokens.start_t[own], tokens.end_t[own], strict=True):
             covered[start:end] += 1
@@ -181,4 +182,4 @@ def test_what_leaves_nothing_to_judge_is_said() -> None:
     with pytest.raises(BadEvidence, match=r"a label is '\(nothing\)'.*; give the label another name"):
         _ = labels(("a", "ann", 0, 3, "(nothing)")).matched
     with pytest.raises(BadEvidence, match="none of them has a word"):
-        _ = SpanLabels.of_texts({"a": " ", "b": ""}, [], classes=("PER",)).token_layer(0)
+        _ = SpanLabels.from_texts({"a": " ", "b": ""}, [], classes=("PER",)).token_evidence(0)

@@ -18,17 +18,15 @@ from hitl.parts import spans_as_label, spans_in
 def labels(known: dict[str, Any] | None = None, **said: Any) -> SpanLabels:
     """Answers to one recording, annotator -> stretches."""
     answers = [Answer("r", annotator, segments) for annotator, segments in said.items()]
-    return SpanLabels.of_recordings(["r"], answers, known, classes=("A", "B"))
+    return SpanLabels.from_recordings(["r"], answers, known, classes=("A", "B"))
 
 
 def clusters(found: SpanLabels, layer: int = 0) -> set[frozenset[tuple[str, float]]]:
     """Who and where each begins."""
     matched = found.matched[layer]
-    rows = matched.member_m5.tolist()
+    rows = [*zip(matched.cluster_m, matched.annotator_m, found.border_v[matched.place_md[:, 0]], strict=True)]
     return {
-        frozenset(
-            (str(found.annotators[who]), float(found.border_v[start])) for c, who, start, _, _ in rows if c == one
-        )
+        frozenset((str(found.annotators[who]), float(start)) for c, who, start in rows if c == one)
         for one in range(len(matched))
     }
 
@@ -50,7 +48,7 @@ def test_borders_are_numbers_or_times_and_are_written_as_they_were() -> None:
 def test_numbers_in_one_recording_and_times_in_another_are_both_text_in_a_table() -> None:
     times = [("2026-02-01T00:00:00", "2026-02-01T00:00:09", "A")]
     answers = [Answer("r", "ann", [(1, 2.5, "A")]), Answer("s", "ann", times)]
-    table = answer_table(SpanLabels.of_recordings(["r", "s"], answers))
+    table = answer_table(SpanLabels.from_recordings(["r", "s"], answers))
     assert table.column("start").to_pylist() == ["1", "2026-02-01T00:00:00"]
     assert table.column("end").to_pylist() == ["2.5", "2026-02-01T00:00:09"]
     assert read_labels(table).border_v.tolist() == [1, 2.5, 1769904000, 1769904009]
@@ -115,10 +113,10 @@ def test_clusters_are_those_of_plain_average_linkage(seed: int) -> None:
 def test_known_stretches_are_truth_of_what_they_match() -> None:
     found = labels({"r": [(0, 50, "B")]}, ann=[(3, 48, "A"), (80, 90, "A")])
     (matched,) = found.matched
-    assert matched.evidence.truth is not None
-    assert matched.evidence.truth.tolist() == [2, 0]
-    assert matched.evidence.annotations.classes == (NOTHING, "A", "B")
-    assert found.judged_d.tolist() == [True]
+    assert matched.votes.truth is not None
+    assert matched.votes.truth.tolist() == [2, 0]
+    assert matched.votes.annotations.classes == (NOTHING, "A", "B")
+    assert found.judged_n.tolist() == [True]
 
 
 def test_tables_are_read_and_written() -> None:

@@ -8,7 +8,7 @@ come first. If the size of an image is unknown, it is drawn 4 : 3.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -63,7 +63,7 @@ def boxed_images(page: QuestionPage) -> PartsSection:
     """Draw the images that annotators answered."""
     parts = page.evidence.parts
     assert isinstance(parts, BoxParts)
-    answered = np.array(parts.answered, np.int64)
+    answered = np.flatnonzero(parts.matched.answers.answers_n > 0)
     first = answered[np.argsort(page.consensus.confidence[answered], kind="stable")][:IMAGES]
     found: dict[Name, list[Part]] = {}
     for box in page.consensus.parts:
@@ -73,7 +73,7 @@ def boxed_images(page: QuestionPage) -> PartsSection:
 
 
 def _pictures(page: QuestionPage, parts: BoxParts, i: int, found: dict[Name, list[Part]]) -> BoxedImage:
-    item, drawn = page.evidence.annotations.items[i], parts.drawn[i] or {}
+    item, drawn = page.evidence.annotations.items[i], parts.drawn[i]
     height, width = parts.sizes[i] if min(parts.sizes[i]) > 0 else UNKNOWN
     scale = SIDE / max(height, width)
     size = width * scale, height * scale
@@ -84,11 +84,13 @@ def _pictures(page: QuestionPage, parts: BoxParts, i: int, found: dict[Name, lis
     return BoxedImage(
         item,
         float(page.consensus.confidence[i]),
-        "of the object about which annotators agree least" if parts.images[i].clusters else "that there is nothing",
+        "of the object about which annotators agree least"
+        if parts.matched.cluster_n[i] >= 0
+        else "that there is nothing",
         *size,
         _shapes(sure, parts.question.classes, size),
         tuple(
-            (who, _shapes(((asdict(box), box.label, "", "") for box in boxes), parts.question.classes, size))
+            (who, _shapes(((box, box["label"], "", "") for box in boxes), parts.question.classes, size))
             for who, boxes in drawn.items()
         ),
     )

@@ -54,7 +54,7 @@ def marked_texts(page: QuestionPage) -> PartsSection:
     assert parts.labels.texts is not None
     labels, items, texts = parts.labels, page.evidence.annotations.items, parts.labels.texts
     kinds = {labels.classes.index(kind): number for number, kind in enumerate(parts.matched.classes)}
-    answered = np.flatnonzero(labels.answers_d > 0)
+    answered = np.flatnonzero(labels.answers_n > 0)
     first = answered[np.argsort(page.consensus.confidence[answered], kind="stable")][:TEXTS]
     found: dict[Name, list[tuple[int, int, int, str]]] = {}
     for span in page.consensus.parts:
@@ -136,7 +136,7 @@ def marked_recordings(page: QuestionPage) -> PartsSection:
     """Draw the recordings that annotators answered."""
     parts = page.evidence.parts
     assert isinstance(parts, SpanParts)
-    answered = np.flatnonzero(parts.labels.answers_d > 0)
+    answered = np.flatnonzero(parts.labels.answers_n > 0)
     first = answered[np.argsort(page.consensus.confidence[answered], kind="stable")][:TEXTS]
     answers_d = _answers(parts.labels)
     drawn = [_recording(page, parts, d, answers_d[d]) for d in first.tolist()]

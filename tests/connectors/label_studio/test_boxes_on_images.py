@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +22,7 @@ from hitl.connectors.label_studio.answers import NotUnderstood
 from hitl.connectors.label_studio.form import parse
 from hitl.connectors.label_studio.rectangle_labels import RectangleLabels
 from hitl.errors import BadSettings, Refused
-from hitl.kinds.box_matching import Box, intersection_over_union
+from hitl.kinds.boxes import corners, overlap_of
 from hitl.parts import BoxTuple, boxes_as_label, boxes_in
 from hitl.platform import Operation, Question
 from hitl.settings import BudgetSettings, CrewSettings, Settings
@@ -217,7 +218,7 @@ def test_boxes_go_both_ways(make_project: Callable[..., Project], tmp_path: Path
         boxes = boxes_in(CONTROL.read(shown[0]["result"])["box"] or "")[2]
         assert [kind for *_, kind in boxes] == [kind for *_, kind in sorted(TRUE[number])], number
         for box, right in zip(boxes, sorted(TRUE[number]), strict=True):
-            assert intersection_over_union(Box(*box), Box(*right)) > 0.85
+            assert overlap_of(corners(np.array([box[:4]])), corners(np.array([right[:4]])))[0] > 0.85
         assert all(0.5 < one["score"] <= 1 for one in shown[0]["result"])
         assert all(one["original_width"] == WIDTH for one in shown[0]["result"])
     assert str(tasks[-1]) in {str(ask.item) for ask in report.judgement.plan.asks}
