@@ -15,13 +15,13 @@ from hitl.report.page import render
 from hitl.report.parts.masks import SIDE, drawn_images
 from tests.kinds.simulated_masks import crowd
 from tests.kinds.stored import combined
-from tests.kinds.test_mask_labels import answer, evidence
+from tests.kinds.test_masks import answer, evidence
 
 
 def page(size: int = 200) -> tuple[QuestionPage, list[np.ndarray]]:  # type: ignore[type-arg]
     _, masks = crowd("missed", 3, size, 3, 3)
     rows = [(item, str(k), answer("dog", masks[i][k] > 0)) for i, item in enumerate("abc") for k in range(3)]
-    known = evidence(rows, [], items="abcd")
+    known = evidence(rows, items="abcd")
     return QuestionPage("tag", known, combined(known)), masks
 
 
