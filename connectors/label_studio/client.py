@@ -168,7 +168,8 @@ class Client:
             headers=encoding,
             transport=self._transport or BoundedTransport(self.url),
         )
-        weakref.finalize(self, connections.close)
+        if self._transport is None:  # a given transport belongs to the caller, who may use it elsewhere
+            weakref.finalize(self, connections.close)
         try:
             # The trailing slash keeps a sub-path when the SDK renews an access token.
             return SyncClientWrapper(

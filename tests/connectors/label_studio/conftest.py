@@ -23,11 +23,24 @@ TOPICS = """<View><Text name="text" value="$text"/>
 </Choices></View>"""
 
 
-class Recorder(httpx.BaseTransport):
-    """Sends requests on and remembers them; `fail` may raise before or after one is sent."""
+class Through(httpx.BaseTransport):
+    """Sends requests on."""
 
     def __init__(self) -> None:
         self.inner = httpx.HTTPTransport(verify=False)  # loopback; the authorities take 20 ms to read
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        return self.inner.handle_request(request)
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+class Recorder(Through):
+    """Sends requests on and remembers them; `fail` may raise before or after one is sent."""
+
+    def __init__(self) -> None:
+        super().__init__()
         self.requests: list[tuple[str, str]] = []
         self.fail: Callable[[httpx.Request], None] | None = None
 
@@ -35,10 +48,7 @@ class Recorder(httpx.BaseTransport):
         self.requests.append((request.method, request.url.path))
         if self.fail is not None:
             self.fail(request)
-        return self.inner.handle_request(request)
-
-    def close(self) -> None:
-        self.inner.close()
+        return super().handle_request(request)
 
     @property
     def writes(self) -> list[tuple[str, str]]:
@@ -57,18 +67,20 @@ class Project:
     """Those of the people who have done something, by token."""
 
     def __post_init__(self) -> None:
-        self.admin = Client(self.server.url, self.server.token, transport=httpx.HTTPTransport(verify=False))
+        self.admin = Client(self.server.url, self.server.token)
         self.path = f"/api/projects/{self.number}"
+        self.transports: list[httpx.BaseTransport] = []
         self.connector = self.connect()
 
     def connect(self, **options: Any) -> LabelStudio:
         options.setdefault("transport", self.recorder)
+        self.transports.append(options["transport"])
         return LabelStudio(self.server.url, self.server.token, self.number, **options)
 
     def person(self, k: int) -> Client:
         token = self.people[k].token
         if token not in self.clients:
-            self.clients[token] = Client(self.server.url, token, transport=httpx.HTTPTransport(verify=False))
+            self.clients[token] = Client(self.server.url, token)
         return self.clients[token]
 
     def add(self, count: int, annotate: Callable[[int], list[dict[str, Any]]] | None = None) -> list[int]:

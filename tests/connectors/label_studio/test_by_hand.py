@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from hitl.connectors.label_studio import TOKEN
 from hitl.store import Store
 from tests.connectors.label_studio.conftest import Project
 from tests.connectors.label_studio.projects import all_tasks
-from tests.killing import EVERY, fatal_steps, run_until, steps_of
+from tests.killing import EVERY, run_until, steps_of
 
 pytestmark = [pytest.mark.server, pytest.mark.journey]
 
@@ -59,16 +60,18 @@ def test_killed_after_any_step_the_next_command_ends_as_if_it_had_not_been(
 ) -> None:
     whole = prepared(make_project, tmp_path / "whole")
     environment = {TOKEN: whole.server.token}
-    steps = steps_of(run_until(0, *command, folder=tmp_path / "whole", environment=environment))
+    steps_of(run_until(0, *command, folder=tmp_path / "whole", environment=environment))
     steps_of(run_until(0, *after, folder=tmp_path / "whole", environment=environment))
     expected = shown(whole)
     assert len(expected) == 5
-    assert steps >= 6  # three answers of the server; queued, checked, confirmed
-    for step in fatal_steps(steps, every):
+    for step in count(1 + every // 2, every):  # a busy server may be asked again: the steps are not always as many
         folder = tmp_path / f"killed-{step}"
         project = prepared(make_project, folder)
         before = shown(project)
-        assert run_until(step, *command, folder=folder, environment=environment).returncode == -signal.SIGKILL
+        killed = run_until(step, *command, folder=folder, environment=environment)
+        if killed.returncode == 0:
+            break
+        assert killed.returncode == -signal.SIGKILL
         with Store(f"sqlite:///{folder}/hitl.db") as store:
             untouched = not store.queued("p") and shown(project) == before
         if untouched:  # killed before it was queued: given again, as its user would
@@ -77,3 +80,4 @@ def test_killed_after_any_step_the_next_command_ends_as_if_it_had_not_been(
         with Store(f"sqlite:///{folder}/hitl.db") as store:
             assert store.pending("p") == []
         assert shown(project) == expected, f"killed after step {step}, then {after}"
+    assert step > 6  # three answers of the server; queued, checked, confirmed

@@ -13,24 +13,22 @@ from typing import Any
 import httpx
 
 from hitl.connectors.label_studio.server import LocalServer
+from tests.connectors.label_studio.conftest import Through
 
 
-class Proxy(httpx.BaseTransport):
+class Proxy(Through):
     """In front of the server: the header `Date` says another time, and an answer may take longer."""
 
     def __init__(self, ahead: float = 0.0, delay: float = 0.0) -> None:
-        self.inner = httpx.HTTPTransport()
+        super().__init__()
         self.ahead = ahead
         self.delay = delay
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         time.sleep(self.delay)
-        response = self.inner.handle_request(request)
+        response = super().handle_request(request)
         response.headers["date"] = format_datetime(datetime.now(UTC) + timedelta(seconds=self.ahead), usegmt=True)
         return response
-
-    def close(self) -> None:
-        self.inner.close()
 
 
 class Stamps:

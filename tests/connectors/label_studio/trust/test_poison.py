@@ -18,7 +18,7 @@ from hitl.connectors.label_studio.server import LocalServer, Person
 from hitl.errors import HitlError
 from hitl.settings import Settings
 from hitl.store import Store
-from tests.connectors.label_studio.conftest import SENTIMENT, Project, choice
+from tests.connectors.label_studio.conftest import SENTIMENT, Project, Through, choice
 from tests.connectors.label_studio.projects import settings_for
 
 pytestmark = [pytest.mark.server, pytest.mark.journey]
@@ -141,19 +141,13 @@ def drop_name(team: Team) -> None:
 # -- nobody is listed
 
 
-class NoUsers(httpx.BaseTransport):
+class NoUsers(Through):
     """A proxy that answers the list of users with an empty one."""
-
-    def __init__(self) -> None:
-        self.inner = httpx.HTTPTransport()
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         if request.url.path == "/api/users/":
             return httpx.Response(200, json=[])
-        return self.inner.handle_request(request)
-
-    def close(self) -> None:
-        self.inner.close()
+        return super().handle_request(request)
 
 
 def hide_users(team: Team) -> None:
