@@ -1,13 +1,11 @@
 """Pull from and push to Label Studio through label-studio-sdk.
 
-    client       requests, retries, errors
-    config       labeling configuration -> questions; results <-> labels
-    pull         read everything once, then what changed
-    compare      find what a pull missed because a clock went back or a row came late
-    audit        read the project independently, to compare it with the store
-    push         carry out operations, with predictions (order, consensus) and assign
-    backends     register hitl as the project's model backend; suggestions formats its suggestions
-    server       a local Label Studio for tests and the demo
+    client, replies       requests, retries, errors; shapes of responses
+    config                labeling configuration -> form; controls and regions: results <-> labels
+    pull, compare         read everything once, then what changed; find what that missed
+    push                  carry out operations, with predictions (order, consensus, model backend) and assign
+    audit                 read the project independently, to compare it with the store
+    server                a local Label Studio for tests and the demo
 
 The SDK loads on the first request, not with this module.
 """
@@ -19,14 +17,15 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+import httpx
 from pydantic import Field
 
-from hitl.connectors.label_studio import assign, audit, backends, compare, doctor, predictions, pull, push, replies
+from hitl.connectors.label_studio import assign, audit, compare, doctor, predictions, pull, push, replies
 from hitl.connectors.label_studio.client import REQUEST_SECONDS, WITHIN_LEASE, Client
-from hitl.connectors.label_studio.form import Form, adapted, parse
+from hitl.connectors.label_studio.config import Form, adapted, parse
 from hitl.errors import BadSettings, MissingToken, Refused
 from hitl.formatting import plain
 from hitl.platform import (
@@ -47,9 +46,6 @@ from hitl.platform import (
 )
 from hitl.settings import Seconds, SourceSettings
 from hitl.settings.environment import secret
-
-if TYPE_CHECKING:
-    import httpx
 
 __all__ = ["TOKEN", "LabelStudio", "LabelStudioSettings"]
 
@@ -251,4 +247,4 @@ class LabelStudio(Connector):
         `url` is .../ml/<name of the project>, `password` an API token of hitl. Raises Refused if Label Studio cannot
         reach it.
         """
-        return backends.register(self.client, self.project, url, user, password)
+        return predictions.register_backend(self.client, self.project, url, user, password)

@@ -2,12 +2,9 @@
 
 Community has no assignments. Each annotator gets a Data Manager tab, "hitl: <email>", that shows exactly the tasks with
 a prediction of version "hitl-assign-<user id>;<digest>" (empty, never shown to anybody), sorted by the score of the
-order (predictions.py). The label stream of the tab keeps filter, order and locks. A filter by task ids would do the
-same on the server, but Label Studio's web page does not support `in_list` for numbers: with one such tab, the project's
-Data Manager no longer opens, for anybody.
-
-The tab hides the columns with other annotators' answers and with predictions. Tabs are shared, so nothing enforces that
-annotators stay in their own.
+order. The label stream of the tab keeps filter, order and locks. A filter by task ids would do the same on the server,
+but with one such tab, the project's Data Manager no longer opens, for anybody. The tab hides the columns with other
+annotators' answers and with predictions. Tabs are shared, so nothing enforces that annotators stay in their own.
 
 Enterprise has assignments: the task's assignees are set through the SDK.
 """
@@ -15,24 +12,21 @@ Enterprise has assignments: the task's assignees are set through the SDK.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from hitl.connectors.label_studio import replies
 from hitl.connectors.label_studio.client import Client, NoAnswer, where
-from hitl.connectors.label_studio.predictions import Row, Versions, detail_of, existing, task_ids
+from hitl.connectors.label_studio.predictions import Row, Versions, detail_of, task_ids
 from hitl.errors import BadSettings, Refused
 from hitl.platform import Operation, Receipt
 
 ASSIGN = "hitl-assign-"
 TAB = "hitl: "
-ANNOTATE = "AN"
 ADVICE = (
     'choose "Label Tasks As Displayed" in the tab; "Label All Tasks" ignores the tab: it serves the questions of all '
     "annotators, and locks those that are opened"
 )
 """Shown to annotators with their tab."""
-_ORDERING = ["tasks:predictions_score"]
 _HIDDEN = [
     *("tasks:inner_id", "tasks:total_annotations", "tasks:cancelled_annotations", "tasks:total_predictions"),
     *("tasks:annotators", "tasks:annotations_results", "tasks:annotations_ids", "tasks:predictions_model_versions"),
@@ -54,35 +48,42 @@ def import_together(client: Client, project: int, operations: Sequence[Operation
         there, people = versions.counts(), {str(user["id"]) for user in client.users()}
         new = [each for each in operations if each.key in people and _version(each) not in there]
         wanted = {each.key: task_ids(each.payload["items"]) for each in new}
-        found = client.tasks_by_id(project, {task for tasks in wanted.values() for task in tasks}, ("id",))
-        rows = {_version(each): _marks(each, [task for task in wanted[each.key] if task in found]) for each in new}
+        tasks = client.tasks_by_id(project, {task for numbers in wanted.values() for task in numbers}, ("id",))
+        rows = {_version(each): _marks(each, [task for task in wanted[each.key] if task in tasks]) for each in new}
         versions.send([row for marks in rows.values() for row in marks])
     except (Refused, NoAnswer, BadSettings):  # importing them one by one shows which is refused, and why
         return {}
     return {name: len(marks) for name, marks in rows.items()}
 
 
-def assign(
-    versions: Versions, imported: Mapping[str, int], client: Client, project: int, operation: Operation
-) -> Receipt:
+def assign(versions: Versions, imported: Mapping[str, int], operation: Operation) -> Receipt:
     """Ask the annotator (operation.key, a user id) about exactly these tasks. `imported` is from `import_together`."""
-    wanted = task_ids(operation.payload["items"])
+    client, wanted, prefix = versions.client, task_ids(operation.payload["items"]), _prefix(operation.key)
     person = client.user(operation.key)
     if person is None and not wanted:
-        deleted = versions.delete(_prefix(operation.key)) if client.community else 0
+        deleted = versions.delete(prefix) if client.community else 0
         return Receipt(operation, deleted, f"there is no user {operation.key}")
     if person is None:
         raise Refused(
             f"{client.url} has no user {operation.key}: fix crew.annotators, or invite the annotator; their questions "
             "go to others then"
         )
-    rows, missing = existing(client, project, [{"task": task} for task in wanted])
+    rows, missing = versions.existing([{"task": task} for task in wanted])
     planned = [row["task"] for row in rows]
     email = person.get("email") or f"user {operation.key}"
     detail = detail_of(len(rows), f"for {email}", missing)
     if not client.community:
-        return Receipt(operation, _set_assignees(client, project, int(person["id"]), planned), detail)
-    changed, served = _fill_tab(versions, operation, email, planned)
+        return Receipt(operation, _set_assignees(client, versions.project, int(person["id"]), planned), detail)
+    changed, served = 0, list[int]()
+    if planned:
+        changed += versions.make(_version(operation), _marks(operation, planned))
+        view, touched = _have_tab(versions, TAB + email, prefix)
+        changed += touched + versions.delete(prefix, keep=_version(operation))
+        asked = {"project": versions.project, "view": view, "fields": "all", "include": "id"}
+        page = client.get("/api/tasks", replies.tasks(["id"]), **asked, page_size=len(planned) + 1)
+        served = [task["id"] for task in page["tasks"]]
+    else:
+        changed += versions.delete(prefix)  # keep the empty tab: it may be open in a browser
     if sorted(served) != sorted(planned):
         raise Refused(f"the tab of {email} shows {len(served)} tasks instead of {len(planned)}: push again")
     if served != planned:
@@ -116,19 +117,6 @@ def _marks(operation: Operation, planned: Sequence[int]) -> list[Row]:
     ]
 
 
-def _fill_tab(versions: Versions, operation: Operation, email: str, planned: Sequence[int]) -> tuple[int, list[int]]:
-    """Make the annotator's tab show the tasks. Return the number of changes, and the tasks shown, in order."""
-    client, project, prefix = versions.client, versions.project, _prefix(operation.key)
-    if not planned:
-        return versions.delete(prefix), []  # keep the empty tab: it may be open in a browser
-    changed = versions.make(_version(operation), _marks(operation, planned))
-    view, touched = _have_tab(client, project, TAB + email, prefix)
-    changed += touched + versions.delete(prefix, keep=_version(operation))
-    parameters = {"fields": "all", "include": "id", "page_size": len(planned) + 1}
-    page = client.get("/api/tasks", replies.tasks(["id"]), project=project, view=view, **parameters)
-    return changed, [task["id"] for task in page["tasks"]]
-
-
 def _views(client: Client, project: int) -> list[dict[str, Any]]:
     """Return the tabs of the project, oldest first."""
     return sorted(client.get("/api/dm/views/", replies.VIEWS, project=project), key=lambda view: int(view["id"]))
@@ -138,70 +126,64 @@ def _title(view: Mapping[str, Any]) -> str:
     return str((view["data"] or {}).get("title") or "")
 
 
-def _have_tab(client: Client, project: int, title: str, prefix: str) -> tuple[int, int]:
+def _have_tab(versions: Versions, title: str, prefix: str) -> tuple[int, int]:
     """Create or repair the tab. Return its id and the number of changes."""
+    client, project = versions.client, versions.project
+    shown = where("predictions_model_versions", "contains", "List", [prefix])
     data = {
         "title": title,
         "type": "list",
         "target": "tasks",
-        "ordering": _ORDERING,
-        "filters": {
-            "conjunction": "and",
-            "items": [where("predictions_model_versions", "contains", "List", [prefix])],
-        },
+        "ordering": ["tasks:predictions_score"],
+        "filters": {"conjunction": "and", "items": [shown]},
         "hiddenColumns": {"explore": _HIDDEN, "labeling": _HIDDEN},
     }
     views = _views(client, project)
-    theirs = [view for view in views if _title(view) == title]
-    if not theirs:
+    if not any(_title(view) == title for view in views):
         if not views:  # Label Studio creates its default tab only in a project without tabs
-            _make_tab(client, project, "Default", {"title": "Default"})
-        return _make_tab(client, project, title, data), 1
-    view, *doubles = theirs
-    _delete_tabs(client, doubles)
+            _make_tab(client, project, {"title": "Default"})
+        return _make_tab(client, project, data), 1
+    view, deleted = _only_tab(client, views, title)
     if all((view["data"] or {}).get(name) == data[name] for name in ("ordering", "filters")):
-        return int(view["id"]), len(doubles)
+        return int(view["id"]), deleted
     client.patch(f"/api/dm/views/{view['id']}/", {"data": {**(view["data"] or {}), **data}})
-    return int(view["id"]), 1 + len(doubles)
+    return int(view["id"]), 1 + deleted
 
 
-def _make_tab(client: Client, project: int, title: str, data: Mapping[str, Any]) -> int:
+def _make_tab(client: Client, project: int, data: Mapping[str, Any]) -> int:
     """Create a tab and return its id. If the request was sent twice, only one tab remains."""
     client.post("/api/dm/views/", {"project": project, "data": data}, replies.VIEW)
-    made = [view for view in _views(client, project) if _title(view) == title]
-    _delete_tabs(client, made[1:])
-    if not made:
+    return int(_only_tab(client, _views(client, project), data["title"])[0]["id"])
+
+
+def _only_tab(client: Client, views: Sequence[Mapping[str, Any]], title: str) -> tuple[Mapping[str, Any], int]:
+    """Return the oldest tab with this title, and how many others were deleted."""
+    named = [view for view in views if _title(view) == title]
+    if not named:
         raise Refused(f"Label Studio does not have the tab {title!r} that was made just now: push again")
-    return int(made[0]["id"])
-
-
-def _delete_tabs(client: Client, views: Sequence[Mapping[str, Any]]) -> None:
-    for view in views:
+    for view in named[1:]:
         client.delete(f"/api/dm/views/{view['id']}/")
+    return named[0], len(named) - 1
 
 
 def _set_assignees(client: Client, project: int, user: int, wanted: Sequence[int]) -> int:
     """Enterprise: assign missing tasks, and withdraw those that are no longer planned and not begun."""
-    listed = client.tasks(
-        project, ("id", "annotations", "completed_by"), filters=[where("annotators", "contains", "List", user)]
-    )
+    theirs = where("annotators", "contains", "List", user)
     answered = {
         int(task["id"]): any(row.get("completed_by") == user for row in task.get("annotations") or ())
-        for task in listed
+        for task in client.tasks(project, ("id", "annotations", "completed_by"), filters=[theirs])
     }
     add = [task for task in wanted if task not in answered]
     drop = [task for task, done in answered.items() if not done and task not in set(wanted)]
+
+    def withdraw(task: int) -> None:
+        client.call(lambda projects: projects.assignments.delete(project, task, type="AN", users=str(user)))
+
     if add:
-        client.call(partial(_assign_all, project, add, user))
+        some = {"all": False, "included": add}
+        client.call(
+            lambda projects: projects.assignments.bulk_assign(project, selected_items=some, type="AN", users=[user])
+        )
     for task in drop:
-        client.call(partial(_unassign, project, task, user))
+        withdraw(task)
     return len(add) + len(drop)
-
-
-def _assign_all(project: int, tasks: Sequence[int], user: int, projects: Any) -> None:
-    some = {"all": False, "included": tasks}
-    projects.assignments.bulk_assign(project, selected_items=some, type=ANNOTATE, users=[user])
-
-
-def _unassign(project: int, task: int, user: int, projects: Any) -> None:
-    projects.assignments.delete(project, task, type=ANNOTATE, users=str(user))

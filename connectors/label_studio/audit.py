@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from hitl.connectors.label_studio import replies
-from hitl.connectors.label_studio.answers import NotUnderstood
 from hitl.connectors.label_studio.client import Client
-from hitl.connectors.label_studio.form import Form
+from hitl.connectors.label_studio.config import Form
+from hitl.connectors.label_studio.controls import NotUnderstood
 from hitl.kinds.kind import kind_of
-from hitl.platform import Difference, Operation, Progress, Question, SeenAnswer, Snapshot, silent
+from hitl.platform import Difference, Operation, Progress, SeenAnswer, Snapshot, silent
 
 PAGE = 500
 ORDER, CONSENSUS, ASSIGN, TAB = "hitl-order-", "hitl-consensus-", "hitl-assign-", "hitl: "
@@ -25,24 +25,30 @@ SAMPLING = "Uncertainty sampling"
 SHOWN = 5
 TINY = 1e-6
 """Scores that differ by less count as equal."""
-_TASK = ("id", "data", "meta", "is_labeled", "overlap")
-_ANNOTATION = ("annotations", "completed_by", "was_cancelled", "ground_truth", "result")
-_ALL = replies.tasks((*_TASK, *_ANNOTATION, "predictions", "model_version", "score"))
+_TASK = ("id", "data", "meta", "is_labeled", "overlap", "annotations", "predictions")
+_ALL = replies.tasks((*_TASK, "completed_by", "was_cancelled", "ground_truth", "result", "model_version", "score"))
+
+Json = Mapping[str, Any]
 
 
 def snapshot(client: Client, project: int, form: Form, progress: Progress = silent) -> Snapshot:
     """Read every task, answer and foreign prediction of the project."""
     answers: dict[str, frozenset[SeenAnswer]] = {}
-    data: dict[str, Mapping[str, Any]] = {}
+    data: dict[str, Json] = {}
     predictions: dict[tuple[str, str, str], Mapping[str, float]] = {}
     for task in _tasks(client, project, progress):
         item = str(task["id"])
         data[item] = task["data"]
-        answers[item] = frozenset(one for row in task["annotations"] or () for one in _answers(form, row))
+        answers[item] = frozenset(answer for row in task["annotations"] or () for answer in _answers(form, row))
         for row in task["predictions"] or ():
-            model = row.get("model_version") or "undefined"
-            if not model.startswith(OURS):
-                predictions |= {(item, question, model): p for question, p in _probabilities(form, row).items()}
+            model = row["model_version"] or "undefined"
+            if model.startswith(OURS):
+                continue
+            try:
+                read = form.read_prediction(row["result"], row["score"])
+            except NotUnderstood:
+                continue
+            predictions |= {(item, question, model): p for question, p in read.items()}
     return Snapshot(answers, data, predictions)
 
 
@@ -51,7 +57,7 @@ def departures(
 ) -> Iterator[Difference]:
     """Find where the project differs from these operations, and our leftovers that no operation covers."""
     audited = _Audited(client, project, form, progress)
-    kinds = {
+    kinds: dict[str, Callable[[Operation], Iterator[str]]] = {
         "order": audited.order,
         "assign": audited.assign,
         "labels_wanted": audited.labels_wanted,
@@ -89,11 +95,11 @@ class _Audited:
         views = client.get("/api/dm/views/", replies.VIEWS, project=project)
         self.tabs = [(str((view["data"] or {}).get("title") or ""), view["id"]) for view in views]
         self.tasks: dict[str, dict[str, Any]] = {}
-        self.versions: dict[str, list[tuple[str, dict[str, Any]]]] = {}  # our versions -> (item, prediction)
+        self.versions: dict[str, list[tuple[str, Json]]] = {}  # our versions -> (item, prediction)
         for task in _tasks(client, project, progress):
             item = str(task["id"])
             for row in task.pop("predictions") or ():
-                if (row.get("model_version") or "").startswith(OURS):
+                if (row["model_version"] or "").startswith(OURS):
                     self.versions.setdefault(row["model_version"], []).append((item, row))
             del task["data"]
             self.tasks[item] = task
@@ -105,19 +111,20 @@ class _Audited:
         if not self.tasks:
             return
         yield from self._only(ORDER, name)
-        if self.settings.get("model_version") != name:
-            yield f"the project serves by {self.settings.get('model_version')!r} instead of {name!r}"
-        if self.settings.get("sampling") != SAMPLING:
-            yield f"the sampling is {self.settings.get('sampling')!r} instead of {SAMPLING!r}"
-        planned = self._there(operation.payload["items"])
-        if planned:
-            yield from _same(planned, self._ranked(name), name)
+        for what, key, expected in (
+            ("project serves by", "model_version", name),
+            ("sampling is", "sampling", SAMPLING),
+        ):
+            if self.settings.get(key) != expected:
+                yield f"the {what} {self.settings.get(key)!r} instead of {expected!r}"
+        if planned := self._existing(operation.payload["items"]):
+            yield from self._same(planned, name)
 
     def assign(self, operation: Operation) -> Iterator[str]:
         """Check the annotator's version, and what their tab shows."""
         if not self.client.community:
             return
-        prefix, planned = f"{ASSIGN}{operation.key};", self._there(operation.payload["items"])
+        prefix, planned = f"{ASSIGN}{operation.key};", self._existing(operation.payload["items"])
         name = prefix + operation.digest
         yield from self._only(prefix, name if planned else None)
         if not planned:
@@ -126,7 +133,7 @@ class _Audited:
         if operation.key not in emails:
             yield f"there is no user {operation.key}"
             return
-        yield from _same(planned, self._ranked(name), name)
+        yield from self._same(planned, name)
         title = TAB + emails[operation.key]
         views = [view for tab, view in self.tabs if tab == title]
         if len(views) != 1:
@@ -139,7 +146,7 @@ class _Audited:
 
     def labels_wanted(self, operation: Operation) -> Iterator[str]:
         """Check that each task accepts as many more answers as are still wanted."""
-        for key in self._there(list(operation.payload["items"])):
+        for key in self._existing(list(operation.payload["items"])):
             task = self.tasks[key]
             counted = [row for row in task["annotations"] or () if not row["was_cancelled"]]
             # Count annotators with a readable answer. Each answer without a user counts, ground truth does not.
@@ -152,7 +159,7 @@ class _Audited:
 
     def consensus(self, operation: Operation) -> Iterator[str]:
         """Check that there is one version, and that it has the label of each existing task."""
-        wanted: dict[str, dict[str, Mapping[str, Any]]] = {}
+        wanted: dict[str, dict[str, Json]] = {}
         for question, rows in operation.payload["questions"].items():
             for row in rows:
                 if str(row["item"]) in self.tasks:
@@ -160,8 +167,8 @@ class _Audited:
         name = CONSENSUS + operation.digest
         yield from self._only(CONSENSUS, name if wanted else None)
         shown = self.versions.get(name, [])
-        if wanted:
-            yield from _same(sorted(wanted), sorted(item for item, _ in shown), name)
+        if sorted(wanted) != sorted(item for item, _ in shown):
+            yield from self._same(sorted(wanted), name)
         for item, prediction in dict(reversed(shown)).items():  # if there are several, the first wins
             if item in wanted:
                 yield from self._wrong_label(item, wanted[item], prediction)
@@ -170,45 +177,40 @@ class _Audited:
 
     def leftovers(self, operations: Sequence[Operation]) -> Iterator[Difference]:
         """Find leftovers of a push that was killed or done twice, or of another store."""
-        kinds = {operation.kind for operation in operations}
-        people = {operation.key for operation in operations if operation.kind == "assign"}
+        pushed = {(each.kind, each.key if each.kind == "assign" else "") for each in operations}
         for name in sorted(self.versions):
             person = name.removeprefix(ASSIGN).partition(";")[0]
-            for prefix, kind, key, is_known in (
-                (ORDER, "order", "", "order" in kinds),
-                (CONSENSUS, "consensus", "", "consensus" in kinds),
-                (ASSIGN, "assign", person, person in people),
-            ):
-                if name.startswith(prefix) and not is_known:
+            for prefix, kind, key in ((ORDER, "order", ""), (CONSENSUS, "consensus", ""), (ASSIGN, "assign", person)):
+                if name.startswith(prefix) and (kind, key) not in pushed:
                     yield Difference(kind, key, f"there is the version {name}, and nothing that was pushed says so")
         for title, count in Counter(title for title, _ in self.tabs if title.startswith(TAB)).items():
             if count > 1:
                 yield Difference("tab", title, f"there are {count} of it; delete all but one on the platform")
         made: dict[str, list[str]] = {}
         for item, task in self.tasks.items():
-            if isinstance(task.get("meta"), dict) and task["meta"].get("hitl") is not None:
+            if isinstance(task["meta"], dict) and task["meta"].get("hitl") is not None:
                 made.setdefault(str(task["meta"]["hitl"]), []).append(item)
         for own, items in made.items():
             if len(items) > 1:
                 yield Difference("added item", own, f"tasks {', '.join(items)} have this id; delete all but one")
 
-    def _wrong_label(
-        self, item: str, rows: Mapping[str, Mapping[str, Any]], prediction: Mapping[str, Any]
-    ) -> Iterator[str]:
+    def _wrong_label(self, item: str, rows: Mapping[str, Json], prediction: Json) -> Iterator[str]:
         try:
             read = self.form.read(prediction["result"])
         except NotUnderstood as error:
             yield f"task {item}: the consensus cannot be read: {error}"
             return
         asked = {question.name: question for question in self.form.questions}
-        wrong = [n for n in sorted(rows) if n not in asked or read.get(n) != _label_of(asked[n], rows[n])]
-        if wrong:
+        labels = {
+            name: kind_of(asked[name]).write(row.get("parts", [row])) for name, row in rows.items() if name in asked
+        }
+        if wrong := [name for name in sorted(rows) if name not in labels or read.get(name) != labels[name]]:
             yield f"task {item}: the consensus on {', '.join(wrong)} is another one"
         score = min(max(min(float(row["confidence"]) for row in rows.values()), 0.0), 1.0)
         if prediction["score"] is None or abs(prediction["score"] - score) > TINY:
             yield f"task {item}: the consensus has the score {prediction['score']} instead of {score:.6g}"
 
-    def _there(self, items: Sequence[object]) -> list[str]:
+    def _existing(self, items: Sequence[object]) -> list[str]:
         return [key for key in dict.fromkeys(map(str, items)) if key in self.tasks]
 
     def _only(self, prefix: str, name: str | None) -> Iterator[str]:
@@ -217,18 +219,16 @@ class _Audited:
         if named != ([] if name is None else [name]):
             yield f"there are the versions {', '.join(named[:SHOWN]) or 'none'}; expected {name or 'none'}"
 
-    def _ranked(self, name: str) -> list[str]:
-        return [key for key, _ in sorted(self.versions.get(name, []), key=lambda row: row[1]["score"] or 0.0)]
+    def _same(self, planned: Sequence[str], name: str) -> Iterator[str]:
+        """Yield a reason unless the version's tasks, by rising score, are the planned ones."""
+        actual = [key for key, _ in sorted(self.versions.get(name, []), key=lambda row: row[1]["score"] or 0.0)]
+        if list(planned) != actual:
+            what = "another order" if sorted(planned) == sorted(actual) else f"{len(actual)} tasks"
+            yield f"{name} has {what}; expected {len(planned)} tasks: {', '.join(planned[:SHOWN])}, ..."
 
 
-def _same(planned: Sequence[str], actual: Sequence[str], name: str) -> Iterator[str]:
-    if list(planned) != list(actual):
-        what = "another order" if sorted(planned) == sorted(actual) else f"{len(actual)} tasks"
-        yield f"{name} has {what}; expected {len(planned)} tasks: {', '.join(planned[:SHOWN])}, ..."
-
-
-def _answers(form: Form, annotation: Mapping[str, Any]) -> Iterator[SeenAnswer]:
-    """Return the answer to each question; a skip if there is none, or none that can be read."""
+def _answers(form: Form, annotation: Json) -> Iterator[SeenAnswer]:
+    """Yield the answer to each question; a skip if there is none, or none that can be read."""
     try:
         labels = {} if annotation["was_cancelled"] else form.read(annotation["result"])
     except NotUnderstood:
@@ -239,18 +239,7 @@ def _answers(form: Form, annotation: Mapping[str, Any]) -> Iterator[SeenAnswer]:
         yield SeenAnswer(str(annotation["id"]), question.name, _user(annotation), label, kind)
 
 
-def _probabilities(form: Form, prediction: Mapping[str, Any]) -> Mapping[str, Mapping[str, float]]:
-    try:
-        return form.read_prediction(prediction.get("result"), prediction.get("score"))
-    except NotUnderstood:
-        return {}
-
-
-def _label_of(question: Question, row: Mapping[str, Any]) -> str:
-    return kind_of(question).write(row.get("parts", [row]))
-
-
-def _user(annotation: Mapping[str, Any]) -> str | None:
+def _user(annotation: Json) -> str | None:
     by = annotation["completed_by"]
     by = by["id"] if isinstance(by, dict) else by
     return None if by is None else str(by)

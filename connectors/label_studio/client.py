@@ -2,9 +2,8 @@
 
 Reads and idempotent writes (PATCH, DELETE) are retried. POST is not, because Label Studio has no upsert. A login page
 has status 200 too, so a response is accepted only if it has the expected shape (replies.py), and an empty one only if
-it comes twice. Tokens never appear in a message.
-
-Under a fence, every write first checks that the lease is still held, and nothing is sent after the lease ends.
+it comes twice. Tokens never appear in a message. A whole request has a time limit (httpx limits only the time between
+two bytes). Under a fence, every write first checks that the lease is still held, and nothing is sent after it ends.
 """
 
 from __future__ import annotations
@@ -19,16 +18,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
+
 from hitl.connectors.label_studio import replies
+from hitl.connectors.label_studio.connections import BoundedTransport, within
 from hitl.connectors.label_studio.replies import Shape, WrongShape
 from hitl.errors import MissingExtra, Refused, Unreachable
-
-if TYPE_CHECKING:
-    import httpx  # type: ignore[import-not-found, unused-ignore]
-    from tenacity import RetryCallState
 
 WAITS = (1.0, 2.0, 4.0, 8.0)
 """Seconds before each retry. A server may ask for longer waits (Retry-After), up to LONGEST_WAIT."""
@@ -40,8 +38,6 @@ REQUEST_SECONDS = 240.0
 WITHIN_LEASE = 0.8
 """Share of the remaining lease time within which a write must be sent."""
 IDS_A_REQUEST = 400
-_NOT_READ = (ValueError, KeyError, TypeError, AttributeError)
-"""Errors of the SDK for a response that it does not expect."""
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 _ADVICE = {
     400: "The request does not fit this project",
@@ -49,20 +45,18 @@ _ADVICE = {
     403: "The token's user may not do this: invite the user to the project or use another token",
     404: "Check the address and the project number; the token's user must be able to see the project",
 }
-_GONE = (
-    "Check that Label Studio runs and that source.url is its address; then give the same command again: it goes on "
-    "where it stopped"
+_LEGACY = (
+    "Legacy tokens are disabled: use a Personal Access Token (Account & Settings > Personal Access Token), or let an "
+    "administrator enable legacy tokens (Organization > API Tokens Settings)"
 )
-_FAILED = "The log of Label Studio says why; then give the same command again: it goes on where it stopped"
+_AGAIN = "then give the same command again: it goes on where it stopped"
+_GONE = f"Check that Label Studio runs and that source.url is its address; {_AGAIN}"
+_FAILED = f"The log of Label Studio says why; {_AGAIN}"
 _STRANGE = (
     "Is source.url the address of a Label Studio, and does a proxy with a login page let hitl's token pass? "
     "Then give the same command again: it goes on where it stopped"
 )
 _log = logging.getLogger(__name__)
-_LEGACY = (
-    "Legacy tokens are disabled: use a Personal Access Token (Account & Settings > Personal Access Token), or let an "
-    "administrator enable legacy tokens (Organization > API Tokens Settings)"
-)
 
 
 class Missing(Refused):
@@ -71,6 +65,9 @@ class Missing(Refused):
 
 class NoAnswer(Unreachable):
     """The response is not from Label Studio: a page, a redirect, or JSON of another shape."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}. {_STRANGE}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +91,8 @@ class TaskPage:
 class Client:
     """Client of one Label Studio server with one token. Thread-safe.
 
-    Methods raise Refused for 4xx responses, and Unreachable if no response comes in time or the server fails.
+    `transport` replaces the network; it stays open. Methods raise Refused for 4xx responses, and Unreachable if no
+    response comes in time or the server fails.
     """
 
     def __init__(
@@ -132,17 +130,17 @@ class Client:
         changed = replies.having(frozenset(body) - frozenset(unsaid))
         return self._repeat("PATCH", path, changed, {}, body)
 
+    def delete(self, path: str, body: object = None) -> None:
+        """DELETE `path`."""
+        self._repeat("DELETE", path, replies.NOTHING, {}, body)
+
     def content(self, path: str, parameters: Mapping[str, object]) -> bytes:
         """Return the bytes of GET `path`. Not retried, because Label Studio answers 500 for a lost file."""
         response = self._request("GET", path, parameters)
         is_page = response.headers.get("content-type", "").startswith("text/html")
         if is_page and not path.lower().endswith((".html", ".htm")):
-            raise _no_answer(f"{self.url} answered a web page instead of the file")
+            raise NoAnswer(f"{self.url} answered a web page instead of the file")
         return bytes(response.content)
-
-    def delete(self, path: str, body: object = None) -> None:
-        """DELETE `path`."""
-        self._repeat("DELETE", path, replies.NOTHING, {}, body)
 
     def call(self, method: Callable[[Any], Any]) -> Any:
         """Return the result of an SDK method: `client.call(lambda projects: projects.list())`."""
@@ -154,21 +152,20 @@ class Client:
     @cached_property
     def _sdk(self) -> Any:
         """The SDK's client wrapper, which signs requests and renews access tokens. Raises Refused for a bad token."""
-        httpx = library()
-        from label_studio_sdk.core.api_error import ApiError
-        from label_studio_sdk.core.client_wrapper import SyncClientWrapper
-
-        from hitl.connectors.label_studio.connections import BoundedTransport
-
-        # Without a network in between, compression costs more than it saves.
-        encoding = {"Accept-Encoding": "identity"} if urlsplit(self.url).hostname in _LOCAL else {}
+        try:
+            import label_studio_sdk  # noqa: F401
+            from label_studio_sdk.core.api_error import ApiError
+            from label_studio_sdk.core.client_wrapper import SyncClientWrapper
+        except ImportError as error:
+            raise MissingExtra(f'Label Studio needs {error.name}: pip install "hitl-toolkit[label-studio]"') from None
         connections = httpx.Client(
             timeout=httpx.Timeout(self.request_seconds, connect=min(10.0, self.request_seconds)),
             follow_redirects=True,
-            headers=encoding,
+            # Without a network in between, compression costs more than it saves.
+            headers={"Accept-Encoding": "identity"} if urlsplit(self.url).hostname in _LOCAL else {},
             transport=self._transport or BoundedTransport(self.url),
         )
-        if self._transport is None:  # a given transport belongs to the caller, who may use it elsewhere
+        if self._transport is None:  # a given one belongs to the caller, who may use it elsewhere
             weakref.finalize(self, connections.close)
         try:
             # The trailing slash keeps a sub-path when the SDK renews an access token.
@@ -215,7 +212,7 @@ class Client:
         asked = {"project": project, "fields": "all", "page": 1, "page_size": page_size, "query": text}
         page = self.get("/api/tasks", replies.tasks(include), include=",".join(include), **asked)
         if any(task["id"] <= after for task in page["tasks"]):  # if the filter is ignored, paging would never end
-            raise _no_answer(f"{self.url} answered GET /api/tasks with tasks that it gave before")
+            raise NoAnswer(f"{self.url} answered GET /api/tasks with tasks that it gave before")
         return TaskPage(page["tasks"], page["total"])
 
     def tasks(
@@ -243,7 +240,7 @@ class Client:
             some = where("id", "in_list", "Number", wanted[start : start + IDS_A_REQUEST])
             tasks.update({int(task["id"]): task for task in self.tasks(project, include, filters=[some])})
         if strange := tasks.keys() - set(wanted):
-            raise _no_answer(
+            raise NoAnswer(
                 f"{self.url} answered GET /api/tasks with tasks that nobody asked for, {min(strange)} among them"
             )
         return tasks
@@ -265,43 +262,32 @@ class Client:
 
         A response of the wrong kind is retried only once: a page in between may be gone by then.
         """
-        library()
-        from tenacity import Retrying, stop_after_attempt, stop_before_delay
-
-        strange = 0  # responses of the wrong kind
-
-        def again(state: RetryCallState) -> bool:
-            nonlocal strange
-            error = state.outcome.exception() if state.outcome else None
-            strange += isinstance(error, NoAnswer)
-            return isinstance(error, Unreachable) and strange < 2
-
-        retrying = Retrying(
-            retry=again,
-            wait=_wait,
-            stop=stop_after_attempt(len(WAITS) + 1) | stop_before_delay(REPEAT_SECONDS),
-            before_sleep=self._warn,
-            reraise=True,
-        )
-        return retrying(lambda: self._read(self._request(method, path, parameters, body), shape))
-
-    def _warn(self, state: RetryCallState) -> None:
-        """Log that there was no response, once for all threads that wait for one."""
-        wait, now = state.upcoming_sleep, time.monotonic()
-        with self._connecting:
-            if now < self._quiet_until:
-                return
-            self._quiet_until = now + wait
-        again = "no answer from %s, trying again in %.0f s (%d of %d)"
-        _log.warning(again, self.url, wait, state.attempt_number, len(WAITS))
+        until, strange, tries = time.monotonic() + REPEAT_SECONDS, 0, 0
+        while True:
+            try:
+                return self._read(self._request(method, path, parameters, body), shape)
+            except Unreachable as error:
+                strange += isinstance(error, NoAnswer)
+                if strange == 2 or tries == len(WAITS):
+                    raise
+                wait = WAITS[tries] if error.retry_after is None else min(error.retry_after, LONGEST_WAIT)
+                tries += 1
+                now = time.monotonic()
+                if now + wait > until:
+                    raise
+            with self._connecting:
+                warned, self._quiet_until = now < self._quiet_until, max(self._quiet_until, now + wait)
+            if not warned:  # once for all threads that wait
+                again = "no answer from %s, trying again in %.0f s (%d of %d)"
+                _log.warning(again, self.url, wait, tries, len(WAITS))
+            time.sleep(wait)
 
     @contextmanager
     def _asking(self, asked: str, method: str) -> Iterator[None]:
         """Limit the time of requests. Raise errors of httpx and the SDK as our own, and those of the fence."""
-        httpx = library()
+        with self._connecting:
+            _ = self._sdk
         from label_studio_sdk.core.api_error import ApiError
-
-        from hitl.connectors.label_studio.connections import within
 
         sending = WITHIN_LEASE * self._may_write() if self._may_write is not None and method != "GET" else None
         try:
@@ -311,16 +297,19 @@ class Client:
             raise Unreachable(f"{self.url} did not answer {asked}: {self._safe(repr(error))}. {_GONE}") from None
         except ApiError as error:  # from an SDK method, or from renewing the access token
             raise self._error(asked, error.status_code or 401, str(error.body), None) from None
-        except _NOT_READ as error:
-            raise _no_answer(f"{self.url} did not answer {asked}: {self._safe(repr(error))}") from None
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+        ) as error:  # from the SDK: unexpected
+            raise NoAnswer(f"{self.url} did not answer {asked}: {self._safe(repr(error))}") from None
 
     def _request(self, method: str, path: str, parameters: Mapping[str, object], body: object = None) -> httpx.Response:
         content = None if body is None else json.dumps(body, ensure_ascii=False).encode("utf-8", "backslashreplace")
         asked = f"{method} {path}"
-        with self._connecting:
-            sender = self._sdk.httpx_client
         with self._asking(asked, method):
-            response: httpx.Response = sender.request(
+            response: httpx.Response = self._sdk.httpx_client.request(
                 path,
                 method=method,
                 params=dict(parameters) or None,
@@ -332,7 +321,7 @@ class Client:
             raise self._error(asked, response.status_code, _detail(response), response.headers.get("retry-after"))
         if response.request.method != method:  # a redirect turned it into a GET
             target = self._safe(str(response.request.url.copy_with(query=None)))
-            raise _no_answer(f"{self.url} answered {asked} with a redirect to {target}")
+            raise NoAnswer(f"{self.url} answered {asked} with a redirect to {target}")
         return response
 
     def _error(self, request: str, status: int, detail: str, retry_after: str | None) -> Exception:
@@ -348,41 +337,18 @@ class Client:
 
     def _read(self, response: httpx.Response, shape: Shape) -> Any:
         """Return the JSON of a response if it has this shape."""
-        asked = f"{response.request.method} {response.request.url.path}"
+        asked = f"{self.url} answered {response.request.method} {response.request.url.path}"
         try:
             return replies.read(shape, json.loads(response.content) if response.content else None)
         except WrongShape as error:
-            raise _no_answer(
-                f"{self.url} answered {asked} with JSON of another shape, answer{self._safe(str(error))}"
-            ) from None
+            raise NoAnswer(f"{asked} with JSON of another shape, answer{self._safe(str(error))}") from None
         except (ValueError, RecursionError):
-            raise _no_answer(f"{self.url} answered {asked} with something that is not JSON") from None
-
-
-def _no_answer(what: str) -> NoAnswer:
-    return NoAnswer(f"{what}. {_STRANGE}")
-
-
-def _wait(state: RetryCallState) -> float:
-    error = state.outcome.exception() if state.outcome else None
-    hint = error.retry_after if isinstance(error, Unreachable) else None
-    return WAITS[min(state.attempt_number, len(WAITS)) - 1] if hint is None else min(hint, LONGEST_WAIT)
+            raise NoAnswer(f"{asked} with something that is not JSON") from None
 
 
 def where(column: str, operator: str, kind: str, value: object) -> dict[str, object]:
     """Return a filter of the Data Manager."""
     return {"filter": f"filter:tasks:{column}", "operator": operator, "type": kind, "value": value}
-
-
-def library() -> Any:
-    """Import httpx on the first request. Raises MissingExtra."""
-    try:
-        import httpx
-        import label_studio_sdk  # noqa: F401
-        import tenacity  # noqa: F401
-    except ImportError as error:
-        raise MissingExtra(f'Label Studio needs {error.name}: pip install "hitl-toolkit[label-studio]"') from None
-    return httpx
 
 
 def _detail(response: httpx.Response) -> str:
@@ -392,7 +358,5 @@ def _detail(response: httpx.Response) -> str:
         return str(response.reason_phrase)
     if not isinstance(body, dict):
         return str(body)
-    parts = [str(body.get("detail", ""))]
-    if body.get("validation_errors"):
-        parts.append(json.dumps(body["validation_errors"], ensure_ascii=False))
-    return " ".join(part for part in parts if part) or str(body)
+    errors = json.dumps(body["validation_errors"], ensure_ascii=False) if body.get("validation_errors") else ""
+    return " ".join(part for part in (str(body.get("detail", "")), errors) if part) or str(body)

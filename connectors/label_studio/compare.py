@@ -91,24 +91,18 @@ class _Comparison:
         new = [str(task["id"]) for task in fresh]
         settings = self.reader.client.get(f"/api/projects/{self.reader.project}/", replies.SKIPS)
         skips = settings["skipped_annotations_number"] - sum(task["cancelled_annotations"] for task in fresh)
-        tasks, annotations = self._count([up_to(since)])
+        listed = first_listed(self.reader.client, self.reader.project, [up_to(since)])
         stored, answers = self.held.count(without=new)
         # Label Studio stores its counts separately from the rows, and they can be wrong.
-        self.drift = [tasks - stored, annotations + skips - answers]
+        self.drift = [listed["total"] - stored, listed["total_annotations"] + skips - answers]
         if self.drift != self.state.drift:
             return False
         # If a clock was once far ahead, `since` hides changes stamped soon afterwards.
         front = self.held.latest(self.window)
         if front is None:
             return True
-        late, _ = self._count([above(front), up_to(since)])
-        before, _ = self.held.count(front, new)
-        return late == stored - before
-
-    def _count(self, filters: Sequence[Mapping[str, object]]) -> tuple[int, int]:
-        """Count the tasks that pass the filters, and their annotations that are not skips."""
-        listed = first_listed(self.reader.client, self.reader.project, filters)
-        return int(listed["total"]), int(listed["total_annotations"])
+        late = first_listed(self.reader.client, self.reader.project, [above(front), up_to(since)])["total"]
+        return bool(late == stored - self.held.count(front, new)[0])
 
     def _tasks(self, filters: Sequence[Mapping[str, object]]) -> list[dict[str, Any]]:
         return list(self.reader.client.tasks(self.reader.project, _LISTED, filters=filters, page_size=ID_PAGE))

@@ -23,7 +23,6 @@ import httpx
 
 CHUNK = 65_536
 """Bytes sent at once, so that a slow receiver is cut off too."""
-
 _limits: ContextVar[tuple[float, float]] = ContextVar("limits", default=(math.inf, math.inf))
 """Deadlines of the response and of the last byte sent, by `time.monotonic`."""
 
@@ -40,7 +39,7 @@ def within(seconds: float, *, sending: float | None = None) -> Iterator[None]:
 
 
 class BoundedTransport(httpx.BaseTransport):
-    """Pool of connections to one server, through the environment's proxy, with the limits of `within`."""
+    """Pool of connections to one server, through the environment's proxy, within the deadlines in `_limits`."""
 
     def __init__(self, url: str) -> None:
         server, proxies = urlsplit(url), getproxies()
@@ -54,53 +53,19 @@ class BoundedTransport(httpx.BaseTransport):
         )
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Send one request and read the head of its response."""
+        """Send one request and read its response."""
         url = request.url
         target = httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
-        with _httpx_errors():
-            response = self._pool.handle_request(
-                httpcore.Request(
-                    request.method,
-                    target,
-                    headers=request.headers.raw,
-                    content=request.stream,
-                    extensions=request.extensions,
-                )
-            )
-        return httpx.Response(response.status, headers=response.headers, stream=_Body(response))
+        sent = {"headers": request.headers.raw, "content": request.stream, "extensions": request.extensions}
+        try:
+            response = self._pool.request(request.method, target, **sent)  # type: ignore[arg-type]
+        except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError) as error:
+            raise getattr(httpx, type(error).__name__)(str(error)) from error  # both libraries use the same names
+        return httpx.Response(response.status, headers=response.headers, content=response.content)
 
     def close(self) -> None:
         """Close all connections."""
         self._pool.close()
-
-
-@contextmanager
-def _httpx_errors() -> Iterator[None]:
-    try:
-        yield
-    except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError) as error:
-        raise getattr(httpx, type(error).__name__)(str(error)) from error  # both libraries use the same names
-
-
-class _Body(httpx.SyncByteStream):
-    def __init__(self, response: httpcore.Response) -> None:
-        self._response = response
-
-    def __iter__(self) -> Iterator[bytes]:
-        with _httpx_errors():
-            yield from self._response.iter_stream()
-
-    def close(self) -> None:
-        self._response.close()
-
-
-def _left(until: float, timeout: float | None, error: type[Exception]) -> float | None:
-    """Return the time left until a limit, at most `timeout`. Raises `error` after the limit."""
-    left = until - time.monotonic()
-    if left <= 0:
-        raise error("the request took too long in all")
-    left = min(left, math.inf if timeout is None else timeout)
-    return None if left == math.inf else left
 
 
 class _Network(httpcore.SyncBackend):
@@ -119,6 +84,8 @@ class _Network(httpcore.SyncBackend):
 class _Stream(httpcore.NetworkStream):
     def __init__(self, inner: httpcore.NetworkStream) -> None:
         self._inner = inner
+        self.close = inner.close  # type: ignore[method-assign]
+        self.get_extra_info = inner.get_extra_info  # type: ignore[method-assign]
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         return self._inner.read(max_bytes, timeout=_left(_limits.get()[0], timeout, httpcore.ReadTimeout))
@@ -131,8 +98,10 @@ class _Stream(httpcore.NetworkStream):
     def start_tls(self, *arguments: Any, **named: Any) -> httpcore.NetworkStream:
         return _Stream(self._inner.start_tls(*arguments, **named))
 
-    def close(self) -> None:
-        self._inner.close()
 
-    def get_extra_info(self, info: str) -> Any:
-        return self._inner.get_extra_info(info)
+def _left(until: float, timeout: float | None, error: type[Exception]) -> float | None:
+    """Return the time left until a limit, at most `timeout`. Raises `error` after the limit."""
+    left = min(until - time.monotonic(), math.inf if timeout is None else timeout)
+    if left <= 0:
+        raise error("the request took too long in all")
+    return None if left == math.inf else left

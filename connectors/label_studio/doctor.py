@@ -8,11 +8,9 @@ from typing import Any
 
 from hitl.connectors.label_studio import push, replies
 from hitl.connectors.label_studio.client import Client
-from hitl.connectors.label_studio.config import controls
-from hitl.connectors.label_studio.form import parse
-from hitl.connectors.label_studio.predictions import CONSENSUS, HIDE, ORDER, SAMPLING, Versions, is_ours
+from hitl.connectors.label_studio.config import configuration, parse
+from hitl.connectors.label_studio.predictions import CONSENSUS, HIDE, ORDER, SAMPLING, SUGGESTS, Versions, is_ours
 from hitl.connectors.label_studio.pull import ID_PAGE, imported_truth, is_imported
-from hitl.connectors.label_studio.suggestions import SUGGESTS
 from hitl.errors import HitlError
 from hitl.formatting import listed
 from hitl.platform import Check, id_in
@@ -21,7 +19,6 @@ CONNECTED = "CO"
 """State of a model backend that responds."""
 NAMED = 5
 """Maximum people named."""
-_OF_TRUTH = ("ground_truth", "was_cancelled", "completed_by")
 
 
 def check(
@@ -39,47 +36,46 @@ def check(
         whoami = client.get("/api/current-user/whoami", replies.WITH_ID)
         checks.append(Check("token", True, f"belongs to {whoami.get('email')}"))
         settings = client.project(project)
-        checks.append(
-            Check("project", True, f"{project}: {settings.get('title')}, {settings.get('task_number')} tasks")
-        )
+        detail = f"{project}: {settings.get('title')}, {settings.get('task_number')} tasks"
+        checks.append(Check("project", True, detail))
     except HitlError as error:
         name = ("label studio", "token", "project")[len(checks)]
         detail, _, fix = str(error).partition(". ")
         return [*checks, Check(name, False, detail, fix)]
-    checks.append(_labeling(settings["label_config"], control, abstain))
-    checks.append(_serving(settings))
     versions = Versions(client, project)
-    checks.append(_order(versions, settings))
-    checks.append(_suggestions(versions, settings))
+    checks += [_labeling(settings["label_config"], control, abstain), _serving(settings)]
+    checks += [_order(versions, settings), _suggestions(versions, settings)]
     if edition.lower() == "community":
-        checks.append(_blind(versions))
+        # Community has no setting to prevent that annotators see the answers of others.
+        shown = " and the consensus" if any(name.startswith(CONSENSUS) for name in versions.counts()) else ""
+        detail = (
+            f"a task that is opened from the Data Manager's list shows everybody's annotations{shown}; Label All Tasks "
+            "and Label Tasks As Displayed show neither"
+        )
+        checks.append(Check("blindness", True, detail))
     checks.append(_gold(client, project, whoami["id"]))
-    if field is not None:
-        checks.append(_own_ids(client, project, field))
-    return checks
+    return checks if field is None else [*checks, _own_ids(client, project, field)]
 
 
 def _labeling(xml: str, control: str | None, abstain: Sequence[str]) -> Check:
     name = "labeling configuration"
     try:
-        chosen = parse(xml, control, abstain)
-        used = {each.name for each in chosen.controls}
-        others = [other for group in controls(xml) for other in group if other not in used]
+        form, config = parse(xml, control, abstain), configuration(xml)
     except HitlError as error:
         detail, _, fix = str(error).partition(". ")
         return Check(name, False, detail, fix or "Set control in hitl.toml, or change the labeling configuration")
+    used = {each.name for each in form.controls}
+    others = [other for other in (*config.supported, *config.refused) if other not in used]
     ignored = f"; not read: {', '.join(others)}" if others else ""
-    sizes = ", ".join(f"{len(each.questions)} questions, {len(each.choices)} choices" for each in chosen.controls)
-    return Check(name, True, f"{chosen.name}: {sizes}{ignored}")
+    sizes = ", ".join(f"{len(each.questions)} questions, {len(each.choices)} choices" for each in form.controls)
+    return Check(name, True, f"{form.name}: {sizes}{ignored}")
 
 
 def _serving(settings: Mapping[str, Any]) -> Check:
     """Report settings that the first push will change; this check passes."""
-    notes = []
-    if settings.get("sampling") != SAMPLING:
-        notes.append(f"sampling is {settings.get('sampling')!r}")
-    if settings.get("maximum_annotations") != 1:
-        notes.append(f"annotations per task are {settings.get('maximum_annotations')}")
+    sampling, count = settings.get("sampling"), settings.get("maximum_annotations")
+    notes = [f"sampling is {sampling!r}"] if sampling != SAMPLING else []
+    notes += [f"annotations per task are {count}"] if count != 1 else []
     if not notes:
         return Check("serving", True, "tasks are served by score")
     return Check("serving", True, f"{' and '.join(notes)}; hitl sets {SAMPLING!r} and 1 at the first push")
@@ -99,54 +95,42 @@ def _order(versions: Versions, settings: Mapping[str, Any]) -> Check:
 
 def _suggestions(versions: Versions, settings: Mapping[str, Any]) -> Check:
     """Check what annotators see before they answer, because their answers are assumed independent."""
-    name, active = "suggestions", str(settings.get("model_version") or "")
+    active, fix, ok = str(settings.get("model_version") or ""), "", True
     ours = next((each for each in versions.backends if is_ours(each)), None)
-    if not settings.get(HIDE):
-        fix = "Settings > Annotation > Use predictions to prelabel tasks, or remove the backend under Settings > Model"
-        return Check(name, ours is None, "none: annotators are shown no predictions", fix if ours else "")
     asked = next((each for each in versions.backends if each["title"] == active), None)
-    if asked is not None and ours is not asked:
-        return Check(name, True, f"annotators see what the model backend {active!r} predicts before they answer")
-    if ours is None:
+    shown = str((ours or {}).get("model_version") or "").removeprefix(SUGGESTS).partition("-")[0]
+    if not settings.get(HIDE):
+        ok, what = ours is None, "none: annotators are shown no predictions"
+        fix = "Settings > Annotation > Use predictions to prelabel tasks, or remove the backend under Settings > Model"
+        fix = "" if ok else fix
+    elif asked is not None and ours is not asked:
+        what = f"annotators see what the model backend {active!r} predicts before they answer"
+    elif ours is None:
         foreign = bool(active) and not active.startswith((ORDER, CONSENSUS))
         what = f"annotators see the predictions of {active!r} before they answer" if foreign else "none"
-        return Check(name, True, what)
-    if ours["state"] != CONNECTED:
+    elif ours["state"] != CONNECTED:
+        ok, what = False, f"none: Label Studio gets no answer from {ours['url']}"
         fix = "start `hitl serve`, or fix the address and the token under Settings > Model; the order stands without"
-        return Check(name, False, f"none: Label Studio gets no answer from {ours['url']}", fix)
-    if asked is None:
+    elif asked is None:
+        ok, what = False, f"none: the model backend {ours['title']!r} is not asked"
         fix = "`hitl run`: the next order takes it in"
-        return Check(name, False, f"none: the model backend {ours['title']!r} is not asked", fix)
-    shown = str(ours["model_version"] or "").removeprefix(SUGGESTS).partition("-")[0]
-    if shown == "consensus":
-        fix = 'serve.suggest = "model", or "never", and start `hitl serve` again'
+    elif shown == "consensus":
+        ok = False
         what = "annotators see the consensus before they answer, and their answers are taken for independent of it"
-        return Check(name, False, what, fix)
-    if shown == "model":
-        return Check(name, True, "annotators see what the models predict before they answer")
-    return Check(name, True, "none: hitl suggests nothing (serve.suggest)")
-
-
-def _blind(versions: Versions) -> Check:
-    """Report where annotators can see the answers of others. Community has no setting to prevent this."""
-    consensus = any(name.startswith(CONSENSUS) for name in versions.counts())
-    what = "everybody's annotations and the consensus" if consensus else "everybody's annotations"
-    detail = (
-        f"a task that is opened from the Data Manager's list shows {what}; Label All Tasks and Label Tasks As "
-        "Displayed show neither"
-    )
-    return Check("blindness", True, detail)
+        fix = 'serve.suggest = "model", or "never", and start `hitl serve` again'
+    elif shown == "model":
+        what = "annotators see what the models predict before they answer"
+    else:
+        what = "none: hitl suggests nothing (serve.suggest)"
+    return Check("suggestions", ok, what, fix)
 
 
 def _own_ids(client: Client, project: int, field: str) -> Check:
-    name, lacking, count = "own ids", [], 0
+    name, lacking, count = "own ids", list[int](), 0
     tasks: dict[str, list[int]] = {}
     for task in client.tasks(project, ("id", "data"), page_size=ID_PAGE):
         key, count = id_in(task["data"], field), count + 1
-        if key is None:
-            lacking.append(int(task["id"]))
-        else:
-            tasks.setdefault(key, []).append(int(task["id"]))
+        (lacking if key is None else tasks.setdefault(key, [])).append(int(task["id"]))
     shared = [f"{' and '.join(map(str, numbers))} have {key!r}" for key, numbers in tasks.items() if len(numbers) > 1]
     if shared:
         fix = "give each task an id of its own, or delete the copies; until then no labels are exported"
@@ -159,18 +143,18 @@ def _own_ids(client: Client, project: int, field: str) -> Check:
 
 def _gold(client: Client, project: int, me: int) -> Check:
     """Count ground-truth annotations, except those that `hitl gold` has written."""
-    name, include = "ground truth", ("id", "meta", "annotations", "updated_by", *_OF_TRUTH)
-    answers, imported, truth = 0, 0, Counter[str]()
+    name, answers, imported, truth = "ground truth", 0, 0, Counter[str]()
     people = {user["id"]: str(user.get("email") or f"user {user['id']}") for user in client.users()}
+    include = ("id", "meta", "annotations", "updated_by", "ground_truth", "was_cancelled", "completed_by")
     for task in client.tasks(project, include):
         own = (task.get("meta") or {}).get(push.RAISED)
-        for said in task["annotations"] or ():
-            if said["was_cancelled"] or (own and said["ground_truth"] and said["completed_by"] == me):
+        for row in task["annotations"] or ():
+            if row["was_cancelled"] or (own and row["ground_truth"] and row["completed_by"] == me):
                 continue
-            answers += not said["ground_truth"]
-            imported += is_imported(said)
-            if said["ground_truth"]:
-                truth[people.get(said["completed_by"], "annotators who have left")] += 1
+            answers += not row["ground_truth"]
+            imported += is_imported(row)
+            if row["ground_truth"]:
+                truth[people.get(row["completed_by"], "annotators who have left")] += 1
     if not truth:
         return Check(name, True, f"of {answers:,} annotations none is known truth")
     by = ", ".join(f"{count:,} of {who}" for who, count in truth.most_common(NAMED))

@@ -6,9 +6,8 @@
 Label Studio updates a task's updated_at when an annotation is written, changed, skipped or deleted. `since` is the
 latest updated_at that the project had when the previous pass began. Only timestamps of the server's application are
 compared with one another, because the clocks of a proxy (the header `Date`), the database or this machine may differ.
-
 The server's clock may go back, and a row may become visible long after its timestamp. Both leave changes that are not
-later than `since`, as do deleted tasks; `compare` finds them. Pages come in the order in which they were read, so the
+later than `since`, as do deleted tasks; compare.py finds them. Pages come in the order in which they were read, so the
 later one is right whatever its versions say (`Page.latest`).
 
 Bulk imports of predictions do not change updated_at. The cursor therefore stores count and time of every foreign model
@@ -26,9 +25,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hitl.connectors.label_studio import replies
-from hitl.connectors.label_studio.answers import Answers, NotUnderstood, began_as_suggestion
 from hitl.connectors.label_studio.client import Client, NoAnswer, TaskPage, where
-from hitl.connectors.label_studio.form import Form
+from hitl.connectors.label_studio.config import Form
+from hitl.connectors.label_studio.controls import Answers, NotUnderstood, began_as_suggestion
 from hitl.errors import BadSettings, Refused
 from hitl.kinds.kind import kind_of
 from hitl.platform import AnnotationRow, AnnotatorRow, Cursor, ItemRow, Page, PredictionRow
@@ -44,6 +43,8 @@ ID_PAGE = 5000
 _TASK = ("id", "data", "meta", "is_labeled", "overlap", "created_at", "updated_at")
 _ANNOTATION = ("annotations", "result", "completed_by", "was_cancelled", "ground_truth", "lead_time", "updated_by")
 _PREDICTION = ("predictions", "score", "model_version")
+
+Json = Mapping[str, Any]
 
 
 @dataclass
@@ -107,22 +108,6 @@ def annotators(client: Client) -> tuple[AnnotatorRow, ...]:
     return tuple(AnnotatorRow(str(user["id"]), user.get("email") or f"user {user['id']}") for user in client.users())
 
 
-@dataclass
-class _Rows:
-    """Rows collected for one page, by the fields of `Page`."""
-
-    items: list[ItemRow] = field(default_factory=list)
-    annotations: list[AnnotationRow] = field(default_factory=list)
-    predictions: list[PredictionRow] = field(default_factory=list)
-    annotators: list[AnnotatorRow] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-
-    def page(self, state: State, live: frozenset[str] | None = None, total: int | None = None) -> Page:
-        """Return the rows as a page."""
-        rows: dict[str, Any] = {name: tuple(gathered) for name, gathered in vars(self).items()}
-        return Page(state.save(), live=live, total=total, latest=True, **rows)
-
-
 class Reader:
     """One pull of one project."""
 
@@ -164,21 +149,20 @@ class Reader:
         seen: list[str] | None = [] if state.after == 0 else None
         done = 0
         for read in self._scan(state.after, with_predictions=bool(state.models)):
-            total = done + read.total if seen is not None else None
-            rows = self._rows(read)
+            total, live, problems = None if seen is None else done + read.total, None, []
             if state.imported is not None:
                 state.imported += sum(is_imported(a) for task in read.tasks for a in task.get("annotations") or ())
             if seen is not None:
-                seen.extend(item.key for item in rows.items)
+                seen.extend(str(task["id"]) for task in read.tasks)
             done += len(read.tasks)
             state.after = read.last or state.after
-            live = None
             if not read.more:
-                rows.problems += [imported_truth(state.imported)] if state.imported else []
+                problems = [imported_truth(state.imported)] if state.imported else []
                 live = None if seen is None else frozenset(seen)
                 moved, whole = time.time(), seen is not None
                 state = State("changes", state.since, moved=moved, whole=whole, models=state.models, form=state.form)
-            yield rows.page(state, live, total)
+            page = self._page(state, read.tasks)
+            yield replace(page, live=live, total=total, problems=(*page.problems, *problems))
 
     def changes(self, state: State) -> Iterator[Page]:
         """Read what changed since the last pass, and the tasks of foreign model versions that grew."""
@@ -186,25 +170,23 @@ class Reader:
         if state.began != state.since:
             for read in self._scan(state.after, [above(state.since)], with_predictions=bool(models)):
                 state.after = read.last or state.after
-                yield self._rows(read).page(state)
+                yield self._page(state, read.tasks)
         if grown := [name for name, now in models.items() if state.models.get(name) != now]:
             # This filter does not find versions without a name.
             versions = [] if "" in grown else [where("predictions_model_versions", "contains", "List", grown)]
             for read in self._scan(0, versions, with_predictions=True):
                 once = {int(task["id"]): task for task in read.tasks}  # tasks are repeated for each matching prediction
-                yield self._rows(TaskPage(list(once.values()), read.total)).page(state)
+                yield self._page(state, once.values())
         yield Page(cursor=replace(state, since=state.began, after=0, began="", whole=False, models=models).save())
 
     def again(self, state: State, tasks: Collection[int]) -> Iterator[Page]:
         """Read the current state of these tasks, leaving out deleted ones."""
         include, wanted = _include(bool(state.models)), sorted(tasks)
         for start in range(0, len(wanted), self.page_size):
-            found = self.client.tasks_by_id(self.project, wanted[start : start + self.page_size], include)
-            yield self._rows(TaskPage(list(found.values()), len(found))).page(state)
+            some = wanted[start : start + self.page_size]
+            yield self._page(state, self.client.tasks_by_id(self.project, some, include).values())
 
-    def _scan(
-        self, after: int, filters: Sequence[Mapping[str, object]] = (), *, with_predictions: bool
-    ) -> Iterator[TaskPage]:
+    def _scan(self, after: int, filters: Sequence[Json] = (), *, with_predictions: bool) -> Iterator[TaskPage]:
         """Yield pages of tasks by id, and fetch the next one in the background."""
         include = _include(with_predictions)
 
@@ -218,56 +200,62 @@ class Reader:
                 coming = pool.submit(fetch, read.last) if read.more else None
                 yield read
 
-    def _rows(self, read: TaskPage) -> _Rows:
-        rows = _Rows()
-        for task in read.tasks:
-            rows.items.append(_item(self.form, task))
+    def _page(self, state: State, tasks: Collection[Json]) -> Page:
+        """Return the rows of these tasks."""
+        left: list[AnnotatorRow] = []
+        problems: list[str] = []
+        annotations: list[AnnotationRow] = []
+        predictions: list[PredictionRow] = []
+        for task in tasks:
             for annotation in task.get("annotations") or ():
-                self._add_annotation(rows, task, annotation)
+                user = user_of(annotation)
+                if user is not None and self.users is not None and user not in self.users:  # the annotator has left
+                    self.users.add(user)
+                    left.append(AnnotatorRow(user, f"user {user}"))
+                annotations += self._annotation(task, annotation, problems)
             for prediction in task.get("predictions") or ():
-                self._add_prediction(rows, task, prediction)
-        return rows
+                predictions += self._prediction(task, prediction, problems)
+        items = tuple(_item(self.form, task) for task in tasks)
+        rows = (items, tuple(annotations), tuple(predictions), tuple(left))
+        return Page(state.save(), *rows, problems=tuple(problems), latest=True)
 
-    def _add_annotation(self, rows: _Rows, task: Mapping[str, Any], annotation: Mapping[str, Any]) -> None:
-        user = user_of(annotation)
-        if user is not None and self.users is not None and user not in self.users:  # the annotator has left
-            self.users.add(user)
-            rows.annotators.append(AnnotatorRow(user, f"user {user}"))
+    def _annotation(self, task: Json, annotation: Json, problems: list[str]) -> Iterator[AnnotationRow]:
         answers, error = read_answers(self.form, annotation)
+        place = f"task {task['id']}, annotation {annotation['id']}"
         if error is not None:
-            rows.problems.append(
-                f"task {task['id']}, annotation {annotation['id']}: {error}; it counts as a skip, and its annotator is "
-                "not asked again: fix or delete it in Label Studio"
+            problems.append(
+                f"{place}: {error}; it counts as a skip, and its annotator is not asked again: fix or delete it in "
+                "Label Studio"
             )
-        rows.problems += _outside(self.form, task, annotation, answers)
-        suggested = began_as_suggestion(annotation["result"])
         for question in self.form.questions:
             label = answers.get(question.name)
-            rows.annotations.append(
-                AnnotationRow(
-                    key=str(annotation["id"]),
-                    item=str(task["id"]),
-                    question=question.name,
-                    annotator=user,
-                    label=label,
-                    kind="skip" if label is None else "gold" if annotation.get("ground_truth") else "answer",
-                    version=annotation["updated_at"],
-                    created=annotation["created_at"],
-                    duration=annotation.get("lead_time"),
-                    suggested=suggested,
-                )
+            if label is not None:  # such as a span that exceeds the text of its task
+                outside = kind_of(question).left_out(label, task["data"].get(question.field))
+                problems += [f"{place}: {line}" for line in outside]
+            yield AnnotationRow(
+                key=str(annotation["id"]),
+                item=str(task["id"]),
+                question=question.name,
+                annotator=user_of(annotation),
+                label=label,
+                kind="skip" if label is None else "gold" if annotation.get("ground_truth") else "answer",
+                version=annotation["updated_at"],
+                created=annotation["created_at"],
+                duration=annotation.get("lead_time"),
+                suggested=began_as_suggestion(annotation["result"]),
             )
 
-    def _add_prediction(self, rows: _Rows, task: Mapping[str, Any], prediction: Mapping[str, Any]) -> None:
+    def _prediction(self, task: Json, prediction: Json, problems: list[str]) -> Iterator[PredictionRow]:
         model = prediction.get("model_version") or "undefined"
         if model.startswith(OURS):
             return
         try:
             answers = self.form.read_prediction(prediction.get("result"), prediction.get("score"))
         except NotUnderstood as error:
-            rows.problems.append(f"task {task['id']}, prediction of {model!r}: {error}")
+            problems.append(f"task {task['id']}, prediction of {model!r}: {error}")
             return
-        rows.predictions += [PredictionRow(str(task["id"]), question, model, p) for question, p in answers.items()]
+        for question, probabilities in answers.items():
+            yield PredictionRow(str(task["id"]), question, model, probabilities)
 
     def _models(self) -> dict[str, list[Any]]:
         """Return foreign model version -> [count, time of the latest prediction]; "" is the version without a name."""
@@ -287,9 +275,7 @@ def _include(with_predictions: bool) -> tuple[str, ...]:
     return (*_TASK, *_ANNOTATION, *(_PREDICTION if with_predictions else ()))
 
 
-def first_listed(
-    client: Client, project: int, filters: Sequence[Mapping[str, object]], ordering: Sequence[str] = ()
-) -> dict[str, Any]:
+def first_listed(client: Client, project: int, filters: Sequence[Json], ordering: Sequence[str] = ()) -> dict[str, Any]:
     """Return the first task that passes the filters, in this order, and counts of tasks and annotations."""
     query = {"filters": {"conjunction": "and", "items": [*filters]}, "ordering": [*ordering]}
     asked = {"fields": "all", "include": "id,updated_at", "query": json.dumps(query, separators=(",", ":"))}
@@ -312,7 +298,7 @@ def up_to(until: str) -> dict[str, object]:
     return where("updated_at", "less_or_equal", "Datetime", stamp(datetime.fromisoformat(until)))
 
 
-def _item(form: Form, task: Mapping[str, Any]) -> ItemRow:
+def _item(form: Form, task: Json) -> ItemRow:
     return ItemRow(
         key=str(task["id"]),
         data=task["data"],
@@ -323,7 +309,7 @@ def _item(form: Form, task: Mapping[str, Any]) -> ItemRow:
     )
 
 
-def is_imported(annotation: Mapping[str, Any]) -> bool:
+def is_imported(annotation: Json) -> bool:
     """Return True for imported ground truth: every other way to write an annotation records its user."""
     return bool(annotation.get("ground_truth")) and annotation.get("updated_by") is None
 
@@ -338,14 +324,14 @@ def imported_truth(count: int) -> str:
     )
 
 
-def added_as(task: Mapping[str, Any]) -> str | None:
+def added_as(task: Json) -> str | None:
     """Return the user's own id of a task that `hitl add` made, or None."""
     meta = task.get("meta")
     key = meta.get(META) if isinstance(meta, dict) else None
     return None if key is None else str(key)
 
 
-def read_answers(form: Form, annotation: Mapping[str, Any]) -> tuple[Answers, NotUnderstood | None]:
+def read_answers(form: Form, annotation: Json) -> tuple[Answers, NotUnderstood | None]:
     """Return question -> label of an annotation, and the error if it cannot be read. Empty for a skip."""
     if annotation.get("was_cancelled"):
         return {}, None
@@ -355,12 +341,12 @@ def read_answers(form: Form, annotation: Mapping[str, Any]) -> tuple[Answers, No
         return {}, error
 
 
-def submitted(task: Mapping[str, Any]) -> int:
+def submitted(task: Json) -> int:
     """Count what Label Studio compares with the overlap: all annotations except skips, repeats included."""
     return sum(not annotation.get("was_cancelled") for annotation in task.get("annotations") or ())
 
 
-def count_answers(form: Form, task: Mapping[str, Any]) -> int:
+def count_answers(form: Form, task: Json) -> int:
     """Count the annotators with a readable answer, without ground truth.
 
     Annotations without a user, for instance of a deleted user, count individually, as in the evidence.
@@ -370,16 +356,8 @@ def count_answers(form: Form, task: Mapping[str, Any]) -> int:
     return len({*users} - {None}) + users.count(None)
 
 
-def user_of(annotation: Mapping[str, Any]) -> str | None:
+def user_of(annotation: Json) -> str | None:
     """Return the key of the annotator, or None."""
     by = annotation.get("completed_by")
     by = by.get("id") if isinstance(by, dict) else by
     return None if by is None else str(by)
-
-
-def _outside(form: Form, task: Mapping[str, Any], annotation: Mapping[str, Any], answers: Answers) -> Iterator[str]:
-    """Yield a line per marked part that is left out, such as a span that exceeds the text of its task."""
-    for question in form.questions:
-        label = answers.get(question.name)
-        for line in [] if label is None else kind_of(question).left_out(label, task["data"].get(question.field)):
-            yield f"task {task['id']}, annotation {annotation['id']}: {line}"

@@ -17,20 +17,21 @@ from functools import partial
 from typing import Any
 
 from hitl.connectors.label_studio import replies
-from hitl.connectors.label_studio.answers import NotUnderstood
 from hitl.connectors.label_studio.assign import assign, import_together
-from hitl.connectors.label_studio.backends import follow
 from hitl.connectors.label_studio.client import Client, NoAnswer
-from hitl.connectors.label_studio.form import Form
-from hitl.connectors.label_studio.predictions import Versions, consensus, detail_of, order, task_ids
-from hitl.connectors.label_studio.pull import META, added_as, count_answers, submitted
+from hitl.connectors.label_studio.config import Form
+from hitl.connectors.label_studio.controls import NotUnderstood
+from hitl.connectors.label_studio.predictions import Versions, consensus, detail_of, follow_order, order, task_ids
+from hitl.connectors.label_studio.pull import ID_PAGE, META, added_as, count_answers, submitted
 from hitl.errors import Refused, Unreachable
 from hitl.platform import Operation, Receipt, id_in
 
 IMPORT_BATCH = 500
-_WHO = ("annotations", "completed_by", "was_cancelled", "ground_truth")
 RAISED = "hitl_gold"
 """Key in the meta of a task whose ground truth `hitl gold` has written."""
+_ANNOTATIONS = ("annotations", "result", "completed_by", "was_cancelled", "ground_truth")
+
+Task = Mapping[str, Any]
 
 
 def receipts(
@@ -50,26 +51,26 @@ def receipts(
     operations = tuple(operations)
     versions = Versions(client, project, whole=whole)
     imported = import_together(client, project, [each for each in operations if each.kind == "assign"])
-    kinds: dict[str, Callable[[Client, int, Operation], Receipt]] = {
+    kinds: dict[str, Callable[[Operation], Receipt]] = {
         "order": partial(order, versions),
         "consensus": partial(consensus, form, versions),
         "assign": partial(assign, versions, imported),
-        "labels_wanted": partial(_labels_wanted, form),
-        "add_items": partial(_add_items, field),
-        "gold": partial(_gold, form),
+        "labels_wanted": partial(_labels_wanted, client, project, form),
+        "add_items": partial(_add_items, client, project, field),
+        "gold": partial(_gold, client, project, form),
     }
     for operation in operations:
         if operation.kind not in kinds:
             raise Refused(f"Label Studio: an operation {operation.kind!r} is not known")
-        yield kinds[operation.kind](client, project, operation)
+        yield kinds[operation.kind](operation)
     if operations:
-        follow(client, project, versions)
+        follow_order(versions)
 
 
-def _labels_wanted(form: Form, client: Client, project: int, operation: Operation) -> Receipt:
+def _labels_wanted(client: Client, project: int, form: Form, operation: Operation) -> Receipt:
     """Request n labels per task. Close tasks that have enough, and open all others."""
     wanted = {task_ids([item])[0]: int(n) for item, n in operation.payload["items"].items()}
-    tasks = client.tasks_by_id(project, wanted, ("id", "overlap", "is_labeled", "result", *_WHO))
+    tasks = client.tasks_by_id(project, wanted, ("id", "overlap", "is_labeled", *_ANNOTATIONS))
     patches = []
     for number, task in tasks.items():
         missing = max(wanted[number] - count_answers(form, task), 0)
@@ -80,7 +81,7 @@ def _labels_wanted(form: Form, client: Client, project: int, operation: Operatio
     if problems:  # the other tasks are in the wanted state
         more = f" (and {len(problems) - 1} tasks more)" if len(problems) > 1 else ""
         raise Refused(f"{problems[0]}{more}")
-    detail = detail_of(len(tasks), "with their number of labels", _missing(wanted, tasks))
+    detail = detail_of(len(tasks), "with their number of labels", [number for number in wanted if number not in tasks])
     return Receipt(operation, len(patches), detail)
 
 
@@ -98,7 +99,7 @@ def _patch_task(client: Client, number: int, goal: Mapping[str, object]) -> str 
     return f"task {number} keeps {wrong} instead of {dict(goal)}: is the token's user a manager?" if wrong else None
 
 
-def _add_items(field: str | None, client: Client, project: int, operation: Operation) -> Receipt:
+def _add_items(client: Client, project: int, field: str | None, operation: Operation) -> Receipt:
     """Create missing tasks, with the user's own id in the meta and in the named field.
 
     Check the state afterwards instead of the response, because a request may be carried out twice, or interrupted.
@@ -122,11 +123,11 @@ def _add_items(field: str | None, client: Client, project: int, operation: Opera
     return Receipt(operation, len(rows) + len(copies), f"{len(wanted)} items are tasks of the project")
 
 
-def _tasks_by_own_id(client: Client, project: int, field: str | None) -> dict[str, list[dict[str, Any]]]:
+def _tasks_by_own_id(client: Client, project: int, field: str | None) -> dict[str, list[Task]]:
     """Return own id -> tasks, oldest first."""
     include = ("id", "meta", "total_annotations", "cancelled_annotations", *(() if field is None else ("data",)))
-    there: dict[str, list[dict[str, Any]]] = {}
-    for task in client.tasks(project, include, page_size=5000):
+    there: dict[str, list[Task]] = {}
+    for task in client.tasks(project, include, page_size=ID_PAGE):
         for key in {added_as(task), None if field is None else id_in(task["data"], field)} - {None}:
             there.setdefault(str(key), []).append(task)
     return there
@@ -145,41 +146,38 @@ def _with_id(data: Mapping[str, Any], field: str | None, key: str) -> Mapping[st
     return {**data, field: key}
 
 
-Truth = tuple[Mapping[str, str], list[dict[str, Any]]]
-"""Ground truth of a task: question -> label, and the complete result for it."""
-
-
-def _gold(form: Form, client: Client, project: int, operation: Operation) -> Receipt:
+def _gold(client: Client, project: int, form: Form, operation: Operation) -> Receipt:
     """Add a ground-truth annotation with these labels to each task, and request one more label."""
     wanted: dict[int, dict[str, str]] = {}
     for question, labels in operation.payload["questions"].items():
         for item, label in labels.items():
             wanted.setdefault(task_ids([item])[0], {})[question] = str(label)
-    tasks = client.tasks_by_id(project, wanted, ("id", "meta", "overlap", "result", *_WHO))
+    tasks = client.tasks_by_id(project, wanted, ("id", "meta", "overlap", *_ANNOTATIONS))
     me = client.get("/api/current-user/whoami", replies.WITH_ID)["id"]
-    truths: dict[int, Truth] = {}
-    left_out: dict[int, str] = {}
+    truths: dict[int, tuple[Mapping[str, str], list[dict[str, Any]]]] = {}
+    left_out = []
     for number, task in tasks.items():
         try:
             truths[number] = _truth(form, wanted[number], task, me)
         except NotUnderstood as error:
-            left_out[number] = str(error)
+            left_out.append(f"task {number}: {error}")
     wrong = {number: truth for number, truth in truths.items() if not _says(form, _gold_of(tasks[number]), truth[0])}
     if wrong:
         client.map(lambda number: _write_gold(client, tasks[number], wrong[number][1], me), list(wrong))
-        made = client.tasks_by_id(project, wrong, ("id", "result", *_WHO))
+        made = client.tasks_by_id(project, wrong, ("id", *_ANNOTATIONS))
         if lacking := sum(not _says(form, _gold_of(task), wrong[number][0]) for number, task in made.items()):
             raise NoAnswer(f"{client.url} took the ground truth of {lacking} tasks, and does not have it")
         for number, task in made.items():
             _delete_second_gold(client, task, me, tasks[number])
-    detail = detail_of(len(truths), "with their ground truth", _missing(wanted, tasks))
-    if left_out:
-        number, why = next(iter(left_out.items()))
-        detail += f"; {len(left_out)} left out (task {number}: {why})"
+    missing = [number for number in wanted if number not in tasks]
+    detail = detail_of(len(truths), "with their ground truth", missing)
+    detail += f"; {len(left_out)} left out ({left_out[0]})" if left_out else ""
     return Receipt(operation, len(wrong), detail)
 
 
-def _truth(form: Form, labels: Mapping[str, str], task: Mapping[str, Any], me: int) -> Truth:
+def _truth(
+    form: Form, labels: Mapping[str, str], task: Task, me: int
+) -> tuple[Mapping[str, str], list[dict[str, Any]]]:
     """Return these labels as they will be read, and the result for them. Raises NotUnderstood if there is none."""
     if form.half_known(labels):  # an unticked box means no
         raise NotUnderstood(f"the truth of every class of {form.name!r} is needed")
@@ -199,7 +197,7 @@ def _truth(form: Form, labels: Mapping[str, str], task: Mapping[str, Any], me: i
     return as_read, result
 
 
-def _gold_of(task: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _gold_of(task: Task) -> Mapping[str, Any] | None:
     rows = task.get("annotations") or ()
     return next((row for row in rows if row.get("ground_truth") and not row.get("was_cancelled")), None)
 
@@ -211,7 +209,7 @@ def _says(form: Form, annotation: Mapping[str, Any] | None, labels: Mapping[str,
         return False
 
 
-def _write_gold(client: Client, task: Mapping[str, Any], result: list[dict[str, Any]], me: int) -> None:
+def _write_gold(client: Client, task: Task, result: Sequence[Mapping[str, Any]], me: int) -> None:
     here = _gold_of(task)
     if here is not None and here.get("completed_by") == me:
         client.patch(f"/api/annotations/{here['id']}/", {"result": result})
@@ -223,7 +221,7 @@ def _write_gold(client: Client, task: Mapping[str, Any], result: list[dict[str, 
     client.post(f"{path}annotations/", {"result": result, "ground_truth": True}, replies.GOLD)
 
 
-def _delete_second_gold(client: Client, task: Mapping[str, Any], me: int, before: Mapping[str, Any]) -> None:
+def _delete_second_gold(client: Client, task: Task, me: int, before: Task) -> None:
     """Delete a duplicate left by a request that was carried out twice: the same content, no longer ground truth.
 
     Label Studio allows one ground truth per task, so the first of two would count as an answer.
@@ -234,7 +232,3 @@ def _delete_second_gold(client: Client, task: Mapping[str, Any], me: int, before
     for row in mine:
         if not row["ground_truth"] and row["result"] in gold:
             client.delete(f"/api/annotations/{row['id']}/")
-
-
-def _missing(wanted: Iterable[int], tasks: Mapping[int, object]) -> Sequence[int]:
-    return [number for number in wanted if number not in tasks]

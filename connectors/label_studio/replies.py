@@ -34,10 +34,10 @@ def read(shape: Shape, answer: object) -> Any:
         raise WrongShape(f"{where}: {first['msg']}{value}") from None
 
 
-def record(fields: Mapping[str, Any]) -> Any:
+def record(**fields: Any) -> Any:
     """Return the type of a JSON object with these fields; it may have others."""
     make: Any = TypedDict
-    kind = make("record", dict(fields))
+    kind = make("record", fields)
     kind.__pydantic_config__ = ConfigDict(extra="allow")
     return kind
 
@@ -45,7 +45,7 @@ def record(fields: Mapping[str, Any]) -> Any:
 @cache
 def having(names: frozenset[str]) -> Shape:
     """Return the shape of an object with these fields, whatever their values."""
-    return Shape(record(dict.fromkeys(names, Any)))
+    return Shape(record(**dict.fromkeys(names, Any)))
 
 
 def _time(text: str) -> str:
@@ -65,11 +65,19 @@ def _versioned(answer: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-Whole = Annotated[int, Field(ge=-LARGEST, le=LARGEST)]
-Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
-Time = Annotated[str, AfterValidator(_time)]
+def _unpaged(answer: object) -> object:
+    return answer.get("results") if isinstance(answer, dict) else answer
+
+
+def _rows(**fields: Any) -> Any:
+    row = record(**fields)
+    return list[row]  # type: ignore[valid-type]
+
+
+Whole: Any = Annotated[int, Field(ge=-LARGEST, le=LARGEST)]
+Number: Any = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
+Time: Any = Annotated[str, AfterValidator(_time)]
 Object = dict[str, Any]
-"""A JSON object."""
 
 _FIELDS: Mapping[str, Any] = {
     "id": Whole,
@@ -112,55 +120,43 @@ def _tasks(include: frozenset[str]) -> Shape:
         raise KeyError(f"no type of {', '.join(sorted(unread))}")
     fields = {name: kind for name, kind in _FIELDS.items() if name in include}
     for name in nested.keys() & include:
-        row = record({part: kind for part, kind in nested[name].items() if part in include})
-        fields[name] = list[row] | None  # type: ignore[valid-type]
-    page: Any = record({"tasks": list[record(fields)], "total": Whole})  # type: ignore[misc]
+        fields[name] = _rows(**{part: kind for part, kind in nested[name].items() if part in include}) | None
+    page: Any = record(tasks=_rows(**fields), total=Whole)
     checked: Any = Annotated[page, AfterValidator(_not_cut_off)]
     return Shape(checked)
 
 
-def _rows(fields: Mapping[str, Any]) -> Any:
-    row = record(fields)
-    return list[row]  # type: ignore[valid-type]
-
-
-def _unpaged(answer: object) -> object:
-    return answer.get("results") if isinstance(answer, dict) else answer
-
-
-_USER: Mapping[str, Any] = {"id": Whole, "email": NotRequired[str | None]}
-_VIEW: Mapping[str, Any] = {"id": Whole, "data": Object | None}
-_BACKEND: Mapping[str, Any] = {
-    "id": Whole,
-    "title": str | None,
-    "url": str,
-    "project": Whole,
-    "state": str,
-    "model_version": str | None,
-    "auth_method": Any,
-    "basic_auth_user": str | None,
-    "extra_params": Any,
-}
-
-ANYTHING = Shape(Any)
-OBJECT = Shape(Object)
+ANYTHING, OBJECT = Shape(Any), Shape(Object)
 NOTHING = Shape(Object | None)
 """Response to DELETE: nothing, or what was deleted."""
-WITH_ID = Shape(record({"id": Whole}))
+WITH_ID = Shape(record(id=Whole))
 _version: Any = Annotated[Object, AfterValidator(_versioned)]
 VERSION = Shape(_version)
-USER = Shape(record(_USER))
-_users: Any = Annotated[_rows(_USER), Field(min_length=1), BeforeValidator(_unpaged)]
+_user: Any = {"id": Whole, "email": NotRequired[str | None]}
+USER = Shape(record(**_user))
+_users: Any = Annotated[_rows(**_user), Field(min_length=1), BeforeValidator(_unpaged)]
 USERS = Shape(_users)
 """At least one user, because the token belongs to one."""
-PROJECT = Shape(record({"label_config": str}))
-SKIPS = Shape(record({"skipped_annotations_number": Whole}))
-LISTED = Shape(record({"total": Whole, "total_annotations": Whole, "tasks": _rows({"id": Whole, "updated_at": Time})}))
-MODELS = Shape(record({"static": _rows({"model_version": str | None, "count": Whole, "latest": str})}))
-VIEW, VIEWS = Shape(record(_VIEW)), Shape(_rows(_VIEW))
-BACKENDS = Shape(_rows(_BACKEND))
-WEBHOOKS = Shape(_rows({"id": Whole, "url": str}))
+PROJECT = Shape(record(label_config=str))
+SKIPS = Shape(record(skipped_annotations_number=Whole))
+LISTED = Shape(record(total=Whole, total_annotations=Whole, tasks=_rows(id=Whole, updated_at=Time)))
+MODELS = Shape(record(static=_rows(model_version=str | None, count=Whole, latest=str)))
+VIEW, VIEWS = (Shape(kind(id=Whole, data=Object | None)) for kind in (record, _rows))
+BACKENDS = Shape(
+    _rows(
+        id=Whole,
+        title=str | None,
+        url=str,
+        project=Whole,
+        state=str,
+        model_version=str | None,
+        auth_method=Any,
+        basic_auth_user=str | None,
+        extra_params=Any,
+    )
+)
+WEBHOOKS = Shape(_rows(id=Whole, url=str))
 COUNTS = Shape(dict[str, Whole])
-TASK_COUNT = Shape(record({"task_count": Whole}))
-CREATED = Shape(record({"created": Whole}))
-GOLD = Shape(record({"id": Whole, "ground_truth": bool}))
+TASK_COUNT = Shape(record(task_count=Whole))
+CREATED = Shape(record(created=Whole))
+GOLD = Shape(record(id=Whole, ground_truth=bool))

@@ -20,12 +20,13 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from hitl.connectors.label_studio.client import library
+import httpx
+
 from hitl.errors import BadSettings, MissingExtra, Unreachable
 from hitl.platform import Progress, silent
 
@@ -60,39 +61,34 @@ def home() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hitl"
 
 
-def install(progress: Progress = silent) -> Path:
-    """Return the label-studio command, and install it first if needed (some minutes, about 1 GB).
-
-    The stamp is written last, so an interrupted installation is repeated. Raises MissingExtra if pip fails.
-    """
-    command = _command()
-    if not is_installed():
-        with _locked(installed_in()):
-            if not _works(command):
-                _install(installed_in() / "venv", progress)
-            _stamp().write_text(VERSION + "\n")
-    return command
-
-
-def is_installed() -> bool:
-    """Return True if `install` has nothing to do."""
-    return _stamp().exists() and _command().exists()
-
-
 def installed_in() -> Path:
     """Return the installation folder of the server."""
     return home() / f"label-studio-{VERSION}"
 
 
-def _command() -> Path:
-    return installed_in() / "venv" / "bin" / "label-studio"
+def is_installed() -> bool:
+    """Return True if `install` has nothing to do."""
+    return (installed_in() / "installed").exists() and _python().exists()
 
 
-def _stamp() -> Path:
-    return installed_in() / "installed"
+def _python() -> Path:
+    return installed_in() / "venv" / "bin" / "python"
 
 
-def template(command: Path, progress: Progress = silent) -> Path:
+def install(progress: Progress = silent) -> Path:
+    """Return the server's Python, and install it first if needed (some minutes, about 1 GB).
+
+    The stamp is written last, so an interrupted installation is repeated. Raises MissingExtra if pip fails.
+    """
+    if not is_installed():
+        with _locked(installed_in()):
+            if not _works(_python()):
+                _install(_python(), progress)
+            (installed_in() / "installed").write_text(VERSION + "\n")
+    return _python()
+
+
+def template(python: Path, progress: Progress = silent) -> Path:
     """Return a migrated data folder with an administrator and legacy tokens, created once (about 30 s)."""
     ready = installed_in() / "template"
     if (ready / _ACCOUNT).exists():
@@ -109,7 +105,7 @@ def template(command: Path, progress: Progress = silent) -> Path:
                 "password": secrets.token_urlsafe(12),
                 "token": secrets.token_hex(20),
             }
-            process, _ = _start(command, data, account)
+            process, _ = _start(python, data, account)
             _end(process)
             _write_account(data, account)
             shutil.rmtree(ready, ignore_errors=True)
@@ -146,16 +142,15 @@ class LocalServer:
 
         Raises Unreachable with the end of its log if it does not, and BadSettings for a folder of another program.
         """
-        command = install(self._progress)
-        source = template(command, self._progress)
+        python = install(self._progress)
+        source = template(python, self._progress)
         if self.folder is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="hitl-label-studio-")
             self.folder = Path(self._temporary.name)
-        data = self.folder
-        _fill(source, data)
-        account = json.loads((data / _ACCOUNT).read_text())
+        _fill(source, self.folder)
+        account = json.loads((self.folder / _ACCOUNT).read_text())
         try:
-            self._process, self.url = _start(command, data, account)
+            self._process, self.url = _start(python, self.folder, account)
         except BaseException:
             self.stop()
             raise
@@ -174,12 +169,10 @@ class LocalServer:
 
     def sign_up(self, email: str, password: str) -> Person:
         """Add an annotator through the invitation page, as an annotator would. Raises Unreachable on failure."""
-        httpx = library()
         headers = {"Authorization": f"Token {self.token}"}
         invite = httpx.get(f"{self.url}/api/invite", headers=headers).json()["invite_url"]
         with httpx.Client(base_url=self.url, follow_redirects=True, timeout=60) as browser:
-            page = browser.get(invite)
-            csrf = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page.text)
+            csrf = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', browser.get(invite).text)
             form = {"email": email, "password": password, "allow_newsletters": "false"}
             browser.post(invite, data=form | {"csrfmiddlewaretoken": csrf.group(1) if csrf else ""})
             answer = browser.get("/api/current-user/token")
@@ -189,30 +182,27 @@ class LocalServer:
         return Person(id=str(whoami["id"]), email=email, token=answer.json()["token"])
 
 
-def _works(command: Path) -> bool:
-    if not command.exists():
-        return False
-    python = command.with_name("python")
+def _works(python: Path) -> bool:
     probe = "import importlib.metadata as m, label_studio; print(m.version('label-studio'))"
+    if not python.exists():
+        return False
     done = subprocess.run([str(python), "-c", probe], capture_output=True, text=True, check=False, env=_clean())
     return done.returncode == 0 and done.stdout.strip().endswith(VERSION)
 
 
-def _install(venv: Path, progress: Progress) -> None:
+def _install(python: Path, progress: Progress) -> None:
+    """Create the virtual environment, and report how many packages pip has found."""
     what = f"install Label Studio {VERSION}: packages"
     progress(what, 0, None)
-    shutil.rmtree(venv, ignore_errors=True)
-    done = subprocess.run(
-        [sys.executable, "-m", "venv", str(venv)], capture_output=True, text=True, check=False, env=_clean()
-    )
-    if done.returncode != 0:
-        raise MissingExtra(f"a virtual environment in {venv} cannot be made:\n{done.stderr.strip()[-2000:]}")
-    _pip_install(venv / "bin" / "python", f"label-studio=={VERSION}", lambda found: progress(what, found, None))
+    shutil.rmtree(python.parents[1], ignore_errors=True)
+    for step in (
+        [sys.executable, "-m", "venv", str(python.parents[1])],
+        [str(python), "-m", "pip", "install", "--progress-bar", "off", f"label-studio=={VERSION}"],
+    ):
+        _run(step, what, progress)
 
 
-def _pip_install(python: Path, package: str, found: Callable[[int], None]) -> None:
-    """Install a package with its dependencies, and report how many packages have been found."""
-    step = [str(python), "-m", "pip", "install", "--progress-bar", "off", package]
+def _run(step: Sequence[str], what: str, progress: Progress) -> None:
     last: deque[str] = deque(maxlen=30)
     packages = 0
     with subprocess.Popen(
@@ -222,7 +212,7 @@ def _pip_install(python: Path, package: str, found: Callable[[int], None]) -> No
             last.append(line)
             if line.startswith("Collecting "):
                 packages += 1
-                found(packages)
+                progress(what, packages, None)
     if process.returncode != 0:
         raise MissingExtra(f"{' '.join(step)} failed:\n{''.join(last).strip()[-2000:]}")
 
@@ -259,33 +249,14 @@ def _fill(source: Path, data: Path) -> None:
     _write_account(data, account | {"token": new})
 
 
-def _write_account(data: Path, account: dict[str, str]) -> None:
+def _write_account(data: Path, account: Mapping[str, str]) -> None:
     path = data / _ACCOUNT
     path.touch(mode=0o600)
     path.write_text(json.dumps(account))
 
 
-def _start(command: Path, data: Path, account: dict[str, str]) -> tuple[subprocess.Popen[bytes], str]:
+def _start(python: Path, data: Path, account: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], str]:
     """Start the server on a free port and wait for it. Return process and URL."""
-    for _ in range(3):  # the port may be taken between our check and the server's bind
-        with socket.socket() as probe:
-            probe.bind((LOOPBACK, 0))
-            port = int(probe.getsockname()[1])
-        process = _spawn(command, data, account, port)
-        url = f"http://{LOOPBACK}:{port}"
-        try:
-            if _wait(process, url, account["token"]):
-                return process, url
-        except BaseException:
-            _end(process)
-            raise
-        _end(process)
-    log = data / "server.log"
-    tail = log.read_text(errors="replace")[-2000:] if log.exists() else ""
-    raise Unreachable(f"Label Studio did not start within {START_SECONDS:.0f} s; the end of {log}:\n{tail}")
-
-
-def _spawn(command: Path, data: Path, account: dict[str, str], port: int) -> subprocess.Popen[bytes]:
     environment = _clean() | {
         "LABEL_STUDIO_BASE_DATA_DIR": str(data),
         "LABEL_STUDIO_ENABLE_LEGACY_API_TOKEN": "true",
@@ -299,21 +270,35 @@ def _spawn(command: Path, data: Path, account: dict[str, str], port: int) -> sub
         "LABEL_STUDIO_PASSWORD": account["password"],
         "LABEL_STUDIO_USER_TOKEN": account["token"],
     }
-    arguments = ["start", "--no-browser", "--internal-host", LOOPBACK, "--port", str(port), "--log-level", "ERROR"]
-    with open(data / "server.log", "ab") as log:
-        return subprocess.Popen(
-            [str(command.with_name("python")), "-c", _AT_ONCE, *arguments],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            cwd=data,
-        )
+    log = data / "server.log"
+    for _ in range(3):  # the port may be taken between our check and the server's bind
+        with socket.socket() as probe:
+            probe.bind((LOOPBACK, 0))
+            port = int(probe.getsockname()[1])
+        step = [str(python), "-c", _AT_ONCE, "start", "--no-browser", "--internal-host", LOOPBACK, "--port", str(port)]
+        with open(log, "ab") as output:
+            process = subprocess.Popen(
+                [*step, "--log-level", "ERROR"],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=data,
+            )
+        url = f"http://{LOOPBACK}:{port}"
+        try:
+            if _wait(process, url, account["token"]):
+                return process, url
+        except BaseException:
+            _end(process)
+            raise
+        _end(process)
+    tail = log.read_text(errors="replace")[-2000:] if log.exists() else ""
+    raise Unreachable(f"Label Studio did not start within {START_SECONDS:.0f} s; the end of {log}:\n{tail}")
 
 
 def _wait(process: subprocess.Popen[bytes], url: str, token: str) -> bool:
     """Return True if our server responds at the URL within START_SECONDS, False if it ended or does not."""
-    httpx = library()
     deadline = time.monotonic() + START_SECONDS
     # A single client: creating one takes a fifth of the time between requests.
     with httpx.Client(base_url=url, timeout=30) as asking:

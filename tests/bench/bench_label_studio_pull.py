@@ -128,13 +128,13 @@ def export(url: str, token: str, project: int) -> Callable[[], int]:
 
 def pull(url: str, token: str, project: int) -> Callable[[], int]:
     """`hitl pull` into a new store; rows are the annotations stored."""
+    import label_studio_sdk  # noqa: F401
+
     from hitl import cycle
     from hitl.connectors.label_studio import LabelStudio
-    from hitl.connectors.label_studio.client import library
     from hitl.store import Store
 
     connector = LabelStudio(url, token, project)
-    library()  # loads label-studio-sdk
 
     def work() -> int:
         with tempfile.TemporaryDirectory() as folder, Store(f"sqlite:///{folder}/hitl.db") as store:
@@ -147,11 +147,11 @@ def pull(url: str, token: str, project: int) -> Callable[[], int]:
 
 def pages(url: str, token: str, project: int) -> Callable[[], int]:
     """All pages of our connector; rows are annotations."""
+    import label_studio_sdk  # noqa: F401
+
     from hitl.connectors.label_studio import LabelStudio
-    from hitl.connectors.label_studio.client import library
 
     connector = LabelStudio(url, token, project)
-    library()  # loads label-studio-sdk
 
     def work() -> int:
         return sum(len(page.annotations) for page in connector.pull(None))

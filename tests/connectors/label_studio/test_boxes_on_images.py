@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from hitl import cycle
 from hitl.connectors.label_studio import LabelStudioSettings
-from hitl.connectors.label_studio.answers import NotUnderstood
-from hitl.connectors.label_studio.form import parse
-from hitl.connectors.label_studio.rectangle_labels import RectangleLabels
+from hitl.connectors.label_studio.config import Form, parse
+from hitl.connectors.label_studio.controls import NotUnderstood
+from hitl.connectors.label_studio.regions import Boxes
 from hitl.errors import BadSettings, Refused
 from hitl.kinds.boxes import corners, overlap_of
 from hitl.parts import BoxTuple, boxes_as_label, boxes_in
@@ -38,7 +38,7 @@ BOXES = """<View><Image name="image" value="$image"/>
 HEIGHT, WIDTH = 300, 400
 CAT, DOG = (10.0, 20.0, 30.0, 40.0, "cat"), (60.0, 30.0, 25.0, 50.0, "dog")
 
-CONTROL = RectangleLabels("box", "image", "image", ("cat", "dog"))
+CONTROL = Form((Boxes("box", "image", ("cat", "dog"), "image"),))
 
 
 def region(box: BoxTuple, **changes: Any) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def test_each_region_has_its_probability() -> None:
         (region(CAT, rectanglelabels=[]), "has the labels []; expected one label"),
         (region(CAT, width=None), "a box of 'cat' has no place"),
         (region(CAT, x=float("nan")), "a box of 'cat' has no place"),
-        (region(CAT, type="brushlabels"), "'brushlabels' is no box of the control 'box'"),
+        (region(CAT, type="brushlabels"), "'brushlabels' is no answer to the control 'box'"),
         (region(CAT, original_width=500), "its boxes are on images of different sizes (height, width): [(300, 400)"),
         (region(CAT, original_width="wide"), "a side of 'wide' pixels"),
     ],

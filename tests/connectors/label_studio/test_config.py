@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from hitl.connectors.label_studio.answers import NotUnderstood
-from hitl.connectors.label_studio.config import controls
-from hitl.connectors.label_studio.form import parse
+from hitl.connectors.label_studio.config import configuration, parse
+from hitl.connectors.label_studio.controls import NotUnderstood
 from hitl.errors import BadSettings, Refused
 
 TEXT = '<Text name="text" value="$text"/>'
@@ -105,13 +104,13 @@ def test_several_controls_are_one_form_and_one_can_be_picked() -> None:
     assert form.name == "c, m"
     assert [question.name for question in form.questions][:2] == ["c", parse(xml, "m").questions[0].name]
     assert len(form.questions) == 1 + len(parse(xml, "m").questions)
-    assert [each.kind for each in parse(xml, "m").controls] == ["multiple"]
+    assert [question.options for question in parse(xml, "m").questions] == [("no", "yes")] * 3
     with pytest.raises(BadSettings, match="control 'nothing'"):
         parse(xml, "nothing")
     with pytest.raises(Refused, match="TextArea"):
         parse(xml, "why")
-    supported, refused = controls(xml)
-    assert (set(supported), set(refused)) == ({"c", "m"}, {"why"})
+    config = configuration(xml)
+    assert (set(config.supported), set(config.refused)) == ({"c", "m"}, {"why"})
 
 
 def test_a_form_reads_and_writes_all_its_controls() -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from hitl.annotations import Annotations
-from hitl.connectors.label_studio.answers import NotUnderstood
-from hitl.connectors.label_studio.form import parse
+from hitl.connectors.label_studio.config import parse
+from hitl.connectors.label_studio.controls import NotUnderstood
 from hitl.connectors.label_studio.pull import count_answers
 from hitl.evidence import Evidence
 from hitl.models import PL

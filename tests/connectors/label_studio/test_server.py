@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from hitl.connectors.label_studio import server as local
-from hitl.connectors.label_studio.server import LocalServer, _pip_install, home
+from hitl.connectors.label_studio.server import LocalServer, _run, home
 from hitl.errors import BadSettings, MissingExtra
 
 
@@ -66,9 +66,9 @@ def test_an_installation_counts_packages_and_says_why_it_failed(tmp_path: Path) 
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\necho Collecting one\necho '  Downloading one'\necho Collecting two\nexit 0\n")
     python.chmod(0o755)
-    found: list[int] = []
-    _pip_install(python, "label-studio", found.append)
-    assert found == [1, 2]
+    counts: list[int | None] = []
+    _run([str(python)], "packages", lambda what, done, total: counts.append(done))
+    assert counts == [1, 2]
     python.write_text("#!/bin/sh\necho Collecting one\necho no space left on device >&2\nexit 1\n")
     with pytest.raises(MissingExtra, match="no space left on device"):
-        _pip_install(python, "label-studio", found.append)
+        _run([str(python)], "packages", lambda what, done, total: None)

@@ -21,7 +21,7 @@ from fastapi.security import HTTPBasic, HTTPBasicCredentials
 from pydantic import BaseModel, Field, ValidationError
 
 from hitl.connectors.label_studio import LabelStudioSettings
-from hitl.connectors.label_studio.suggestions import SUGGESTS, form_of, prediction
+from hitl.connectors.label_studio.predictions import SUGGESTS, form_of, suggestion
 from hitl.service.web.access import public
 from hitl.service.web.backend.suggestions import Suggestions
 from hitl.service.web.errors import Problem
@@ -186,7 +186,7 @@ def _predicted(one: Watched, body: bytes) -> Any:
     if found is None or asked.label_config is None or not isinstance(source, LabelStudioSettings):
         return {"results": [[] for _ in asked.tasks]}
     form = form_of(asked.label_config, source.control, source.abstain)
-    said = (prediction(form, found.of(str(task.id)), found.version) for task in asked.tasks)
+    said = (suggestion(form, found.of(str(task.id)), found.version) for task in asked.tasks)
     return {"results": [[] if each is None else each for each in said]}
 
 

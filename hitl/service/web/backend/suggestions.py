@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hitl.annotations import Floats
-from hitl.connectors.label_studio.suggestions import SUGGESTS
+from hitl.connectors.label_studio.predictions import SUGGESTS
 from hitl.metrics import DIGITS
 from hitl.operations import consensus_rows
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hitl.connectors.label_studio.answers import NotUnderstood
-from hitl.connectors.label_studio.form import parse
+from hitl.connectors.label_studio.config import parse
+from hitl.connectors.label_studio.controls import NotUnderstood
 from hitl.parts import spans_as_label
 from hitl.platform import AnnotationRow, Operation
 from tests.connectors.label_studio.conftest import Project, choice

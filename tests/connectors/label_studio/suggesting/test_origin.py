@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hitl.connectors.label_studio.answers import began_as_suggestion
+from hitl.connectors.label_studio.controls import began_as_suggestion
 from hitl.platform import AnnotationRow, ItemRow, Page
 from hitl.store import Store
 from tests.connectors.label_studio.conftest import choice

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from hitl.connectors.label_studio.answers import NotUnderstood
-from hitl.connectors.label_studio.form import Form, parse
+from hitl.connectors.label_studio.config import Form, parse
+from hitl.connectors.label_studio.controls import NotUnderstood
 from hitl.errors import BadSettings, Refused
 from hitl.parts import spans_as_label, spans_in
 

@@ -15,8 +15,7 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from hitl.connectors.label_studio import LabelStudioSettings
-from hitl.connectors.label_studio.config import names_in
-from hitl.connectors.label_studio.form import parse
+from hitl.connectors.label_studio.config import parse
 from hitl.platform import AnnotationRow, AnnotatorRow, ItemRow, Page, PredictionRow
 from hitl.service.web.backend import router
 from hitl.service.web.projects import Watched
@@ -29,7 +28,7 @@ NOW = "2026-11-23T20:00:00Z"
 CONFIG = """<View><Text name="text" value="$text"/>
 <Choices name="mood" toName="text"><Choice value="good"/><Choice value="bad"/><Choice value="mixed"/></Choices>
 <Choices name="topics" toName="text" choice="multiple"><Choice value="art"/><Choice value="law"/></Choices></View>"""
-assert names_in(CONFIG) == {"text", "mood", "topics"}
+assert parse(CONFIG).names == {"text", "mood", "topics"}
 
 
 @dataclass

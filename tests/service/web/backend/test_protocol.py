@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from hitl.connectors.label_studio.form import parse
+from hitl.connectors.label_studio.config import parse
 from hitl.connectors.tables import TablesSettings
 from hitl.parts import boxes_as_label, spans_as_label
 from hitl.service.web.backend import prepare, routes
