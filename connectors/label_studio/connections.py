@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from typing import Any
 from urllib.parse import urlsplit
@@ -56,9 +56,11 @@ class BoundedTransport(httpx.BaseTransport):
         """Send one request and read its response."""
         url = request.url
         target = httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
-        sent = {"headers": request.headers.raw, "content": request.stream, "extensions": request.extensions}
+        sent: Any = {"headers": request.headers.raw, "content": request.stream, "extensions": request.extensions}
         try:
-            response = self._pool.request(request.method, target, **sent)  # type: ignore[arg-type]
+            # `ConnectionPool.request` would add the header of a chunked body, which Django does not understand.
+            with closing(self._pool.handle_request(httpcore.Request(request.method, target, **sent))) as response:
+                response.read()
         except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError) as error:
             raise getattr(httpx, type(error).__name__)(str(error)) from error  # both libraries use the same names
         return httpx.Response(response.status, headers=response.headers, content=response.content)
