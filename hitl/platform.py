@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import astuple, dataclass, field
 from functools import cached_property
 from operator import add
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from hitl.errors import Refused
 
@@ -35,16 +35,12 @@ AnnotationKind = Literal["answer", "skip", "gold"]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question asked about every item.
-
-    A project with a single-choice control has one question. A multi-label control has one yes/no question per class. A
-    control that marks parts of an item has one question.
+    """A question asked about every item. A multi-label control has one yes/no question per class.
 
     Attributes:
         name: unique in the project and stable (for instance "sentiment" or "topics=sports").
         classes: true classes; options: all valid answers, classes first. For parts: the possible labels of a part.
-        kind: kind of answer, a name in `hitl.kinds.KINDS`: "choices" (one of the options), "spans" of a text,
-            "time_spans" of a recording, "boxes" or "masks" on an image.
+        kind: kind of answer, a name in `hitl.kinds.KINDS`.
         field: the field of an item's data in which parts are marked.
     """
 
@@ -77,12 +73,7 @@ class ItemRow:
 
 
 def id_in(data: Mapping[str, Any], field: str) -> str | None:
-    """Return the own id in a field of an item's data as text (7 is "7"), or None if it is not text or a whole number.
-
-    Example:
-        >>> id_in({"ref": 7, "text": "a"}, "ref"), id_in({"text": "a"}, "ref")
-        ('7', None)
-    """
+    """Return the own id in a field of an item's data as text ("7" for 7); None unless it is text or a whole number."""
     value = data.get(field)
     if isinstance(value, float) and value.is_integer():
         value = int(value)  # a column with missing values reads whole numbers as 7.0
@@ -136,11 +127,8 @@ Row = TypeVar("Row")
 class ColumnRows(Sequence[Row]):
     """Rows of a page stored as columns, because there may be millions. A row is created on access.
 
-    Args:
-        row: creates a row from the column values, by name.
-        columns: returns the columns for items at these positions on the page (None: all), in the order of the items.
-            `data` and `probabilities` are JSON text.
-        count: number of rows.
+    `row` creates a row from the column values, by name. `columns` returns the columns for items at these positions on
+    the page (None: all), in the order of the items; `data` and `probabilities` are JSON text.
     """
 
     def __init__(self, row: Callable[..., Row], columns: Callable[[Any], pa.Table], count: int) -> None:
@@ -152,13 +140,7 @@ class ColumnRows(Sequence[Row]):
     def __iter__(self) -> Iterator[Row]:
         return iter(self.of(None))
 
-    @overload
-    def __getitem__(self, place: int) -> Row: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Row]: ...
-
-    def __getitem__(self, place: int | slice) -> Row | Sequence[Row]:
+    def __getitem__(self, place: Any) -> Any:
         return self.of(None)[place]
 
     def of(self, items: Any) -> tuple[Row, ...]:
