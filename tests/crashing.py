@@ -26,8 +26,7 @@ from hitl.connectors.tables import Tables
 from hitl.cycle import run_if_changed
 from hitl.platform import Operation, Receipt
 from hitl.project import opened
-from hitl.service.loops import Loops
-from hitl.service.scheduled import projects_of
+from hitl.service.loops import Loops, projects_of
 from hitl.store import Store
 
 NAME, ITEMS = "crashing", 40

@@ -18,8 +18,7 @@ from hitl.cli import show
 from hitl.cli.options import HERE, Json
 
 if TYPE_CHECKING:
-    from hitl.service.loops import Loops
-    from hitl.service.scheduled import Project
+    from hitl.service.loops import Loops, Project
 
 _one_line = threading.Lock()
 
@@ -36,8 +35,7 @@ def schedule(
 
     Until SIGTERM or SIGINT: a running cycle is left at its next step, and resumed at the next start.
     """
-    from hitl.service.loops import GRACE, Loops
-    from hitl.service.scheduled import projects_of, require_secrets
+    from hitl.service.loops import GRACE, Loops, projects_of, require_secrets
 
     loops: Loops
     projects = projects_of(configs or [HERE])

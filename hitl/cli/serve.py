@@ -64,23 +64,16 @@ def serve(
     """
     try:
         from hitl.service.web import server
+        from hitl.service.web.access.proxies import Proxies
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in NEEDED:
             raise
         raise MissingExtra("hitl serve needs more packages: pip install 'hitl-toolkit[service]'") from None
     host, port = _split(address)
-    wanted = server.Wanted(
-        configs or [HERE],
-        host,
-        port,
-        access,
-        scheduler,
-        tuple(proxies or ()),
-        proxy_header,
-        proxy_role,
-        as_json,
+    trusted = Proxies.of(proxies or (), proxy_header, proxy_role)
+    server.serve(
+        configs or [HERE], host, port, _say, access=access, scheduler=scheduler, proxies=trusted, as_json=as_json
     )
-    server.serve(wanted, _say)
 
 
 def _say(text: str) -> None:

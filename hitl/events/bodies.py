@@ -14,7 +14,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 PING = "ping"
 SHOWN = 80
 """Maximum characters of a name in a text."""
-
 LONGEST = 500
 """Maximum characters of a sentence, such as an error or a reason."""
-
 LONGEST_TEXT = 3500
 """Maximum characters of a text. Slack cuts at 4,000."""
 
-
 DOTS = re.compile(r"~*\.{1,2}")
 """Names that browsers drop from a path ("." and ".."), and escaped names that could be confused with them."""
+
+_SECRET = re.compile(r"(TOKEN|SECRET|PASSWORD|EVENTS_\w+_URL)$")
+"""Endings of variables whose values must stay secret."""
 
 
 def path(part: object) -> str:
@@ -64,7 +64,8 @@ def page_of(base: str | None, project: str, *parts: object) -> str | None:
 def body_of(kind: str, at: float, data: Mapping[str, Any]) -> str:
     """Return the body of an event that happened at this time. It is ASCII, so its bytes are the same everywhere."""
     when = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return json.dumps({"type": kind, "timestamp": when, "data": _json(data)}, separators=(",", ":"), allow_nan=False)
+    body = {"type": kind, "timestamp": when, "data": json_value(data)}
+    return json.dumps(body, separators=(",", ":"), allow_nan=False)
 
 
 def ping(project: str) -> Event:
@@ -81,13 +82,50 @@ def as_sent(body: str, template: str) -> bytes:
 
 
 def text_of(event: Mapping[str, Any]) -> str:
-    """Describe an event in words."""
+    """Describe an event in words. Raise KeyError if it is none of ours."""
     data = event["data"]
-    said = _WORDS.get(event["type"], _unknown)(data)
-    lines = f"*hitl* {_name(data.get('project', ''))}: {said}".split("\n")
+    lines = [f"*hitl* {_name(data['project'])}: {_first_line(event['type'], data)}", *_more_lines(event["type"], data)]
     while len(lines) > 1 and sum(map(len, lines)) > LONGEST_TEXT:  # whole lines: a name cut in half would act as markup
         lines = [*lines[:-2], "…"] if lines[-1] == "…" else [*lines[:-1], "…"]
     return "\n".join([*lines, *([_safe(data["url"])] if data.get("url") else [])])
+
+
+def _first_line(kind: str, data: Mapping[str, Any]) -> str:
+    if kind == "items.decided":
+        changed = f", {data['changed']:,} with another label than before" if data["changed"] else ""
+        return f"{counted(data['decided'], 'item')} decided{changed}; {data['done']:,} of {data['of']:,} are done"
+    if kind == "annotator.drifted":
+        way = "better" if data["after"] > data["before"] else "worse"
+        question = f" at {_name(data['question'])}" if data["question"] else ""
+        since = f", since {data['since'][:10]}" if data["since"] else ""
+        shares = f"{data['before']:.0%} right, then {data['after']:.0%}"
+        return f"{_name(data['annotator'])} became {way}{question}: {shares}{since}"
+    if kind == "target.reached":
+        reached = f"the target of {_name(data['question'])} is reached" if data["question"] else "the project is done"
+        return f"{reached}: {_safe(data['why'])}"
+    if kind == "cycle.failed":
+        return f"the cycle failed: {_name(data['message'], LONGEST)}"
+    if kind == "cycle.recovered":
+        return f"cycles work again; they had failed since {data['failed_since']}"
+    if kind == "items.left_out":
+        return f"{counted(data['count'], 'thing was', 'things were')} left out that could not be understood"
+    if kind == "plan.waits":
+        return f"a plan waits to be approved: {counted(data['questions'], 'question')}"
+    return {PING: "events arrive here"}[kind]
+
+
+def _more_lines(kind: str, data: Mapping[str, Any]) -> list[str]:
+    if kind == "items.left_out":
+        return [f"• {_name(text, LONGEST)}" for text in data["problems"]]
+    if kind != "items.decided":
+        return []
+    lines = []
+    for item in data["items"]:
+        labels = ", ".join(_name(label) for label in item["labels"].values())
+        url = f" {_safe(item['url'])}" if item.get("url") else ""
+        lines.append(f"• {_name(item['item'])}: {labels} ({item['confidence']:.0%}){url}")
+    more = data["decided"] + data["changed"] - len(data["items"])
+    return [*lines, f"… and {more:,} more"] if more > 0 else lines
 
 
 def sentence(text: str, settings: Settings) -> str:
@@ -102,70 +140,17 @@ def sentence(text: str, settings: Settings) -> str:
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
-_SECRET = re.compile(r"(TOKEN|SECRET|PASSWORD|EVENTS_\w+_URL)$")
-"""Endings of variables whose values must stay secret."""
-
-
-def _decided(data: Mapping[str, Any]) -> str:
-    lines = [f"{counted(data['decided'], 'item')} decided"]
-    lines[0] += f", {data['changed']:,} with another label than before" if data["changed"] else ""
-    lines[0] += f"; {data['done']:,} of {data['of']:,} are done"
-    for item in data["items"]:
-        labels = ", ".join(_name(label) for label in item["labels"].values())
-        line = f"• {_name(item['item'])}: {labels} ({item['confidence']:.0%})"
-        lines.append(line + (f" {_safe(item['url'])}" if item.get("url") else ""))
-    more = data["decided"] + data["changed"] - len(data["items"])
-    return "\n".join([*lines, *([f"… and {more:,} more"] if more > 0 else [])])
-
-
-def _drifted(data: Mapping[str, Any]) -> str:
-    way = "better" if data["after"] > data["before"] else "worse"
-    question = f" at {_name(data['question'])}" if data["question"] else ""
-    since = f", since {data['since'][:10]}" if data["since"] else ""
-    shares = f"{data['before']:.0%} right, then {data['after']:.0%}"
-    return f"{_name(data['annotator'])} became {way}{question}: {shares}{since}"
-
-
-def _reached(data: Mapping[str, Any]) -> str:
-    what = f"the target of {_name(data['question'])} is reached" if data["question"] else "the project is done"
-    return f"{what}: {_safe(data['why'])}"
-
-
-def _failed(data: Mapping[str, Any]) -> str:
-    return f"the cycle failed: {_name(data['message'], LONGEST)}"
-
-
-def _recovered(data: Mapping[str, Any]) -> str:
-    return f"cycles work again; they had failed since {data['failed_since']}"
-
-
-def _left_out(data: Mapping[str, Any]) -> str:
-    lines = [f"{counted(data['count'], 'thing was', 'things were')} left out that could not be understood"]
-    return "\n".join([*lines, *(f"• {_name(text, LONGEST)}" for text in data["problems"])])
-
-
-def _waits(data: Mapping[str, Any]) -> str:
-    return f"a plan waits to be approved: {counted(data['questions'], 'question')}"
-
-
-def _ping(data: Mapping[str, Any]) -> str:
-    return "events arrive here"
-
-
-def _unknown(data: Mapping[str, Any]) -> str:
-    return "something happened that this version has no words for"
-
-
-_WORDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
-    "items.decided": _decided,
-    "annotator.drifted": _drifted,
-    "target.reached": _reached,
-    "cycle.failed": _failed,
-    "cycle.recovered": _recovered,
-    "items.left_out": _left_out,
-    "plan.waits": _waits,
-    PING: _ping,
-}
+def json_value(value: Any) -> Any:
+    """Convert to JSON values: no NaN or infinity, no numpy types."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(name): json_value(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_value(part) for part in value]
+    return value if value is None or isinstance(value, str | int | bool) else str(value)
 
 
 def _name(name: object, longest: int = SHOWN) -> str:
@@ -177,14 +162,3 @@ def _name(name: object, longest: int = SHOWN) -> str:
 def _safe(text: str) -> str:
     """Escape the characters that are special in Slack."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _json(value: Any) -> Any:
-    """Convert to JSON values: no NaN or infinity, no numpy types."""
-    if isinstance(value, Mapping):
-        return {str(key): _json(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_json(part) for part in value]
-    if hasattr(value, "item"):
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value

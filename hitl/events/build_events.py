@@ -7,11 +7,7 @@
     plan.waits          a plan was made that nobody has sent yet
     cycle.failed        the first of consecutive failures; cycle.recovered: the first run after them
 
-The drift test runs every time, and near its limit its result flips. An announced change therefore stays announced until
-the evidence for it has clearly gone (`OVER`). It is announced again only if a new change began after the last labels
-seen at the time.
-
-The announcements are stored with the events, in the transaction of the run. A run never fails because its events could
+What was announced is stored with the events, in the transaction of the run. A run never fails because its events could
 not be built.
 """
 
@@ -21,6 +17,7 @@ import hashlib
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
@@ -49,20 +46,16 @@ if TYPE_CHECKING:
     from hitl.settings import Settings
     from hitl.store import Store
 
-ITEMS = 20
-"""Maximum items that one event names. Its count covers all of them."""
-
-PROBLEMS = 20
-"""Maximum left-out items that one event names."""
-
+ITEMS = PROBLEMS = 20
+"""Maximum items, or left-out items, that one event names. Its count covers all of them."""
 LOST = 0.1
 """Share of the allowed error by which accuracy must fall below the target before the target counts as lost."""
-
 OVER = 0.25
-"""An announced change is over once its p-value over all looks exceeds this."""
-
+"""An announced change is over once its p-value over all looks exceeds this. Near its limit, the test flips."""
 DRIFTED = 20
 """Maximum annotators announced at once per question, the clearest first. The rest follow in the next run."""
+SEPARATOR = "\x1f"
+"""Separates the labels of several questions."""
 
 _log = logging.getLogger(__name__)
 
@@ -73,7 +66,7 @@ def of_cycle(settings: Settings, store: Store, judgement: Judgement, *, waits: b
         return Announcement()
     try:
         with one_fit:
-            return _Telling(settings, store, judgement, store.told(settings.name)).announcement(waits)
+            return _RunEvents(settings, store, judgement, store.told(settings.name)).announcement(waits)
     except StoreError:
         raise  # the run cannot be recorded either, and will be repeated
     except Exception as error:
@@ -84,18 +77,18 @@ def of_cycle(settings: Settings, store: Store, judgement: Judgement, *, waits: b
 def of_failure(settings: Settings, store: Store, error: Exception | None) -> Announcement:
     """Build the event for a failed run, or for the first success after failures (`error` is None)."""
     before = store.failure(settings.name) if settings.events else None
-    base, now = settings.serve.url, time.time()
-    data: dict[str, Any] = {"project": settings.name, "url": page_of(base, settings.name, "runs")}
-    if error is None and before is not None:
-        since = before.at.isoformat(timespec="seconds").replace("+00:00", "Z")
-        return Announcement(tuple(_told(settings, "cycle.recovered", now, data | {"failed_since": since})))
-    if error is None or before is not None:
+    data: dict[str, Any] = {"project": settings.name, "url": page_of(settings.serve.url, settings.name, "runs")}
+    if (error is None) == (before is None):
         return Announcement()
-    said = {"error": type(error).__name__, "message": sentence(str(error), settings)}
-    return Announcement(tuple(_told(settings, "cycle.failed", now, data | said)))
+    if error is None:
+        assert before is not None
+        kind, said = "cycle.recovered", {"failed_since": _moment(before.at.timestamp())}
+    else:
+        kind, said = "cycle.failed", {"error": type(error).__name__, "message": sentence(str(error), settings)}
+    return Announcement(tuple(_wanted_event(settings, kind, time.time(), data | said)))
 
 
-def _told(settings: Settings, kind: str, at: float, data: Mapping[str, Any]) -> Iterable[Event]:
+def _wanted_event(settings: Settings, kind: str, at: float, data: Mapping[str, Any]) -> Iterable[Event]:
     """Yield the event if an address subscribes to it."""
     to = tuple(one.name for one in settings.events if kind in one.kinds)
     if to:
@@ -103,7 +96,7 @@ def _told(settings: Settings, kind: str, at: float, data: Mapping[str, Any]) -> 
 
 
 @dataclass
-class _Telling:
+class _RunEvents:
     """Events of one run, given what was announced `before`."""
 
     settings: Settings
@@ -114,22 +107,16 @@ class _Telling:
     events: list[Event] = field(default_factory=list)
 
     def announcement(self, waits: bool) -> Announcement:
-        """Build all events."""
-        told = {
-            "drifted": self.drifts(),
-            "reached": self.targets(),
-            "left_out": self.left_out(),
-        }
+        told = {"drifted": self.drifts(), "reached": self.targets(), "left_out": self.left_out()}
         self.decided()
         if waits:
-            asks = len(self.judgement.plan.asks)
-            self.tell("plan.waits", {"questions": asks, "url": self.page("plan")})
+            self.tell("plan.waits", {"questions": len(self.judgement.plan.asks), "url": self.page("plan")})
         return Announcement(tuple(self.events), told)
 
     def tell(self, kind: str, data: Mapping[str, Any]) -> None:
         last = self.store.last_cycle(self.settings.name)
         around = {"project": self.settings.name, "cycle": 1 if last is None else last.number + 1}
-        self.events += _told(self.settings, kind, self.at, {**around, **data})
+        self.events += _wanted_event(self.settings, kind, self.at, {**around, **data})
 
     def wanted(self, kind: str) -> bool:
         return any(kind in one.kinds for one in self.settings.events)
@@ -145,112 +132,79 @@ class _Telling:
         fresh, changed, reopened = differences(self.store.done(self.settings.name), now)
         if not fresh and not changed:
             return
-        names = item_names(self.settings, self.store)
-        self.tell(
-            "items.decided",
-            {
-                "decided": len(fresh),
-                "changed": len(changed),
-                "reopened": reopened,
-                "done": len(now),
-                "of": self.judgement.metrics.get("items", len(now) + self.judgement.plan.open_items),
-                "items": [self.item(now, n, names) for n in islice((*fresh, *changed), ITEMS)],
-                "url": self.page("items"),
-            },
-        )
-
-    def item(self, done: DoneItems, place: int, names: Mapping[str, str]) -> dict[str, Any]:
-        one = done[place]
-        name = names.get(str(one.item), str(one.item))
-        labels = dict(zip(self.judgement.results, map(str, one.labels), strict=False))
-        said = {"item": name, "labels": labels, "confidence": round(float(one.confidence), 6), "why": one.why}
-        return said | {"url": self.page("items", name)}
+        names, items = item_names(self.settings, self.store), []
+        for one in (now[n] for n in islice((*fresh, *changed), ITEMS)):
+            name = names.get(str(one.item), str(one.item))
+            labels = dict(zip(self.judgement.results, map(str, one.labels), strict=False))
+            said = {"item": name, "labels": labels, "confidence": round(float(one.confidence), 6), "why": one.why}
+            items.append(said | {"url": self.page("items", name)})
+        data = {
+            "decided": len(fresh),
+            "changed": len(changed),
+            "reopened": reopened,
+            "done": len(now),
+            "of": self.judgement.metrics.get("items", len(now) + self.judgement.plan.open_items),
+        }
+        self.tell("items.decided", {**data, "items": items, "url": self.page("items")})
 
     def drifts(self) -> dict[str, Any]:
         """Announce annotators who have changed. Return everything announced so far, by question."""
-        told: Mapping[str, Any] = self.before.get("drifted", {})
+        before: Mapping[str, Any] = self.before.get("drifted", {})
         if not self.wanted("annotator.drifted"):
-            return dict(told)
+            return dict(before)
         now = {}
         several = len(self.judgement.results) > 1
         for question, evidence in self.judgement.evidence.items():
-            fresh, now[question] = newly_drifted(evidence, self.judgement.results[question], told.get(question, {}))
-            for one in fresh:
-                change = one.change
-                said = {
-                    "annotator": one.annotator,
-                    "question": question if several else None,
-                    "before": round(change.before, 4),
-                    "after": round(change.after, 4),
-                    "since": _moment(change.when),
-                    "url": self.page("annotators", one.annotator),
-                }
-                self.tell("annotator.drifted", said)
+            fresh, now[question] = newly_drifted(evidence, self.judgement.results[question], before.get(question, {}))
+            for annotator, change in fresh:
+                shares = {"before": round(change.before, 4), "after": round(change.after, 4)}
+                said = {"annotator": annotator, "question": question if several else None, **shares}
+                url = self.page("annotators", annotator)
+                self.tell("annotator.drifted", {**said, "since": _moment(change.when), "url": url})
         return {question: said for question, said in now.items() if said}
 
     def targets(self) -> list[str]:
         """Announce reached targets. Return the questions that have reached theirs; "" is the whole project."""
-        told: Sequence[str] = self.before.get("reached", ())
-        whole, target = self.judgement.plan.stop, self.settings.budget.target_accuracy
-        now = []
-        for question, why in self.reached_questions(target, told):
-            now.append(question)
-            if question not in told:
-                self.tell("target.reached", {"question": question, "why": why, "url": self.page()})
-        if whole is None and "" in told and target is not None:
-            sure = self.judgement.metrics.get("expected", {}).get("sure", 0.0)
-            whole = "it was" if sure >= _lost(target) else None
-        if whole is not None:
-            now.append("")
-            if "" not in told:
-                self.tell("target.reached", {"question": None, "why": whole, "url": self.page()})
-        return now
-
-    def reached_questions(self, target: float | None, told: Sequence[str]) -> Iterable[tuple[str, str]]:
-        """Yield questions that have reached the target, or reached it earlier and have not lost it. Needs several
-        questions.
-        """
-        if target is None or len(self.judgement.results) < 2:
-            return
-        for question, result in self.judgement.results.items():
+        before: Sequence[str] = self.before.get("reached", ())
+        target, results, metrics = self.settings.budget.target_accuracy, self.judgement.results, self.judgement.metrics
+        why: dict[str, str] = {}
+        for question, result in results.items() if target is not None and len(results) > 1 else ():
             expected = expected_accuracy((self.judgement.evidence[question], result))
-            if reached(expected, target) or (question in told and expected.sure >= _lost(target)):
-                yield question, f"the accuracy expected is {expected}, the target {target:.1%}"
+            assert target is not None
+            if reached(expected, target) or (question in before and expected.sure >= _lost(target)):
+                why[question] = f"the accuracy expected is {expected}, the target {target:.1%}"
+        sure = metrics.get("expected", {}).get("sure", 0.0)
+        if self.judgement.plan.stop is not None:
+            why[""] = self.judgement.plan.stop
+        elif "" in before and target is not None and sure >= _lost(target):
+            why[""] = "it was"
+        for question in why.keys() - before:
+            data = {"question": question or None, "why": why[question], "url": self.page()}
+            self.tell("target.reached", data)
+        return list(why)
 
     def left_out(self) -> list[str]:
         """Announce what could not be understood. Return digests of everything that is left out now."""
         lines = [*self.store.problems(self.settings.name), *map(str, self.judgement.metrics.get("problems", ()))]
-        known = {hashlib.sha256(text.encode(errors="replace")).hexdigest()[:16]: text for text in lines}
-        fresh = [text for digest, text in known.items() if digest not in self.before.get("left_out", ())]
+        digests = {hashlib.sha256(text.encode(errors="replace")).hexdigest()[:16]: text for text in lines}
+        fresh = [text for digest, text in digests.items() if digest not in self.before.get("left_out", ())]
         if fresh:
             said = [sentence(text, self.settings) for text in fresh[:PROBLEMS]]
             self.tell("items.left_out", {"count": len(fresh), "problems": said, "url": self.page("runs")})
-        return list(known)
+        return list(digests)
 
 
 def differences(before: pa.Table | None, now: DoneItems) -> tuple[list[int], list[int], int]:
-    """Return indices of newly done items, indices of items with changed labels, and the number of reopened items.
-
-    Works on columns because there may be a million rows.
-    """
+    """Return indices of newly done items, indices of items with changed labels, and the number of reopened items."""
     if before is None:
         return list(range(len(now))), [], 0
     names = pa.array(map(str, now.items), pa.string(), size=len(now))
     place = pc.index_in(names, value_set=before.column("item").cast(pa.string()).combine_chunks())
     labels = pa.array((SEPARATOR.join(map(str, each)) for each in now.labels), pa.string(), size=len(now))
-    same = pc.equal(labels, _joined(before.column("labels")).take(place))
+    old = before.column("labels").combine_chunks().cast(pa.list_(pa.string()))
+    same = pc.equal(labels, pc.binary_join(old, SEPARATOR).take(place))
     fresh, changed = pc.indices_nonzero(pc.is_null(place)), pc.indices_nonzero(pc.invert(same))
     return fresh.to_pylist(), changed.to_pylist(), before.num_rows - (len(now) - len(fresh))
-
-
-SEPARATOR = "\x1f"
-"""Separates the labels of several questions."""
-
-
-def _joined(labels: pa.ChunkedArray) -> pa.Array:
-    """Join each list of labels into one text."""
-    texts = labels.combine_chunks().cast(pa.list_(pa.string()))
-    return pc.binary_join(texts, SEPARATOR)
 
 
 def _lost(target: float) -> float:
@@ -260,18 +214,9 @@ def _lost(target: float) -> float:
 
 def _moment(seconds: float) -> str | None:
     """Format a time for JSON, or return None if it is not a valid time."""
-    try:
+    with suppress(ValueError, OverflowError, OSError):
         return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    except (ValueError, OverflowError, OSError):
-        return None
-
-
-@dataclass(frozen=True)
-class Drifted:
-    """An annotator who has changed, and the change."""
-
-    annotator: str
-    change: Change
+    return None
 
 
 def changes(evidence: Evidence, consensus: Consensus) -> tuple[list[Change | None], list[bool]]:
@@ -284,26 +229,25 @@ def changes(evidence: Evidence, consensus: Consensus) -> tuple[list[Change | Non
 
 def newly_drifted(
     evidence: Evidence, consensus: Consensus, told: Mapping[str, Any]
-) -> tuple[list[Drifted], dict[str, Any]]:
+) -> tuple[list[tuple[str, Change]], dict[str, Any]]:
     """Return annotators to announce, and all announced so far: annotator -> time of the latest label seen then.
 
+    An announced change stays announced until it is `OVER`, or a new one began after the last labels seen at the time.
     Return nothing if answers have no times, or are not about whole items.
     """
     annotations = evidence.annotations
     if annotations.time is None or evidence.parts is not None or not len(annotations):
         return [], {}
-    found, alarms = changes(evidence, consensus)
+    likely, alarms = changes(evidence, consensus)
     now: dict[str, Any] = {}
-    fresh: list[Drifted] = []
-    seen = float(np.nanmax(annotations.time))
+    fresh: list[tuple[str, Change]] = []
     for code, name in enumerate(map(str, annotations.annotators)):
-        change, before = found[code], told.get(name)
+        change, before = likely[code], told.get(name)
         if change is None or code == annotations.anonymous:
             continue
-        again = before is not None and change.when > before
-        if alarms[code] and (before is None or again):
-            fresh.append(Drifted(name, change))
+        if alarms[code] and (before is None or change.when > before):
+            fresh.append((name, change))
         if before is not None and change.p_any_look <= OVER:
             now[name] = before
-    fresh = sorted(fresh, key=lambda one: (one.change.p_value, one.annotator))[:DRIFTED]
-    return fresh, now | {one.annotator: seen for one in fresh}
+    fresh = sorted(fresh, key=lambda one: (one[1].p_value, one[0]))[:DRIFTED]
+    return fresh, now | dict.fromkeys((name for name, _ in fresh), float(np.nanmax(annotations.time)))

@@ -2,13 +2,12 @@
 
     2xx                       delivered; the next event for this address is sent at once
     410                       the receiver has unsubscribed: nothing is sent until `hitl events --test` succeeds
-    anything else, nothing    retried after `PAUSES` with some jitter, or later if the receiver says so
-    after the last pause      given up
+    anything else, nothing    retried after `PAUSES` with some jitter, or later if the receiver says so; then given up
 
 Each address has its own thread, so a slow or dead one delays no other address, run or page. A failed attempt ends the
-turn of its address, so a dead one costs one request per turn. Whatever the receiver does (hang, drip, send without
-end), a request ends at its timeout. Redirects are not followed, because a signed event must go to the configured
-address. Descriptions of an attempt include the response status, but neither the address nor the response body.
+turn of its address. Whatever the receiver does (hang, drip, send without end), a request ends at its timeout. Redirects
+are not followed, because a signed event must go to the configured address. Descriptions of an attempt include the
+response status, but neither the address nor the response body.
 """
 
 from __future__ import annotations
@@ -40,24 +39,19 @@ if TYPE_CHECKING:
 
 SECONDS = 15.0
 """Timeout of an attempt, in seconds."""
-
 HELD = 4 * SECONDS
 """Seconds for which a delivery is locked by its sender. After that, the sender must have been killed."""
-
 PAUSES = (5.0, 5 * 60.0, 30 * 60.0, 2 * 3600.0, 5 * 3600.0, 10 * 3600.0, 14 * 3600.0, 20 * 3600.0, 24 * 3600.0)
 """Seconds before the second attempt, the third, and so on: the schedule of the Standard Webhooks specification."""
-
 JITTER = 0.2
 """Maximum share by which a pause is lengthened at random."""
-
 LONGEST_WAIT = 24 * 3600.0
 """Maximum seconds that a receiver may ask us to wait."""
-
 KEPT_WAITING = 5 * 24 * 3600.0
 """Seconds after which an unsendable event is given up: its secret is missing, or its address was removed."""
-
 TURN = 2.0
 """Seconds between two checks of the queue."""
+OFF = "the address answered 410 (gone): nothing more is sent to it; when it takes events again: `hitl events --test`"
 
 _log = logging.getLogger(__name__)
 
@@ -89,9 +83,9 @@ def ask(method: str, url: str, headers: Mapping[str, str], body: bytes | None, s
                 asyncio.timeout(seconds),  # httpx limits each step alone, and a receiver that drips makes endless steps
                 client.stream(method, url, headers={"User-Agent": "hitl", **headers}, content=body) as response,
             ):
-                known = any(response.status_code == each for each in HTTPStatus)
-                said = f"{response.status_code} {HTTPStatus(response.status_code).phrase if known else ''}".strip()
-                return Answer(response.status_code, said, _retry_after(response.headers.get("retry-after")))
+                phrase = httpx.codes.get_reason_phrase(response.status_code)
+                wait = _retry_after(response.headers.get("retry-after", ""))
+                return Answer(response.status_code, f"{response.status_code} {phrase}".strip(), wait)
         finally:
             await asyncio.sleep(0)  # closed connections end in the next turn of the loop
 
@@ -112,10 +106,8 @@ def signed(identity: str, at: int, body: bytes, keys: Sequence[bytes]) -> dict[s
     return headers
 
 
-def _retry_after(text: str | None) -> float | None:
+def _retry_after(text: str) -> float | None:
     """Parse a Retry-After header: seconds or a date. Return None if it is neither."""
-    if text is None:
-        return None
     if text.isascii() and text.isdigit():
         return float(text[:9])
     with suppress(ValueError, TypeError, OverflowError):
@@ -140,9 +132,15 @@ def _in_words(error: BaseException | None, seconds: float) -> str:
             return "Connection refused"
         if isinstance(error, httpx.RemoteProtocolError):
             silent = "without sending" in str(error)
-            return f"{'the connection was closed without an answer' if silent else 'what answers does not speak HTTP'}"
+            return "the connection was closed without an answer" if silent else "what answers does not speak HTTP"
         error = error.__cause__ or error.__context__
     return "the connection failed"
+
+
+def pause(attempts: int, retry_after: float | None = None) -> float:
+    """Return the seconds to wait after this many attempts, no less than the receiver asks for."""
+    jittered = PAUSES[attempts - 1] * random.uniform(1.0, 1.0 + JITTER)  # nosec B311
+    return max(jittered, min(retry_after or 0.0, LONGEST_WAIT))
 
 
 @dataclass(frozen=True)
@@ -158,41 +156,14 @@ class Address:
         """Digest of the URL, to detect that it has changed."""
         return hashlib.sha256(self.to.address.encode()).hexdigest()[:16]
 
-    def turn(self, until: float, stop: threading.Event) -> None:
-        """Send due events in order, until one fails, `until` (by `time.monotonic`) has passed, or `stop` is set."""
-        store, project, name = self.store, self.project, self.to.name
-        if self.to.lacks is not None:
-            said = f"given up: {self.to.lacks}"
-            if store.give_up(project, name, said, before=time.time() - KEPT_WAITING):
-                _log.warning("events of %s for %s are %s", project, name, said)
-            return
-        while not stop.is_set():
-            left = until - time.monotonic()
-            it = store.claim(project, name, HELD) if left > 1.0 else None
-            if it is None:
-                return
-            if store.is_off(project, name, self.digest):
-                store.not_sent(project, it)
-                store.give_up(project, name, OFF)
-                return
-            if not self._settled(it, self._sent(it, min(SECONDS, left))):
-                return
-
-    def _sent(self, it: Delivery, seconds: float) -> Answer:
-        """Send a delivery. An event that cannot be formatted, such as one of another version, counts as a failed
-        attempt.
-        """
+    def send(self, it: Delivery | Event, seconds: float) -> Answer:
+        """Send an event and return the response, within `seconds`. If it cannot be formatted, that is the response."""
         try:
-            return self.send(it, seconds)
+            body = as_sent(it.body, self.to.template)
         except Exception as error:
             _log.exception("events of %s for %s: %s cannot be written", self.project, self.to.name, it.kind)
             return Answer(None, f"hitl cannot write this event ({type(error).__name__}: {error})")
-
-    def send(self, it: Delivery | Event, seconds: float) -> Answer:
-        """Send an event and return the response, within `seconds`."""
-        body = as_sent(it.body, self.to.template)
-        identity = it.event if isinstance(it, Delivery) else it.id
-        headers = signed(identity, int(time.time()), body, self.to.keys)
+        headers = signed(it.event if isinstance(it, Delivery) else it.id, int(time.time()), body, self.to.keys)
         return ask("POST", self.to.address, {"Content-Type": "application/json", **headers}, body, seconds)
 
     def reach(self) -> Answer:
@@ -201,12 +172,31 @@ class Address:
 
     def test(self) -> Answer:
         """Send a ping outside the queue. If it is accepted, an unsubscribed address is active again."""
-        found = self.send(ping(self.project), SECONDS)
-        if found.arrived:
+        answer = self.send(ping(self.project), SECONDS)
+        if answer.arrived:
             self.store.switch(self.project, self.to.name, self.digest, off=False)
-        return found
+        return answer
 
-    def _settled(self, it: Delivery, answer: Answer) -> bool:
+    def turn(self, until: float, stop: threading.Event) -> None:
+        """Send due events in order, until one fails, `until` (by `time.monotonic`) has passed, or `stop` is set."""
+        store, project, name = self.store, self.project, self.to.name
+        if self.to.lacks is not None:
+            said = f"given up: {self.to.lacks}"
+            if store.give_up(project, name, said, before=time.time() - KEPT_WAITING):
+                _log.warning("events of %s for %s are %s", project, name, said)
+            return
+        while not stop.is_set() and (left := until - time.monotonic()) > 1.0:
+            it = store.claim(project, name, HELD)
+            if it is None:
+                return
+            if store.is_off(project, name, self.digest):
+                store.not_sent(project, it)
+                store.give_up(project, name, OFF)
+                return
+            if not self.settle(it, self.send(it, min(SECONDS, left))):
+                return
+
+    def settle(self, it: Delivery, answer: Answer) -> bool:
         """Record the outcome of an attempt. Return True if it was delivered."""
         store, project, name = self.store, self.project, self.to.name
         if answer.arrived:
@@ -223,15 +213,6 @@ class Address:
         return answer.arrived
 
 
-OFF = "the address answered 410 (gone): nothing more is sent to it; when it takes events again: `hitl events --test`"
-
-
-def pause(attempts: int, retry_after: float | None = None) -> float:
-    """Return the seconds to wait after this many attempts, no less than the receiver asks for."""
-    jittered = PAUSES[attempts - 1] * random.uniform(1.0, 1.0 + JITTER)  # nosec B311
-    return max(jittered, min(retry_after or 0.0, LONGEST_WAIT))
-
-
 def addresses_of(settings: Settings, store: Store) -> tuple[Address, ...]:
     """Return the addresses that a project sends events to."""
     return tuple(Address(store, settings.name, one) for one in settings.events)
@@ -246,67 +227,63 @@ def forget_others(settings: Settings, store: Store) -> None:
             store.give_up(settings.name, name, "given up: this address is no longer in hitl.toml", before)
 
 
-class _AddressThread(threading.Thread):
-    """Thread that sends the events of one address until it is stopped, and retries failures."""
-
-    def __init__(self, address: Address, stop: threading.Event, until: float | None = None) -> None:
-        super().__init__(name=f"hitl events {address.project} {address.to.name}", daemon=True)
-        self._address, self._stopping, self._until = address, stop, until
-
-    def run(self) -> None:
-        """Send turn by turn. With an end time, take a single turn."""
-        while not self._stopping.is_set():
-            try:
-                self._address.turn(self._until or time.monotonic() + 3600.0, self._stopping)
-            except StoreError as error:
-                _log.warning("events of %s: %s", self._address.project, error)
-            except Exception:  # the next turn may succeed, whatever the error is
-                _log.exception("events of %s for %s", self._address.project, self._address.to.name)
-            if self._until is not None:
-                return
-            self._stopping.wait(TURN)
-
-
 class Sender:
-    """Senders for every address of some projects, until they are stopped."""
+    """Send the events of some projects, with a thread per address, until stopped.
 
-    def __init__(self, projects: Iterable[tuple[Settings, Store]]) -> None:
-        self._stop, self._projects = threading.Event(), tuple(projects)
-        self._threads = [
-            _AddressThread(one, self._stop) for project in self._projects for one in addresses_of(*project)
+    `seconds`: take a single turn of at most this duration instead.
+    """
+
+    def __init__(self, projects: Iterable[tuple[Settings, Store]], seconds: float | None = None) -> None:
+        self._projects, self._seconds, self._stop = tuple(projects), seconds, threading.Event()
+        self.threads = [
+            threading.Thread(target=self._send, args=(one,), name=f"hitl events {one.to.name}", daemon=True)
+            for project in self._projects
+            for one in addresses_of(*project)
         ]
 
     def start(self) -> None:
-        """Start a thread per address."""
+        """Start the threads."""
         for project in self._projects:
             forget_others(*project)
-        for thread in self._threads:
+        for thread in self.threads:
             thread.start()
 
     def stop(self, seconds: float = 2.0) -> None:
         """Stop the threads, waiting briefly for requests in progress. Those that take longer are sent again later."""
         self._stop.set()
+        self.join(seconds)
+
+    def join(self, seconds: float) -> None:
+        """Wait for the threads to end."""
         until = time.monotonic() + seconds
-        for thread in self._threads:
+        for thread in self.threads:
             if thread.ident is not None:
                 thread.join(max(until - time.monotonic(), 0.0))
+
+    def _send(self, address: Address) -> None:
+        until = time.monotonic() + self._seconds if self._seconds else float("inf")
+        while not self._stop.is_set():
+            try:
+                address.turn(until, self._stop)
+            except StoreError as error:
+                _log.warning("events of %s: %s", address.project, error)
+            except Exception:  # the next turn may succeed, whatever the error is
+                _log.exception("events of %s for %s", address.project, address.to.name)
+            if self._seconds is not None:
+                return
+            self._stop.wait(TURN)
 
 
 def deliver(settings: Settings, store: Store, seconds: float = 10.0) -> None:
     """Send due events for at most `seconds`. The rest waits for the next caller."""
     if not settings.events:
         return
+    sender = Sender([(settings, store)], seconds)
     try:
-        forget_others(settings, store)
+        sender.start()
     except StoreError as error:
         _log.warning("events of %s: %s", settings.name, error)
-        return
-    until = time.monotonic() + seconds
-    threads = [_AddressThread(one, threading.Event(), until) for one in addresses_of(settings, store)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(max(until + 1.0 - time.monotonic(), 0.0))
+    sender.join(seconds + 1.0)
 
 
 @contextmanager

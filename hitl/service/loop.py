@@ -21,46 +21,36 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Any
-
-from apscheduler.schedulers.background import BackgroundScheduler
+from typing import TYPE_CHECKING, Any
 
 from hitl.connectors.catalog import connector_of
 from hitl.cycle import CycleReport, Unchanged, pull, run_if_changed
 from hitl.errors import BadSettings, Busy, HitlError, StoreError, Unreachable
 from hitl.platform import Connector, Progress, silent
 from hitl.project import lease_seconds, load, opened, recalled
-from hitl.service.scheduled import LAST_RETRY, Debounce, Project, is_late
-from hitl.settings import Settings
+from hitl.settings import ScheduleSettings, Settings
 from hitl.settings.times import spelled
 from hitl.store import Store
 from hitl.store.results import BASIS
 from hitl.tables.limits import within
 
-FIRST_RETRY = 5.0
-"""Seconds before the first retry. The pause doubles with each, up to LAST_RETRY, which also caps what a platform asks.
-"""
+if TYPE_CHECKING:
+    from hitl.service.loops import Project
 
+FIRST_RETRY, LAST_RETRY = 5.0, 600.0
+"""Seconds before the first retry, doubled with each, and their maximum, which also caps what a platform asks."""
 LAST_BUSY_RETRY = 60.0
 """Maximum seconds between retries while another process holds the project."""
-
 FIRST_LOOK_RETRY, LAST_LOOK_RETRY = 0.5, 60.0
 """Seconds before the first retry of a pull between runs, doubled with each, up to the second value."""
-
 GAP = 0.25
 """Minimum seconds between two pulls triggered by webhooks, so that other processes can get the lease."""
-
 LONGEST = 60.0
 """Maximum seconds between readings of the clock, which may have been set."""
-
-MAY_PASS = (Busy, Unreachable, StoreError, OSError)
-"""Errors after which the same run is retried."""
-
-ONE_JOB: dict[str, Any] = {"id": "next", "replace_existing": True, "misfire_grace_time": None}
-"""Options of a loop's only job, which wakes it at its next time, however late."""
-
 PROBLEMS = 10
 """Maximum problems of a run that are reported, as in `hitl run`."""
+MAY_PASS = (Busy, Unreachable, StoreError, OSError)
+"""Errors after which the same run is retried."""
 
 Tell = Callable[[str, str, Mapping[str, Any]], None]
 """Called with (event, project, figures). Events: began, done, failed, waits, looked."""
@@ -75,6 +65,41 @@ class Stopped(BaseException):
 def clock() -> datetime:
     """Return the current time. Replaced in tests."""
     return datetime.now(UTC)
+
+
+@dataclass
+class Debounce:
+    """Merge a burst of hints into one run: `quiet` seconds after the last hint, and `at_most` after the first."""
+
+    quiet: float
+    at_most: float
+    first: datetime | None = None
+    due: datetime | None = None
+
+    def hint(self, now: datetime) -> datetime:
+        """Record a hint at this time. Return when to run."""
+        # A hint before `first` means a clock was set back.
+        if self.first is None or self.due is None or not self.first <= now < self.due:
+            self.first = now
+        self.due = min(now + timedelta(seconds=self.quiet), self.first + timedelta(seconds=self.at_most))
+        return self.due
+
+
+def is_late(schedule: ScheduleSettings, finished: datetime, begun: datetime | None, now: datetime) -> bool:
+    """Return True if a run should have finished by now.
+
+    With a period (every, cron), a run is late if `late_after` scheduled times have passed since the last one
+    `finished`. Without a period, it is late if a run has `begun` and not finished for `late_after` times the longest
+    retry pause.
+    """
+    if schedule.every is not None:
+        return now > finished + timedelta(seconds=schedule.every * schedule.late_after)
+    if schedule.cron is not None:
+        when: datetime | None = finished
+        for _ in range(schedule.late_after + 1):  # the last of them has only just become due
+            when = None if when is None else schedule.next_after(when)
+        return when is not None and when <= now
+    return begun is not None and now > begun + timedelta(seconds=LAST_RETRY * schedule.late_after)
 
 
 @dataclass
@@ -117,18 +142,15 @@ class ProjectLoop(threading.Thread):
         self._counts = runs and project.schedule.after_annotations is not None
         self._debounce = Debounce(project.schedule.debounce, project.schedule.debounce_at_most)
         self._woken, self._stopping, self._lock = threading.Event(), False, threading.Lock()
-        self._since = self._finished = clock()
+        self._since = self._finished = self._not_before = clock()
         self._begun: datetime | None = None  # since when a run has been tried
         self._blind: datetime | None = None  # since when pulls have failed
         self._ended: datetime | None = None  # when the last run here ended, successfully or not
         self._run_at: datetime | None = None  # due because of webhooks, or of enough new annotations
         self._look_at = self._since if follows or self._counts else None
-        self._not_before = self._since
         self._again: tuple[datetime, datetime] | None = None  # when a failed run was due, and when to retry it
         self._attempts = self._failed_looks = 0
         self._resumes = True
-
-    # -- life ----------------------------------------------------------------------------------------------
 
     def hint(self) -> None:
         """Record that the platform may have news. Safe from any thread."""
@@ -148,26 +170,18 @@ class ProjectLoop(threading.Thread):
 
     def run(self) -> None:
         """Loop until stopped."""
-        times = BackgroundScheduler(timezone=UTC)  # in memory only: the next time follows from the store
-        times.start()
-        try:
-            with within(self.project.settings.limits.limits()):
-                while not self._stopping:
-                    try:
-                        seconds = self.turn()
-                    except Stopped:
-                        return
-                    except Exception as error:  # the store cannot be read, so due times are unknown
-                        if not isinstance(error, HitlError | OSError):
-                            _log.exception("the loop of %s", self.project.name)
-                        seconds = self._later(error)
-                    if seconds > 0:
-                        next_time = datetime.now(UTC) + timedelta(seconds=seconds)
-                        times.add_job(self._woken.set, "date", run_date=next_time, **ONE_JOB)
-                        self._woken.wait(LONGEST)
-                    self._woken.clear()
-        finally:
-            times.shutdown(wait=False)
+        with within(self.project.settings.limits.limits()):
+            while not self._stopping:
+                try:
+                    seconds = self.turn()
+                except Stopped:
+                    return
+                except Exception as error:  # the store cannot be read, so due times are unknown
+                    if not isinstance(error, HitlError | OSError):
+                        _log.exception("the loop of %s", self.project.name)
+                    seconds = self._later(error)
+                self._woken.wait(min(seconds, LONGEST))
+                self._woken.clear()
 
     def turn(self) -> float:
         """Do what is due. Return the maximum seconds to wait before the next turn."""
@@ -182,8 +196,6 @@ class ProjectLoop(threading.Thread):
             self._look()
             return 0.0
         return min([LONGEST, *((when - now).total_seconds() for when in (due, look) if when is not None)])
-
-    # -- schedule ------------------------------------------------------------------------------------------
 
     def due(self, now: datetime) -> datetime | None:
         """Return when the next run is due: a past time if one was missed, None if nothing triggers one."""
@@ -230,8 +242,6 @@ class ProjectLoop(threading.Thread):
             {"project": self.project.name, "kind": kind, "when": when, "next": max(at or now, now)}
             for kind, when, at in rows
         ]
-
-    # -- runs and pulls ------------------------------------------------------------------------------------
 
     def _cycle(self, due: datetime) -> None:
         """Do the run that was due at this time."""
@@ -337,8 +347,6 @@ class ProjectLoop(threading.Thread):
 
     def _tell(self, event: str, **said: Any) -> None:
         self._told(event, self.project.name, said)
-
-    # -- health --------------------------------------------------------------------------------------------
 
     def late_since(self, now: datetime) -> datetime | None:
         """Return when the last successful run ended if the next one is overdue, else None."""

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
-from hitl.errors import HitlError, MissingExtra
+from hitl.connectors.catalog import connector_of
+from hitl.errors import BadSettings, HitlError, MissingExtra
 from hitl.platform import Progress, silent
+from hitl.project import load, store_url
 from hitl.service import loop as looping
 from hitl.service.loop import ProjectLoop, Tell
-from hitl.service.scheduled import Project, require_secrets, url_of
+from hitl.settings import WEBHOOK_SECRET, ScheduleSettings, Settings
 from hitl.store import Store
 
 if TYPE_CHECKING:
@@ -20,6 +26,41 @@ if TYPE_CHECKING:
 
 GRACE = 20.0
 """Seconds that a run has to reach its next step when the loops stop. After that it is abandoned, as in a crash."""
+
+
+@dataclass(frozen=True)
+class Project:
+    """A served project: the path of its hitl.toml and its settings."""
+
+    config: Path
+    settings: Settings
+
+    @property
+    def name(self) -> str:
+        """Name of the project in its store."""
+        return self.settings.name
+
+    @property
+    def schedule(self) -> ScheduleSettings:
+        """Schedule of its runs."""
+        return self.settings.schedule
+
+    @property
+    def store(self) -> str:
+        """Address of its store."""
+        return store_url(self.settings.store, self.config.parent)
+
+    @property
+    def is_scheduled(self) -> bool:
+        """True if its settings schedule runs."""
+        schedule = self.schedule
+        starts = (schedule.every, schedule.cron, schedule.after_annotations, schedule.webhook)
+        return any(start is not None for start in starts)
+
+    @property
+    def secret(self) -> str:
+        """Secret in the header of its webhooks, or ""."""
+        return "" if self.settings.webhook_secret is None else self.settings.webhook_secret.get_secret_value()
 
 
 class Loops:
@@ -32,13 +73,10 @@ class Loops:
     """
 
     def __init__(self, projects: Sequence[Project], tell: Tell, progress: Progress = silent) -> None:
-        self.projects = tuple(projects)
-        self._stop, self._listeners = threading.Event(), list["Listener"]()
-        self._stores: list[Store] = []
-        self.loops: list[ProjectLoop] = []
-        for project in projects:
-            self._stores.append(Store(project.store))
-            self.loops.append(ProjectLoop(project, self._stores[-1], tell, progress))
+        self.projects, self._stop, self._listeners = tuple(projects), threading.Event(), list["Listener"]()
+        self._stores = [Store(project.store) for project in projects]
+        pairs = zip(projects, self._stores, strict=True)
+        self.loops = [ProjectLoop(project, store, tell, progress) for project, store in pairs]
 
     def __enter__(self) -> Loops:
         return self
@@ -138,3 +176,48 @@ def trouble_of(loops: Sequence[ProjectLoop]) -> Mapping[str, Any] | None:
         if since is not None:
             late[loop.project.name] = f"no cycle has finished since {since:%Y-%m-%d %H:%M:%S}Z"
     return {"status": "late", "projects": late} if late else None
+
+
+def projects_of(configs: Sequence[Path]) -> tuple[Project, ...]:
+    """Load the projects to schedule. Raise BadSettings if one is given twice, or has no schedule."""
+    projects = [Project(config.resolve(), load(config)) for config in configs]
+    seen: dict[tuple[str, str], Path] = {}
+    listening: dict[tuple[str, str], Path] = {}
+    for project in projects:
+        schedule = project.schedule
+        if not project.is_scheduled:
+            raise BadSettings(
+                f'{project.config}: nothing says when to run; expected schedule.every = "15m", schedule.cron, '
+                "schedule.after_annotations or schedule.webhook"
+            )
+        if schedule.cron is not None and schedule.next_after(datetime.now(UTC)) is None:
+            raise BadSettings(f"schedule.cron: {schedule.cron!r} never comes")
+        other = seen.setdefault((project.store, project.name), project.config)
+        if other is not project.config:
+            raise BadSettings(f"{project.config}: project {project.name!r} of the same store is in {other} too")
+        if schedule.webhook is None:
+            continue
+        other = listening.setdefault((schedule.webhook, project.name), project.config)
+        if other is not project.config:
+            raise BadSettings(
+                f"{project.config}: a project {project.name!r} listens at {schedule.webhook} already ({other}); "
+                "expected another name, or another schedule.webhook"
+            )
+    return tuple(projects)
+
+
+def require_secrets(projects: Iterable[Project]) -> None:
+    """Raise BadSettings unless each project has its platform's token, and a secret if it listens for webhooks."""
+    for project in projects:
+        connector_of(project.settings.source, project.config.parent)  # raises if the token is missing
+        if project.schedule.webhook is not None and project.secret == "":
+            raise BadSettings(f"{project.config}: schedule.webhook needs a secret: set {WEBHOOK_SECRET}")
+
+
+def url_of(address: str, project: str) -> str:
+    """Return the URL to enter on the platform. A wildcard address is replaced by the name of this machine."""
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    if host in ("0.0.0.0", "::"):  # nosec B104  # compared, not bound to
+        host = socket.gethostname()
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/webhook/{quote(project, safe='')}"

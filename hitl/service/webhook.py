@@ -29,16 +29,12 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from hitl.errors import BadSettings
 
 SECRET_HEADER = "X-Hitl-Secret"
-
 LARGEST_BODY = 1_000_000
 """Maximum bytes of a body that are read for its action. A larger one counts as a hint without being read."""
-
 SECONDS = 10.0
 """Seconds that a client has to send its headers, and again to send its body."""
-
 CONNECTIONS = 32
 """Maximum connections of `hitl schedule` at a time. Further ones are refused."""
-
 CONCERNS_LABELS = ("ANNOTATION", "TASK")
 """Prefixes of Label Studio's actions that can change a plan. Changes pushed by a run cause none of them."""
 
@@ -66,12 +62,12 @@ def router(
             "and signs of an English keyboard"
         )
     routes = APIRouter(tags=["live"])
-    said = {401: "the secret is missing or wrong", 404: "no such project"}
+    errors = {401: "the secret is missing or wrong", 404: "no such project"}
 
     @routes.post(
         "/webhook/{project}",
         response_model=Queued,
-        responses={code: {"description": text} for code, text in said.items()},
+        responses={code: {"description": text} for code, text in errors.items()},
         summary="A hint of the labeling platform",
     )
     @public
@@ -82,7 +78,7 @@ def router(
             raise HTTPException(401, f"the header {SECRET_HEADER} is missing or wrong")
         if project not in hints:
             raise HTTPException(404, f"there is no project {project!r}")
-        queued = concerns_labels(await _body(request))
+        queued = concerns_labels(await read_body(request, LARGEST_BODY) or b"")
         if queued:
             hints[project]()
         return JSONResponse({"queued": queued})
@@ -100,21 +96,25 @@ def concerns_labels(body: bytes) -> bool:
     return not isinstance(action, str) or action.upper().startswith(CONCERNS_LABELS)
 
 
-async def _body(request: Request) -> bytes:
-    """Read the body. Return b"" if it is too large, too slow or broken off: it counts as a hint."""
+async def read_body(request: Request, most: int, seconds: float | None = None, *, keep: bool = True) -> bytes | None:
+    """Read the body; `keep` False: forget it. Return None if it is larger than `most` bytes, too slow, or broken off.
+
+    `seconds` None: SECONDS.
+    """
     length = request.headers.get("content-length", "")
-    if length.isascii() and length.isdigit() and (len(length) > 19 or int(length) > LARGEST_BODY):
-        return b""
-    body = bytearray()
+    if length.isascii() and length.isdigit() and (len(length) > 19 or int(length) > most):
+        return None
+    read, parts = 0, []
     try:
-        async with asyncio.timeout(SECONDS):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > LARGEST_BODY:
-                    return b""
+        async with asyncio.timeout(seconds or SECONDS):
+            async for part in request.stream():
+                read += len(part)
+                if read > most:
+                    return None
+                parts += [part] if keep else []
     except (TimeoutError, ClientDisconnect):
-        return b""
-    return bytes(body)
+        return None
+    return b"".join(parts)
 
 
 class Impatient(H11Protocol):
@@ -147,10 +147,7 @@ class Impatient(H11Protocol):
 
 
 class Listener(threading.Thread):
-    """Serve the webhooks of `hitl schedule`, and /health, at one address.
-
-    Raise BadSettings if it cannot listen there.
-    """
+    """Serve the webhooks of `hitl schedule`, and /health, at one address. Raise BadSettings if that fails."""
 
     def __init__(self, address: str, secret: str, hints: Mapping[str, Hint], trouble: Trouble) -> None:
         super().__init__(name="hitl webhook", daemon=True)
@@ -159,8 +156,8 @@ class Listener(threading.Thread):
 
         @app.get("/health")
         def health() -> JSONResponse:
-            found = trouble()
-            return JSONResponse(dict(found or {"status": "ok"}), 503 if found else 200)
+            problem = trouble()
+            return JSONResponse(dict(problem or {"status": "ok"}), 503 if problem else 200)
 
         @app.exception_handler(HTTPException)
         async def refuse(request: Request, error: HTTPException) -> JSONResponse:

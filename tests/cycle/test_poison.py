@@ -12,8 +12,7 @@ from hitl.audit import audit
 from hitl.connectors.tables import Tables
 from hitl.errors import BadInput
 from hitl.service.loop import figures
-from hitl.service.loops import Loops
-from hitl.service.scheduled import projects_of
+from hitl.service.loops import Loops, projects_of
 from hitl.settings import Settings
 from hitl.store import Store
 from tests import scheduled

@@ -1,6 +1,6 @@
 """Receivers of events on this machine that answer, refuse, hang, redirect or drip; and a verification of signatures.
 
-The verification is written from the Standard Webhooks specification and shares nothing with `hitl.events.signing`.
+The verification is written from the Standard Webhooks specification and shares nothing with `hitl.events.sender`.
 """
 
 from __future__ import annotations

@@ -29,7 +29,6 @@ from hitl.operations import Judgement
 from hitl.plan import Done, DoneItems, Plan
 from hitl.settings import Settings
 from hitl.store import CycleRecord, Store
-from hitl.store.events import Announcement
 from tests import projects
 from tests.events.conftest import Telling
 from tests.events.receivers import SECRET
@@ -268,7 +267,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
         fresh, now = build_events.newly_drifted(replace(evidence, annotations=at), None, state)  # type: ignore[arg-type]
         state.clear()
         state.update(now)
-        return [one.annotator for one in fresh]
+        return [name for name, _ in fresh]
 
     return look
 
@@ -302,8 +301,8 @@ def test_many_at_once_are_told_in_several_cycles(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(build_events, "changes", lambda *given: (change, [True] * 30))
     first, now = build_events.newly_drifted(Evidence(annotations), None, {})  # type: ignore[arg-type]
     second, now = build_events.newly_drifted(Evidence(annotations), None, now)  # type: ignore[arg-type]
-    assert [one.annotator for one in first] == names[: build_events.DRIFTED]
-    assert [one.annotator for one in second] == names[build_events.DRIFTED :]
+    assert [name for name, _ in first] == names[: build_events.DRIFTED]
+    assert [name for name, _ in second] == names[build_events.DRIFTED :]
     assert build_events.newly_drifted(Evidence(annotations), None, now) == ([], now)  # type: ignore[arg-type]
 
 
@@ -430,15 +429,7 @@ def test_a_text_that_is_too_long_ends_between_lines() -> None:
     assert all(line.count("`") % 2 == 0 for line in text.split("\n"))
 
 
-def test_a_kind_of_a_newer_version_has_words_too() -> None:
-    assert "no words for" in text_of({"type": "something.new", "data": {"project": "p"}})
-
-
 def test_sentences_are_cut_and_hold_no_password(telling: Telling) -> None:
     said = sentence("postgresql://me:hunter2@host/db " + "long " * 500, telling(URL))
     assert "hunter2" not in said
     assert len(said) == 500
-
-
-def test_an_announcement_of_nothing_is_nothing() -> None:
-    assert Announcement() == Announcement((), None)

@@ -44,7 +44,7 @@ def one_try(store: Store, settings: Settings, now: float = FAR) -> None:
     it = store.claim("p", "ci", 60.0, now)
     if it is not None:
         answer = address.send(it, 5.0)
-        address._settled(it, answer)
+        address.settle(it, answer)
 
 
 def test_what_is_announced_arrives_once_signed_and_in_order(store: Store, telling: Telling) -> None:
@@ -222,7 +222,7 @@ def test_they_are_sent_until_they_are_stopped(store: Store, telling: Telling, mo
         running.stop(30.0)
         announce(store, event())
         assert len(to.got) == 3
-        assert not any(thread.is_alive() for thread in running._threads)
+        assert not any(thread.is_alive() for thread in running.threads)
 
 
 def test_an_event_that_cannot_be_written_is_an_attempt_that_failed(store: Store, telling: Telling) -> None:

@@ -120,4 +120,4 @@ def after_the_hold(store: Store, address: str) -> None:
     (to,) = sender.addresses_of(project(address), store)
     it = store.claim("p", "ci", sender.HELD, now=4_000_000_000.0)
     if it is not None:
-        assert to._settled(it, to.send(it, 5.0))
+        assert to.settle(it, to.send(it, 5.0))

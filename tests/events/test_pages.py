@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from hitl.events.sender import deliver
 from hitl.project import stored
-from hitl.service.web.pages.deliveries import EventFigures
+from hitl.service.web.operating import ProjectFigures
 from tests.events.receivers import SECRET, receiving
 from tests.service.web.served import Served, run, serving, small
 
@@ -56,7 +56,7 @@ def test_the_page_and_its_rows(served: Served) -> None:
 
 def test_figures(served: Served) -> None:
     registry = CollectorRegistry()
-    registry.register(EventFigures(served.projects))
+    registry.register(ProjectFigures(served.projects))
     text = generate_latest(registry).decode()
     assert 'hitl_events_delivered_total{address="ci",project="p"} 1.0' in text
     assert 'hitl_events_waiting{address="chat",project="p"} 1.0' in text

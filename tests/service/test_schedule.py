@@ -20,8 +20,7 @@ from hitl import cycle
 from hitl.errors import BadInput, BadSettings, Busy, Refused, StoreError, Unreachable
 from hitl.project import opened
 from hitl.service import loop as loops
-from hitl.service.loops import Loops
-from hitl.service.scheduled import projects_of
+from hitl.service.loops import Loops, projects_of
 from hitl.store import Store
 from tests.command_line import Run
 from tests.scheduled import Told, free_port, history, plainly, project, until

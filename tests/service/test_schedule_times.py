@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hitl import project as projects
 from hitl.errors import BadSettings
-from hitl.service.scheduled import Debounce, projects_of, require_secrets
+from hitl.service.loops import Debounce, projects_of, require_secrets
 from hitl.settings import ScheduleSettings
 from hitl.settings.times import cron_fields, seconds_of, spelled
 from tests.scheduled import T0, plainly, project

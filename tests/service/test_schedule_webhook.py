@@ -13,7 +13,7 @@ import pytest
 
 from hitl.errors import BadSettings
 from hitl.service import webhook
-from hitl.service.scheduled import url_of
+from hitl.service.loops import url_of
 from hitl.service.webhook import LARGEST_BODY, Listener, concerns_labels
 from tests.command_line import Run
 from tests.scheduled import project, until

@@ -12,93 +12,168 @@ Requests read snapshots and never wait for the platform.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import re
+import secrets
+import time
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
 
-from fastapi import APIRouter, FastAPI
-from prometheus_client import CollectorRegistry
-from prometheus_client.registry import Collector
+import structlog
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import hitl
-from hitl.service.web import access, assets, errors, operating
+from hitl.events.sender import Sender
+from hitl.service.loops import stop_all, trouble_of
+from hitl.service.web import errors, operating
 from hitl.service.web.access import routes as access_routes
-from hitl.service.web.pages import annotators, deliveries, items, models, overview, plan, rework, runs, team, views
+from hitl.service.web.access.accounts import Accounts
+from hitl.service.web.access.guard import declared, public
+from hitl.service.web.access.proxies import NO_PROXIES, Proxies, TrustProxies
+from hitl.service.web.backend.routes import router as backend_router
+from hitl.service.web.background import Studies
+from hitl.service.web.pages import items, models, overview, people, plan
 from hitl.service.web.projects import Projects
-from hitl.service.web.requests import Measured, Surrounded
-from hitl.service.web.studies import Studies
 from hitl.service.web.templates import Templates
+from hitl.service.webhook import router as webhook_router
 
-WHAT = """Labels, annotators and plans of hitl projects.
+DESCRIPTION = """Labels, annotators and plans of hitl projects.
 
 Give an API token as `Authorization: Bearer hitl_...` (`hitl tokens create`). Every page is an address: add
 `?format=json` or `?format=csv`, or say so in the Accept header."""
 
-Trouble = Callable[[], Mapping[str, object] | None]
-"""Return what is wrong, or None if all is well."""
+PLAIN = re.compile(rb"[A-Za-z0-9_.-]{1,64}")
+"""Pattern of an accepted request id."""
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr "
+    "'unsafe-inline'; img-src 'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; "
+    "base-uri 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "X-Frame-Options": "DENY",
+    "Cache-Control": "no-store",
+}
+"""Headers of every response that does not set them itself. Nothing loads from elsewhere, and no script is inline."""
+
+BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.3, 1.0, 3.0, 10.0)
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+"""Methods counted by name. Anyone can send others, and each would add a time series for good."""
 
 
-@dataclass(frozen=True)
-class Parts:
-    """Parts of an application.
+def application(
+    projects: Projects, accounts: Accounts, proxies: Proxies = NO_PROXIES, sender: Sender | None = None
+) -> FastAPI:
+    """Build the service. It runs the projects' loops and the sender. Raises if a route does not declare its access."""
+    loops = [one.loop for one in projects.values() if one.loop is not None]
 
-    Attributes:
-        projects: those that are served.
-        accounts: users and tokens.
-        routers: more routes: webhooks, events, the ML backend.
-        collectors: more metrics for Prometheus.
-        trouble: returns what is wrong with background work.
-        starts, stops: called in order when it starts, and when it stops.
-    """
-
-    projects: Projects
-    accounts: access.Accounts
-    routers: Sequence[APIRouter] = ()
-    collectors: Sequence[Collector] = ()
-    trouble: Trouble = lambda: None
-    starts: Sequence[Callable[[], object]] = ()
-    stops: Sequence[Callable[[], object]] = ()
-
-
-def application(parts: Parts) -> FastAPI:
-    """Build the service from these parts. Raises if a route does not declare its access."""
-    app = FastAPI(
-        title="hitl",
-        version=hitl.__version__,
-        description=WHAT,
-        docs_url=None,
-        redoc_url=None,
-        openapi_url=None,
-        lifespan=_lifespan(parts),
-        generate_unique_id_function=lambda route: f"{route.name}_{'_'.join(sorted(route.methods or ())).lower()}",
-    )
-    registry = CollectorRegistry()
-    app.state.accounts, app.state.projects = parts.accounts, parts.projects
-    app.state.templates, app.state.registry, app.state.trouble = Templates(), registry, parts.trouble
-    app.state.studies = Studies()
-    operating.measure(registry, parts.projects)
-    for collector in parts.collectors:
-        registry.register(collector)
-    errors.handle(app)
-    pages = (overview, items, annotators, team, models, plan, rework, runs, deliveries, views)
-    for router in (*(family.router for family in (operating, assets, access_routes, *pages)), *parts.routers):
-        app.include_router(router)
-    access.check_declared(app)
-    app.add_middleware(Surrounded, measured=Measured(registry))
-    return app
-
-
-def _lifespan(parts: Parts) -> Any:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        for start in (*parts.starts, parts.projects.start):
+        for start in (*(loop.start for loop in loops), *([sender.start] if sender else []), projects.start):
             start()
         try:
             yield
         finally:
-            for stop in (*parts.stops, app.state.studies.stop):
+            stop_all(loops)
+            for stop in (*([sender.stop] if sender else []), app.state.studies.stop, projects.stop):
                 stop()
-            parts.projects.stop()
 
-    return lifespan
+    def allowed(user: str, password: str, project: str) -> bool:
+        """Check a model backend's password, which is an API token of the project."""
+        caller = accounts.with_token(password)
+        return caller is not None and caller.role_in(project) is not None
+
+    app = FastAPI(
+        title="hitl", version=hitl.__version__, description=DESCRIPTION, docs_url=None, redoc_url=None,
+        openapi_url=None, lifespan=lifespan,
+        generate_unique_id_function=lambda route: f"{route.name}_{'_'.join(sorted(route.methods or ())).lower()}",
+    )  # fmt: skip
+    app.state.accounts, app.state.projects, app.state.proxies = accounts, projects, proxies
+    app.state.templates, app.state.studies, app.state.registry = Templates(), Studies(), CollectorRegistry()
+    app.state.trouble = lambda: trouble_of(loops)
+    app.state.registry.register(operating.ProjectFigures(projects))
+    errors.handle(app)
+    hints = {loop.project.name: loop.hint for loop in loops}
+    secret = next((loop.project.secret for loop in loops if loop.project.secret), "")
+    for family in (operating, access_routes, overview, items, people, models, plan):
+        app.include_router(family.router)
+    app.include_router(webhook_router(hints, secret, public))
+    app.include_router(backend_router(projects, allowed))
+    declared(app)
+    app.add_middleware(RequestContext, registry=app.state.registry)
+    app.add_middleware(TrustProxies, proxies=proxies)
+    return app
+
+
+class RequestContext:
+    """ASGI middleware: an id, a log line, metrics and security headers for every request.
+
+    The id is X-Request-ID of the request if it is short and plain. The log has no query, body and headers, which may
+    hold secrets. HEAD gets the response to GET without its body. An unexpected error gets 500, with the id.
+    """
+
+    def __init__(self, app: ASGIApp, registry: CollectorRegistry) -> None:
+        self._app, self._log = app, structlog.get_logger("hitl.serve")
+        self._count = Counter("hitl_requests", "Requests answered", ("method", "route", "status"), registry=registry)
+        self._seconds = Histogram(
+            "hitl_request_seconds", "Seconds to an answer", ("route",), buckets=BUCKETS, registry=registry
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        given = dict(scope["headers"]).get(b"x-request-id", b"")
+        number = given.decode() if PLAIN.fullmatch(given) else secrets.token_hex(8)
+        scope.setdefault("state", {})["request_id"] = number
+        method, status, replaced, start = scope["method"], 0, False, time.perf_counter()
+        if method == "HEAD":
+            scope = {**scope, "method": "GET"}
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", ()), *_headers(message, number)]
+            elif method == "HEAD":
+                message = {**message, "body": b""}
+            await send(message)
+
+        async def checked(message: Message) -> None:
+            """Reformat the framework's plain-text response to a body that is too large."""
+            nonlocal replaced
+            if message["type"] == "http.response.start" and message["status"] == 413:
+                kind = dict(message.get("headers", ())).get(b"content-type", b"")
+                replaced = kind.startswith(b"text/plain")
+                if replaced:
+                    response = errors.problem(Request(scope), 413, "http_413", errors.LARGE)
+                    await response(scope, receive, answer)
+            if not replaced:
+                await answer(message)
+
+        try:
+            await self._app(scope, receive, checked)
+        except Exception as error:
+            if status:
+                raise  # part of the response has been sent
+            await errors.unexpected(Request(scope), error)(scope, receive, answer)
+        finally:
+            seconds = time.perf_counter() - start
+            route = getattr(scope.get("route"), "path", "none")
+            self._count.labels(method if method in METHODS else "other", route, str(status or 500)).inc()
+            self._seconds.labels(route).observe(seconds)
+            said: dict[str, Any] = {"status": status or 500, "ms": round(seconds * 1e3, 1), "request_id": number}
+            caller = getattr(scope["state"].get("caller"), "name", None)
+            if not route.endswith("/state"):  # pages poll it all the time
+                self._log.info("request", method=method, route=route, caller=caller, **said)
+
+
+def _headers(message: Message, number: str) -> list[tuple[bytes, bytes]]:
+    """Return the headers that the response does not set itself."""
+    there = {name.lower() for name, _ in message.get("headers", ())}
+    ours = {**HEADERS, "X-Request-ID": number}
+    return [(name.encode(), value.encode()) for name, value in ours.items() if name.lower().encode() not in there]

@@ -1,61 +1,72 @@
-"""Serve endpoints for operators: liveness, readiness, metrics and the API description.
+"""Serve endpoints for operators, and the files that pages load.
 
 /healthz        the process responds
 /readyz         every project has data to show, and background work is fine; else 503 with the reason
-/metrics        Prometheus: requests, and the metrics of each project's last run (needs an API token)
+/metrics        Prometheus: requests, and figures of each project (needs an API token)
 /openapi.json   the API
+/static/...     styles and scripts; some are shared with reports
 """
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Iterable
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.resources import files
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+from starlette.exceptions import HTTPException
 
-from hitl.service.web.access import Caller, Role, public, requires
-from hitl.service.web.callers import Viewer
+from hitl.service.web.access.guard import public, requires
+from hitl.service.web.access.roles import Caller, Role
 from hitl.service.web.errors import responses
-from hitl.service.web.projects import Projects
+from hitl.service.web.projects import Projects, Watched
 from hitl.status import last_of
+from hitl.store.events import Counted
 
 router = APIRouter(tags=["operating"])
 
 FIGURES = ("items", "done", "labels", "confidence", "agreement", "cost")
 """Metrics of a run that are single numbers."""
 
-OTHERS = (
-    "cycle",
-    "cycle_timestamp_seconds",
-    "finished_timestamp_seconds",
-    "failed",
-    "expected_accuracy",
-    "pending_operations",
-)
-"""Other metrics of a project. `finished` includes runs that found nothing new; `failed` is 1 if the last run failed."""
+FILES = {
+    "service.css": "text/css",
+    "service.js": "text/javascript",
+    "htmx.min.js": "text/javascript",
+    "icon.svg": "image/svg+xml",
+    "page.css": "text/css",
+    "figures.js": "text/javascript",
+}
+OF_REPORTS = {"page.css": "page.css", "figures.js": "figures.js.j2"}
+"""Name -> file of `hitl.report`. Pages and reports look alike, and one script draws the figures of both."""
+
+
+NOT_READY: dict[int | str, dict[str, Any]] = {
+    503: {"description": "Not yet, or no longer", "content": {"application/json": {"schema": {"type": "object"}}}}
+}
 
 
 @router.get("/healthz", summary="Is the process alive?")
 @public
 def healthz() -> dict[str, str]:
-    """The process answers."""
+    """Confirm that the process answers."""
     return {"status": "ok"}
 
 
-@router.get("/readyz", summary="Does it serve?", responses={503: {"description": "Not yet, or no longer"}})
+@router.get("/readyz", summary="Does it serve?", responses=NOT_READY)
 @public
 def readyz(request: Request) -> JSONResponse:
-    """Whether every project has something to show, and what runs beside is well."""
-    projects: Projects = request.app.state.projects
-    lacking = sorted(name for name, one in projects.items() if one.snapshot is None)
+    """Check that every project has something to show, and that background work is fine."""
+    loading = sum(one.snapshot is None for one in request.app.state.projects.values())
     trouble = request.app.state.trouble()
-    if lacking or trouble:
-        return JSONResponse({"status": "not ready", "loading": len(lacking), "late": bool(trouble)}, 503)
+    if loading or trouble:
+        return JSONResponse({"status": "not ready", "loading": loading, "late": bool(trouble)}, 503)
     return JSONResponse({"status": "ok"})
 
 
@@ -66,50 +77,97 @@ def readyz(request: Request) -> JSONResponse:
     responses={**responses(401, 403), 200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
 def metrics(request: Request, caller: Annotated[Caller, Depends(requires(Role.VIEWER, everywhere=True))]) -> Response:
-    """Requests and projects in the text format of Prometheus. It shows all projects: the role must be for all."""
+    """Show figures of requests and projects. It shows all projects, so the role must be for all."""
     return Response(generate_latest(request.app.state.registry), media_type=CONTENT_TYPE_LATEST)
 
 
 @router.get("/openapi.json", summary="The API", include_in_schema=False)
-def openapi(request: Request, caller: Viewer) -> JSONResponse:
-    """The OpenAPI document."""
+def openapi(request: Request, caller: Annotated[Caller, Depends(requires(Role.VIEWER))]) -> JSONResponse:
+    """Return the OpenAPI document."""
     return JSONResponse(request.app.openapi())
 
 
-def measure(registry: CollectorRegistry, projects: Projects) -> None:
-    """Register a collector for these projects."""
-    registry.register(_OfProjects(projects))
+@router.get("/static/{name}", include_in_schema=False)
+@public
+def static(name: str, request: Request) -> Response:
+    """Return a file; the browser stores it for an hour."""
+    if name not in FILES:
+        raise HTTPException(404, f"no file {name!r} here")
+    body, tag = _file(name)
+    headers = {"ETag": tag, "Cache-Control": "max-age=3600"}
+    if tag in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    return Response(body, media_type=FILES[name], headers=headers)
 
 
-class _OfProjects(Collector):
-    """Metrics of each project's last run, as gauges."""
+@cache
+def _file(name: str) -> tuple[bytes, str]:
+    """Return the content of a file and its tag."""
+    of_report = OF_REPORTS.get(name)
+    folder = files("hitl.report") if of_report else files("hitl.service.web").joinpath("static")
+    body = folder.joinpath(of_report or name).read_bytes()
+    if name == "figures.js":
+        body = b'"use strict";\n' + body + b"\nwindow.drawFigure = drawFigure;\n"
+    return body, f'"{hashlib.sha256(body).hexdigest()[:16]}"'
+
+
+class ProjectFigures(Collector):
+    """Figures of each project for Prometheus: its last run, pulls and loads, and events."""
 
     def __init__(self, projects: Projects) -> None:
         self._projects = projects
 
-    def collect(self) -> Iterable[Any]:
-        """Yield all gauges, read from the snapshots."""
-        gauges = {
-            name: GaugeMetricFamily(f"hitl_project_{name}", f"{name}, by the last cycle", labels=["project"])
-            for name in (*FIGURES, *OTHERS)
-        }
+    def collect(self) -> Iterator[Metric]:
+        """Yield one metric family per figure."""
+        families: dict[str, Any] = {}
         for name, one in self._projects.items():
-            for figure, value in _figures(one).items():
-                gauges[figure].add_metric([name], value)
-        return gauges.values()
+            for figure, value in (_run_figures(one) | _live_figures(one)).items():
+                family: Any = CounterMetricFamily if figure.endswith("_total") else GaugeMetricFamily
+                short = figure.removesuffix("_total")
+                metric = family(f"hitl_{short}", short.replace("_", " "), labels=["project"])
+                families.setdefault(figure, metric).add_metric([name], value)
+            for address, figure, value in _event_figures(one):
+                family = GaugeMetricFamily if figure == "waiting" else CounterMetricFamily
+                metric = family(f"hitl_events_{figure}", f"Events {figure}", labels=["project", "address"])
+                families.setdefault(f"events_{figure}", metric).add_metric([name, address], value)
+        yield from families.values()
 
 
-def _figures(one: Any) -> dict[str, float]:
-    snapshot, failed = one.snapshot, {"failed": float(one.store.failure(one.name) is not None)}
-    if snapshot is None or not snapshot.cycles:
-        return failed
-    last = snapshot.cycles[-1]
-    found = {name: float(last.metrics[name]) for name in FIGURES if isinstance(last.metrics.get(name), (int, float))}
-    expected = last.metrics.get("expected")
-    if isinstance(expected, dict) and isinstance(expected.get("accuracy"), (int, float)):
-        found["expected_accuracy"] = float(expected["accuracy"])
-    found |= {"cycle": last.number, "cycle_timestamp_seconds": last.recorded_at.timestamp()}
-    finished = last_of([*(each.recorded_at for each in snapshot.cycles), one.store.looked_at(one.name)], time.time())
-    if finished is not None:
-        found["finished_timestamp_seconds"] = finished.timestamp()
-    return found | failed | {"pending_operations": sum(one.store.count_pending(one.name).values())}
+def _run_figures(one: Watched) -> dict[str, float]:
+    """Return figures of the last run. `finished` includes runs that found nothing new."""
+    snapshot, figures = one.snapshot, {"failed": float(one.store.failure(one.name) is not None)}
+    if snapshot is not None and snapshot.cycles:
+        last = snapshot.cycles[-1]
+        figures |= {name: float(last.metrics[name]) for name in FIGURES if _is_number(last.metrics.get(name))}
+        expected = last.metrics.get("expected")
+        if isinstance(expected, Mapping) and _is_number(expected.get("accuracy")):
+            figures["expected_accuracy"] = float(expected["accuracy"])
+        figures |= {"cycle": last.number, "cycle_timestamp_seconds": last.recorded_at.timestamp()}
+        times = [*(each.recorded_at for each in snapshot.cycles), one.store.looked_at(one.name)]
+        finished = last_of(times, time.time())
+        if finished is not None:
+            figures["finished_timestamp_seconds"] = finished.timestamp()
+        figures["pending_operations"] = sum(one.store.count_pending(one.name).values())
+    return {f"project_{name}": value for name, value in figures.items()}
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float)
+
+
+def _live_figures(one: Watched) -> dict[str, float]:
+    """Return figures of pulls between runs, and of loads of snapshots."""
+    figures: dict[str, float] = {"loads_total": one.loads, "load_seconds": one.load_seconds}
+    if one.loop is not None:
+        pulls = one.loop.figures
+        figures |= {"pulls_total": pulls.pulls, "failures_total": pulls.failures}
+        figures |= {"pull_seconds": pulls.seconds, "pulled_timestamp_seconds": pulls.pulled_at}
+    return {f"live_{name}": value for name, value in figures.items()}
+
+
+def _event_figures(one: Watched) -> Iterator[tuple[str, str, float]]:
+    """Yield counts of events: address, figure, number."""
+    counts = one.store.count_deliveries(one.name) if one.settings.events else {}
+    for to in one.settings.events:
+        count = counts.get(to.name, Counted())
+        yield from ((to.name, figure, getattr(count, figure)) for figure in ("delivered", "failed", "waiting"))

@@ -1,20 +1,19 @@
 """Serve projects, each with its store and newest snapshot, which a thread keeps up to date.
 
-    look      compare the store's revision and the last run's number: two small queries, often
-    load      load a snapshot if one of them changed; meanwhile, requests read the previous one
-
-The platform is asked for its questions once. If it does not respond, those of the last run are shown.
+The thread often compares the store's revision and the last run's number, and loads a snapshot if one of them changed.
+Meanwhile, requests read the previous one. The platform is asked for its questions once per run. If it does not respond,
+those of the last run are shown.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hitl.connectors.catalog import connector_of
 from hitl.errors import BadSettings, HitlError, MissingToken, PlatformError
 from hitl.project import load, recalled, store_url
 from hitl.service.web.snapshot import Snapshot, snapshot_of
@@ -24,7 +23,7 @@ from hitl.tables.limits import within
 if TYPE_CHECKING:
     from hitl.platform import Question
     from hitl.service.loop import ProjectLoop
-    from hitl.service.web.work import Work
+    from hitl.service.web.background import Work
     from hitl.settings import Settings
 
 EVERY = 0.5
@@ -33,23 +32,11 @@ EVERY = 0.5
 SHARE = 0.1
 """Maximum share of the time spent loading while labels come in."""
 
-Prepare = Callable[[Snapshot], None]
-"""Compute what requests look up in a snapshot, before they get it."""
-
-
-@dataclass(frozen=True)
-class Moment:
-    """State of a store that tells whether it has news: its revision and last run."""
-
-    revision: int
-    cycle: int
-
 
 class Watched:
     """One served project. Raises what `hitl.project.load` and `Store` raise."""
 
-    def __init__(self, config: Path, prepare: Prepare) -> None:
-        self._prepare = prepare
+    def __init__(self, config: Path) -> None:
         self.config = config.resolve()
         self.settings: Settings = load(self.config)
         self.store = Store(store_url(self.settings.store, self.config.parent))
@@ -57,9 +44,8 @@ class Watched:
         self.trouble: str | None = None  # why it cannot be loaded
         self.loop: ProjectLoop | None = None  # pulls and does its runs
         self.work: Work | None = None  # the action in progress, or the last one
-        self.loads, self.load_seconds = 0, 0.0
-        self._loaded_at = 0.0
-        self._seen: Moment | None = None
+        self.loads, self.load_seconds, self._loaded_at = 0, 0.0, 0.0
+        self._seen: tuple[int, int] | None = None  # revision and number of the last run, as loaded
         self._questions: tuple[Question, ...] | None = None
         self._one_at_a_time = threading.Lock()
 
@@ -69,38 +55,28 @@ class Watched:
         return self.settings.name
 
     @property
-    def unread(self) -> str | None:
-        """Why the last read of the platform failed, or None."""
-        return None if self.loop is None else self.loop.unread
-
-    @property
     def warning(self) -> str | None:
         """Warning to show next to the data, or None."""
-        if self.trouble is not None or self.unread is None:
+        unread = None if self.loop is None else self.loop.unread
+        if self.trouble is not None or unread is None:
             return self.trouble
-        return f"the last look at the platform failed, so that new answers may be missing: {self.unread}"
-
-    def moment(self) -> Moment:
-        """Read the current state of the store."""
-        last = self.store.last_cycle(self.name)
-        return Moment(self.store.revision(self.name), 0 if last is None else last.number)
+        return f"the last look at the platform failed, so that new answers may be missing: {unread}"
 
     def refresh(self) -> bool:
         """Load a new snapshot if the store has changed. Return True if one was loaded. Failures go to `trouble`."""
         with self._one_at_a_time:
             try:
-                now = self.moment()
+                last = self.store.last_cycle(self.name)
+                now = self.store.revision(self.name), 0 if last is None else last.number
                 if now == self._seen:
                     return False
                 start = time.monotonic()
                 with within(self.settings.limits.limits()):
-                    found = snapshot_of(self.settings, self.store, self._asked(now))
-                self._prepare(found)
-                self.snapshot, self._seen, self.trouble = found, now, None
+                    self.snapshot = snapshot_of(self.settings, self.store, self._current_questions(now[1]))
             except HitlError as error:
                 self.trouble = str(error)
                 return False
-            self._loaded_at = time.monotonic()
+            self._seen, self.trouble, self._loaded_at = now, None, time.monotonic()
             self.load_seconds, self.loads = self._loaded_at - start, self.loads + 1
             return True
 
@@ -109,26 +85,24 @@ class Watched:
         """True if loading now would exceed its share of the time."""
         return time.monotonic() < self._loaded_at + self.load_seconds * (1 / SHARE - 1)
 
-    def _asked(self, now: Moment) -> tuple[Question, ...] | None:
+    def _current_questions(self, cycle: int) -> tuple[Question, ...] | None:
         """Return the questions of the platform, or None for those of the last run."""
-        from hitl.connectors.catalog import connector_of
-
-        if self._questions is None or (self._seen is not None and now.cycle != self._seen.cycle):
+        if self._questions is None or (self._seen is not None and cycle != self._seen[1]):
             try:
                 connector = connector_of(self.settings.source, self.config.parent)
                 self._questions = recalled(connector, self.store, self.name).questions()
             except (PlatformError, MissingToken):
-                return None if self._questions is None else self._questions
+                pass
         return self._questions
 
 
 class Projects(Mapping[str, Watched]):
     """All served projects, by name. Raises BadSettings if two share a name."""
 
-    def __init__(self, configs: Sequence[Path], prepare: Prepare = lambda snapshot: None) -> None:
+    def __init__(self, configs: Sequence[Path]) -> None:
         self._watched: dict[str, Watched] = {}
         for config in configs:
-            one = Watched(config, prepare)
+            one = Watched(config)
             if "/" in one.name or one.name.lstrip("~") in (".", ".."):
                 raise BadSettings(
                     f"{config}: the name {one.name!r} cannot be a part of an address; expected one without '/' that is "

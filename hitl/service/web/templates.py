@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -12,11 +13,9 @@ from markupsafe import Markup, escape
 
 import hitl
 from hitl import report
-from hitl.events.bodies import DOTS
-from hitl.events.bodies import path as path
+from hitl.events.bodies import DOTS, path
 from hitl.report.page import FILTERS, GLOBALS
-from hitl.service.web.ages import ago, hours, when
-from hitl.service.web.callers import may_act
+from hitl.service.web.access.roles import Caller, Role
 
 FOLDER = Path(__file__).parent
 
@@ -30,19 +29,61 @@ class Templates:
     def __init__(self) -> None:
         self._environment = Environment(
             loader=ChoiceLoader([FileSystemLoader(FOLDER / "templates"), PrefixLoader({"report": REPORT})]),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        own = {"ago": ago, "path": path, "query": query, "ratio": ratio, "hours": hours, "when": when, "coded": coded}
-        self._environment.filters |= FILTERS | own | {"figure": figure}
+            autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        )  # fmt: skip
+        own = {each.__name__: each for each in (ago, hours, path, query, ratio, when, coded, figure)}
+        self._environment.filters |= FILTERS | own
         self._environment.globals |= GLOBALS | {"version": hitl.__version__, "may_act": may_act}
 
     def render(self, name: str, **values: Any) -> str:
         """Render a page. Layout values that are not given are empty."""
         around = {"caller": None, "project": None, "request": None, "figures": "{}", "title": "", "here": ""}
         return self._environment.get_template(name).render(**{**around, **values})
+
+
+def may_act(caller: Caller, project: str) -> bool:
+    """Return True if the caller is a lead of the project."""
+    return (caller.role_in(project) or 0) >= Role.LEAD
+
+
+def ago(when: datetime | float | None) -> str:
+    """Return how long ago it was, in one unit.
+
+    Example:
+        >>> ago(datetime.now(UTC))
+        'just now'
+    """
+    if when is None:
+        return "never"
+    then = when if isinstance(when, datetime) else datetime.fromtimestamp(when, UTC)
+    seconds = (datetime.now(UTC) - then).total_seconds()
+    for size, unit in ((86400.0, "day"), (3600.0, "hour"), (60.0, "minute")):
+        if seconds >= size:
+            number = int(seconds // size)
+            return f"{number:,} {unit}{'s' if number > 1 else ''} ago"
+    return "just now"
+
+
+def when(text: str) -> str:
+    """Format the time of a row, "2026-11-23T20:37:37+00:00", for pages.
+
+    Example:
+        >>> when("2026-11-23T20:37:37+00:00")
+        '2026-11-23 20:37 UTC'
+    """
+    return datetime.fromisoformat(text).astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def hours(number: float) -> str:
+    """Format a duration in hours, in one unit.
+
+    Example:
+        >>> hours(0.5), hours(3.04), hours(50)
+        ('30 min', '3 h', '2 days')
+    """
+    if number < 1:
+        return f"{number * 60:.0f} min"
+    return f"{number:.0f} h" if number < 48 else f"{number / 24:,.0f} days"
 
 
 def ratio(weight: float) -> str:
@@ -92,5 +133,5 @@ def named(part: str) -> str:
 
 def query(values: dict[str, Any]) -> str:
     """Return the values as a query string, without empty ones."""
-    kept = {name: value for name, value in values.items() if value not in (None, "", False)}
-    return f"?{urlencode(kept)}" if kept else ""
+    given = {name: value for name, value in values.items() if value not in (None, "", False)}
+    return f"?{urlencode(given)}" if given else ""

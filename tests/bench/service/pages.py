@@ -71,7 +71,8 @@ NAME, PASSWORD = "ann", "a long password"
 SERVER = """
 import sys
 from pathlib import Path
-from hitl.service.web.access import Accounts, Role
+from hitl.service.web.access.accounts import Accounts
+from hitl.service.web.access.roles import Role
 from hitl.service.web import server
 config, port, told = Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
 (told.parent / "access.db").unlink(missing_ok=True)

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hitl.service.loops import Loops
-from hitl.service.scheduled import projects_of
+from hitl.service.loops import Loops, projects_of
 from hitl.store import Store
 from tests.connectors.label_studio.conftest import Project
 from tests.scheduled import Told, until

@@ -18,8 +18,10 @@ from starlette.types import Receive, Scope, Send
 
 from hitl import cycle
 from hitl.project import opened
-from hitl.service.web.access import Accounts, Role
-from hitl.service.web.app import Parts, application
+from hitl.service.web.access.accounts import Accounts
+from hitl.service.web.access.proxies import NO_PROXIES, Proxies
+from hitl.service.web.access.roles import Role
+from hitl.service.web.app import application
 from hitl.service.web.projects import Projects, Watched
 from hitl.service.web.snapshot import QuestionView, Snapshot
 
@@ -117,11 +119,12 @@ class Served:
 
     projects: Projects
     accounts: Accounts
+    proxies: Proxies = NO_PROXIES
 
     @cached_property
     def app(self) -> FastAPI:
         """The whole application."""
-        return application(Parts(self.projects, self.accounts))
+        return application(self.projects, self.accounts, self.proxies)
 
     @cached_property
     def client(self) -> TestClient:

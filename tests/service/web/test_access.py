@@ -10,12 +10,11 @@ from argon2 import PasswordHasher
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
-from hitl.service.web.access import Accounts
-from hitl.service.web.access.declared import declared
-from hitl.service.web.access.passwords import Passwords
-from hitl.service.web.app import application
+from hitl.service.web.access.accounts import Accounts
+from hitl.service.web.access.guard import declared
+from hitl.service.web.access.logins import Passwords
 from hitl.service.web.projects import Projects
-from hitl.service.web.server import parts_of
+from hitl.service.web.server import service as full_service
 from tests.scheduled import project
 from tests.service.web.access.table import access_table
 
@@ -26,7 +25,7 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FastAPI]:
     monkeypatch.setattr(Passwords, "_hasher", PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
     projects = Projects([project(tmp_path / name, name=name) for name in ("rte", "pets")])
     with Accounts(f"sqlite:///{tmp_path}/access.db") as accounts:
-        yield application(parts_of(projects, accounts))
+        yield full_service(projects, accounts)
     projects.stop()
 
 

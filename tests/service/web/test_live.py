@@ -18,10 +18,10 @@ from fastapi import FastAPI
 
 from hitl.connectors.tables import Tables
 from hitl.errors import Unreachable
-from hitl.service.web.access import Accounts, Role
-from hitl.service.web.app import application
+from hitl.service.web.access.accounts import Accounts
+from hitl.service.web.access.roles import Role
 from hitl.service.web.projects import Projects
-from hitl.service.web.server import parts_of
+from hitl.service.web.server import service as full_service
 from hitl.service.webhook import LARGEST_BODY
 from tests.scheduled import until
 from tests.service.web.served import run as cycle
@@ -124,7 +124,7 @@ def served(*configs: Path) -> Iterator[Served]:
     projects = Projects(configs)
     accounts = Accounts(next(iter(projects.values())).store.database)
     token = accounts.create_token("tests", Role.ADMIN)
-    with listening(application(parts_of(projects, accounts))) as port:
+    with listening(full_service(projects, accounts)) as port:
         service = Served(projects, port, token)
         until(lambda: all(one.snapshot is not None and service.figures(name).pulls for name, one in projects.items()))
         yield service

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hitl.service.web.access.proxies import Proxies
-from hitl.service.web.requests import HEADERS
+from hitl.service.web.app import HEADERS
 from tests.service.web.served import Crowd, Served, served_crowd, serving
 
 CROWD = Crowd([(item, who, "yes" if item != "c" else "no") for item in "abc" for who in ("ann", "bob")])
@@ -53,7 +53,7 @@ def test_what_is_not_foreseen_has_the_headers_and_the_number_too(
 
 
 def test_a_redirect_names_the_scheme_that_the_browser_has(served: Served) -> None:
-    served.app.state.proxies = Proxies.of(["10.0.0.0/24"])
+    served.proxies = Proxies.of(["10.0.0.0/24"])
     for address, scheme in (("10.0.0.7", "https"), ("203.0.113.9", "http")):
         client = served.client_from(address)
         answer = client.get("/projects/p/runs/", headers={"X-Forwarded-Proto": "https"})

@@ -13,43 +13,37 @@ one takes effect at once.
 from __future__ import annotations
 
 import hashlib
+import hmac
 import logging
 import secrets
 import time
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
 
-from hitl.errors import BadInput
-from hitl.service.web.access.caller import Caller
-from hitl.service.web.access.passwords import Passwords
-from hitl.service.web.access.roles import EVERY, Role
-from hitl.service.web.access.slowdown import Slowdown
-from hitl.service.web.access.touches import Touches
+from hitl.errors import BadInput, StoreError
+from hitl.service.web.access.logins import Passwords, Slowdown
+from hitl.service.web.access.roles import EVERY, Caller, Role
 from hitl.store.database import Database
 from hitl.store.schema import grant, session, token, user
 
 LIFETIME = 12 * 3600.0
 """Seconds after which a session ends."""
-
 IDLE = 2 * 3600.0
 """Seconds without a request after which a session ends."""
-
 AHEAD = 300.0
 """Maximum seconds that a session's start may lie in the future. A session from a clock set further ahead is refused."""
-
+TOUCH = 60.0
+"""Precision of the time of last use, in seconds."""
 TOKEN_PREFIX = "hitl_"
 """Prefix of API tokens, so that a leaked one is recognized."""
-
 LONGEST_NAME = 100
 """Maximum characters of the name of a user or a token."""
-
-_BY_PROXY = "proxy:"
-"""Prefix of the keys of sessions that a reverse proxy manages. Keys of our own sessions are hexadecimal."""
 
 _log = logging.getLogger(__name__)
 
@@ -114,18 +108,14 @@ class Accounts:
     """
 
     def __init__(
-        self,
-        database: Database | str,
-        *,
-        clock: Callable[[], float] = time.time,
-        slowdown: Slowdown | None = None,
+        self, database: Database | str, *, clock: Callable[[], float] = time.time, slowdown: Slowdown | None = None
     ) -> None:
         self._own = isinstance(database, str)
         self.database = Database(database) if isinstance(database, str) else database
-        self._clock = clock
-        self._passwords = Passwords()
-        self._slowdown = slowdown or Slowdown()
-        self._touches = Touches(self.database)
+        self._clock, self._passwords, self._slowdown = clock, Passwords(), slowdown or Slowdown()
+        self._proxy_key = secrets.token_bytes(32)
+        self._touched: dict[str, float] = {}
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="hitl-touches")
 
     def __repr__(self) -> str:
         return f"Accounts({self.database.name!r})"
@@ -138,7 +128,7 @@ class Accounts:
 
     def close(self) -> None:
         """Write pending times of use, and close connections that were opened here."""
-        self._touches.close()
+        self._thread.shutdown()
         if self._own:
             self.database.close()
 
@@ -150,8 +140,8 @@ class Accounts:
         Raises BadInput if the name is taken or the password is too short.
         """
         _require_name("user", name)
-        kept = None if password is None else self._passwords.hash(password)
-        row = {"name": name, "password": kept, "created": self._clock()}
+        hashed = None if password is None else self._passwords.hash(password)
+        row = {"name": name, "password": hashed, "created": self._clock()}
         with self.database.write() as connection:
             insert = self.database.insert(user).values(row).on_conflict_do_nothing()
             if connection.execute(insert.execution_options(preserve_rowcount=True)).rowcount != 1:
@@ -164,20 +154,20 @@ class Accounts:
         Raises BadInput if there is no such user.
         """
         with self.database.write() as connection:
-            self._require_user(connection, name)
+            _require_user(connection, name)
             self._grant(connection, name, role, project)
 
     def set_password(self, name: str, password: str) -> None:
         """Change a user's password and end all its sessions. Raises BadInput if there is no such user."""
-        kept = self._passwords.hash(password)
+        hashed = self._passwords.hash(password)
         with self.database.write() as connection:
-            self._require_user(connection, name)
-            self._replace_password(connection, name, kept)
+            _require_user(connection, name)
+            _replace_password(connection, name, hashed)
 
     def remove_user(self, name: str) -> None:
         """Remove a user and its sessions. Raises BadInput if there is no such user."""
         with self.database.write() as connection:
-            self._require_user(connection, name)
+            _require_user(connection, name)
             for table in (session, grant, user):
                 connection.execute(sa.delete(table).where(table.c.name == name))
 
@@ -186,15 +176,16 @@ class Accounts:
         query = sa.select(user, grant.c.project, grant.c.role).join_from(
             user, grant, user.c.name == grant.c.name, isouter=True
         )
-        found: dict[str, list[Any]] = {}
+        by_name: dict[str, list[Any]] = {}
         for row in self.database.rows(query.order_by(user.c.name)):
-            found.setdefault(row.name, []).append(row)
-        return [User(name, _roles(rows), rows[0].password is not None, rows[0].created) for name, rows in found.items()]
+            by_name.setdefault(row.name, []).append(row)
+        return [
+            User(name, _roles(rows), rows[0].password is not None, rows[0].created) for name, rows in by_name.items()
+        ]
 
     def anybody(self) -> bool:
         """Return True if there is a user or a token."""
-        one = [sa.select(sa.exists(sa.select(table))) for table in (user, token)]
-        return any(self.database.scalar(query) for query in one)
+        return any(self.database.scalar(sa.select(sa.exists(sa.select(table)))) for table in (user, token))
 
     def _grant(self, connection: sa.Connection, name: str, role: Role | None, project: str | None) -> None:
         where = project or EVERY
@@ -203,16 +194,6 @@ class Accounts:
             return
         self.database.upsert(connection, grant, [{"name": name, "project": where, "role": role.word}])
 
-    def _require_user(self, connection: sa.Connection, name: str) -> None:
-        """Raise unless the user exists, and lock it until the transaction ends."""
-        query = sa.select(user.c.name).where(user.c.name == name).with_for_update()
-        if connection.execute(query).first() is None:
-            raise BadInput(f"user: there is no {name!r}; `hitl users list` shows all")
-
-    def _replace_password(self, connection: sa.Connection, name: str, kept: str) -> None:
-        connection.execute(sa.update(user).where(user.c.name == name).values(password=kept))
-        connection.execute(sa.delete(session).where(session.c.name == name))
-
     # -- logins --------------------------------------------------------------------------------------------
 
     def log_in(self, name: str, password: str, address: str = "") -> Login:
@@ -220,12 +201,11 @@ class Accounts:
 
         Raises WrongLogin, or TooManyLogins after too many failures.
         """
-        kept = self._proven(name, password, address)
-        renewed = self._passwords.hash(password) if self._passwords.is_old(kept) else kept
+        stored = self._checked(name, password, address)
+        renewed = self._passwords.hash(password) if self._passwords.is_old(stored) else stored
         with self.database.write() as connection:
-            self._require_kept(connection, name, kept)
-            if renewed != kept:
-                connection.execute(sa.update(user).where(user.c.name == name).values(password=renewed))
+            _require_unchanged(connection, name, stored)
+            connection.execute(sa.update(user).where(user.c.name == name).values(password=renewed))
             return self._begin(connection, name)
 
     def change_password(self, name: str, old: str, new: str, address: str = "") -> Login:
@@ -233,11 +213,11 @@ class Accounts:
 
         Raises WrongLogin and TooManyLogins as `log_in` does, and BadInput if the new password is too short.
         """
-        kept = self._proven(name, old, address)
+        stored = self._checked(name, old, address)
         renewed = self._passwords.hash(new)
         with self.database.write() as connection:
-            self._require_kept(connection, name, kept)
-            self._replace_password(connection, name, renewed)
+            _require_unchanged(connection, name, stored)
+            _replace_password(connection, name, renewed)
             return self._begin(connection, name)
 
     def log_out(self, secret: str) -> None:
@@ -247,81 +227,52 @@ class Accounts:
 
     def in_session(self, secret: str) -> Caller | None:
         """Return the caller of this session, or None if it is unknown or has ended."""
-        return self._of_session(_digest(secret))
-
-    def by_proxy(self, name: str, role: Role | None) -> Caller | None:
-        """Return the caller for a user let in by a reverse proxy. An unknown user gets `role` in all projects, or None
-        if no role.
-        """
-        if not _is_name(name):
-            return None
-        known = self.database.scalar(sa.select(user.c.name).where(user.c.name == name)) is not None
-        if not known and (role is None or self._is_like_another(name)):
-            return None
-        found = self._of_session(_BY_PROXY + name)
-        if found is None:
-            with self.database.write() as connection:
-                self._end_old(connection)
-                row = self._row(_BY_PROXY + name, name)
-                connection.execute(self.database.insert(session).values(row).on_conflict_do_nothing())
-            found = self._of_session(_BY_PROXY + name)
-        roles = {EVERY: role} if role is not None and not known else found.roles if found else {}
-        return Caller(name, roles, "proxy", found.csrf if found else "")
-
-    def _is_like_another(self, name: str) -> bool:
-        """Return True if a name differs from a known user's only in case. Such a caller gets no roles at all."""
-        names = self.database.rows(sa.select(user.c.name))
-        return any(_alike(one.name) == _alike(name) for one in names)
-
-    def _proven(self, name: str, password: str, address: str) -> str:
-        """Check the password and return its stored hash."""
-        wait = self._slowdown.begin(name, address)
-        if wait:
-            raise TooManyLogins(wait)
-        query = sa.select(user.c.password).where(user.c.name == name)
-        kept = self.database.scalar(query) if _is_name(name) else None  # other names are invalid in a database
-        if not self._passwords.matches(kept, password) or kept is None:
-            _log.warning("a login from %s failed", address or "nowhere")
-            raise WrongLogin("name or password is wrong")
-        self._slowdown.succeeded(name, address)
-        return str(kept)
-
-    def _require_kept(self, connection: sa.Connection, name: str, kept: str) -> None:
-        """Raise if the password changed during the check, so that no session of the old password begins."""
-        query = sa.select(user.c.password).where(user.c.name == name).with_for_update()
-        if connection.execute(query).scalar() != kept:
-            raise WrongLogin("name or password is wrong")
-
-    def _begin(self, connection: sa.Connection, name: str) -> Login:
-        self._end_old(connection)
-        secret = secrets.token_urlsafe(32)
-        connection.execute(sa.insert(session).values(self._row(_digest(secret), name)))
-        return Login(name, secret)
-
-    def _row(self, digest: str, name: str) -> dict[str, object]:
-        now = self._clock()
-        return {"digest": digest, "name": name, "csrf": secrets.token_urlsafe(32), "created": now, "seen": now}
-
-    def _end_old(self, connection: sa.Connection) -> None:
-        now = self._clock()
-        over = (session.c.created <= now - LIFETIME) | (session.c.seen <= now - IDLE)
-        ahead = (session.c.created > now + AHEAD) | (session.c.seen > now + AHEAD)
-        connection.execute(sa.delete(session).where(over | ahead))
-
-    def _of_session(self, digest: str) -> Caller | None:
-        query = (
-            sa.select(session, grant.c.project, grant.c.role)
-            .join_from(session, grant, session.c.name == grant.c.name, isouter=True)
-            .where(session.c.digest == digest)
-        )
-        rows = self.database.rows(query)
+        query = sa.select(session, grant.c.project, grant.c.role).where(session.c.digest == _digest(secret))
+        rows = self.database.rows(query.join_from(session, grant, session.c.name == grant.c.name, isouter=True))
         if not rows:
             return None
         first, now = rows[0], self._clock()
         if not (-AHEAD <= now - first.created < LIFETIME and -AHEAD <= now - first.seen < IDLE):
             return None
-        self._touches.note(session.c.seen, session.c.digest, digest, first.seen, now)
+        self._touch(session.c.seen, first.digest, first.seen)
         return Caller(first.name, _roles(rows), "session", first.csrf)
+
+    def by_proxy(self, name: str, role: Role | None) -> Caller | None:
+        """Return the caller for a user let in by a reverse proxy, or None if they have no access.
+
+        An unknown user gets `role` in all projects, unless the name differs from a known user's only in case.
+        """
+        if not _is_name(name):
+            return None
+        users = {one.name: one for one in self.users()}
+        roles = users[name].roles if name in users else {} if role is None else {EVERY: role}
+        if name not in users and (role is None or _alike(name) in map(_alike, users)):
+            return None
+        csrf = hmac.new(self._proxy_key, name.encode(), "sha256").hexdigest()
+        return Caller(name, roles, "proxy", csrf)
+
+    def _checked(self, name: str, password: str, address: str) -> str:
+        """Check the password and return its stored hash."""
+        wait = self._slowdown.begin(name, address)
+        if wait:
+            raise TooManyLogins(wait)
+        query = sa.select(user.c.password).where(user.c.name == name)
+        stored = self.database.scalar(query) if _is_name(name) else None  # other names are invalid in a database
+        if not self._passwords.matches(stored, password) or stored is None:
+            _log.warning("a login from %s failed", address or "nowhere")
+            raise WrongLogin("name or password is wrong")
+        self._slowdown.succeeded(name, address)
+        return str(stored)
+
+    def _begin(self, connection: sa.Connection, name: str) -> Login:
+        """Begin a session, and delete those that are over or from a clock that was ahead."""
+        secret, now = secrets.token_urlsafe(32), self._clock()
+        over = (session.c.created <= now - LIFETIME) | (session.c.seen <= now - IDLE)
+        ahead = (session.c.created > now + AHEAD) | (session.c.seen > now + AHEAD)
+        connection.execute(sa.delete(session).where(over | ahead))
+        row = {"digest": _digest(secret), "name": name, "csrf": secrets.token_urlsafe(32), "created": now, "seen": now}
+        connection.execute(sa.insert(session).values(row))
+        return Login(name, secret)
 
     # -- tokens --------------------------------------------------------------------------------------------
 
@@ -330,36 +281,72 @@ class Accounts:
         _require_name("token", name)
         secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
         row = {"token": secrets.token_hex(4), "digest": _digest(secret), "name": name, "role": role.word}
-        row["project"] = project or EVERY
         with self.database.write() as connection:
-            connection.execute(sa.insert(token).values(**row, created=self._clock(), used=None))
+            more = {"project": project or EVERY, "created": self._clock(), "used": None}
+            connection.execute(sa.insert(token).values(row | more))
         return secret
 
     def tokens(self) -> list[Token]:
         """Return all tokens, oldest first."""
-        query = sa.select(token).order_by(token.c.created, token.c.token)
         return [
             Token(row.token, row.name, Role.of(row.role), row.project or None, row.created, row.used)
-            for row in self.database.rows(query)
+            for row in self.database.rows(sa.select(token).order_by(token.c.created, token.c.token))
         ]
 
     def revoke(self, token_id: str) -> None:
         """Revoke a token by its id. Raises BadInput if there is no such token."""
         with self.database.write() as connection:
-            done = connection.execute(sa.delete(token).where(token.c.token == token_id))
-            if done.rowcount != 1:
+            if connection.execute(sa.delete(token).where(token.c.token == token_id)).rowcount != 1:
                 raise BadInput(f"token: there is no {token_id!r}; `hitl tokens list` shows all")
 
     def with_token(self, secret: str) -> Caller | None:
         """Return the caller this token belongs to, or None if it is unknown or revoked."""
         if not secret.startswith(TOKEN_PREFIX):
             return None
-        rows = self.database.rows(sa.select(token).where(token.c.digest == _digest(secret)))
-        if not rows:
-            return None
-        found = rows[0]
-        self._touches.note(token.c.used, token.c.digest, found.digest, found.used or 0.0, self._clock())
-        return Caller(found.name, {found.project: Role.of(found.role)}, "token")
+        for row in self.database.rows(sa.select(token).where(token.c.digest == _digest(secret))):
+            self._touch(token.c.used, row.digest, row.used or 0.0)
+            return Caller(row.name, {row.project: Role.of(row.role)}, "token")
+        return None
+
+    # -- times of last use ---------------------------------------------------------------------------------
+
+    def wait(self) -> None:
+        """Wait for pending times of use to be written."""
+        self._thread.submit(lambda: None).result()
+
+    def _touch(self, column: sa.Column[Any], digest: str, last: float) -> None:
+        """Record a use, at most once a minute, in the background: a run that saves holds the lock for writing."""
+        now = self._clock()
+        if now - max(last, self._touched.get(digest, 0.0)) < TOUCH:
+            return
+        self._touched[digest] = now
+        row = (column.table.c.digest == digest, sa.or_(column.is_(None), column < now))
+        self._thread.submit(self._write, sa.update(column.table).where(*row).values({column: now}))
+
+    def _write(self, update: sa.Update) -> None:
+        try:
+            with self.database.write() as connection:
+                connection.execute(update)
+        except StoreError as error:
+            _log.warning("the time of a request was not noted: %s", error)
+
+
+def _require_user(connection: sa.Connection, name: str) -> None:
+    """Raise unless the user exists, and lock it until the transaction ends."""
+    if connection.execute(sa.select(user.c.name).where(user.c.name == name).with_for_update()).first() is None:
+        raise BadInput(f"user: there is no {name!r}; `hitl users list` shows all")
+
+
+def _require_unchanged(connection: sa.Connection, name: str, stored: str) -> None:
+    """Raise if the password changed during the check, so that no session of the old password begins."""
+    query = sa.select(user.c.password).where(user.c.name == name).with_for_update()
+    if connection.execute(query).scalar() != stored:
+        raise WrongLogin("name or password is wrong")
+
+
+def _replace_password(connection: sa.Connection, name: str, hashed: str) -> None:
+    connection.execute(sa.update(user).where(user.c.name == name).values(password=hashed))
+    connection.execute(sa.delete(session).where(session.c.name == name))
 
 
 def _minute(seconds: float) -> str:
@@ -384,8 +371,8 @@ def _is_name(name: str) -> bool:
     return 0 < len(name) <= LONGEST_NAME and name == name.strip() and name.isprintable()
 
 
-def _require_name(what: str, name: str) -> None:
+def _require_name(noun: str, name: str) -> None:
     if not _is_name(name):
         raise BadInput(
-            f"{what}: {name!r} is no name; expected 1 to {LONGEST_NAME} characters, without spaces at the ends"
+            f"{noun}: {name!r} is no name; expected 1 to {LONGEST_NAME} characters, without spaces at the ends"
         )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Literal
 
 from hitl.errors import BadInput
 
@@ -14,6 +16,8 @@ EVERY = ""
 class Role(IntEnum):
     """Roles in ascending order; each includes the permissions of the one before.
 
+    A viewer may read. A lead may also approve plans, send items back and start runs. An admin may also grant access.
+
     Example:
         >>> Role.VIEWER < Role.LEAD < Role.ADMIN
         True
@@ -22,11 +26,8 @@ class Role(IntEnum):
     """
 
     VIEWER = 1
-    """May read."""
     LEAD = 2
-    """May approve plans, send items back and start runs."""
     ADMIN = 3
-    """May grant and revoke access."""
 
     @property
     def word(self) -> str:
@@ -42,7 +43,27 @@ class Role(IntEnum):
         raise BadInput(f"role: {word!r} is unknown; expected one of {', '.join(role.word for role in cls)}")
 
 
-def role_in(roles: Mapping[str, Role], project: str | None) -> Role | None:
-    """Return the higher of the roles in this project and in all of them. `project` None: only the latter."""
-    found = [roles[name] for name in {EVERY, project or EVERY} if name in roles]
-    return max(found, default=None)
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The sender of a request and their permissions.
+
+    Attributes:
+        name: of the user or of the token.
+        roles: project -> role; `EVERY` stands for all projects.
+        how: credential: our own login, an API token, or a reverse proxy that has authenticated them.
+        csrf: value that the caller's forms send back as `csrf_token`; empty if none is needed.
+    """
+
+    name: str
+    roles: Mapping[str, Role]
+    how: Literal["session", "token", "proxy"]
+    csrf: str = field(default="", repr=False)
+
+    def role_in(self, project: str | None) -> Role | None:
+        """Return the higher of the caller's roles in this project and in all. `project` None: only the latter."""
+        return max((self.roles[name] for name in {EVERY, project or EVERY} if name in self.roles), default=None)
+
+    @property
+    def highest(self) -> Role | None:
+        """Highest role in any project."""
+        return max(self.roles.values(), default=None)

@@ -17,17 +17,24 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from hitl.errors import BadInput
-from hitl.service.web.access.accounts import Login, TooManyLogins, WrongLogin
-from hitl.service.web.access.caller import Caller
-from hitl.service.web.access.cookies import cookie_name, delete_cookie, is_own, is_secure, set_cookie
-from hitl.service.web.access.declared import public
-from hitl.service.web.access.guard import LOGIN, accounts_of, caller_of, own_path, proxies_of, requires
-from hitl.service.web.access.passwords import SHORTEST
-from hitl.service.web.access.roles import Role
+from hitl.service.web.access.accounts import TooManyLogins, WrongLogin
+from hitl.service.web.access.guard import (
+    LOGIN,
+    accounts_of,
+    caller_of,
+    cookie_name,
+    is_own,
+    is_secure,
+    own_path,
+    public,
+    requires,
+    set_cookie,
+)
+from hitl.service.web.access.logins import SHORTEST
+from hitl.service.web.access.roles import Caller, Role
 
 LARGEST_FORM = 16_384
 """Maximum bytes of a form. /login is open to everybody."""
-
 AT_ONCE = 2
 """Maximum passwords hashed at a time. Each takes 64 MiB, and threads keep pages from waiting for them."""
 
@@ -42,13 +49,10 @@ Viewer = Annotated[Caller, Depends(requires(Role.VIEWER))]
 Admin = Annotated[Caller, Depends(requires(Role.ADMIN))]
 
 
-# -- logging in and out ------------------------------------------------------------------------------------
-
-
 @router.get(LOGIN)
 @public
 async def login_form(request: Request, next: Annotated[str, Query()] = "/") -> Response:
-    """The form; who is logged in already, and may see anything, goes on."""
+    """Show the form. Callers who are logged in and may see anything go on."""
     caller = await caller_of(request)
     if caller is not None and caller.highest is not None:
         return _go(own_path(next))
@@ -61,32 +65,26 @@ async def login(request: Request, name: Text = "", password: Text = "", next: Te
     """Begin a session; the one before ends."""
     if not is_own(request):
         raise HTTPException(403, "a page of another address sent this request")
-    accounts, address = accounts_of(request), proxies_of(request).address(request)
     try:
-        begun = await _hashed(accounts.log_in, name, password, address)
+        begun = await _hashed(accounts_of(request).log_in, name, password, _address(request))
     except TooManyLogins as error:
-        return _login_page(request, next, str(error), 429, {"Retry-After": f"{error.seconds:.0f}"})
+        page = _login_page(request, next, str(error), 429)
+        page.headers["Retry-After"] = f"{error.seconds:.0f}"
+        return page
     except WrongLogin as error:
         return _login_page(request, next, str(error), 401)
-    await _end_session(request)
-    return _with_cookie(request, _go(own_path(next)), begun)
+    return await _with_session(request, own_path(next), begun.secret)
 
 
 @router.post("/logout")
 async def logout(request: Request, caller: Viewer) -> Response:
     """End the session."""
-    await _end_session(request)
-    response = _go(LOGIN)
-    delete_cookie(response, request, proxies_of(request))
-    return response
-
-
-# -- one's own account -------------------------------------------------------------------------------------
+    return await _with_session(request, LOGIN, "")
 
 
 @router.get("/account")
 def account(request: Request, caller: Viewer) -> Response:
-    """What one may do, and the form for another password."""
+    """Show the caller's roles, and the form for another password."""
     return _account_page(request, caller)
 
 
@@ -94,25 +92,21 @@ def account(request: Request, caller: Viewer) -> Response:
 async def change_password(
     request: Request, caller: Viewer, old: Text = "", new: Text = "", again: Text = ""
 ) -> Response:
-    """Another password: all sessions end but this one, which begins anew."""
+    """Change the password. All sessions end, and this browser begins a new one."""
     if caller.how != "session":
         raise HTTPException(403, "this takes a login with a password")
-    address = proxies_of(request).address(request)
     try:
         if new != again:
             raise BadInput("the new password was not typed twice in the same way")
-        begun = await _hashed(accounts_of(request).change_password, caller.name, old, new, address)
+        begun = await _hashed(accounts_of(request).change_password, caller.name, old, new, _address(request))
     except BadInput as error:
         return _account_page(request, caller, str(error), 429 if isinstance(error, TooManyLogins) else 400)
-    return _with_cookie(request, _go("/account?changed=1"), begun)
-
-
-# -- users -------------------------------------------------------------------------------------------------
+    return await _with_session(request, "/account?changed=1", begun.secret)
 
 
 @router.get("/admin/users")
 def users(request: Request, caller: Admin) -> Response:
-    """All users with their roles."""
+    """Show all users with their roles."""
     return _users_page(request, caller)
 
 
@@ -120,37 +114,34 @@ def users(request: Request, caller: Admin) -> Response:
 async def add_user(
     request: Request, caller: Admin, name: Text = "", password: Text = "", role: Text = "", project: Text = ""
 ) -> Response:
-    """Add a user; without a password it comes by a proxy."""
+    """Add a user. Without a password it logs in by a proxy."""
 
     def add() -> None:
         accounts_of(request).add_user(name, password or None, Role.of(role), project or None)
-        _log.info("user added", by=caller.name, user=name, role=role, project=project or None)
 
-    return await _changed(request, caller, add, "/admin/users", _users_page)
+    return await _change(request, caller, add, "user added", user=name, role=role, project=project or None)
 
 
 @router.post("/admin/users/role")
 async def set_role(request: Request, caller: Admin, name: Text = "", role: Text = "", project: Text = "") -> Response:
-    """Give a user another role in a project or in all; "none" takes it away."""
+    """Set a user's role in a project or in all; "none" takes it away."""
 
     def change() -> None:
-        _not_oneself(caller, name)
+        _require_other(caller, name)
         accounts_of(request).set_role(name, None if role == "none" else Role.of(role), project or None)
-        _log.info("role given", by=caller.name, user=name, role=role, project=project or None)
 
-    return await _changed(request, caller, change, "/admin/users", _users_page)
+    return await _change(request, caller, change, "role given", user=name, role=role, project=project or None)
 
 
 @router.post("/admin/users/password")
 async def set_password(request: Request, caller: Admin, name: Text = "", password: Text = "") -> Response:
-    """Give a user another password; all its sessions end."""
+    """Change a user's password; all its sessions end."""
 
     def change() -> None:
-        _not_oneself(caller, name)
+        _require_other(caller, name)
         accounts_of(request).set_password(name, password)
-        _log.info("password set", by=caller.name, user=name)
 
-    return await _changed(request, caller, change, "/admin/users", _users_page)
+    return await _change(request, caller, change, "password set", user=name)
 
 
 @router.post("/admin/users/remove")
@@ -158,19 +149,15 @@ async def remove_user(request: Request, caller: Admin, name: Text = "") -> Respo
     """Remove a user with its sessions."""
 
     def remove() -> None:
-        _not_oneself(caller, name)
+        _require_other(caller, name)
         accounts_of(request).remove_user(name)
-        _log.info("user removed", by=caller.name, user=name)
 
-    return await _changed(request, caller, remove, "/admin/users", _users_page)
-
-
-# -- tokens ------------------------------------------------------------------------------------------------
+    return await _change(request, caller, remove, "user removed", user=name)
 
 
 @router.get("/admin/tokens")
 def tokens(request: Request, caller: Admin) -> Response:
-    """All API tokens, without their secrets."""
+    """Show all API tokens, without their secrets."""
     return _tokens_page(request, caller)
 
 
@@ -178,7 +165,7 @@ def tokens(request: Request, caller: Admin) -> Response:
 async def create_token(
     request: Request, caller: Admin, name: Text = "", role: Text = "", project: Text = ""
 ) -> Response:
-    """A new API token, which this answer shows, and no other."""
+    """Create an API token. Only this response shows it."""
     try:
         made = await run_in_threadpool(accounts_of(request).create_token, name, Role.of(role), project or None)
     except BadInput as error:
@@ -189,16 +176,12 @@ async def create_token(
 
 @router.post("/admin/tokens/revoke")
 async def revoke_token(request: Request, caller: Admin, token: Text = "") -> Response:
-    """End a token."""
-
-    def revoke() -> None:
-        accounts_of(request).revoke(token)
-        _log.info("token revoked", by=caller.name, token=token)
-
-    return await _changed(request, caller, revoke, "/admin/tokens", _tokens_page)
+    """Revoke a token."""
+    revoke = partial(accounts_of(request).revoke, token)
+    return await _change(request, caller, revoke, "token revoked", token=token)
 
 
-# -- shared helpers ---------------------------------------------------------------------------------------
+# -- what they share ---------------------------------------------------------------------------------------
 
 
 async def _hashed(work: Callable[..., Result], *given: Any) -> Result:
@@ -206,57 +189,51 @@ async def _hashed(work: Callable[..., Result], *given: Any) -> Result:
     return await anyio.to_thread.run_sync(partial(work, *given), limiter=_hashing)
 
 
-async def _changed(
-    request: Request, caller: Caller, change: Callable[[], None], then: str, page: Callable[..., Response]
+async def _change(
+    request: Request, caller: Caller, change: Callable[[], None], event: str, **logged: str | None
 ) -> Response:
-    """Make a change and redirect to a page. If the change fails, show the page with the reason."""
+    """Make a change, log it, and show the page of the form again; with the reason if the change fails."""
+    page, path = (_users_page, "/admin/users") if "user" in logged else (_tokens_page, "/admin/tokens")
     try:
         await _hashed(change)
     except BadInput as error:
         return await run_in_threadpool(page, request, caller, str(error), 400)
-    return _go(then)
+    _log.info(event, by=caller.name, **logged)
+    return _go(path)
 
 
-def _not_oneself(caller: Caller, name: str) -> None:
+def _require_other(caller: Caller, name: str) -> None:
     """Raise if admins change their own account: the last admin could lose the role."""
     if caller.how != "token" and caller.name == name:
         raise BadInput("you cannot do this to yourself; your own password is changed on the page of your account")
 
 
-async def _end_session(request: Request) -> None:
-    secret = request.cookies.get(cookie_name(request, proxies_of(request)))
-    if secret:
-        await run_in_threadpool(accounts_of(request).log_out, secret)
-
-
-def _with_cookie(request: Request, response: Response, begun: Login) -> Response:
-    set_cookie(response, request, proxies_of(request), begun.secret)
+async def _with_session(request: Request, path: str, secret: str) -> Response:
+    """End the session of this browser, begin the one of `secret` if it is not empty, and go to a page."""
+    former = request.cookies.get(cookie_name(request))
+    if former:
+        await run_in_threadpool(accounts_of(request).log_out, former)
+    response = _go(path)
+    set_cookie(response, request, secret)
     return response
+
+
+def _address(request: Request) -> str:
+    return "" if request.client is None else request.client.host
 
 
 def _go(path: str) -> Response:
-    return _private(RedirectResponse(quote(path, safe="/?&=%#:;,+@!$'()*~[]"), 303))
-
-
-def _private(response: Response) -> Response:
-    """Forbid caches to store the response."""
-    response.headers["Cache-Control"] = "no-store"
-    return response
+    return RedirectResponse(quote(path, safe="/?&=%#:;,+@!$'()*~[]"), 303, {"Cache-Control": "no-store"})
 
 
 def _page(request: Request, name: str, title: str, status: int, **values: Any) -> Response:
-    shown = request.app.state.templates.render(f"access/{name}.html.j2", title=title, **values)
-    return _private(HTMLResponse(shown, status))
+    html = request.app.state.templates.render(f"access/{name}.html.j2", title=title, **values)
+    return HTMLResponse(html, status, {"Cache-Control": "no-store"})
 
 
-def _login_page(
-    request: Request, next: str, error: str = "", status: int = 200, headers: dict[str, str] | None = None
-) -> Response:
-    proxies = proxies_of(request)
-    kept = not is_secure(request, proxies) or proxies.scheme(request) == "https"
-    page = _page(request, "login", "Log in", status, next=own_path(next), error=error, cookies_are_kept=kept)
-    page.headers.update(headers or {})
-    return page
+def _login_page(request: Request, next: str, error: str = "", status: int = 200) -> Response:
+    stored = not is_secure(request) or request.url.scheme == "https"
+    return _page(request, "login", "Log in", status, next=own_path(next), error=error, cookies_are_kept=stored)
 
 
 def _account_page(request: Request, caller: Caller, error: str = "", status: int = 200) -> Response:

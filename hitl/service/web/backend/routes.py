@@ -22,13 +22,16 @@ from pydantic import BaseModel, Field, ValidationError
 
 from hitl.connectors.label_studio import LabelStudioSettings
 from hitl.connectors.label_studio.predictions import SUGGESTS, form_of, suggestion
-from hitl.service.web.access import public
-from hitl.service.web.backend.suggestions import Suggestions
-from hitl.service.web.errors import Problem
+from hitl.service.web.access.guard import public
+from hitl.service.web.errors import responses
 from hitl.service.web.projects import Watched
+from hitl.service.webhook import read_body
 
 LARGEST_BODY = 64 * 2**20
 """Maximum bytes of a request. Label Studio sends tasks with all their annotations."""
+
+SECONDS = 60.0
+"""Maximum seconds to read a request."""
 
 Allowed = Callable[[str, str, str], bool]
 """Return True if this user with this password may ask for suggestions in the named project."""
@@ -53,7 +56,7 @@ class Versions(BaseModel):
     versions: list[str] = Field(examples=[["hitl-suggests-model-0c1f5e8a77d2"]])
 
 
-class Heard(BaseModel):
+class Received(BaseModel):
     """Confirmation of a message."""
 
     status: str = "ok"
@@ -79,36 +82,26 @@ class Task(BaseModel):
     id: int | str
 
 
-class Asked(BaseModel):
+class Tasks(BaseModel):
     """Request of Label Studio: tasks, and the current labeling configuration."""
 
     tasks: list[Task]
     label_config: str | None = None
 
 
-_REFUSED: dict[int | str, dict[str, Any]] = {
-    401: {"model": Problem, "description": "No name and password, or wrong ones"},
-    404: {"model": Problem, "description": "No project of this name that comes from Label Studio"},
-}
-_UNREAD: dict[int | str, dict[str, Any]] = {
-    400: {"model": Problem, "description": "Not the body that Label Studio sends"},
-    413: {"model": Problem, "description": f"More than {LARGEST_BODY} bytes"},
-}
-_TASK = {"type": "object", "required": ["id"], "properties": {"id": {"type": "integer"}}}
-_ASKED = {
+_REFUSED = responses(401, 404)
+_SCHEMA = {
     "type": "object",
     "required": ["tasks"],
     "properties": {
-        "tasks": {"type": "array", "items": _TASK},
+        "tasks": {
+            "type": "array",
+            "items": {"type": "object", "required": ["id"], "properties": {"id": {"type": "integer"}}},
+        },
         "label_config": {"type": "string", "description": "The labeling configuration as it is now"},
     },
-    "example": {
-        "tasks": [{"id": 12, "data": {"text": "Lovely."}}],
-        "label_config": '<View><Text name="text" value="$text"/><Choices name="mood" toName="text">'
-        '<Choice value="good"/><Choice value="bad"/></Choices></View>',
-    },
 }
-_BODY = {"requestBody": {"required": True, "content": {"application/json": {"schema": _ASKED}}}}
+_BODY = {"requestBody": {"required": True, "content": {"application/json": {"schema": _SCHEMA}}}}
 
 
 def router(projects: Mapping[str, Watched], allowed: Allowed) -> APIRouter:
@@ -119,10 +112,10 @@ def router(projects: Mapping[str, Watched], allowed: Allowed) -> APIRouter:
         if given is None or not allowed(given.username, given.password, project):
             why = "expected an API token of hitl as the password of basic authentication"
             raise HTTPException(401, why, headers={"WWW-Authenticate": 'Basic realm="hitl"'})
-        found = projects.get(project)
-        if found is None or not isinstance(found.settings.source, LabelStudioSettings):
+        one = projects.get(project)
+        if one is None or not isinstance(one.settings.source, LabelStudioSettings):
             raise HTTPException(404, f"no project {project!r} that comes from Label Studio is served here")
-        return found
+        return one
 
     routes = APIRouter(prefix="/ml/{project}", tags=["Label Studio's model backend"])
     of_project = Depends(admitted)
@@ -130,73 +123,55 @@ def router(projects: Mapping[str, Watched], allowed: Allowed) -> APIRouter:
     @routes.get("/health", responses=_REFUSED)
     @public
     def health(one: Watched = of_project) -> Health:
-        """Say that hitl is there."""
+        """Confirm that hitl is there."""
         return Health()
 
     @routes.post("/setup", responses=_REFUSED)
     @public
     def setup(one: Watched = of_project) -> Setup:
-        """Say which version the suggestions have now. The body, which holds a token of Label Studio, is not read."""
+        """Return the version of the suggestions. The body, which holds a token of Label Studio, is not read."""
         return Setup(model_version=_version(one))
 
     @routes.get("/versions", responses=_REFUSED)
     @public
     def versions(one: Watched = of_project) -> Versions:
-        """Say which version there is."""
+        """List the versions, of which there is one."""
         return Versions(versions=[_version(one)])
 
-    @routes.post("/predict", responses=_REFUSED | _UNREAD, openapi_extra=_BODY, response_model=Predictions)
+    @routes.post("/predict", responses=responses(400, 401, 404, 413), openapi_extra=_BODY, response_model=Predictions)
     @public
     async def predict(request: Request, one: Watched = of_project) -> Any:
         """Suggest answers to tasks."""
-        body = await _body(request)
+        body = await read_body(request, LARGEST_BODY, SECONDS)
         if body is None:
             raise HTTPException(413, f"expected {LARGEST_BODY} bytes at most: ask for fewer tasks at a time")
         return await run_in_threadpool(_predicted, one, body)
 
     @routes.post("/webhook", name="backend_webhook")
     @public
-    async def webhook(project: str, request: Request) -> Heard:
+    async def webhook(project: str, request: Request) -> Received:
         """Take what Label Studio tells every backend, without a password: nothing follows from it."""
-        await _body(request, keep=False)
-        return Heard()
+        await read_body(request, LARGEST_BODY, SECONDS, keep=False)
+        return Received()
 
     return routes
 
 
-def _suggestions(one: Watched) -> Suggestions | None:
-    """Return the current suggestions, or None if nothing has been loaded yet."""
-    return None if one.snapshot is None else one.snapshot.suggestions
-
-
 def _version(one: Watched) -> str:
-    found = _suggestions(one)
-    return f"{SUGGESTS}nothing" if found is None else found.version
+    return f"{SUGGESTS}nothing" if one.snapshot is None else one.snapshot.suggestions.version
 
 
 def _predicted(one: Watched, body: bytes) -> Any:
     """Build the response to /predict."""
     try:
-        asked = Asked.model_validate_json(body)
+        asked = Tasks.model_validate_json(body)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"])) or "the body"
         raise HTTPException(400, f"{place}: {first['msg']}; expected what Label Studio sends") from None
-    found, source = _suggestions(one), one.settings.source
-    if found is None or asked.label_config is None or not isinstance(source, LabelStudioSettings):
+    source = one.settings.source
+    if one.snapshot is None or asked.label_config is None or not isinstance(source, LabelStudioSettings):
         return {"results": [[] for _ in asked.tasks]}
-    form = form_of(asked.label_config, source.control, source.abstain)
-    said = (suggestion(form, found.of(str(task.id)), found.version) for task in asked.tasks)
-    return {"results": [[] if each is None else each for each in said]}
-
-
-async def _body(request: Request, *, keep: bool = True) -> bytes | None:
-    """Read the whole body. Return None if it is too large, or if it should not be kept."""
-    read, parts = 0, []
-    async for part in request.stream():
-        read += len(part)
-        if read > LARGEST_BODY:
-            return None
-        if keep:
-            parts.append(part)
-    return b"".join(parts) if keep else None
+    form, suggestions = form_of(asked.label_config, source.control, source.abstain), one.snapshot.suggestions
+    made = (suggestion(form, suggestions.of(str(task.id)), suggestions.version) for task in asked.tasks)
+    return {"results": [[] if each is None else each for each in made]}

@@ -1,118 +1,184 @@
-"""List the projects, and show the state of one."""
+"""List the projects, and show the state of one, its runs, and the events sent for it."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Annotated, Any
 
 import numpy as np
-from fastapi import Request
+from fastapi import Depends, Path, Request
 from fastapi.responses import Response
+from starlette.exceptions import HTTPException
 
 from hitl.metrics import outlook
 from hitl.report.contents import Cycle
 from hitl.report.plots import confidence_figure, history_figure
 from hitl.report.stored import shares
 from hitl.report.tables import class_rows
-from hitl.service.web.callers import OneProject, Shown, Viewer
+from hitl.service.web import background
+from hitl.service.web.access.guard import requires
+from hitl.service.web.access.roles import Caller, Role
 from hitl.service.web.errors import responses
-from hitl.service.web.formats import FORMS, Page, answer, pages
 from hitl.service.web.pages.items import CHANGED
-from hitl.service.web.snapshot import QuestionView, Snapshot
+from hitl.service.web.projects import Watched
+from hitl.service.web.snapshot import QuestionView
+from hitl.service.web.visits import ACTION, PAGE, Leading, Size, Viewing, page, pages
 from hitl.status import status_of
+from hitl.store.events import Counted
+from hitl.store.results import BASIS
 
 router = pages("projects")
 
 COLUMNS = ("project", "items", "labels", "annotators", "done", "confidence", "cycle", "recorded_at", "trouble")
+RUN = ("cycle", "recorded_at", "labels", "done", "items", "confidence", "agreement", "cost", "stop", "idle")
+DELIVERY = ("event", "kind", "at", "address", "state", "attempts", "tried", "next", "said")
+"""Columns of a project, a run and a delivery."""
 
 CLASSES_SHOWN = 12
 MOST_QUEUES = 30
 
 
-@router.get("/", summary="The projects", responses=FORMS | responses(401, 403, 422))
-def projects(request: Request, caller: Viewer) -> Response:
-    """Each project that the caller may see, and how it stands."""
+@router.get("/", summary="The projects", responses=PAGE)
+def projects(request: Request, caller: Annotated[Caller, Depends(requires(Role.VIEWER))]) -> Response:
+    """Show each project that the caller may see, and its state."""
     served = request.app.state.projects
-    rows = [_line(name, one.snapshot, one.warning) for name, one in served.items() if caller.role_in(name) is not None]
-    return answer(request, Page("projects.html.j2", "Projects", rows, COLUMNS), caller)
+    rows = [_line(one) for name, one in served.items() if caller.role_in(name) is not None]
+    return page(request, caller, "projects.html.j2", "Projects", rows, COLUMNS)
 
 
-def _line(name: str, snapshot: Snapshot | None, trouble: str | None) -> dict[str, Any]:
+@router.get("/projects/{project}", summary="How a project stands", responses=PAGE)
+def overview(visit: Viewing) -> Response:
+    """Show items done, expected accuracy, open questions, cost and history."""
+    snapshot = visit.snapshot
+    status = status_of(snapshot.settings, visit.one.store, stored=snapshot.counts)
+    history = [Cycle(each.number, each.recorded_at, shares(each.metrics)) for each in snapshot.cycles]
+    views = list(snapshot.views.values())
+    rows = [_question(view) for view in views]
+    figures: dict[str, Any] = {"history": history_figure(history)} if len(history) > 1 else {}
+    shown = []
+    for rank, (view, row) in enumerate(zip(views, rows, strict=True), start=1):
+        figures[f"confidence-{rank}"] = confidence_figure(view.consensus.confidence, len(view.consensus.classes))
+        shown.append({**row, "rank": rank, "classes": class_rows(view.page, CLASSES_SHOWN)})
+    return visit.page(
+        "overview.html.j2",
+        "Overview",
+        rows,
+        (),
+        {"status": status.as_json()},
+        figures=figures,
+        questions=shown,
+        outlook=outlook(snapshot.cycles[-1].metrics) if snapshot.cycles else [],
+        line=_line(visit.one),
+        queues=[queue for queue in status.queues if queue.annotator is not None][:MOST_QUEUES],
+        links={} if status.pages is None else status.pages.links,
+        standing=status,
+        changed=CHANGED,
+        history=len(history) > 1,
+    )
+
+
+@router.get("/projects/{project}/state", summary="Whether a project has news", responses=responses(401, 403, 404, 422))
+def state(visit: Viewing) -> dict[str, object]:
+    """Return what differs when the pages of the project show something else. Open pages poll it."""
+    one = visit.one
+    return {"loads": one.loads, "warning": one.warning, "work": None if one.work is None else one.work.ended}
+
+
+@router.get("/projects/{project}/runs", summary="Cycles", responses=PAGE)
+def runs(visit: Viewing) -> Response:
+    """Show the history, newest first, and the present state."""
+    snapshot, one = visit.snapshot, visit.one
+    status = status_of(snapshot.settings, one.store, stored=snapshot.counts)
+    rows = [
+        {"cycle": each.number, "recorded_at": _time(each), **{name: each.metrics.get(name) for name in RUN[2:]}}
+        for each in reversed(snapshot.cycles)
+    ]
+    shown = {"standing": status, "work": one.work, "warning": one.warning, "told": addresses_of(one)}
+    return visit.page("runs.html.j2", "Runs", rows, RUN, {"status": status.as_json()}, **shown)
+
+
+@router.get("/projects/{project}/runs/{cycle}", summary="What a cycle recorded", responses=PAGE)
+def recorded(visit: Viewing, cycle: Annotated[int, Path(ge=0, le=2**53)]) -> Response:
+    """Show its figures by name. Those within another have the other's name before a point."""
+    run = next((each for each in visit.snapshot.cycles if each.number == cycle), None)
+    if run is None:
+        raise HTTPException(404, f"no cycle {cycle} of project {visit.one.name!r} is kept")
+    rows = [{"figure": name, "value": value} for name, value in _flat(run.metrics)]
+    facts = {"cycle": cycle, "recorded_at": _time(run)}
+    shown = {"words": outlook(run.metrics), "newest": cycle == visit.snapshot.number}
+    return visit.page("cycle.html.j2", f"Cycle {cycle}", rows, ("figure", "value"), facts, **shown)
+
+
+@router.post("/projects/{project}/runs", summary="Start a cycle", status_code=202, responses=ACTION)
+def run(visit: Leading) -> Response:
+    """Pull, judge, record and push, as `hitl run` does."""
+    return visit.done("runs", vars(background.start(visit.one, "run", visit.caller.name)), 202)
+
+
+@router.get("/projects/{project}/deliveries", summary="What chat tools and pipelines were told", responses=PAGE)
+def deliveries(visit: Viewing, size: Size = 100) -> Response:
+    """Show the last deliveries, newest event first, and the counts of each address."""
+    rows = [each.as_json() for each in visit.one.store.deliveries(visit.one.name, size)]
+    return visit.page("deliveries.html.j2", "Events", rows, DELIVERY, {"addresses": addresses_of(visit.one)})
+
+
+def addresses_of(one: Watched) -> list[dict[str, Any]]:
+    """Return the addresses of a project without secret parts, and their counts."""
+    counts = one.store.count_deliveries(one.name)
+    return [
+        {"address": to.name, "at": to.shown, "lacks": to.lacks, **asdict(counts.get(to.name, Counted()))}
+        for to in one.settings.events
+    ]
+
+
+def _line(one: Watched) -> dict[str, Any]:
+    snapshot = one.snapshot
     if snapshot is None:
-        return {**dict.fromkeys(COLUMNS), "project": name, "trouble": trouble or "it is being loaded"}
-    view = snapshot.view(None)
-    last = snapshot.cycles[-1] if snapshot.cycles else None
+        return {**dict.fromkeys(COLUMNS), "project": one.name, "trouble": one.warning or "it is being loaded"}
     return {
-        "project": name,
+        "project": one.name,
         "items": len(snapshot.keys),
-        "labels": sum(len(each.evidence.annotations) for each in snapshot.views.values()),
+        "labels": snapshot.counts["labels"],
         "annotators": snapshot.counts["annotators_with_labels"],
         "done": None if snapshot.plan is None else len(snapshot.plan.done),
-        "confidence": float(view.consensus.confidence.mean()) if len(snapshot.keys) else None,
+        "confidence": float(snapshot.view(None).consensus.confidence.mean()) if snapshot.keys else None,
         "cycle": snapshot.number,
-        "recorded_at": None if last is None else last.recorded_at.isoformat(timespec="seconds"),
-        "trouble": trouble,
+        "recorded_at": _time(snapshot.cycles[-1]) if snapshot.cycles else None,
+        "trouble": one.warning,
     }
 
 
-@router.get("/projects/{project}", summary="How a project stands", responses=FORMS | responses(401, 404, 422, 503))
-def overview(project: str, request: Request, caller: Viewer, one: OneProject, snapshot: Shown) -> Response:
-    """Items done, expected accuracy, what is asked, what it has cost, and how it went."""
-    status = status_of(snapshot.settings, one.store, stored=snapshot.counts)
-    history = [Cycle(each.number, each.recorded_at, shares(each.metrics)) for each in snapshot.cycles]
-    figures: dict[str, Any] = {}
-    questions = []
-    for rank, view in enumerate(snapshot.views.values(), start=1):
-        figures[f"confidence-{rank}"] = confidence_figure(view.consensus.confidence, len(view.consensus.classes))
-        questions.append(_question(rank, view))
-    if len(history) > 1:
-        figures["history"] = history_figure(history)
-    page = Page(
-        "overview.html.j2",
-        "Overview",
-        [{key: value for key, value in each.items() if key not in ("classes", "rank")} for each in questions],
-        (),
-        {"status": status.as_json()},
-        {
-            "questions": questions,
-            "outlook": outlook(snapshot.cycles[-1].metrics) if snapshot.cycles else [],
-            "line": _line(project, snapshot, one.warning),
-            "queues": [queue for queue in status.queues if queue.annotator is not None][:MOST_QUEUES],
-            "links": {} if status.pages is None else status.pages.links,
-            "standing": status,
-            "changed": CHANGED,
-            "history": len(history) > 1,
-        },
-        figures,
-    )
-    return answer(request, page, caller, project)
-
-
-@router.get("/projects/{project}/state", summary="Whether a project has news", responses=responses(401, 404))
-def state(project: str, caller: Viewer, one: OneProject) -> dict[str, object]:
-    """Return what differs when the pages of the project show something else; they ask for it while they are open."""
-    work = None if one.work is None else one.work.ended
-    return {"loads": one.loads, "warning": one.warning, "work": work}
-
-
-def _question(rank: int, view: QuestionView) -> dict[str, Any]:
-    consensus, annotations = view.consensus, view.evidence.annotations
+def _question(view: QuestionView) -> dict[str, Any]:
+    consensus, annotations, expected = view.consensus, view.evidence.annotations, view.expected
     many = annotations.labels_per_item
-    expected = view.expected
-    agreed = float(np.mean(many[many > 0])) if (many > 0).any() else 0.0
     return {
-        "rank": rank,
         "question": view.page.name,
         "items": len(consensus.items),
         "labels": len(annotations),
-        "labels_per_labeled_item": agreed,
+        "labels_per_labeled_item": float(np.mean(many[many > 0])) if (many > 0).any() else 0.0,
         "unlabeled": int((many == 0).sum()),
         "annotators": view.n_labeling,
-        "contested": len(view.contested),
+        "contested": int(view.is_contested.sum()),
         "changed": int((view.changed > CHANGED).sum()),
         "confidence": float(consensus.confidence.mean()) if len(consensus.items) else None,
         "expected_accuracy": None if expected is None else expected.accuracy,
         "expected_low": None if expected is None else expected.low,
         "expected_high": None if expected is None else expected.high,
         "unknowable": None if expected is None else expected.unknowable,
-        "classes": class_rows(view.page, CLASSES_SHOWN),
     }
+
+
+def _flat(metrics: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every metric with its name, except the digest of the run's inputs."""
+    for name, value in metrics.items():
+        if name == BASIS:
+            continue
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{before}{name}.")
+        else:
+            yield f"{before}{name}", value
+
+
+def _time(cycle: Any) -> str:
+    return str(cycle.recorded_at.isoformat(timespec="seconds"))

@@ -15,10 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from hitl.annotations import Floats, Name
+from hitl.annotations import Floats
 from hitl.service.web.snapshot import QuestionView
 
 SMALLEST = 1e-12
+BELIEFS = 12
+"""Maximum classes shown with their probability."""
 
 ANSWER = ("annotator", "said", "accuracy", "low", "high", "weight", "time")
 """Columns of an answer."""
@@ -47,62 +49,45 @@ class Story:
     def facts(self) -> dict[str, Any]:
         """JSON values for programs."""
         beliefs = [{"label": name, "probability": p} for name, p in self.beliefs]
+        models = list(self.models)
         return {
-            "beliefs": beliefs,
-            "models": list(self.models),
-            "second_best": self.other,
-            "answers_that_turn_it": self.typical,
-        }
-
-
-BELIEFS = 12
-"""Maximum classes shown with their probability."""
+            "beliefs": beliefs, "models": models, "second_best": self.other, "answers_that_turn_it": self.typical
+        }  # fmt: skip
 
 
 def story_of(view: QuestionView, n: int) -> Story:
     """Explain the label of the item in row n."""
     consensus = view.consensus
-    q_j, label = consensus.probabilities[n], int(consensus.labels[n])
+    q_j, label, names = consensus.probabilities[n], int(consensus.labels[n]), list(map(str, consensus.classes))
     ranks = [j for j in np.argsort(-q_j, kind="stable").tolist() if j != label]
     other = ranks[0] if ranks else None
-    names = list(map(str, consensus.classes))
     return Story(
         names[label],
         None if other is None else names[other],
         [(names[j], float(q_j[j])) for j in [label, *ranks][:BELIEFS]],
-        answers_of(view, n, label, other),
+        _answers(view, n, label, other),
         _models(view, n, label),
         None if other is None else _typical(view, n, q_j, label, other),
     )
 
 
-def answers_of(view: QuestionView, n: int, label: int, other: int | None) -> list[dict[str, Any]]:
+def _answers(view: QuestionView, n: int, label: int, other: int | None) -> list[dict[str, Any]]:
     """List the answers to item n, largest weight first. Weights compare class `label` with class `other`."""
-    report, given = view.consensus.annotators, _given(view, n)
-    low, high = report.interval
-    option = {name: code for code, name in enumerate(report.options)}
+    report, annotations, (low, high) = view.consensus.annotators, view.evidence.annotations, view.accuracy_interval
+    options = {name: code for code, name in enumerate(report.options)}
     rows = []
-    for annotator, says, time in given:
-        row: dict[str, Any] = {"annotator": str(annotator), "said": str(says)}
-        k, code = view.reported_place.get(str(annotator)), option.get(says)
-        if k is None or code is None:
-            row |= dict.fromkeys(("accuracy", "low", "high", "weight"))
-        else:
+    for place in range(annotations.item_start[n], annotations.item_start[n + 1]):
+        annotator = str(annotations.annotators[annotations.annotator[place]])
+        said = annotations.options[annotations.label[place]]
+        time = math.nan if annotations.time is None else float(annotations.time[place])
+        row: dict[str, Any] = dict.fromkeys(ANSWER) | {"annotator": annotator, "said": str(said)}
+        k, code = view.reported_place.get(annotator), options.get(said)
+        if k is not None and code is not None:
             row |= {"accuracy": float(report.accuracy[k]), "low": float(low[k]), "high": float(high[k])}
             row["weight"] = None if other is None else _weight(report.confusion[k], label, other, code)
-        rows.append(row | {"time": time})
+        row["time"] = time if math.isfinite(time) else None
+        rows.append(row)
     return sorted(rows, key=lambda row: -abs(row["weight"] or 0.0))
-
-
-def _given(view: QuestionView, n: int) -> list[tuple[Name, Name, float | None]]:
-    """Return annotator, label and time of each answer to item n."""
-    known = view.evidence.annotations
-    found = []
-    for place in range(known.item_start[n], known.item_start[n + 1]):
-        time = math.nan if known.time is None else float(known.time[place])
-        who, what = known.annotators[known.annotator[place]], known.options[known.label[place]]
-        found.append((who, what, time if math.isfinite(time) else None))
-    return found
 
 
 def _weight(confusion_jl: Any, label: int, other: int, said: int) -> float:
@@ -111,22 +96,14 @@ def _weight(confusion_jl: Any, label: int, other: int, said: int) -> float:
 
 def _models(view: QuestionView, n: int, label: int) -> list[dict[str, Any]]:
     rows = []
-    names = view.consensus.classes
     for model, p_nj in view.evidence.probabilities.items():
         p_j = p_nj[n]
         if math.isnan(p_j[0]):
             continue
         own = int(p_j.argmax())
+        shares = {"probability": float(p_j[own]), "of_our_label": float(p_j[label])}
         temperature = view.consensus.temperatures.get(model)
-        rows.append(
-            {
-                "model": model,
-                "label": str(names[own]),
-                "probability": float(p_j[own]),
-                "of_our_label": float(p_j[label]),
-                "temperature": temperature,
-            }
-        )
+        rows.append({"model": model, "label": str(view.consensus.classes[own]), **shares, "temperature": temperature})
     return rows
 
 
@@ -136,9 +113,8 @@ def _typical(view: QuestionView, n: int, q_j: Floats, label: int, other: int) ->
     if view.truth[n] >= 0 or len(report.options) <= other or not len(report.names):
         return None
     weights = np.maximum(report.labels, 0) if report.labels.any() else np.ones(len(report.names))
-    said_jl = np.average(report.confusion, axis=0, weights=weights)
-    each = _weight(said_jl, other, label, other)
+    each = _weight(np.average(report.confusion, axis=0, weights=weights), other, label, other)
     if each <= 0:
         return None
-    sure, less = max(float(q_j[label]), SMALLEST), max(float(q_j[other]), SMALLEST)
-    return max(1, math.ceil(math.log(sure / less) / each + 1e-9))
+    best, second = max(float(q_j[label]), SMALLEST), max(float(q_j[other]), SMALLEST)
+    return max(1, math.ceil(math.log(best / second) / each + 1e-9))

@@ -8,9 +8,8 @@ import pytest
 from argon2 import PasswordHasher
 from fastapi import FastAPI
 
-from hitl.service.web.access import Accounts
-from hitl.service.web.access.passwords import Passwords
-from hitl.service.web.access.slowdown import Slowdown
+from hitl.service.web.access.accounts import Accounts
+from hitl.service.web.access.logins import Passwords, Slowdown
 from tests.service.web.access.serving import Clock, application
 from tests.store.conftest import postgres, postgres_url, sqlite_url, url
 

@@ -10,8 +10,11 @@ from httpx import Response
 from starlette.testclient import TestClient
 
 from hitl.service.web import access
-from hitl.service.web.access import Accounts, Caller, Role, check_declared, public, requires, routes
-from hitl.service.web.access.cookies import PLAIN, SECURE
+from hitl.service.web.access import guard, routes
+from hitl.service.web.access.accounts import Accounts
+from hitl.service.web.access.guard import PLAIN, SECURE, public, requires
+from hitl.service.web.access.proxies import NO_PROXIES, Proxies, TrustProxies
+from hitl.service.web.access.roles import Caller, Role
 from hitl.service.web.templates import Templates
 
 PASSWORD = "correct horse battery"
@@ -62,16 +65,23 @@ def application(accounts: Accounts) -> FastAPI:
     def delete(project: str, item: str, caller: Admin) -> str:
         return caller.name
 
-    check_declared(app)
+    guard.declared(app)
     return app
 
 
 class Browser:
     """A client that keeps the cookie of its session, and knows its CSRF token."""
 
-    def __init__(self, app: FastAPI, origin: str = "http://localhost:8000", address: str = "127.0.0.1") -> None:
-        self.app = app
-        self.client = TestClient(app, base_url=origin, client=(address, 50_000), follow_redirects=False)
+    def __init__(
+        self,
+        app: FastAPI,
+        origin: str = "http://localhost:8000",
+        address: str = "127.0.0.1",
+        proxies: Proxies = NO_PROXIES,
+    ) -> None:
+        self.app, app.state.proxies = app, proxies
+        trusting = TrustProxies(app, proxies)
+        self.client = TestClient(trusting, base_url=origin, client=(address, 50_000), follow_redirects=False)
         self.headers = {"Accept": "text/html,application/xhtml+xml"}
 
     def get(self, path: str, **headers: str) -> Response:

@@ -17,10 +17,9 @@ from fastapi import FastAPI, HTTPException
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from hitl.service.web.access import Accounts, Role
-from hitl.service.web.access.cookies import PLAIN, SAFE
-from hitl.service.web.access.declared import Declared, declared
-from hitl.service.web.access.roles import EVERY, role_in
+from hitl.service.web.access.accounts import Accounts
+from hitl.service.web.access.guard import PLAIN, SAFE, Declared, declared
+from hitl.service.web.access.roles import EVERY, Caller, Role
 
 ORIGIN, FOREIGN = "http://localhost", "http://evil.example"
 PASSWORD = "a password of the table"
@@ -66,7 +65,7 @@ class _Asking:
         if self.roles is None:
             return 303 if self.browser and method == "GET" else 401
         where = project if route.of_project else None
-        has = role_in(self.roles, where)
+        has = Caller("", self.roles, "token").role_in(where)
         if where is None and not route.everywhere:
             has = max(self.roles.values(), default=None)
         if has is None and where is not None:
@@ -137,7 +136,7 @@ def _found(client: TestClient, method: str, path: str, asking: _Asking, is_open:
 
 def _filled(route: Declared, fill: Mapping[str, str]) -> str:
     path = re.sub(r"\{(\w+)(?::\w+)?\}", lambda found: fill.get(found[1], "0"), route.path)
-    return path + "/" if route.mounted else path or "/"
+    return path or "/"
 
 
 def _callers(keys: _Keys, project: str, other: str) -> Iterator[_Asking]:

@@ -10,10 +10,11 @@ import pytest
 from argon2 import PasswordHasher
 
 from hitl.errors import BadInput, BadSettings
-from hitl.service.web.access import Accounts, Proxies, Role, must_have_credentials
-from hitl.service.web.access.accounts import IDLE, LIFETIME, TooManyLogins, WrongLogin
-from hitl.service.web.access.passwords import LONGEST, SHORTEST, Passwords
-from hitl.service.web.access.roles import EVERY
+from hitl.service.web.access.accounts import IDLE, LIFETIME, Accounts, TooManyLogins, WrongLogin
+from hitl.service.web.access.logins import LONGEST, SHORTEST, Passwords
+from hitl.service.web.access.proxies import Proxies
+from hitl.service.web.access.roles import EVERY, Role
+from hitl.service.web.server import require_credentials
 from hitl.store import schema
 from tests.service.web.access.serving import PASSWORD, Clock
 
@@ -153,8 +154,7 @@ def test_a_session_ends_after_its_time(ann: Accounts, clock: Clock) -> None:
     while clock.now + IDLE / 2 < begun + LIFETIME:
         clock.now += IDLE / 2
         assert ann.in_session(session.secret) is not None, "each request puts off the end"
-        ann._touches.close()
-        ann._touches = type(ann._touches)(ann.database)
+        ann.wait()
     clock.now = begun + LIFETIME
     assert ann.in_session(session.secret) is None
 
@@ -288,8 +288,7 @@ def test_when_a_token_was_last_used_is_noted_once_a_minute(ann: Accounts, clock:
     secret, begun = ann.create_token("ci", Role.VIEWER), clock.now
 
     def used() -> float | None:
-        ann._touches.close()
-        ann._touches = type(ann._touches)(ann.database)
+        ann.wait()
         return ann.tokens()[0].used
 
     assert used() is None
@@ -352,7 +351,7 @@ def test_a_database_that_is_locked_stops_no_request(sqlite_url: str, here: Accou
     finally:
         locker.execute("ROLLBACK")
         locker.close()
-    here._touches.close()
+    here.wait()
     assert here.tokens()[0].used == clock.now, "it is noted when the lock is free"
 
 
@@ -392,16 +391,16 @@ def test_accounts_last(url: str) -> None:
 
 def test_a_service_that_others_reach_needs_credentials(here: Accounts) -> None:
     for host in ("127.0.0.1", "127.8.8.8", "::1", "[::1]", "localhost", "LOCALHOST"):
-        must_have_credentials(host, here)
+        require_credentials(host, here)
     for host in ("0.0.0.0", "::", "", "10.0.0.1", "example.com", "localhost.example.com", "fe80::1"):
         with pytest.raises(BadSettings, match=r"serve: others can reach .* Make one with `hitl users add"):
-            must_have_credentials(host, here)
-    must_have_credentials("0.0.0.0", here, Proxies.of(["10.0.0.1"], "X-Forwarded-User"))
+            require_credentials(host, here)
+    require_credentials("0.0.0.0", here, Proxies.of(["10.0.0.1"], "X-Forwarded-User"))
     with pytest.raises(BadSettings):
-        must_have_credentials("0.0.0.0", here, Proxies.of(["10.0.0.1"]))
+        require_credentials("0.0.0.0", here, Proxies.of(["10.0.0.1"]))
     secret = here.create_token("ci", Role.VIEWER)
     assert secret
-    must_have_credentials("0.0.0.0", here)
+    require_credentials("0.0.0.0", here)
     here.revoke(here.tokens()[0].id)
     here.add_user("ann", PASSWORD, Role.VIEWER)
-    must_have_credentials("0.0.0.0", here)
+    require_credentials("0.0.0.0", here)

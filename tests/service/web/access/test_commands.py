@@ -12,7 +12,9 @@ import typer
 
 from hitl.cli import access as commands
 from hitl.errors import BadInput, BadSettings
-from hitl.service.web.access import Accounts, Proxies, Role
+from hitl.service.web.access.accounts import Accounts
+from hitl.service.web.access.proxies import Proxies
+from hitl.service.web.access.roles import Role
 from tests.command_line import Run
 from tests.scheduled import project
 from tests.security.leaks import leaks

@@ -9,9 +9,10 @@ from collections.abc import Callable
 import pytest
 from fastapi import FastAPI
 
-from hitl.service.web.access import Accounts, Proxies, Role
-from hitl.service.web.access import proxies as proxies_module
+from hitl.service.web.access.accounts import Accounts
 from hitl.service.web.access.guard import own_path
+from hitl.service.web.access.proxies import Proxies
+from hitl.service.web.access.roles import Role
 from tests.service.web.access.serving import PASSWORD, Browser, Clock
 
 PLAN = "/projects/rte/plan"
@@ -271,13 +272,11 @@ Behind = Callable[..., Browser]
 
 
 @pytest.fixture
-def behind(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> Behind:
+def behind(app: FastAPI) -> Behind:
     """A browser behind a proxy, which is trusted unless `address` is another one."""
-    monkeypatch.setattr(proxies_module, "_warned", set())
 
-    def made(role: str | None = None, address: str = "10.0.0.7") -> Browser:
-        app.state.proxies = Proxies.of(["10.0.0.0/24", "::1"], USER, role)
-        return Browser(app, "https://hitl.example", address)
+    def made(role: str | None = None, address: str = "10.0.0.7", origin: str = "https://hitl.example") -> Browser:
+        return Browser(app, origin, address, Proxies.of(["10.0.0.0/24", "::1"], USER, role))
 
     return made
 
@@ -376,7 +375,7 @@ def test_a_login_of_ours_works_behind_a_proxy_too(behind: Behind, here: Accounts
         ("10.0.0.7", ["203.0.113.9"], "203.0.113.9"),
         ("10.0.0.7", ["1.1.1.1, 203.0.113.9, 10.0.0.8"], "203.0.113.9"),
         ("10.0.0.7", ["1.1.1.1", "203.0.113.9"], "203.0.113.9"),
-        ("10.0.0.7", ["10.0.0.8"], "10.0.0.7"),
+        ("10.0.0.7", ["10.0.0.8"], "10.0.0.8"),
         ("10.0.0.7", ["203.0.113.9:4000"], "203.0.113.9"),
         ("10.0.0.7", ["[2001:db8::1]:4000, 10.0.0.8:80"], "2001:db8::1"),
         ("10.0.0.7", ["2001:db8::1"], "2001:db8::1"),
@@ -396,10 +395,9 @@ def test_failed_logins_count_for_the_address_behind_the_proxy(
     assert counted == [address]
 
 
-def test_the_proxy_says_whether_the_browser_has_https(behind: Behind, app: FastAPI, here: Accounts) -> None:
-    behind()
+def test_the_proxy_says_whether_the_browser_has_https(behind: Behind) -> None:
     page = [
-        Browser(app, "http://hitl.example", address).get("/login", **{"X-Forwarded-Proto": "https"}).text
+        behind(address=address, origin="http://hitl.example").get("/login", **{"X-Forwarded-Proto": "https"}).text
         for address in ("10.0.0.7", "10.9.9.9")
     ]
     assert ["plain http" in text for text in page] == [False, True]

@@ -9,8 +9,8 @@ import pytest
 from fastapi import FastAPI
 from structlog.testing import capture_logs
 
-from hitl.service.web.access import Accounts, Role
-from hitl.service.web.access.roles import EVERY
+from hitl.service.web.access.accounts import Accounts
+from hitl.service.web.access.roles import EVERY, Role
 from hitl.service.web.access.routes import LARGEST_FORM
 from tests.service.web.access.serving import PASSWORD, TEMPLATES, Browser, Clock
 

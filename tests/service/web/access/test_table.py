@@ -9,9 +9,10 @@ import pytest
 from fastapi import APIRouter, Depends, FastAPI, Request
 
 from hitl.errors import BadSettings
-from hitl.service.web.access import Accounts, Caller, Role, requires
 from hitl.service.web.access import guard as guard_module
-from hitl.service.web.access.declared import marked
+from hitl.service.web.access.accounts import Accounts
+from hitl.service.web.access.guard import marked, requires
+from hitl.service.web.access.roles import Caller, Role
 from tests.service.web.access.serving import Admin, Lead, Viewer
 from tests.service.web.access.table import IN, OPEN, Row, access_table
 

@@ -14,7 +14,7 @@ import pytest
 from hitl.connectors.label_studio.config import parse
 from hitl.connectors.tables import TablesSettings
 from hitl.parts import boxes_as_label, spans_as_label
-from hitl.service.web.backend import prepare, routes
+from hitl.service.web.backend import routes
 from hitl.settings import Settings
 from tests.service.web.backend.served import (
     CONFIG,
@@ -214,7 +214,6 @@ def test_the_version_changes_with_what_is_suggested_and_with_nothing_else(tmp_pa
         folder.mkdir()
         page = rows(8, changes.get("said", {(1, "a"): {"mood": "bad"}}), changes.get("predicted", {4: ALL}))
         snapshot = stored(folder, page)
-        prepare(snapshot)
         return str(snapshot.suggestions.version)
 
     first = version("first")

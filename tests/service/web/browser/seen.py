@@ -16,11 +16,12 @@ from argon2 import PasswordHasher
 
 from hitl.events.sender import deliver
 from hitl.project import opened, stored
-from hitl.service.web.access import Accounts, Role
-from hitl.service.web.access.passwords import Passwords
-from hitl.service.web.app import Parts, application
+from hitl.service.web.access.accounts import Accounts
+from hitl.service.web.access.logins import Passwords
+from hitl.service.web.access.roles import Role
+from hitl.service.web.app import application
 from hitl.service.web.projects import Projects
-from hitl.service.web.server import parts_of
+from hitl.service.web.server import service as full_service
 from tests.scheduled import until
 from tests.service.web.served import Crowd, pull, run, served_crowd
 from tests.service.web.test_live import listening
@@ -95,8 +96,8 @@ def site(configs: dict[str, Path], live: bool = False) -> Iterator[Site]:
         patch.setattr(Passwords, "_hasher", quick)
         accounts.add_user(NAME, PASSWORD, Role.ADMIN)
         accounts.create_token("reports", Role.VIEWER)
-        parts = parts_of(projects, accounts, scheduler=False) if live else Parts(projects, accounts)
-        with listening(application(parts)) as port:
+        app = full_service(projects, accounts, scheduler=False) if live else application(projects, accounts)
+        with listening(app) as port:
             until(lambda: all(one.snapshot is not None for one in projects.values()))
             yield Site(f"http://127.0.0.1:{port}", configs, projects)
 

@@ -66,7 +66,7 @@ def snapshot(
     evidence = replace(evidence, probabilities={"net": net})  # beside it: these methods read no model
     known = np.full(len(items), -1) if truth is None else np.array(truth)
     moved = np.zeros(len(items)) if changed is None else np.array(changed)
-    view = QuestionView(QuestionPage("label", evidence, consensus), known, None, moved)
+    view = QuestionView(QuestionPage("label", evidence, consensus), known, moved)
     finished = [items[row] for row in range(len(items)) if done and done[row]]
     plan = Plan((), tuple(Done(item, ("cat",), 0.9, "sure") for item in finished), len(rows))
     texts = pa.array([f"Text {row % 3}" for row in range(len(items))], pa.large_string())

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 from hypothesis import given
 
-from hitl.service.web.pages.annotators import confusion, disagreements, over_time
+from hitl.service.web.pages.people import confusion, disagreements, over_time
 from hitl.service.web.snapshot import Snapshot
 from tests.service.web.pages.crowds import crowds, snapshot
 from tests.service.web.pages.test_hostile import Links

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from hitl.service.web.assets import OF_REPORTS, OURS
-from hitl.service.web.formats import LARGEST_FORM
+from hitl.service.web.operating import FILES
+from hitl.service.web.visits import LARGEST_FORM
 from tests.service.web.served import Served
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -35,18 +35,10 @@ def test_a_browser_gets_a_page(served: Served) -> None:
     assert "<h1>Too large</h1>" in answer.text
 
 
-@pytest.mark.parametrize("name", [*OURS, *OF_REPORTS])
-def test_files_come_small_where_the_browser_says_that_it_can(served: Served, name: str) -> None:
-    address = f"/static/{name}"
-    plain = served.client.get(address, headers={"Accept-Encoding": "identity"})
-    small = served.client.get(address, headers={"Accept-Encoding": "br;q=1, gzip"})
-    refused = served.client.get(address, headers={"Accept-Encoding": "gzip;q=0"})
-    assert "content-encoding" not in plain.headers
-    assert "content-encoding" not in refused.headers
-    assert small.headers["content-encoding"] == "gzip"
-    assert plain.headers["vary"] == small.headers["vary"] == "Accept-Encoding"
-    assert plain.headers["etag"] != small.headers["etag"]
-    assert small.content == plain.content == refused.content
-    assert int(small.headers["content-length"]) < len(plain.content)
-    kept = served.client.get(address, headers={"If-None-Match": small.headers["etag"], "Accept-Encoding": "gzip"})
-    assert (kept.status_code, kept.content) == (304, b"")
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_is_loaded_once(served: Served, name: str) -> None:
+    first = served.client.get(f"/static/{name}")
+    assert first.headers["content-type"].startswith(FILES[name])
+    again = served.client.get(f"/static/{name}", headers={"If-None-Match": first.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    assert served.client.get("/static/none.js").status_code == 404

@@ -21,11 +21,10 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from hitl.service.web import work
-from hitl.service.web.access import Accounts
-from hitl.service.web.app import Parts, application
+from hitl.service.web import background
+from hitl.service.web.access.accounts import Accounts
 from hitl.service.web.projects import Projects
-from hitl.service.web.server import parts_of
+from hitl.service.web.server import service as full_service
 from tests.service.web.served import Served, served_crowd, serving, small
 
 CHECKS = [
@@ -48,7 +47,7 @@ def document() -> dict[str, Any]:
 
 def whole(projects: Projects, accounts: Accounts) -> FastAPI:
     """The application with all that `hitl serve` puts into it; nothing runs beside it."""
-    return application(Parts(projects, accounts, parts_of(projects, accounts).routers))
+    return full_service(projects, accounts)
 
 
 DOCUMENT = document()
@@ -60,7 +59,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A project; what leads start ends at once."""
     config = served_crowd(tmp_path_factory.mktemp("openapi") / "p", small())
     with serving(config) as served, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(work, "ACTS", dict.fromkeys(work.ACTS, lambda *_: "done"))
+        patch.setattr(background, "ACTIONS", dict.fromkeys(background.ACTIONS, lambda *_: "done"))
         served.__dict__["app"] = whole(served.projects, served.accounts)
         yield served
 

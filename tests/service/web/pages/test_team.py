@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 
 from hitl.report.annotators import annotators_section
-from hitl.service.web.pages.team import team_of, training
+from hitl.service.web.background import Studies
+from hitl.service.web.pages.people import team_of, training
 from hitl.service.web.snapshot import QuestionView, Snapshot
-from hitl.service.web.studies import Studies
 from tests.service.web.pages.crowds import crowds, snapshot
 from tests.service.web.served import Served
 
@@ -86,7 +86,7 @@ def until_rested(studies: Studies, view: QuestionView, make: Any) -> Any:
     """The study once it is of this view."""
     for _ in range(500):
         study = studies.of("kind", "p", view, make)
-        if study.of is view:
+        if study.view is view:
             return study
         time.sleep(0.01)
     raise AssertionError("it never came")
@@ -99,11 +99,11 @@ def test_a_study_is_made_once_for_a_view() -> None:
         made.append(len(of.evidence.annotations))
         return "found"
 
-    assert studies.of("kind", "p", view, make).found == "found"
+    assert studies.of("kind", "p", view, make).result == "found"
     assert studies.of("kind", "p", view, make).labels == 3
     assert made == [3]
     assert until_rested(studies, view_of(4), make).labels == 4
-    assert studies.of("another", "p", view, lambda of: "else").found == "else"
+    assert studies.of("another", "p", view, lambda of: "else").result == "else"
     assert made == [3, 4]
 
 
@@ -116,22 +116,22 @@ def test_a_long_study_shows_what_was_there_before_it() -> None:
 
     first, second = view_of(3), view_of(4)
     begun = studies.of("kind", "p", first, slow)
-    assert (begun.found, begun.busy) == (None, True)
+    assert (begun.result, begun.busy) == (None, True)
     assert studies.of("kind", "p", second, slow) is begun, "one at a time"
     go_on.set()
-    assert until_rested(studies, first, slow).found == 3
-    begun.took = 0.0  # it has rested
+    assert until_rested(studies, first, slow).result == 3
+    begun.rests_until = 0.0  # it has rested
     go_on.clear()
     again = studies.of("kind", "p", second, slow)
-    assert (again.found, again.labels, again.busy) == (3, 3, True)
+    assert (again.result, again.labels, again.busy) == (3, 3, True)
     go_on.set()
-    assert until_rested(studies, second, slow).found == 4
+    assert until_rested(studies, second, slow).result == 4
 
 
 def test_a_study_rests_longer_than_it_took() -> None:
     studies, made = Studies(), list[int]()
     studies.of("kind", "p", view_of(3), lambda of: made.append(3))
-    until_rested(studies, view_of(4), lambda of: made.append(4)).took = 60.0
+    until_rested(studies, view_of(4), lambda of: made.append(4)).rests_until = time.monotonic() + 600.0
     for _ in range(5):
         studies.of("kind", "p", view_of(5), lambda of: made.append(5))
     assert 5 not in made
@@ -139,12 +139,12 @@ def test_a_study_rests_longer_than_it_took() -> None:
 
 def test_a_study_that_fails_says_so_and_keeps_what_was_there() -> None:
     studies, first = Studies(), view_of(3)
-    assert studies.of("kind", "p", first, lambda of: "found").found == "found"
+    assert studies.of("kind", "p", first, lambda of: "found").result == "found"
 
     def fails(of: QuestionView) -> str:
         raise ValueError("no such thing")
 
     second = view_of(4)
     study = until_rested(studies, second, fails)
-    assert (study.found, study.trouble, study.busy) == ("found", "ValueError: no such thing", False)
+    assert (study.result, study.trouble, study.busy) == ("found", "ValueError: no such thing", False)
     assert study.labels == 3, "what is shown is of the labels that it was found from"

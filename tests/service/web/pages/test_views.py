@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hitl.service.web.access import Role
+from hitl.service.web.access.roles import Role
 from tests.service.web.pages.test_hostile import SCRIPT, Links
 from tests.service.web.served import Served, served_crowd, serving, small
 

@@ -1,0 +1,172 @@
+"""Work outside of requests: actions that a lead starts, and slow results of pages.
+
+An action works like the command of its name, in one thread per project; failures are shown on the page. A slow result
+is computed one at a time and stored per question. A page shows the latest one and its number of labels, and reloads
+while a newer one is computed.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from starlette.exceptions import HTTPException
+
+from hitl import cycle
+from hitl.errors import HitlError
+from hitl.project import lease_seconds, one_fit, opened
+from hitl.service.web.snapshot import QuestionView
+
+if TYPE_CHECKING:
+    from hitl.platform import Connector
+    from hitl.service.web.projects import Watched
+    from hitl.settings import Settings
+    from hitl.store import Store
+
+REST = 10.0
+"""Pause before a result is computed again, as a multiple of its duration, so that live labels keep no processor busy.
+"""
+
+AT_ONCE = 0.2
+"""Seconds that a page waits for a result that it has just requested."""
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+
+# -- actions -----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Work:
+    """An action that somebody has started.
+
+    Attributes:
+        what: plan, push or run; by: who started it; at: when, in seconds since the epoch.
+        step: current step; ended: when it ended, or None; said: outcome in words; failed: True after an error.
+    """
+
+    what: str
+    by: str
+    at: float
+    step: str = "starts"
+    ended: float | None = None
+    said: str = ""
+    failed: bool = False
+
+    def progress(self, what: str, done: int, total: int | None) -> None:
+        """Record the current step."""
+        self.step = f"{what}: {done:,}" + ("" if total is None else f" of {total:,}")
+
+
+def _plan(settings: Settings, store: Store, connector: Connector, work: Work) -> str:
+    with store.lease(settings.name) as lease:
+        judgement = cycle.judge(settings, store, connector.questions(), work.progress)
+        cycle.record(lease, settings, store, judgement, waits=True)
+    return f"{judgement.plan}; look at it below, then send it"
+
+
+def _push(settings: Settings, store: Store, connector: Connector, work: Work) -> str:
+    with store.lease(settings.name, seconds=lease_seconds(connector)) as lease:
+        receipts = list(cycle.push(lease, store, connector, work.progress))
+    changed = sum(receipt.changed for receipt in receipts)
+    return f"sent {len(receipts):,} operations, {changed:,} changes on the platform"
+
+
+def _run(settings: Settings, store: Store, connector: Connector, work: Work) -> str:
+    report = cycle.run(settings, store, connector, work.progress)
+    pulled, changed = report.pulled.changed, report.changed
+    return f"pulled {pulled:,} entries; {report.judgement.plan}; {changed:,} changes on the platform"
+
+
+ACTIONS: Mapping[str, Callable[[Settings, Store, Connector, Work], str]] = {"plan": _plan, "push": _push, "run": _run}
+"""Name -> function that does the work and returns its outcome in words."""
+
+_starting = threading.Lock()
+
+
+def start(one: Watched, what: str, by: str) -> Work:
+    """Start an action in a thread. Raises 409 if another one that was started here is running."""
+    with _starting:
+        if one.work is not None and one.work.ended is None:
+            raise HTTPException(409, f"{one.work.what!r} has been going on since {one.work.by} started it; wait for it")
+        one.work = work = Work(what, by, time.time())
+    threading.Thread(target=_do, args=(one, work), name=f"hitl {what} {one.name}", daemon=True).start()
+    return work
+
+
+def _do(one: Watched, work: Work) -> None:
+    try:
+        with opened(one.config) as (settings, store, connector):
+            work.said = ACTIONS[work.what](settings, store, connector, work)
+    except Exception as error:
+        expected = isinstance(error, HitlError | OSError)
+        work.said, work.failed = str(error) if expected else f"{type(error).__name__}: {error}", True
+    finally:
+        work.ended = time.time()
+        one.refresh()
+
+
+# -- slow results ------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class Study(Generic[T]):
+    """Latest result for one question.
+
+    Attributes:
+        result: None if there is none yet, or nothing to show; view: what it was computed from; labels: their number.
+        busy: a newer one is being computed; trouble: why the last computation failed, or "".
+        rests_until: when the next may begin, in monotonic seconds.
+    """
+
+    result: T | None = None
+    view: QuestionView | None = None
+    labels: int = 0
+    busy: bool = False
+    trouble: str = ""
+    rests_until: float = 0.0
+
+
+class Studies:
+    """All slow results of the service. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._studies: dict[tuple[str, str, str], Study[Any]] = {}
+        self._lock, self._thread = threading.Lock(), ThreadPoolExecutor(1, "hitl studies")
+
+    def of(self, kind: str, project: str, view: QuestionView, make: Callable[[QuestionView], T | None]) -> Study[T]:
+        """Return the result of `make` for a question: for this view, or for an older one while this is `busy`."""
+        with self._lock:
+            study = self._studies.setdefault((kind, project, view.page.name), Study())
+            if study.view is view or study.busy or time.monotonic() < study.rests_until:
+                return study
+            study.busy = True
+            done = self._thread.submit(self._compute, study, view, make)
+        if study.view is None:
+            with suppress(TimeoutError):
+                done.result(AT_ONCE)
+        return study
+
+    def _compute(self, study: Study[T], view: QuestionView, make: Callable[[QuestionView], T | None]) -> None:
+        began, trouble, result, labels = time.monotonic(), "", study.result, study.labels
+        try:
+            with one_fit:
+                result, labels = make(view), len(view.evidence.annotations)
+        except Exception as error:
+            _log.exception("a study of %s", view.page.name)
+            trouble = f"{type(error).__name__}: {error}"
+        ended = time.monotonic()
+        with self._lock:
+            study.result, study.labels, study.trouble = result, labels, trouble
+            study.view, study.rests_until, study.busy = view, ended + REST * (ended - began), False
+
+    def stop(self) -> None:
+        """Start no more studies."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
