@@ -21,7 +21,6 @@ from hitl.errors import BadInput, BadSettings, Busy, Refused, StoreError, Unreac
 from hitl.project import opened
 from hitl.service import loop as loops
 from hitl.service.loops import Loops, projects_of
-from hitl.store import Store
 from tests.command_line import Run
 from tests.scheduled import Told, free_port, history, plainly, project, until
 
@@ -153,17 +152,6 @@ def test_a_scheduled_cycle_that_finds_nothing_new_is_told(tmp_path: Path, capsys
     assert "cycle done in 0.5 s" in first
     assert second.endswith("p: nothing has changed (a look of 0.5 s): 0 operations, 0 changes")
     assert json.loads(third)["unchanged"] is True
-
-
-def test_run_once_is_run(tmp_path: Path, run: Run) -> None:
-    project(tmp_path)
-    assert run("run", "--json")[0] == 0
-    with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
-        assert len(store.cycles("p")) == 1
-        with store.lease("p"):
-            code, _, error = run("run")
-    assert code == Busy.exit_code == 75
-    assert "is held by" in error
 
 
 def test_without_the_extra_it_says_what_to_install(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

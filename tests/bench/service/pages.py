@@ -80,7 +80,7 @@ accounts = Accounts(f"sqlite:///{told.parent}/access.db")
 accounts.add_user(sys.argv[4], sys.argv[5], Role.ADMIN)
 told.write_text(accounts.create_token("bench", Role.ADMIN))
 accounts.close()
-server.serve(server.Wanted([config], "127.0.0.1", port, access=f"sqlite:///{told.parent}/access.db", scheduler=False),
+server.serve([config], "127.0.0.1", port, access=f"sqlite:///{told.parent}/access.db", scheduler=False, say=
              lambda line: None)
 """
 

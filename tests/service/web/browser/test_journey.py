@@ -96,12 +96,12 @@ def plan_and_approve(page: Any, where: Any, output: Path) -> None:
     page.get_by_text("The platform is as planned.").wait_for(timeout=30_000)
 
 
-@pytest.mark.parametrize("scripts", [False])
-def test_forms_work_without_scripts(tmp_path: Path, scripts: bool) -> None:
+@pytest.mark.journey
+def test_forms_work_without_scripts(tmp_path: Path) -> None:
     config = crowd(20).written(tmp_path / "pets")
     run(config)
     with site({"pets": config}) as where, browser() as chromium:
-        page = watched(chromium.new_context(java_script_enabled=scripts).new_page(), where)
+        page = watched(chromium.new_context(java_script_enabled=False).new_page(), where)
         logged_in(page, where)
         page.goto(f"{where.address}/projects/pets/items")
         page.get_by_label("Show").select_option("contested")

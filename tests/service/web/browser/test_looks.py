@@ -22,7 +22,7 @@ from tests.service.web.browser.seen import (
     watched,
 )
 
-pytestmark = needs_chromium
+pytestmark = [needs_chromium, pytest.mark.journey]
 
 WIDTHS = (360, 390, 768, 1280)
 WIDE = path("a project whose name takes much room on a phone")
