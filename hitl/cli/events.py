@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -60,14 +59,9 @@ def _test(settings: Settings, store: Store, as_json: bool) -> None:
 
 
 def _list(settings: Settings, store: Store, rows: int, as_json: bool) -> None:
-    from hitl.store.events import Counted
+    from hitl.events.sender import address_rows
 
-    counts = store.count_deliveries(settings.name)
-    found = [one.as_json() for one in store.deliveries(settings.name, rows)]
-    addresses = [
-        {"address": one.name, "at": one.shown, **asdict(counts.get(one.name, Counted())), "lacks": one.lacks}
-        for one in settings.events
-    ]
+    addresses, found = address_rows(settings, store), [one.as_json() for one in store.deliveries(settings.name, rows)]
     if as_json:
         show.as_json(show.without_passwords({"addresses": addresses, "deliveries": found}))
         return

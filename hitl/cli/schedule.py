@@ -6,8 +6,7 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,7 +17,7 @@ from hitl.cli import show
 from hitl.cli.options import HERE, Json
 
 if TYPE_CHECKING:
-    from hitl.service.loops import Loops, Project
+    from hitl.service.loops import Loops
 
 _one_line = threading.Lock()
 
@@ -50,28 +49,11 @@ def schedule(
     try:
         loops.prepare()
         _list(loops, as_json)
-        with _sending(projects):
-            loops.start()
-            loops.wait()
+        loops.start()
+        loops.wait()
     finally:
         if not loops.stop():
             print(f"hitl: a cycle took no step for {GRACE:g} s and was given up", file=sys.stderr)
-
-
-@contextmanager
-def _sending(projects: Sequence[Project]) -> Iterator[None]:
-    """Send the events of these projects in the background."""
-    from hitl.events.sender import Sender
-    from hitl.store import Store
-
-    with ExitStack() as stores:
-        told = [one for one in projects if one.settings.events]
-        sender = Sender([(one.settings, stores.enter_context(Store(one.store))) for one in told])
-        sender.start()
-        try:
-            yield
-        finally:
-            sender.stop()
 
 
 def _stop_on_signals(loops: Loops) -> None:

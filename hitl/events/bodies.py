@@ -41,23 +41,13 @@ _SECRET = re.compile(r"(TOKEN|SECRET|PASSWORD|EVENTS_\w+_URL)$")
 
 
 def path(part: object) -> str:
-    """Escape a name for use as one segment of a URL path. `named` in the web pages reverses this.
-
-    Example:
-        >>> path("a/b"), path("..")
-        ('a%2Fb', '~..')
-    """
+    """Escape a name for use as one segment of a URL path. `named` in the web pages reverses this."""
     name = str(part)
     return f"~{name}" if DOTS.fullmatch(name) else quote(name, safe="")
 
 
 def page_of(base: str | None, project: str, *parts: object) -> str | None:
-    """Return the URL of a page of a project, or None if no base URL is set.
-
-    Example:
-        >>> page_of("https://hitl.example/", "pets", "items", "a/b")
-        'https://hitl.example/projects/pets/items/a%2Fb'
-    """
+    """Return the URL of a page of a project, or None if no base URL is set."""
     return None if base is None else "/".join((base.rstrip("/"), "projects", *map(path, (project, *parts))))
 
 

@@ -22,15 +22,15 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hitl.errors import StoreError
 from hitl.events.bodies import as_sent, ping
-from hitl.store.events import Delivery, Event
+from hitl.store.events import Counted, Delivery, Event
 
 if TYPE_CHECKING:
     from hitl.settings import Settings
@@ -216,6 +216,15 @@ class Address:
 def addresses_of(settings: Settings, store: Store) -> tuple[Address, ...]:
     """Return the addresses that a project sends events to."""
     return tuple(Address(store, settings.name, one) for one in settings.events)
+
+
+def address_rows(settings: Settings, store: Store) -> list[dict[str, Any]]:
+    """Return the addresses of a project without secret parts, and their counts, as JSON values."""
+    counts = store.count_deliveries(settings.name)
+    return [
+        {"address": to.name, "at": to.shown, "lacks": to.lacks, **asdict(counts.get(to.name, Counted()))}
+        for to in settings.events
+    ]
 
 
 def forget_others(settings: Settings, store: Store) -> None:

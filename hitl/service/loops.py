@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from hitl.connectors.catalog import connector_of
 from hitl.errors import BadSettings, HitlError, MissingExtra
+from hitl.events.sender import Sender
 from hitl.platform import Progress, silent
 from hitl.project import load, store_url
 from hitl.service import loop as looping
@@ -64,19 +65,14 @@ class Project:
 
 
 class Loops:
-    """Loops of several projects, each with its own store, and the webhook listeners.
-
-    Example:
-        >>> with Loops((), lambda event, project, said: None) as loops:
-        ...     loops.alive
-        True
-    """
+    """Loops of several projects, each with its own store, the webhook listeners, and the sender of events."""
 
     def __init__(self, projects: Sequence[Project], tell: Tell, progress: Progress = silent) -> None:
         self.projects, self._stop, self._listeners = tuple(projects), threading.Event(), list["Listener"]()
         self._stores = [Store(project.store) for project in projects]
-        pairs = zip(projects, self._stores, strict=True)
+        pairs = list(zip(projects, self._stores, strict=True))
         self.loops = [ProjectLoop(project, store, tell, progress) for project, store in pairs]
+        self._sender = Sender((project.settings, store) for project, store in pairs)
 
     def __enter__(self) -> Loops:
         return self
@@ -103,7 +99,7 @@ class Loops:
 
     def start(self) -> None:
         """Start the threads."""
-        for thread in (*self._listeners, *self.loops):
+        for thread in (*self._listeners, *self.loops, self._sender):
             thread.start()
 
     def wait(self) -> None:
@@ -149,6 +145,7 @@ class Loops:
         for listener in self._listeners:
             listener.stop()
         stopped = stop_all(self.loops, grace)
+        self._sender.stop()
         if stopped:
             for store in self._stores:
                 store.close()

@@ -28,7 +28,6 @@ from hitl.service.web.access.roles import Caller, Role
 from hitl.service.web.errors import responses
 from hitl.service.web.projects import Projects, Watched
 from hitl.status import last_of
-from hitl.store.events import Counted
 
 router = APIRouter(tags=["operating"])
 
@@ -167,7 +166,5 @@ def _live_figures(one: Watched) -> dict[str, float]:
 
 def _event_figures(one: Watched) -> Iterator[tuple[str, str, float]]:
     """Yield counts of events: address, figure, number."""
-    counts = one.store.count_deliveries(one.name) if one.settings.events else {}
-    for to in one.settings.events:
-        count = counts.get(to.name, Counted())
-        yield from ((to.name, figure, getattr(count, figure)) for figure in ("delivered", "failed", "waiting"))
+    for row in one.addresses:
+        yield from ((row["address"], figure, row[figure]) for figure in ("delivered", "failed", "waiting"))

@@ -11,10 +11,11 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hitl.connectors.catalog import connector_of
 from hitl.errors import BadSettings, HitlError, MissingToken, PlatformError
+from hitl.events.sender import address_rows
 from hitl.project import load, recalled, store_url
 from hitl.service.web.snapshot import Snapshot, snapshot_of
 from hitl.store import Store
@@ -61,6 +62,11 @@ class Watched:
         if self.trouble is not None or unread is None:
             return self.trouble
         return f"the last look at the platform failed, so that new answers may be missing: {unread}"
+
+    @property
+    def addresses(self) -> list[dict[str, Any]]:
+        """Addresses that events are sent to, without secret parts, and their counts."""
+        return address_rows(self.settings, self.store)
 
     def refresh(self) -> bool:
         """Load a new snapshot if the store has changed. Return True if one was loaded. Failures go to `trouble`."""

@@ -124,11 +124,6 @@ class QuestionView(_Prepared):
         return information(self.consensus.annotators.confusion, self.consensus.annotators.shares)
 
     @cached_property
-    def accuracy_interval(self) -> tuple[Floats, Floats]:
-        """(K,) lower and upper end of each annotator's accuracy."""
-        return self.consensus.annotators.interval
-
-    @cached_property
     def reported_place(self) -> Mapping[str, int]:
         """Annotator's name as text -> row in the consensus."""
         return {str(name): k for k, name in enumerate(self.consensus.annotators.names)}
@@ -138,14 +133,10 @@ class QuestionView(_Prepared):
         """Annotator's name as text -> code in the evidence."""
         return {str(name): code for code, name in enumerate(self.evidence.annotations.annotators)}
 
-    @cached_property
-    def _by_annotator(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        return self.evidence.annotations.by_annotator
-
     def rows_of(self, annotator: str) -> npt.NDArray[np.int64]:
         """Return the rows of this annotator's labels; none for an unknown name."""
         code = self.annotator_place.get(annotator)
-        start, order = self._by_annotator
+        start, order = self.evidence.annotations.by_annotator
         return order[:0] if code is None else order[start[code] : start[code + 1]]
 
 
@@ -249,6 +240,7 @@ def snapshot_of(settings: Settings, store: Store, questions: tuple[Question, ...
     )
     for view in snapshot.views.values():
         view.prepare()
+        _ = view.consensus.annotators.interval, view.evidence.annotations.by_annotator  # they cache it
     snapshot.prepare()
     return snapshot
 

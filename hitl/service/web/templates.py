@@ -47,12 +47,7 @@ def may_act(caller: Caller, project: str) -> bool:
 
 
 def ago(when: datetime | float | None) -> str:
-    """Return how long ago it was, in one unit.
-
-    Example:
-        >>> ago(datetime.now(UTC))
-        'just now'
-    """
+    """Return how long ago it was, in one unit."""
     if when is None:
         return "never"
     then = when if isinstance(when, datetime) else datetime.fromtimestamp(when, UTC)
@@ -65,45 +60,25 @@ def ago(when: datetime | float | None) -> str:
 
 
 def when(text: str) -> str:
-    """Format the time of a row, "2026-11-23T20:37:37+00:00", for pages.
-
-    Example:
-        >>> when("2026-11-23T20:37:37+00:00")
-        '2026-11-23 20:37 UTC'
-    """
+    """Format the time of a row, "2026-11-23T20:37:37+00:00", for pages."""
     return datetime.fromisoformat(text).astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def hours(number: float) -> str:
-    """Format a duration in hours, in one unit.
-
-    Example:
-        >>> hours(0.5), hours(3.04), hours(50)
-        ('30 min', '3 h', '2 days')
-    """
+    """Format a duration in hours, in one unit."""
     if number < 1:
         return f"{number * 60:.0f} min"
     return f"{number:.0f} h" if number < 48 else f"{number / 24:,.0f} days"
 
 
 def ratio(weight: float) -> str:
-    """Format log odds of either sign as odds.
-
-    Example:
-        >>> ratio(0.6931), ratio(-12.0)
-        ('2.0 to 1', 'more than 1,000 to 1')
-    """
+    """Format log odds of either sign as odds."""
     odds = math.exp(min(abs(weight), 10.0))
     return "more than 1,000 to 1" if odds > 1000 else f"{odds:,.1f} to 1"
 
 
 def coded(text: str) -> Markup:
-    """Mark up a command-line message: text between backticks becomes code.
-
-    Example:
-        >>> str(coded("see `hitl models` & more"))
-        'see <code>hitl models</code> &amp; more'
-    """
+    """Mark up a command-line message: text between backticks becomes code."""
     parts = text.split("`")
     if len(parts) % 2 == 0:
         return escape(text)
@@ -111,12 +86,7 @@ def coded(text: str) -> Markup:
 
 
 def figure(value: Any) -> Markup | str:
-    """Format a recorded value for people.
-
-    Example:
-        >>> str(figure(1234567)), str(figure(0.123456)), str(figure(None))
-        ('1,234,567', '0.1235', '–')
-    """
+    """Format a recorded value for people."""
     if value is None or value == "":
         return "–"
     if isinstance(value, bool):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -15,15 +14,9 @@ from pathlib import Path
 import httpx
 
 from tests.command_line import COMMAND
+from tests.scheduled import free_port
 
 SECONDS = 60
-
-
-def free_port() -> int:
-    """A port of this machine that nothing listens at."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

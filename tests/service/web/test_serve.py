@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import time
 from contextlib import closing
 from pathlib import Path
@@ -12,8 +10,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.command_line import COMMAND
-from tests.service.web.processes import SECONDS, first_user, free_port, log_in, serving
+from tests.command_line import Run
+from tests.scheduled import free_port
+from tests.service.web.processes import SECONDS, first_user, log_in, serving
 from tests.service.web.served import Crowd
 
 CROWD = Crowd([(item, who, "yes" if item != "c" else "no") for item in "abc" for who in ("ann", "bob")])
@@ -34,21 +33,17 @@ def test_it_says_how_to_log_in_shows_pages_and_ends_with_a_signal(tmp_path: Path
         assert "Traceback" not in log
 
 
-def test_others_may_not_reach_it_without_a_user(tmp_path: Path) -> None:
+def test_others_may_not_reach_it_without_a_user(tmp_path: Path, run: Run) -> None:
     CROWD.written(tmp_path)
-    command = [sys.executable, "-c", COMMAND, "serve", "--address", f"0.0.0.0:{free_port()}"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS, check=False)
-    assert done.returncode == 78
-    assert "hitl users add" in done.stderr
+    code, _, error = run("serve", "--address", f"0.0.0.0:{free_port()}")
+    assert (code, "hitl users add" in error) == (78, True)
 
 
 @pytest.mark.parametrize("address", ["8500", "localhost", "localhost:http", "localhost:99999"])
-def test_an_address_is_a_host_and_a_port(address: str, tmp_path: Path) -> None:
+def test_an_address_is_a_host_and_a_port(address: str, tmp_path: Path, run: Run) -> None:
     CROWD.written(tmp_path)
-    command = [sys.executable, "-c", COMMAND, "serve", "--address", address]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS, check=False)
-    assert done.returncode == 78
-    assert "expected host:port" in done.stderr
+    code, _, error = run("serve", "--address", address)
+    assert (code, "expected host:port" in error) == (78, True)
 
 
 def test_the_demo_labels_while_it_is_looked_at(tmp_path: Path) -> None:

@@ -132,8 +132,6 @@ class Accounts:
         if self._own:
             self.database.close()
 
-    # -- users ---------------------------------------------------------------------------------------------
-
     def add_user(self, name: str, password: str | None, role: Role, project: str | None = None) -> None:
         """Add a user with a role in one project, or in all (None). Without a password, it logs in by a proxy only.
 
@@ -193,8 +191,6 @@ class Accounts:
             connection.execute(sa.delete(grant).where(grant.c.name == name, grant.c.project == where))
             return
         self.database.upsert(connection, grant, [{"name": name, "project": where, "role": role.word}])
-
-    # -- logins --------------------------------------------------------------------------------------------
 
     def log_in(self, name: str, password: str, address: str = "") -> Login:
         """Begin a session, from this address. Takes equally long for unknown names.
@@ -274,8 +270,6 @@ class Accounts:
         connection.execute(sa.insert(session).values(row))
         return Login(name, secret)
 
-    # -- tokens --------------------------------------------------------------------------------------------
-
     def create_token(self, name: str, role: Role, project: str | None = None) -> str:
         """Create an API token for one project, or for all (None). It is returned once; only its SHA-256 is stored."""
         _require_name("token", name)
@@ -307,8 +301,6 @@ class Accounts:
             self._touch(token.c.used, row.digest, row.used or 0.0)
             return Caller(row.name, {row.project: Role.of(row.role)}, "token")
         return None
-
-    # -- times of last use ---------------------------------------------------------------------------------
 
     def wait(self) -> None:
         """Wait for pending times of use to be written."""

@@ -16,14 +16,7 @@ EVERY = ""
 class Role(IntEnum):
     """Roles in ascending order; each includes the permissions of the one before.
 
-    A viewer may read. A lead may also approve plans, send items back and start runs. An admin may also grant access.
-
-    Example:
-        >>> Role.VIEWER < Role.LEAD < Role.ADMIN
-        True
-        >>> Role.of("lead").word
-        'lead'
-    """
+    A viewer may read. A lead may also approve plans, send items back and start runs. An admin may also grant access."""
 
     VIEWER = 1
     LEAD = 2

@@ -18,7 +18,7 @@ from typing import Any
 from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.security import HTTPBasic, HTTPBasicCredentials
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from hitl.connectors.label_studio import LabelStudioSettings
 from hitl.connectors.label_studio.predictions import SUGGESTS, form_of, suggestion
@@ -35,45 +35,6 @@ SECONDS = 60.0
 
 Allowed = Callable[[str, str, str], bool]
 """Return True if this user with this password may ask for suggestions in the named project."""
-
-
-class Health(BaseModel):
-    """Health of the backend."""
-
-    status: str = "UP"
-    model_class: str = "hitl"
-
-
-class Setup(BaseModel):
-    """Current version of the suggestions."""
-
-    model_version: str = Field(examples=["hitl-suggests-model-0c1f5e8a77d2"])
-
-
-class Versions(BaseModel):
-    """Available versions of the suggestions; there is one."""
-
-    versions: list[str] = Field(examples=[["hitl-suggests-model-0c1f5e8a77d2"]])
-
-
-class Received(BaseModel):
-    """Confirmation of a message."""
-
-    status: str = "ok"
-
-
-class Prediction(BaseModel):
-    """Suggestion for one task, in the format of Label Studio's annotations."""
-
-    result: list[dict[str, Any]]
-    score: float
-    model_version: str
-
-
-class Predictions(BaseModel):
-    """One suggestion per task, in order; an empty list for a task without one."""
-
-    results: list[Prediction | list[Prediction]]
 
 
 class Task(BaseModel):
@@ -122,23 +83,25 @@ def router(projects: Mapping[str, Watched], allowed: Allowed) -> APIRouter:
 
     @routes.get("/health", responses=_REFUSED)
     @public
-    def health(one: Watched = of_project) -> Health:
+    def health(one: Watched = of_project) -> dict[str, str]:
         """Confirm that hitl is there."""
-        return Health()
+        return {"status": "UP", "model_class": "hitl"}
 
     @routes.post("/setup", responses=_REFUSED)
     @public
-    def setup(one: Watched = of_project) -> Setup:
+    def setup(one: Watched = of_project) -> dict[str, str]:
         """Return the version of the suggestions. The body, which holds a token of Label Studio, is not read."""
-        return Setup(model_version=_version(one))
+        return {"model_version": _version(one)}
 
     @routes.get("/versions", responses=_REFUSED)
     @public
-    def versions(one: Watched = of_project) -> Versions:
+    def versions(one: Watched = of_project) -> dict[str, list[str]]:
         """List the versions, of which there is one."""
-        return Versions(versions=[_version(one)])
+        return {"versions": [_version(one)]}
 
-    @routes.post("/predict", responses=responses(400, 401, 404, 413), openapi_extra=_BODY, response_model=Predictions)
+    @routes.post(
+        "/predict", responses=responses(400, 401, 404, 413), openapi_extra=_BODY, response_model=dict[str, list[Any]]
+    )
     @public
     async def predict(request: Request, one: Watched = of_project) -> Any:
         """Suggest answers to tasks."""
@@ -149,10 +112,10 @@ def router(projects: Mapping[str, Watched], allowed: Allowed) -> APIRouter:
 
     @routes.post("/webhook", name="backend_webhook")
     @public
-    async def webhook(project: str, request: Request) -> Received:
+    async def webhook(project: str, request: Request) -> dict[str, str]:
         """Take what Label Studio tells every backend, without a password: nothing follows from it."""
         await read_body(request, LARGEST_BODY, SECONDS, keep=False)
-        return Received()
+        return {"status": "ok"}
 
     return routes
 

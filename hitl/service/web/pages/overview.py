@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from typing import Annotated, Any
 
 import numpy as np
@@ -25,7 +24,6 @@ from hitl.service.web.projects import Watched
 from hitl.service.web.snapshot import QuestionView
 from hitl.service.web.visits import ACTION, PAGE, Leading, Size, Viewing, page, pages
 from hitl.status import status_of
-from hitl.store.events import Counted
 from hitl.store.results import BASIS
 
 router = pages("projects")
@@ -94,7 +92,12 @@ def runs(visit: Viewing) -> Response:
         {"cycle": each.number, "recorded_at": _time(each), **{name: each.metrics.get(name) for name in RUN[2:]}}
         for each in reversed(snapshot.cycles)
     ]
-    shown = {"standing": status, "work": one.work, "warning": one.warning, "told": addresses_of(one)}
+    shown = {
+        "standing": status,
+        "work": one.work,
+        "warning": one.warning,
+        "told": one.addresses,
+    }
     return visit.page("runs.html.j2", "Runs", rows, RUN, {"status": status.as_json()}, **shown)
 
 
@@ -120,16 +123,7 @@ def run(visit: Leading) -> Response:
 def deliveries(visit: Viewing, size: Size = 100) -> Response:
     """Show the last deliveries, newest event first, and the counts of each address."""
     rows = [each.as_json() for each in visit.one.store.deliveries(visit.one.name, size)]
-    return visit.page("deliveries.html.j2", "Events", rows, DELIVERY, {"addresses": addresses_of(visit.one)})
-
-
-def addresses_of(one: Watched) -> list[dict[str, Any]]:
-    """Return the addresses of a project without secret parts, and their counts."""
-    counts = one.store.count_deliveries(one.name)
-    return [
-        {"address": to.name, "at": to.shown, "lacks": to.lacks, **asdict(counts.get(to.name, Counted()))}
-        for to in one.settings.events
-    ]
+    return visit.page("deliveries.html.j2", "Events", rows, DELIVERY, {"addresses": visit.one.addresses})
 
 
 def _line(one: Watched) -> dict[str, Any]:

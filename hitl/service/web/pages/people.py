@@ -125,7 +125,7 @@ def line(view: QuestionView, k: int) -> dict[str, Any]:
     """Return the table row of one annotator."""
     report, (low, high), (true, said, often) = (
         view.consensus.annotators,
-        view.accuracy_interval,
+        view.consensus.annotators.interval,
         view.typical_confusions,
     )
     typical = None

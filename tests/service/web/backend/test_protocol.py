@@ -46,44 +46,9 @@ PAGE = rows(
 
 
 def recorded(*tasks: int, config: str = CONFIG) -> dict[str, Any]:
-    """A request to /predict of a Label Studio 1.23.2, but for its numbers and texts."""
-    task = {
-        "meta": {},
-        "created_at": "2026-11-23T20:22:02.138086Z",
-        "updated_at": "2026-11-23T20:22:02.138092Z",
-        "is_labeled": False,
-        "overlap": 1,
-        "inner_id": 4,
-        "total_annotations": 0,
-        "cancelled_annotations": 0,
-        "total_predictions": 1,
-        "comment_count": 0,
-        "unresolved_comment_count": 0,
-        "last_comment_updated_at": None,
-        "project": 1,
-        "updated_by": None,
-        "file_upload": None,
-        "comment_authors": [],
-        "annotations": [],
-        "predictions": [
-            {
-                "id": 1,
-                "result": [],
-                "model_version": "hitl-order-mark-fb9f81fccf4c91df",
-                "created_ago": "0\u00a0minutes",
-                "score": 0.0,
-                "cluster": None,
-                "neighbors": None,
-                "mislabeling": 0.0,
-                "created_at": "2026-11-23T20:22:02.296410Z",
-                "updated_at": "2026-11-23T20:22:02.296433Z",
-                "model": None,
-                "model_run": None,
-                "task": 4,
-                "project": 1,
-            }
-        ],
-    }
+    """A request to /predict of a Label Studio 1.23.2, with some of its fields."""
+    drafted = {"id": 1, "result": [], "model_version": "hitl-order-mark-fb9f81fccf4c91df", "score": 0.0, "task": 4}
+    task = {"meta": {}, "is_labeled": False, "overlap": 1, "annotations": [], "predictions": [drafted]}
     return {
         "tasks": [{"id": number, "data": {"text": f"text {number}"}, **task} for number in tasks],
         "project": "1.1795465322",
