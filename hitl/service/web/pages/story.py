@@ -73,11 +73,8 @@ def story_of(view: QuestionView, n: int) -> Story:
 
 def _answers(view: QuestionView, n: int, label: int, other: int | None) -> list[dict[str, Any]]:
     """List the answers to item n, largest weight first. Weights compare class `label` with class `other`."""
-    report, annotations, (low, high) = (
-        view.consensus.annotators,
-        view.evidence.annotations,
-        view.consensus.annotators.interval,
-    )
+    report, annotations = view.consensus.annotators, view.evidence.annotations
+    low, high = report.interval
     options = {name: code for code, name in enumerate(report.options)}
     rows = []
     for place in range(annotations.item_start[n], annotations.item_start[n + 1]):
