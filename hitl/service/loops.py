@@ -99,8 +99,9 @@ class Loops:
 
     def start(self) -> None:
         """Start the threads."""
-        for thread in (*self._listeners, *self.loops, self._sender):
+        for thread in (*self._listeners, *self.loops):
             thread.start()
+        self._sender.start()
 
     def wait(self) -> None:
         """Wait until `ask_to_stop`. Raise HitlError if a thread has ended by itself, which none should."""

@@ -99,11 +99,9 @@ def router(projects: Mapping[str, Watched], allowed: Allowed) -> APIRouter:
         """List the versions, of which there is one."""
         return {"versions": [_version(one)]}
 
-    @routes.post(
-        "/predict", responses=responses(400, 401, 404, 413), openapi_extra=_BODY, response_model=dict[str, list[Any]]
-    )
+    @routes.post("/predict", responses=responses(400, 401, 404, 413), openapi_extra=_BODY)
     @public
-    async def predict(request: Request, one: Watched = of_project) -> Any:
+    async def predict(request: Request, one: Watched = of_project) -> dict[str, list[Any]]:
         """Suggest answers to tasks."""
         body = await read_body(request, LARGEST_BODY, SECONDS)
         if body is None:
@@ -124,7 +122,7 @@ def _version(one: Watched) -> str:
     return f"{SUGGESTS}nothing" if one.snapshot is None else one.snapshot.suggestions.version
 
 
-def _predicted(one: Watched, body: bytes) -> Any:
+def _predicted(one: Watched, body: bytes) -> dict[str, list[Any]]:
     """Build the response to /predict."""
     try:
         asked = Tasks.model_validate_json(body)
