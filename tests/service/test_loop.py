@@ -18,8 +18,8 @@ from hitl.errors import BadInput, Busy, Refused, StoreError, Unreachable
 from hitl.platform import Progress, silent
 from hitl.project import opened
 from hitl.service import loop as loops
-from hitl.service.loop import LAST_BUSY_RETRY, LONGEST, ProjectLoop, Stopped, retry_delay
-from hitl.service.loops import LAST_RETRY, is_late, projects_of, trouble_of
+from hitl.service.loop import LAST_BUSY_RETRY, LAST_RETRY, LONGEST, ProjectLoop, Stopped, is_late, retry_delay
+from hitl.service.loops import projects_of, trouble_of
 from hitl.settings import ScheduleSettings
 from hitl.store import Store
 from tests.scheduled import ROWS, T0, Clock, Told, history, project

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from hitl import project as projects
 from hitl.errors import BadSettings
-from hitl.service.loops import Debounce, projects_of, require_secrets
+from hitl.service.loop import Debounce
+from hitl.service.loops import projects_of, require_secrets
 from hitl.settings import ScheduleSettings
 from hitl.settings.times import cron_fields, seconds_of, spelled
 from tests.scheduled import T0, plainly, project

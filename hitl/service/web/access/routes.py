@@ -17,7 +17,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from hitl.errors import BadInput
-from hitl.service.web.access.accounts import TooManyLogins, WrongLogin
+from hitl.service.web.access.accounts import Accounts, TooManyLogins, WrongLogin
 from hitl.service.web.access.guard import (
     LOGIN,
     accounts_of,
@@ -116,43 +116,32 @@ async def add_user(
 ) -> Response:
     """Add a user. Without a password it logs in by a proxy."""
 
-    def add() -> None:
-        accounts_of(request).add_user(name, password or None, Role.of(role), project or None)
+    def add(accounts: Accounts) -> None:
+        accounts.add_user(name, password or None, Role.of(role), project or None)
 
-    return await _change(request, caller, add, "user added", user=name, role=role, project=project or None)
+    return await _change(request, caller, "user added", add, user=name, role=role, project=project or None)
 
 
 @router.post("/admin/users/role")
 async def set_role(request: Request, caller: Admin, name: Text = "", role: Text = "", project: Text = "") -> Response:
     """Set a user's role in a project or in all; "none" takes it away."""
 
-    def change() -> None:
-        _require_other(caller, name)
-        accounts_of(request).set_role(name, None if role == "none" else Role.of(role), project or None)
+    def change(accounts: Accounts) -> None:
+        accounts.set_role(name, None if role == "none" else Role.of(role), project or None)
 
-    return await _change(request, caller, change, "role given", user=name, role=role, project=project or None)
+    return await _change(request, caller, "role given", change, user=name, role=role, project=project or None)
 
 
 @router.post("/admin/users/password")
 async def set_password(request: Request, caller: Admin, name: Text = "", password: Text = "") -> Response:
     """Change a user's password; all its sessions end."""
-
-    def change() -> None:
-        _require_other(caller, name)
-        accounts_of(request).set_password(name, password)
-
-    return await _change(request, caller, change, "password set", user=name)
+    return await _change(request, caller, "password set", lambda each: each.set_password(name, password), user=name)
 
 
 @router.post("/admin/users/remove")
 async def remove_user(request: Request, caller: Admin, name: Text = "") -> Response:
     """Remove a user with its sessions."""
-
-    def remove() -> None:
-        _require_other(caller, name)
-        accounts_of(request).remove_user(name)
-
-    return await _change(request, caller, remove, "user removed", user=name)
+    return await _change(request, caller, "user removed", lambda each: each.remove_user(name), user=name)
 
 
 @router.get("/admin/tokens")
@@ -177,11 +166,7 @@ async def create_token(
 @router.post("/admin/tokens/revoke")
 async def revoke_token(request: Request, caller: Admin, token: Text = "") -> Response:
     """Revoke a token."""
-    revoke = partial(accounts_of(request).revoke, token)
-    return await _change(request, caller, revoke, "token revoked", token=token)
-
-
-# -- what they share ---------------------------------------------------------------------------------------
+    return await _change(request, caller, "token revoked", lambda each: each.revoke(token), token=token)
 
 
 async def _hashed(work: Callable[..., Result], *given: Any) -> Result:
@@ -190,22 +175,21 @@ async def _hashed(work: Callable[..., Result], *given: Any) -> Result:
 
 
 async def _change(
-    request: Request, caller: Caller, change: Callable[[], None], event: str, **logged: str | None
+    request: Request, caller: Caller, event: str, change: Callable[[Accounts], None], **logged: str | None
 ) -> Response:
-    """Make a change, log it, and show the page of the form again; with the reason if the change fails."""
+    """Make a change, log it, and show the page of the form again; with the reason if the change fails.
+
+    Admins cannot change their own account: the last admin could lose the role.
+    """
     page, path = (_users_page, "/admin/users") if "user" in logged else (_tokens_page, "/admin/tokens")
     try:
-        await _hashed(change)
+        if event != "user added" and caller.how != "token" and caller.name == logged.get("user"):
+            raise BadInput("you cannot do this to yourself; your own password is changed on the page of your account")
+        await _hashed(change, accounts_of(request))
     except BadInput as error:
         return await run_in_threadpool(page, request, caller, str(error), 400)
     _log.info(event, by=caller.name, **logged)
     return _go(path)
-
-
-def _require_other(caller: Caller, name: str) -> None:
-    """Raise if admins change their own account: the last admin could lose the role."""
-    if caller.how != "token" and caller.name == name:
-        raise BadInput("you cannot do this to yourself; your own password is changed on the page of your account")
 
 
 async def _with_session(request: Request, path: str, secret: str) -> Response:
