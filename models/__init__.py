@@ -41,6 +41,6 @@ if TYPE_CHECKING:
     from hitl.models.vb_ibcc import VBIBCC as VBIBCC
     from hitl.models.vb_ibcc_models import VBIBCCWithModels as VBIBCCWithModels
     from hitl.models.weighted_majority import WeightedMajority as WeightedMajority
-    from hitl.models.weighted_sum import WeightedSum as WeightedSum
+    from hitl.models.weighted_majority import WeightedSum as WeightedSum
 
 __getattr__, __dir__, __all__ = lazy(__name__)

@@ -41,9 +41,8 @@ from hitl.models.calibration.temperature_scaling import BayesianTemperature, Tem
 from hitl.models.combiner import used
 from hitl.models.inference import em
 from hitl.models.inference.engine import Shards
-from hitl.models.numerics.checks import require_one_of
 from hitl.models.pl import PL, calibrated_prior
-from hitl.models.priors.fixed import Fixed
+from hitl.models.priors.shares import Fixed
 
 FACTOR, WEIGHT = "temperature factor", "temperature weight"
 """Parameters of a consensus: (G,) nodes tau and (G,) their posterior weights, which sum to 1."""
@@ -58,21 +57,16 @@ class BayesianPL(PL):
             Dirichlet(b + 1).
 
     Example:
-        >>> from hitl import Annotations, Evidence
-        >>> from hitl.models import BayesianPL
+        >>> from hitl import Annotations, Evidence, models
         >>> annotations, net = Annotations.from_matrix([[0], [1], [1]]), [[0.9, 0.1], [0.2, 0.8], [0.3, 0.7]]
         >>> evidence = Evidence(annotations, {"net": net}, truth=[0, 1, -1])
-        >>> BayesianPL().fit(evidence).labels.tolist()
+        >>> models.BayesianPL().fit(evidence).labels.tolist()
         [0, 1, 1]
     """
 
     fits_shards: ClassVar[bool] = False
 
     accuracy_at: str = "mean"
-
-    def __post_init__(self) -> None:
-        PL.__post_init__(self)
-        require_one_of("accuracy_at", self.accuracy_at, ("mean", "mode"))
 
     @classmethod
     def paper(cls) -> Self:
@@ -157,5 +151,4 @@ def _place(key: npt.NDArray[np.integer]) -> npt.NDArray[np.intp]:
     """Return (M,) number of equal keys before each of the sorted keys."""
     first = np.concatenate((np.ones(min(1, len(key)), bool), key[1:] != key[:-1]))
     start = np.flatnonzero(first)
-    place: npt.NDArray[np.intp] = np.arange(len(key)) - np.repeat(start, np.diff(np.append(start, len(key))))
-    return place
+    return np.asarray(np.arange(len(key)) - np.repeat(start, np.diff(np.append(start, len(key)))))

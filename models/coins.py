@@ -19,8 +19,7 @@ reversed.
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -32,15 +31,31 @@ from hitl.evidence import Evidence
 from hitl.models.annotators.coins import Coins
 from hitl.models.combiner import used
 from hitl.models.inference import em, warm_start
-from hitl.models.numerics.checks import require_chances, require_counts, require_positive
+from hitl.models.numerics.checks import check_settings
 from hitl.models.priors.shares import Shares
 
 
 @dataclass(frozen=True, slots=True)
-class CoinMethod(ABC):
-    """Settings, `fit` and `apply` of both methods."""
+class OneCoin:
+    """One accuracy per annotator.
+
+    Attributes:
+        accuracy: its expected value, in (0, 1).
+        strength: number of answers that this expectation is worth, > 0.
+        share_smoothing: pseudo-items of each class, > 0.
+        least_labels: labels an item needs to count (all items are predicted).
+        tolerance: EM stops at an iteration that gains less, in nats per item.
+
+    Example:
+        >>> from hitl import Annotations, Evidence, models
+        >>> evidence = Evidence(Annotations.from_matrix([[0, 0, 1], [1, 1, -1], [1, 1, 0]]))
+        >>> models.OneCoin().fit(evidence).labels.tolist()
+        [0, 1, 1]
+    """
 
     uses: ClassVar[frozenset[str]] = frozenset({"truth"})
+    one: ClassVar[bool] = True
+    """True if an annotator has one coin for all classes."""
 
     accuracy: float = EXPECTED_ACCURACY
     strength: float = 9.0
@@ -50,13 +65,7 @@ class CoinMethod(ABC):
     max_iterations: int = 1000
 
     def __post_init__(self) -> None:
-        require_chances(self, "accuracy")
-        require_positive(self, "strength", "share_smoothing", "tolerance")
-        require_counts(self, "max_iterations", "least_labels")
-
-    @abstractmethod
-    def unlearned(self, annotations: Annotations) -> Coins:
-        """Return the coins of all annotators at the prior's mode."""
+        check_settings(self)
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Run EM from the votes, or from `start`."""
@@ -66,7 +75,7 @@ class CoinMethod(ABC):
         found = em.run_em(
             evidence,
             Shares.even(annotations.n_classes, self.share_smoothing),
-            self.unlearned(annotations),
+            self._unlearned(annotations.n_annotators, annotations),
             warm_start.first_beliefs(evidence, start, self._unmet(annotations)),
             tolerance=self.tolerance,
             max_iterations=self.max_iterations,
@@ -80,54 +89,27 @@ class CoinMethod(ABC):
         """Predict other items with the learned parameters; new annotators follow the prior."""
         return warm_start.applied(consensus, evidence, self._unmet(evidence.annotations))
 
+    def _unlearned(self, n_annotators: int, annotations: Annotations) -> Coins:
+        right = self.strength * self.accuracy
+        size = n_annotators, annotations.n_options, annotations.n_classes
+        return Coins.unlearned(size, self.one, right, self.strength - right)
+
     def _unmet(self, annotations: Annotations) -> Floats:
         """Return (J, L) expected rows of a new annotator."""
-        no_label = np.zeros(len(annotations), bool)
-        newcomer = replace(annotations.select(no_label), annotators=("newcomer",), anonymous=None)
-        unmet_jl: Floats = np.exp(self.unlearned(newcomer).log_pi_klj[0]).T
-        return unmet_jl
+        return np.asarray(np.exp(self._unlearned(1, annotations).log_pi_klj[0]).T)
 
 
 @dataclass(frozen=True, slots=True)
-class OneCoin(CoinMethod):
-    """One accuracy per annotator.
-
-    Attributes:
-        accuracy: its expected value, in (0, 1).
-        strength: number of answers that this expectation is worth, > 0.
-        share_smoothing: pseudo-items of each class, > 0.
-        least_labels: labels an item needs to count (all items are predicted).
-        tolerance: EM stops at an iteration that gains less, in nats per item.
-
-    Example:
-        >>> from hitl import Annotations, Evidence
-        >>> from hitl.models import OneCoin
-        >>> evidence = Evidence(Annotations.from_matrix([[0, 0, 1], [1, 1, -1], [1, 1, 0]]))
-        >>> OneCoin().fit(evidence).labels.tolist()
-        [0, 1, 1]
-    """
-
-    def unlearned(self, annotations: Annotations) -> Coins:
-        """Return one coin for all classes."""
-        right = self.strength * self.accuracy
-        return Coins.unlearned(annotations, True, right, self.strength - right)
-
-
-@dataclass(frozen=True, slots=True)
-class TwoCoin(CoinMethod):
+class TwoCoin(OneCoin):
     """One accuracy per class and annotator: for two classes sensitivity and specificity.
 
     Settings as in `OneCoin`; `strength` is in answers per class.
 
     Example:
-        >>> from hitl import Annotations, Evidence
-        >>> from hitl.models import TwoCoin
+        >>> from hitl import Annotations, Evidence, models
         >>> evidence = Evidence(Annotations.from_matrix([[0, 0, 1], [1, 1, -1], [1, 1, 0]]))
-        >>> TwoCoin().fit(evidence).labels.tolist()
+        >>> models.TwoCoin().fit(evidence).labels.tolist()
         [0, 1, 1]
     """
 
-    def unlearned(self, annotations: Annotations) -> Coins:
-        """Return a coin for each class."""
-        right = self.strength * self.accuracy
-        return Coins.unlearned(annotations, False, right, self.strength - right)
+    one: ClassVar[bool] = False

@@ -1,15 +1,7 @@
 """The contract of every combiner: evidence in, consensus out, and the kinds of evidence it uses.
 
-A combiner declares what it uses besides the annotations, and begins its `fit` with `used`:
-
-    @dataclass(frozen=True, slots=True)
-    class Loudest:
-        uses: ClassVar[frozenset[str]] = frozenset({"truth"})
-
-        def fit(self, evidence, *, start=None):
-            evidence = used(self, evidence)
-
-This warns once, by name, about evidence that is given but not used, and hides it from the combiner.
+A combiner declares what it uses besides the annotations (`uses`), and begins its `fit` with `used`, which warns about
+evidence that is given but not used, and hides it from the combiner.
 """
 
 from __future__ import annotations
@@ -20,7 +12,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar, Protocol, TypeGuard, overload, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeGuard, runtime_checkable
 
 from hitl.annotations import Floats
 from hitl.consensus import AnnotatorReport, Consensus, Fit, Mixing
@@ -60,7 +52,6 @@ class Combiner(Protocol):
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Learn from the evidence and predict all its items."""
-        ...
 
 
 @runtime_checkable
@@ -68,17 +59,15 @@ class Applicable(Protocol):
     """Combiner whose result can predict new items.
 
     Example:
-        >>> from hitl import Annotations, Evidence
-        >>> from hitl.models import DawidSkene
+        >>> from hitl import Annotations, Evidence, models
         >>> learned = DawidSkene().fit(Evidence(Annotations.from_matrix([[0, 0], [1, 1]])))
         >>> new = Evidence(Annotations.from_matrix([[1, 1], [0, 0], [1, 1]]))
-        >>> DawidSkene().apply(learned, new).labels.tolist()
+        >>> models.DawidSkene().apply(learned, new).labels.tolist()
         [1, 0, 1]
     """
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Predict the items of `evidence` with the parameters of `consensus`; nothing is refitted."""
-        ...
 
 
 class ShardsCombiner(Applicable, Protocol):
@@ -89,7 +78,6 @@ class ShardsCombiner(Applicable, Protocol):
 
     def fit(self, evidence: Evidence | Shards, *, start: Consensus | None = None) -> Consensus:
         """Learn from a table and predict its items, or learn from shards."""
-        ...
 
 
 class ApplicableCombiner(Combiner, Applicable, Protocol):
@@ -123,14 +111,13 @@ def used(combiner: Combiner, evidence: Evidence | Shards, stacklevel: int = 3) -
 def used_shards(combiner: Combiner, evidence: Evidence | Shards) -> Shards:
     """Return the part of a table or of shards that this combiner uses: the first line of a `fit` that takes both.
 
-    The first shard that has everything is checked, because a known truth, if needed, may be in any of them. Raise
-    BadEvidence if none has it.
+    Needed truth may be in any shard. Raise BadEvidence if none has it.
     """
     if not isinstance(evidence, Shards):
         return Table(used(combiner, evidence, stacklevel=4))
     needs = needs_of(combiner)
-    complete = (shard for shard in evidence if needs <= given(shard))
-    used(combiner, next(complete, evidence[0]), stacklevel=4)
+    complete = (shard for shard in evidence.tables if needs <= given(shard))
+    used(combiner, next(complete, evidence.tables[0]), stacklevel=4)
     return Shards(_UsedTables(evidence.tables, combiner.uses), evidence.engine)
 
 
@@ -149,13 +136,7 @@ class _UsedTables(Sequence[Evidence]):
     def __len__(self) -> int:
         return len(self.tables)
 
-    @overload
-    def __getitem__(self, i: int) -> Evidence: ...
-    @overload
-    def __getitem__(self, i: slice) -> Sequence[Evidence]: ...
-    def __getitem__(self, i: int | slice) -> Evidence | Sequence[Evidence]:
-        if isinstance(i, slice):
-            return _UsedTables(self.tables[i], self.uses)
+    def __getitem__(self, i: Any) -> Any:
         evidence = self.tables[i]
         return without(evidence, given(evidence) - self.uses)
 

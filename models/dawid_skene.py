@@ -27,7 +27,7 @@ from hitl.models.annotators import confusion
 from hitl.models.combiner import used_shards
 from hitl.models.inference import em, warm_start
 from hitl.models.inference.engine import Shards
-from hitl.models.numerics.checks import require_chances, require_counts, require_positive
+from hitl.models.numerics.checks import check_settings
 from hitl.models.priors.shares import Shares
 
 
@@ -45,10 +45,9 @@ class DawidSkene:
         tolerance: EM stops at an iteration that gains less, in nats per item.
 
     Example:
-        >>> from hitl import Annotations, Evidence
-        >>> from hitl.models import DawidSkene
+        >>> from hitl import Annotations, Evidence, models
         >>> evidence = Evidence(Annotations.from_matrix([[0, 0, 1], [1, 1, -1], [1, 1, 0]]))
-        >>> DawidSkene().fit(evidence).labels.tolist()
+        >>> models.DawidSkene().fit(evidence).labels.tolist()
         [0, 1, 1]
     """
 
@@ -64,10 +63,7 @@ class DawidSkene:
     max_iterations: int = 1000
 
     def __post_init__(self) -> None:
-        require_positive(self, "smoothing", "strength", "share_smoothing", "tolerance")
-        require_counts(self, "least_labels", "max_iterations")
-        if self.accuracy is not None:
-            require_chances(self, "accuracy")
+        check_settings(self)
 
     def fit(self, evidence: Evidence | Shards, *, start: Consensus | None = None) -> Consensus:
         """Run EM from the votes, or from `start`."""
@@ -103,5 +99,4 @@ class DawidSkene:
         people = learned.annotators
         if self.accuracy is not None or not people.labels.any() or people.options != annotations.options:
             return self._pseudo_counts(annotations)
-        average: Floats = np.einsum("k,kjl->jl", people.labels / people.labels.sum(), people.confusion)
-        return average
+        return np.asarray(np.einsum("k,kjl->jl", people.labels / people.labels.sum(), people.confusion))

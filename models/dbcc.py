@@ -33,10 +33,9 @@ class DBCC(NetworkChains):
     a minute with hundreds of annotators or dozens of options.
 
     Example:
-        >>> from hitl import Annotations, Evidence
-        >>> from hitl.models import DBCC
+        >>> from hitl import Annotations, Evidence, models
         >>> evidence = Evidence(Annotations.from_matrix([[0, 0, 1], [1, 1, -1], [1, 1, 0]]))
-        >>> DBCC(draws=200, burn_in=50).fit(evidence).labels.tolist()
+        >>> models.DBCC(draws=200, burn_in=50).fit(evidence).labels.tolist()
         [0, 1, 1]
     """
 

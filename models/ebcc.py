@@ -24,7 +24,7 @@ from typing import Self
 
 from hitl.annotations import Annotations
 from hitl.models.annotators.confusion import on_the_diagonal
-from hitl.models.numerics.checks import require_chances
+from hitl.models.numerics.checks import check_settings
 from hitl.models.sampling import gibbs
 from hitl.models.sampling.posterior import GibbsChains, all_hard
 
@@ -43,10 +43,9 @@ class EBCC(GibbsChains):
     The others as in `GibbsChains`; `diagonal` and `off` are of answers on hard items.
 
     Example:
-        >>> from hitl import Annotations, Evidence
-        >>> from hitl.models import EBCC
+        >>> from hitl import Annotations, Evidence, models
         >>> evidence = Evidence(Annotations.from_matrix([[0, 0, 1], [1, 1, -1], [1, 1, 0]]))
-        >>> EBCC(draws=200).fit(evidence).labels.tolist()
+        >>> models.EBCC(draws=200).fit(evidence).labels.tolist()
         [0, 1, 1]
     """
 
@@ -55,7 +54,7 @@ class EBCC(GibbsChains):
 
     def __post_init__(self) -> None:
         GibbsChains.__post_init__(self)
-        require_chances(self, "epsilon", "hard")
+        check_settings(self)
 
     @classmethod
     def paper(cls) -> Self:

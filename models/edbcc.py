@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
-from hitl.models.numerics.checks import require_chances, require_positive
+from hitl.models.numerics.checks import check_settings
 from hitl.models.sampling.network_posterior import Expected, NetworkChains
 
 
@@ -39,10 +39,9 @@ class EDBCC(NetworkChains):
     The others as in `NetworkChains`; `accuracy` is that on hard items.
 
     Example:
-        >>> from hitl import Annotations, Evidence
-        >>> from hitl.models import EDBCC
+        >>> from hitl import Annotations, Evidence, models
         >>> evidence = Evidence(Annotations.from_matrix([[0, 0, 1], [1, 1, -1], [1, 1, 0]]))
-        >>> EDBCC(draws=200, burn_in=50).fit(evidence).labels.tolist()
+        >>> models.EDBCC(draws=200, burn_in=50).fit(evidence).labels.tolist()
         [0, 1, 1]
     """
 
@@ -53,8 +52,7 @@ class EDBCC(NetworkChains):
 
     def __post_init__(self) -> None:
         NetworkChains.__post_init__(self)
-        require_chances(self, "hard", "easy_accuracy")
-        require_positive(self, "easy_sd")
+        check_settings(self)
 
     @classmethod
     def paper(cls) -> Self:

@@ -5,8 +5,6 @@
 
 lambda is larger on the diagonal (8 against 1 in the paper): annotators are expected to be better than random. Every
 annotator has their own alpha, so this prior stays broad: exponential in the weight of each cell.
-
-`sampling.gibbs` draws, `sampling.posterior` averages.
 """
 
 from __future__ import annotations
@@ -27,10 +25,9 @@ class GibbsIBCC(GibbsChains):
     """Bayesian classifier combination by several Gibbs chains; settings as in `GibbsChains`.
 
     Example:
-        >>> from hitl import Annotations, Evidence
-        >>> from hitl.models import GibbsIBCC
+        >>> from hitl import Annotations, Evidence, models
         >>> evidence = Evidence(Annotations.from_matrix([[0, 0, 1], [1, 1, -1], [1, 1, 0]]))
-        >>> GibbsIBCC(draws=200).fit(evidence).labels.tolist()
+        >>> models.GibbsIBCC(draws=200).fit(evidence).labels.tolist()
         [0, 1, 1]
     """
 

@@ -36,12 +36,12 @@ from hitl.models.inference.latent_classes import LatentClasses, Scaling
 from hitl.models.inference.warm_start import require_same_classes
 from hitl.models.numerics import kernels
 from hitl.models.numerics.blas_threads import threads_for
-from hitl.models.numerics.checks import require_between, require_counts, require_positive
+from hitl.models.numerics.checks import check_settings
 from hitl.models.numerics.clamping import observe
 from hitl.models.numerics.votes import shares, voted
 from hitl.models.priors import TruthPrior
-from hitl.models.priors.fixed import Fixed
 from hitl.models.priors.gp import GaussianProcess, Process, beliefs
+from hitl.models.priors.shares import Fixed
 
 P = TypeVar("P", bound=TruthPrior)
 
@@ -77,8 +77,7 @@ class ProcessMethod(ABC):
     max_iterations: int = 100
 
     def __post_init__(self) -> None:
-        require_positive(self, "tolerance")
-        require_counts(self, "max_iterations")
+        check_settings(self)
 
     @abstractmethod
     def question(self, evidence: Evidence, j: int) -> Question:
@@ -203,8 +202,7 @@ class ProcessMethod(ABC):
 
     def _unmet(self, annotations: Annotations, j: int) -> Floats:
         """Return (L', 2) log chances of the answers of an annotator without labels."""
-        unmet_lj: Floats = self._annotators(annotations, j, 1).log_pi_klj[0]
-        return unmet_lj
+        return np.asarray(self._annotators(annotations, j, 1).log_pi_klj[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,11 +219,10 @@ class GPCMA(ProcessMethod):
             chooses annotators by their estimated skill.
 
     Example:
-        >>> from hitl import Annotations, Evidence
-        >>> from hitl.models import GPCMA
+        >>> from hitl import Annotations, Evidence, models
         >>> annotations = Annotations.from_matrix([[0, 0], [1, 1], [0, -1], [-1, -1]])
         >>> evidence = Evidence(annotations, features=[[0.0], [5.0], [0.5], [5.5]])
-        >>> GPCMA().fit(evidence).labels.tolist()
+        >>> models.GPCMA().fit(evidence).labels.tolist()
         [0, 1, 0, 1]
     """
 
@@ -234,11 +231,6 @@ class GPCMA(ProcessMethod):
     right: float = 8.0
     wrong: float = 3.0
     leave_one_out: bool = False
-
-    def __post_init__(self) -> None:
-        ProcessMethod.__post_init__(self)
-        for name in ("right", "wrong"):
-            require_between(name, getattr(self, name), 1)
 
     @property
     def counts(self) -> em.Counts:
@@ -262,7 +254,7 @@ class GPCMA(ProcessMethod):
         else:
             everything = np.ones(len(q_nj), bool)
             by_all = confusion.posterior_mode(kernels.counts(annotations, q_nj), pseudo_jl)
-            counts_klj = self.counts(annotations, q_nj, everything, np.log(by_all))
+            counts_klj = self.counts(evidence, q_nj, everything, np.log(by_all))
         return confusion.report(annotations, counts_klj, pseudo_jl, shares(q_nj))
 
 

@@ -26,11 +26,10 @@ from hitl.models.combiner import concluded, used
 from hitl.models.inference import em
 from hitl.models.inference.warm_start import applied_under, require_same_classes
 from hitl.models.numerics import kernels
-from hitl.models.numerics.checks import require_chances, require_positive
+from hitl.models.numerics.checks import check_settings
 from hitl.models.numerics.clamping import known_truth
 from hitl.models.pl import predicts
-from hitl.models.priors.fixed import Fixed
-from hitl.models.priors.shares import Shares
+from hitl.models.priors.shares import Fixed, Shares
 
 MODEL = "confusion of model "
 """Name prefix of parameters that are (J, J) confusion matrices of a model."""
@@ -46,11 +45,10 @@ class LL:
         share_smoothing: pseudo-items of each class in the class shares, > 0.
 
     Example:
-        >>> from hitl import Annotations, Evidence
-        >>> from hitl.models import LL
+        >>> from hitl import Annotations, Evidence, models
         >>> annotations, net = Annotations.from_matrix([[0], [1], [1]]), [[0.9, 0.1], [0.2, 0.8], [0.3, 0.7]]
         >>> evidence = Evidence(annotations, {"net": net}, truth=[0, 1, -1])
-        >>> LL().fit(evidence).labels.tolist()
+        >>> models.LL().fit(evidence).labels.tolist()
         [0, 1, 1]
     """
 
@@ -62,8 +60,7 @@ class LL:
     share_smoothing: float = 1.0
 
     def __post_init__(self) -> None:
-        require_chances(self, "accuracy")
-        require_positive(self, "off", "share_smoothing")
+        check_settings(self)
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Learn from the items with known truth, then predict all. Raise BadEvidence without model or truth."""

@@ -39,7 +39,7 @@ from hitl.models.calibration.calibrator import floored_log
 from hitl.models.combiner import concluded, used
 from hitl.models.inference.warm_start import require_same_classes
 from hitl.models.numerics import kernels
-from hitl.models.numerics.checks import require_counts, require_positive
+from hitl.models.numerics.checks import check_settings
 from hitl.models.numerics.clamping import clamp, known_truth
 from hitl.models.pl import predicts
 from hitl.models.priors.shares import Shares
@@ -60,11 +60,10 @@ class LR:
         tolerance: largest gradient, in nats per item, at which the fit ends.
 
     Example:
-        >>> from hitl import Annotations, Evidence
-        >>> from hitl.models import LR
+        >>> from hitl import Annotations, Evidence, models
         >>> annotations, net = Annotations.from_matrix([[0], [1], [1]]), [[0.9, 0.1], [0.2, 0.8], [0.3, 0.7]]
         >>> evidence = Evidence(annotations, {"net": net}, truth=[0, 1, -1])
-        >>> LR().fit(evidence).labels.tolist()
+        >>> models.LR().fit(evidence).labels.tolist()
         [0, 1, 1]
     """
 
@@ -78,10 +77,7 @@ class LR:
     max_iterations: int = 200
 
     def __post_init__(self) -> None:
-        require_positive(self, "strength", "pseudo_items", "tolerance")
-        require_counts(self, "max_iterations")
-        if self.own_weights is not None:
-            require_counts(self, "own_weights")
+        check_settings(self)
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Learn from known truth, then predict all. Raise BadEvidence without model or truth, MissingExtra."""

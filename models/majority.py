@@ -19,7 +19,7 @@ from hitl.models.combiner import used_shards
 from hitl.models.inference.engine import Shards
 from hitl.models.inference.voted import voted_consensus
 from hitl.models.inference.warm_start import require_same_classes
-from hitl.models.numerics.checks import require_positive
+from hitl.models.numerics.checks import check_settings
 from hitl.models.numerics.votes import voted
 
 
@@ -28,10 +28,9 @@ class MajorityVote:
     """Majority vote; `smoothing` is the number of votes spread evenly over the classes of every item, > 0.
 
     Example:
-        >>> from hitl import Annotations, Evidence
-        >>> from hitl.models import MajorityVote
+        >>> from hitl import Annotations, Evidence, models
         >>> evidence = Evidence(Annotations.from_matrix([[0, 0, 1], [1, 1, -1], [1, 1, 0]]))
-        >>> MajorityVote().fit(evidence).labels.tolist()
+        >>> models.MajorityVote().fit(evidence).labels.tolist()
         [0, 1, 1]
     """
 
@@ -41,7 +40,7 @@ class MajorityVote:
     smoothing: float = 1.0
 
     def __post_init__(self) -> None:
-        require_positive(self, "smoothing")
+        check_settings(self)
 
     def fit(self, evidence: Evidence | Shards, *, start: Consensus | None = None) -> Consensus:
         """Count votes; `start` is ignored."""

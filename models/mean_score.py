@@ -27,8 +27,8 @@ from hitl.annotations import Annotations, Floats, Name
 from hitl.consensus import Consensus, Fit
 from hitl.errors import BadEvidence, BadSettings
 from hitl.evidence import Evidence
-from hitl.models.annotators import confusion
 from hitl.models.combiner import used
+from hitl.models.inference.voted import report_of_votes
 from hitl.models.numerics import kernels
 from hitl.models.numerics.clamping import clamp
 from hitl.tables.encoding import natural_order
@@ -43,10 +43,9 @@ class MeanScore:
             all classes are numbers, else 0, 1, ... for the classes in their order, and nothing for other options.
 
     Example:
-        >>> from hitl import Annotations, Evidence
-        >>> from hitl.models import MeanScore
+        >>> from hitl import Annotations, Evidence, models
         >>> stars = Annotations.from_matrix([[0, 1, 2], [2, 2, 1]], classes=[1, 2, 3])
-        >>> MeanScore().fit(Evidence(stars)).frame().label.tolist()
+        >>> models.MeanScore().fit(Evidence(stars)).frame().label.tolist()
         [2, 3]
     """
 
@@ -76,7 +75,7 @@ class MeanScore:
         precision_n = labels_n / np.maximum(labels_n * between + within, 1e-300)
         q_nj, _ = kernels.beliefs(-precision_n[:, None] * distance_nj / 2, np.zeros(annotations.n_classes))
         q_nj = clamp(q_nj, evidence)
-        people = confusion.report_of_votes(annotations, q_nj)
+        people = report_of_votes(annotations, q_nj)
         settings = {"scores": None if self.scores is None else {str(k): v for k, v in self.scores.items()}}
         fit = Fit("mean-score", settings, seconds=time.perf_counter() - began)
         return Consensus(annotations.items, annotations.classes, q_nj, people, people.shares, fit=fit)
@@ -133,8 +132,7 @@ def class_scores(evidence: Evidence, score_l: Floats) -> Floats:
     known = (truth_m >= 0) & np.isfinite(score_m)
     n_classes = annotations.n_classes
     total = score_l[:n_classes] + np.bincount(truth_m[known], score_m[known], n_classes)
-    scores: Floats = total / (1 + np.bincount(truth_m[known], minlength=n_classes))
-    return scores
+    return np.asarray(total / (1 + np.bincount(truth_m[known], minlength=n_classes)))
 
 
 def variances(evidence: Evidence, score_l: Floats, score_j: Floats) -> tuple[float, float]:

@@ -46,7 +46,7 @@ from hitl.models.combiner import concluded, used
 from hitl.models.inference import em, moment_triples, warm_start
 from hitl.models.inference.moment_triples import Codes
 from hitl.models.numerics import kernels
-from hitl.models.numerics.checks import require_chances, require_counts, require_positive
+from hitl.models.numerics.checks import check_settings
 from hitl.models.numerics.clamping import known_truth
 from hitl.models.numerics.votes import voted
 from hitl.models.priors.shares import Shares
@@ -105,10 +105,9 @@ class MomentMatching:
         seed: seed of the choice of annotators that are compared.
 
     Example:
-        >>> from hitl import Annotations, Evidence
-        >>> from hitl.models import MomentMatching
+        >>> from hitl import Annotations, Evidence, models
         >>> evidence = Evidence(Annotations.from_matrix([[0, 0, 1], [1, 1, -1], [1, 1, 0]]))
-        >>> MomentMatching().fit(evidence).labels.tolist()
+        >>> models.MomentMatching().fit(evidence).labels.tolist()
         [0, 1, 1]
     """
 
@@ -126,10 +125,7 @@ class MomentMatching:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        require_positive(self, "strength", "share_smoothing", "tolerance")
-        require_counts(self, "triples", "groupings", "rounds", "seed", least=0)
-        require_counts(self, "least_shared", "max_iterations")
-        require_chances(self, "accuracy")
+        check_settings(self)
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Match the moments; `start` is ignored. Raise MissingExtra without tensorly."""
@@ -215,8 +211,7 @@ def moment_equations(annotations: Annotations, pi_kjl: Floats, share_j: Floats) 
 
     def of_others(value_klj: Floats) -> Floats:
         all_klj = kernels.counts(annotations, kernels.messages(annotations, value_klj))
-        others: Floats = all_klj - answers_kl[:, :, None] * value_klj
-        return others
+        return np.asarray(all_klj - answers_kl[:, :, None] * value_klj)
 
     linear_kjl = of_others(np.ascontiguousarray(joint_kjl.transpose(0, 2, 1))).transpose(0, 2, 1)
     linear_kjl = linear_kjl + answers_kl[:, None, :] * share_j[:, None]
@@ -251,8 +246,7 @@ def on_simplex(values: Floats) -> Floats:
     falling = -np.sort(-values, axis=-1)
     surplus = (np.cumsum(falling, axis=-1) - 1) / np.arange(1, values.shape[-1] + 1)
     last = (falling > surplus).sum(axis=-1, keepdims=True) - 1
-    nearest: Floats = np.maximum(values - np.take_along_axis(surplus, last, axis=-1), 0.0)
-    return nearest
+    return np.asarray(np.maximum(values - np.take_along_axis(surplus, last, axis=-1), 0.0))
 
 
 def decompose(moment: Floats, n_classes: int, tolerance: float, max_iterations: int) -> tuple[Floats, Floats, bool]:

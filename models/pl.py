@@ -10,7 +10,8 @@ a model or all annotators abstain. `PLEM` is the same without truth.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, Protocol, Self
 
 import numpy as np
@@ -23,11 +24,11 @@ from hitl.models.annotators import confusion
 from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.combiner import Combiner, concluded, require_given, used_shards
 from hitl.models.inference import em
-from hitl.models.inference.engine import Additive, Shards
+from hitl.models.inference.engine import Shards, Sums
 from hitl.models.inference.model_pool import ModelPool
 from hitl.models.inference.warm_start import applied_under, require_same_classes
 from hitl.models.numerics import kernels
-from hitl.models.numerics.checks import require_chances, require_positive
+from hitl.models.numerics.checks import check_settings
 from hitl.models.numerics.clamping import known_truth
 from hitl.models.priors.calibrated import Calibrated
 from hitl.models.priors.shares import Shares
@@ -43,11 +44,10 @@ class PL:
         temperature: prior of each model's log temperature.
 
     Example:
-        >>> from hitl import Annotations, Evidence
-        >>> from hitl.models import PL
+        >>> from hitl import Annotations, Evidence, models
         >>> annotations, net = Annotations.from_matrix([[0], [1], [1]]), [[0.9, 0.1], [0.2, 0.8], [0.3, 0.7]]
         >>> evidence = Evidence(annotations, {"net": net}, truth=[0, 1, -1])
-        >>> PL().fit(evidence).labels.tolist()
+        >>> models.PL().fit(evidence).labels.tolist()
         [0, 1, 1]
     """
 
@@ -60,8 +60,7 @@ class PL:
     temperature: LogTemperature = LogTemperature()
 
     def __post_init__(self) -> None:
-        require_chances(self, "accuracy")
-        require_positive(self, "off")
+        check_settings(self)
 
     @classmethod
     def paper(cls) -> Self:
@@ -80,12 +79,12 @@ class PL:
         shards = used_shards(self, evidence)
         began = time.perf_counter()
         annotations, pseudo_jl = shards.annotations, self.pseudo_counts(shards.annotations)
-        pools, known = ModelPool(shards, self.temperature), shards.total(KnownCounts.of)
-        pool = pools.supervised(known.total_j)
-        log_pi_klj = np.log(confusion.posterior_mode(known.counts_klj, pseudo_jl))
-        judge = shards.once(em.Judge(pool, log_pi_klj, pools.on))
-        people = confusion.report(annotations, known.counts_klj, pseudo_jl, pools.reported_shares(pool, judge))
-        q_nj = np.empty((0, annotations.n_classes)) if shards.table is None else judge(shards.table)
+        pools, (counts_klj, total_j) = ModelPool(shards, self.temperature), shards.total(_known_counts)
+        pool = pools.supervised(total_j)
+        log_pi_klj = np.log(confusion.posterior_mode(counts_klj, pseudo_jl))
+        beliefs = shards.once(partial(em.judge, prior=pool, log_pi_klj=log_pi_klj, prior_on=pools.on))
+        people = confusion.report(annotations, counts_klj, pseudo_jl, pools.reported_shares(pool, beliefs))
+        q_nj = np.empty((0, annotations.n_classes)) if shards.table is None else beliefs(shards.table)
         return concluded(self, began, shards, q_nj, people, temperatures=pool.temperatures, parameters=pool.parameters)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
@@ -98,18 +97,10 @@ class PL:
         return confusion.accurate_pseudo_counts(annotations.n_classes, annotations.n_options, self.accuracy, self.off)
 
 
-@dataclass(frozen=True, eq=False)
-class KnownCounts(Additive):
-    """(K, L, J) counts of the labels of known items, and (J,) known items of each class."""
-
-    counts_klj: Floats
-    total_j: Floats
-
-    @classmethod
-    def of(cls, evidence: Evidence) -> Self:
-        """Count one shard."""
-        known, truth_nj = evidence.known, known_truth(evidence)
-        return cls(kernels.counts(evidence.annotations, truth_nj, known), kernels.totals(truth_nj, known))
+def _known_counts(evidence: Evidence) -> Sums:
+    """Return (K, L, J) counts of the labels of known items, and (J,) known items of each class."""
+    known, truth_nj = evidence.known, known_truth(evidence)
+    return Sums((kernels.counts(evidence.annotations, truth_nj, known), kernels.totals(truth_nj, known)))
 
 
 class Calibrating(Combiner, Protocol):
@@ -118,7 +109,6 @@ class Calibrating(Combiner, Protocol):
     @property
     def temperature(self) -> LogTemperature:
         """Prior of each model's log temperature."""
-        ...
 
 
 def calibrated_prior(method: Calibrating, evidence: Evidence, learned: Consensus | None = None) -> Calibrated:
@@ -128,10 +118,9 @@ def calibrated_prior(method: Calibrating, evidence: Evidence, learned: Consensus
         return Calibrated.from_evidence(evidence, method.temperature)
     require_same_classes(learned, evidence)
     prior = Calibrated.from_evidence(evidence, method.temperature, learned)
-    return prior.with_shares(Shares(learned.class_shares, prior.shares.smoothing))
+    return replace(prior, shares=Shares(learned.class_shares, prior.shares.smoothing))
 
 
 def predicts(probability_nj: Floats) -> npt.NDArray[np.bool_]:
     """Return (N,) True where a model does not abstain."""
-    predicted: npt.NDArray[np.bool_] = ~np.isnan(probability_nj[:, 0])
-    return predicted
+    return np.asarray(~np.isnan(probability_nj[:, 0]))

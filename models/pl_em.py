@@ -1,8 +1,7 @@
 """P+L-EM: combine models' probabilities and annotators' labels into one probability per class and item, by EM.
 
-Kerrigan, Smyth & Steyvers 2021, "Combining human predictions with model probabilities via confusion matrices and
-calibration", appendix I. Its name on the command line is pl-em. It learns a confusion matrix for each annotator from
-all items; `PL` learns it from items of known truth alone.
+Kerrigan, Smyth & Steyvers 2021, appendix I. It learns a confusion matrix for each annotator from all items; `PL` learns
+it from items of known truth alone.
 
     z_n               true class of item n
     o_nk              answer of annotator k about item n
@@ -31,14 +30,14 @@ Items with fewer than `enough_labels` labels count in the M step with their firs
 raises a belief, and the belief then confirms the label.
 
 An item without labels does not count in the M step. If the truth is known, q_nj is that truth, in the fit of the
-temperatures too. The confidence is not corrected for annotators who err together, so it tends to be too high;
-`DefaultCombiner` corrects it.
+temperatures too. The confidence tends to be too high, as annotators err together; `DefaultCombiner` corrects it.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, Self
 
 import numpy as np
@@ -53,7 +52,6 @@ from hitl.models.inference import em
 from hitl.models.inference.engine import PerShard, Shards
 from hitl.models.inference.model_pool import ModelPool
 from hitl.models.numerics import kernels
-from hitl.models.numerics.checks import require_counts, require_positive
 from hitl.models.pl import PL
 
 
@@ -61,20 +59,15 @@ from hitl.models.pl import PL
 class PLEM(PL):
     """Models and annotators combined by EM, with or without known truth; needs at least one model.
 
-    Use it to compare with the paper, or if annotators err independently. `DefaultCombiner` does the same, and
-    corrects the confidence.
-
     Attributes:
         accuracy: expected accuracy of an annotator before any label is seen, in (0, 1).
-        off: weight of that expectation, in labels for each wrong answer of each class, > 0; with more it takes longer
-            to learn an annotator's own errors.
-        temperature: prior of each model's log temperature. The default expects exp(0.45) = 1.57: an overconfident
-            model. `LogTemperature(0.0)` expects a calibrated one.
+        off: weight of that expectation, in labels for each wrong answer of each class, > 0.
+        temperature: prior of each model's log temperature. The default expects an overconfident model.
         tolerance: EM stops when an iteration raises the log posterior by less than this, in nats per item, > 0.
-        max_iterations: maximum number of iterations, >= 1; `Consensus.fit.converged` says whether they were enough.
+        max_iterations: maximum number of iterations, >= 1.
         refit: fit the temperatures again in every M step (eq. 26), from exp(mean) on. By default once, before EM.
-        enough_labels: labels from which an item counts in every M step, >= 1; with three, annotators outvote one who is
-            wrong. With fewer labels, it counts with its first belief.
+        enough_labels: labels from which an item counts in every M step, >= 1. With fewer, it counts with its first
+            belief.
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -94,11 +87,6 @@ class PLEM(PL):
     refit: bool = False
     enough_labels: int = 3
 
-    def __post_init__(self) -> None:
-        PL.__post_init__(self)
-        require_positive(self, "tolerance")
-        require_counts(self, "enough_labels", "max_iterations")
-
     @classmethod
     def paper(cls) -> Self:
         """Return the settings of Kerrigan, Smyth & Steyvers 2021 (section 4 and appendix I, MAP).
@@ -114,60 +102,37 @@ class PLEM(PL):
         began = time.perf_counter()
         annotations, pseudo_jl = shards.annotations, self.pseudo_counts(shards.annotations)
         start = start if start is not None and start.classes == annotations.classes else None
-        people = FixedCounts.unlearned(pseudo_jl, annotations.n_annotators)
         pools = ModelPool(shards, self.temperature)
+        people = confusion.Confusion.unlearned(pseudo_jl, annotations.n_annotators)
         first: em.Beliefs
         if not self.refit:
             pool, first = pools.unsupervised()
         else:
             pool = replace(pools.unlearned(), temperature_m=pools.unlearned(start).temperature_m)
-            first = em.Judge(pool, people.log_pi_klj, pools.on)
-        people = people.with_fixed_counts(shards.total(_Few(first, self.enough_labels)))
+            first = partial(em.judge, prior=pool, log_pi_klj=people.log_pi_klj, prior_on=pools.on)
+        fixed_klj = shards.total(partial(_counts_of_few, beliefs=first, enough_labels=self.enough_labels))
         if start is not None:
-            first = em.Judge(pool, np.log(confusion.confusion_from(start, annotations, pseudo_jl)), pools.on)
+            log_pi_klj = np.log(confusion.confusion_from(start, annotations, pseudo_jl))
+            first = partial(em.judge, prior=pool, log_pi_klj=log_pi_klj, prior_on=pools.on)
         found = em.run_em(
             shards,
             pool,
-            people,
+            confusion.Confusion.expected(pseudo_jl.T + fixed_klj),
             first,
             tolerance=self.tolerance,
             max_iterations=self.max_iterations,
             least_labels=self.enough_labels,
             prior_on=pools.on,
         )
-        counts_klj, pool = found.counts_klj + people.fixed_klj, found.prior
-        judge: em.Beliefs = PerShard(em.Judge(pool, found.annotators.log_pi_klj, pools.on), shards.table, found.q_nj)
-        report = confusion.report(annotations, counts_klj, pseudo_jl, pools.reported_shares(pool, judge))
+        counts_klj, pool = found.counts_klj + fixed_klj, found.prior
+        judge = partial(em.judge, prior=pool, log_pi_klj=found.annotators.log_pi_klj, prior_on=pools.on)
+        share_j = pools.reported_shares(pool, PerShard(judge, shards.table, found.q_nj))
+        report = confusion.report(annotations, counts_klj, pseudo_jl, share_j)
         kept = {"temperatures": pool.temperatures, "parameters": pool.parameters}
         return em.concluded(self, began, shards, found, report, **kept)
 
 
-@dataclass(frozen=True, eq=False)
-class _Few:
-    """Counts (K, L, J) of a shard's items with few labels, by beliefs."""
-
-    beliefs: em.Beliefs
-    enough_labels: int
-
-    def __call__(self, evidence: Evidence) -> Floats:
-        few = ~evidence.known & (evidence.annotations.labels_per_item < self.enough_labels)
-        return kernels.counts(evidence.annotations, self.beliefs(evidence), few)
-
-
-@dataclass(frozen=True, eq=False)
-class FixedCounts(confusion.Confusion):
-    """Confusion matrices with fixed counts (K, L, J), of labels that count with their first beliefs."""
-
-    fixed_klj: Floats = field(default_factory=lambda: np.zeros(()))
-
-    def with_fixed_counts(self, fixed_klj: Floats) -> Self:
-        """Return the same matrices with these fixed counts added."""
-        return replace(self, fixed_klj=fixed_klj).learn(np.zeros_like(fixed_klj))
-
-    def learn(self, counts_klj: Floats) -> Self:
-        """Return the posterior mode of every row."""
-        return super().learn(counts_klj + self.fixed_klj)
-
-    def log_density(self) -> float:
-        """Return the log density of all rows given the fixed counts, up to a constant."""
-        return super().log_density() + float(np.sum(self.fixed_klj * self.log_pi_klj))
+def _counts_of_few(evidence: Evidence, beliefs: em.Beliefs, enough_labels: int) -> Floats:
+    """Return counts (K, L, J) of a shard's items with few labels, by beliefs."""
+    few = ~evidence.known & (evidence.annotations.labels_per_item < enough_labels)
+    return kernels.counts(evidence.annotations, beliefs(evidence), few)

@@ -22,7 +22,7 @@ COMBINERS = Registry(
         "default": "hitl.models.default:DefaultCombiner",
         "majority": "hitl.models.majority:MajorityVote",
         "weighted-majority": "hitl.models.weighted_majority:WeightedMajority",
-        "weighted-sum": "hitl.models.weighted_sum:WeightedSum",
+        "weighted-sum": "hitl.models.weighted_majority:WeightedSum",
         "mean-score": "hitl.models.mean_score:MeanScore",
         "one-coin": "hitl.models.coins:OneCoin",
         "two-coin": "hitl.models.coins:TwoCoin",

@@ -27,7 +27,7 @@ from hitl.models.combiner import concluded, used
 from hitl.models.inference import em
 from hitl.models.inference.warm_start import applied_under
 from hitl.models.numerics import kernels
-from hitl.models.numerics.checks import require_chances, require_positive
+from hitl.models.numerics.checks import check_settings
 from hitl.models.numerics.clamping import known_truth
 from hitl.models.pl import calibrated_prior
 
@@ -42,11 +42,10 @@ class SP:
         temperature: prior of each model's log temperature.
 
     Example:
-        >>> from hitl import Annotations, Evidence
-        >>> from hitl.models import SP
+        >>> from hitl import Annotations, Evidence, models
         >>> annotations, net = Annotations.from_matrix([[0], [1], [1]]), [[0.9, 0.1], [0.2, 0.8], [0.3, 0.7]]
         >>> evidence = Evidence(annotations, {"net": net}, truth=[0, 1, -1])
-        >>> SP().fit(evidence).labels.tolist()
+        >>> models.SP().fit(evidence).labels.tolist()
         [0, 1, 1]
     """
 
@@ -58,17 +57,17 @@ class SP:
     temperature: LogTemperature = LogTemperature()
 
     def __post_init__(self) -> None:
-        require_chances(self, "accuracy")
-        require_positive(self, "strength")
+        check_settings(self)
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Learn from the items with known truth, then predict all. Raise BadEvidence without model or truth."""
         evidence = used(self, evidence)
         began = time.perf_counter()
         annotations, known, truth_nj = evidence.annotations, evidence.known, known_truth(evidence)
-        pool = calibrated_prior(self, evidence).supervised(truth_nj, known)
+        pool = calibrated_prior(self, evidence)
+        pool = pool.fitted_to(pool.likelihood(truth_nj, known), kernels.totals(truth_nj, known))
         counts_klj = kernels.counts(annotations, truth_nj, known)
-        people = self._unlearned(annotations).learn(counts_klj)
+        people = self._unlearned(annotations.n_annotators, annotations).learn(counts_klj)
         q_nj = em.expectation(evidence, pool, people.log_pi_klj).q_nj
         report = people.report(annotations, counts_klj, pool.reported_shares(q_nj))
         return concluded(
@@ -80,12 +79,11 @@ class SP:
         prior = calibrated_prior(self, evidence, consensus)
         return applied_under(prior, consensus, evidence, self._unmet(evidence.annotations))
 
-    def _unlearned(self, annotations: Annotations) -> Coins:
+    def _unlearned(self, n_annotators: int, annotations: Annotations) -> Coins:
         right = self.strength * self.accuracy
-        return Coins.unlearned(annotations, True, right, self.strength - right)
+        size = n_annotators, annotations.n_options, annotations.n_classes
+        return Coins.unlearned(size, True, right, self.strength - right)
 
     def _unmet(self, annotations: Annotations) -> Floats:
         """Return (J, L) confusion matrix of a new annotator."""
-        nothing = np.zeros((1, annotations.n_options, annotations.n_classes))
-        pi_jl: Floats = np.exp(self._unlearned(annotations).learn(nothing).log_pi_klj[0]).T
-        return pi_jl
+        return np.asarray(np.exp(self._unlearned(1, annotations).log_pi_klj[0]).T)

@@ -27,23 +27,21 @@ import numpy as np
 import numpy.typing as npt
 
 from hitl.annotations import Annotations, Floats
-from hitl.consensus import AnnotatorReport, Consensus
+from hitl.consensus import Consensus
 from hitl.crew import EXPECTED_ACCURACY, EXPECTED_LABELS
-from hitl.errors import BadEvidence, BadSettings
+from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.formatting import listed
-from hitl.models.annotators import confusion, dirichlet_confusion
-from hitl.models.annotators.confusion import Confusion
-from hitl.models.annotators.dirichlet_confusion import DirichletConfusion
+from hitl.models.annotators import AnnotatorKind, confusion
+from hitl.models.annotators.dirichlet_confusion import DirichletRows
 from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.combiner import require_given, used
 from hitl.models.inference import em, minibatches
 from hitl.models.inference.model_pool import unsupervised
 from hitl.models.inference.warm_start import require_same_classes
-from hitl.models.numerics.checks import require_chances, require_counts, require_positive
+from hitl.models.numerics.checks import check_settings
 from hitl.models.numerics.votes import shares, voted
 from hitl.models.pl import calibrated_prior
-from hitl.models.vb_ibcc import VBIBCC
 
 if TYPE_CHECKING:
     from hitl.models.priors.calibrated import Calibrated
@@ -61,12 +59,9 @@ LEARNED_FROM = "gp labels"
 class VariationalGPCMA:
     """Gaussian process classification with many annotators, for many classes and items; needs the extra `gp`.
 
-    Use it if items have features (D numbers each, the same for all items) that are informative of their class. It
-    predicts labeled items by labels and features, and others, also later ones (`apply`), by their features. Items
-    without features (a row of NaN) have the class shares as prior.
-
-    `Consensus.parameters` holds what `apply` needs, and for a policy the (N, J) arrays "latent mean" and "latent
-    variance" of the functions at the items.
+    Use it if items have features (N, D) that are informative of their class; items without (a row of NaN) have the
+    class shares as prior. Items without labels, also later ones (`apply`), are predicted by their features.
+    `Consensus.parameters` has the (N, J) arrays "latent mean" and "latent variance" of the functions at the items.
 
     Attributes:
         inducing: maximum number of inducing points, >= 1. Time grows with their square; with as many as items, the
@@ -111,12 +106,7 @@ class VariationalGPCMA:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        require_chances(self, "accuracy")
-        require_positive(self, "tolerance")
-        require_counts(self, "inducing", "batch", "max_iterations")
-        require_counts(self, "learning_steps", "seed", least=0)
-        if self.annotators not in ("dirichlet", "map"):
-            raise BadSettings(f"combine.options.annotators is {self.annotators!r}; expected 'dirichlet' or 'map'")
+        check_settings(self)
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Learn hyperparameters, then maximize the bound; resume from `start` if it was learned from the same kind of
@@ -128,10 +118,10 @@ class VariationalGPCMA:
         began = time.perf_counter()
         annotations, rng = evidence.annotations, np.random.default_rng(self.seed)
         pool, q_nj = self._pool(evidence)
-        kernel = self._kernel(evidence)
+        kernel, kind = self._kernel(evidence), self._kind(annotations)
         if start is not None and self._learned_alike(start, evidence, kernel):
             prior = self._restored(start, evidence, pool)
-            q_nj = em.expectation(evidence, prior, self._log_pi(start, annotations)).q_nj
+            q_nj = em.expectation(evidence, prior, kind.log_pi(start, annotations)).q_nj
             learned_from = float(start.parameters[LEARNED_FROM])
         else:
             start, learned_from = None, 0.0
@@ -139,7 +129,7 @@ class VariationalGPCMA:
             prior = _gp().VariationalGP.unlearned(
                 inputs, kernel, annotations.n_classes, self.inducing, self._device, rng
             )
-        people = self._annotators_at_start(annotations, start)
+        people = kind.at_start(annotations, start)
         if _known(evidence) >= GROWTH * learned_from:
             learned_from = _known(evidence)
             prior, people, q_nj = minibatches.learned(
@@ -149,7 +139,7 @@ class VariationalGPCMA:
         learned = {} if pool is None else pool.parameters
         learned |= found.prior.parameters | found.prior.latent() | {LEARNED_FROM: np.array(learned_from)}
         temperatures = {} if pool is None else pool.temperatures
-        report = self._report(annotations, found)
+        report = kind.report(annotations, found, shares(found.q_nj))
         return em.concluded(
             self._in_words, began, evidence, found, report, temperatures=temperatures, parameters=learned
         )
@@ -171,13 +161,13 @@ class VariationalGPCMA:
             raise BadEvidence("features: not those, or not with the settings, that this was learned with")
         pool = calibrated_prior(self, evidence, consensus) if evidence.probabilities else None
         prior = self._restored(consensus, evidence, pool)
-        q_nj = em.expectation(evidence, prior, self._log_pi(consensus, evidence.annotations)).q_nj
+        q_nj = em.expectation(
+            evidence, prior, self._kind(evidence.annotations).log_pi(consensus, evidence.annotations)
+        ).q_nj
         judged = consensus.judging(evidence.annotations.items, q_nj)
         return replace(judged, parameters={**consensus.parameters, **prior.latent()})
 
-    def _maximised(
-        self, evidence: Evidence, prior: VariationalGP, people: Confusion | DirichletConfusion, q_nj: Floats
-    ) -> em.EMResult[Any, Any]:
+    def _maximised(self, evidence: Evidence, prior: VariationalGP, people: Any, q_nj: Floats) -> em.EMResult[Any, Any]:
         """Iterate over items with any evidence only; the others are predicted once, at the end."""
         rows = np.flatnonzero(em.informative(evidence, 1))
         rows = rows if rows.size else np.arange(len(q_nj))
@@ -194,8 +184,6 @@ class VariationalGPCMA:
         learned = replace(found.prior, inputs=prior.inputs)
         judged = em.expectation(evidence, learned, found.annotators.log_pi_klj)
         return replace(found, prior=learned, q_nj=judged.q_nj)
-
-    # -- the process -------------------------------------------------------------------------------------------
 
     def _pool(self, evidence: Evidence) -> tuple[Calibrated | None, Floats]:
         """Return the pool of models, if there are any, and the first beliefs (N, J)."""
@@ -234,34 +222,12 @@ class VariationalGPCMA:
         named = given is None or isinstance(given, str)
         return self if named else replace(self, backbone=f"{type(given).__module__}:{type(given).__qualname__}")
 
-    # -- the annotators ----------------------------------------------------------------------------------------
-
-    def _annotators_at_start(self, annotations: Annotations, start: Consensus | None) -> Confusion | DirichletConfusion:
-        if self.annotators == "map":
-            return Confusion.unlearned(self._pseudo_counts(annotations), annotations.n_annotators)
-        return self._vb(annotations).annotators_at_start(annotations, start)
-
-    def _log_pi(self, learned: Consensus, annotations: Annotations) -> Floats:
-        """Return (K, L, J) learned (expected) log confusion matrices."""
-        if self.annotators == "map":
-            return np.log(confusion.confusion_from(learned, annotations, self._pseudo_counts(annotations)))
-        return self._vb(annotations).expected_log(learned, annotations)
-
-    def _report(self, annotations: Annotations, found: em.EMResult[Any, Any]) -> AnnotatorReport:
-        share_j = shares(found.q_nj)
-        if self.annotators == "map":
-            return confusion.report(annotations, found.counts_klj, self._pseudo_counts(annotations), share_j)
-        return dirichlet_confusion.report(annotations, found.annotators, share_j)
-
-    def _pseudo_counts(self, annotations: Annotations) -> Floats:
-        """Return (J, L) expected confusion rows, with the weight of EXPECTED_LABELS labels."""
+    def _kind(self, annotations: Annotations) -> AnnotatorKind:
+        """Return the kind of annotators, with expected confusion rows of the weight of EXPECTED_LABELS labels."""
         wrong = EXPECTED_LABELS * (1 - self.accuracy) / (annotations.n_options - 1)
         right = EXPECTED_LABELS * self.accuracy
-        return confusion.on_the_diagonal(annotations.n_classes, annotations.n_options, right, wrong)
-
-    def _vb(self, annotations: Annotations) -> VBIBCC:
-        pseudo_jl = self._pseudo_counts(annotations)
-        return VBIBCC(diagonal=float(pseudo_jl[0, 0]), off=float(pseudo_jl[0, 1]))
+        pseudo_jl = confusion.on_the_diagonal(annotations.n_classes, annotations.n_options, right, wrong)
+        return confusion.PointRows(pseudo_jl) if self.annotators == "map" else DirichletRows(pseudo_jl)
 
 
 def _gp() -> Any:

@@ -22,31 +22,21 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Self
 
-import numpy as np
-
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion, dirichlet_confusion
-from hitl.models.annotators.dirichlet_confusion import DirichletConfusion
+from hitl.models.annotators.dirichlet_confusion import DirichletConfusion, DirichletRows
 from hitl.models.combiner import used_shards
 from hitl.models.inference import em, warm_start, working_set
-from hitl.models.inference.engine import Additive, Shards
+from hitl.models.inference.engine import Shards, Sums
 from hitl.models.inference.warm_start import require_same_classes
 from hitl.models.numerics import kernels
-from hitl.models.numerics.checks import require_between, require_counts, require_one_of, require_positive
+from hitl.models.numerics.checks import check_settings
 from hitl.models.numerics.clamping import clamp
-from hitl.models.numerics.special import digamma
 from hitl.models.numerics.votes import agreement, voted
-from hitl.models.priors.dirichlet_shares import DirichletShares
-
-
-@dataclass(frozen=True, eq=False)
-class Agreed(Additive):
-    """Labels (K, L, J) and items (J,) counted by the shares of agreeing pairs of votes."""
-
-    votes_klj: Floats
-    votes_j: Floats
+from hitl.models.priors.calibrated import learned_prior
+from hitl.models.priors.shares import DirichletShares
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +55,9 @@ class VBIBCC:
             prior.
 
     Example:
-        >>> from hitl import Annotations, Evidence
-        >>> from hitl.models import VBIBCC
+        >>> from hitl import Annotations, Evidence, models
         >>> evidence = Evidence(Annotations.from_matrix([[0, 0, 1], [1, 1, -1], [1, 1, 0]]))
-        >>> VBIBCC().fit(evidence).labels.tolist()
+        >>> models.VBIBCC().fit(evidence).labels.tolist()
         [0, 1, 1]
     """
 
@@ -86,10 +75,7 @@ class VBIBCC:
     begin: str = "votes"
 
     def __post_init__(self) -> None:
-        require_positive(self, "diagonal", "off", "share_smoothing", "tolerance")
-        require_counts(self, "least_labels", "max_iterations")
-        require_between("anchor", self.anchor, -1e-300, 1)
-        require_one_of("begin", self.begin, ("votes", "prior"))
+        check_settings(self)
 
     @classmethod
     def paper(cls) -> Self:
@@ -126,56 +112,41 @@ class VBIBCC:
         """Return (K, J, L) learned Dirichlet parameters of these annotators; new ones get the shared prior."""
         return dirichlet_confusion.learned_concentration(consensus.annotators, self.hyper(annotations), annotations)
 
-    def expected_log(self, consensus: Consensus, annotations: Annotations) -> Floats:
-        """Return (K, L, J) E ln pi of these annotators from the learned parameters."""
-        alpha_klj = self.concentration(consensus, annotations).transpose(0, 2, 1)
-        expected: Floats = digamma(alpha_klj) - digamma(alpha_klj.sum(axis=1, keepdims=True))
-        return expected
-
     def hyper(self, annotations: Annotations) -> Floats:
         """Return (J, L) pseudo-counts of a confusion row, the mode of their hyperprior."""
         return confusion.on_the_diagonal(annotations.n_classes, annotations.n_options, self.diagonal, self.off)
 
+    def kind(self, annotations: Annotations) -> DirichletRows:
+        """Return the kind of annotators."""
+        return DirichletRows(self.hyper(annotations), self.shared)
+
     def _parts(self, shards: Shards, start: Consensus | None) -> tuple[DirichletShares, DirichletConfusion]:
         annotations, labels = shards.annotations, shards.size.labels
         prior = DirichletShares.even(annotations.n_classes, self.share_smoothing)
-        people = self.annotators_at_start(annotations, start)
+        people = self.kind(annotations).at_start(annotations, start)
         people = replace(people, newton=working_set.pays(labels, people.counts_klj.size, prior))
         if not self.anchor:
             return prior, people
-        agreed = shards.total(self._agreed)
-        anchored = replace(prior, anchor=self.anchor, votes_j=agreed.votes_j)
-        return anchored, people.anchored(self.anchor, agreed.votes_klj)
+        votes_klj, votes_j = shards.total(self._agreed)
+        anchored = replace(prior, anchor=self.anchor, votes_j=votes_j)
+        return anchored, replace(people, anchor=self.anchor, votes_klj=votes_klj)
 
-    def _agreed(self, evidence: Evidence) -> Agreed:
-        """Count the votes for the anchor."""
+    def _agreed(self, evidence: Evidence) -> Sums:
+        """Count labels (K, L, J) and items (J,) by the shares of agreeing pairs of votes."""
         informative_n = em.informative(evidence, self.least_labels)
         agreed_nj = clamp(agreement(evidence.annotations), evidence)
         votes_klj = kernels.counts(evidence.annotations, agreed_nj, informative_n)
-        return Agreed(votes_klj, agreed_nj[informative_n].sum(axis=0))
-
-    def annotators_at_start(self, annotations: Annotations, start: Consensus | None) -> DirichletConfusion:
-        """Build all annotators at the shared prior: that of `start` if it has the same classes."""
-        people = DirichletConfusion.unlearned(self.hyper(annotations), annotations.n_annotators, self.shared)
-        large = working_set.is_large(len(annotations), people.counts_klj.size)
-        people = replace(people, newton=large)
-        if start is None or not warm_start.usable(start, annotations):
-            return people
-        learned_jl = start.annotators.prior if self.shared else None
-        return people if learned_jl is None else replace(people, prior_jl=learned_jl)
+        return Sums((votes_klj, agreed_nj[informative_n].sum(axis=0)))
 
     def _start(self, evidence: Evidence, start: Consensus | None) -> Floats:
         first_nj = voted(evidence) if self.begin == "votes" else self._expected(evidence)
-        if start is None or not warm_start.usable(start, evidence.annotations):
-            return first_nj
-        met_n = confusion.judged_by(start.annotators, evidence.annotations)
-        return np.where(met_n[:, None], self._beliefs(start, evidence), first_nj)
+        return warm_start.begin(evidence, start, partial(self._beliefs, evidence=evidence), first_nj)
 
     def _expected(self, evidence: Evidence) -> Floats:
         """Return beliefs by eq. 7 with shares and matrices at the prior."""
         annotations = evidence.annotations
         prior = DirichletShares.even(annotations.n_classes, self.share_smoothing)
-        return em.expectation(evidence, prior, self.annotators_at_start(annotations, None).log_pi_klj).q_nj
+        return em.expectation(evidence, prior, self.kind(annotations).at_start(annotations, None).log_pi_klj).q_nj
 
     def _beliefs(self, learned: Consensus, evidence: Evidence) -> Floats:
         """Return beliefs by the posteriors of the matrices, or by the matrices if another method learned them.
@@ -183,5 +154,6 @@ class VBIBCC:
         (Pseudo-counts of a point estimate are no posterior: by E ln pi an answer not given yet would be impossible.)
         """
         if learned.annotators.prior is None:
-            return warm_start.judged(learned, evidence, self.hyper(evidence.annotations))
-        return warm_start.judged_by(learned, evidence, self.expected_log(learned, evidence.annotations))
+            return warm_start.applied(learned, evidence, self.hyper(evidence.annotations)).probabilities
+        log_pi_klj = self.kind(evidence.annotations).log_pi(learned, evidence.annotations)
+        return em.expectation(evidence, learned_prior(learned, evidence), log_pi_klj).q_nj

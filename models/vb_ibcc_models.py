@@ -14,18 +14,19 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from hitl.annotations import Annotations
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
-from hitl.models.annotators import dirichlet_confusion
+from hitl.models.annotators.confusion import on_the_diagonal
+from hitl.models.annotators.dirichlet_confusion import DirichletRows
 from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.combiner import used
 from hitl.models.inference import em
 from hitl.models.inference.model_pool import unsupervised
-from hitl.models.numerics.checks import require_counts, require_positive
+from hitl.models.numerics.checks import check_settings
 from hitl.models.pl import calibrated_prior
-from hitl.models.vb_ibcc import VBIBCC
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,7 @@ class VBIBCCWithModels:
     max_iterations: int = 500
 
     def __post_init__(self) -> None:
-        require_positive(self, "diagonal", "off", "tolerance")
-        require_counts(self, "max_iterations")
+        check_settings(self)
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Maximize the bound, starting from models and evenly erring annotators. Raise BadEvidence without a model."""
@@ -66,24 +66,20 @@ class VBIBCCWithModels:
         began = time.perf_counter()
         annotations = evidence.annotations
         pool, q_nj = unsupervised(evidence, self.temperature)
-        annotators = self._without_models.annotators_at_start(annotations, start)
+        kind = self._kind(annotations)
         if start is not None and start.classes == annotations.classes:
-            q_nj = em.expectation(evidence, pool, self._without_models.expected_log(start, annotations)).q_nj
-        estimate = em.run_em(
-            evidence, pool, annotators, q_nj, tolerance=self.tolerance, max_iterations=self.max_iterations
-        )
-        share_j = estimate.prior.reported_shares(estimate.q_nj)
-        report = dirichlet_confusion.report(annotations, estimate.annotators, share_j)
-        return em.concluded(
-            self, began, evidence, estimate, report, temperatures=pool.temperatures, parameters=pool.parameters
-        )
+            q_nj = em.expectation(evidence, pool, kind.log_pi(start, annotations)).q_nj
+        limits: dict[str, Any] = {"tolerance": self.tolerance, "max_iterations": self.max_iterations}
+        found = em.run_em(evidence, pool, kind.at_start(annotations, start), q_nj, **limits)
+        report = kind.report(annotations, found, found.prior.reported_shares(found.q_nj))
+        kept = {"temperatures": pool.temperatures, "parameters": pool.parameters}
+        return em.concluded(self, began, evidence, found, report, **kept)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Predict other items, by the same or new annotators, with the learned parameters."""
         pool = calibrated_prior(self, evidence, consensus)
-        log_pi_klj = self._without_models.expected_log(consensus, evidence.annotations)
+        log_pi_klj = self._kind(evidence.annotations).log_pi(consensus, evidence.annotations)
         return consensus.judging(evidence.annotations.items, em.expectation(evidence, pool, log_pi_klj).q_nj)
 
-    @property
-    def _without_models(self) -> VBIBCC:
-        return VBIBCC(diagonal=self.diagonal, off=self.off)
+    def _kind(self, annotations: Annotations) -> DirichletRows:
+        return DirichletRows(on_the_diagonal(annotations.n_classes, annotations.n_options, self.diagonal, self.off))

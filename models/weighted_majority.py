@@ -1,4 +1,4 @@
-"""Weighted majority (Littlestone & Warmuth 1994), the baseline of Simpson et al. 2011.
+"""Weighted majority and weighted sum (Littlestone & Warmuth 1994), the baselines of Simpson et al. 2011.
 
     p[n, j] ∝ sum over labels (n, k, j) of w_k  +  s/J            w_k ∝ beta ^ (mistakes of k in `horizon` labels)
 
@@ -15,6 +15,11 @@ have the truth after each item and experts who label every item. Here
 
 `WeightedMajority.paper()` does neither: it counts the number of mistakes on items of known truth alone.
 
+`WeightedSum`, the other baseline there, counts votes in degrees: the loss of an answer is the share of the others'
+weight that is for other classes (0 or 1 if the truth is known), and w_k ∝ beta ^ (mean loss of k x `horizon`).
+Littlestone & Warmuth's algorithm for numeric predictions multiplies a weight by a factor between beta^loss and
+1 - (1 - beta) loss; here it is beta^loss. An annotator who is outvoted narrowly loses little.
+
 Options that are no class do not vote and are no mistakes. Weights are scaled to a mean of 1 over the labels, so that s,
 the smoothing, is in votes as in the majority vote. The share of the weight is the chance with which Littlestone &
 Warmuth's randomized algorithm picks the class.
@@ -23,7 +28,6 @@ Warmuth's randomized algorithm picks the class.
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -36,16 +40,10 @@ from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.combiner import used_shards
-from hitl.models.inference.engine import Additive, Shards
+from hitl.models.inference.engine import Shards, Sums
 from hitl.models.inference.voted import voted_consensus
 from hitl.models.inference.warm_start import require_learned, require_same_classes
-from hitl.models.numerics.checks import (
-    require_between,
-    require_chances,
-    require_counts,
-    require_one_of,
-    require_positive,
-)
+from hitl.models.numerics.checks import at_least_0, check_settings
 from hitl.models.numerics.clamping import clamp, known_truth
 
 ROWS = 500_000
@@ -61,12 +59,24 @@ Loss = Callable[[Floats, npt.NDArray[np.intp]], Floats]
 """(R, J) weight of the others for each class, with a positive sum, and (R,) own answers -> (R,) losses in [0, 1]."""
 
 
+def outvoted(others_rj: Floats, label_r: npt.NDArray[np.intp]) -> Floats:
+    """Return (R,) 1 where the majority of the others differs; of k classes tied at the top each has 1/k."""
+    top_rj = others_rj >= others_rj.max(axis=1, keepdims=True) * (1 - 1e-9)
+    return np.asarray(1 - top_rj[np.arange(label_r.size), label_r] / top_rj.sum(axis=1))
+
+
+def contradicted(others_rj: Floats, label_r: npt.NDArray[np.intp]) -> Floats:
+    """Return (R,) share of the others' weight that is for another class."""
+    return np.asarray(1 - others_rj[np.arange(label_r.size), label_r] / others_rj.sum(axis=1))
+
+
 @dataclass(frozen=True, slots=True)
-class WeightedVotes(ABC):
+class _WeightedVotes:
     """Votes weighted by losses; each method defines its loss."""
 
     uses: ClassVar[frozenset[str]] = frozenset({"truth"})
     fits_shards: ClassVar[bool] = True
+    loss: ClassVar[Any]  # a `Loss`
 
     beta: float = 0.5
     horizon: float | None = 5.0
@@ -76,18 +86,7 @@ class WeightedVotes(ABC):
     learn_from: str = "others"
 
     def __post_init__(self) -> None:
-        require_chances(self, "beta")
-        if self.horizon is not None:
-            require_positive(self, "horizon")
-        require_positive(self, "shrinkage")
-        require_between("smoothing", self.smoothing, -1e-300)
-        require_counts(self, "rounds", least=0)
-        require_one_of("learn_from", self.learn_from, ("others", "truth"))
-
-    @property
-    @abstractmethod
-    def loss(self) -> Loss:
-        """Loss of each answer."""
+        check_settings(self, smoothing=at_least_0)
 
     def fit(self, evidence: Evidence | Shards, *, start: Consensus | None = None) -> Consensus:
         """Vote `rounds` times for the weights, from equal ones (`start` is ignored), and then for the result."""
@@ -95,9 +94,8 @@ class WeightedVotes(ABC):
         began = time.perf_counter()
         weight_k: Floats = np.ones(shards.annotations.n_annotators)
         for _ in range(self.rounds):
-            work = partial(Lost.of, weight_k=weight_k, loss=self.loss, learn_from=self.learn_from)
-            found = shards.total(work)
-            weight_k = scaled(self._weights(found.lost_k, found.counted_k), shards.size.labels_k)
+            work = partial(losses, weight_k=weight_k, loss=self.loss, learn_from=self.learn_from)
+            weight_k = scaled(self._weights(*shards.total(work)), shards.size.labels_k)
         beliefs = partial(self._beliefs, weight_k=weight_k)
         return voted_consensus(self, began, shards, beliefs, parameters={WEIGHTS: weight_k})
 
@@ -118,15 +116,13 @@ class WeightedVotes(ABC):
     def _weights(self, lost_k: Floats, counted_k: Floats) -> Floats:
         """Return (K,) weights by the losses in so many answers, up to a constant factor."""
         if self.horizon is not None:
-            by_rate_k: Floats = self.beta ** (self.horizon * shrunk(lost_k, counted_k, self.shrinkage))
-            return by_rate_k
+            return np.asarray(self.beta ** (self.horizon * shrunk(lost_k, counted_k, self.shrinkage)))
         more_k = lost_k - lost_k.min(initial=np.inf)  # otherwise hundreds of mistakes by everyone would underflow
-        by_number_k: Floats = np.exp(np.maximum(np.log(self.beta) * more_k, LEAST_LOG_WEIGHT))
-        return by_number_k
+        return np.asarray(np.exp(np.maximum(np.log(self.beta) * more_k, LEAST_LOG_WEIGHT)))
 
 
 @dataclass(frozen=True, slots=True)
-class WeightedMajority(WeightedVotes):
+class WeightedMajority(_WeightedVotes):
     """Votes weighted by how seldom annotators were outvoted.
 
     Attributes:
@@ -139,12 +135,13 @@ class WeightedMajority(WeightedVotes):
             nothing, so that mistakes are counted on items of known truth alone.
 
     Example:
-        >>> from hitl import Annotations, Evidence
-        >>> from hitl.models import WeightedMajority
+        >>> from hitl import Annotations, Evidence, models
         >>> evidence = Evidence(Annotations.from_matrix([[0, 0, 1], [1, 1, -1], [1, 1, 0]]))
-        >>> WeightedMajority().fit(evidence).labels.tolist()
+        >>> models.WeightedMajority().fit(evidence).labels.tolist()
         [0, 1, 1]
     """
+
+    loss: ClassVar[Any] = staticmethod(outvoted)
 
     @classmethod
     def paper(cls) -> Self:
@@ -156,17 +153,19 @@ class WeightedMajority(WeightedVotes):
         """
         return cls(horizon=None, smoothing=0.0, rounds=1, learn_from="truth")
 
-    @property
-    def loss(self) -> Loss:
-        """Loss of 1 for a mistake."""
-        return outvoted
 
+@dataclass(frozen=True, slots=True)
+class WeightedSum(_WeightedVotes):
+    """Votes weighted by how little others contradict; settings as in `WeightedMajority`.
 
-def outvoted(others_rj: Floats, label_r: npt.NDArray[np.intp]) -> Floats:
-    """Return (R,) 1 where the majority of the others differs; of k classes tied at the top each has 1/k."""
-    top_rj = others_rj >= others_rj.max(axis=1, keepdims=True) * (1 - 1e-9)
-    lost: Floats = 1 - top_rj[np.arange(label_r.size), label_r] / top_rj.sum(axis=1)
-    return lost
+    Example:
+        >>> from hitl import Annotations, Evidence, models
+        >>> evidence = Evidence(Annotations.from_matrix([[0, 0, 1], [1, 1, -1], [1, 1, 0]]))
+        >>> models.WeightedSum().fit(evidence).labels.tolist()
+        [0, 1, 1]
+    """
+
+    loss: ClassVar[Any] = staticmethod(contradicted)
 
 
 def weighted_votes(annotations: Annotations, weight_k: Floats) -> Floats:
@@ -174,23 +173,22 @@ def weighted_votes(annotations: Annotations, weight_k: Floats) -> Floats:
     n, j = annotations.n_items, annotations.n_classes
     row = np.flatnonzero(annotations.label < j)
     cell = annotations.item[row].astype(np.int64) * j + annotations.label[row]
-    vote_nj: Floats = np.bincount(cell, weight_k[annotations.annotator[row]], n * j).reshape(n, j).astype(np.float64)
-    return vote_nj
+    return np.asarray(np.bincount(cell, weight_k[annotations.annotator[row]], n * j).reshape(n, j).astype(np.float64))
 
 
 def loss_rates(evidence: Evidence, weight_k: Floats, loss: Loss, shrinkage: float) -> Floats:
     """Return (K,) mean loss of each annotator's answers, shrunk to the mean of all; 0 if nobody can be compared."""
-    return shrunk(*losses(evidence, weight_k, loss, "others"), shrinkage)
+    lost_k, counted_k = losses(evidence, weight_k, loss, "others")
+    return shrunk(lost_k, counted_k, shrinkage)
 
 
 def shrunk(lost_k: Floats, counted_k: Floats, shrinkage: float) -> Floats:
     """Return (K,) mean losses, with `shrinkage` labels' worth of the overall mean added to each annotator."""
     overall = lost_k.sum() / max(1.0, counted_k.sum())
-    rate_k: Floats = (lost_k + shrinkage * overall) / (counted_k + shrinkage)
-    return rate_k
+    return np.asarray((lost_k + shrinkage * overall) / (counted_k + shrinkage))
 
 
-def losses(evidence: Evidence, weight_k: Floats, loss: Loss, learn_from: str) -> tuple[Floats, Floats]:
+def losses(evidence: Evidence, weight_k: Floats, loss: Loss, learn_from: str) -> Sums:
     """Return (K,) sum of the losses of each annotator's answers, and (K,) number of these answers."""
     annotations = evidence.annotations
     assert evidence.truth is not None
@@ -211,20 +209,7 @@ def losses(evidence: Evidence, weight_k: Floats, loss: Loss, learn_from: str) ->
         judged: npt.NDArray[np.bool_] = known if learn_from == "truth" else others_rj.sum(axis=1) > 0
         lost_k += np.bincount(annotator[judged], loss(others_rj[judged], answer[judged]), weight_k.size)
         counted_k += np.bincount(annotator[judged], minlength=weight_k.size)
-    return lost_k, counted_k
-
-
-@dataclass(frozen=True, eq=False)
-class Lost(Additive):
-    """(K,) losses, and the numbers of answers."""
-
-    lost_k: Floats
-    counted_k: Floats
-
-    @classmethod
-    def of(cls, evidence: Evidence, weight_k: Floats, loss: Loss, learn_from: str) -> Self:
-        """Compare the answers of a shard."""
-        return cls(*losses(evidence, weight_k, loss, learn_from))
+    return Sums((lost_k, counted_k))
 
 
 def scaled(weight_k: Floats, labels_k: npt.NDArray[Any]) -> Floats:

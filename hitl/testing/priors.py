@@ -35,7 +35,7 @@ class PriorCase:
 
     Example:
         >>> import numpy as np
-        >>> from hitl.models.priors.fixed import Fixed
+        >>> from hitl.models.priors.shares import Fixed
         >>> from hitl.testing import PriorCase
         >>> PriorCase(Fixed(np.log([[0.5, 0.5], [0.9, 0.1]])), n_items=2, n_classes=2).messages().shape
         (2, 2)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
-from hitl.annotations import Floats
+from hitl.annotations import Annotations, Floats
+from hitl.consensus import AnnotatorReport, Consensus
 
 
 class AnnotatorModel(Protocol):
@@ -13,12 +14,22 @@ class AnnotatorModel(Protocol):
     @property
     def log_pi_klj(self) -> Floats:
         """(K, L, J) (expected) log probability that annotator k answers l for an item of class j."""
-        ...
 
     def learn(self, counts_klj: Floats) -> Self:
         """Return the parameters that maximize the expected log joint, given expected counts (K, L, J)."""
-        ...
 
     def log_density(self) -> float:
         """Return the log density of the parameters, up to a constant."""
-        ...
+
+
+class AnnotatorKind(Protocol):
+    """Annotator model before a fit, during it, and from what a consensus has learned."""
+
+    def at_start(self, annotations: Annotations, start: Consensus | None) -> Any:
+        """Return the annotator model before the first iteration."""
+
+    def log_pi(self, learned: Consensus, annotations: Annotations) -> Floats:
+        """Return (K, L, J) learned (expected) log chances of answers; new annotators follow the prior."""
+
+    def report(self, annotations: Annotations, found: Any, share_j: Floats) -> AnnotatorReport:
+        """Report the annotators of an `EMResult`."""

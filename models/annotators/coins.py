@@ -40,9 +40,8 @@ class Coins:
     said_ko: Floats
 
     @classmethod
-    def unlearned(cls, annotations: Annotations, one: bool, right: float, wrong: float) -> Coins:
-        """Build all annotators at the prior's mode."""
-        size = annotations.n_annotators, annotations.n_options, annotations.n_classes
+    def unlearned(cls, size: tuple[int, int, int], one: bool, right: float, wrong: float) -> Coins:
+        """Build (annotators, options, classes) coins at the prior's mode."""
         return cls(one, right, wrong, np.zeros(0), np.zeros(0)).learn(np.zeros(size))
 
     @property
@@ -58,7 +57,6 @@ class Coins:
         return log_pi
 
     def learn(self, counts_klj: Floats) -> Self:
-        """Return the posterior modes given expected counts."""
         n_classes = counts_klj.shape[2]
         right_kj, wrong_kj = tosses(counts_klj)
         passes_ko = counts_klj[:, n_classes:].sum(axis=2)
@@ -70,7 +68,6 @@ class Coins:
         return replace(self, accuracy_kj=accuracy_kj, said_ko=said_ko / said_ko.sum(axis=1, keepdims=True))
 
     def log_density(self) -> float:
-        """Return the log density of all coins, up to a constant; one coin counts once."""
         coin = self.accuracy_kj[:, :1] if self.one else self.accuracy_kj
         beta = self.right * np.log(coin).sum() + self.wrong * np.log1p(-coin).sum()
         return float(beta + PASS * np.log(self.said_ko).sum())

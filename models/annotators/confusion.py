@@ -14,39 +14,54 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from numba import prange
 
 from hitl.annotations import Annotations, Floats, Names
 from hitl.consensus import AnnotatorReport, Consensus
-from hitl.models.inference.engine import Additive
-from hitl.models.numerics import kernels
-from hitl.models.numerics.compiled import compiled, inlined, threaded
-from hitl.models.numerics.kernels import threads_for
-from hitl.models.numerics.votes import smoothed
 
 
 @dataclass(frozen=True, eq=False)
 class Confusion:
-    """Confusion matrices at their posterior mode; `pseudo_jl` > 0."""
+    """Confusion matrices at their posterior mode; `pseudo_klj` > 0 are (L, J) pseudo-counts, or (K, L, J) of each."""
 
-    pseudo_jl: Floats
+    pseudo_klj: Floats
     log_pi_klj: Floats
 
     @classmethod
     def unlearned(cls, pseudo_jl: Floats, n_annotators: int) -> Self:
-        """Build all annotators at the prior's mode."""
-        return cls(pseudo_jl, np.zeros((n_annotators, *pseudo_jl.T.shape))).learn(
-            np.zeros((n_annotators, *pseudo_jl.T.shape))
-        )
+        """Build all annotators at the mode of one prior."""
+        return cls(pseudo_jl.T, np.empty(0)).learn(np.zeros((n_annotators, *pseudo_jl.T.shape)))
+
+    @classmethod
+    def expected(cls, pseudo_klj: Floats) -> Self:
+        """Build each annotator at the mode of their own prior."""
+        return cls(pseudo_klj, np.empty(0)).learn(np.zeros(()))
 
     def learn(self, counts_klj: Floats) -> Self:
-        """Return the posterior mode of every row."""
-        log_pi_klj = posterior_mode(counts_klj, self.pseudo_jl)
+        log_pi_klj = posterior_mode(counts_klj, self.pseudo_klj.swapaxes(-2, -1))
         return replace(self, log_pi_klj=np.log(log_pi_klj, out=log_pi_klj))
 
     def log_density(self) -> float:
-        """Return the log Dirichlet density of all rows of all annotators, up to a constant."""
-        return float(np.sum(self.log_pi_klj.sum(axis=0) * self.pseudo_jl.T))
+        pseudo_klj = np.broadcast_to(self.pseudo_klj, self.log_pi_klj.shape)
+        return float(np.einsum("klj,klj->", pseudo_klj, self.log_pi_klj))
+
+
+@dataclass(frozen=True, eq=False)
+class PointRows:
+    """Kind of annotators whose confusion rows are at their posterior mode, under pseudo-counts (J, L)."""
+
+    pseudo_jl: Floats
+
+    def at_start(self, annotations: Annotations, start: Consensus | None) -> Confusion:
+        """Return unlearned rows; the first iteration learns them from the beliefs of `start`."""
+        return Confusion.unlearned(self.pseudo_jl, annotations.n_annotators)
+
+    def log_pi(self, learned: Consensus, annotations: Annotations) -> Floats:
+        """Return (K, L, J) learned log confusion rows."""
+        return np.log(confusion_from(learned, annotations, self.pseudo_jl))
+
+    def report(self, annotations: Annotations, found: Any, share_j: Floats) -> AnnotatorReport:
+        """Report expected counts and confusion rows."""
+        return report(annotations, found.counts_klj, self.pseudo_jl, share_j)
 
 
 def even_pseudo_counts(n_classes: int, n_options: int, smoothing: float) -> Floats:
@@ -73,41 +88,17 @@ def accurate_pseudo_counts(n_classes: int, n_options: int, accuracy: float, off:
 
 def over_options(values_klj: Floats) -> Floats:
     """Return (K, J) sums over options. Inner loops are short: einsum takes a quarter of the time of .sum(axis=1)."""
-    sums: Floats = np.einsum("klj->kj", values_klj)
-    return sums
+    return np.asarray(np.einsum("klj->kj", values_klj))
 
 
 def posterior_mode(counts_klj: Floats, pseudo_jl: Floats) -> Floats:
-    """Return (K, L, J) maximum a posteriori confusion matrices, whose sum over l is 1; needs pseudo-counts > 0."""
-    mode_klj = np.empty(counts_klj.shape)
-    loop = _mode_threaded if threads_for(counts_klj.size) > 1 else _mode
-    loop(counts_klj, np.ascontiguousarray(pseudo_jl.T), mode_klj)
+    """Return (K, L, J) maximum a posteriori confusion matrices, whose sum over l is 1; needs pseudo-counts > 0.
+
+    Pseudo-counts are (J, L), or (K, J, L).
+    """
+    mode_klj: Floats = counts_klj + pseudo_jl.swapaxes(-2, -1)
+    mode_klj /= over_options(mode_klj)[:, None]
     return mode_klj
-
-
-@inlined
-def _mode_of(counts: Any, pseudo: Any, total: Any, mode: Any) -> None:
-    total[:] = 0.0
-    for option in range(counts.shape[0]):
-        for j in range(counts.shape[1]):
-            mode[option, j] = counts[option, j] + pseudo[option, j]
-            total[j] += mode[option, j]
-    for option in range(counts.shape[0]):
-        for j in range(counts.shape[1]):
-            mode[option, j] /= total[j]
-
-
-@compiled
-def _mode(counts: Any, pseudo: Any, mode: Any) -> None:
-    total = np.empty(counts.shape[2])
-    for k in range(counts.shape[0]):
-        _mode_of(counts[k], pseudo, total, mode[k])
-
-
-@threaded
-def _mode_threaded(counts: Any, pseudo: Any, mode: Any) -> None:
-    for k in prange(counts.shape[0]):
-        _mode_of(counts[k], pseudo, np.empty(counts.shape[2]), mode[k])
 
 
 def report(annotations: Annotations, counts_klj: Floats, pseudo_jl: Floats, share_j: Floats) -> AnnotatorReport:
@@ -118,61 +109,6 @@ def report(annotations: Annotations, counts_klj: Floats, pseudo_jl: Floats, shar
     """
     pi_kjl = np.ascontiguousarray(posterior_mode(counts_klj, pseudo_jl).transpose(0, 2, 1))
     return report_of(annotations, (counts_klj + pseudo_jl.T).transpose(0, 2, 1), share_j, pi_kjl=pi_kjl)
-
-
-@dataclass(frozen=True, eq=False)
-class VotesCounted(Additive):
-    """Counts for a report of annotators when beliefs come without an error model; they add up over shards.
-
-    Attributes:
-        counts_klj: (K, L, J) labels weighted by the beliefs.
-        belief_j, items: sum of the beliefs, and number of items.
-        answers_k3: (K, 3) right and wrong answers, and the variance of that number.
-        labels_k: (K,) labels.
-    """
-
-    counts_klj: Floats
-    belief_j: Floats
-    items: int
-    answers_k3: Floats
-    labels_k: npt.NDArray[np.int64]
-
-    @classmethod
-    def of(cls, annotations: Annotations, q_nj: Floats) -> Self:
-        """Count labels by these beliefs (N, J)."""
-        counts_klj, answers_k3 = kernels.counts(annotations, q_nj), _answers_beside_labels(annotations, q_nj)
-        return cls(counts_klj, q_nj.sum(axis=0), len(q_nj), answers_k3, annotations.labels_per_annotator)
-
-    def report(self, annotations: Annotations) -> AnnotatorReport:
-        """Report how often each annotator agrees.
-
-        The matrices follow the beliefs. The accuracy compares each answer with the item's other labels: vote fractions
-        are not chances, and an annotator who is always right among votes of three to one would be scored as right in 3
-        of 4 cases.
-        """
-        pseudo_jl = even_pseudo_counts(annotations.n_classes, annotations.n_options, 0.01)
-        found = report(annotations, self.counts_klj, pseudo_jl, smoothed(self.belief_j, self.items))
-        return replace(found, answers=self.answers_k3, labels=self.labels_k)
-
-
-def report_of_votes(annotations: Annotations, q_nj: Floats) -> AnnotatorReport:
-    """Report how often each annotator agrees with beliefs (N, J) from no confusion model; see `VotesCounted`."""
-    return VotesCounted.of(annotations, q_nj).report(annotations)
-
-
-def _answers_beside_labels(annotations: Annotations, q_nj: Floats) -> Floats:
-    """Return (K, 3) right and wrong answers by the most probable class (ties share), and the variance of that number.
-
-    A lone answer does not count toward itself unless the truth is known.
-    """
-    top_nj = (q_nj >= q_nj.max(axis=1, keepdims=True) - 1e-12).astype(float)
-    top_nj /= top_nj.sum(axis=1, keepdims=True)
-    judged_n = (annotations.labels_per_item >= 2) | (q_nj.max(axis=1) >= 1)
-    rows = (annotations.label < annotations.n_classes) & judged_n[annotations.item]
-    who, right = annotations.annotator[rows], top_nj[annotations.item[rows], annotations.label[rows]]
-    return np.column_stack(
-        [np.bincount(who, weights, annotations.n_annotators) for weights in (right, 1 - right, right * (1 - right))]
-    )
 
 
 def report_of(
@@ -223,7 +159,7 @@ def matched(learned: AnnotatorReport, value_kjl: Floats, unmet_jl: Floats, annot
     return value
 
 
-def judged_by(learned: AnnotatorReport, annotations: Annotations) -> npt.NDArray[np.bool_]:
+def labeled_by_known(learned: AnnotatorReport, annotations: Annotations) -> npt.NDArray[np.bool_]:
     """Return (N,) True for items labeled by an annotator that an earlier fit has met.
 
     For other items its beliefs are uniform, and no iteration could move them.

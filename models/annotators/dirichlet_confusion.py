@@ -29,16 +29,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
 from hitl.annotations import Annotations, Floats
-from hitl.consensus import AnnotatorReport
+from hitl.consensus import AnnotatorReport, Consensus
 from hitl.models.annotators import confusion, shared_prior
 from hitl.models.annotators.shared_prior import largest_on_the_diagonal as largest_on_the_diagonal
+from hitl.models.inference import working_set
 from hitl.models.numerics.special import digamma, log_gamma
-from hitl.models.priors.dirichlet_shares import log_beta
+from hitl.models.priors.shares import log_beta
 
 SWEEPS = 5
 """Fixed-point sweeps per iteration; each raises the objective. With 5 the prior keeps up with the beliefs and needs
@@ -73,25 +74,18 @@ class DirichletConfusion:
         """Build all annotators at the prior."""
         return cls(hyper_jl, hyper_jl, np.zeros((n_annotators, *hyper_jl.T.shape)), shared)
 
-    def anchored(self, anchor: float, votes_klj: Floats) -> Self:
-        """Return the same model, anchored to the votes with weight `anchor`."""
-        return replace(self, anchor=anchor, votes_klj=votes_klj)
-
     @property
     def alpha_klj(self) -> Floats:
         """(K, L, J) Dirichlet parameters of the posteriors."""
-        alpha: Floats = self.counts_klj + self.prior_jl.T
-        return alpha
+        return np.asarray(self.counts_klj + self.prior_jl.T)
 
     @cached_property
     def log_pi_klj(self) -> Floats:
         """(K, L, J) E ln pi (eq. 23)."""
         alpha_klj = self.alpha_klj
-        expected: Floats = digamma(alpha_klj) - digamma(confusion.over_options(alpha_klj))[:, None]
-        return expected
+        return np.asarray(digamma(alpha_klj) - digamma(confusion.over_options(alpha_klj))[:, None])
 
     def learn(self, counts_klj: Floats) -> Self:
-        """Return posteriors given expected counts, after raising the shared prior to fit them."""
         learned_klj = (1 - self.anchor) * counts_klj + self.anchor * self.votes_klj if self.anchor else counts_klj
         prior_jl = self.prior_jl
         if self.shared and self.newton:
@@ -101,7 +95,6 @@ class DirichletConfusion:
         return replace(self, counts_klj=learned_klj, prior_jl=prior_jl)
 
     def log_density(self) -> float:
-        """Return (-KL(q(pi) || p(pi | a)) + w E ln p(votes) + ln p(a)) / (1 - w), with ln p(a) up to a constant."""
         alpha_klj = self.alpha_klj
         total_kj = confusion.over_options(alpha_klj)
         evidence = log_gamma(alpha_klj).sum() - log_gamma(total_kj).sum()
@@ -110,6 +103,32 @@ class DirichletConfusion:
         explained = np.einsum("klj,klj->", latent_klj, self.log_pi_klj)
         hyper = log_hyper_density(self.prior_jl, self.hyper_jl) if self.shared else 0.0
         return float((evidence - explained + hyper) / (1 - self.anchor))
+
+
+@dataclass(frozen=True, eq=False)
+class DirichletRows:
+    """Kind of annotators with Dirichlet posteriors of confusion rows; `hyper_jl` and `shared` as in the model."""
+
+    hyper_jl: Floats
+    shared: bool = True
+
+    def at_start(self, annotations: Annotations, start: Consensus | None) -> DirichletConfusion:
+        """Build all annotators at the shared prior: that of `start` if it has the same classes and options."""
+        people = DirichletConfusion.unlearned(self.hyper_jl, annotations.n_annotators, self.shared)
+        people = replace(people, newton=working_set.is_large(len(annotations), people.counts_klj.size))
+        if start is None or not confusion.same_codes(start.annotators, annotations.classes, annotations.options):
+            return people
+        learned_jl = start.annotators.prior if self.shared else None
+        return people if learned_jl is None else replace(people, prior_jl=learned_jl)
+
+    def log_pi(self, learned: Consensus, annotations: Annotations) -> Floats:
+        """Return (K, L, J) E ln pi of these annotators from the learned parameters."""
+        alpha_klj = learned_concentration(learned.annotators, self.hyper_jl, annotations).transpose(0, 2, 1)
+        return np.asarray(digamma(alpha_klj) - digamma(alpha_klj.sum(axis=1, keepdims=True)))
+
+    def report(self, annotations: Annotations, found: Any, share_j: Floats) -> AnnotatorReport:
+        """Report the posteriors of annotators, and the shared prior for new annotators."""
+        return report(annotations, found.annotators, share_j)
 
 
 def report(annotations: Annotations, annotators: DirichletConfusion, share_j: Floats) -> AnnotatorReport:
@@ -135,5 +154,4 @@ def raised(prior_jl: Floats, counts_klj: Floats, hyper_jl: Floats) -> Floats:
     gained_jl = digamma(counts_klj + prior_jl.T).sum(axis=0).T - len(counts_klj) * digamma(prior_jl)
     total_j = prior_jl.sum(axis=1)
     cost_j = (digamma(confusion.over_options(counts_klj) + total_j) - digamma(total_j)).sum(axis=0) + 1
-    raised_jl: Floats = largest_on_the_diagonal(prior_jl * gained_jl + hyper_jl) / cost_j[:, None]
-    return raised_jl
+    return np.asarray(largest_on_the_diagonal(prior_jl * gained_jl + hyper_jl) / cost_j[:, None])

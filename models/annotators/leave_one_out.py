@@ -17,7 +17,7 @@ from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.numerics import kernels
-from hitl.models.priors.learned import learned_prior
+from hitl.models.priors.calibrated import learned_prior
 
 FLOOR = 1e-6
 """Smallest chance of an answer, so that no single label decides forever."""
@@ -53,14 +53,13 @@ class Others:
         return q_mj
 
 
-def counts_by_others(
-    annotations: Annotations, q_nj: Floats, among_n: npt.NDArray[np.bool_], log_pi_klj: Floats
-) -> Floats:
+def counts_by_others(evidence: Evidence, q_nj: Floats, among_n: npt.NDArray[np.bool_], log_pi_klj: Floats) -> Floats:
     """Return (K, L, J) expected counts that score each label by q_nj / pi[k, j, l], the belief without it.
 
     Rodrigues 2014, section 3.3 (in eqs. 8 and 10): otherwise, an annotator whose labels shape the consensus
     agrees with it, looks good, and is asked again and again. For `em.run_em`; known truths are used as they are.
     """
+    annotations = evidence.annotations
     counts_klj = np.zeros((annotations.n_annotators, annotations.n_options, annotations.n_classes))
     rows = np.flatnonzero(among_n[annotations.item])
     k, said = annotations.annotator[rows], annotations.label[rows]
@@ -87,5 +86,4 @@ def some_rows(annotations: Annotations, most_labels: int) -> npt.NDArray[np.intp
     keep = (rank * kept) // np.maximum(many, 1) != ((rank - 1) * kept) // np.maximum(many, 1)
     if annotations.anonymous is not None:
         keep &= annotations.annotator[order] != annotations.anonymous
-    rows: npt.NDArray[np.intp] = order[keep]
-    return rows
+    return np.asarray(order[keep])

@@ -18,7 +18,7 @@ import numpy as np
 
 from hitl.annotations import Floats
 from hitl.models.annotators.confusion import over_options
-from hitl.models.numerics.psi_sums import psi_sums
+from hitl.models.numerics.special import psi_sums
 
 STEPS = 8
 """Maximum steps, each a pass over the counts."""

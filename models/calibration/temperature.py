@@ -128,7 +128,7 @@ def best_temperatures(
 
     def objective(log_t_m: Floats) -> float:
         weight_nm = pool_weights(items.predicts_nm, np.exp(log_t_m))
-        normalisers = items.weight_n @ kernels.log_normalisers(items.log_p_mnj, weight_nm)
+        normalisers = items.weight_n @ kernels.pooled(items.log_p_mnj, weight_nm)[1]
         likelihood = float(np.sum(items.linear_nm * weight_nm) - normalisers)
         return float(likelihood + prior_weight * prior.log_density(np.exp(log_t_m)))
 

@@ -177,7 +177,7 @@ class BayesianTemperature:
 
         def log_density(u: float) -> float:
             slope_nm = np.full((len(log_p_nj), 1), np.exp(-u))
-            log_likelihood = np.exp(-u) * linear - weight_n @ kernels.log_normalisers(log_p_nj[None], slope_nm)
+            log_likelihood = np.exp(-u) * linear - weight_n @ kernels.pooled(log_p_nj[None], slope_nm)[1]
             return float(log_likelihood + self.prior.log_density(np.array([np.exp(u)])))
 
         mode = float(np.log(best_temperature(log_p_nj, q_nj, self.prior)))

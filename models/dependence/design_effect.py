@@ -32,7 +32,7 @@ from hitl.models.annotators.confusion import confusion_from
 from hitl.models.annotators.mean_rows import at_labels, messages
 from hitl.models.dependence.uneven_errors import crowd_counts, together_by
 from hitl.models.inference.em import Beliefs
-from hitl.models.inference.engine import Additive, Rows, Shards
+from hitl.models.inference.engine import Rows, Shards, Sums
 from hitl.models.inference.observed_outputs import MODEL_INFORMATIVENESS, Outputs
 from hitl.models.numerics import kernels
 from hitl.models.priors.calibrated import RESIDUAL
@@ -92,25 +92,14 @@ def of_annotators(
 
     Known truths of the evidence, which that fit has used, determine its size and the shift.
     """
-    crowd: Crowd = shards.total(_Crowd(beliefs))
+    counts_lj, n_known = shards.total(partial(_crowd, beliefs=beliefs))
     known = shards.total(partial(held_out, alpha_kjl=alpha_kjl, share_j=share_j, outputs=outputs))
-    return by_crowd(crowd.counts_lj, outputs, known if crowd.known else None)
+    return by_crowd(counts_lj, outputs, known if n_known else None)
 
 
-@dataclass(frozen=True, eq=False)
-class Crowd(Additive):
-    """Counts (J, J) of the crowd (`uneven_errors.crowd_counts`), and number of items of known truth."""
-
-    counts_lj: Floats
-    known: int
-
-
-@dataclass(frozen=True, eq=False)
-class _Crowd:
-    beliefs: Beliefs
-
-    def __call__(self, evidence: Evidence) -> Crowd:
-        return Crowd(crowd_counts(evidence, self.beliefs(evidence)), int(evidence.known.sum()))
+def _crowd(evidence: Evidence, beliefs: Beliefs) -> Sums:
+    """Return counts (J, J) of the crowd (`uneven_errors.crowd_counts`), and the number of items of known truth."""
+    return Sums((crowd_counts(evidence, beliefs(evidence)), int(evidence.known.sum())))
 
 
 def by_crowd(counts_lj: Floats, outputs: Outputs, known: KnownItems | None) -> DesignEffect:
@@ -168,15 +157,13 @@ def without_own_labels(
     change_m = np.log(left_m / left_total_m) - np.log(cell_m / total_m)
     log_q_nj = independent(annotations, alpha_kjl, share_j, outputs).log_q0_nj
     log_q_nj[np.arange(truth_n.size), truth_n] += np.bincount(annotations.item, change_m, truth_n.size)
-    held_out: Floats = log_q_nj[evidence.known]
-    return held_out
+    return np.asarray(log_q_nj[evidence.known])
 
 
 def _alike(code_m: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Return (M,) number of equal codes per entry: a pool may answer an item many times."""
     _, group_m, size = np.unique(code_m, return_inverse=True, return_counts=True)
-    alike: npt.NDArray[np.int64] = size[group_m]
-    return alike
+    return np.asarray(size[group_m])
 
 
 def _loss(theta: Floats, known: KnownItems, begun: DesignEffect, sd: Floats) -> tuple[float, Floats]:
@@ -225,5 +212,4 @@ def beliefs_for_gain(evidence: Evidence, consensus: Consensus) -> Floats:
     log_q0_nj = effect.untemper(consensus.probabilities, annotations.labels_per_item, predicted_n)
     labels_nj = kernels.messages(annotations, np.log(np.maximum(pi_klj, SMALLEST)))
     models_nj = log_softmax(log_q0_nj, axis=1) - labels_nj
-    beliefs: Floats = softmax(models_nj / np.where(predicted_n, residual, 1.0)[:, None] + labels_nj, axis=1)
-    return beliefs
+    return np.asarray(softmax(models_nj / np.where(predicted_n, residual, 1.0)[:, None] + labels_nj, axis=1))

@@ -30,7 +30,7 @@ from scipy.special import expit, gammaln, logit, logsumexp
 from hitl.annotations import Floats
 from hitl.evidence import Evidence
 from hitl.models.numerics import kernels
-from hitl.models.numerics.confidence_bins import Rows
+from hitl.models.numerics.kernels import Rows
 from hitl.models.numerics.votes import labels_of_a_class
 
 BEFOREHAND = 0.9

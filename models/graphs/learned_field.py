@@ -25,21 +25,20 @@ import numpy as np
 
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import AnnotatorReport, Consensus
-from hitl.errors import BadSettings
 from hitl.evidence import Evidence
-from hitl.formatting import listed
+from hitl.models.annotators import AnnotatorKind
 from hitl.models.combiner import require_given, used
 from hitl.models.inference import em
 from hitl.models.inference.loop import Expected
 from hitl.models.inference.observed_outputs import Observed, Outputs
-from hitl.models.inference.warm_start import beliefs_of, require_learned, require_same_classes, usable
+from hitl.models.inference.warm_start import begin, require_learned, require_same_classes, usable
 from hitl.models.numerics import kernels
-from hitl.models.numerics.checks import require_between, require_counts, require_positive
+from hitl.models.numerics.checks import at_least_0, chance, check_settings
 from hitl.models.numerics.clamping import observe
 from hitl.models.numerics.graph import Graph
 from hitl.models.numerics.votes import shares
 from hitl.models.priors.apparent_classes import ApparentClasses
-from hitl.models.priors.graph_field import APPROXIMATIONS, SWEEPS_ALONE, GraphField
+from hitl.models.priors.graph_field import SWEEPS_ALONE, GraphField
 
 STRENGTH, FIELD_SHARES, CLEAR = "strength", "field_shares", "clear"
 SEEN_SHARES, SEEN, SEEN_PRIOR = "seen_shares", "seen", "seen_prior"
@@ -82,39 +81,24 @@ class FieldMethod(ABC):
     max_iterations: int = 500
 
     def __post_init__(self) -> None:
-        require_positive(self, "share_smoothing", "tolerance")
-        require_counts(self, "max_iterations")
-        if self.strength is not None and self.strength != 0:
-            require_between("strength", self.strength, 0)
+        check_settings(self, strength=at_least_0)
         if self.clear is not None and self.clear != 1:
-            require_between("clear", self.clear, 0, 1)
-        if not isinstance(self.approximation, str) or self.approximation not in APPROXIMATIONS:
-            raise BadSettings(
-                f"combine.options.approximation is {self.approximation!r}; "
-                f"expected one of {listed(tuple(APPROXIMATIONS))}"
-            )
+            chance("clear", self.clear)
 
     @abstractmethod
-    def annotators_at_start(self, annotations: Annotations, start: Consensus | None) -> Any:
-        """Return the annotator model before the first iteration."""
-
-    @abstractmethod
-    def log_confusion(self, learned: Consensus, annotations: Annotations) -> Floats:
-        """Return (K, L, J) learned log chances of answers."""
-
-    @abstractmethod
-    def report(self, annotations: Annotations, fitted: Estimate, share_j: Floats) -> AnnotatorReport:
-        """Report the annotators of a fit."""
+    def annotators(self, annotations: Annotations) -> AnnotatorKind:
+        """Return the kind of annotators."""
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Iterate from the votes, or from `start`. Raise BadEvidence without a graph."""
         evidence = used(self, evidence)
         began = time.perf_counter()
         outputs = Outputs.of(evidence)
-        annotators = self.annotators_at_start(evidence.annotations, None if start is None else as_seen(start))
-        q_nj = beliefs_of(evidence, start, STRENGTH, partial(self._judged, evidence=evidence))
+        kind = self.annotators(evidence.annotations)
+        annotators = kind.at_start(evidence.annotations, None if start is None else as_seen(start))
+        q_nj = begin(evidence, start, partial(self._judged, evidence=evidence), needs=STRENGTH)
         fitted = self._fitted(evidence, outputs.beside(self._field(evidence, start)), annotators, q_nj)
-        seen = self.report(evidence.annotations, fitted, shares(fitted.q_nj))
+        seen = kind.report(evidence.annotations, fitted, shares(fitted.q_nj))
         kept = outputs.kept(_parameters(fitted.prior, seen))
         if fitted.prior.clear < 1:
             message_nj = _messages(evidence, fitted.annotators.log_pi_klj)
@@ -135,7 +119,8 @@ class FieldMethod(ABC):
         field = GraphField(graph, kept[STRENGTH], share_j, approximation=ways, sweeps=SWEEPS_ALONE)
         prior = Outputs.of(evidence, consensus).beside(field)
         apparent = ApparentClasses(prior, kept.get(SEEN_SHARES, share_j), float(kept.get(CLEAR, 1.0)))
-        return apparent.truths(_messages(evidence, self.log_confusion(as_seen(consensus), evidence.annotations)))
+        log_pi_klj = self.annotators(evidence.annotations).log_pi(as_seen(consensus), evidence.annotations)
+        return apparent.truths(_messages(evidence, log_pi_klj))
 
     def _field(self, evidence: Evidence, start: Consensus | None) -> GraphField:
         """Return the field before the first iteration, or as `start` learned it of the same classes."""
@@ -226,8 +211,7 @@ def _of_truths(seen: AnnotatorReport, prior: Prior, share_j: Floats) -> Annotato
 
     def composed(alpha: Floats) -> Floats:
         total = alpha.sum(axis=-1, keepdims=True)
-        rows: Floats = step_jj @ (alpha / total) * total
-        return rows
+        return np.asarray(step_jj @ (alpha / total) * total)
 
     return replace(
         seen,

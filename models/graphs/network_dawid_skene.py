@@ -13,14 +13,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from hitl.annotations import Annotations, Floats
-from hitl.consensus import AnnotatorReport, Consensus
-from hitl.models.annotators import confusion
-from hitl.models.annotators.confusion import Confusion
-from hitl.models.graphs.learned_field import Estimate, FieldMethod
-from hitl.models.numerics.checks import require_positive
+from hitl.annotations import Annotations
+from hitl.models.annotators.confusion import PointRows, even_pseudo_counts
+from hitl.models.graphs.learned_field import FieldMethod
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,32 +26,16 @@ class NetworkDawidSkene(FieldMethod):
 
     Example:
         >>> from scipy import sparse
-        >>> from hitl import Annotations, Evidence
-        >>> from hitl.models import NetworkDawidSkene
+        >>> from hitl import Annotations, Evidence, models
         >>> labels = Annotations.from_matrix([[0, 0], [0, 0], [-1, -1], [1, 1], [1, 1]])
         >>> links = sparse.coo_array(([1.0, 1.0, 1.0], ([0, 1, 3], [1, 2, 4])), shape=(5, 5))
-        >>> NetworkDawidSkene(strength=2).fit(Evidence(labels, graph=links + links.T)).labels.tolist()
+        >>> models.NetworkDawidSkene(strength=2).fit(Evidence(labels, graph=links + links.T)).labels.tolist()
         [0, 0, 0, 1, 1]
     """
 
     share_smoothing: float = 0.01
     smoothing: float = 0.01
 
-    def __post_init__(self) -> None:
-        FieldMethod.__post_init__(self)
-        require_positive(self, "smoothing")
-
-    def annotators_at_start(self, annotations: Annotations, start: Consensus | None) -> Confusion:
-        """Return unlearned confusion rows; the first iteration learns them from the beliefs of `start`."""
-        return Confusion.unlearned(self._pseudo_counts(annotations), annotations.n_annotators)
-
-    def log_confusion(self, learned: Consensus, annotations: Annotations) -> Floats:
-        """Return (K, L, J) log confusion rows."""
-        return np.log(confusion.confusion_from(learned, annotations, self._pseudo_counts(annotations)))
-
-    def report(self, annotations: Annotations, fitted: Estimate, share_j: Floats) -> AnnotatorReport:
-        """Report expected counts and confusion rows."""
-        return confusion.report(annotations, fitted.counts_klj, self._pseudo_counts(annotations), share_j)
-
-    def _pseudo_counts(self, annotations: Annotations) -> Floats:
-        return confusion.even_pseudo_counts(annotations.n_classes, annotations.n_options, self.smoothing)
+    def annotators(self, annotations: Annotations) -> PointRows:
+        """Return confusion rows at their posterior mode."""
+        return PointRows(even_pseudo_counts(annotations.n_classes, annotations.n_options, self.smoothing))

@@ -11,13 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hitl.annotations import Annotations, Floats
-from hitl.consensus import AnnotatorReport, Consensus
-from hitl.models.annotators import dirichlet_confusion
-from hitl.models.annotators.dirichlet_confusion import DirichletConfusion
-from hitl.models.graphs.learned_field import Estimate, FieldMethod
-from hitl.models.numerics.checks import require_positive
-from hitl.models.vb_ibcc import VBIBCC
+from hitl.annotations import Annotations
+from hitl.models.annotators.confusion import on_the_diagonal
+from hitl.models.annotators.dirichlet_confusion import DirichletRows
+from hitl.models.graphs.learned_field import FieldMethod
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +30,10 @@ class NetworkIBCC(FieldMethod):
 
     Example:
         >>> from scipy import sparse
-        >>> from hitl import Annotations, Evidence
-        >>> from hitl.models import NetworkIBCC
+        >>> from hitl import Annotations, Evidence, models
         >>> labels = Annotations.from_matrix([[0, 0], [0, 0], [-1, -1], [1, 1], [1, 1]])
         >>> links = sparse.coo_array(([1.0, 1.0, 1.0], ([0, 1, 3], [1, 2, 4])), shape=(5, 5))
-        >>> NetworkIBCC(strength=2).fit(Evidence(labels, graph=links + links.T)).labels.tolist()
+        >>> models.NetworkIBCC(strength=2).fit(Evidence(labels, graph=links + links.T)).labels.tolist()
         [0, 0, 0, 1, 1]
     """
 
@@ -45,22 +41,7 @@ class NetworkIBCC(FieldMethod):
     off: float = 1.0
     shared: bool = True
 
-    def __post_init__(self) -> None:
-        FieldMethod.__post_init__(self)
-        require_positive(self, "diagonal", "off")
-
-    def annotators_at_start(self, annotations: Annotations, start: Consensus | None) -> DirichletConfusion:
-        """Return the annotators of VB-IBCC at the prior, or those of `start`."""
-        return self._rows.annotators_at_start(annotations, start)
-
-    def log_confusion(self, learned: Consensus, annotations: Annotations) -> Floats:
-        """Return (K, L, J) expected log confusion rows."""
-        return self._rows.expected_log(learned, annotations)
-
-    def report(self, annotations: Annotations, fitted: Estimate, share_j: Floats) -> AnnotatorReport:
-        """Report the posteriors of the confusion rows."""
-        return dirichlet_confusion.report(annotations, fitted.annotators, share_j)
-
-    @property
-    def _rows(self) -> VBIBCC:
-        return VBIBCC(self.diagonal, self.off, self.shared)
+    def annotators(self, annotations: Annotations) -> DirichletRows:
+        """Return confusion rows with Dirichlet posteriors, as in VB-IBCC."""
+        size = annotations.n_classes, annotations.n_options
+        return DirichletRows(on_the_diagonal(*size, self.diagonal, self.off), self.shared)

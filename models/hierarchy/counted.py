@@ -13,11 +13,11 @@ from hitl.annotations import Floats
 from hitl.consensus import AnnotatorReport
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
-from hitl.models.hierarchy.skills import SkilledRows, Skills
-from hitl.models.hierarchy.weighed_labels import Left, Pairs, Tally, Weighed
-from hitl.models.hierarchy.weighed_shares import WeighedShares
+from hitl.models.annotators.confusion import Confusion
+from hitl.models.hierarchy.skills import Skills
+from hitl.models.hierarchy.weighed_labels import Left, Pairs, Tally, Weighed, WeighedShares
 from hitl.models.inference import em
-from hitl.models.inference.engine import Additive, PerShard, Shards
+from hitl.models.inference.engine import PerShard, Shards, Sums
 from hitl.models.inference.loop import Expected
 from hitl.models.inference.observed_outputs import Observed, Outputs
 from hitl.models.numerics import kernels
@@ -26,13 +26,7 @@ from hitl.models.priors import Mask
 SHARES = 100.0
 """Uniform pseudo-items added to those that the shares are learned from."""
 
-
-@dataclass(frozen=True, eq=False)
-class Round(Additive):
-    """End of a round: sum of the changes of beliefs, and (L, J) counts of lone labels."""
-
-    moved: float
-    lone_lj: Floats
+WeighedOf = Callable[[Evidence], Weighed]
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +46,7 @@ class Counted:
     anchor: float
     outputs: Outputs
     weight: float
-    weighed: Callable[[Evidence], Weighed]
+    weighed: WeighedOf
     tally: Tally
 
     @classmethod
@@ -60,16 +54,16 @@ class Counted:
         """Count the votes of all shards."""
         weight = shards.total(Pairs.of).weight(outputs.informativeness)
         weighed = shards.once(partial(Weighed.of, weight=weight, informativeness=outputs.informativeness))
-        return cls(shards, anchor, outputs, weight, weighed, shards.total(_Tally(weighed)))
+        return cls(shards, anchor, outputs, weight, weighed, shards.total(partial(_tally, weighed=weighed)))
 
     def first(self, first: em.Beliefs) -> tuple[Expected, Floats]:
         """Return the expectations of first beliefs, and (L, J) counts of lone labels."""
-        found: FirstCounts = self.shards.total(_FirstCounts(first, self.weighed))
-        return Expected(found.counts_klj, found.items_j, 0.0), found.lone_lj
+        counts_klj, items_j, lone_lj = self.shards.total(partial(_first, beliefs=first, weighed=self.weighed))
+        return Expected(counts_klj, items_j, 0.0), lone_lj
 
-    def ended(self, before: em.Beliefs, after: em.Beliefs) -> Round:
-        """Compare beliefs before and after a round."""
-        return self.shards.total(_Round(before, after, self.weighed))
+    def ended(self, before: em.Beliefs, after: em.Beliefs) -> Sums:
+        """Return the sum of the changes of beliefs in a round, and (L, J) counts of lone labels at its end."""
+        return self.shards.total(partial(_round, before=before, after=after, weighed=self.weighed))
 
     def skills(self, counts: Floats, lone_lj: Floats, accuracy: float) -> Skills:
         """Learn the hierarchy from expected counts, anchored, and lone labels."""
@@ -95,22 +89,22 @@ class Counted:
 
     def run_em(
         self, prior: WeighedShares, skills: Skills, begun: Expected, tolerance: float, most: int
-    ) -> tuple[em.EMResult[WeighedShares, SkilledRows], em.Beliefs]:
+    ) -> tuple[em.EMResult[WeighedShares, Confusion], em.Beliefs]:
         """Iterate from `begun` with the hierarchy held. Also return the beliefs of a shard at the end."""
-        prior_on = _PriorOn(self.weighed, self.shards.once(self.outputs.on))
+        prior_on = partial(_prior_on, weighed=self.weighed, outputs=self.shards.once(self.outputs.on))
         found = em.run_em(
             self.shards,
             prior,
-            SkilledRows.unlearned(self.pseudo_counts(skills)),
+            Confusion.expected(self.pseudo_counts(skills)),
             np.empty((0, 0)),  # begun
             tolerance=tolerance,
             max_iterations=most,
             least_labels=least_labels(self.outputs),
-            counts_of=_CountsOf(self.weighed),
+            counts=partial(_counts, weighed=self.weighed),
             prior_on=prior_on,
             begun=begun,
         )
-        judge = em.Judge(found.prior, found.annotators.log_pi_klj, prior_on)
+        judge = partial(em.judge, prior=found.prior, log_pi_klj=found.annotators.log_pi_klj, prior_on=prior_on)
         return found, PerShard(judge, self.shards.table, found.q_nj)
 
     def report(self, skills: Skills, counts: Floats, shares: WeighedShares) -> AnnotatorReport:
@@ -121,67 +115,31 @@ class Counted:
         return confusion.report_of(self.shards.annotations, alpha_kjl, shares.share_j, prior=skills.crowd_jl)
 
 
-@dataclass(frozen=True, eq=False)
-class FirstCounts(Additive):
-    """Expected counts (K, L, J), weighted items (J,), and counts (L, J) of lone labels."""
-
-    counts_klj: Floats
-    items_j: Floats
-    lone_lj: Floats
+def _first(evidence: Evidence, beliefs: em.Beliefs, weighed: WeighedOf) -> Sums:
+    """Return expected counts (K, L, J), weighted items (J,), and counts (L, J) of lone labels."""
+    q_nj, own = beliefs(evidence), weighed(evidence)
+    return Sums((own.by(q_nj), kernels.totals(q_nj, own.weight_n), own.lone(q_nj)))
 
 
-@dataclass(frozen=True, eq=False)
-class _FirstCounts:
-    beliefs: em.Beliefs
-    weighed: Callable[[Evidence], Weighed]
-
-    def __call__(self, evidence: Evidence) -> FirstCounts:
-        q_nj, weighed = self.beliefs(evidence), self.weighed(evidence)
-        return FirstCounts(weighed.by(q_nj), kernels.totals(q_nj, weighed.weight_n), weighed.lone(q_nj))
+def _round(evidence: Evidence, before: em.Beliefs, after: em.Beliefs, weighed: WeighedOf) -> Sums:
+    q_nj = after(evidence)
+    change_nj = q_nj - before(evidence)
+    return Sums((float(np.abs(change_nj, out=change_nj).sum()), weighed(evidence).lone(q_nj)))
 
 
-@dataclass(frozen=True, eq=False)
-class _Round:
-    before: em.Beliefs
-    after: em.Beliefs
-    weighed: Callable[[Evidence], Weighed]
-
-    def __call__(self, evidence: Evidence) -> Round:
-        q_nj = self.after(evidence)
-        change_nj = q_nj - self.before(evidence)
-        moved = float(np.abs(change_nj, out=change_nj).sum())
-        return Round(moved, self.weighed(evidence).lone(q_nj))
+def _tally(evidence: Evidence, weighed: WeighedOf) -> Tally:
+    return Tally.of(evidence, weighed(evidence))
 
 
-@dataclass(frozen=True, eq=False)
-class _Tally:
-    weighed: Callable[[Evidence], Weighed]
-
-    def __call__(self, evidence: Evidence) -> Tally:
-        return Tally.of(evidence, self.weighed(evidence))
+def _counts(evidence: Evidence, q_nj: Floats, among_n: Mask, log_pi_klj: Floats, weighed: WeighedOf) -> Floats:
+    return weighed(evidence).by(q_nj)
 
 
-@dataclass(frozen=True, eq=False)
-class _CountsOf:
-    """Count the labels of a shard by weighted beliefs."""
-
-    weighed: Callable[[Evidence], Weighed]
-
-    def __call__(self, evidence: Evidence) -> em.Counts:
-        weighed = self.weighed(evidence)
-        return lambda _annotations, q_nj, _among_n, _log_pi_klj: weighed.by(q_nj)
-
-
-@dataclass(frozen=True, eq=False)
-class _PriorOn:
+def _prior_on(
+    prior: WeighedShares, evidence: Evidence, weighed: WeighedOf, outputs: Callable[[Evidence], Outputs]
+) -> Observed[WeighedShares]:
     """Apply the shares to a shard's items, combined with the models."""
-
-    weighed: Callable[[Evidence], Weighed]
-    outputs: Callable[[Evidence], Outputs]
-
-    def __call__(self, prior: WeighedShares, evidence: Evidence) -> Observed[WeighedShares]:
-        shares = replace(prior, weight_n=self.weighed(evidence).weight_n)
-        return self.outputs(evidence).beside(shares)
+    return outputs(evidence).beside(replace(prior, weight_n=weighed(evidence).weight_n))
 
 
 def shares_before(left: Left, weight_n: Floats, informativeness: float, model_share_j: Floats) -> WeighedShares:
@@ -189,7 +147,8 @@ def shares_before(left: Left, weight_n: Floats, informativeness: float, model_sh
     even = SHARES * left.labeled / max(left.counted, 1.0)
     even_j = (1 - informativeness) * spread(left.named_j > 0, left.compared) + informativeness * model_share_j
     left_j = left.left_j if left.counted > 0 else np.zeros(len(even_j))
-    return WeighedShares.unlearned(weight_n, left_j + even * even_j + 1 / len(even_j))
+    pseudo_j = left_j + even * even_j + 1 / len(even_j)
+    return WeighedShares(pseudo_j / pseudo_j.sum(), pseudo_j, weight_n)
 
 
 def spread(named_j: Mask, compared: int) -> Floats:

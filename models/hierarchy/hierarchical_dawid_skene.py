@@ -14,10 +14,9 @@ counts. Counts are weighted by how much labels can tell:
     shares     the rest of an item, 1 - u or all, counts by its votes, and `SHARES` pseudo-items are added: uniform
                over the classes in use, except for the part reserved for classes that may still come
 
-If questions are chosen by earlier answers, contested items have more labels than others, and whether an item has one
-label depends on that label. Hence all labels have the same weight, and lone ones count for the crowd. By weights
-(m_n - 1) / m_n annotators seem worse than they are, and in replays whole classes were lost (docs/decisions.md,
-2026-11-23).
+If questions are chosen by earlier answers, whether an item has one label depends on that label. Hence all labels have
+the same weight, and lone ones count for the crowd. By weights (m_n - 1) / m_n annotators seem worse than they are, and
+in replays whole classes were lost (docs/decisions.md, 2026-11-23).
 
 With two labels per item only the votes tell classes from errors: the same labels arise if most answers of a kind are
 errors, or if most items are of that class. Hence the shares stay near uniform until hundreds of pairs say more.
@@ -29,8 +28,6 @@ k, in [0, 1], less of the labels of a predicted item is spent on its class:
     weight     u = sum (m_n - 1 + k) / sum m_n; an item with less than two labels counts k
     lone       such an item counts u (1 - k) for the crowd
     shares     of the `SHARES` pseudo-items, 1 - k are uniform and k follow the models
-
-So a model that predicts the same for every item changes nothing, and the more informative a model, the more it counts.
 """
 
 from __future__ import annotations
@@ -59,12 +56,12 @@ from hitl.models.inference import em, warm_start
 from hitl.models.inference.engine import Shards
 from hitl.models.inference.loop import Expected
 from hitl.models.inference.observed_outputs import Outputs
-from hitl.models.inference.per_item_outputs import weights_per_item
+from hitl.models.inference.unsupervised_pool import weights_per_item
 from hitl.models.inference.warm_start import require_same_classes
-from hitl.models.numerics.checks import require_between, require_chances, require_counts, require_positive
-from hitl.models.numerics.clamping import clamp, observe
+from hitl.models.numerics.checks import check_settings
+from hitl.models.numerics.clamping import observe
 from hitl.models.numerics.votes import voted
-from hitl.models.priors.learned import learned_shares
+from hitl.models.priors.calibrated import learned_shares
 from hitl.tables.shared_errors import as_array, share_errors
 
 ANCHOR, ANCHOR_OF_TWO = 0.5, 0.2
@@ -104,11 +101,7 @@ class HierarchicalDawidSkene:
     max_iterations: int = 500
 
     def __post_init__(self) -> None:
-        require_chances(self, "accuracy")
-        require_positive(self, "tolerance")
-        require_counts(self, "max_iterations")
-        if self.anchor is not None:
-            require_between("anchor", self.anchor, -1e-300, 1)
+        check_settings(self)
 
     def fit(self, evidence: Evidence | Shards, *, start: Consensus | None = None) -> Consensus:
         """Learn hierarchy, rows and beliefs in turn, starting from the votes or from `start`."""
@@ -127,11 +120,11 @@ class HierarchicalDawidSkene:
         skills = counted.skills(expected.counts_klj, lone_lj, self.accuracy)
         for _ in range(ROUNDS):
             found, after = counted.run_em(prior, skills, expected, self.tolerance, STEPS)
-            ended = counted.ended(before, after)
-            skills = counted.skills(found.counts_klj, ended.lone_lj, self.accuracy)
+            moved, lone_lj = counted.ended(before, after)
+            skills = counted.skills(found.counts_klj, lone_lj, self.accuracy)
             expected, prior, before = Expected(found.counts_klj, found.statistics, 0.0), found.prior, after
             del found, after  # with many classes their tables take most of the memory
-            if ended.moved / max(1, shards.size.items * shards.annotations.n_classes) < AT_REST:
+            if moved / max(1, shards.size.counted(0) * shards.annotations.n_classes) < AT_REST:
                 break
         del before
         found, beliefs = counted.run_em(prior, skills, expected, self.tolerance, self.max_iterations)
@@ -163,15 +156,14 @@ class HierarchicalDawidSkene:
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Predict other items, by the same or new annotators, with the learned parameters."""
         require_same_classes(consensus, evidence)
+        prior = Outputs.of(evidence, consensus).beside(learned_shares(consensus))
         if share_errors(consensus.annotators.confusion):
             message_nj = messages(evidence.annotations, self.concentration(consensus, evidence.annotations))
-            prior = Outputs.of(evidence, consensus).beside(learned_shares(consensus))
             everything = np.ones(evidence.annotations.n_items, dtype=bool)
             q_nj = prior.posterior(observe(message_nj, evidence), everything).q_nj
             return consensus.judging(evidence.annotations.items, q_nj)
         known = consensus.annotators.prior
         unmet_jl = self._unmet(evidence.annotations) if known is None else known
-        prior = Outputs.of(evidence, consensus).beside(learned_shares(consensus))
         return warm_start.applied_under(prior, consensus, evidence, unmet_jl)
 
     def concentration(self, consensus: Consensus, annotations: Annotations) -> Floats:
@@ -187,14 +179,12 @@ class HierarchicalDawidSkene:
         """Return (N, J) first beliefs: the votes and the models, or the predictions of `start` combined with the
         models."""
         outputs = outputs.on(evidence)
-        q_nj = outputs.beside_votes(voted(evidence), evidence)
-        if start is None or not warm_start.usable(start, evidence.annotations):
-            return q_nj
-        met_n = confusion.judged_by(start.annotators, evidence.annotations)
-        log_pi_klj = np.log(confusion.confusion_from(start, evidence.annotations, self._unmet(evidence.annotations)))
-        prior = outputs.beside(learned_shares(start))
-        judged_nj = em.expectation(evidence, prior, log_pi_klj).q_nj
-        return clamp(np.where(met_n[:, None], judged_nj, q_nj), evidence)
+
+        def judge(learned: Consensus) -> Floats:
+            prior, unmet_jl = outputs.beside(learned_shares(learned)), self._unmet(evidence.annotations)
+            return warm_start.applied_under(prior, learned, evidence, unmet_jl).probabilities
+
+        return warm_start.begin(evidence, start, judge, outputs.beside_votes(voted(evidence), evidence))
 
     def _anchor(self, annotations: Annotations) -> float:
         if self.anchor is not None:

@@ -23,8 +23,7 @@ from hitl.consensus import AnnotatorReport
 from hitl.evidence import Evidence
 from hitl.models.annotators.mean_rows import by_item, messages, sums
 from hitl.models.hierarchy.skills import CROWD, EDGE, STRENGTHS, USUAL_ALIKE, beta_binomial, strength
-from hitl.models.hierarchy.weighed_labels import Weighed
-from hitl.models.hierarchy.weighed_shares import WeighedShares
+from hitl.models.hierarchy.weighed_labels import Weighed, WeighedShares
 from hitl.models.inference.observed_outputs import Observed
 from hitl.models.numerics.clamping import observe
 from hitl.models.numerics.special import log_gamma
@@ -110,7 +109,6 @@ class _Labels:
         self.counts_nl = by_item(annotations, np.ones(len(annotations)))
 
     def learn(self, q_nj: Floats, accuracy: float) -> SharedErrors:
-        """Return the posterior means of accuracies and errors by beliefs (N, J)."""
         a = self.annotations
         classes, options, annotators = a.n_classes, a.n_options, a.n_annotators
         of_class = a.label < classes

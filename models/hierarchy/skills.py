@@ -1,4 +1,4 @@
-"""Annotator model whose confusion rows are shrunk toward the crowd's behavior and the person's accuracy.
+"""Prior of confusion rows, which are shrunk toward the crowd's behavior and the person's accuracy.
 
 A hierarchy of three levels, each a prior of the next, so that matrices are trusted only as far as labels support them:
 
@@ -23,8 +23,7 @@ No class is expected to be labeled as another one more often than as itself: whe
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -91,29 +90,6 @@ class Skills:
         rows = strength(_dirichlet_multinomial(mean_klj, counts_klj))
         mean_klj *= rows
         return cls(accuracy, rows * crowd_lj.T, mean_klj, alike, rows)
-
-
-@dataclass(frozen=True, eq=False)
-class SkilledRows:
-    """Confusion rows at their posterior mean, with `Skills` held; `pseudo_klj` (K, L, J) > 0: counts before labels."""
-
-    pseudo_klj: Floats
-    log_pi_klj: Floats
-
-    @classmethod
-    def unlearned(cls, pseudo_klj: Floats) -> SkilledRows:
-        """Build every annotator as expected."""
-        return cls(pseudo_klj, pseudo_klj).learn(np.zeros(()))
-
-    def learn(self, counts_klj: Floats) -> Self:
-        """Return the mean of every row given expected counts."""
-        mean_klj = counts_klj + self.pseudo_klj
-        mean_klj /= over_options(mean_klj)[:, None]
-        return replace(self, log_pi_klj=np.log(mean_klj, out=mean_klj))
-
-    def log_density(self) -> float:
-        """Return the log Dirichlet density, up to a constant, whose mode given the counts is that mean."""
-        return float(np.einsum("klj,klj->", self.pseudo_klj, self.log_pi_klj))
 
 
 def _crowd_rows(counts_lj: Floats, accuracy: float) -> Floats:

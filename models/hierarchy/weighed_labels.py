@@ -1,8 +1,8 @@
-"""Weights of labels in the hierarchy. All statistics add up over shards, given the overall weight u."""
+"""Weights of labels and items in the hierarchy. All statistics add up over shards, given the overall weight u."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Self
 
@@ -15,7 +15,9 @@ from hitl.evidence import Evidence
 from hitl.models.inference.engine import Additive
 from hitl.models.numerics import kernels
 from hitl.models.numerics.clamping import clamp
-from hitl.models.numerics.votes import agreement, labels_of_a_class, votes
+from hitl.models.numerics.votes import agreement, labels_of_a_class
+from hitl.models.priors import Mask, Posterior
+from hitl.models.priors.shares import Shares
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +79,7 @@ class Weighed:
         """Return (L, J) expected counts of lone labels by beliefs."""
         label_m, item_m = self.annotations.label[self.lone_m], self.annotations.item[self.lone_m]
         said = self.crowd_n[item_m], (label_m, np.arange(len(label_m)))
-        lone_lj: Floats = sparse.csr_array(said, shape=(self.annotations.n_options, len(label_m))) @ q_nj[item_m]
-        return lone_lj
+        return np.asarray(sparse.csr_array(said, shape=(self.annotations.n_options, len(label_m))) @ q_nj[item_m])
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +103,7 @@ class Left(Additive):
     def by_weights(cls, evidence: Evidence, weighed: Weighed, **others: Floats) -> Self:
         """Count one shard, with `others` of its fields."""
         annotations, weight_n = evidence.annotations, weighed.weight_n
-        votes_nj = clamp(votes(annotations), evidence)
+        votes_nj = clamp(kernels.votes(annotations), evidence)
         votes_nj = votes_nj / np.maximum(votes_nj.sum(axis=1, keepdims=True), 1.0)
         unlabeled_n = (annotations.labels_per_item == 0) & ~evidence.known
         counted = float(weight_n.sum() - weight_n[unlabeled_n].sum())
@@ -123,3 +124,23 @@ class Tally(Left):
         """Count one shard."""
         agreed_nj = clamp(agreement(evidence.annotations), evidence)
         return cls.by_weights(evidence, weighed, votes_klj=weighed.by(agreed_nj))
+
+
+@dataclass(frozen=True, eq=False)
+class WeighedShares(Shares):
+    """Class shares learned from weighted items, in addition to pseudo-items (J,), `smoothing`.
+
+        z_n ~ Cat(p)      p ~ Dirichlet(smoothing + 1)      and item n counts u_n = weight_n in [0, 1] of an item
+
+    They maximize  sum_n u_n log evidence_n  +  sum_j smoothing_j log p_j.
+    """
+
+    weight_n: Floats = field(default_factory=lambda: np.empty(0))
+
+    def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
+        q_nj, log_evidence_n = kernels.beliefs(message_nj, self.log_prior(), out=message_nj)
+        (log_evidence,) = kernels.totals(log_evidence_n[:, None], self.weight_n)
+        return Posterior(q_nj, float(log_evidence), self.statistics(q_nj, counted_n))
+
+    def statistics(self, q_nj: Floats, counted_n: Mask) -> Floats:
+        return kernels.totals(q_nj, self.weight_n)

@@ -29,18 +29,7 @@ AS_IT_IS = LogTemperature(mean=0.0, sd=0.01)
 
 @dataclass(frozen=True, slots=True)
 class CalibrateFromAnnotators:
-    """Calibrator, fitted to labels instead of truth.
-
-    Example:
-        >>> import numpy as np, hitl
-        >>> from hitl.models.calibration import TemperatureScaling
-        >>> from hitl.models.inference.calibrate_from_annotators import CalibrateFromAnnotators
-        >>> annotations = hitl.Annotations.from_matrix(np.array([[0, 0], [1, 1], [1, 0]]))
-        >>> evidence = hitl.Evidence(annotations, {"net": np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]])})
-        >>> calibration = CalibrateFromAnnotators(TemperatureScaling()).fit(evidence, "net")
-        >>> calibration.apply(evidence.probabilities["net"]).shape
-        (3, 2)
-    """
+    """Calibrator, fitted to labels instead of truth."""
 
     calibrator: Calibrator
 

@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, Generic, Protocol, Self, TypeVar, overload
+from operator import add
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -36,11 +37,9 @@ class Engine(Protocol):
 
     def total(self, work: Callable[[T], S], shards: Sequence[T]) -> S:
         """Return the sum of `work` over all shards, added in the order of `summed`."""
-        ...
 
     def each(self, work: Callable[[T], R], shards: Sequence[T]) -> Iterator[R]:
         """Yield the result of `work` for each shard, in order."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +68,25 @@ class Additive:
 
 
 @dataclass(frozen=True, eq=False)
+class Sums:
+    """Several statistics of one pass, to be unpacked; a sum adds each."""
+
+    parts: tuple[Any, ...]
+
+    def __add__(self, other: Sums) -> Sums:
+        return Sums(tuple(map(add, self.parts, other.parts)))
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.parts)
+
+
+@dataclass(frozen=True, eq=False)
 class Rows:
     """Arrays with one row per item, whose sum concatenates the rows."""
 
     def __add__(self, other: Self) -> Self:
-        return type(self)(
-            *(np.concatenate((getattr(self, one.name), getattr(other, one.name))) for one in fields(self))
-        )
+        pairs = ((getattr(self, one.name), getattr(other, one.name)) for one in fields(self))
+        return type(self)(*map(np.concatenate, pairs))
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,34 +111,21 @@ class Size(Additive):
         return cls(evidence.annotations.labels_per_annotator, int(evidence.known.sum()), open_m)
 
     @property
-    def items(self) -> int:
-        """Number of all items."""
-        return self.counted(0)
-
-    @property
     def labels(self) -> int:
         """Number of all labels."""
         return int(self.labels_k.sum())
 
     def counted(self, least_labels: int) -> int:
-        """Return the number of items with known truth or that many labels."""
+        """Return the number of items with known truth or that many labels; with 0, of all items."""
         return self.known + int(self.open_m[min(least_labels, MOST_LABELS) :].sum())
 
 
 @dataclass(frozen=True, eq=False)
-class Shards(Sequence[Evidence]):
+class Shards:
     """Evidence in shards, which need not be in memory together, and the engine that fits them.
 
-    `tables` may read each shard from a file on every access.
-
-    Example:
-        >>> from hitl import Annotations, Evidence
-        >>> from hitl.models import MajorityVote
-        >>> from hitl.models.inference.engine import Shards
-        >>> shards = Shards([Evidence(Annotations.from_matrix(rows)) for rows in ([[0, 0]], [[1, 1]])])
-        >>> learned = MajorityVote().fit(shards)
-        >>> [MajorityVote().apply(learned, shard).labels.tolist() for shard in shards]
-        [[0], [1]]
+    `tables` may read each shard from a file on every access. What is learned from shards is a consensus without items;
+    `apply` predicts these, shard by shard.
     """
 
     tables: Sequence[Evidence]
@@ -136,16 +134,6 @@ class Shards(Sequence[Evidence]):
     def __post_init__(self) -> None:
         if not len(self.tables):
             raise BadEvidence("no shards: expected at least one table of evidence")
-
-    def __len__(self) -> int:
-        return len(self.tables)
-
-    @overload
-    def __getitem__(self, i: int) -> Evidence: ...
-    @overload
-    def __getitem__(self, i: slice) -> Sequence[Evidence]: ...
-    def __getitem__(self, i: int | slice) -> Evidence | Sequence[Evidence]:
-        return self.tables[i]
 
     @property
     def table(self) -> Evidence | None:
@@ -212,10 +200,9 @@ def summed(parts: Iterable[Any]) -> Any:
     for part in parts:
         size = 1
         while sums and sums[-1][0] == size:
-            _, left = sums.pop()
-            part, size = left + part, 2 * size
+            part, size = sums.pop()[1] + part, 2 * size
         sums.append((size, part))
-    _, total = sums.pop()
+    total = sums.pop()[1]
     while sums:
         total = sums.pop()[1] + total
     return total

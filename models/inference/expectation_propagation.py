@@ -59,11 +59,8 @@ DAMPING = 0.8
 TOLERANCE = 1e-4
 """Move of a site, in standard deviations of its item, at which sweeps end."""
 
-MEMORY = 4
-"""Number of past differences of sites and moves used."""
-
-NEARLY_LINEAR = 0.1
-"""Move, in standard deviations, below which past sweeps are used."""
+MEMORY, NEARLY_LINEAR = 4, 0.1
+"""Number of past differences of sites and moves used, and the move, in standard deviations, below which they are."""
 
 LEAST_STEP = 1e-6
 HALF_LOG_2PI = 0.5 * float(np.log(2 * np.pi))
@@ -209,8 +206,7 @@ def gradient_weights(posterior: Gaussian, sites: Floats) -> Floats:
 
 def collapsed(sites: Floats, likelihoods: Likelihoods) -> Floats:
     """Return (2, N) the combined sites of each item."""
-    total: Floats = np.sum(likelihoods.times * sites, axis=1)
-    return total
+    return np.asarray(np.sum(likelihoods.times * sites, axis=1))
 
 
 def predicted(k_mn: Floats, variance: float, posterior: Gaussian, sites: Floats) -> tuple[Floats, Floats]:
@@ -268,5 +264,4 @@ def _looking_back(past: list[tuple[Floats, Floats]], scale: Floats) -> Floats:
     towards = np.diff(moves, axis=0)
     weighed = (towards * scale).reshape(len(towards), -1).T
     share = np.linalg.lstsq(weighed, (moves[-1] * scale).ravel(), rcond=1e-10)[0]
-    step: Floats = DAMPING * moves[-1] - np.tensordot(share, np.diff(sites, axis=0) + DAMPING * towards, axes=1)
-    return step
+    return np.asarray(DAMPING * moves[-1] - np.tensordot(share, np.diff(sites, axis=0) + DAMPING * towards, axes=1))

@@ -22,8 +22,8 @@ expectations, the densities negative divergences from the priors, and the object
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -48,6 +48,24 @@ class Expected(Additive):
     log_evidence: float
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When iterations end: one gains less than `tolerance` nats per item that counts, or `max_iterations` are done."""
+
+    counted: int
+    tolerance: float
+    max_iterations: int
+
+    @property
+    def enough(self) -> float:
+        """Gain of an iteration, in nats, below which it is the last."""
+        return self.tolerance * max(1, self.counted)
+
+
+Pass = Callable[[Any, Floats], Expected]
+"""Prior and log pi (K, L, J) -> expectations by the posterior under these parameters."""
+
+
 @dataclass(frozen=True, eq=False)
 class EMResult(Generic[P, A]):
     """Parameters at the end of EM, and its trace.
@@ -65,7 +83,7 @@ class EMResult(Generic[P, A]):
     expected: Expected
     objective: tuple[float, ...]
     converged: bool
-    q_nj: Floats
+    q_nj: Floats = field(default_factory=lambda: np.empty((0, 0)))
 
     @property
     def counts_klj(self) -> Floats:
@@ -74,76 +92,37 @@ class EMResult(Generic[P, A]):
 
     @property
     def statistics(self) -> Any:
-        """Statistics of the prior."""
         return self.expected.statistics
 
 
-class Passes(Protocol):
-    """Passes that the loop makes over all evidence."""
-
-    @property
-    def counted(self) -> int:
-        """Number of items the parameters are learned from."""
-        ...
-
-    @property
-    def q_nj(self) -> Floats:
-        """(N, J) beliefs of the last pass; empty for shards."""
-        ...
-
-    def first(self, prior: Any, log_pi_klj: Floats) -> Expected:
-        """Compute expectations by the initial beliefs, without log evidence."""
-        ...
-
-    def expected(self, prior: Any, log_pi_klj: Floats) -> Expected:
-        """Compute expectations by the posterior under these parameters."""
-        ...
-
-
-def iterate(
-    passes: Passes,
-    prior: P,
-    annotators: A,
-    *,
-    tolerance: float,
-    max_iterations: int,
-    begun: Expected | None = None,
-    ahead: Callable[[Floats, Floats, float], Floats] | None = None,
-) -> EMResult[P, A]:
-    """Iterate until an iteration gains less than `tolerance` nats per item that counts.
-
-    `begun`: the result of the first pass, if already computed. `ahead`: extrapolates from the last counts over the
-    current ones by a momentum, for counts that are not whole tables.
-    """
-    go_on = extrapolate if ahead is None else ahead
-    enough = tolerance * max(1, passes.counted)
-    found = passes.first(prior, annotators.log_pi_klj) if begun is None else begun
-    last_klj = found.counts_klj
+def iterate(expected: Pass, prior: P, annotators: A, begun: Expected, limits: Limits) -> EMResult[P, A]:
+    """Iterate from the expectations `begun`."""
+    found, last_klj = begun, begun.counts_klj
     trace: list[float] = []
     converged, streak = False, 0
-    while not converged and len(trace) < max_iterations:
+    while not converged and len(trace) < limits.max_iterations:
         prior = prior.learn(found.statistics)
         counts_klj = found.counts_klj
-        step = annotators.learn(go_on(counts_klj, last_klj, streak / (streak + 1)))
+        step = annotators.learn(extrapolate(counts_klj, last_klj, streak / (streak + 1)))
         last_klj = counts_klj
         if not streak:  # without momentum there is no way back: free memory for the pass
             annotators = step
-        found, objective = evaluate(passes, prior, step)
+        found, objective = evaluate(expected, prior, step)
         if streak and objective < trace[-1]:
             streak = 0
             step = annotators.learn(counts_klj)
-            found, objective = evaluate(passes, prior, step)
+            found, objective = evaluate(expected, prior, step)
         gain = objective - trace[-1] if trace else np.inf
         trace.append(objective)
-        converged = not streak and bool(gain < enough)
-        streak = streak + 1 if enough <= gain < MOMENTUM_BELOW * passes.counted else 0
+        converged = not streak and bool(gain < limits.enough)
+        streak = streak + 1 if limits.enough <= gain < MOMENTUM_BELOW * limits.counted else 0
         annotators = step
-    return EMResult(prior, annotators, found, tuple(trace), converged, passes.q_nj)
+    return EMResult(prior, annotators, found, tuple(trace), converged)
 
 
-def evaluate(passes: Passes, prior: TruthPrior, annotators: AnnotatorModel) -> tuple[Expected, float]:
+def evaluate(expected: Pass, prior: TruthPrior, annotators: AnnotatorModel) -> tuple[Expected, float]:
     """Make a pass with these parameters; return its expectations and the objective."""
-    found = passes.expected(prior, annotators.log_pi_klj)
+    found = expected(prior, annotators.log_pi_klj)
     return found, found.log_evidence + annotators.log_density() + prior.log_density()
 
 

@@ -33,12 +33,10 @@ class Sharded(TruthPrior, Protocol):
 
     def over(self, rows: Any) -> Self:
         """Return the same prior over these items alone."""
-        ...
 
     def paced(self, sampled: bool, rate: float) -> Self:
         """Return the same prior with steps sized for a sample or for all items, gradient steps shrunk to `rate` in [0,
         1]."""
-        ...
 
 
 P = TypeVar("P", bound=Sharded)

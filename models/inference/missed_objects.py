@@ -21,8 +21,7 @@ from hitl.consensus import AnnotatorReport
 
 def misses(report: AnnotatorReport) -> Floats:
     """Return (K,) chance that an annotator answers class 0, nothing, for an object of another class."""
-    missed: Floats = report.confusion[:, 1:, 0] @ shares_of_kinds(report)
-    return missed
+    return np.asarray(report.confusion[:, 1:, 0] @ shares_of_kinds(report))
 
 
 def shares_of_kinds(report: AnnotatorReport) -> Floats:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from hitl.annotations import Annotations, Floats
-from hitl.models.numerics.votes import votes
+from hitl.models.numerics import kernels
 
 Codes = npt.NDArray[np.intp]
 
@@ -65,14 +65,13 @@ def groups(annotations: Annotations, rng: np.random.Generator) -> npt.NDArray[np
 def canonical_order(annotations: Annotations) -> Codes:
     """Return (K,) annotators sorted by number of labels, then by share of agreeing votes, then by name."""
     vote_nl = np.zeros((annotations.n_items, annotations.n_options))
-    vote_nl[:, : annotations.n_classes] = votes(annotations)
+    vote_nl[:, : annotations.n_classes] = kernels.votes(annotations)
     vote_nl /= np.maximum(annotations.labels_per_item, 1)[:, None]
     agreement = np.bincount(
         annotations.annotator, vote_nl[annotations.item, annotations.label], annotations.n_annotators
     )
     names = np.argsort(np.argsort([str(name) for name in annotations.annotators], kind="stable"))
-    order: Codes = np.lexsort((names, np.round(agreement, 9), annotations.labels_per_annotator))
-    return order
+    return np.asarray(np.lexsort((names, np.round(agreement, 9), annotations.labels_per_annotator)))
 
 
 def triple_moment(annotations: Annotations, annotators: tuple[int, int, int]) -> tuple[Floats, int]:

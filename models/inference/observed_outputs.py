@@ -17,6 +17,7 @@ information that they have about a class, as a share of its entropy, in [0, 1] (
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
@@ -51,21 +52,17 @@ class Observed(Generic[P]):
     log_likelihood_nj: Floats | None
 
     def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
-        """Return beliefs given messages and observations."""
         if self.log_likelihood_nj is not None:
             message_nj = message_nj + self.log_likelihood_nj
         return self.prior.posterior(message_nj, counted_n)
 
     def statistics(self, q_nj: Floats, counted_n: Mask) -> Any:
-        """Return the statistics of the prior."""
         return self.prior.statistics(q_nj, counted_n)
 
     def learn(self, statistics: Any) -> Self:
-        """Learn the prior; the observations stay."""
         return replace(self, prior=self.prior.learn(statistics))
 
     def log_density(self) -> float:
-        """Return the log density of the prior."""
         return self.prior.log_density()
 
 
@@ -106,7 +103,7 @@ class Outputs:
             return cls.none(shards.annotations.n_classes)
         pools = ModelPool(shards, TEMPERATURE)
         pool, _ = pools.unsupervised(weigh)
-        predicted: Predicted = shards.total(_Predicted(pool, pools.on))
+        predicted: Predicted = shards.total(partial(_predicted, pool=pool, on=pools.on))
         return cls(pool, predicted.share_j, predicted.informativeness, pools.on)
 
     @classmethod
@@ -186,10 +183,5 @@ class Predicted(Additive):
         return max(1 - self.entropy / unknown, 0.0) if unknown > 0 else 0.0
 
 
-@dataclass(frozen=True, eq=False)
-class _Predicted:
-    pool: Calibrated
-    on: PoolOn
-
-    def __call__(self, evidence: Evidence) -> Predicted:
-        return Predicted.by(self.on(self.pool, evidence))
+def _predicted(evidence: Evidence, pool: Calibrated, on: PoolOn) -> Predicted:
+    return Predicted.by(on(pool, evidence))

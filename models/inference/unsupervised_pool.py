@@ -22,24 +22,37 @@ by expectation-maximization from the beliefs that the labels alone give, in thre
 A pool D T* / T times as sure as the labels suggest has the right weight against annotators, who err with it. Alone it
 is too sure. Its residual temperature is the root of that factor, and less if known truth has corrected it.
 
+`weights_per_item` compares models with annotators by what they say of one item relative to any item,
+
+    f_mnj  =  log p_m[n, j] / S_n  -  log mean_n p_m[n, j]^(1 / S_n)
+
+because a model may reproduce the class shares of the labels it was trained on, which are as wrong as these labels and
+carry no information about an item. f is 0 for a model that predicts the same for every item. Weights are multiplied by
+the probability that the model informs at all, u_m P(m informs), their mean over both cases: a model without
+information gets some weight by chance, and more of it with fewer labels.
+
+    P(m informs)  =  P0 B_m / (P0 B_m + 1 - P0)         B_m  =  E_u[ p(labels | u f_m) ] / p(labels | u = 0)
+
+with u > 0 as in step 1; other models have their fitted weights, and annotators err evenly.
+
 docs/decisions.md lists the data sets on which these numbers were chosen.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import softmax
+from scipy.special import expit, log_softmax, logit, logsumexp, softmax
 
 from hitl.annotations import Annotations, Floats
 from hitl.evidence import Evidence
 from hitl.models.calibration.temperature import Likelihood, LogTemperature, best_temperatures, pool_weights
 from hitl.models.numerics import kernels
-from hitl.models.numerics.answers import answered
-from hitl.models.numerics.clamping import clamp
+from hitl.models.numerics.clamping import clamp, observe
+from hitl.models.numerics.votes import answered
 from hitl.models.priors.calibrated import Calibrated
 
 PRECISION = 20.0
@@ -52,6 +65,12 @@ ENOUGH = 50_000
 ROUNDS, TOLERANCE = 40, 1e-5
 LARGEST_STEP = 0.2
 LEAST_WEIGHT = 1e-6
+
+BEFOREHAND = 0.9
+"""P0, the prior probability that a given model informs."""
+
+GRID: Floats = np.arange(1, 31, dtype=np.float64) / 20
+"""Weights u over which the expectation is taken."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,9 +87,9 @@ def informative(evidence: Evidence) -> npt.NDArray[np.bool_]:
     return evidence.predicted & ((evidence.annotations.labels_per_item > 0) | evidence.known)
 
 
-def chosen(among: int) -> npt.NDArray[np.intp]:
-    """Return the positions of the items to learn from: all, or ENOUGH at even spacing."""
-    return np.arange(among) if among <= ENOUGH else np.linspace(0, among - 1, ENOUGH).astype(np.intp)
+def chosen(among: int, of_all: int) -> npt.NDArray[np.intp]:
+    """Return the positions of those of a shard's items to learn from: all, or its share of ENOUGH, evenly spaced."""
+    return np.arange(among) if of_all <= ENOUGH else np.linspace(0, among - 1, ENOUGH * among // of_all).astype(np.intp)
 
 
 def weights_by(labeled: Part, predicted: Callable[[], Part], prior: LogTemperature) -> PoolWeights:
@@ -81,6 +100,44 @@ def weights_by(labeled: Part, predicted: Callable[[], Part], prior: LogTemperatu
     weight_m, accuracy_k = learned(labeled.evidence, labeled.feature_mnj, prior)
     del labeled
     return correlated(predicted(), weight_m, accuracy_k)
+
+
+def weights_per_item(labeled: Part, predicted: Callable[[], Part], prior: LogTemperature) -> PoolWeights:
+    """Do steps 1 and 2 with features f, weights multiplied by the probability to inform."""
+    labeled = less_what_is_always_said(labeled)
+    weight_m, accuracy_k = learned(labeled.evidence, labeled.feature_mnj, prior)
+    annotations = labeled.evidence.annotations
+    message_nj = kernels.messages(annotations, even_errors(annotations, accuracy_k))
+    chance_m = probability_informative(labeled, message_nj, weight_m, usual_weight(prior), PRECISION / weight_m.size**2)
+    del labeled
+    weight_m = np.maximum(weight_m * chance_m, LEAST_WEIGHT)
+    return correlated(less_what_is_always_said(predicted()), weight_m, accuracy_k)
+
+
+def less_what_is_always_said(part: Part) -> Part:
+    """Return the same items with features f."""
+    feature_mnj = part.feature_mnj.copy()
+    for said_nj, predicts_n in zip(feature_mnj, part.predicts_nm.T, strict=True):
+        if predicts_n.any():
+            said_nj[predicts_n] -= np.log(np.exp(said_nj[predicts_n]).mean(axis=0))
+    return replace(part, feature_mnj=feature_mnj)
+
+
+def probability_informative(part: Part, message_nj: Floats, weight_m: Floats, mean: float, precision: float) -> Floats:
+    """Return (M,) P(m informs).
+
+    Inputs are features f, log likelihoods (N, J) of labels, weights (M,), and the prior mean and precision of each.
+    """
+    message_nj = observe(message_nj.copy(), part.evidence)
+    pooled_nj = np.einsum("m,mnj->nj", weight_m, part.feature_mnj)
+    log_prior_u = -precision / 2 * (GRID - mean) ** 2
+    log_prior_u -= logsumexp(log_prior_u)
+    log_bayes_m = []
+    for weight, feature_nj in zip(weight_m, part.feature_mnj, strict=True):
+        others_nj = pooled_nj - weight * feature_nj
+        found_u = np.array([_log_p(message_nj, others_nj + u * feature_nj) for u in (0.0, *GRID)])
+        log_bayes_m.append(logsumexp(log_prior_u + found_u[1:]) - found_u[0])
+    return np.asarray(expit(logit(BEFOREHAND) + np.array(log_bayes_m)))
 
 
 def correlated(part: Part, weight_m: Floats, accuracy_k: Floats) -> PoolWeights:
@@ -118,8 +175,7 @@ def newton_step(weight_m: Floats, feature_mnj: Floats, q_nj: Floats, mean: float
     The maximized objective is sum_n sum_j q_nj ln p_nj - precision / 2 sum_m (u_m - mean)^2, for u >= 0.
     """
     n_models = weight_m.size
-    gradient_m, curvature_mm = np.zeros(n_models), np.zeros((n_models, n_models))
-    kernels.add_pool_moments(feature_mnj, q_nj, weight_m, gradient_m, curvature_mm)
+    gradient_m, curvature_mm = kernels.pool_moments(feature_mnj, q_nj, weight_m)
     gradient_m -= precision * (weight_m - mean)
     curvature_mm += precision * np.eye(n_models)
     held = (weight_m <= LEAST_WEIGHT) & (gradient_m <= 0)
@@ -127,8 +183,7 @@ def newton_step(weight_m: Floats, feature_mnj: Floats, q_nj: Floats, mean: float
     free = np.flatnonzero(~held)
     step_m[free] = np.linalg.solve(curvature_mm[np.ix_(free, free)], gradient_m[free])
     largest = LARGEST_STEP * n_models
-    moved: Floats = np.maximum(weight_m + np.clip(step_m, -largest, largest), LEAST_WEIGHT)
-    return moved
+    return np.asarray(np.maximum(weight_m + np.clip(step_m, -largest, largest), LEAST_WEIGHT))
 
 
 def error_correlation(feature_mnj: Floats, predicts_nm: npt.NDArray[np.bool_], q_nj: Floats) -> Floats:
@@ -214,5 +269,8 @@ def _accuracies(right_and_wrong_k2: Floats) -> Floats:
     right, wrong = right_and_wrong_k2.sum(axis=0) + np.array([RIGHT, WRONG])
     crowd = right / (right + wrong)
     own_k = (right_and_wrong_k2[:, 0] + OWN * crowd) / (right_and_wrong_k2.sum(axis=1) + OWN)
-    accuracy_k: Floats = np.clip(own_k, 0.01, 0.995)
-    return accuracy_k
+    return np.asarray(np.clip(own_k, 0.01, 0.995))
+
+
+def _log_p(message_nj: Floats, log_prior_nj: Floats) -> float:
+    return float(logsumexp(log_softmax(log_prior_nj, axis=1) + message_nj, axis=1).sum())

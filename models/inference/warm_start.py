@@ -20,7 +20,7 @@ from hitl.models.annotators import confusion
 from hitl.models.inference import em
 from hitl.models.numerics.votes import voted
 from hitl.models.priors import TruthPrior
-from hitl.models.priors.learned import learned_prior
+from hitl.models.priors.calibrated import learned_prior
 
 
 def require_same_classes(learned: Consensus, evidence: Evidence) -> None:
@@ -41,14 +41,8 @@ def usable(start: Consensus | None, annotations: Annotations) -> bool:
     return start is not None and confusion.same_codes(start.annotators, annotations.classes, annotations.options)
 
 
-def judged(learned: Consensus, evidence: Evidence, unmet_jl: Floats) -> Floats:
-    """Return (N, J) learned beliefs; new annotators use `unmet_jl` (any scale). BadEvidence: other classes."""
-    require_same_classes(learned, evidence)
-    return judged_by(learned, evidence, np.log(confusion.confusion_from(learned, evidence.annotations, unmet_jl)))
-
-
 def applied(learned: Consensus, evidence: Evidence, unmet_jl: Floats) -> Consensus:
-    """Return the learned consensus with beliefs of other items from `judged`."""
+    """Predict other items by the learned prior and matrices; new annotators use `unmet_jl` (any scale)."""
     require_same_classes(learned, evidence)
     return applied_under(learned_prior(learned, evidence), learned, evidence, unmet_jl)
 
@@ -59,27 +53,24 @@ def applied_under(prior: TruthPrior, learned: Consensus, evidence: Evidence, unm
     return learned.judging(evidence.annotations.items, em.expectation(evidence, prior, log_pi_klj).q_nj)
 
 
-def judged_by(learned: Consensus, evidence: Evidence, log_pi_klj: Floats) -> Floats:
-    """Return (N, J) beliefs by these annotators and the learned class shares."""
-    return em.expectation(evidence, learned_prior(learned, evidence), log_pi_klj).q_nj
-
-
 def first_beliefs(evidence: Evidence, start: Consensus | None, unmet_jl: Floats) -> Floats:
-    """Return (N, J) first beliefs of iterations."""
-    votes_nj = voted(evidence)
-    if start is None or not usable(start, evidence.annotations):
-        return votes_nj
-    met_n = confusion.judged_by(start.annotators, evidence.annotations)
-    return np.where(met_n[:, None], judged(start, evidence, unmet_jl), votes_nj)
+    """Return (N, J) first beliefs of a method that predicts by class shares and matrices."""
+    return begin(evidence, start, lambda learned: applied(learned, evidence, unmet_jl).probabilities)
 
 
-def beliefs_of(evidence: Evidence, start: Consensus | None, kept: str, judge: Callable[[Consensus], Floats]) -> Floats:
-    """Return (N, J) first beliefs of a method that predicts by more than class shares and matrices.
+def begin(
+    evidence: Evidence,
+    start: Consensus | None,
+    judge: Callable[[Consensus], Floats],
+    votes_nj: Floats | None = None,
+    needs: str | None = None,
+) -> Floats:
+    """Return (N, J) first beliefs: those of `start` by `judge` where it can be used, else the votes.
 
-    `kept`: a parameter that only a start of this method has. `judge`: computes beliefs of all items from the start.
+    `needs`: a parameter that only a start of this method has.
     """
-    votes_nj = voted(evidence)
-    if start is None or kept not in start.parameters or not usable(start, evidence.annotations):
-        return votes_nj
-    met_n = confusion.judged_by(start.annotators, evidence.annotations)
-    return np.where(met_n[:, None], judge(start), votes_nj)
+    first_nj = voted(evidence) if votes_nj is None else votes_nj
+    if start is None or not usable(start, evidence.annotations) or (needs and needs not in start.parameters):
+        return first_nj
+    met_n = confusion.labeled_by_known(start.annotators, evidence.annotations)
+    return np.where(met_n[:, None], judge(start), first_nj)

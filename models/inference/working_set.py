@@ -13,25 +13,31 @@ which, up to a constant, lies below the whole objective and touches it where the
 falls from pass to pass. Each inner loop begins with a plain step of EM: as in `loop`, a pass that gains less than the
 tolerance ends the fit. The first, large steps are full passes, for the same reason as there.
 
-The unsure items are those in the first bins of `numerics.confidence_bins` that hold UNSURE of all doubt. If these
+The unsure items are those in the first bins that hold UNSURE of all doubt:
+
+    u_n = 1 - max_j q_nj         bin = number of times u halves from 1, in quarter halvings: 0 is the least sure
+
+Bins count labels, which add up over shards. If these
 are many, because labels are few or bad, nothing is saved, and the loop runs on over all items.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from hitl.annotations import Floats
+from hitl.annotations import Annotations, Floats
 from hitl.evidence import Evidence
 from hitl.models.annotators import AnnotatorModel
 from hitl.models.inference.engine import Additive
-from hitl.models.inference.loop import MOMENTUM_BELOW, EMResult, Expected, Passes, iterate
+from hitl.models.inference.loop import MOMENTUM_BELOW, EMResult, Expected, Limits, Pass, iterate
 from hitl.models.numerics import kernels
-from hitl.models.numerics.confidence_bins import BINS, Rows, first_bins, judged, rows_of
+from hitl.models.numerics.clamping import observe
+from hitl.models.numerics.compiled import compiled, in_runs
 from hitl.models.priors import Same, TruthPrior
 
 UNSURE = 0.99
@@ -44,6 +50,11 @@ LARGEST_PART = 0.25
 
 MOST_LABELS = 2**24
 """Maximum number of labels in a working set, which bounds its memory to about 100 MB for any table."""
+
+BINS = 256
+"""Number of bins: four per halving, down to the smallest difference from 1 and below."""
+
+_ONE = int(np.float64(1.0).view(np.int64)) >> 50
 
 LEAST_LABELS = kernels.SERIAL_BELOW
 """Number of labels below which a table is small, so that iterations over all of it cost almost nothing."""
@@ -64,44 +75,35 @@ class Split(Additive):
 
     held: Expected
     unsure: Expected
-    parts: tuple[Rows, ...]
+    parts: tuple[kernels.Rows, ...]
     labels_b: npt.NDArray[np.int64]
-
-    @classmethod
-    def of(
-        cls, evidence: Evidence, prior: Same, log_pi_klj: Floats, counted_n: npt.NDArray[np.bool_], bins: int
-    ) -> tuple[Split, Floats]:
-        """Return the split of a shard, and beliefs (N, J). Items in the first `bins` bins are unsure, except gold
-        items."""
-        found = judged(evidence, log_pi_klj, prior.log_prior()[0], counted_n, min(bins, BINS - 1))
-        held = Expected(found.counts_klj, found.total_j, found.log_evidence)
-        items = np.flatnonzero(found.bin_n < min(bins, BINS - 1))
-        rows, q_nj = rows_of(evidence.annotations, items), found.q_nj[items]
-        unsure = Expected(kernels.counts(rows, q_nj), q_nj.sum(axis=0), 0.0)
-        return cls(held, unsure, (rows,) if items.size else (), found.labels_b), found.q_nj
-
-    @property
-    def unsure_labels(self) -> int:
-        """Number of labels of the unsure items."""
-        return sum(len(rows) for rows in self.parts)
 
     @property
     def all(self) -> Expected:
         """Expectations of all items."""
         return self.held + self.unsure
 
+    def expected_of_unsure(self, prior: Any, log_pi_klj: Floats) -> Expected:
+        """Compute expectations of the unsure items under these parameters, added to the held ones of the others."""
+        held = self.held
+        counts_klj, statistics = held.counts_klj.copy(), held.statistics
+        log_evidence = float(np.einsum("klj,klj->", counts_klj, log_pi_klj)) + prior.explained(statistics)
+        for rows in self.parts:
+            own_klj, total_j, log_z = kernels.expect(rows, log_pi_klj, prior.log_prior()[0])
+            counts_klj += own_klj
+            statistics, log_evidence = statistics + total_j, log_evidence + log_z
+        return Expected(counts_klj, statistics, log_evidence)
 
-class SplitPasses(Passes, Protocol):
-    """Passes that can separate the unsure items."""
 
-    @property
-    def labels(self) -> int:
-        """Number of all labels."""
-        ...
-
-    def split(self, prior: Any, log_pi_klj: Floats, bins: int) -> Split:
-        """Compute expectations under these parameters; items in the first `bins` bins are unsure."""
-        ...
+def split(evidence: Evidence, prior: Same, log_pi_klj: Floats, least_labels: int, bins: int) -> tuple[Split, Floats]:
+    """Return the split of a shard, and beliefs (N, J). Items in the first `bins` bins are unsure, except gold items."""
+    counted_n = (evidence.annotations.labels_per_item >= least_labels) | evidence.known
+    found = judged(evidence, log_pi_klj, prior.log_prior()[0], counted_n, min(bins, BINS - 1))
+    held = Expected(found.counts_klj, found.total_j, found.log_evidence)
+    items = np.flatnonzero(found.bin_n < min(bins, BINS - 1))
+    rows, q_nj = rows_of(evidence.annotations, items), found.q_nj[items]
+    unsure = Expected(kernels.counts(rows, q_nj), q_nj.sum(axis=0), 0.0)
+    return Split(held, unsure, (rows,) if items.size else (), found.labels_b), found.q_nj
 
 
 def is_large(labels: int, n_cells: int) -> bool:
@@ -115,50 +117,100 @@ def pays(labels: int, n_cells: int, prior: TruthPrior) -> bool:
 
 
 def iterate_in_few_passes(
-    passes: SplitPasses, prior: P, annotators: A, *, tolerance: float, max_iterations: int
+    expected: Pass,
+    split: Callable[[Any, Floats, int], Split],
+    prior: P,
+    annotators: A,
+    begun: Expected,
+    limits: Limits,
+    labels: int,
 ) -> EMResult[P, A]:
-    """Find the same result as `loop.iterate` in fewer passes; the trace has the objective after each."""
-    found = passes.first(prior, annotators.log_pi_klj)
-    trace: list[float] = []
+    """Find the same result as `loop.iterate` in fewer passes over all `labels`; the trace has the objective after each.
+
+    `split(prior, log_pi_klj, bins)` makes a pass that separates the unsure items.
+    """
+    found, trace = begun, list[float]()
     bins, made, near, converged = 0, 0, False, False
-    split: Split | None = None
-    while not converged and made < max_iterations:
-        left = max_iterations - made
-        if near and split is not None and split.unsure_labels > LARGEST_PART * passes.labels:
-            rest = iterate(passes, prior, annotators, tolerance=tolerance, max_iterations=left, begun=found)
+    last: Split | None = None
+    while not converged and made < limits.max_iterations:
+        left = replace(limits, max_iterations=limits.max_iterations - made)
+        if near and last is not None and sum(map(len, last.parts)) > LARGEST_PART * labels:
+            rest = iterate(expected, prior, annotators, found, left)
             return replace(rest, objective=(*trace, *rest.objective))
-        if near and split is not None and split.parts:
-            unsure = _Unsure(split, passes.counted)
-            inner = iterate(unsure, prior, annotators, tolerance=tolerance, max_iterations=left, begun=split.all)
+        if near and last is not None and last.parts:
+            inner = iterate(last.expected_of_unsure, prior, annotators, found, left)
             prior, annotators, made = inner.prior, inner.annotators, made + len(inner.objective)
         else:
             prior, annotators, made = prior.learn(found.statistics), annotators.learn(found.counts_klj), made + 1
-        split = passes.split(prior, annotators.log_pi_klj, bins)
-        found, bins = split.all, first_bins(split.labels_b, UNSURE, MOST_LABELS)
+        last = split(prior, annotators.log_pi_klj, bins)
+        found, bins = last.all, first_bins(last.labels_b, UNSURE, MOST_LABELS)
         objective = found.log_evidence + annotators.log_density() + prior.log_density()
         gain = objective - trace[-1] if trace else np.inf
         trace.append(objective)
-        converged = bool(gain < tolerance * max(1, passes.counted))
-        near = near or gain < MOMENTUM_BELOW * passes.counted
-    return EMResult(prior, annotators, found, tuple(trace), converged, passes.q_nj)
+        converged = bool(gain < limits.enough)
+        near = near or gain < MOMENTUM_BELOW * limits.counted
+    return EMResult(prior, annotators, found, tuple(trace), converged)
 
 
-class _Unsure:
-    """Passes over the unsure items alone, added to the held expectations of the others."""
+class Judged(NamedTuple):
+    """Result of one pass over all items.
 
-    q_nj = np.empty((0, 0))
+    Attributes:
+        q_nj: (N, J) beliefs.
+        bin_n: (N,) bin of each item; the last one if the truth is known or the item does not count.
+        labels_b: (BINS,) labels of the other items by bin.
+        counts_klj, total_j: expected counts (K, L, J) and numbers of items (J,) over the sure items that count.
+        log_evidence: sum of the log normalizers of all items that count.
+    """
 
-    def __init__(self, split: Split, counted: int) -> None:
-        self._split, self.counted = split, counted
+    q_nj: Floats
+    bin_n: npt.NDArray[np.uint8]
+    labels_b: npt.NDArray[np.int64]
+    counts_klj: Floats
+    total_j: Floats
+    log_evidence: float
 
-    def first(self, prior: Any, log_pi_klj: Floats) -> Expected:
-        return self._split.all
 
-    def expected(self, prior: Any, log_pi_klj: Floats) -> Expected:
-        held = self._split.held
-        explained = float(np.einsum("klj,klj->", held.counts_klj, log_pi_klj)) + prior.explained(held.statistics)
-        counts_klj, statistics, log_evidence = held.counts_klj, held.statistics, explained
-        for rows in self._split.parts:
-            counts_klj, total_j, log_z = kernels.expect(rows, log_pi_klj, prior.log_prior()[0], counts_klj)
-            statistics, log_evidence = statistics + total_j, log_evidence + log_z
-        return Expected(counts_klj, statistics, log_evidence)
+def judged(
+    evidence: Evidence, log_pi_klj: Floats, log_prior_j: Floats, counted_n: npt.NDArray[np.bool_], bins: int
+) -> Judged:
+    """Compute beliefs, bins and the counts of sure items; items in the first `bins` bins are unsure.
+
+    All items have the same prior.
+    """
+    annotations = evidence.annotations
+    message_nj = observe(kernels.messages(annotations, log_pi_klj), evidence)
+    q_nj, log_z_n = kernels.beliefs(message_nj, log_prior_j[None], out=message_nj)
+    bin_n, binned_n = np.empty(len(q_nj), dtype=np.uint8), counted_n & ~evidence.known
+    in_runs(_bins, kernels.even_runs(len(q_nj)), q_nj, binned_n, bin_n)
+    labels_b = np.bincount(bin_n[binned_n], annotations.labels_per_item[binned_n], BINS).astype(np.int64)
+    sure_n = counted_n & (bin_n >= bins)
+    log_evidence = float(np.sum(log_z_n, where=counted_n))
+    counts_klj = kernels.counts(annotations, q_nj, sure_n)
+    return Judged(q_nj, bin_n, labels_b, counts_klj, kernels.totals(q_nj, sure_n), log_evidence)
+
+
+def first_bins(labels_b: npt.NDArray[np.int64], share: float, most: int) -> int:
+    """Return how many of the first bins hold this share of all uncertainty, within at most `most` labels."""
+    unsure_b = labels_b * 0.5 ** (np.arange(BINS) / 4)
+    enough = int(np.searchsorted(np.cumsum(unsure_b), share * unsure_b.sum())) + 1
+    return min(enough, int(np.searchsorted(np.cumsum(labels_b), most, side="right")))
+
+
+def rows_of(annotations: Annotations, items: npt.NDArray[np.intp]) -> kernels.Rows:
+    """Select the labels of these items, in their order."""
+    start, labels_n = annotations.item_start, annotations.labels_per_item[items]
+    own_start = np.concatenate(([0], np.cumsum(labels_n)))
+    place = np.repeat(start[items] - own_start[:-1], labels_n) + np.arange(own_start[-1])
+    sizes = annotations.n_annotators, annotations.n_options, annotations.n_classes
+    return kernels.Rows(own_start, annotations.cell[place], *sizes)
+
+
+@compiled
+def _bins(first: int, last: int, q: Any, binned: Any, out: Any) -> None:
+    for n in range(first, last):
+        top = 0.0
+        for j in range(q.shape[1]):
+            top = max(top, q[n, j])
+        halved = _ONE - (np.float64(1.0 - top).view(np.int64) >> 50)
+        out[n] = min(max(halved, 0), BINS - 1) if top < 1.0 and binned[n] else BINS - 1

@@ -22,7 +22,8 @@ from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
 from hitl.models.gpc_ma import Answered, ProcessMethod, Question
 from hitl.models.inference import one_versus_rest
-from hitl.models.numerics.votes import votes
+from hitl.models.inference.voted import report_of_votes
+from hitl.models.numerics.kernels import votes
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class TruthfulLabels(ProcessMethod, ABC):
 
     def report(self, evidence: Evidence, q_nj: Floats, found: Sequence[Answered]) -> AnnotatorReport:
         """Report how often each annotator agrees with the classifier."""
-        return confusion.report_of_votes(evidence.annotations, q_nj)
+        return report_of_votes(evidence.annotations, q_nj)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +57,10 @@ class GPCGold(TruthfulLabels):
     """Gaussian process classifier of the items of known truth; labels are ignored. Settings as in `GPCMA`.
 
     Example:
-        >>> from hitl import Annotations, Evidence
-        >>> from hitl.models import GPCGold
+        >>> from hitl import Annotations, Evidence, models
         >>> no_labels = Annotations.from_matrix([[-1], [-1], [-1]], classes=["a", "b"])
         >>> evidence = Evidence(no_labels, features=[[0.0], [5.0], [4.5]], truth=[0, 1, -1])
-        >>> GPCGold().fit(evidence).labels.tolist()
+        >>> models.GPCGold().fit(evidence).labels.tolist()
         [0, 1, 1]
     """
 
@@ -76,11 +76,10 @@ class GPCMajority(TruthfulLabels):
     """Gaussian process classifier of the majority's labels. Settings as in `GPCMA`.
 
     Example:
-        >>> from hitl import Annotations, Evidence
-        >>> from hitl.models import GPCMajority
+        >>> from hitl import Annotations, Evidence, models
         >>> annotations = Annotations.from_matrix([[0, 0, 1], [1, 1, -1], [-1, -1, -1]])
         >>> evidence = Evidence(annotations, features=[[0.0], [5.0], [4.5]])
-        >>> GPCMajority().fit(evidence).labels.tolist()
+        >>> models.GPCMajority().fit(evidence).labels.tolist()
         [0, 1, 1]
     """
 
@@ -96,11 +95,10 @@ class GPCConcatenated(TruthfulLabels):
     """Gaussian process classifier of all labels, each treated as the truth. Settings as in `GPCMA`.
 
     Example:
-        >>> from hitl import Annotations, Evidence
-        >>> from hitl.models import GPCConcatenated
+        >>> from hitl import Annotations, Evidence, models
         >>> annotations = Annotations.from_matrix([[0, 0, 1], [1, 1, -1], [-1, -1, -1]])
         >>> evidence = Evidence(annotations, features=[[0.0], [5.0], [4.5]])
-        >>> GPCConcatenated().fit(evidence).labels.tolist()
+        >>> models.GPCConcatenated().fit(evidence).labels.tolist()
         [0, 1, 1]
     """
 

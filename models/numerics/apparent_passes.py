@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from hitl.annotations import Floats
 from hitl.models.numerics.compiled import compiled, in_runs, runs_of
-from hitl.models.numerics.field_passes import exponentials
 from hitl.models.numerics.kernels import BLOCK, log_above_one
+from hitl.models.numerics.mean_field import exponentials
 
 
 class Seen(NamedTuple):

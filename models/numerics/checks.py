@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import fields
+from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
@@ -27,6 +30,50 @@ def require_one_of(setting: str, value: Any, names: tuple[str, ...]) -> None:
     """Raise BadSettings, naming the setting, unless the value is one of these names."""
     if value not in names:
         raise BadSettings(f"combine.options.{setting} is {value!r}; expected one of {listed(names)}")
+
+
+def at_least_0(setting: str, value: Any, high: float = math.inf) -> None:
+    """Raise BadSettings, naming the setting, unless 0 <= value < high."""
+    if value != 0:
+        require_between(setting, value, 0, high)
+
+
+Check = Callable[[str, Any], None]
+"""Setting and value -> BadSettings, which names the setting, if the value is out of range."""
+
+positive: Check = partial(require_between, low=0)
+chance: Check = partial(require_between, low=0, high=1)
+counted: Check = partial(require_whole, least=1)
+counted_from_0: Check = partial(require_whole, least=0)
+
+RANGES: dict[str, Check] = {
+    **dict.fromkeys(("smoothing", "share_smoothing", "step_smoothing", "strength", "shrinkage", "horizon"), positive),
+    **dict.fromkeys(("diagonal", "off", "pseudo_items", "tolerance", "easy_sd"), positive),
+    **dict.fromkeys(("accuracy", "beta", "hard", "epsilon", "easy_accuracy"), chance),
+    **dict.fromkeys(("max_iterations", "least_labels", "enough_labels", "least_shared", "own_weights"), counted),
+    **dict.fromkeys(("inducing", "batch"), counted),
+    **dict.fromkeys(("triples", "groupings", "rounds", "learning_steps", "seed"), counted_from_0),
+    **dict.fromkeys(("right", "wrong"), partial(require_between, low=1)),
+    "anchor": partial(at_least_0, high=1),
+    "begin": partial(require_one_of, names=("votes", "prior")),
+    "learn_from": partial(require_one_of, names=("others", "truth")),
+    "accuracy_at": partial(require_one_of, names=("mean", "mode")),
+    "annotators": partial(require_one_of, names=("dirichlet", "map")),
+    "approximation": partial(require_one_of, names=("mean-field", "icm", "belief-propagation")),
+}
+"""Settings that have the same range in every combiner."""
+
+
+def check_settings(settings: Any, **others: Check) -> None:
+    """Raise BadSettings for a setting of a combiner out of its range; `others` replaces ranges.
+
+    None is in range where the type allows it.
+    """
+    ranges = RANGES | others
+    for one in fields(settings):
+        value = getattr(settings, one.name)
+        if one.name in ranges and not (value is None and "None" in str(one.type)):
+            ranges[one.name](one.name, value)
 
 
 def require_positive(settings: Any, *names: str) -> None:

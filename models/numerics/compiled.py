@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from itertools import pairwise
 from typing import Any, TypeVar, cast
 
@@ -23,17 +24,17 @@ if "OMP_WAIT_POLICY" not in os.environ:
 
 def compiled(function: F) -> F:
     """Compile a loop to machine code."""
-    return _kept(function, {"nogil": True, "error_model": "numpy"})
+    return _cached(function, {})
 
 
 def inlined(function: F) -> F:
     """Compile a formula and inline it into the calling loop, so that the loop can use vector instructions."""
-    return _kept(function, {"nogil": True, "error_model": "numpy", "inline": "always"})
+    return _cached(function, {"inline": "always"})
 
 
 def threaded(function: F) -> F:
     """Compile a loop whose `prange` iterations run in threads."""
-    return _kept(function, {"nogil": True, "error_model": "numpy", "parallel": True})
+    return _cached(function, {"parallel": True})
 
 
 def runs_of(n_items: int, serial_below: int = 10_000) -> npt.NDArray[np.int64]:
@@ -44,14 +45,22 @@ def runs_of(n_items: int, serial_below: int = 10_000) -> npt.NDArray[np.int64]:
 
 def in_runs(loop: Callable[..., Any], runs: Sequence[int] | npt.NDArray[np.int64], *given: Any) -> list[Any]:
     """Call a compiled `loop(first, last, *given)` for each run of items, in threads. Return the results in order."""
-    spans = [(int(first), int(last)) for first, last in pairwise(runs)]
-    if len(spans) == 1:
-        return [loop(*spans[0], *given)]
-    with ThreadPoolExecutor(len(spans)) as pool:
-        return list(pool.map(lambda span: loop(*span, *given), spans))
+    (first, last), *others = [(int(first), int(last)) for first, last in pairwise(runs)]
+    started = [_threads().submit(loop, *span, *given) for span in others]
+    return [loop(first, last, *given), *(future.result() for future in started)]
 
 
-def _kept(function: F, options: dict[str, Any]) -> F:
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(get_num_threads())
+
+
+if hasattr(os, "register_at_fork"):  # a child process has none of these threads
+    os.register_at_fork(after_in_child=_threads.cache_clear)
+
+
+def _cached(function: F, options: dict[str, Any]) -> F:
+    options = {"nogil": True, "error_model": "numpy", **options}
     try:
         return cast(F, njit(cache=True, **options)(function))
     except RuntimeError:  # the cache folder is not writable (a read-only installation): compile in every process

@@ -82,8 +82,7 @@ class Graph:
     def reverse_e(self) -> Indices:
         """(2 E,) index of the same edge in the other direction."""
         item_e = np.repeat(np.arange(self.n_items), np.diff(self.start_n))
-        order: Indices = np.lexsort((item_e, self.neighbour_e))
-        return order
+        return np.asarray(np.lexsort((item_e, self.neighbour_e)))
 
     @cached_property
     def weights(self) -> tuple[Floats, Indices]:

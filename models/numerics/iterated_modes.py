@@ -17,8 +17,7 @@ from hitl.models.numerics.graph import Graph, Heard
 
 def begin(graph: Graph, q_nj: Floats) -> Floats:
     """Return (N, J) one-hot most likely classes; ties go to the first class."""
-    one_hot_nj: Floats = np.eye(q_nj.shape[1])[q_nj.argmax(axis=1)]
-    return one_hot_nj
+    return np.asarray(np.eye(q_nj.shape[1])[q_nj.argmax(axis=1)])
 
 
 def settle(

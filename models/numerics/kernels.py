@@ -9,24 +9,24 @@ The annotations are a sparse N x KL matrix A of ones, stored by rows: item n has
 cell[item_start[n]:item_start[n + 1]], cell = k * L + l. Annotator parameters are a KL x J table (true classes
 innermost, so that inner loops are contiguous). Hence messages = A @ log_pi and counts = A.T @ q.
 
-Each thread takes a run of items with an equal share of the labels, however uneven items and annotators are. To count,
-each thread adds into its own table, and the tables are summed at the end. That needs no atomics and no second copy of
-the annotations ordered by annotator, whose random reads of q would dominate the cost. Small inputs run in the calling
-thread, because waking others costs more than the work.
+Each thread takes a run of items with an equal share of the labels, however uneven items and annotators are, and counts
+into a table of its own. That needs no atomics and no second copy of the annotations ordered by annotator, whose random
+reads of q would dominate the cost.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from dataclasses import dataclass
 from math import factorial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import get_num_threads, prange
+from numba import get_num_threads
 
 from hitl.annotations import Annotations, Floats
-from hitl.models.numerics.compiled import compiled, inlined, threaded
+from hitl.models.numerics.compiled import compiled, in_runs, inlined
 
 SERIAL_BELOW = 50_000
 """Labels (or items) below which the calling thread does the work alone."""
@@ -38,40 +38,26 @@ BLOCK = 64
 """Items that `beliefs` processes at a time: few enough for the fastest cache, enough for vector instructions."""
 
 
-class Labels(Protocol):
-    """Labels sorted by item, as the loops read them."""
+@dataclass(frozen=True, eq=False, slots=True)
+class Rows:
+    """Labels of a subset of items, with the part of `Annotations` that the loops read."""
 
-    @property
-    def item_start(self) -> npt.NDArray[np.int64]:
-        """(N + 1,) index of each item's first label."""
-        ...
-
-    @property
-    def cell(self) -> npt.NDArray[Any]:
-        """(M,) annotator * L + label."""
-        ...
+    item_start: npt.NDArray[np.int64]
+    cell: npt.NDArray[Any]
+    n_annotators: int
+    n_options: int
+    n_classes: int
 
     @property
     def n_items(self) -> int:
-        """Number of items, N."""
-        ...
+        """Number of items."""
+        return len(self.item_start) - 1
 
-    @property
-    def n_annotators(self) -> int:
-        """Number of annotators, K."""
-        ...
+    def __len__(self) -> int:
+        return len(self.cell)
 
-    @property
-    def n_options(self) -> int:
-        """Number of options, L."""
-        ...
 
-    @property
-    def n_classes(self) -> int:
-        """Number of classes, J."""
-        ...
-
-    def __len__(self) -> int: ...
+Labels = Annotations | Rows
 
 
 def messages(annotations: Labels, log_pi_klj: Floats) -> Floats:
@@ -89,10 +75,7 @@ def _gathered(annotations: Labels, row_m: npt.NDArray[Any], rows: Floats) -> Flo
     out = np.empty((annotations.n_items, annotations.n_classes))
     table = np.ascontiguousarray(rows).reshape(-1, annotations.n_classes)
     runs = equal_runs(annotations, threads_for(len(annotations)))
-    if len(runs) == 2:
-        gather(0, len(out), annotations.item_start, row_m, table, out)
-    else:
-        _gather_threaded(runs, annotations.item_start, row_m, table, out)
+    in_runs(gather, runs, annotations.item_start, row_m, table, out)
     return out
 
 
@@ -101,17 +84,11 @@ def counts(annotations: Labels, q_nj: Floats, weight_n: npt.NDArray[Any] | None 
 
     `weight_n` (N,) weights or selects items. None counts all items equally.
     """
-    out = np.zeros((annotations.n_annotators, annotations.n_options, annotations.n_classes))
-    table = out.reshape(-1, annotations.n_classes)
-    runs = equal_runs(annotations, threads_counting(len(annotations), out.nbytes))
+    shape = annotations.n_annotators, annotations.n_options, annotations.n_classes
+    runs = equal_runs(annotations, threads_counting(len(annotations), 8 * shape[0] * shape[1] * shape[2]))
     weight_n = np.ones(annotations.n_items, bool) if weight_n is None else weight_n
-    q_nj = np.ascontiguousarray(q_nj)
-    if len(runs) == 2:
-        scatter(0, len(q_nj), annotations.item_start, annotations.cell, q_nj, weight_n, table)
-    else:
-        others = np.zeros((len(runs) - 2, *table.shape))
-        _scatter_threaded(runs, annotations.item_start, annotations.cell, q_nj, weight_n, table, others)
-    return out
+    given = annotations.item_start, annotations.cell, np.ascontiguousarray(q_nj), weight_n, shape[0] * shape[1]
+    return _added(in_runs(_counted, runs, *given)).reshape(shape)
 
 
 def beliefs(message_nj: Floats, log_prior_nj: Floats, out: Floats | None = None) -> tuple[Floats, Floats]:
@@ -123,58 +100,52 @@ def beliefs(message_nj: Floats, log_prior_nj: Floats, out: Floats | None = None)
     assert out.flags.c_contiguous
     log_z_n = np.empty(len(out))
     log_prior_nj = np.ascontiguousarray(np.atleast_2d(log_prior_nj))
-    runs = even_runs(len(out))
-    if len(runs) == 2:
-        softmax(0, len(out), message_nj, log_prior_nj, out, log_z_n)
-    else:
-        _softmax_threaded(runs, message_nj, log_prior_nj, out, log_z_n)
+    in_runs(softmax, even_runs(len(out)), message_nj, log_prior_nj, out, log_z_n)
     return out, log_z_n
 
 
 def totals(q_nj: Floats, weight_n: npt.NDArray[Any]) -> Floats:
-    """Return (J,) expected number of items of each class; `weight_n` (N,) weights or selects items.
-
-    A BLAS product is no faster, and its thread keeps spinning beside these loops while it waits for the next product.
-    """
-    runs = even_runs(len(q_nj))
-    sums = np.zeros((len(runs) - 1, q_nj.shape[1]))
-    if len(runs) == 2:
-        _total(0, len(q_nj), np.ascontiguousarray(q_nj), weight_n, sums[0])
-    else:
-        _total_threaded(runs, np.ascontiguousarray(q_nj), weight_n, sums)
-    total: Floats = sums.sum(axis=0)
-    return total
+    """Return (J,) expected number of items of each class; `weight_n` (N,) weights or selects items."""
+    return _added(in_runs(_total, even_runs(len(q_nj)), np.ascontiguousarray(q_nj), weight_n))
 
 
-def expect(labels: Labels, log_pi_klj: Floats, log_prior_j: Floats, beside_klj: Floats) -> tuple[Floats, Floats, float]:
-    """Compute messages, beliefs and counts in one pass.
+def expect(labels: Labels, log_pi_klj: Floats, log_prior_j: Floats) -> tuple[Floats, Floats, float]:
+    """Compute messages, beliefs and counts in one pass, in which beliefs stay in the fastest cache.
 
-    Return (K, L, J) counts added to `beside_klj`, (J,) totals, and the sum of log normalizers. Beliefs stay in the
-    fastest cache. Every item counts, and all items have the same prior.
+    Return (K, L, J) counts, (J,) totals, and the sum of log normalizers. Every item counts, and all items have the same
+    prior.
     """
     table = np.ascontiguousarray(log_pi_klj).reshape(-1, labels.n_classes)
-    out = beside_klj.copy()
-    runs = equal_runs(labels, threads_counting(len(labels), out.nbytes))
-    others = np.zeros((len(runs) - 2, *table.shape))
-    sums = np.zeros((len(runs) - 1, labels.n_classes + 1))
-    loop = _expect_threaded if len(runs) > 2 else _expect_alone
-    loop(runs, labels.item_start, labels.cell, table, log_prior_j[None], out.reshape(table.shape), others, sums)
-    total: Floats = sums.sum(axis=0)
-    return out, total[:-1], float(total[-1])
+    runs = equal_runs(labels, threads_counting(len(labels), table.nbytes))
+    counted, sums = zip(*in_runs(_expect, runs, labels.item_start, labels.cell, table, log_prior_j[None]), strict=True)
+    total = _added(list(sums))
+    return _added(list(counted)).reshape(log_pi_klj.shape), total[:-1], float(total[-1])
 
 
-def log_normalisers(log_p_mnj: Floats, weight_nm: Floats) -> Floats:
-    """Return (N,) log sum_j exp(sum_m weight[n, m] * log_p[m, n, j]), the normalizer of a log-linear pool."""
-    out = np.empty(log_p_mnj.shape[1])
-    _log_normalisers(log_p_mnj, np.ascontiguousarray(weight_nm), out)
-    return out
+def _added(parts: list[Floats]) -> Floats:
+    """Add all parts to the first, in place."""
+    for part in parts[1:]:
+        parts[0] += part
+    return parts[0]
 
 
-def pooled(log_p_mnj: Floats, weight_nm: Floats) -> Floats:
-    """Return (N, J) log probabilities of a log-linear pool: sum_m weight[n, m] * log_p[m, n, j], normalized."""
-    out = np.empty(log_p_mnj.shape[1:])
-    _pooled(log_p_mnj, np.ascontiguousarray(weight_nm), out)
-    return out
+def pooled(log_p_mnj: Floats, weight_nm: Floats) -> tuple[Floats, Floats]:
+    """Return (N, J) log probabilities of the pool sum_m weight[n, m] log_p[m, n, j], and its (N,) normalizers."""
+    logit_nj = np.einsum("mnj,nm->nj", log_p_mnj, weight_nm)
+    n_classes = logit_nj.shape[1]
+    _, log_z_n = beliefs(logit_nj, np.zeros((1, n_classes)))
+    logit_nj -= np.repeat(log_z_n, n_classes).reshape(logit_nj.shape)  # numpy is slow at broadcasting over short rows
+    return logit_nj, log_z_n
+
+
+def pool_moments(feature_mnj: Floats, q_nj: Floats, weight_m: Floats) -> tuple[Floats, Floats]:
+    """Return gradient (M,) and curvature (M, M) of sum_nj q_nj ln p_nj in u, where p_nj ∝ exp sum_m u_m feature_mnj."""
+    logit_nj = np.einsum("m,mnj->nj", weight_m, feature_mnj)
+    p_nj, _ = beliefs(logit_nj, np.zeros((1, logit_nj.shape[1])), out=logit_nj)
+    gradient_m = np.einsum("nj,mnj->m", q_nj - p_nj, feature_mnj)
+    mean_mn = np.einsum("nj,mnj->mn", p_nj, feature_mnj)
+    both_mm = np.einsum("mnj,knj->mk", p_nj * feature_mnj, feature_mnj)  # BLAS is no faster, and its threads spin after
+    return gradient_m, both_mm - np.einsum("mn,kn->mk", mean_mn, mean_mn)
 
 
 def threads_for(size: int) -> int:
@@ -190,8 +161,7 @@ def threads_counting(labels: int, table: int) -> int:
 def even_runs(size: int) -> npt.NDArray[np.int64]:
     """Return (threads + 1,) bounds of runs with equal numbers of items."""
     threads = threads_for(size)
-    bounds: npt.NDArray[np.int64] = np.arange(threads + 1) * size // threads  # np.linspace takes ten times as long
-    return bounds
+    return np.asarray(np.arange(threads + 1) * size // threads)  # np.linspace takes ten times as long
 
 
 def equal_runs(annotations: Labels, threads: int) -> npt.NDArray[np.int64]:
@@ -220,12 +190,6 @@ def gather(first: int, last: int, start: Any, cell: Any, table: Any, out: Any) -
                 row[j] += term[j]
 
 
-@threaded
-def _gather_threaded(runs: Any, start: Any, cell: Any, table: Any, out: Any) -> None:
-    for run in prange(len(runs) - 1):
-        gather(runs[run], runs[run + 1], start, cell, table, out)
-
-
 @compiled
 def scatter(first: int, last: int, start: Any, cell: Any, q: Any, weight: Any, out: Any) -> None:
     """Add the rows of items, times their weights, into the table."""
@@ -239,32 +203,22 @@ def scatter(first: int, last: int, start: Any, cell: Any, q: Any, weight: Any, o
                     sums[j] += times * row[j]
 
 
-@threaded
-def _scatter_threaded(runs: Any, start: Any, cell: Any, q: Any, weight: Any, out: Any, others: Any) -> None:
-    for run in prange(len(runs) - 1):
-        # Threaded loops use unsigned indices; subtracting a signed 1 would give a float.
-        scatter(runs[run], runs[run + 1], start, cell, q, weight, others[np.int64(run) - 1] if run else out)
-    for c in prange(out.shape[0]):
-        for other in range(others.shape[0]):
-            for j in range(out.shape[1]):
-                out[c, j] += others[other, c, j]
+@compiled
+def _counted(first: int, last: int, start: Any, cell: Any, q: Any, weight: Any, cells: int) -> Any:
+    out = np.zeros((cells, q.shape[1]))
+    scatter(first, last, start, cell, q, weight, out)
+    return out
 
 
 @compiled
-def _total(first: int, last: int, q: Any, weight: Any, out: Any) -> None:
-    own = np.zeros_like(out)  # on a cache line that no other thread writes to
+def _total(first: int, last: int, q: Any, weight: Any) -> Any:
+    own = np.zeros(q.shape[1])
     for n in range(first, last):
         times = weight[n]
         if times:
             for j in range(own.shape[0]):
                 own[j] += times * q[n, j]
-    out[:] = own
-
-
-@threaded
-def _total_threaded(runs: Any, q: Any, weight: Any, sums: Any) -> None:
-    for run in prange(len(runs) - 1):
-        _total(runs[run], runs[run + 1], q, weight, sums[run])
+    return own
 
 
 @compiled
@@ -299,10 +253,10 @@ def softmax(first: int, last: int, message: Any, log_prior: Any, out: Any, log_z
 
 
 @compiled
-def _expect(first: int, last: int, start: Any, cell: Any, table: Any, log_prior: Any, out: Any, sums: Any) -> None:
+def _expect(first: int, last: int, start: Any, cell: Any, table: Any, log_prior: Any) -> Any:
     classes = table.shape[1]
     rows, log_z, among = np.empty((BLOCK, classes)), np.empty(BLOCK), np.ones(BLOCK, dtype=np.bool_)
-    own = np.zeros(classes + 1)  # on a cache line that no other thread writes to
+    out, own = np.zeros(table.shape), np.zeros(classes + 1)
     for begin in range(first, last, BLOCK):
         size = min(begin + BLOCK, last) - begin
         block, tops = rows[:size], log_z[:size]
@@ -313,33 +267,7 @@ def _expect(first: int, last: int, start: Any, cell: Any, table: Any, log_prior:
             for j in range(classes):
                 own[j] += block[i, j]
             own[classes] += tops[i]
-    sums[:] = own
-
-
-@compiled
-def _expect_alone(
-    runs: Any, start: Any, cell: Any, table: Any, log_prior: Any, out: Any, others: Any, sums: Any
-) -> None:
-    _expect(runs[0], runs[1], start, cell, table, log_prior, out, sums[0])
-
-
-@threaded
-def _expect_threaded(
-    runs: Any, start: Any, cell: Any, table: Any, log_prior: Any, out: Any, others: Any, sums: Any
-) -> None:
-    for run in prange(len(runs) - 1):
-        mine = others[np.int64(run) - 1] if run else out
-        _expect(runs[run], runs[run + 1], start, cell, table, log_prior, mine, sums[run])
-    for c in prange(out.shape[0]):
-        for other in range(others.shape[0]):
-            for j in range(out.shape[1]):
-                out[c, j] += others[other, c, j]
-
-
-@threaded
-def _softmax_threaded(runs: Any, message: Any, log_prior: Any, out: Any, log_z: Any) -> None:
-    for run in prange(len(runs) - 1):
-        softmax(runs[run], runs[run + 1], message, log_prior, out, log_z)
+    return out, own
 
 
 # Written as plain arithmetic, the exponential and the logarithm compile to vector instructions, several times as fast
@@ -393,69 +321,3 @@ def log_positive(x: float) -> float:
     for coefficient in _ARTANH:
         series = series * s * s + coefficient
     return k * _LN2_HIGH + (k * _LN2_LOW + s * series)
-
-
-@compiled
-def _log_normalisers(log_p: Any, weight: Any, out: Any) -> None:
-    logits = np.empty(log_p.shape[2])
-    for n in range(out.shape[0]):
-        top = -np.inf
-        for j in range(logits.shape[0]):
-            value = 0.0
-            for m in range(log_p.shape[0]):
-                value += weight[n, m] * log_p[m, n, j]
-            logits[j] = value
-            top = max(top, value)
-        total = 0.0
-        for j in range(logits.shape[0]):
-            total += np.exp(logits[j] - top)
-        out[n] = top + np.log(total)
-
-
-@compiled
-def _pooled(log_p: Any, weight: Any, out: Any) -> None:
-    for n in range(out.shape[0]):
-        top = -np.inf
-        for j in range(out.shape[1]):
-            value = 0.0
-            for m in range(log_p.shape[0]):
-                value += weight[n, m] * log_p[m, n, j]
-            out[n, j] = value
-            top = max(top, value)
-        total = 0.0
-        for j in range(out.shape[1]):
-            total += np.exp(out[n, j] - top)
-        top += np.log(total)
-        for j in range(out.shape[1]):
-            out[n, j] -= top
-
-
-@compiled
-def add_pool_moments(feature: Any, q: Any, weight: Any, gradient: Any, curvature: Any) -> None:
-    """Add gradient (M,) and curvature (M, M) of sum_nj q_nj ln p_nj in u, where p_nj ∝ exp sum_m u_m feature_mnj."""
-    models, items, classes = feature.shape
-    p, mean = np.empty(classes), np.empty(models)
-    for n in range(items):
-        top = -np.inf
-        for j in range(classes):
-            p[j] = 0.0
-            for m in range(models):
-                p[j] += weight[m] * feature[m, n, j]
-            top = max(top, p[j])
-        total = 0.0
-        for j in range(classes):
-            p[j] = np.exp(p[j] - top)
-            total += p[j]
-        for m in range(models):
-            mean[m] = 0.0
-            expected = 0.0
-            for j in range(classes):
-                mean[m] += p[j] / total * feature[m, n, j]
-                expected += q[n, j] * feature[m, n, j]
-            gradient[m] += expected - mean[m]
-        for m in range(models):
-            for other in range(models):
-                both = 0.0
-                for j in range(classes):
-                    both += p[j] / total * feature[m, n, j] * feature[other, n, j]
-                curvature[m, other] += both - mean[m] * mean[other]

@@ -1,6 +1,8 @@
-"""Votes per item and class, and how far they agree."""
+"""Votes per item and class, how far they agree, and how far beliefs agree with annotators."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -9,6 +11,7 @@ from hitl.annotations import Annotations, Floats
 from hitl.evidence import Evidence
 from hitl.models.numerics import kernels
 from hitl.models.numerics.clamping import clamp
+from hitl.models.numerics.compiled import compiled
 
 
 def shares(q_nj: Floats) -> Floats:
@@ -21,38 +24,26 @@ def shares(q_nj: Floats) -> Floats:
 
 def smoothed(total_j: Floats, items: int) -> Floats:
     """Return `shares` from the sum of the beliefs of `items` items."""
-    share_j: Floats = (total_j + 1 / total_j.size) / (items + 1)
-    return share_j
+    return np.asarray((total_j + 1 / total_j.size) / (items + 1))
 
 
 def voted(evidence: Evidence, smoothing: float = 1.0) -> Floats:
     """Return (N, J) smoothed vote fractions, the start of iterations. Known truths stay one-hot."""
-    q_nj = votes(evidence.annotations)
+    q_nj = kernels.votes(evidence.annotations)
     q_nj += smoothing / evidence.annotations.n_classes
     q_nj /= q_nj.sum(axis=1, keepdims=True)
     return clamp(q_nj, evidence)
 
 
 def agreement(annotations: Annotations) -> Floats:
-    """Return (N, J) share of an item's agreeing vote pairs that agree on each class; zero rows where no two votes
-    agree."""
-    return agreeing(votes(annotations))
-
-
-def agreeing(votes_nj: Floats) -> Floats:
-    """Return the shares of `agreement` from numbers of votes (N, J).
+    """Return (N, J) share of an item's agreeing vote pairs that agree on each class; zero rows where no two agree.
 
     A single vote has no weight. Otherwise, among many items of a common class, stray votes for a rare class would
     outnumber its own items.
     """
+    votes_nj = kernels.votes(annotations)
     pairs_nj = votes_nj * (votes_nj - 1)
-    shares_nj: Floats = pairs_nj / np.maximum(pairs_nj.sum(axis=1, keepdims=True), 1.0)
-    return shares_nj
-
-
-def votes(annotations: Annotations) -> Floats:
-    """Return (N, J) number of labels for each class."""
-    return kernels.votes(annotations)
+    return np.asarray(pairs_nj / np.maximum(pairs_nj.sum(axis=1, keepdims=True), 1.0))
 
 
 def labels_of_a_class(annotations: Annotations) -> npt.NDArray[np.int64]:
@@ -61,3 +52,33 @@ def labels_of_a_class(annotations: Annotations) -> npt.NDArray[np.int64]:
         return annotations.labels_per_item
     of_a_class = annotations.label < annotations.n_classes
     return np.bincount(annotations.item[of_a_class], minlength=annotations.n_items)
+
+
+def answered(annotations: Annotations, q_nj: Floats) -> tuple[Floats, Floats]:
+    """Return (K, 3) expected right and wrong answers given beliefs (N, J), and their variance; and (K,) sum of doubts.
+
+    An answer that is no class ("unsure") is neither right nor wrong. The doubt of a label is 1 - max_j q_nj of its
+    item.
+    """
+    answers_k3, doubt_k = np.zeros((annotations.n_annotators, 3)), np.zeros(annotations.n_annotators)
+    _answered(
+        annotations.item, annotations.annotator, annotations.label, np.ascontiguousarray(q_nj), answers_k3, doubt_k
+    )
+    return answers_k3, doubt_k
+
+
+@compiled
+def _answered(item: Any, annotator: Any, label: Any, q: Any, answers: Any, doubt: Any) -> None:
+    classes, last, unsure = q.shape[1], -1, 0.0
+    for m in range(item.shape[0]):
+        n, k = item[m], annotator[m]
+        if n != last:
+            last, unsure = n, 1.0 - q[n].max()
+        doubt[k] += unsure
+        if label[m] < classes:
+            chance = q[n, label[m]]
+            answers[k, 0] += chance
+            answers[k, 1] += 1.0  # counts all answers until the end
+            answers[k, 2] += chance * (1.0 - chance)
+    for k in range(answers.shape[0]):
+        answers[k, 1] -= answers[k, 0]

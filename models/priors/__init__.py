@@ -52,19 +52,15 @@ class TruthPrior(Protocol):
         Items that do not count get beliefs, but the log evidence and the statistics leave them out. May reuse the
         memory of `message_nj` for the beliefs.
         """
-        ...
 
     def statistics(self, q_nj: Floats, counted_n: Mask) -> Any:
         """Return the statistics of independent items with these beliefs, from which iterations start."""
-        ...
 
     def learn(self, statistics: Any) -> Self:
         """Return the parameters at (or a step nearer to) the maximum of the expected log joint."""
-        ...
 
     def log_density(self) -> float:
         """Return the log density of the parameters, up to a constant."""
-        ...
 
 
 class FactoredPrior(TruthPrior, Protocol):
@@ -72,7 +68,6 @@ class FactoredPrior(TruthPrior, Protocol):
 
     def log_prior(self) -> Floats:
         """Return log p(z_n = j | theta) with any normalizer: (N, J), or (1, J) if it is the same for every item."""
-        ...
 
 
 @runtime_checkable
@@ -81,11 +76,9 @@ class Same(Protocol):
 
     def log_prior(self) -> Floats:
         """Return (1, J) log p(z_n = j | theta)."""
-        ...
 
     def explained(self, statistics: Any) -> float:
         """Return the expected log probability of the classes with these statistics."""
-        ...
 
 
 def factored(prior: FactoredPrior, message_nj: Floats, counted_n: Mask) -> Posterior:

@@ -23,14 +23,15 @@ from typing import Any, Generic, Self, TypeVar
 import numpy as np
 
 from hitl.annotations import Floats
+from hitl.models.inference.engine import Additive
 from hitl.models.numerics import apparent_passes, kernels
 from hitl.models.priors import Mask, Posterior, TruthPrior
 
 P = TypeVar("P", bound=TruthPrior)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Seen:
+@dataclass(frozen=True, eq=False)
+class Seen(Additive):
     """Statistics of true and apparent classes.
 
     Attributes:
@@ -44,11 +45,6 @@ class Seen:
     seen_j: Floats
     clear: float
     items: float
-
-    def __add__(self, other: Seen) -> Seen:
-        return Seen(
-            self.inner + other.inner, self.seen_j + other.seen_j, self.clear + other.clear, self.items + other.items
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +64,6 @@ class ApparentClasses(Generic[P]):
     learned: bool = False
 
     def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
-        """Return beliefs about apparent classes, given the messages of the labels."""
         if self.clear == 1:
             found = self.prior.posterior(message_nj, counted_n)
             items = float(counted_n.sum())
@@ -86,13 +81,11 @@ class ApparentClasses(Generic[P]):
         return self.prior.posterior(told_nj, np.ones(len(message_nj), dtype=bool)).q_nj
 
     def statistics(self, q_nj: Floats, counted_n: Mask) -> Seen:
-        """Return statistics of beliefs under which every item is what it appears to be; `clear` keeps its value."""
         items = float(counted_n.sum())
         seen_j = kernels.totals(q_nj, counted_n)
         return Seen(self.prior.statistics(q_nj, counted_n), seen_j, self.clear * items, items)
 
     def learn(self, statistics: Seen) -> Self:
-        """Update both priors, with pseudo-counts of one item per class and one clear item."""
         inner = self.prior.learn(statistics.inner)
         if not self.learned:
             return replace(self, prior=inner)
@@ -100,6 +93,5 @@ class ApparentClasses(Generic[P]):
         return replace(self, prior=inner, share_j=share_j, clear=(statistics.clear + 1) / (statistics.items + 1))
 
     def log_density(self) -> float:
-        """Return the log density of the parameters of both, up to a constant."""
         own = float(np.log(self.clear) + np.log(self.share_j).sum()) if self.learned else 0.0
         return self.prior.log_density() + own

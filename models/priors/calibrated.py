@@ -27,8 +27,9 @@ from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.calibration.temperature import Likelihood, LogTemperature, best_temperatures, pool_weights
+from hitl.models.inference.engine import Additive
 from hitl.models.numerics import kernels
-from hitl.models.priors import Mask, Posterior, factored
+from hitl.models.priors import FactoredPrior, Mask, Posterior, factored
 from hitl.models.priors.model_outputs import ModelOutputs
 from hitl.models.priors.shares import Shares
 
@@ -37,12 +38,15 @@ RESIDUAL = "residual temperature"
 """Names under which a consensus stores pool parameters besides temperatures."""
 
 
+LEAST_SHARE = 1e-6
+"""Smallest class share: a class that an earlier fit has not met is rare, not impossible."""
+
 LARGEST_STEP = 0.5
 """Largest step of a log temperature, because far from the mode a Newton step may overshoot."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class PoolStatistics:
+@dataclass(frozen=True, eq=False)
+class PoolStatistics(Additive):
     """Statistics that a pool learns from; they add up over shards.
 
     Attributes:
@@ -53,13 +57,6 @@ class PoolStatistics:
     counts_j: Floats
     gradient_m: Floats
     curvature_mm: Floats
-
-    def __add__(self, other: PoolStatistics) -> PoolStatistics:
-        return PoolStatistics(
-            self.counts_j + other.counts_j,
-            self.gradient_m + other.gradient_m,
-            self.curvature_mm + other.curvature_mm,
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,12 +123,7 @@ class Calibrated:
         """Return the pool held at these temperatures."""
         return replace(self, temperature_m=temperature_m, correlation_mm=correlation_mm, residual=residual, held=True)
 
-    def with_shares(self, shares: Shares) -> Calibrated:
-        """Return the pool with other class shares for the items on which all models abstain."""
-        return replace(self, shares=shares)
-
     def over(self, probabilities: Mapping[str, Floats]) -> Calibrated:
-        """Apply the pool to other items: (N, J) for each of its models, NaN where one abstains."""
         log_p_mnj, predicts_nm = _log_predictions(self.models, self.outputs, probabilities)
         return replace(self, log_p_mnj=log_p_mnj, predicts_nm=predicts_nm)
 
@@ -149,29 +141,22 @@ class Calibrated:
         return (self.shares if abstained else self.shares.learn(total_j)).share_j
 
     def log_prior(self) -> Floats:
-        """Return (N, J) log probabilities of the pool; rows sum to 1 after exp."""
         weight_nm = pool_weights(self.predicts_nm, self.temperature_m, self.correlation_mm)
-        log_p = kernels.pooled(self.log_p_mnj, weight_nm)
+        log_p, _ = kernels.pooled(self.log_p_mnj, weight_nm)
         log_p[self.abstained_n] = self.shares.log_prior()
         return log_p
 
     def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
-        """Return beliefs of each item independently."""
         return factored(self, message_nj, counted_n)
 
     def statistics(self, q_nj: Floats, counted_n: Mask) -> PoolStatistics:
-        """Return class counts of items without predictions, and gradient and curvature of the others unless held."""
         n_models = len(self.models)
-        found = PoolStatistics(
-            kernels.totals(q_nj, counted_n & self.abstained_n), np.zeros(n_models), np.zeros((n_models, n_models))
-        )
-        if not self.held:
-            rows = np.flatnonzero(counted_n & ~self.abstained_n)
-            feature_mnj = self.log_p_mnj[:, rows] / self.predicts_nm[rows].sum(axis=1)[:, None]
-            kernels.add_pool_moments(
-                feature_mnj, q_nj[rows], 1 / self.temperature_m, found.gradient_m, found.curvature_mm
-            )
-        return found
+        counts_j = kernels.totals(q_nj, counted_n & self.abstained_n)
+        if self.held:
+            return PoolStatistics(counts_j, np.zeros(n_models), np.zeros((n_models, n_models)))
+        rows = np.flatnonzero(counted_n & ~self.abstained_n)
+        feature_mnj = self.log_p_mnj[:, rows] / self.predicts_nm[rows].sum(axis=1)[:, None]
+        return PoolStatistics(counts_j, *kernels.pool_moments(feature_mnj, q_nj[rows], 1 / self.temperature_m))
 
     def learn(self, statistics: PoolStatistics) -> Self:
         """Return shares at their mode, and each log temperature a Newton step nearer to its mode unless held.
@@ -188,10 +173,6 @@ class Calibrated:
         step_m = np.clip(np.linalg.solve(curvature_mm, gradient_m), -LARGEST_STEP, LARGEST_STEP)
         return replace(learned, temperature_m=self.temperature_m * np.exp(step_m))
 
-    def supervised(self, truth_nj: Floats, known_n: Mask) -> Self:
-        """Hold the temperatures of largest posterior density given known classes; all known items set the shares."""
-        return self.fitted_to(self.likelihood(truth_nj, known_n), kernels.totals(truth_nj, known_n))
-
     def likelihood(self, truth_nj: Floats, known_n: Mask) -> Likelihood:
         """Return the terms of the likelihood of the temperatures, by the known items that a model predicts."""
         rows = np.flatnonzero(known_n & ~self.abstained_n)
@@ -203,7 +184,6 @@ class Calibrated:
         return replace(self, temperature_m=temperature_m, shares=self.shares.learn(total_j), held=True)
 
     def log_density(self) -> float:
-        """Return the log density of the shares, and of temperatures that are learned."""
         return self.shares.log_density() + (0.0 if self.held else self.prior.log_density(self.temperature_m))
 
     @property
@@ -212,28 +192,24 @@ class Calibrated:
         return np.logical_not(np.asarray(self.predicts_nm.any(axis=1)))
 
 
-@dataclass(frozen=True, eq=False)
-class ReadOutputs:
-    """Read model predictions of a shard's items: `Calibrated.log_p_mnj` and `predicts_nm`."""
+PoolOn = Callable[[Calibrated, Evidence], Calibrated]
+"""Apply a pool, as learned, to a shard's items."""
 
-    models: tuple[str, ...]
-    outputs: ModelOutputs
-
-    def __call__(self, evidence: Evidence) -> tuple[Floats, npt.NDArray[np.bool_]]:
-        """Return both arrays."""
-        return _log_predictions(self.models, self.outputs, evidence.probabilities)
+ReadOutputs = Callable[[Evidence], tuple[Floats, npt.NDArray[np.bool_]]]
+"""Read model predictions of a shard's items: `Calibrated.log_p_mnj` and `predicts_nm`."""
 
 
-@dataclass(frozen=True, eq=False)
-class PoolOn:
-    """Apply a pool to a shard's items."""
+def read_outputs(
+    evidence: Evidence, models: tuple[str, ...], outputs: ModelOutputs
+) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """Read the predictions of these models."""
+    return _log_predictions(models, outputs, evidence.probabilities)
 
-    read: Callable[[Evidence], tuple[Floats, npt.NDArray[np.bool_]]]
 
-    def __call__(self, pool: Calibrated, evidence: Evidence) -> Calibrated:
-        """Return the same pool, as learned, for these items."""
-        log_p_mnj, predicts_nm = self.read(evidence)
-        return replace(pool, log_p_mnj=log_p_mnj, predicts_nm=predicts_nm)
+def pool_on(pool: Calibrated, evidence: Evidence, read: ReadOutputs) -> Calibrated:
+    """Return the same pool for the items of a shard."""
+    log_p_mnj, predicts_nm = read(evidence)
+    return replace(pool, log_p_mnj=log_p_mnj, predicts_nm=predicts_nm)
 
 
 def labels_used(evidence: Evidence) -> npt.NDArray[np.int64]:
@@ -271,3 +247,17 @@ def _log_predictions(
     log_p_mnj = np.stack([outputs.log_p(m, probabilities[name]) for m, name in enumerate(models)])
     predicts_nm = np.stack([~np.isnan(probabilities[name][:, 0]) for name in models], axis=1)
     return log_p_mnj, predicts_nm
+
+
+def learned_prior(consensus: Consensus, evidence: Evidence) -> FactoredPrior:
+    """Return the class shares or, if the consensus learned model temperatures, the pool of the evidence's models."""
+    shares = learned_shares(consensus)
+    if not (evidence.probabilities and consensus.temperatures):
+        return shares
+    return replace(Calibrated.from_evidence(evidence, LogTemperature(), consensus), shares=shares)
+
+
+def learned_shares(consensus: Consensus) -> Shares:
+    """Return the class shares alone."""
+    share_j = np.maximum(consensus.class_shares, LEAST_SHARE)
+    return Shares(share_j / share_j.sum())

@@ -79,7 +79,6 @@ class CovarianceModule(torch.nn.Module):  # type: ignore[misc]
         return self.kernel.outputscale
 
     def log_density(self) -> Any:
-        """Return the log density of the log kernel parameters, up to a constant."""
         log_length = self.kernel.base_kernel.lengthscale.log()
         log_variance = self.kernel.outputscale.log()
         return -((log_length - self.middle) ** 2).sum() / 6 - (log_variance - math.log(VARIANCE)) ** 2 / 2
@@ -123,7 +122,6 @@ class Covariance:
         return torch.func.functional_call(self.module, parameters, (wanted, *given))
 
     def log_density(self) -> float:
-        """Return the log density of the kernel parameters, up to a constant."""
         with torch.no_grad():
             return float(self.call(self.theta_p, "log_density"))
 

@@ -19,8 +19,8 @@ import numpy.typing as npt
 from hitl.annotations import Floats
 from hitl.models.numerics.special import digamma
 from hitl.models.priors import Mask, Posterior
-from hitl.models.priors.dirichlet_shares import log_beta
 from hitl.models.priors.markov_chain import Sequences, Transitions, chained, independent
+from hitl.models.priors.shares import log_beta
 
 NEVER = -40.0
 """Log probability of a forbidden transition."""
@@ -57,27 +57,22 @@ class DirichletChain:
     @property
     def mean_rj(self) -> Floats:
         """(1 + J, J) posterior means of the first class and of the transition from each class."""
-        mean: Floats = self.nu_rj / self.nu_rj.sum(axis=1, keepdims=True)
-        return mean
+        return np.asarray(self.nu_rj / self.nu_rj.sum(axis=1, keepdims=True))
 
     def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
-        """Return q(z) given the messages of the whole sequence."""
         p_rj = np.exp(self._expected_log())
         return chained(self.sequences, message_nj, counted_n, p_rj[0], p_rj[1:])
 
     def statistics(self, q_nj: Floats, counted_n: Mask) -> Transitions:
-        """Return pairs of neighbors as if their beliefs were independent."""
         return independent(self.sequences, q_nj, counted_n)
 
     def learn(self, statistics: Transitions) -> Self:
-        """Add expected counts to the pseudo-counts."""
         counted_rj = self.smoothing + np.vstack((statistics.first_j, statistics.pairs_ij))
         return replace(
             self, nu_rj=counted_rj if self.allowed_rj is None else np.where(self.allowed_rj, counted_rj, 0.0)
         )
 
     def log_density(self) -> float:
-        """Return -KL(q || prior) of all rows."""
         rows = zip(self.nu_rj, self._expected_log(), strict=True)
         return sum(self._row_density(nu_j[nu_j > 0], expected_j[nu_j > 0]) for nu_j, expected_j in rows)
 
@@ -88,5 +83,4 @@ class DirichletChain:
     def _expected_log(self) -> Floats:
         there = self.nu_rj > 0
         total = digamma(self.nu_rj.sum(axis=1, keepdims=True))
-        expected: Floats = np.where(there, digamma(np.where(there, self.nu_rj, 1.0)) - total, NEVER)
-        return expected
+        return np.asarray(np.where(there, digamma(np.where(there, self.nu_rj, 1.0)) - total, NEVER))

@@ -37,27 +37,20 @@ from hitl.models.priors import Mask, Posterior
 OUTSIDE = 1e10
 """Penalty of a kernel under which these sites have no posterior."""
 
-EVALUATIONS = 10
-"""Maximum evaluations of a turn with the sites held."""
-
-AT_SITES = 2
-"""Number of turns with the sites held."""
+AT_SITES, EVALUATIONS = 2, 10
+"""Number of turns with the sites held, and maximum evaluations in one."""
 
 FLAT = 0.2
 """Gradient below which a kernel is not moved: a move gains at most half its square, as the prior alone has curvature 1.
 """
 
-FURTHEST = 1.0
-"""Largest move of a logarithm in one turn, because the sites fit nearby kernels only."""
+FURTHEST, HALVINGS = 1.0, 4
+"""Largest move of a logarithm in one turn, because the sites fit nearby kernels only; and how often a move that lowers
+the evidence is halved before giving up.
+"""
 
-HALVINGS = 4
-"""Number of times to halve a move that lowers the evidence before giving up."""
-
-TRIAL = 2
-"""Maximum sweeps with a candidate kernel, enough to see nearly all of its gain."""
-
-SETTLED = 200
-"""Maximum sweeps at the end, until EP is at its fixed point."""
+TRIAL, SETTLED = 2, 200
+"""Maximum sweeps with a candidate kernel, enough to see nearly all its gain, and at the end, to the fixed point."""
 
 NO_CURVATURE = 1e-3
 """Smallest cosine between a move and its change of the gradient that updates the Hessian."""
@@ -204,7 +197,6 @@ class GaussianProcess:
         return cls(x_nd, kernel, np.zeros((2, kinds, len(x_nd))), observed_nj)
 
     def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
-        """Return beliefs after a few sweeps of EP over the items that count and have labels or known truth."""
         top_n = message_nj.max(axis=1)
         log_jn = (message_nj - top_n[:, None])[:, ::-1].T  # ln a and ln b, the larger of them 0
         process = self._process(self._likelihoods(log_jn, counted_n))
@@ -212,11 +204,9 @@ class GaussianProcess:
         return Posterior(q_nj, process.log_evidence + float(np.sum(top_n, where=counted_n)), process)
 
     def statistics(self, q_nj: Floats, counted_n: Mask) -> None:
-        """Return None: beliefs from elsewhere have no sites."""
         return None
 
     def learn(self, statistics: Process | None) -> Self:
-        """Adopt the sites and move the kernel toward the largest evidence; never lowers the evidence."""
         if statistics is None:
             return self
         stays = replace(self, sites=statistics.sites)
@@ -247,7 +237,6 @@ class GaussianProcess:
         return Turn(theta, gradient, found.inverse, steps + 1), found.theta - theta
 
     def log_density(self) -> float:
-        """Return the log density of scale and lengths, up to a constant."""
         return self.kernel.log_density()
 
     def _process(self, likelihoods: Likelihoods) -> Process:

@@ -27,8 +27,8 @@ import numpy as np
 
 from hitl.annotations import Floats
 from hitl.models.numerics import belief_propagation, iterated_modes, kernels, mean_field
-from hitl.models.numerics.field_passes import judged
 from hitl.models.numerics.graph import Graph, Heard
+from hitl.models.numerics.mean_field import judged
 from hitl.models.priors import Mask, Posterior
 
 FIRST = 0.5
@@ -52,13 +52,11 @@ class Approximation(Protocol):
 
     def begin(self, graph: Graph, q_nj: Floats, /) -> Any:
         """Return the state from which sweeps start, for beliefs (N, J)."""
-        ...
 
     def settle(
         self, message_nj: Floats, log_share_j: Floats, graph: Graph, strength_j: Floats, begun: Any, sweeps: int, /
     ) -> Heard:
         """Return the messages of neighbors after at most `sweeps` from `begun`."""
-        ...
 
 
 APPROXIMATIONS: dict[str, Approximation] = {
@@ -152,7 +150,6 @@ class GraphField:
         return cls(graph, strength_j, np.full(n_classes, 1 / n_classes), smoothing, strength is None, approximation)
 
     def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
-        """Return beliefs given the messages of all items, after the configured sweeps."""
         heard_nj = message_nj if counted_n.all() else np.where(counted_n[:, None], message_nj, 0.0)
         log_share_j = np.log(self.share_j)
         begun = self._begin(kernels.beliefs(heard_nj, log_share_j)[0]) if self.begun is None else self.begun
@@ -161,13 +158,11 @@ class GraphField:
         return Posterior(found.q_nj, found.log_evidence, FieldCounts(*found[2:], heard.begun))
 
     def statistics(self, q_nj: Floats, counted_n: Mask) -> FieldCounts:
-        """Return statistics of beliefs that ignore neighbors."""
         believed_j = kernels.totals(q_nj, counted_n)
         none_j = np.zeros_like(believed_j)
         return FieldCounts(believed_j, self.share_j * counted_n.sum(), none_j, none_j, self._begin(q_nj))
 
     def learn(self, statistics: FieldCounts) -> Self:
-        """Update shares and strengths; sweeps continue where they ended."""
         pseudo = self.smoothing * len(self.share_j) * self.share_j
         share_j = self.share_j * (statistics.believed_j + self.smoothing) / (statistics.expected_j + pseudo)
         learned = replace(self, share_j=share_j / share_j.sum(), begun=statistics.begun)
@@ -180,7 +175,6 @@ class GraphField:
         return replace(learned, strength_j=strength_j, last=Step(self.strength_j, half_j))
 
     def log_density(self) -> float:
-        """Return the log Dirichlet density of the shares, up to a constant."""
         return float(self.smoothing * np.log(self.share_j).sum())
 
     @property
@@ -194,5 +188,4 @@ class GraphField:
 def _half_newton(statistics: FieldCounts) -> Floats:
     """Return (J,) half the Newton step of the strengths. A full step would overshoot, because shares move too."""
     curvature_j = statistics.curvature_j
-    half_j: Floats = 0.5 * statistics.gradient_j / np.where(curvature_j > 0, curvature_j, np.inf)
-    return half_j
+    return np.asarray(0.5 * statistics.gradient_j / np.where(curvature_j > 0, curvature_j, np.inf))

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hitl.annotations import Floats
+from hitl.models.inference.engine import Additive
 from hitl.models.numerics.forward_backward import Indices, forward_backward
 from hitl.models.priors import Mask, Posterior
 
@@ -32,8 +33,7 @@ class Sequences:
     @cached_property
     def rows(self) -> Indices:
         """(N,) items sorted by sequence and position."""
-        rows: Indices = np.lexsort((self.place_n2[:, 1], self.place_n2[:, 0]))
-        return rows
+        return np.asarray(np.lexsort((self.place_n2[:, 1], self.place_n2[:, 0])))
 
     @cached_property
     def start(self) -> Indices:
@@ -44,19 +44,15 @@ class Sequences:
     @cached_property
     def follows(self) -> Mask:
         """(N - 1,) True if the next item in `rows` is in the same sequence."""
-        follows: Mask = np.diff(self.place_n2[self.rows, 0]) == 0
-        return follows
+        return np.asarray(np.diff(self.place_n2[self.rows, 0]) == 0)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Transitions:
+@dataclass(frozen=True, eq=False)
+class Transitions(Additive):
     """Expected first classes (J,) and expected pairs of neighbors (J, J) of some sequences."""
 
     first_j: Floats
     pairs_ij: Floats
-
-    def __add__(self, other: Transitions) -> Transitions:
-        return Transitions(self.first_j + other.first_j, self.pairs_ij + other.pairs_ij)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,11 +72,9 @@ class MarkovChain:
         )
 
     def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
-        """Return beliefs given the messages of the whole sequence."""
         return chained(self.sequences, message_nj, counted_n, self.first_j, self.step_ij)
 
     def statistics(self, q_nj: Floats, counted_n: Mask) -> Transitions:
-        """Return pairs of neighbors as if their beliefs were independent."""
         return independent(self.sequences, q_nj, counted_n)
 
     def learn(self, statistics: Transitions) -> Self:
@@ -89,7 +83,6 @@ class MarkovChain:
         return replace(self, first_j=first_j / first_j.sum(), step_ij=step_ij / step_ij.sum(axis=1, keepdims=True))
 
     def log_density(self) -> float:
-        """Return the log Dirichlet density of all rows, up to a constant."""
         return self.smoothing * float(np.log(self.first_j).sum() + np.log(self.step_ij).sum())
 
 

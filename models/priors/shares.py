@@ -1,26 +1,30 @@
-"""Class shares: every item is of class j with probability p[j], the same for all (Dawid & Skene 1979).
+"""Class shares, the same for all items, at their mode or with a Dirichlet posterior; and a fixed prior of each item.
 
-z_n ~ Cat(p)        p ~ Dirichlet(smoothing + 1)
+    z_n ~ Cat(p)        p ~ Dirichlet(smoothing + 1)        at its mode                            (Dawid & Skene 1979)
+    p ~ Dir(nu_0)       q(p) = Dir(nu),  nu_j = nu_0 + N_j,  E ln p_j = psi(nu_j) - psi(sum nu)    (Simpson 2011, 14-18)
+
+With an anchor w the beliefs N_j count (1 - w) and the votes V_j count w (see `annotators.dirichlet_confusion`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Self
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 
 from hitl.annotations import Floats
 from hitl.models.numerics import kernels
+from hitl.models.numerics.special import digamma, log_gamma
 from hitl.models.priors import Mask, Posterior, factored
 
 
 @dataclass(frozen=True, eq=False)
 class Shares:
-    """Class shares (J,) that sum to 1, with `smoothing` > 0 pseudo-items of each class."""
+    """Class shares (J,) that sum to 1, with `smoothing` > 0 pseudo-items of each class, a number or (J,)."""
 
     share_j: Floats
-    smoothing: float = 0.01
+    smoothing: Any = 0.01
 
     @classmethod
     def even(cls, n_classes: int, smoothing: float = 0.01) -> Shares:
@@ -32,22 +36,95 @@ class Shares:
         return np.log(self.share_j)[None]
 
     def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
-        """Return beliefs of each item independently."""
         return factored(self, message_nj, counted_n)
 
     def statistics(self, q_nj: Floats, counted_n: Mask) -> Floats:
-        """Return (J,) expected number of items of each class."""
         return kernels.totals(q_nj, counted_n)
 
     def learn(self, statistics: Floats) -> Self:
         """Return the posterior mode of the shares: (expected items + smoothing) / total."""
         raised = statistics + self.smoothing
-        return type(self)(raised / raised.sum(), self.smoothing)
+        return replace(self, share_j=raised / raised.sum())
 
     def explained(self, statistics: Floats) -> float:
-        """Return the expected log probability of the classes, given expected numbers of items per class."""
         return float(statistics @ self.log_prior()[0])
 
     def log_density(self) -> float:
-        """Return the log Dirichlet density of the shares, up to a constant."""
-        return float(self.smoothing * np.log(self.share_j).sum())
+        return float(np.sum(self.smoothing * np.log(self.share_j)))
+
+
+@dataclass(frozen=True, eq=False)
+class DirichletShares:
+    """Dirichlet posterior of the class shares.
+
+    Attributes:
+        nu_j: (J,) its parameters.
+        smoothing: pseudo-items of each class in the prior, > 0.
+        anchor: weight of the votes in the counts, in [0, 1).
+        votes_j: (J,) number of items of each class by agreeing votes.
+    """
+
+    nu_j: Floats
+    smoothing: float = 1.0
+    anchor: float = 0.0
+    votes_j: Floats | float = 0.0
+
+    @classmethod
+    def even(cls, n_classes: int, smoothing: float = 1.0) -> DirichletShares:
+        """Return the prior itself."""
+        return cls(np.full(n_classes, smoothing), smoothing)
+
+    @property
+    def share_j(self) -> Floats:
+        """(J,) posterior mean of the shares."""
+        return np.asarray(self.nu_j / self.nu_j.sum())
+
+    def log_prior(self) -> Floats:
+        """Return (1, J) expected log shares."""
+        return np.asarray((digamma(self.nu_j) - digamma(self.nu_j.sum()))[None])
+
+    def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
+        return factored(self, message_nj, counted_n)
+
+    def statistics(self, q_nj: Floats, counted_n: Mask) -> Floats:
+        return kernels.totals(q_nj, counted_n)
+
+    def learn(self, statistics: Floats) -> Self:
+        """Return nu = nu_0 + expected number of items of each class (eq. 17)."""
+        return replace(self, nu_j=(1 - self.anchor) * statistics + self.anchor * self.votes_j + self.smoothing)
+
+    def explained(self, statistics: Floats) -> float:
+        return float(statistics @ self.log_prior()[0])
+
+    def log_density(self) -> float:
+        prior_j = np.full_like(self.nu_j, self.smoothing)
+        evidence = log_beta(self.nu_j) - log_beta(prior_j)
+        explained = (self.nu_j - prior_j - self.anchor * self.votes_j) @ self.log_prior()[0]
+        return float((evidence - explained) / (1 - self.anchor))
+
+
+def log_beta(alpha: Floats) -> Floats:
+    """Return the log multivariate beta function over the last axis, the log normalizer of a Dirichlet."""
+    return np.asarray(log_gamma(alpha).sum(axis=-1) - log_gamma(alpha.sum(axis=-1)))
+
+
+@dataclass(frozen=True, eq=False)
+class Fixed:
+    """(N, J) log p(z_n = j) of each item, computed elsewhere, with any normalizer; nothing is learned."""
+
+    log_p_nj: Floats
+
+    def log_prior(self) -> Floats:
+        return self.log_p_nj
+
+    def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
+        return factored(self, message_nj, counted_n)
+
+    def statistics(self, q_nj: Floats, counted_n: Mask) -> float:
+        return 0.0
+
+    def learn(self, statistics: float) -> Self:
+        return self
+
+    def log_density(self) -> float:
+        return 0.0

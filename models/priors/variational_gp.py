@@ -33,6 +33,7 @@ from typing import Any, Self
 import numpy as np
 
 from hitl.annotations import Floats
+from hitl.models.inference.engine import Additive
 from hitl.models.numerics.softmax_bound import tilted
 from hitl.models.numerics.votes import shares
 from hitl.models.priors import Mask, Posterior
@@ -82,7 +83,6 @@ class Inputs:
         return cls(features, pool_nj, center_d, np.where(scale_d > 0, scale_d, 1.0), log_share_j)
 
     def over(self, rows: Any) -> Self:
-        """Select items."""
         pool_nj = None if self.pool_nj is None else self.pool_nj[rows]
         return replace(self, features=self.features[rows], pool_nj=pool_nj)
 
@@ -103,8 +103,8 @@ class Inputs:
         return message_nj[rows] + np.nan_to_num(self.pool_nj[rows] - self.log_share_j)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class GPStatistics:
+@dataclass(frozen=True, eq=False)
+class GPStatistics(Additive):
     """Sums over `items` items of the natural parameters, and the gradient of the bound in the hyperparameters.
 
     Statistics add up over shards.
@@ -114,14 +114,6 @@ class GPStatistics:
     shift_jm: Any
     gradient_p: Any
     items: float
-
-    def __add__(self, other: GPStatistics) -> GPStatistics:
-        return GPStatistics(
-            self.precision_jmm + other.precision_jmm,
-            self.shift_jm + other.shift_jm,
-            self.gradient_p + other.gradient_p,
-            self.items + other.items,
-        )
 
     def standing_for(self, items: float) -> GPStatistics:
         """Scale the statistics of a sample to this many items."""
@@ -191,15 +183,12 @@ class VariationalGP:
         return kept | {CENTER: self.inputs.center_d, SCALE: self.inputs.scale_d, SHARES: log_share_j}
 
     def over(self, rows: Any) -> Self:
-        """Return the prior over these items only."""
         return replace(self, inputs=self.inputs.over(rows))
 
     def paced(self, sampled: bool, rate: float) -> Self:
-        """Set the step size for statistics of a sample or of all items, and the rate of hyperparameters."""
         return replace(self, step=SAMPLED_STEP if sampled else LARGEST_STEP, rate=rate)
 
     def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
-        """Return beliefs of all items, with bound and statistics of those that count."""
         message_nj = np.asarray(message_nj)
         found = _Sums(self)
         log_evidence = 0.0
@@ -215,7 +204,6 @@ class VariationalGP:
         return Posterior(message_nj, log_evidence, found.statistics())
 
     def statistics(self, q_nj: Floats, counted_n: Mask) -> GPStatistics:
-        """Return the statistics of items with these beliefs."""
         found = _Sums(self)
         for rows in self._chunks():
             mu_nj, s_nj, add = found.marginals(rows)
@@ -245,7 +233,6 @@ class VariationalGP:
         return replace(learned, covariance=self.covariance.ascended(statistics.gradient_p, self.rate))
 
     def log_density(self) -> float:
-        """Return -KL(q(u) || p(u)) plus the log density of the hyperparameters, up to a constant."""
         factor_jmm = torch.linalg.cholesky(self.precision_jmm)
         m_jm = torch.cholesky_solve(self.shift_jm[..., None], factor_jmm)[..., 0]
         s_jmm = torch.cholesky_inverse(factor_jmm)
@@ -313,7 +300,6 @@ class _Sums:
         return mu_nj, s_nj, add
 
     def statistics(self) -> GPStatistics:
-        """Return the sums."""
         precision_jmm = self.precision_jmm.expand_as(self.prior.precision_jmm)
         return GPStatistics(precision_jmm, self.shift_jm, self.basis.gradient(), self.items)
 

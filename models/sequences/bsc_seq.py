@@ -2,9 +2,10 @@
 
     z_t | z_{t-1} = i ~ Cat(step_i)        l_tk | z_t = j, l_{t-1,k} = h ~ Cat(pi_k[h, j])        pi_k[h, j] ~ Dir(a_j)
 
-By variational Bayes, like `sequential_ibcc` with K (L + 1) annotators (`annotators.previous_label`). The rows
-share the prior a_j, learned from all annotators after all of their labels. If all classes are O, B-kind and I-kind,
-I-kind follows B-kind or I-kind alone (`spans.steps_of_spans`).
+By variational Bayes, like `sequential_ibcc` with K (L + 1) pseudo-annotators: each annotator is split into one per
+previous label, and one for the beginning or after an item that they did not label (`after_own_labels`). The rows share
+the prior a_j, learned from all annotators after all of their labels. If all classes are O, B-kind and I-kind, I-kind
+follows B-kind or I-kind alone (`spans.steps_of_spans`).
 
 This models annotators who mark little and overlook whole names: an O after an O says less than an O after a B.
 """
@@ -22,18 +23,19 @@ from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.annotators import dirichlet_confusion
-from hitl.models.annotators.previous_label import after_own_labels, merged
+from hitl.models.annotators.confusion import on_the_diagonal
+from hitl.models.annotators.dirichlet_confusion import DirichletRows
 from hitl.models.combiner import require_given, used
 from hitl.models.inference import em
 from hitl.models.inference.observed_outputs import Outputs
-from hitl.models.inference.warm_start import beliefs_of, require_learned, require_same_classes
-from hitl.models.numerics.checks import require_counts, require_positive
+from hitl.models.inference.warm_start import begin, require_learned, require_same_classes
+from hitl.models.numerics.checks import check_settings
 from hitl.models.numerics.special import digamma
 from hitl.models.numerics.votes import shares
 from hitl.models.priors.dirichlet_chain import DirichletChain
+from hitl.models.priors.markov_chain import Sequences
 from hitl.models.sequences import learned_chain
 from hitl.models.sequences.spans import steps_of_spans
-from hitl.models.vb_ibcc import VBIBCC
 
 AFTER = "after own labels"
 """(K (L + 1), L, J) Dirichlet parameters of each annotator after each of their labels, and after none."""
@@ -51,11 +53,10 @@ class BSCSeq:
 
     Example:
         >>> import numpy as np
-        >>> from hitl import Annotations, Evidence
-        >>> from hitl.models import BSCSeq
+        >>> from hitl import Annotations, Evidence, models
         >>> labels = Annotations.from_matrix([[0, 0], [1, 1], [2, 2], [0, 0]] * 3, classes=["O", "B-X", "I-X"])
         >>> sentence = np.stack((np.zeros(12, int), np.arange(12)), axis=1)
-        >>> BSCSeq().fit(Evidence(labels, sequence=sentence)).labels[:4].tolist()
+        >>> models.BSCSeq().fit(Evidence(labels, sequence=sentence)).labels[:4].tolist()
         [0, 1, 2, 0]
     """
 
@@ -69,8 +70,7 @@ class BSCSeq:
     max_iterations: int = 500
 
     def __post_init__(self) -> None:
-        require_positive(self, "diagonal", "off", "step_smoothing", "tolerance")
-        require_counts(self, "max_iterations")
+        check_settings(self)
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Maximize the bound, starting from the votes or from `start`. Raise BadEvidence without a sequence."""
@@ -83,8 +83,8 @@ class BSCSeq:
         found = em.run_em(
             each,
             outputs.beside(DirichletChain.even(sequences, j, self.step_smoothing, allowed_rj)),
-            self._rows.annotators_at_start(each.annotations, start),
-            beliefs_of(evidence, start, AFTER, partial(self._judged, evidence=evidence)),
+            DirichletRows(self._hyper(annotations)).at_start(each.annotations, start),
+            begin(evidence, start, partial(self._judged, evidence=evidence), needs=AFTER),
             tolerance=self.tolerance,
             max_iterations=self.max_iterations,
         )
@@ -119,9 +119,7 @@ class BSCSeq:
         """Return (K (L + 1), L, J) E ln pi of these annotators; new ones get the learned prior."""
         alpha = consensus.parameters[AFTER]
         each = annotations.n_options + 1
-        prior_jl = (
-            consensus.annotators.prior if consensus.annotators.prior is not None else self._rows.hyper(annotations)
-        )
+        prior_jl = consensus.annotators.prior if consensus.annotators.prior is not None else self._hyper(annotations)
         alpha_khlj = np.tile(prior_jl.T, (annotations.n_annotators, each, 1, 1))
         place = {name: k for k, name in enumerate(consensus.annotators.names)}
         learned_khlj = alpha.reshape(-1, each, *alpha.shape[1:])
@@ -131,7 +129,36 @@ class BSCSeq:
         expected: Floats = digamma(alpha_khlj) - digamma(alpha_khlj.sum(axis=2, keepdims=True))
         return expected.reshape(-1, *alpha.shape[1:])
 
-    @property
-    def _rows(self) -> VBIBCC:
-        """Expected behavior of annotators after any of their labels."""
-        return VBIBCC(self.diagonal, self.off)
+    def _hyper(self, annotations: Annotations) -> Floats:
+        """Return (J, L) expected pseudo-counts of annotators after any of their labels."""
+        return on_the_diagonal(annotations.n_classes, annotations.n_options, self.diagonal, self.off)
+
+
+def after_own_labels(annotations: Annotations, sequences: Sequences) -> Annotations:
+    """Split annotators by previous label: k (L + 1) + h has given label h before, with h = L for none.
+
+    Labels without an annotator count as having no previous label. The new annotators are named by their numbers.
+    """
+    n_options = annotations.n_options
+    rank_n = np.empty(annotations.n_items, dtype=np.int64)
+    rank_n[sequences.rows] = np.arange(annotations.n_items)
+    begins_n = np.ones(annotations.n_items, dtype=bool)
+    begins_n[sequences.rows[1:]] = ~sequences.follows
+    order = np.lexsort((rank_n[annotations.item], annotations.annotator))
+    item, annotator, label = (column[order] for column in (annotations.item, annotations.annotator, annotations.label))
+    next_to = (annotator[1:] == annotator[:-1]) & (np.diff(rank_n[item]) == 1) & ~begins_n[item[1:]]
+    if annotations.anonymous is not None:
+        next_to &= annotator[1:] != annotations.anonymous
+    before = np.full(len(annotations), n_options, dtype=np.int32)
+    before[order[1:][next_to]] = label[:-1][next_to]
+    return replace(
+        annotations,
+        annotator=(annotations.annotator * (n_options + 1) + before).astype(np.int32),
+        annotators=tuple(range(annotations.n_annotators * (n_options + 1))),
+        anonymous=None if annotations.anonymous is None else annotations.anonymous * (n_options + 1) + n_options,
+    )
+
+
+def merged(counts_klj: Floats, n_options: int) -> Floats:
+    """Merge counts (K (L + 1), L, J) of the pseudo-annotators into (K, L, J) counts per annotator."""
+    return np.asarray(counts_klj.reshape(-1, n_options + 1, *counts_klj.shape[1:]).sum(axis=1))

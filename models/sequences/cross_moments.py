@@ -86,5 +86,4 @@ def _on_the_simplex(q: Floats, b: Floats) -> Floats:
     scale = np.abs(equations).max()
     weight = np.full((1, len(b)), SUM_WEIGHT)
     x = nnls(np.vstack((equations / scale, weight)), np.append(known / scale, SUM_WEIGHT))[0]
-    shares: Floats = x / x.sum()
-    return shares
+    return np.asarray(x / x.sum())

@@ -23,8 +23,7 @@ from hitl.models.inference.observed_outputs import Outputs
 from hitl.models.inference.warm_start import require_learned, require_same_classes
 from hitl.models.numerics import kernels
 from hitl.models.numerics.clamping import observe
-from hitl.models.numerics.forward_backward import Indices, Passed, forward_backward
-from hitl.models.numerics.viterbi import most_probable
+from hitl.models.numerics.forward_backward import Indices, Passed, forward_backward, most_probable
 from hitl.models.priors.dirichlet_chain import NEVER
 from hitl.models.priors.markov_chain import MarkovChain, Sequences
 

@@ -22,13 +22,13 @@ import numpy as np
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
-from hitl.models.annotators import confusion
+from hitl.models.annotators.confusion import PointRows, even_pseudo_counts
 from hitl.models.combiner import require_given, used_shards
 from hitl.models.inference import em
 from hitl.models.inference.engine import PerShard, Shards
 from hitl.models.inference.observed_outputs import Observed, Outputs
-from hitl.models.inference.warm_start import beliefs_of
-from hitl.models.numerics.checks import require_counts, require_positive
+from hitl.models.inference.warm_start import begin
+from hitl.models.numerics.checks import check_settings
 from hitl.models.numerics.votes import smoothed
 from hitl.models.priors.markov_chain import MarkovChain, Sequences
 from hitl.models.sequences import learned_chain
@@ -45,11 +45,10 @@ class SequentialDawidSkene:
 
     Example:
         >>> import numpy as np
-        >>> from hitl import Annotations, Evidence
-        >>> from hitl.models import SequentialDawidSkene
+        >>> from hitl import Annotations, Evidence, models
         >>> labels = Annotations.from_matrix([[0, 0], [0, 0], [0, 1], [0, 0], [1, 1], [1, 1], [1, 1]])
         >>> sentence = np.stack((np.zeros(7, int), np.arange(7)), axis=1)
-        >>> SequentialDawidSkene().fit(Evidence(labels, sequence=sentence)).labels.tolist()
+        >>> models.SequentialDawidSkene().fit(Evidence(labels, sequence=sentence)).labels.tolist()
         [0, 0, 0, 0, 1, 1, 1]
     """
 
@@ -63,8 +62,7 @@ class SequentialDawidSkene:
     max_iterations: int = 500
 
     def __post_init__(self) -> None:
-        require_positive(self, "smoothing", "step_smoothing", "tolerance")
-        require_counts(self, "max_iterations")
+        check_settings(self)
 
     def fit(self, evidence: Evidence | Shards, *, start: Consensus | None = None) -> Consensus:
         """Run EM from the votes, or from `start`. Raise BadEvidence without a sequence.
@@ -74,22 +72,24 @@ class SequentialDawidSkene:
         shards = used_shards(self, evidence)
         began = time.perf_counter()
         annotations = shards.annotations
-        pseudo_jl, outputs = self._pseudo_counts(annotations), Outputs.learned(shards)
+        kind, outputs = self._kind(annotations), Outputs.learned(shards)
         nothing = Sequences(np.empty((0, 2), np.int64))
-        prior_on = _PriorOn(shards.once(outputs.on), shards.once(learned_chain.sequences_of))
+        sequences = shards.once(learned_chain.sequences_of)
+        prior_on = partial(_prior_on, outputs=shards.once(outputs.on), sequences=sequences)
         found = em.run_em(
             shards,
             Observed(MarkovChain.even(nothing, annotations.n_classes, self.step_smoothing), None),
-            confusion.Confusion.unlearned(pseudo_jl, annotations.n_annotators),
+            kind.at_start(annotations, None),
             partial(self._first, start=start),
             tolerance=self.tolerance,
             max_iterations=self.max_iterations,
             prior_on=prior_on,
         )
-        judge = em.Judge(found.prior, found.annotators.log_pi_klj, prior_on, least_labels=1)
-        beliefs: em.Beliefs = PerShard(judge, shards.table, found.q_nj)
-        share_j = smoothed(shards.total(_Total(beliefs)), shards.size.items)
-        people = confusion.report(annotations, found.counts_klj, pseudo_jl, share_j)
+        log_pi_klj = found.annotators.log_pi_klj
+        judge = partial(em.judge, prior=found.prior, log_pi_klj=log_pi_klj, prior_on=prior_on, least_labels=1)
+        total_j = shards.total(partial(_total, beliefs=PerShard(judge, shards.table, found.q_nj)))
+        share_j = smoothed(total_j, shards.size.counted(0))
+        people = kind.report(annotations, found, share_j)
         chain = {learned_chain.FIRST: found.prior.prior.first_j, learned_chain.STEPS: found.prior.prior.step_ij}
         return em.concluded(self, began, shards, found, people, **outputs.kept(chain))
 
@@ -100,44 +100,29 @@ class SequentialDawidSkene:
 
     def chain_posterior(self, consensus: Consensus, evidence: Evidence) -> learned_chain.ChainPosterior:
         """Return the posterior over whole sequences from which `apply` takes its beliefs."""
-        return learned_chain.chain_posterior(consensus, evidence, self._log_answers(consensus, evidence.annotations))
+        log_pi_klj = self._kind(evidence.annotations).log_pi(consensus, evidence.annotations)
+        return learned_chain.chain_posterior(consensus, evidence, log_pi_klj)
 
     def _first(self, evidence: Evidence, start: Consensus | None) -> Floats:
         """Return (N, J) first beliefs of iterations."""
-        return beliefs_of(evidence, start, learned_chain.STEPS, partial(self._judged, evidence=evidence))
+        return begin(evidence, start, partial(self._judged, evidence=evidence), needs=learned_chain.STEPS)
 
     def _judged(self, consensus: Consensus, evidence: Evidence) -> Floats:
         return self.chain_posterior(consensus, evidence).passed.q_nj
 
-    def _pseudo_counts(self, annotations: Annotations) -> Floats:
-        return confusion.even_pseudo_counts(annotations.n_classes, annotations.n_options, self.smoothing)
-
-    def _log_answers(self, consensus: Consensus, annotations: Annotations) -> Floats:
-        """Return (K, L, J) log answer probabilities of these annotators; new ones follow the prior."""
-        log_pi_klj: Floats = np.log(confusion.confusion_from(consensus, annotations, self._pseudo_counts(annotations)))
-        return log_pi_klj
+    def _kind(self, annotations: Annotations) -> PointRows:
+        return PointRows(even_pseudo_counts(annotations.n_classes, annotations.n_options, self.smoothing))
 
 
-# -- over shards ---------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class _PriorOn:
+def _prior_on(
+    prior: Observed[MarkovChain],
+    evidence: Evidence,
+    outputs: Callable[[Evidence], Outputs],
+    sequences: Callable[[Evidence], Sequences],
+) -> Observed[MarkovChain]:
     """Apply the chain to a shard's items, combined with the models."""
-
-    outputs: Callable[[Evidence], Outputs]
-    sequences: Callable[[Evidence], Sequences]
-
-    def __call__(self, prior: Observed[MarkovChain], evidence: Evidence) -> Observed[MarkovChain]:
-        return self.outputs(evidence).beside(replace(prior.prior, sequences=self.sequences(evidence)))
+    return outputs(evidence).beside(replace(prior.prior, sequences=sequences(evidence)))
 
 
-@dataclass(frozen=True, eq=False)
-class _Total:
-    """Sum a shard's beliefs to (J,)."""
-
-    beliefs: em.Beliefs
-
-    def __call__(self, evidence: Evidence) -> Floats:
-        total_j: Floats = self.beliefs(evidence).sum(axis=0)
-        return total_j
+def _total(evidence: Evidence, beliefs: em.Beliefs) -> Floats:
+    return np.asarray(beliefs(evidence).sum(axis=0))

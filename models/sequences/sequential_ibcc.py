@@ -13,19 +13,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
-from hitl.annotations import Floats
+from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
-from hitl.models.annotators import dirichlet_confusion
+from hitl.models.annotators.confusion import on_the_diagonal
+from hitl.models.annotators.dirichlet_confusion import DirichletRows
 from hitl.models.combiner import require_given, used
 from hitl.models.inference import em
 from hitl.models.inference.observed_outputs import Outputs
-from hitl.models.inference.warm_start import beliefs_of
-from hitl.models.numerics.checks import require_counts, require_positive
+from hitl.models.inference.warm_start import begin
+from hitl.models.numerics.checks import check_settings
 from hitl.models.numerics.votes import shares
 from hitl.models.priors.dirichlet_chain import DirichletChain
 from hitl.models.sequences import learned_chain
-from hitl.models.vb_ibcc import VBIBCC
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,10 @@ class SequentialIBCC:
 
     Example:
         >>> import numpy as np
-        >>> from hitl import Annotations, Evidence
-        >>> from hitl.models import SequentialIBCC
+        >>> from hitl import Annotations, Evidence, models
         >>> labels = Annotations.from_matrix([[0, 0], [0, 0], [0, 1], [0, 0], [1, 1], [1, 1], [1, 1]])
         >>> sentence = np.stack((np.zeros(7, int), np.arange(7)), axis=1)
-        >>> SequentialIBCC().fit(Evidence(labels, sequence=sentence)).labels.tolist()
+        >>> models.SequentialIBCC().fit(Evidence(labels, sequence=sentence)).labels.tolist()
         [0, 0, 0, 0, 1, 1, 1]
     """
 
@@ -60,8 +59,7 @@ class SequentialIBCC:
     max_iterations: int = 500
 
     def __post_init__(self) -> None:
-        require_positive(self, "diagonal", "off", "step_smoothing", "tolerance")
-        require_counts(self, "max_iterations")
+        check_settings(self)
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Maximize the bound, starting from the votes or from `start`. Raise BadEvidence without a sequence."""
@@ -72,12 +70,12 @@ class SequentialIBCC:
         found = em.run_em(
             evidence,
             outputs.beside(DirichletChain.even(sequences, annotations.n_classes, self.step_smoothing)),
-            self._rows.annotators_at_start(annotations, start),
-            beliefs_of(evidence, start, learned_chain.STEPS, partial(self._judged, evidence=evidence)),
+            self._kind(annotations).at_start(annotations, start),
+            begin(evidence, start, partial(self._judged, evidence=evidence), needs=learned_chain.STEPS),
             tolerance=self.tolerance,
             max_iterations=self.max_iterations,
         )
-        people = dirichlet_confusion.report(annotations, found.annotators, shares(found.q_nj))
+        people = self._kind(annotations).report(annotations, found, shares(found.q_nj))
         mean_rj = found.prior.prior.mean_rj
         chain = {learned_chain.FIRST: mean_rj[0], learned_chain.STEPS: mean_rj[1:]}
         return em.concluded(self, began, evidence, found, people, **outputs.kept(chain))
@@ -89,14 +87,12 @@ class SequentialIBCC:
 
     def chain_posterior(self, consensus: Consensus, evidence: Evidence) -> learned_chain.ChainPosterior:
         """Return the posterior over whole sequences from which `apply` takes its beliefs."""
-        return learned_chain.chain_posterior(
-            consensus, evidence, self._rows.expected_log(consensus, evidence.annotations)
-        )
+        log_pi_klj = self._kind(evidence.annotations).log_pi(consensus, evidence.annotations)
+        return learned_chain.chain_posterior(consensus, evidence, log_pi_klj)
 
     def _judged(self, consensus: Consensus, evidence: Evidence) -> Floats:
         return self.chain_posterior(consensus, evidence).passed.q_nj
 
-    @property
-    def _rows(self) -> VBIBCC:
-        """Expected behavior of annotators."""
-        return VBIBCC(self.diagonal, self.off, self.shared)
+    def _kind(self, annotations: Annotations) -> DirichletRows:
+        size = annotations.n_classes, annotations.n_options
+        return DirichletRows(on_the_diagonal(*size, self.diagonal, self.off), self.shared)
