@@ -14,7 +14,7 @@ from hitl.kinds.span_tables import read_labels
 from hitl.kinds.spans import SpanConsensus, combine_spans
 from hitl.models import VBIBCC, BSCSeq, MajorityVote, SequentialDawidSkene, SequentialIBCC
 from hitl.models.combiner import Combiner
-from hitl.models.numerics.viterbi import most_probable
+from hitl.models.numerics.forward_backward import most_probable
 from hitl.models.priors.markov_chain import MarkovChain, Sequences
 from hitl.models.sequences.learned_chain import ChainPosterior
 

@@ -14,7 +14,6 @@ from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models import PL, BayesianPL
 from hitl.models.bayesian_pl import FACTOR, WEIGHT, repeated_answers
-from hitl.models.calibration.temperature import LogTemperature
 from tests import oracles
 
 
@@ -161,34 +160,6 @@ def test_two_models_are_nearly_what_the_posterior_of_both_temperatures_says() ->
         mode = np.abs(PL().fit(told).probabilities - expected)[rows]
         assert error.max() < 0.035
         assert error.mean() < 0.6 * mode.mean()
-
-
-def test_with_nothing_told_of_a_model_its_temperature_is_as_the_prior_says() -> None:
-    evidence, truth = oracles.crowd(np.random.default_rng(4), 30, 1, 3, models=1)
-    p = evidence.probabilities["m0"].copy()
-    p[:10] = np.nan
-    told = np.where(np.arange(30) < 10, truth, -1)
-    method = BayesianPL(temperature=LogTemperature(mean=0.2, sd=0.3))
-    learned = method.fit(Evidence(evidence.annotations, {"m0": p}, truth=told))
-    log_t, weight = np.log(learned.parameters[FACTOR]), learned.parameters[WEIGHT]
-    assert learned.temperatures["m0"] == pytest.approx(np.exp(0.2))
-    assert weight @ log_t == pytest.approx(0.0, abs=1e-9)
-    assert weight @ log_t**2 == pytest.approx(0.09, abs=1e-7)
-
-
-def test_with_much_truth_it_becomes_pl() -> None:
-    evidence, truth = oracles.crowd(np.random.default_rng(5), 4000, 3, 3, models=1)
-    told = replace(evidence, truth=np.where(np.arange(4000) < 3900, truth, -1))
-    np.testing.assert_allclose(BayesianPL().fit(told).probabilities, PL().fit(told).probabilities, atol=0.003)
-
-
-def test_a_label_alone_is_judged_by_the_same_matrix_as_in_pl_and_a_silent_model_by_the_shares() -> None:
-    evidence, truth = oracles.crowd(np.random.default_rng(6), 60, 3, 3, models=1, abstaining=0.5)
-    told = replace(evidence, truth=np.where(np.arange(60) < 30, truth, -1))
-    rows = np.isnan(evidence.probabilities["m0"][:, 0]) & (np.arange(60) >= 30)
-    found, other = BayesianPL().fit(told), PL().fit(told)
-    np.testing.assert_allclose(found.probabilities[rows], other.probabilities[rows], atol=1e-12)
-    np.testing.assert_array_equal(found.annotators.confusion, other.annotators.confusion)
 
 
 def test_answers_that_repeat_each_other_tell_less() -> None:

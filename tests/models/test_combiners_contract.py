@@ -219,25 +219,24 @@ def test_what_is_missing_is_named_with_methods_that_do_without(
         method.fit(crowd(np.random.default_rng(0), 20, **shape)[0])
 
 
-@pytest.mark.parametrize(
-    ("name", "settings"),
-    [
-        ("LL", {"accuracy": 1.0}),
-        ("LL", {"off": 0.0}),
-        ("LL", {"share_smoothing": 0.0}),
-        ("LR", {"strength": 0.0}),
-        ("LR", {"pseudo_items": 0.0}),
-        ("LR", {"own_weights": 0}),
-        ("LR", {"max_iterations": 0}),
-        ("SP", {"accuracy": 0.0}),
-        ("SP", {"strength": 0.0}),
-        ("BayesianPL", {"off": 0.0}),
-        ("BayesianPL", {"accuracy_at": "median"}),
-    ],
-)
-def test_settings_out_of_range_are_named(name: str, settings: dict[str, Any]) -> None:
-    with pytest.raises(BadSettings, match=next(iter(settings))):
-        COMBINERS[name](**settings)
+WRONG: dict[str, Any] = {
+    **dict.fromkeys(("accuracy", "beta", "epsilon", "easy_accuracy", "anchor"), 1.0),
+    **dict.fromkeys(("off", "diagonal", "tolerance", "share_smoothing", "step_smoothing", "pseudo_items", "hard"), 0.0),
+    **dict.fromkeys(("shrinkage", "horizon", "easy_sd", "coupling_sd", "answer_sd", "clear"), 0.0),
+    **dict.fromkeys(("smoothing", "strength", "rounds", "triples", "groupings", "learning_steps"), -1),
+    **dict.fromkeys(("max_iterations", "least_labels", "enough_labels", "least_shared", "own_weights"), 0),
+    **dict.fromkeys(("inducing", "batch", "draws", "thin", "right", "wrong"), 0),
+    **dict.fromkeys(("learn_from", "begin", "accuracy_at", "approximation", "annotators"), "mine"),
+}
+"""Setting -> a value that no method takes for it."""
+
+RANGES = [(name, one.name) for name, made in COMBINERS.items() for one in dataclasses.fields(made) if one.name in WRONG]
+
+
+@pytest.mark.parametrize(("name", "setting"), RANGES)
+def test_settings_out_of_range_are_named(name: str, setting: str) -> None:
+    with pytest.raises(BadSettings, match=rf"{setting} is {WRONG[setting]!r}; expected "):
+        COMBINERS[name](**{setting: WRONG[setting]})
 
 
 # -- the suite sees what it should ---------------------------------------------------------------------------

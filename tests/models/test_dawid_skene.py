@@ -6,8 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from hitl import score
 from hitl.annotations import Annotations
@@ -52,14 +50,6 @@ def test_the_e_step_agrees_with_all_truths_of_five_items(shape: dict[str, float]
     expected, log_expected = oracles.enumerate_truths(evidence, np.tile(np.log(share_j), (5, 1)), np.log(pi_kjl))
     np.testing.assert_allclose(q_nj, expected, atol=1e-12)
     assert log_evidence == pytest.approx(log_expected, abs=1e-10)
-
-
-def test_beliefs_stay_finite_with_hundreds_of_labels_an_item() -> None:
-    rng = np.random.default_rng(0)
-    evidence, truth = oracles.crowd(rng, 30, 2, 3, pool=30_000)
-    consensus = DawidSkene().fit(evidence)
-    assert np.isfinite(consensus.probabilities).all()
-    assert (consensus.labels == truth).all()
 
 
 # -- M-step --------------------------------------------------------------------------------------------------
@@ -125,45 +115,6 @@ def test_the_trace_is_the_log_posterior_of_the_parameters(shape: dict[str, float
     np.testing.assert_allclose(estimate.objective[: len(expected)], expected[: len(estimate.objective)], atol=1e-8)
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    seed=st.integers(0, 10_000),
-    n_classes=st.integers(2, 4),
-    extra=st.integers(0, 2),
-    unlabeled=st.integers(0, 3),
-    pool=st.sampled_from([0, 0, 8]),
-    known=st.sampled_from([0.0, 0.3, 1.0]),
-    accuracy=st.sampled_from([None, 0.75]),
-)
-def test_the_objective_never_falls(
-    seed: int, n_classes: int, extra: int, unlabeled: int, pool: int, known: float, accuracy: float | None
-) -> None:
-    rng = np.random.default_rng(seed)
-    evidence, _ = oracles.crowd(
-        rng, 12, 4, n_classes, n_classes + extra, unlabeled=unlabeled, pool=pool, known=known, asked=0.5
-    )
-    consensus = DawidSkene(accuracy=accuracy, max_iterations=60).fit(evidence)
-    trace = np.array(consensus.fit.objective)
-    assert np.isfinite(trace).all()
-    assert (np.diff(trace) >= -1e-9 * np.abs(trace[:-1])).all()
-    np.testing.assert_allclose(consensus.probabilities.sum(axis=1), 1)
-    told = evidence.known
-    assert (consensus.labels[told] == evidence.truth[told]).all()
-    assert (consensus.confidence[told] == 1).all()
-
-
-def test_the_loop_puts_in_the_known_truth_before_it_learns() -> None:
-    rng = np.random.default_rng(25)
-    evidence, _ = oracles.crowd(rng, 12, 4, 3, known=0.5)
-    people = confusion.Confusion.unlearned(confusion.even_pseudo_counts(3, 3, 0.05), 4)
-    q_nj = rng.dirichlet(np.ones(3), size=12)
-    first = [
-        em.run_em(evidence, Shares.even(3), people, start, tolerance=0.0, max_iterations=1).objective
-        for start in (q_nj, clamp(q_nj, evidence))
-    ]
-    assert first[0] == first[1]
-
-
 def test_convergence_is_a_value() -> None:
     evidence, _ = oracles.crowd(np.random.default_rng(0), 60, 6, 3)
     done = DawidSkene().fit(evidence).fit
@@ -201,64 +152,7 @@ def test_at_the_end_no_nearby_parameters_are_better() -> None:
     assert better is None, better
 
 
-def test_the_reported_confusion_matrix_is_the_mode_of_the_final_counts() -> None:
-    evidence, _ = oracles.crowd(np.random.default_rng(15), 40, 5, 3, 4)
-    consensus = DawidSkene(smoothing=0.25).fit(evidence)
-    counts = oracles.counts(evidence.annotations, consensus.probabilities) + 0.25
-    np.testing.assert_allclose(consensus.annotators.confusion, counts / counts.sum(axis=2, keepdims=True), atol=1e-10)
-    np.testing.assert_allclose(consensus.annotators.concentration, counts, atol=1e-10)
-
-
-def test_it_finds_who_is_good_and_who_always_says_the_same() -> None:
-    rng = np.random.default_rng(16)
-    truth = rng.integers(2, size=400)
-    good = np.where(rng.random((400, 3)) < 0.85, truth[:, None], 1 - truth[:, None])
-    contrary = np.where(rng.random(400) < 0.9, 1 - truth, truth)
-    matrix = np.column_stack((good, contrary, np.zeros(400, dtype=int)))
-    consensus = DawidSkene().fit(Evidence(Annotations.from_matrix(matrix)))
-    assert score.accuracy(consensus.probabilities, truth) > 0.93
-    assert score.accuracy(MajorityVote().fit(Evidence(Annotations.from_matrix(matrix))).probabilities, truth) < 0.9
-    np.testing.assert_allclose(consensus.annotators.accuracy, [0.85, 0.85, 0.85, 0.1, 0.5], atol=0.06)
-
-
-def test_an_answer_that_is_no_class_can_tell_about_the_truth() -> None:
-    """ "unsure" said mostly of class 1 speaks for class 1."""
-    rng = np.random.default_rng(17)
-    evidence, truth = oracles.crowd(rng, 300, 3, 2, 3, asked=1.0, accuracy=(0.85, 0.9))
-    a = evidence.annotations
-    hedged = (truth[a.item] == 1) & (a.annotator == 0)
-    annotations = replace(a, label=np.where(hedged, 2, a.label))
-    consensus = DawidSkene().fit(Evidence(annotations))
-    assert consensus.annotators.confusion[0, 1, 2] > 0.9
-    assert score.accuracy(consensus.probabilities, truth) > 0.95
-
-
-# -- settings ------------------------------------------------------------------------------------------------
-
-
-def test_with_an_expected_accuracy_a_person_with_few_labels_is_believed_that_much() -> None:
-    pseudo = DawidSkene(accuracy=0.8, strength=5.0)._pseudo_counts(Annotations.from_matrix(np.array([[0, 1, 2]])))
-    np.testing.assert_allclose(pseudo.sum(axis=1), 5.0)
-    np.testing.assert_allclose(np.diag(pseudo), 4.0)
-
-
-def test_large_share_smoothing_keeps_the_shares_even() -> None:
-    evidence, _ = oracles.crowd(np.random.default_rng(0), 60, 6, 3)
-    np.testing.assert_allclose(DawidSkene(share_smoothing=1e6).fit(evidence).class_shares, 1 / 3, atol=1e-4)
-
-
 # -- from an earlier fit, and on items not seen --------------------------------------------------------------
-
-
-def test_a_start_that_knows_none_of_those_who_speak_is_no_trap() -> None:
-    """Even beliefs are a fixed point of EM: people whom `start` has not met must begin from the votes."""
-    evidence, truth = oracles.crowd(np.random.default_rng(19), 200, 6, 3)
-    strangers = replace(evidence.annotations, annotators=oracles.names("stranger", 6))
-    earlier = DawidSkene().fit(evidence)
-    none = DawidSkene().fit(Evidence(evidence.annotations.select(np.zeros(len(evidence.annotations), dtype=bool))))
-    for start, people in ((earlier, strangers), (none, evidence.annotations)):
-        warm = DawidSkene().fit(Evidence(people), start=start)
-        assert score.accuracy(warm.probabilities, truth) > 0.85
 
 
 def test_people_met_for_the_first_time_on_their_own_items_are_no_trap() -> None:
@@ -301,14 +195,6 @@ def test_accuracy_on_real_crowds_is_the_published_one(name: str, expected: float
     assert consensus.fit.converged
     found = score.accuracy(consensus.probabilities[evidence.known], evidence.truth[evidence.known])
     assert found == pytest.approx(expected, abs=0.003)
-
-
-def test_known_truth_on_half_of_the_items_helps_the_other_half() -> None:
-    evidence = crowd("bluebirds")
-    truth = np.where(np.arange(108) % 2 == 0, evidence.truth, -1)
-    told = DawidSkene().fit(Evidence(evidence.annotations, truth=truth))
-    rest = np.arange(108) % 2 == 1
-    assert score.accuracy(told.probabilities[rest], evidence.truth[rest]) >= 0.88
 
 
 def test_with_two_labels_needed_an_item_with_one_teaches_nothing_and_is_judged() -> None:

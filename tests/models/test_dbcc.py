@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hitl.errors import BadSettings
 from hitl.evidence import Evidence
 from hitl.models.dawid_skene import DawidSkene
 from hitl.models.dbcc import DBCC
 from hitl.models.sampling import network_chain, network_groups, network_posterior
 from hitl.models.vb_ibcc import VBIBCC
-from tests import network_oracles, oracles
+from tests import network_oracles
 from tests.network_models import (
     FOUR,
     Model,
@@ -157,36 +156,3 @@ def test_dependence_is_the_correlation_of_errors() -> None:
     np.testing.assert_array_equal(np.diag(people.dependence), 1)
     np.testing.assert_allclose(people.dependence, people.dependence.T)
     np.testing.assert_allclose(people.accuracy, 1 - wrong.mean(axis=0), atol=0.06)
-
-
-# -- reproducible, and honest about mixing -----------------------------------------------------------------------
-
-
-def test_every_monitored_quantity_is_named_and_chains_that_have_mixed_say_so() -> None:
-    evidence, _ = oracles.crowd(np.random.default_rng(18), 100, 3, 2, known=0.5)
-    fit = DBCC(draws=400).fit(evidence).fit
-    assert fit.mixing is not None
-    expected = {"log likelihood", "share of j0", "share of j1", "accuracy"}
-    expected |= {f"accuracy of k{k}" for k in range(3)}
-    expected |= {"coupling of k0 and k1", "coupling of k0 and k2", "coupling of k1 and k2"}
-    assert set(fit.mixing.rhat) == set(fit.mixing.effective) == expected
-    assert fit.converged
-    assert min(fit.mixing.effective.values()) > 100
-    assert (fit.mixing.chains, fit.mixing.draws) == (4, 400)
-
-
-def test_many_labels_and_few_items_stay_finite() -> None:
-    evidence, truth = oracles.crowd(np.random.default_rng(19), 30, 4, 3, pool=20_000)
-    found = DBCC(burn_in=100, draws=50, thin=1).fit(evidence)
-    assert np.isfinite(found.probabilities).all()
-    assert (found.labels == truth).mean() > 0.9
-
-
-COUNTS = {"exact_states": -1, "group_states": 2.5, "chains": 0, "draws": 3, "thin": 0, "burn_in": -1, "seed": -1}
-WRONG = {"accuracy": 1.0, "answer_sd": 0.0, "coupling_sd": -1, "share_smoothing": 0, **COUNTS}
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_settings_out_of_range_are_named(name: str) -> None:
-    with pytest.raises(BadSettings, match=name):
-        DBCC(**{name: WRONG[name]})

@@ -12,13 +12,13 @@ from scipy import stats
 from hitl import score
 from hitl.annotations import Annotations
 from hitl.consensus import Consensus
-from hitl.errors import BadEvidence, BadSettings
+from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models.default import DefaultCombiner
 from hitl.models.dependence.design_effect import EXPECTED
 from hitl.models.dependence.uneven_errors import BEFOREHAND
 from hitl.models.majority import MajorityVote
-from hitl.models.numerics.answers import answered
+from hitl.models.numerics.votes import answered
 from hitl.models.vb_ibcc import VBIBCC
 from tests import oracles
 from tests.reference_data import crowd, without_truth
@@ -120,15 +120,6 @@ def test_where_items_look_like_another_class_confidence_is_far_better() -> None:
     assert ours <= 0.65 * others
 
 
-def test_where_items_are_hard_at_random_confidence_is_no_worse() -> None:
-    """Their errors lie evenly: nothing in the labels tells such items from careless people."""
-    for seed, (n_items, accuracy) in enumerate(PULLING):
-        evidence, truth, _ = simulated(seed, n_items, accuracy, hard=0.25)
-        found, plain = (each.fit(evidence).probabilities for each in (DefaultCombiner(), VBIBCC()))
-        assert score.log_loss(found, truth) <= score.log_loss(plain, truth)
-        assert calibration_error(found, truth) <= calibration_error(plain, truth)
-
-
 @pytest.mark.parametrize(("dependent", "at_most"), [(False, 0.01), (True, 0.09)])
 def test_known_items_set_the_strength(dependent: bool, at_most: float) -> None:
     evidence, truth, _ = simulated(1, 1000, 0.9, hard=0.25 * dependent, alike=dependent)
@@ -156,15 +147,6 @@ def test_a_single_label_an_item_makes_nobody_look_perfect(n_classes: int) -> Non
     assert (high > 0.78).all()
 
 
-def test_single_labels_beside_others_are_no_surer_than_they_are_right() -> None:
-    evidence, truth, _ = simulated(3, 1000, 0.75, n_classes=10)
-    some = (evidence.annotations.item < 500) | (np.arange(len(evidence.annotations)) % 5 == 0)
-    found = DefaultCombiner().fit(Evidence(evidence.annotations.select(some)))
-    single = slice(500, None)
-    right = score.accuracy(found.probabilities[single], truth[single])
-    assert right - 0.06 < found.confidence[single].mean() < right
-
-
 def test_a_class_that_nobody_uses_stays_empty() -> None:
     evidence, truth, _ = simulated(4, 400, 0.7, n_classes=3)
     a = evidence.annotations
@@ -175,17 +157,6 @@ def test_a_class_that_nobody_uses_stays_empty() -> None:
     assert found.class_shares[3] < 0.01
     vote = MajorityVote().fit(evidence).probabilities
     assert score.accuracy(found.probabilities, truth) > score.accuracy(vote, truth) - 0.01
-
-
-def test_a_rare_class_keeps_its_items() -> None:
-    """Nine items in ten are of one class. (The anchor, by stray votes for the others, costs a few of those nine.)"""
-    rng = np.random.default_rng(5)
-    truth = rng.choice(3, p=[0.9, 0.05, 0.05], size=800).astype(np.int32)
-    who = np.argsort(rng.random((800, 30)), axis=1)[:, :4]
-    said = np.where(rng.random(who.shape) < 0.85, truth[:, None], rng.integers(3, size=who.shape))
-    found = DefaultCombiner().fit(evidence_of(who, said, 30, 3))
-    assert (found.labels == truth)[truth > 0].mean() > 0.97
-    assert (found.labels == truth).mean() > 0.97
 
 
 # -- what it says of people ----------------------------------------------------------------------------------
@@ -260,14 +231,6 @@ def test_where_it_is_not_most_intervals_do(known: int, hard: float, covered: flo
     assert np.mean(hit) >= covered
 
 
-@pytest.mark.parametrize("accuracy", [0.6, 0.75, 0.9])
-def test_independent_people_nobody_checked_look_as_good_as_they_are(accuracy: float) -> None:
-    evidence, _, right_k = simulated(8, 1000, accuracy)
-    found = DefaultCombiner().fit(evidence).annotators
-    assert -0.02 < found.accuracy.mean() - right_k.mean() < 0.01
-    assert np.corrcoef(found.accuracy, right_k)[0, 1] > 0.75
-
-
 # -- a fitted result -----------------------------------------------------------------------------------------
 
 
@@ -314,11 +277,6 @@ def test_what_was_learned_beside_models_is_not_applied_without_them() -> None:
     other = {"another": next(iter(evidence.probabilities.values()))}
     with pytest.raises(BadEvidence, match="another: had no part in the fit"):
         DefaultCombiner().apply(found, Evidence(evidence.annotations, other))
-
-
-def test_an_expected_accuracy_out_of_range_is_named() -> None:
-    with pytest.raises(BadSettings, match=r"accuracy is 1\.5; expected a number above 0 and below 1"):
-        DefaultCombiner(1.5)
 
 
 # -- real crowds ---------------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ import pytest
 from scipy.special import logsumexp
 
 from hitl.annotations import Annotations
-from hitl.errors import BadSettings
 from hitl.evidence import Evidence
 from hitl.models.ebcc import EBCC
 from hitl.models.gibbs_ibcc import GibbsIBCC
@@ -113,26 +112,9 @@ def test_matrices_are_what_people_do_on_all_items() -> None:
     np.testing.assert_allclose(found.annotators.accuracy, done, atol=0.03)
 
 
-def test_an_item_nobody_labeled_is_as_hard_as_the_prior_says() -> None:
-    evidence, _ = oracles.crowd(np.random.default_rng(6), 40, 5, 3, unlabeled=3)
-    found = EBCC(hard=0.7).fit(evidence)
-    assert found.difficulty is not None
-    np.testing.assert_allclose(found.difficulty[-3:], 0.7)
-    np.testing.assert_allclose(found.probabilities[-3:], np.tile(found.class_shares, (3, 1)), atol=1e-12)
-
-
 def test_where_nearly_all_items_are_hard_it_is_ibcc() -> None:
     evidence, _ = oracles.crowd(np.random.default_rng(7), 60, 5, 3, known=0.2)
     hard, plain = EBCC(hard=1 - 1e-9, draws=4000).fit(evidence), GibbsIBCC(draws=4000).fit(evidence)
     np.testing.assert_allclose(hard.probabilities, plain.probabilities, atol=0.04)
     assert hard.difficulty is not None
     assert hard.difficulty.min() > 0.999
-
-
-# -- the rest --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("wrong", [{"epsilon": 0}, {"epsilon": 1}, {"hard": 1.0}, {"hard": 0}, {"draws": 3}])
-def test_settings_out_of_range_are_named(wrong: dict[str, Any]) -> None:
-    with pytest.raises(BadSettings, match=f"combine.options.{next(iter(wrong))} is"):
-        replace(EBCC(), **wrong)

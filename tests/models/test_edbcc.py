@@ -9,7 +9,6 @@ import pytest
 
 from hitl import score
 from hitl.annotations import Annotations
-from hitl.errors import BadSettings
 from hitl.evidence import Evidence
 from hitl.models.dawid_skene import DawidSkene
 from hitl.models.dbcc import DBCC
@@ -106,36 +105,3 @@ def test_difficulty_tells_hard_items_from_easy_ones() -> None:
     assert score.accuracy(found.probabilities, truth) > 0.8
     # Matrices speak of all items: 0.98 and 0.55, half of each.
     np.testing.assert_allclose(found.annotators.accuracy, 0.765, atol=0.06)
-
-
-def test_difficulty_makes_people_of_different_networks_depend_on_each_other() -> None:
-    """Each alone in a network: what is left in common is that hard items are hard for all."""
-    evidence, truth, _ = half_easy(5)
-    found = EDBCC(draws=300, thin=1, exact_states=0, group_states=0).fit(evidence)
-    a = evidence.annotations
-    expected = np.corrcoef((a.label.reshape(500, 5) != truth[:, None]).T.astype(float))
-    assert found.annotators.dependence is not None
-    apart = np.triu_indices(5, 1)
-    assert found.annotators.dependence[apart].mean() == pytest.approx(expected[apart].mean(), abs=0.08)
-    assert found.annotators.dependence[apart].min() > 0.05
-
-
-# -- manners ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"hard": 0.0},
-        {"hard": 1.0},
-        {"easy_accuracy": 1.0},
-        {"easy_sd": 0.0},
-        {"accuracy": 0.0},
-        {"coupling_sd": 0.0},
-        {"group_states": -1},
-        {"draws": 3},
-    ],
-)
-def test_settings_out_of_range_are_named(wrong: dict[str, Any]) -> None:
-    with pytest.raises(BadSettings, match=next(iter(wrong))):
-        EDBCC(**wrong)

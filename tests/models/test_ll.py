@@ -73,17 +73,6 @@ def test_new_items_are_judged_by_what_was_learned_also_after_saving(shape: dict[
     assert set(learned.parameters) == {f"confusion of model {name}" for name in evidence.probabilities}
 
 
-def test_a_model_may_have_any_name() -> None:
-    evidence, _ = oracles.crowd(np.random.default_rng(8), 40, 2, 3, models=1, known=0.5)
-    odd = replace(evidence, probabilities={"../a b/ü.npy": evidence.probabilities["m0"]})
-    learned = LL().fit(odd)
-    again = Consensus.from_bytes(learned.to_bytes())
-    assert again.parameters.keys() == learned.parameters.keys()
-    unknown = ~evidence.known
-    judged = LL().apply(again, replace(odd, truth=None)).probabilities
-    np.testing.assert_allclose(judged[unknown], LL().fit(evidence).probabilities[unknown])
-
-
 def test_strangers_have_the_priors_mode() -> None:
     evidence, _ = oracles.crowd(np.random.default_rng(3), 60, 2, 3, models=1, known=0.9)
     learned = LL().fit(evidence)
@@ -120,22 +109,3 @@ def test_no_nearby_confusion_matrix_of_a_model_is_better() -> None:
 
     found = model_confusion(p, np.eye(3)[truth], pseudo)
     assert oracles.beaten_by_a_neighbour(log_posterior, found, rng) is None
-
-
-def test_only_the_most_probable_class_of_a_model_counts() -> None:
-    evidence, _ = oracles.crowd(np.random.default_rng(5), 50, 3, 3, models=1, known=0.5)
-    p = evidence.probabilities["m0"]
-    sharper = p**5 / (p**5).sum(axis=1, keepdims=True)
-    plain = LL().fit(evidence).probabilities
-    np.testing.assert_allclose(LL().fit(replace(evidence, probabilities={"m0": sharper})).probabilities, plain)
-
-
-def test_it_learns_from_the_known_items_alone() -> None:
-    evidence, _ = oracles.crowd(np.random.default_rng(6), 60, 3, 3, models=1, known=0.6)
-    learned = LL().fit(evidence)
-    a, told = evidence.annotations, evidence.known
-    others = replace(a, label=np.where(told[a.item], a.label, 0).astype(np.int32))
-    p = np.where(told[:, None], evidence.probabilities["m0"], [0.9, 0.05, 0.05])
-    again = LL().fit(Evidence(others, {"m0": p}, truth=evidence.truth))
-    np.testing.assert_allclose(again.annotators.confusion, learned.annotators.confusion)
-    np.testing.assert_allclose(again.parameters["confusion of model m0"], learned.parameters["confusion of model m0"])

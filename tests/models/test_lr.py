@@ -162,10 +162,3 @@ def test_an_own_block_tells_good_people_from_bad() -> None:
         score.accuracy(LR(own_weights=k).fit(evidence).probabilities[unknown], truth[unknown]) for k in (None, 500)
     )
     assert own > 0.9 > 0.8 > pooled
-
-
-def test_it_says_when_it_did_not_converge() -> None:
-    evidence, truth = oracles.crowd(np.random.default_rng(7), 60, 3, 3, models=1)
-    told = replace(evidence, truth=truth)
-    assert not LR(max_iterations=1, tolerance=1e-12).fit(told).fit.converged
-    assert LR().fit(told).fit.converged

@@ -8,10 +8,7 @@ import pytest
 from hitl import score
 from hitl.annotations import Annotations
 from hitl.evidence import Evidence
-from hitl.models.dawid_skene import DawidSkene
 from hitl.models.majority import MajorityVote
-from hitl.models.numerics.votes import votes
-from tests import oracles
 from tests.reference_data import crowd, without_truth
 
 VOTES = Annotations.from_matrix(np.array([[0, 0, 1], [1, -1, -1], [-1, -1, -1], [2, 2, 2]]))
@@ -32,23 +29,6 @@ def test_probabilities_are_smoothed_vote_fractions() -> None:
     assert consensus.fit.iterations == 0
 
 
-def test_options_that_are_no_class_do_not_vote() -> None:
-    codes = np.array([0, 0, 0], np.int32)
-    annotations = Annotations(
-        codes, np.arange(3, dtype=np.int32), np.array([2, 1, 2]), ("a",), (0, 1, 2), ("x", "y"), ("x", "y", "unsure")
-    )
-    assert votes(annotations).tolist() == [[0, 1]]
-
-
-def test_votes_are_counted_one_by_one() -> None:
-    annotations = oracles.crowd(np.random.default_rng(0), 20, 5, 3, 5, pool=30, unlabeled=3)[0].annotations
-    expected = np.zeros((20, 3))
-    for n, option in zip(annotations.item, annotations.label, strict=True):
-        if option < 3:
-            expected[n, option] += 1
-    np.testing.assert_array_equal(votes(annotations), expected)
-
-
 def test_everybody_is_reported_by_agreement_with_the_vote() -> None:
     people = MajorityVote(smoothing=1e-9).fit(Evidence(VOTES)).annotators
     # Annotator 2 said 1 where two of three said 0, and 2 with everybody else.
@@ -65,19 +45,3 @@ def test_accuracy_on_real_crowds_is_the_published_one(name: str, expected: float
     p = MajorityVote().fit(without_truth(evidence)).probabilities
     # Ties: the published figures break them at random, here they share the credit.
     assert score.accuracy(p[evidence.known], evidence.truth[evidence.known]) == pytest.approx(expected, abs=0.012)
-
-
-def test_accuracies_can_be_compared_with_those_of_other_methods() -> None:
-    """Vote fractions said 71 % of an annotator who is right in 95 of 100 cases."""
-    rng = np.random.default_rng(0)
-    truth, skill = rng.integers(3, size=800), np.array([0.6, 0.7, 0.8, 0.9, 0.95])
-    wrong = (truth[:, None] + rng.integers(1, 3, size=(800, 5))) % 3
-    matrix = np.where(rng.random((800, 5)) < skill, truth[:, None], wrong)
-    matrix[rng.random((800, 5)) < 0.4] = -1
-    evidence = Evidence(Annotations.from_matrix(matrix))
-    votes, judged = MajorityVote().fit(evidence).annotators, DawidSkene().fit(evidence).annotators
-    assert votes.accuracy == pytest.approx(judged.accuracy, abs=0.12)
-    assert votes.accuracy == pytest.approx(skill, abs=0.12)  # votes flatter the weakest: their own vote counts
-    low, high = votes.interval
-    assert (low < votes.accuracy).all()
-    assert (votes.accuracy < high).all()

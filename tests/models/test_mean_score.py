@@ -10,15 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hitl import score
 from hitl.annotations import Annotations
 from hitl.errors import BadEvidence, BadSettings
 from hitl.evidence import Evidence
-from hitl.models.majority import MajorityVote
 from hitl.models.mean_score import MeanScore, class_scores, option_scores
 from tests import oracles
 from tests.command_line import Run
-from tests.reference_data import crowd, without_truth
 
 
 def table(rows: list[tuple[str, str, object]], **names: object) -> Annotations:
@@ -139,16 +136,6 @@ def test_known_truth_moves_the_score_of_a_class() -> None:
     assert MeanScore().fit(told).labels[20] == 0
     assert MeanScore().fit(told).confidence[20] > 0.8
     np.testing.assert_allclose(MeanScore().fit(Evidence(annotations)).probabilities[20], 0.5)
-
-
-def test_for_two_classes_it_decides_as_the_majority_with_confidence_that_means_more() -> None:
-    for name in ("bluebirds", "rte"):
-        evidence = crowd(name)
-        known, truth = evidence.known, evidence.truth[evidence.known]
-        found = MeanScore().fit(without_truth(evidence)).probabilities[known]
-        vote = MajorityVote().fit(without_truth(evidence)).probabilities[known]
-        assert score.accuracy(found, truth) == pytest.approx(score.accuracy(vote, truth))
-        assert score.log_loss(found, truth) < score.log_loss(vote, truth)
 
 
 @pytest.mark.parametrize("scores", [3, ["a"]])

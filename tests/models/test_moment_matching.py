@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hitl import score
 from hitl.annotations import Annotations
-from hitl.errors import BadSettings, MissingExtra
+from hitl.errors import MissingExtra
 from hitl.evidence import Evidence
 from hitl.models import moment_matching
 from hitl.models.dawid_skene import DawidSkene
@@ -234,14 +234,6 @@ def test_triples_are_people_who_share_enough_items_those_with_most_first() -> No
     assert moment_triples.triples(a, 8, 0, seed=0) == []
 
 
-def test_a_part_is_aligned_by_the_order_that_agrees_most() -> None:
-    pi = np.array([[0.1, 0.2, 0.7], [0.8, 0.1, 0.1], [0.4, 0.5, 0.1]])
-    part = Part((np.array([0]), np.array([1]), np.array([2])), np.stack([pi] * 3), np.array([0.5, 0.3, 0.2]), True, 9)
-    found = part.aligned(np.stack([np.eye(3)] * 3))
-    np.testing.assert_allclose(found.share_j, [0.3, 0.2, 0.5])
-    np.testing.assert_allclose(found.pi_sjl[1], pi[[1, 2, 0]])
-
-
 def test_parts_come_into_one_order_of_the_classes_even_one_of_liars() -> None:
     good = np.array([[0.9, 0.1], [0.2, 0.8]])
     liar = good[::-1]
@@ -307,14 +299,6 @@ def test_without_tensorly_it_says_what_to_install(monkeypatch: pytest.MonkeyPatc
     evidence, _ = oracles.crowd(np.random.default_rng(13), 5, 2, 2)
     with pytest.raises(MissingExtra, match=r"hitl-toolkit\[moments\]"):
         MomentMatching().fit(evidence)
-
-
-@pytest.mark.parametrize(
-    ("setting", "value"), [("triples", -1), ("rounds", 0.5), ("accuracy", 1), ("least_shared", 0), ("strength", 0)]
-)
-def test_settings_out_of_range_are_named(setting: str, value: float) -> None:
-    with pytest.raises(BadSettings, match=setting):
-        MomentMatching(**{setting: value})
 
 
 # -- as a start for Dawid-Skene ------------------------------------------------------------------------------

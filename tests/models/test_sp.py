@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from hitl.annotations import Annotations
-from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models import PL, SP
 from tests import oracles
@@ -66,22 +63,3 @@ def test_the_prior_weighs_as_much_as_a_row_of_pl_and_temperatures_are_those_of_p
     evidence, _ = oracles.crowd(np.random.default_rng(3), 60, 3, 10, models=2, known=0.7)
     assert PL(accuracy=0.75, off=0.1).pseudo_counts(evidence.annotations)[0].sum() == pytest.approx(SP().strength)
     assert SP().fit(evidence).temperatures == pytest.approx(PL().fit(evidence).temperatures)
-
-
-def test_new_items_are_judged_by_what_was_learned_and_strangers_by_the_prior() -> None:
-    evidence, _ = oracles.crowd(np.random.default_rng(4), 80, 3, 3, models=1, known=0.7, n_options=4)
-    learned = SP().fit(evidence)
-    judged = SP().apply(Consensus.from_bytes(learned.to_bytes()), replace(evidence, truth=None))
-    unknown = ~evidence.known
-    np.testing.assert_allclose(judged.probabilities[unknown], learned.probabilities[unknown], atol=1e-12)
-    annotations = Annotations.from_frame(
-        {"item": ["a", "a", "b"], "annotator": ["k1", "stranger", "stranger"], "label": ["j2", "j1", "unsure0"]},
-        items=["a", "b"],
-        classes=["j0", "j1", "j2"],
-        options=["j0", "j1", "j2", "unsure0"],
-    )
-    p = np.array([[0.2, 0.5, 0.3], [0.6, 0.3, 0.1]])
-    judged = SP().apply(learned, Evidence(annotations, {"m0": p}))
-    weight = p ** (1 / learned.temperatures["m0"])
-    weight[0] *= learned.annotators.confusion[1, :, 2] * np.array([0.125, 0.75, 0.125])
-    np.testing.assert_allclose(judged.probabilities, weight / weight.sum(axis=1, keepdims=True), atol=1e-10)

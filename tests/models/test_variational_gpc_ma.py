@@ -12,7 +12,7 @@ import torch
 from scipy.special import logsumexp
 
 from hitl import score
-from hitl.annotations import Annotations, Floats, Ints
+from hitl.annotations import Floats, Ints
 from hitl.consensus import Consensus
 from hitl.errors import BadEvidence, BadSettings, MissingExtra
 from hitl.evidence import Evidence
@@ -86,14 +86,6 @@ def test_batches_come_to_the_same_answer() -> None:
     assert score.accuracy(divided.probabilities, truth) > 0.85
 
 
-def test_the_bound_never_falls_in_the_loop() -> None:
-    evidence, _ = featured(400, n_annotators=3, accuracy=(0.4, 0.7))
-    for annotators in ("dirichlet", "map"):
-        trace = VariationalGPCMA(inducing=20, annotators=annotators, learning_steps=1).fit(evidence).fit.objective
-        assert len(trace) > 5
-        assert np.diff(trace).min() > -1e-6
-
-
 # -- models --------------------------------------------------------------------------------------------------
 
 
@@ -108,13 +100,6 @@ def test_a_model_joins() -> None:
     )
     assert score.accuracy(beside.probabilities[300:], truth[300:]) > 0.7
     assert list(beside.temperatures) == ["net"]
-
-
-def test_apply_wants_the_models_it_was_learned_beside() -> None:
-    evidence, _ = featured(models=1)
-    learned = FEW.fit(evidence)
-    with pytest.raises(BadEvidence, match="learned beside the models m0; the evidence has none"):
-        FEW.apply(learned, replace(evidence, probabilities={}))
 
 
 # -- later items, later labels -------------------------------------------------------------------------------
@@ -208,20 +193,10 @@ def test_a_backbone_is_learned_with_the_kernel() -> None:
     np.testing.assert_allclose(again.probabilities, learned.probabilities, atol=0.02)
 
 
-def test_a_module_is_copied_and_named_in_the_settings() -> None:
-    evidence, _ = ring(60)
-    module = squares()
-    before = [parameter.clone() for parameter in module.parameters()]
-    found = VariationalGPCMA(inducing=10, backbone=module, learning_steps=3).fit(evidence)
-    assert found.fit.settings["backbone"] == "torch.nn.modules.container:Sequential"
-    assert all(torch.equal(a, b) for a, b in zip(before, module.parameters(), strict=True))
-    assert Consensus.from_bytes(found.to_bytes()).fit == found.fit
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"annotators": "coins"}, "annotators is 'coins'; expected 'dirichlet' or 'map'"),
+        ({"annotators": "coins"}, "annotators is 'coins'; expected one of dirichlet, map"),
         ({"inducing": 0}, "inducing is 0; expected a whole number of at least 1"),
         ({"accuracy": 1.0}, "accuracy is 1.0"),
         ({"backbone": "no.such.module:net"}, r"backbone is 'no.such.module:net': .*expected package.module:name"),
@@ -239,12 +214,3 @@ def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MissingExtra, match=r"a Gaussian process needs torch: pip install 'hitl-toolkit\[gp\]'"):
         FEW.fit(featured(20)[0])
-
-
-def test_one_label_is_enough_to_begin() -> None:
-    annotations = Annotations.from_frame(
-        {"item": ["a"], "annotator": ["ann"], "label": ["x"]}, items=list("abcd"), classes=["x", "y"]
-    )
-    p = FEW.fit(Evidence(annotations, features=np.arange(8.0).reshape(4, 2))).probabilities
-    assert np.isfinite(p).all()
-    assert (np.diff(p[:, 0]) < 0).all()  # the farther from the label, the less it tells

@@ -11,7 +11,7 @@ from scipy.special import digamma, softmax
 from hitl import score
 from hitl.evidence import Evidence
 from hitl.models import PLEM, VBIBCC, VBIBCCWithModels
-from hitl.models.priors.learned import learned_prior
+from hitl.models.priors.calibrated import learned_prior
 from tests import oracles
 from tests.pools_of_models import simulated
 

@@ -7,11 +7,9 @@ import pytest
 
 from hitl import score
 from hitl.annotations import Annotations
-from hitl.errors import BadSettings
 from hitl.evidence import Evidence
 from hitl.models.majority import MajorityVote
-from hitl.models.weighted_majority import WeightedMajority, loss_rates, outvoted
-from hitl.models.weighted_sum import WeightedSum, contradicted
+from hitl.models.weighted_majority import WeightedMajority, WeightedSum, contradicted, loss_rates, outvoted
 from tests import oracles
 from tests.reference_data import crowd, without_truth
 
@@ -89,22 +87,6 @@ def test_weights_and_votes_in_turn_agree_with_plain_loops(which: str, shape: dic
     np.testing.assert_allclose(consensus.probabilities, expected, atol=1e-10)
 
 
-def test_a_weighted_majority_by_hand() -> None:
-    """Mistakes of four people on ten known items: 0, 1, 3, 7. On the last item the first stands against the others.
-
-    The first is outvoted by the other three, and outweighs any two of them, so that each has one mistake more.
-    """
-    matrix = np.zeros((11, 4), dtype=int)
-    for k, mistakes in enumerate((0, 1, 3, 7)):
-        matrix[:mistakes, k] = 1
-    matrix[10] = (0, 1, 1, 1)
-    evidence = Evidence(Annotations.from_matrix(matrix), truth=np.append(np.zeros(10, int), -1))
-    consensus = WeightedMajority(beta=0.5, horizon=11.0, shrinkage=1e-9, smoothing=1e-9).fit(evidence)
-    weight = 0.5 ** np.array([1, 2, 4, 8.0])
-    assert consensus.probabilities[10, 0] == pytest.approx(weight[0] / weight.sum(), abs=1e-6)
-    assert consensus.labels[10] == 0
-
-
 def test_with_all_truth_known_weights_are_those_of_the_algorithm() -> None:
     matrix = np.zeros((10, 4), dtype=int)
     for k, mistakes in enumerate((0, 1, 3, 7)):
@@ -136,14 +118,6 @@ def test_the_papers_settings_are_the_algorithm_trial_by_trial(shape: dict[str, f
     assert np.abs(WeightedMajority().fit(evidence).probabilities - expected).max() > 0.05  # the test can tell
 
 
-def test_with_nothing_known_the_papers_settings_are_a_plain_vote() -> None:
-    evidence, _ = oracles.crowd(np.random.default_rng(8), 40, 5, 3, asked=0.6, unlabeled=2)
-    votes = MajorityVote().fit(evidence).probabilities
-    found = WeightedMajority.paper().fit(evidence).probabilities
-    np.testing.assert_array_equal(found.argmax(axis=1), votes.argmax(axis=1))
-    np.testing.assert_array_equal(found[-2:], 1 / 3)
-
-
 def test_thousands_of_mistakes_leave_everyone_a_weight() -> None:
     rng = np.random.default_rng(9)
     said = np.where(rng.random((9000, 3)) < [0.3, 0.4, 0.5], 0, 1)
@@ -153,31 +127,6 @@ def test_thousands_of_mistakes_leave_everyone_a_weight() -> None:
     p = WeightedMajority.paper().fit(Evidence(annotations, truth=truth)).probabilities
     assert np.isfinite(p).all()
     assert p[-1].argmax() == 2
-
-
-def test_losses_by_hand() -> None:
-    others = np.array([[2.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 3.0]])
-    for own, hard, soft in (([0, 0, 0], [0, 0.5, 1], [1 / 3, 0.5, 1]), ([2, 1, 2], [1, 0.5, 0], [1, 0.5, 0])):
-        np.testing.assert_allclose(outvoted(others, np.array(own)), hard)
-        np.testing.assert_allclose(contradicted(others, np.array(own)), soft)
-
-
-@both
-@pytest.mark.parametrize(
-    ("setting", "value"),
-    [
-        ("beta", 1.0),
-        ("beta", 0.0),
-        ("horizon", 0),
-        ("shrinkage", -1),
-        ("smoothing", -1),
-        ("rounds", -1),
-        ("learn_from", "itself"),
-    ],
-)
-def test_settings_out_of_range_are_named(which: str, setting: str, value: float) -> None:
-    with pytest.raises(BadSettings, match=setting):
-        METHODS[which](**{setting: value})
 
 
 @both

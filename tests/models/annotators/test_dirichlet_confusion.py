@@ -11,14 +11,12 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 from scipy.special import gammaln
 
-from hitl.annotations import Annotations
-from hitl.models.annotators import dirichlet_confusion
 from hitl.models.annotators.dirichlet_confusion import (
     DirichletConfusion,
     largest_on_the_diagonal,
     raised,
 )
-from hitl.models.priors.dirichlet_shares import DirichletShares, log_beta
+from hitl.models.priors.shares import DirichletShares, log_beta
 from tests import oracles
 
 Floats = oracles.Floats
@@ -83,7 +81,9 @@ def test_the_log_normaliser_is_that_of_the_density() -> None:
 def test_expected_logs_agree_with_quadrature(anchor: float) -> None:
     rng = np.random.default_rng(1)
     counts_klj, votes_klj = some_counts(rng, 2, 3, 4), some_counts(rng, 2, 3, 4)
-    people = DirichletConfusion.unlearned(some_prior(rng, 3, 4), 2).anchored(anchor, votes_klj).learn(counts_klj)
+    people = replace(DirichletConfusion.unlearned(some_prior(rng, 3, 4), 2), anchor=anchor, votes_klj=votes_klj).learn(
+        counts_klj
+    )
     taught_kjl = ((1 - anchor) * counts_klj + anchor * votes_klj).transpose(0, 2, 1)
     for k in range(2):
         for j in range(3):
@@ -104,7 +104,7 @@ def test_the_density_of_the_annotators_is_what_it_says(shared: bool, anchor: flo
     """-KL(q(pi) || p(pi | a)) + w E ln p(votes) + ln p(a), over (1 - w)."""
     rng = np.random.default_rng(2)
     votes_klj = some_counts(rng, 3, 2, 3)
-    start = DirichletConfusion.unlearned(some_prior(rng, 2, 3), 3, shared).anchored(anchor, votes_klj)
+    start = replace(DirichletConfusion.unlearned(some_prior(rng, 2, 3), 3, shared), anchor=anchor, votes_klj=votes_klj)
     people = start.learn(some_counts(rng, 3, 2, 3))
     assert np.array_equal(people.prior_jl, start.hyper_jl) is not shared
     expected = 0.0
@@ -183,14 +183,6 @@ def test_the_largest_on_the_diagonal_agrees_with_a_generic_solver(seed: int, n_o
         np.testing.assert_allclose(found, solved.x, rtol=1e-3)
 
 
-def test_rows_without_a_rival_are_left_alone_and_ties_are_harmless() -> None:
-    free = np.array([[3.0, 1.0, 2.0], [0.5, 4.0, 4.0]])
-    np.testing.assert_array_equal(largest_on_the_diagonal(free), free)
-    # One rival is not enough to lift the diagonal over the second, which therefore joins them.
-    pooled = largest_on_the_diagonal(np.array([[1.0, 7.0, 5.0, 0.5]]))
-    np.testing.assert_allclose(pooled, [[13 / 3, 13 / 3, 13 / 3, 0.5]])
-
-
 # -- the shared prior ----------------------------------------------------------------------------------------
 
 
@@ -245,48 +237,3 @@ def test_sweeps_converge_to_the_maximum(truth: list[list[float]]) -> None:
         assert slope[tied].sum() == pytest.approx(0, abs=1e-3)
         np.testing.assert_allclose(slope[~tied], 0, atol=1e-3)
         assert (np.delete(slope, j)[np.delete(tied, j)] > -1e-3).all(), "an option held down without need"
-
-
-# -- what is reported ----------------------------------------------------------------------------------------
-
-
-def test_the_report_carries_the_posteriors_and_the_prior() -> None:
-    rng = np.random.default_rng(10)
-    evidence, _ = oracles.crowd(rng, 12, 4, 3, 4, pool=6)
-    annotations = evidence.annotations
-    counts_kjl = oracles.counts(annotations, rng.dirichlet(np.ones(3), size=12))
-    people = DirichletConfusion.unlearned(some_prior(rng, 3, 4), 5).learn(counts_kjl.transpose(0, 2, 1))
-    share_j = np.array([0.2, 0.5, 0.3])
-    report = dirichlet_confusion.report(annotations, people, share_j)
-    np.testing.assert_allclose(report.concentration, people.prior_jl + counts_kjl)
-    expected = report.concentration / report.concentration.sum(axis=2, keepdims=True)
-    np.testing.assert_allclose(report.confusion, expected)
-    np.testing.assert_array_equal(report.prior, people.prior_jl)
-    np.testing.assert_array_equal(report.labels, annotations.labels_per_annotator)
-    np.testing.assert_array_equal(report.shares, share_j)
-    assert (report.names, report.options) == (annotations.annotators, annotations.options)
-
-
-def test_people_met_again_keep_their_posteriors_and_strangers_get_the_shared_prior() -> None:
-    rng = np.random.default_rng(11)
-    evidence, _ = oracles.crowd(rng, 12, 3, 2, 3)
-    people = DirichletConfusion.unlearned(some_prior(rng, 2, 3), 3).learn(some_counts(rng, 3, 2, 3))
-    learned = dirichlet_confusion.report(evidence.annotations, people, np.array([0.5, 0.5]))
-    hyper_jl = np.array([[7.0, 1.0, 1.0], [1.0, 7.0, 1.0]])
-
-    def told(options: list[str]) -> Floats:
-        rows = {"item": ["a", "a"], "annotator": ["k2", "stranger"], "label": ["j0", "j1"]}
-        classes = options if "j0" not in options else ["j0", "j1"]
-        annotations = Annotations.from_frame(rows, classes=classes, options=options)
-        return dirichlet_confusion.learned_concentration(learned, hyper_jl[:, : len(options)], annotations)
-
-    same = told(["j0", "j1", "unsure0"])
-    np.testing.assert_array_equal(same, [learned.concentration[2], people.prior_jl])
-    # Other options: a shared prior over other answers says nothing of these.
-    fewer = told(["j0", "j1"])
-    np.testing.assert_array_equal(fewer, [learned.concentration[2][:, :2], hyper_jl[:, :2]])
-    unlearned = replace(learned, prior=None)
-    annotations = replace(evidence.annotations, annotators=("k0", "new", "k2"))
-    np.testing.assert_array_equal(
-        dirichlet_confusion.learned_concentration(unlearned, hyper_jl, annotations)[1], hyper_jl
-    )

@@ -9,9 +9,8 @@ from scipy.special import digamma, polygamma
 from hitl.annotations import Floats
 from hitl.models.annotators import dirichlet_confusion, shared_prior
 from hitl.models.annotators.confusion import on_the_diagonal, over_options
-from hitl.models.numerics.psi_sums import psi_sums
-from hitl.models.numerics.special import log_gamma
-from hitl.models.priors.dirichlet_shares import log_beta
+from hitl.models.numerics.special import log_gamma, psi_sums
+from hitl.models.priors.shares import log_beta
 
 
 def objective(prior_jl: Floats, counts_klj: Floats, hyper_jl: Floats) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -111,7 +112,7 @@ def test_the_pool_is_eq_3_item_by_item(models: int) -> None:
     shares = Shares(np.array([0.2, 0.3, 0.5]))
     correlation = 0.4 + 0.6 * np.eye(models)
     pool = Calibrated.from_evidence(evidence, PRIOR).at(np.array(list(temperatures.values())), correlation)
-    prior = pool.with_shares(shares)
+    prior = replace(pool, shares=shares)
     expected = oracles.pool(evidence, temperatures, shares.share_j, correlation=correlation)
     np.testing.assert_allclose(prior.log_prior(), expected, atol=1e-10)
     np.testing.assert_allclose(np.exp(prior.log_prior()).sum(axis=1), 1)
@@ -135,7 +136,8 @@ def test_no_nearby_temperatures_are_better(seed: int, models: int, known: float,
     def value(t: dict[str, float]) -> float:
         return oracles.temperature_objective(evidence, q_nj, t, 0.5, 0.5, informative_n=informative)
 
-    learned = Calibrated.from_evidence(evidence, PRIOR).supervised(q_nj, informative)
+    learned = Calibrated.from_evidence(evidence, PRIOR)
+    learned = learned.fitted_to(learned.likelihood(q_nj, informative), np.zeros(3))
     best = value(learned.temperatures)
     for _ in range(20):
         size = 10 ** -rng.uniform(0.3, 1.7)

@@ -13,7 +13,6 @@ from scipy import stats
 from scipy.optimize import approx_fprime, minimize
 from scipy.special import logsumexp
 
-from hitl.annotations import Annotations
 from hitl.design_effect import DesignEffect
 from hitl.evidence import Evidence
 from hitl.models.dependence import design_effect
@@ -142,16 +141,6 @@ def log_normalised(log_q_nj: Floats) -> Floats:
     return log_q_nj - logsumexp(log_q_nj, axis=1, keepdims=True)
 
 
-def test_beliefs_of_many_draws_at_once_are_those_of_each() -> None:
-    """Simulations of a project hold draws x items x classes."""
-    known, effect = posterior(2), EFFECTS["everything"]
-    labels_n, predicted_n = known.annotations.labels_per_item, known.predicted_n
-    log_q_dnj = np.stack((known.log_q0_nj, known.log_q0_nj[::-1]))
-    found = effect.temper(log_q_dnj, np.stack((labels_n, labels_n)), np.stack((predicted_n, predicted_n)))
-    for one, log_q_nj in zip(found, log_q_dnj, strict=True):
-        np.testing.assert_allclose(one, effect.temper(log_q_nj, labels_n, predicted_n), atol=1e-12)
-
-
 @pytest.mark.parametrize("m", [2, 3, 10])
 @pytest.mark.parametrize(("mu", "sigma", "pull"), [(1.0, 1.0, 0.7), (0.4, 1.5, 0.7), (2.0, 0.7, 2.0)])
 def test_the_evidence_of_pulled_scores_is_that_of_independent_ones_over_the_temperature(
@@ -180,22 +169,6 @@ def test_the_posterior_takes_the_means_of_the_matrices(shape: dict[str, Any]) ->
     assert not found.predicted_n.any()
 
 
-@everywhere
-def test_without_shift_confidence_falls_and_labels_stay(shape: dict[str, Any]) -> None:
-    """Also of items with a single label, whose annotators were judged by each other; without labels nothing changes."""
-    evidence, alpha_kjl, share_j = some_crowd(shape)
-    known = independent(evidence.annotations, alpha_kjl, share_j)
-    labeled = evidence.annotations.labels_per_item > 0
-    last = known.tempered(DesignEffect(0.0, echo=1.0))
-    np.testing.assert_allclose(np.log(last), log_normalised(known.log_q0_nj), atol=1e-9)
-    for rho in (0.1, 1, 3):
-        found = known.tempered(DesignEffect(rho, echo=1.0))
-        np.testing.assert_array_equal(found.argmax(axis=1), last.argmax(axis=1))
-        assert (found.max(axis=1) < last.max(axis=1))[labeled].all()
-        np.testing.assert_allclose(found[~labeled], np.tile(share_j, ((~labeled).sum(), 1)), atol=1e-12)
-        last = found
-
-
 @pytest.mark.parametrize("name", ["plain", "an anonymous pool", "items without labels"])
 def test_without_truth_rho_is_what_is_expected_of_people_who_err_together(name: str) -> None:
     evidence, alpha_kjl, share_j = some_crowd(CROWDS[name])
@@ -214,12 +187,6 @@ def test_known_items_are_judged_by_what_the_others_taught(shape: dict[str, Any])
     assert 0 < evidence.known.sum() < 40
     found = design_effect.without_own_labels(evidence, alpha_kjl, share_j)
     np.testing.assert_allclose(found, plain_held_out(evidence, alpha_kjl, share_j), rtol=1e-9, atol=1e-9)
-
-
-def test_what_is_left_of_a_count_stays_above_zero() -> None:
-    evidence, alpha_kjl, share_j = some_crowd({}, known=1.0)
-    found = design_effect.without_own_labels(evidence, np.full_like(alpha_kjl, 0.7), share_j)
-    assert np.isfinite(found).all()
 
 
 @pytest.mark.parametrize("name", ["plain", "two classes", "items without labels", "an anonymous pool", "everything"])
@@ -279,18 +246,6 @@ def test_known_items_tell_how_strongly_items_pull(dependent: bool) -> None:
     np.testing.assert_allclose(told.shift, 0, atol=0.4)
 
 
-@pytest.mark.parametrize("common", [0, 1])
-def test_known_items_tell_that_a_class_is_more_common(common: int) -> None:
-    """A fit took the classes for even; of the items of known truth nine in ten are of one class."""
-    rng = np.random.default_rng(7)
-    truth = np.where(rng.random(200) < 0.9, common, 1 - common).astype(np.int32)
-    said = np.where(rng.random((200, 4)) < 0.65, truth[:, None], 1 - truth[:, None])
-    without, told = judged(said, truth, np.where(np.arange(200) < 100, truth, -1).astype(np.int32))
-    assert without.shift is None
-    assert told.shift[common] > 0.3
-    assert told.shift[1 - common] < -0.3
-
-
 def test_known_items_nobody_labeled_say_nothing() -> None:
     evidence, alpha_kjl, share_j = some_crowd({"unlabeled": 6})
     q_nj = beliefs_for(evidence)
@@ -299,24 +254,3 @@ def test_known_items_nobody_labeled_say_nothing() -> None:
     without = of_annotators(evidence, alpha_kjl, share_j, q_nj)
     assert found.rho == pytest.approx(without.rho)
     np.testing.assert_array_equal(found.shift, 0)
-
-
-def test_the_order_of_people_and_classes_does_not_matter() -> None:
-    evidence, alpha_kjl, share_j = some_crowd(CROWDS["everything"], known=0.4)
-    q_nj, rng = beliefs_for(evidence), np.random.default_rng(3)
-    people, classes = rng.permutation(evidence.annotations.n_annotators), rng.permutation(4)
-    options = np.append(classes, np.arange(4, evidence.annotations.n_options))
-    plain = of_annotators(evidence, alpha_kjl, share_j, q_nj)
-    other = oracles.reordered(evidence, annotators=people, classes=classes)
-    moved = of_annotators(other, alpha_kjl[np.ix_(people, classes, options)], share_j[classes], q_nj[:, classes])
-    assert moved.rho == pytest.approx(plain.rho, rel=1e-4)
-    np.testing.assert_allclose(moved.shift, plain.shift[classes], atol=1e-4)
-
-
-def test_no_label_at_all_is_no_reason_to_fail() -> None:
-    annotations = Annotations([], [], [], ("n",), ("k",), ("a", "b"), ("a", "b"))
-    alpha_kjl, share_j = np.ones((1, 2, 2)), np.array([0.3, 0.7])
-    for truth in (None, np.array([1], np.int32)):
-        evidence = Evidence(annotations, truth=truth)
-        found = of_annotators(evidence, alpha_kjl, share_j, share_j[None])
-        np.testing.assert_allclose(independent(annotations, alpha_kjl, share_j).tempered(found), share_j[None])

@@ -26,7 +26,6 @@ from hitl.models.dependence.design_effect import (
     KnownItems,
     beliefs_for_gain,
     by_crowd,
-    residual_temperature,
 )
 from hitl.models.dependence.uneven_errors import BEFOREHAND
 from hitl.models.inference.observed_outputs import Outputs
@@ -48,34 +47,11 @@ def parts(evidence: Evidence, log_q0_nj: Floats) -> Independent:
     return Independent(evidence.annotations, log_q0_nj, evidence.predicted)
 
 
-def temperatures(evidence: Evidence, effect: DesignEffect) -> Floats:
-    return effect.temperature(evidence.annotations.labels_per_item, evidence.predicted)
-
-
 def judged_by(evidence: Evidence, q_nj: Floats, pi_kjl: Floats, effect: DesignEffect) -> Consensus:
     a, even = evidence.annotations, np.full(3, 1 / 3)
     report = AnnotatorReport(a.annotators, a.classes, a.options, pi_kjl, pi_kjl, a.labels_per_annotator, even)
     residual = {RESIDUAL: np.array(effect.residual)}
     return Consensus(a.items, a.classes, q_nj, report, even, parameters=residual, design_effect=effect)
-
-
-def test_temperatures_count_the_voices() -> None:
-    evidence, _ = some()
-    found = temperatures(evidence, DesignEffect(0.3, residual=1.2))
-    for n in range(30):
-        labels = int(np.sum(evidence.annotations.item == n))
-        spoken = any(not np.isnan(p[n]).any() for p in evidence.probabilities.values())
-        assert found[n] == pytest.approx(1.2 + 0.3 * labels if spoken else 1 + 0.3 * max(labels - 1, 0))
-    assert set(np.round(found, 9)) > {1.0, 1.2, 1.5}
-
-
-def test_tempering_takes_a_root_and_leaves_the_label() -> None:
-    evidence, _ = some()
-    q_nj = np.random.default_rng(1).dirichlet(np.ones(3), size=30)
-    found = parts(evidence, np.log(q_nj) + 5).tempered(DesignEffect(0.7, residual=1.2))
-    rooted = q_nj ** (1 / temperatures(evidence, DesignEffect(0.7, residual=1.2)))[:, None]
-    np.testing.assert_allclose(found, rooted / rooted.sum(axis=1, keepdims=True))
-    np.testing.assert_array_equal(found.argmax(axis=1), q_nj.argmax(axis=1))
 
 
 def test_rho_and_shift_beside_models_are_the_best_that_a_search_of_its_own_finds() -> None:
@@ -130,18 +106,6 @@ def test_truth_tells_dependence_from_independence() -> None:
     assert errors[0][0] < errors[0][1] + 0.005
 
 
-def test_it_is_applied_to_other_items_too() -> None:
-    evidence, _ = simulated(4, 200, 2)
-    other, _ = simulated(5, 50, 1)
-    learned = DefaultCombiner().fit(evidence)
-    raw = HierarchicalDawidSkene().apply(learned, other).probabilities
-    residual = residual_temperature(learned)
-    assert residual >= 1
-    rooted = raw ** (1 / (residual + learned.design_effect.rho))
-    expected = rooted / rooted.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(DefaultCombiner().apply(learned, other).probabilities, expected, atol=1e-12)
-
-
 def test_each_alone_is_the_pool_to_a_root_and_people_in_full() -> None:
     """Where no model speaks the shares of the classes are as they were."""
     evidence, _ = some()
@@ -183,14 +147,3 @@ def test_on_cifar10h_confidence_means_more() -> None:
     )
     assert loss[0] < 0.85 * loss[1]
     assert error[0] < 0.65 * error[1]
-
-
-def test_models_alone_are_not_too_sure() -> None:
-    """Which images could skip people: as the three networks together are weighed against people, too many."""
-    truth, classes = cifar10h_truth()
-    human = np.array([labels[0] for labels in cifar10h_labels(1)], dtype=np.int32)
-    networks = {name: cifar10h_probabilities(name) for name in ("resnet-110", "resnet-low-acc", "preresnet-110")}
-    learned = DefaultCombiner().fit(Evidence(anonymous(human, classes), networks))
-    bare = Evidence(anonymous(human, classes).select(np.zeros(10_000, bool)), networks)
-    corrected, raw = (method.apply(learned, bare).probabilities for method in (DefaultCombiner(), PLEM()))
-    assert score.calibration_error(corrected, truth) < 0.4 * score.calibration_error(raw, truth)

@@ -14,8 +14,7 @@ from scipy.special import logsumexp
 
 from hitl import Annotations, Evidence
 from hitl.annotations import Floats, Ints
-from hitl.errors import BadSettings
-from hitl.models import DawidSkene, NetworkDawidSkene, NetworkIBCC
+from hitl.models import NetworkDawidSkene, NetworkIBCC
 from hitl.models.numerics import apparent_passes
 from hitl.models.numerics.graph import Graph
 from hitl.models.priors.apparent_classes import ApparentClasses
@@ -151,13 +150,3 @@ def test_items_without_labels_tell_nothing_of_how_often_others_mislead() -> None
     thin = replace(evidence, annotations=labels.select(labels.item % 5 == 0))
     assert float(NetworkDawidSkene().fit(evidence).parameters["clear"]) < 0.8
     assert float(NetworkDawidSkene().fit(thin).parameters["clear"]) == 1
-
-
-def test_a_strength_by_hand_is_the_method_of_the_paper() -> None:
-    evidence, _ = crowd(7, 0.8)
-    assert float(NetworkDawidSkene(strength=1.0).fit(evidence).parameters["clear"]) == 1
-    none = NetworkDawidSkene(strength=0.0).fit(evidence)
-    alone = DawidSkene(tolerance=1e-6).fit(Evidence(evidence.annotations))
-    np.testing.assert_allclose(none.probabilities, alone.probabilities, atol=1e-10)
-    with pytest.raises(BadSettings, match="clear is 0"):
-        NetworkDawidSkene(clear=0.0)

@@ -38,16 +38,6 @@ def test_neighbours_are_those_of_plain_loops(n_features: int, k: int) -> None:
     np.testing.assert_array_equal(found.toarray(), brute_force(x_nd, k))
 
 
-@pytest.mark.parametrize("n_features", [FEW, MANY])
-def test_few_items_are_all_linked(n_features: int) -> None:
-    x_nd = np.random.default_rng(0).normal(size=(4, n_features))
-    for k in (3, 4, 50):
-        assert nearest_neighbours(x_nd, k).toarray().tolist() == (1 - np.eye(4)).tolist()
-    for few in (0, 1):
-        assert nearest_neighbours(x_nd[:few], 3).shape == (few, few)
-        assert nearest_neighbours(x_nd[:few], 3).nnz == 0
-
-
 def test_items_without_features_have_no_edges() -> None:
     x_nd = np.random.default_rng(0).normal(size=(6, FEW))
     x_nd[2] = np.nan

@@ -16,10 +16,10 @@ from scipy.special import logsumexp, softmax
 from hitl import Annotations, Evidence
 from hitl.annotations import Floats, Ints
 from hitl.errors import BadEvidence, BadSettings
-from hitl.models import DawidSkene, NetworkDawidSkene, NetworkIBCC
+from hitl.models import NetworkDawidSkene, NetworkIBCC
 from hitl.models.numerics import belief_propagation, iterated_modes, mean_field
-from hitl.models.numerics.field_passes import judged
 from hitl.models.numerics.graph import Graph, Heard
+from hitl.models.numerics.mean_field import judged
 from hitl.models.priors.graph_field import QUICKEST, SWEEPS_ALONE, FieldCounts, GraphField, Step
 
 METHODS = (NetworkDawidSkene(), NetworkIBCC())
@@ -271,14 +271,6 @@ def test_known_truth_reaches_the_neighbours(method: NetworkDawidSkene) -> None:
     np.testing.assert_array_equal(knowing.labels[known], truth[known])
 
 
-@pytest.mark.parametrize("method", METHODS, ids=lambda one: type(one).__name__)
-def test_items_without_labels_are_judged_by_their_neighbours(method: NetworkDawidSkene) -> None:
-    evidence, truth = patches(30, 13, labels_an_item=0.7)
-    found, bare = method.fit(evidence), evidence.annotations.labels_per_item == 0
-    assert bare.mean() > 0.3
-    assert (found.labels == truth)[bare].mean() > 0.75
-
-
 def test_what_it_cannot_use_is_refused() -> None:
     evidence, _ = patches(5, 14)
     with pytest.raises(BadEvidence, match=r"network-dawid-skene needs a graph of the items"):
@@ -289,21 +281,3 @@ def test_what_it_cannot_use_is_refused() -> None:
         NetworkIBCC(strength=-1)
     with pytest.raises(BadSettings, match=r"approximation is \['icm'\]"):
         NetworkIBCC(approximation=["icm"])  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("weight", [1000.0, 1e6])
-def test_an_edge_of_any_weight_makes_its_ends_alike(weight: float) -> None:
-    """As numbers of common links are: the exponential of the weight would overflow."""
-    rng = np.random.default_rng(3)
-    graph = linked(40, [(n, n + 1) for n in range(39)], [weight, *np.ones(38)])
-    annotations = Annotations.from_matrix(rng.integers(0, 2, (40, 3)), classes=[0, 1])
-    found = NetworkDawidSkene(approximation="belief-propagation", strength=1.0).fit(Evidence(annotations, graph=graph))
-    np.testing.assert_allclose(found.probabilities[0], found.probabilities[1], atol=0.01)
-
-
-def test_what_another_method_learned_is_not_applied() -> None:
-    evidence, _ = patches(5, 14)
-    other = DawidSkene().fit(Evidence(evidence.annotations))
-    for method in (NetworkDawidSkene(), NetworkIBCC()):
-        with pytest.raises(BadEvidence, match="learned by dawid-skene, and not by this method"):
-            method.apply(other, evidence)

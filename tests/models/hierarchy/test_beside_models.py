@@ -17,13 +17,13 @@ from hitl.models.hierarchy.counted import SHARES, Counted
 from hitl.models.hierarchy.hierarchical_dawid_skene import HierarchicalDawidSkene
 from hitl.models.inference.engine import Table
 from hitl.models.inference.observed_outputs import MODEL_INFORMATIVENESS, Outputs
-from hitl.models.inference.per_item_outputs import (
+from hitl.models.inference.unsupervised_pool import (
     BEFOREHAND,
     GRID,
+    Part,
     less_what_is_always_said,
     probability_informative,
 )
-from hitl.models.inference.unsupervised_pool import Part
 from tests import oracles
 
 Floats = oracles.Floats
@@ -109,7 +109,7 @@ def test_labels_count_as_far_as_they_are_not_spent_on_the_class(seed: int) -> No
     here_n = (a.labels_per_item > 0) | evidence.known
     beside = SHARES * here_n.sum() / expected_n[here_n].sum()
     expected_j = votes + beside * ((1 - k) / 3 + k * outputs.share_j) + 1 / 3
-    np.testing.assert_allclose(counted.shares().pseudo_j, expected_j)
+    np.testing.assert_allclose(counted.shares().smoothing, expected_j)
 
 
 def test_a_lone_label_counts_for_the_crowd_as_far_as_models_do_not_tell_its_item() -> None:
@@ -209,19 +209,6 @@ def test_a_model_that_says_the_same_of_all_changes_nothing(classes: int, labels:
     np.testing.assert_allclose(beside.probabilities, alone.probabilities, atol=1e-5)
 
 
-@pytest.mark.parametrize("labels", [1, 2, 5])
-@pytest.mark.parametrize("at", [0, 300])
-def test_a_model_that_predicts_one_item_or_none_changes_no_other(at: int, labels: float) -> None:
-    rng = np.random.default_rng(7)
-    truth = rng.integers(3, size=300).astype(np.int32)
-    annotations = labeled(truth, 3, labels, 3)
-    alone = DefaultCombiner().fit(Evidence(annotations))
-    said = np.full((301, 3), np.nan)
-    said[at] = 1 / 3
-    beside = DefaultCombiner().fit(Evidence(annotations, {"one": said[:300]}))
-    np.testing.assert_allclose(beside.probabilities[1:], alone.probabilities[1:], atol=1e-3)
-
-
 @pytest.mark.parametrize("labels", [1.2, 2, 5])
 @pytest.mark.parametrize("classes", [2, 4, 8])
 def test_a_model_that_knows_nothing_costs_next_to_nothing_and_one_that_does_helps(classes: int, labels: float) -> None:
@@ -251,16 +238,6 @@ def test_a_model_that_knows_nothing_costs_next_to_nothing_and_one_that_does_help
     accuracy, loss = np.mean(lost["something"], axis=0)
     assert accuracy < 0.002
     assert loss < -0.01
-
-
-def test_where_nobody_has_labeled_a_model_is_believed_shares_and_all() -> None:
-    rng, share_j = np.random.default_rng(0), np.array([0.9, 0.05, 0.05])
-    truth = rng.choice(3, size=500, p=share_j).astype(np.int32)
-    p_nj = calibrated(truth, share_j, 4.0, rng)
-    bare = Annotations.from_matrix(np.full((500, 1), -1), classes=[0, 1, 2])
-    found = DefaultCombiner().fit(Evidence(bare, {"m": p_nj}))
-    assert score.accuracy(found.probabilities, truth) > score.accuracy(p_nj, truth) - 0.01
-    assert np.abs(found.probabilities.mean(axis=0) - p_nj.mean(axis=0)).max() < 0.1
 
 
 def test_other_items_are_judged_by_what_the_models_had_said() -> None:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import betaln, gammaln
 
 from hitl.models.hierarchy import skills
-from hitl.models.hierarchy.skills import CROWD, ROWS, STRENGTHS, SkilledRows, Skills
+from hitl.models.hierarchy.skills import CROWD, ROWS, STRENGTHS, Skills
 from tests import oracles
 
 Floats = oracles.Floats
@@ -37,11 +33,6 @@ def plain_mean_strength(log_likelihood: list[float]) -> float:
     weights = [np.exp(value - max(log_likelihood)) for value in log_likelihood]
     logs = [power * np.log(2) for power in range(1, 8)]
     return float(np.exp(sum(w * x for w, x in zip(weights, logs, strict=True)) / sum(weights)))
-
-
-def learned(counts_klj: Floats) -> Skills:
-    """Without lone labels."""
-    return Skills.learned(counts_klj, 0.75, np.zeros(counts_klj.shape[1:]))
 
 
 def plain_crowd(counts_kjl: Floats, expected: float) -> tuple[float, Floats]:
@@ -172,95 +163,3 @@ def people(rng: np.random.Generator, right_k: Floats, labels: int) -> Floats:
         for j in range(3):
             counts[k, :, j] = rng.multinomial(labels, np.where(np.arange(3) == j, right, (1 - right) / 2))
     return counts
-
-
-def test_people_who_differ_are_believed_to_differ() -> None:
-    rng = np.random.default_rng(2)
-    same = learned(people(rng, np.full(60, 0.8), 30))
-    different = learned(people(rng, rng.beta(2, 1, 60), 30))
-    assert same.alike > 50
-    assert different.alike < 8
-    assert same.rows > 50
-
-
-def test_without_labels_everybody_is_as_expected_and_the_strengths_are_those_of_their_priors() -> None:
-    found = Skills.learned(np.zeros((4, 3, 3)), 0.7, np.zeros((3, 3)))
-    mean_jl = np.full((3, 3), 0.15) + 0.55 * np.eye(3)
-    assert found.accuracy == pytest.approx(0.7)
-    assert found.alike == pytest.approx(plain_mean_strength([-0.5 * (np.log(2.0**p / 8)) ** 2 for p in range(1, 8)]))
-    assert found.rows == pytest.approx(16)
-    np.testing.assert_allclose(found.prior_klj, 16 * np.repeat(mean_jl.T[None], 4, axis=0), rtol=1e-6)
-
-
-# -- who is judged by what -----------------------------------------------------------------------------------
-
-
-ODD = np.array([[0.2, 0.7, 0.1], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4]])
-"""(J, L) rows of somebody unlike the others."""
-
-
-@pytest.mark.parametrize(("labels", "of_crowd", "of_own"), [(1, 0.1, 1.0), (3000, 1.0, 0.03)])
-def test_who_gave_few_labels_is_near_the_crowd_and_who_gave_thousands_near_their_own_rows(
-    labels: int, of_crowd: float, of_own: float
-) -> None:
-    """Labels: of each class; the others gave 30."""
-    counts_klj = np.concatenate((people(np.random.default_rng(3), np.full(40, 0.85), 30), [labels * ODD.T]))
-    found = learned(counts_klj)
-    odd_lj = np.exp(SkilledRows.unlearned(found.prior_klj).learn(counts_klj).log_pi_klj)[-1]
-    assert np.abs(odd_lj - found.crowd_jl.T / found.rows).max() < of_crowd
-    assert np.abs(odd_lj - ODD.T).max() < of_own
-
-
-def test_the_better_a_person_the_better_their_rows_and_errors_keep_their_proportions() -> None:
-    rng = np.random.default_rng(4)
-    right_k = np.linspace(0.4, 0.95, 12)
-    found = learned(np.concatenate((people(rng, right_k, 40), people(rng, np.full(30, 0.7), 40))))
-    mean_klj = found.prior_klj / found.rows
-    hit_kj = np.einsum("kjj->kj", mean_klj)[:12]
-    assert np.corrcoef(hit_kj.mean(axis=1), right_k)[0, 1] > 0.95
-    crowd = found.crowd_jl / found.rows
-    for matrix in mean_klj:
-        assert matrix[1, 0] / matrix[2, 0] == pytest.approx(crowd[0, 1] / crowd[0, 2])
-
-
-@given(seed=st.integers(0, 10_000), size=st.sampled_from([0.5, 5.0, 500.0]), extra=st.integers(0, 2))
-def test_rows_are_chances_and_no_class_is_called_another_more_often_than_itself(
-    seed: int, size: float, extra: int
-) -> None:
-    """Whatever was counted, also of people who are never or always right."""
-    rng = np.random.default_rng(seed)
-    counts_klj = size * rng.dirichlet(np.full(3 + extra, 0.3), size=(5, 3)).transpose(0, 2, 1)
-    counts_klj[0], counts_klj[1] = 0, size * np.eye(3 + extra, 3)
-    found = learned(counts_klj)
-    crowd = found.crowd_jl / found.rows
-    np.testing.assert_allclose(crowd.sum(axis=1), 1)
-    np.testing.assert_allclose(found.prior_klj.sum(axis=1), found.rows)
-    assert (found.prior_klj > 0).all()
-    assert (crowd.diagonal() >= crowd.max(axis=1) - 1e-12).all()
-    assert 2 <= found.alike <= 128
-    assert 2 <= found.rows <= 128
-
-
-# -- the rows ------------------------------------------------------------------------------------------------
-
-
-def test_no_nearby_rows_are_better_by_the_density_they_state() -> None:
-    rng = np.random.default_rng(5)
-    counts_klj, pseudo_klj = some_counts(5), rng.uniform(0.1, 3, size=(6, 3, 3))
-    found = SkilledRows.unlearned(pseudo_klj).learn(counts_klj)
-
-    def objective(pi_kjl: Floats) -> float:
-        log_pi_klj = np.log(pi_kjl).transpose(0, 2, 1)
-        return float((counts_klj * log_pi_klj).sum()) + replace(found, log_pi_klj=log_pi_klj).log_density()
-
-    better = oracles.beaten_by_a_neighbour(objective, np.exp(found.log_pi_klj).transpose(0, 2, 1), rng)
-    assert better is None, better
-
-
-def test_unlearned_rows_are_the_means_of_the_prior_and_learning_changes_no_prior() -> None:
-    pseudo_klj = np.random.default_rng(6).uniform(0.1, 3, size=(4, 5, 3))
-    unlearned = SkilledRows.unlearned(pseudo_klj)
-    np.testing.assert_allclose(np.exp(unlearned.log_pi_klj), pseudo_klj / pseudo_klj.sum(axis=1, keepdims=True))
-    learned = unlearned.learn(np.ones_like(pseudo_klj)).learn(np.zeros_like(pseudo_klj))
-    np.testing.assert_allclose(learned.log_pi_klj, unlearned.log_pi_klj)
-    assert learned.log_density() == pytest.approx((pseudo_klj * unlearned.log_pi_klj).sum())

@@ -13,7 +13,7 @@ from hitl import Evidence
 from hitl.annotations import Floats, Ints
 from hitl.models import BSCSeq, NetworkDawidSkene, NetworkIBCC, SequentialDawidSkene, SequentialIBCC, VBIBCCWithModels
 from hitl.models.inference.observed_outputs import Outputs
-from hitl.models.priors.fixed import Fixed
+from hitl.models.priors.shares import Fixed
 from tests.models.graphs.test_networks import patches
 from tests.models.sequences.test_sequential import simulated
 

@@ -11,10 +11,7 @@ from hitl.evidence import Evidence
 from hitl.models import VBIBCC, DawidSkene
 from hitl.models.inference import working_set
 from hitl.models.inference.engine import Shards
-from hitl.models.inference.loop import EMResult
-from hitl.models.numerics import kernels
-from hitl.models.numerics.clamping import observe
-from hitl.models.numerics.confidence_bins import BINS, first_bins, judged, rows_of
+from hitl.models.inference.working_set import BINS, first_bins, judged
 from hitl.models.priors import Same
 from tests import oracles
 from tests.bench.bench_speed import crowd
@@ -109,36 +106,6 @@ def test_where_many_items_are_unsure_the_loop_runs_on_over_all(never: Any) -> No
     assert np.abs(quick.probabilities - whole.probabilities).mean() < 1e-3
 
 
-def test_a_small_table_has_no_working_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: Any, **__: Any) -> EMResult[Any, Any]:
-        raise AssertionError("a small table")
-
-    monkeypatch.setattr(working_set, "iterate_in_few_passes", fail)
-    DawidSkene().fit(oracles.crowd(np.random.default_rng(0), 200, 8, 3)[0])
-
-
-@pytest.mark.parametrize("n_items", [300, 20_000])  # one thread, and several
-@pytest.mark.parametrize("known", [0.0, 0.1])
-def test_one_pass_gives_what_each_step_by_itself_does(n_items: int, known: float) -> None:
-    rng = np.random.default_rng(0)
-    evidence, _ = oracles.crowd(rng, n_items, 6, 3, asked=0.6, known=known, unlabeled=3)
-    annotations = evidence.annotations
-    log_pi_klj, log_p_j = (
-        np.log(rng.dirichlet(np.ones(3), size=(6, 3))).transpose(0, 2, 1),
-        np.log(rng.dirichlet([2, 1, 1])),
-    )
-    counted_n = rng.random(len(annotations.labels_per_item)) < 0.8
-    message_nj = observe(kernels.messages(annotations, log_pi_klj), evidence)
-    q_nj, log_z_n = kernels.beliefs(message_nj, log_p_j[None])
-    for bins in (0, 7, BINS - 1):
-        found = judged(evidence, log_pi_klj, log_p_j, counted_n, bins)
-        sure_n = counted_n & (found.bin_n >= bins)
-        np.testing.assert_array_equal(found.q_nj, q_nj)
-        np.testing.assert_allclose(found.counts_klj, kernels.counts(annotations, q_nj, sure_n), atol=1e-9)
-        np.testing.assert_allclose(found.total_j, q_nj[sure_n].sum(axis=0), rtol=1e-12)
-        assert found.log_evidence == pytest.approx(log_z_n[counted_n].sum(), rel=1e-12)
-
-
 def test_bins_are_in_order_of_sureness_and_counted_in_labels() -> None:
     rng = np.random.default_rng(0)
     evidence, _ = oracles.crowd(rng, 300, 6, 3, asked=0.6, known=0.05)
@@ -163,14 +130,3 @@ def test_bins_are_in_order_of_sureness_and_counted_in_labels() -> None:
     some = first_bins(labels_b, 0.9, 10**9)
     unsure = unsure_n * labels_n * among_n
     assert unsure[bin_n < some].sum() == pytest.approx(0.9 * unsure.sum(), rel=0.15)
-
-
-def test_rows_are_the_labels_of_these_items() -> None:
-    evidence, _ = oracles.crowd(np.random.default_rng(1), 40, 6, 3, asked=0.5)
-    annotations = evidence.annotations
-    items = np.array([3, 4, 17, 39])
-    rows = rows_of(annotations, items)
-    assert rows.n_items == 4
-    for i, n in enumerate(items):
-        own = annotations.item_start[n], annotations.item_start[n + 1]
-        assert rows.cell[rows.item_start[i] : rows.item_start[i + 1]].tolist() == annotations.cell[slice(*own)].tolist()

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from scipy.special import logsumexp
 
 from hitl.annotations import Floats
-from hitl.models.numerics import softmax_bound
 from hitl.models.numerics.softmax_bound import tilted
 
 
@@ -71,18 +70,3 @@ def test_without_variance_it_is_exact() -> None:
     found, a_nj = bound(mean, np.zeros((5, 3)))
     np.testing.assert_allclose(found, logsumexp(mean, axis=1), atol=1e-12)
     np.testing.assert_allclose(a_nj, np.exp(mean - found[:, None]), atol=1e-12)
-
-
-def test_a_few_steps_are_enough_and_any_number_gives_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(3)
-    mean, variance = 3 * rng.normal(size=(200, 5)), 10 * rng.uniform(size=(200, 5))
-    best = bound(mean, variance)[0]
-    monkeypatch.setattr(softmax_bound, "NEWTON_STEPS", 6)
-    np.testing.assert_allclose(bound(mean, variance)[0], best, atol=1e-9)
-    monkeypatch.setattr(softmax_bound, "NEWTON_STEPS", 1)
-    assert (bound(mean, variance)[0] >= best - 1e-12).all()
-
-
-def test_no_rows_are_no_error() -> None:
-    found, a_nj = bound(np.zeros((0, 3)), np.zeros((0, 3)))
-    assert (found.shape, a_nj.shape) == ((0,), (0, 3))

@@ -21,12 +21,10 @@ from hitl.models.priors.apparent_classes import ApparentClasses
 from hitl.models.priors.calibrated import Calibrated
 from hitl.models.priors.covariance import CovarianceModule
 from hitl.models.priors.dirichlet_chain import DirichletChain
-from hitl.models.priors.dirichlet_shares import DirichletShares
-from hitl.models.priors.fixed import Fixed
 from hitl.models.priors.gp import GaussianProcess
 from hitl.models.priors.graph_field import SWEEPS_ALONE, GraphField
 from hitl.models.priors.markov_chain import MarkovChain, Sequences
-from hitl.models.priors.shares import Shares
+from hitl.models.priors.shares import DirichletShares, Fixed, Shares
 from hitl.models.priors.variational_gp import Inputs, VariationalGP
 from hitl.testing.contract import DoesNotApply
 from hitl.testing.crowds import crowd

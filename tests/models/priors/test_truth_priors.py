@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise, product
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,9 +14,6 @@ from hitl.models.annotators.confusion import Confusion, accurate_pseudo_counts
 from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.inference import em
 from hitl.models.priors.calibrated import Calibrated
-from hitl.models.priors.dirichlet_shares import DirichletShares
-from hitl.models.priors.fixed import Fixed
-from hitl.models.priors.shares import Shares
 from tests import oracles
 from tests.models.priors.chains import ToyChain
 
@@ -90,45 +86,6 @@ def pool_of(evidence: Evidence) -> Calibrated:
     return Calibrated.from_evidence(evidence, LogTemperature())
 
 
-def priors(evidence: Evidence, rng: np.random.Generator) -> dict[str, Any]:
-    j = evidence.annotations.n_classes
-    return {
-        "shares": Shares(rng.dirichlet(np.ones(j)), 0.3),
-        "dirichlet": DirichletShares(rng.uniform(1, 5, size=j), 0.7),
-        "fixed": Fixed(np.log(rng.dirichlet(np.ones(j), size=evidence.annotations.n_items))),
-        "pool": pool_of(evidence),
-    }
-
-
-@pytest.mark.parametrize("name", ["shares", "dirichlet", "fixed", "pool"])
-@pytest.mark.parametrize("seed", range(4))
-def test_factored_priors_agree_with_enumeration(name: str, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    evidence, _ = oracles.crowd(rng, 5, 4, 3, models=2, abstaining=0.3, known=0.4, unlabeled=1)
-    prior = priors(evidence, rng)[name]
-    pi_kjl = rng.dirichlet(np.ones(3), size=(4, 3))
-    found = em.expectation(evidence, prior, np.log(pi_kjl).transpose(0, 2, 1))
-    log_prior_nj = np.broadcast_to(prior.log_prior(), (5, 3))
-    expected, log_evidence = oracles.enumerate_truths(evidence, log_prior_nj, np.log(pi_kjl))
-    np.testing.assert_allclose(found.q_nj, expected, atol=1e-10)
-    assert found.log_evidence == pytest.approx(log_evidence, abs=1e-8)
-    known = np.flatnonzero(evidence.known)
-    np.testing.assert_array_equal(found.q_nj[known], np.eye(3)[evidence.truth[known]])  # exactly
-
-
-@pytest.mark.parametrize("name", ["shares", "dirichlet", "pool"])
-def test_statistics_of_two_shards_add_up(name: str) -> None:
-    rng = np.random.default_rng(8)
-    evidence, _ = oracles.crowd(rng, 40, 4, 3, models=2, abstaining=0.3)
-    q_nj = rng.dirichlet(np.ones(3), size=40)
-    prior = priors(evidence, rng)[name]
-    first = np.arange(40) < 15
-    one, two, whole = (prior.statistics(q_nj, among) for among in (first, ~first, np.ones(40, bool)))
-    learned, expected = prior.learn(one + two), prior.learn(whole)
-    np.testing.assert_allclose(learned.log_prior(), expected.log_prior(), atol=1e-12)
-    assert learned.log_density() == pytest.approx(expected.log_density(), abs=1e-12)
-
-
 def test_the_statistics_of_a_pool_are_gradient_and_curvature() -> None:
     """Of the expected log likelihood in the weights 1 / T, by differences."""
     rng = np.random.default_rng(9)
@@ -155,7 +112,8 @@ def test_newton_steps_of_a_pool_end_at_its_mode(models: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     evidence, truth = oracles.crowd(rng, 200, 4, 3, models=models, abstaining=0.2)
     truth_nj, everything = np.eye(3)[truth], np.ones(200, bool)
-    pool, expected = pool_of(evidence), pool_of(evidence).supervised(truth_nj, everything)
+    pool = pool_of(evidence)
+    expected = pool.fitted_to(pool.likelihood(truth_nj, everything), np.zeros(3))
     for _ in range(60):
         pool = pool.learn(pool.statistics(truth_nj, everything))
     np.testing.assert_allclose(pool.temperature_m, expected.temperature_m, rtol=2e-3)

@@ -197,23 +197,6 @@ def test_statistics_of_shards_add_up_with_their_gradients() -> None:
     assert added.items == 6
 
 
-def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    prior, message_nj = process(held=False), messages(6, 3)
-    whole = judged(prior, message_nj)
-    monkeypatch.setattr(variational_gp, "CHUNK", 2 * prior.shift_jm.numel())
-    parts = judged(prior, message_nj)
-    np.testing.assert_allclose(parts.q_nj, whole.q_nj, atol=1e-12)
-    np.testing.assert_allclose(parts.statistics.gradient_p, whole.statistics.gradient_p, atol=1e-10)
-    np.testing.assert_allclose(parts.statistics.precision_jmm, whole.statistics.precision_jmm, atol=1e-12)
-
-
-def test_statistics_of_beliefs_are_those_of_the_posterior_with_them() -> None:
-    prior, message_nj = process(), messages(6, 3)
-    found = judged(prior, message_nj)
-    again = prior.statistics(found.q_nj, np.ones(6, dtype=bool))
-    np.testing.assert_allclose(again.shift_jm, found.statistics.shift_jm, atol=1e-12)
-
-
 # -- items without features, models --------------------------------------------------------------------------
 
 

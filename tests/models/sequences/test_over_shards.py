@@ -12,11 +12,11 @@ from hitl.consensus import Consensus
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models import SequentialDawidSkene
-from hitl.models.inference.engine import SERIAL, Shards
+from hitl.models.inference.engine import Shards
 from hitl.shards.combining import combine
 from hitl.shards.reading import StoredShards, write
 from tests.models.sequences.test_sequential import simulated
-from tests.models.shards import Elsewhere, MadeAnew, cut, stacked
+from tests.models.shards import MadeAnew, cut, stacked
 
 FAR = 1e-6
 METHOD = SequentialDawidSkene()
@@ -74,16 +74,6 @@ def test_any_cut_between_sequences_gives_what_the_table_gives(case: dict[str, bo
     whole, learned = METHOD.fit(evidence), METHOD.fit(Shards(shards))
     np.testing.assert_allclose(stacked(METHOD, learned, shards), METHOD.apply(whole, evidence).probabilities, atol=FAR)
     require_alike(learned, whole, FAR)
-
-
-def test_who_computes_and_a_start_change_nothing() -> None:
-    evidence = evidence_of(models=True, known=True)
-    shards, start = cut(evidence, *ends(evidence, 3)), METHOD.fit(replace(evidence, truth=None))
-    here, there = (METHOD.fit(Shards(shards, engine), start=start) for engine in (SERIAL, Elsewhere()))
-    np.testing.assert_array_equal(stacked(METHOD, here, shards), stacked(METHOD, there, shards))
-    whole = METHOD.fit(evidence, start=start)
-    assert whole.fit.iterations == here.fit.iterations
-    np.testing.assert_allclose(stacked(METHOD, here, shards), METHOD.apply(whole, evidence).probabilities, atol=FAR)
 
 
 def test_a_folder_of_shards_keeps_places_in_sequences(tmp_path: Path) -> None:

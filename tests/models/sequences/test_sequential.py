@@ -142,15 +142,6 @@ def test_what_it_cannot_use_is_refused(method: SequentialDawidSkene) -> None:
         method.fit(replace(evidence, sequence=places))
 
 
-def test_an_item_between_two_of_its_class_that_nobody_labeled_is_of_it() -> None:
-    said = np.repeat([[0], [1]], 20, axis=0).repeat(3, axis=1)
-    said[[5, 30]] = -1
-    places = np.stack((np.zeros(40, int), np.arange(40)), axis=1)
-    found = SequentialDawidSkene().fit(Evidence(Annotations.from_matrix(said), sequence=places))
-    assert found.labels[[5, 30]].tolist() == [0, 1]
-    assert found.confidence[[5, 30]].min() > 0.8
-
-
 def test_an_estimate_climbs_and_no_nearby_chain_is_better() -> None:
     evidence, _, chain, _ = simulated(400, 6)
     people = Confusion.unlearned(np.full((J, J), 0.01), 10)
