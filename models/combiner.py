@@ -60,7 +60,7 @@ class Applicable(Protocol):
 
     Example:
         >>> from hitl import Annotations, Evidence, models
-        >>> learned = DawidSkene().fit(Evidence(Annotations.from_matrix([[0, 0], [1, 1]])))
+        >>> learned = models.DawidSkene().fit(Evidence(Annotations.from_matrix([[0, 0], [1, 1]])))
         >>> new = Evidence(Annotations.from_matrix([[1, 1], [0, 0], [1, 1]]))
         >>> models.DawidSkene().apply(learned, new).labels.tolist()
         [1, 0, 1]
