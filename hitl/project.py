@@ -45,10 +45,10 @@ TBB).
 
 def load(config: Path) -> Settings:
     """Load the settings of this hitl.toml, including those of its connector. Raises BadSettings."""
-    from hitl import settings
     from hitl.connectors.catalog import settings_of
+    from hitl.settings import loading
 
-    loaded = settings.load(config, settings_of)
+    loaded = loading.load(config, settings_of)
     folder, graph = config.resolve().parent, loaded.graph  # absolute, because digests of results depend on these paths
     if graph.kind is None:
         graph = loaded.source.graph(folder)

@@ -17,7 +17,7 @@ def main() -> None:
     from hitl.errors import HitlError
 
     try:
-        with _warnings_as_lines(), _log_as_lines():
+        with _messages_as_lines():
             app()
     except HitlError as error:
         show.error(str(error))
@@ -30,25 +30,6 @@ def main() -> None:
         sys.exit(74)
 
 
-@contextmanager
-def _warnings_as_lines() -> Iterator[None]:
-    """Show each warning of hitl once, as one line on standard error."""
-    from hitl.cli import show as shown
-
-    of_python = warnings.showwarning
-
-    def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-        if category.__module__.startswith("hitl."):
-            shown.warning(str(message))
-        else:
-            of_python(message, category, *where, **more)
-
-    with warnings.catch_warnings():
-        warnings.filterwarnings("default", category=UserWarning, module="hitl")
-        warnings.showwarning = show
-        yield
-
-
 class _Lines(logging.Handler):
     """Handler that prints each record as one line on standard error."""
 
@@ -59,11 +40,23 @@ class _Lines(logging.Handler):
 
 
 @contextmanager
-def _log_as_lines() -> Iterator[None]:
-    """Show messages that hitl logs, for instance while it waits for a server."""
-    log, lines = logging.getLogger("hitl"), _Lines(logging.WARNING)
+def _messages_as_lines() -> Iterator[None]:
+    """Show each warning of hitl once, and what it logs (for instance while it waits for a server), as lines."""
+    from hitl.cli import show
+
+    original, log, lines = warnings.showwarning, logging.getLogger("hitl"), _Lines(logging.WARNING)
+
+    def show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if category.__module__.startswith("hitl."):
+            show.warning(str(message))
+        else:
+            original(message, category, *where, **more)
+
     log.addHandler(lines)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.filterwarnings("default", category=UserWarning, module="hitl")
+            warnings.showwarning = show_warning
+            yield
     finally:
         log.removeHandler(lines)

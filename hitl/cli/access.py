@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hitl.cli import show
-from hitl.cli.options import HERE, Access, Config, Json, examples, starting
+from hitl.cli.options import HERE, Access, Config, Json, examples, one_of, opt, starting
+from hitl.cli.store import url_of_store
 from hitl.errors import BadSettings
 from hitl.service.web.access.roles import EVERY, Role
 
 if TYPE_CHECKING:
-    from hitl.service.web.access.accounts import Accounts, Token, User
+    from hitl.service.web.access.accounts import Accounts
 
 ROLES = tuple(role.word for role in Role)
 NONE = "none"
@@ -24,11 +26,9 @@ users = typer.Typer(no_args_is_help=True, help="Who may log in to `hitl serve`: 
 tokens = typer.Typer(no_args_is_help=True, help="API tokens: with what programs ask `hitl serve`.")
 
 Name = Annotated[str, typer.Argument(help="Name of the user.")]
-OneRole = Annotated[
-    str, typer.Option(help=f"What it may do, one of: {', '.join(ROLES)}.", autocompletion=starting(ROLES))
-]
-OneProject = Annotated[str | None, typer.Option(help="Name of a project; default: all projects.")]
-FromInput = Annotated[bool, typer.Option("--password-stdin", help="Read the password from standard input.")]
+OneRole = Annotated[str, one_of("What it may do, one of: {}.", ROLES)]
+OneProject = Annotated[str | None, opt("Name of a project; default: all projects.")]
+FromInput = Annotated[bool, opt("Read the password from standard input.", "--password-stdin")]
 
 
 def command(group: typer.Typer, name: str, *lines: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -43,11 +43,10 @@ def add_user(
     project: OneProject = None,
     password_stdin: FromInput = False,
     no_password: Annotated[
-        bool,
-        typer.Option("--no-password", help="The user comes by the reverse proxy alone; see `hitl serve`."),
+        bool, opt("The user comes by the reverse proxy alone; see `hitl serve`.", "--no-password")
     ] = False,
     if_missing: Annotated[
-        bool, typer.Option("--if-missing", help="Do nothing where there is such a user already, for deployments.")
+        bool, opt("Do nothing where there is such a user already, for deployments.", "--if-missing")
     ] = False,
     config: Config = HERE,
     access: Access = None,
@@ -58,8 +57,7 @@ def add_user(
         if if_missing and any(one.name == name for one in accounts.users()):
             show.line(f"{name} is there already")
             return
-        password = None if no_password else _password(password_stdin)
-        accounts.add_user(name, password, wanted, project)
+        accounts.add_user(name, None if no_password else _password(password_stdin), wanted, project)
     show.line(f"added {name}: {_in_words(wanted, project)}")
 
 
@@ -67,20 +65,23 @@ def add_user(
 def list_users(config: Config = HERE, access: Access = None, as_json: Json = False) -> None:
     """Show all users with their roles."""
     with _accounts(config, access) as accounts:
-        found = accounts.users()
-    if as_json:
-        show.as_json({"users": [_user(one) for one in found]})
-        return
-    rows = [(one.name, _roles(one), "yes" if one.has_password else "no", _day(one.created)) for one in found]
-    show.table("Users", ("name", "roles", "password", "added"), rows, ("name", "roles", "password", "added"))
+        there = accounts.users()
+    data, rows = [], []
+    for one in there:
+        roles = [(None if project == EVERY else project, role) for project, role in sorted(one.roles.items())]
+        words = ", ".join(_in_words(role, project) for project, role in roles) or NONE
+        rows.append((one.name, words, "yes" if one.has_password else "no", _time(one.created)[:10]))
+        named = [{"project": project, "role": role.word} for project, role in roles]
+        data.append({"name": one.name, "roles": named, "password": one.has_password, "added": _time(one.created)})
+    header = ("name", "roles", "password", "added")
+    show.result({"users": data}, [show.Table("Users", header, rows, header)], as_json)
 
 
 @command(users, "role", "hitl users role bob viewer", "hitl users role bob none --project rte")
 def set_role(
     name: Name,
     role: Annotated[
-        str,
-        typer.Argument(help=f"One of: {', '.join((*ROLES, NONE))}.", autocompletion=starting((*ROLES, NONE))),
+        str, typer.Argument(help=f"One of: {', '.join((*ROLES, NONE))}.", autocompletion=starting((*ROLES, NONE)))
     ],
     project: OneProject = None,
     config: Config = HERE,
@@ -131,13 +132,21 @@ def create_token(
 def list_tokens(config: Config = HERE, access: Access = None, as_json: Json = False) -> None:
     """Show all API tokens, without their secrets."""
     with _accounts(config, access) as accounts:
-        found = accounts.tokens()
-    if as_json:
-        show.as_json({"tokens": [_token(one) for one in found]})
-        return
-    rows = [(one.id, one.name, _in_words(one.role, one.project), one.made, one.last_used or "never") for one in found]
+        there = accounts.tokens()
+    data = [
+        {
+            "id": one.id,
+            "name": one.name,
+            "role": one.role.word,
+            "project": one.project,
+            "made": _time(one.created),
+            "used": None if one.used is None else _time(one.used),
+        }
+        for one in there
+    ]
+    rows = [(one.id, one.name, _in_words(one.role, one.project), one.made, one.last_used or "never") for one in there]
     header = ("id", "name", "role", "made", "last used")
-    show.table("API tokens", header, rows, header)
+    show.result({"tokens": data}, [show.Table("API tokens", header, rows, header)], as_json)
 
 
 @command(tokens, "revoke", "hitl tokens revoke 4f6feff8")
@@ -153,10 +162,9 @@ def revoke_token(
 
 
 def _accounts(config: Path, access: str | None) -> Accounts:
-    from hitl.project import load, store_url
     from hitl.service.web.access.accounts import Accounts
 
-    return Accounts(access or store_url(load(config).store, config.parent))
+    return Accounts(access or url_of_store(config))
 
 
 def _password(from_input: bool) -> str:
@@ -173,36 +181,5 @@ def _in_words(role: Role | None, project: str | None) -> str:
     return f"{'without a role' if role is None else role.word} of {project or 'all projects'}"
 
 
-def _roles(one: User) -> str:
-    return ", ".join(_in_words(role, project) for project, role in sorted(one.roles.items())) or NONE
-
-
-def _day(seconds: float) -> str:
-    from datetime import UTC, datetime
-
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d}"
-
-
-def _user(one: User) -> dict[str, Any]:
-    roles = [
-        {"project": None if project == EVERY else project, "role": role.word}
-        for project, role in sorted(one.roles.items())
-    ]
-    return {"name": one.name, "roles": roles, "password": one.has_password, "added": _time(one.created)}
-
-
-def _token(one: Token) -> dict[str, Any]:
-    return {
-        "id": one.id,
-        "name": one.name,
-        "role": one.role.word,
-        "project": one.project,
-        "made": _time(one.created),
-        "used": None if one.used is None else _time(one.used),
-    }
-
-
 def _time(seconds: float) -> str:
-    from datetime import UTC, datetime
-
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

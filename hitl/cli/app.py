@@ -11,25 +11,19 @@ import typer
 from hitl.active.registry import POLICIES
 from hitl.cli import (
     access,
-    annotators,
-    audit,
-    backup,
     combine,
     embed,
-    events,
-    init,
-    learn,
-    models,
     predict,
+    profiles,
     project,
+    project_files,
     replay,
-    report,
-    schedule,
-    serve,
+    service,
     shard,
     show,
+    store,
 )
-from hitl.cli.options import examples
+from hitl.cli.options import examples, opt
 from hitl.connectors.catalog import CONNECTORS
 from hitl.models.registry import COMBINERS
 
@@ -61,24 +55,18 @@ def _version(show: bool) -> None:
 
 @app.callback(help=WHAT)
 def root(
-    version: Annotated[
-        bool, typer.Option("--version", help="Show the version and exit.", callback=_version, is_eager=True)
-    ] = False,
+    version: Annotated[bool, opt("Show the version and exit.", "--version", callback=_version, is_eager=True)] = False,
 ) -> None:
     """What goes before a command."""
 
 
 def demo(
-    label_studio: Annotated[
-        bool, typer.Option("--label-studio", help="Through a real Label Studio started here.")
-    ] = False,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The report.")] = Path("hitl-demo-report.html"),
-    items: Annotated[int, typer.Option(help="With --label-studio: how many of the 800 items.", min=10, max=800)] = 40,
-    keep: Annotated[
-        bool, typer.Option("--keep/--stop", help="With --label-studio: leave the server running to look at.")
-    ] = True,
-    served: Annotated[bool, typer.Option("--serve", help="As a page to look at, while labels come in.")] = False,
-    address: Annotated[str, typer.Option(help="With --serve: where to listen, host:port.")] = "127.0.0.1:8500",
+    label_studio: Annotated[bool, opt("Through a real Label Studio started here.", "--label-studio")] = False,
+    output: Annotated[Path, opt("The report.", "--output", "-o")] = Path("hitl-demo-report.html"),
+    items: Annotated[int, opt("With --label-studio: how many of the 800 items.", min=10, max=800)] = 40,
+    keep: Annotated[bool, opt("With --label-studio: leave the server running to look at.", "--keep/--stop")] = True,
+    served: Annotated[bool, opt("As a page to look at, while labels come in.", "--serve")] = False,
+    address: Annotated[str, opt("With --serve: where to listen, host:port.")] = "127.0.0.1:8500",
 ) -> None:
     """Replay 164 real annotators through the loop: what is asked next, and what it saves."""
     from hitl.tables.files import require_folder
@@ -89,7 +77,7 @@ def demo(
         from hitl.demo import served as demo_served
 
         with tempfile.TemporaryDirectory(prefix="hitl-demo-") as folder:
-            demo_served.run(Path(folder), lambda config: serve.serve([config], address))
+            demo_served.run(Path(folder), lambda config: service.serve([config], address))
         return
     require_folder(output)
     if label_studio:
@@ -112,33 +100,43 @@ PANELS: dict[str, dict[Callable[..., None], str]] = {
         replay.replay: replay.EXAMPLES,
     },
     "Annotators and models": {
-        annotators.annotators: annotators.EXAMPLES,
-        models.models: models.EXAMPLES,
+        profiles.annotators: profiles.ANNOTATORS_EXAMPLES,
+        profiles.models: profiles.MODELS_EXAMPLES,
     },
     "Project": {
-        init.init: examples("hitl init --label-studio http://localhost:8080 --project 12"),
+        project_files.init: examples("hitl init --label-studio http://localhost:8080 --project 12"),
         project.doctor: examples("hitl doctor"),
-        audit.audit: audit.EXAMPLES,
+        project.audit: examples("hitl audit", "hitl audit --repair", "hitl audit --json"),
         project.run: examples("hitl run", "hitl run --json  # from cron"),
-        schedule.schedule: examples(
+        service.schedule: examples(
             "hitl schedule", "hitl schedule -c a/hitl.toml -c b/hitl.toml --json", "hitl schedule --list"
         ),
         project.status: examples("hitl status"),
-        project.export: examples("hitl export labels.csv --annotators-output people.csv"),
-        report.report: report.EXAMPLES,
-        serve.serve: serve.EXAMPLES,
-        events.events: events.EXAMPLES,
-        project.add: examples("hitl add new_items.jsonl"),
-        project.gold: examples("hitl gold truth.csv"),
-        learn.learn: learn.EXAMPLES,
+        project_files.export: examples("hitl export labels.csv --annotators-output people.csv"),
+        project_files.report: project_files.REPORT_EXAMPLES,
+        service.serve: examples(
+            "hitl serve  # http://127.0.0.1:8500",
+            "hitl serve -c a/hitl.toml -c b/hitl.toml --address 0.0.0.0:8500 --access postgresql://user@host/database",
+            "hitl serve --no-scheduler  # where `hitl schedule` runs apart",
+        ),
+        service.events: examples(
+            "hitl events", "hitl events --test  # a ping to every address", "hitl events --resend"
+        ),
+        project_files.add: examples("hitl add new_items.jsonl"),
+        project_files.gold: examples("hitl gold truth.csv"),
+        project.learn: examples("hitl learn", "hitl learn --json"),
         project.pull: examples("hitl pull"),
         project.plan: examples("hitl plan --dry-run"),
         project.push: examples("hitl push --dry-run"),
     },
     "Store": {
-        backup.backup: backup.BACKUP_EXAMPLES,
-        backup.restore: backup.RESTORE_EXAMPLES,
-        backup.migrate: backup.MIGRATE_EXAMPLES,
+        store.backup: examples("hitl backup backups/", "hitl backup before-upgrade.zip --json"),
+        store.restore: examples(
+            "hitl restore before-upgrade.zip --dry-run  # is it whole?",
+            "hitl restore before-upgrade.zip",
+            "hitl restore before-upgrade.zip --force  # in place of what the store holds",
+        ),
+        store.migrate: examples("hitl migrate", "hitl migrate --config /etc/hitl/hitl.toml --json"),
     },
     "Demo": {demo: examples("hitl demo", "hitl demo --label-studio", "hitl demo --serve")},
 }

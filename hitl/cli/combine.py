@@ -1,21 +1,20 @@
-"""Define `hitl combine`: labels from files, or from a project's store."""
+"""Define `hitl combine`: labels from files of labels or spans, or from a project's store (of shards: see `shard`)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from hitl.cli import shard, show, spans
-from hitl.cli.evidence import Given, files_for, require_unread
-from hitl.cli.options import AnnotatorsOutput, Engine, Json, examples, grouped
+from hitl.cli import shard, show
+from hitl.cli.evidence import Given, annotators_frame, files_for, require_unread, write_annotators
+from hitl.cli.options import AnnotatorsOutput, Engine, Json, examples, grouped, opt, refuse
 from hitl.errors import BadSettings
 
 if TYPE_CHECKING:
-    from hitl.consensus import Consensus, Fit
+    from hitl.consensus import Consensus
+    from hitl.kinds.spans import SpanConsensus
 
 EXAMPLES = examples(
     "hitl combine annotations.csv --output consensus.csv",
@@ -25,18 +24,19 @@ EXAMPLES = examples(
     "hitl combine shards --method vb-ibcc --engine dask --output results",
     "hitl combine  # inside a project",
 )
+FOR_SPANS = ("annotations", "method", "paper", "truth", "item", "annotator", "label", "config")
+"""Options of `Given` that apply to spans."""
 
 
 @dataclass(frozen=True)
 class Results:
     """Options for printing and writing the consensus. Raises BadSettings for contradictory ones."""
 
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Consensus: item, label, confidence, p_<class>.")
-    ] = None
-    save: Annotated[Path | None, typer.Option(help="Save the whole consensus (.npz) for Consensus.load.")] = None
+    output: Annotated[Path | None, opt("Consensus: item, label, confidence, p_<class>.", "--output", "-o")] = None
+    save: Annotated[Path | None, opt("Save the whole consensus (.npz) for Consensus.load.")] = None
     as_json: Json = False
-    labels: Annotated[bool, typer.Option("--labels", help="With --json: the label of every item too.")] = False
+    labels: Annotated[bool, opt("With --json: the label of every item too.", "--labels")] = False
+    annotators_output: AnnotatorsOutput = None
 
     def __post_init__(self) -> None:
         if self.save is not None and self.save.suffix.lower() != ".npz":
@@ -47,160 +47,198 @@ class Results:
         if self.labels and not self.as_json:
             raise BadSettings("--labels adds the label of every item to --json; expected both")
 
-    def require_only_output(self, texts: Path | None) -> None:
-        """Raise BadSettings for options that a folder of shards does not support."""
-        others = {"save": self.save, "labels": self.labels or None, "texts": texts}
-        given = [f"--{name}" for name, value in others.items() if value is not None]
-        if given:
-            raise BadSettings(f"{', '.join(given)}: not for shards; --output FOLDER holds all there is")
-
-
-Texts = Annotated[
-    Path | None,
-    typer.Option(help="For spans of texts (document, annotator, start, end, label): document, text."),
-]
-
 
 @grouped
-def combine(given: Given, results: Results, annotators: AnnotatorsOutput, where: Engine, texts: Texts = None) -> None:
+def combine(
+    given: Given,
+    results: Results,
+    where: Engine,
+    texts: Annotated[
+        Path | None, opt("For spans of texts (document, annotator, start, end, label): document, text.")
+    ] = None,
+) -> None:
     """Fuse labels (and model probabilities) into the best-supported label of every item."""
     place = shard.named_by(given.annotations)
     if place is not None:
-        results.require_only_output(texts)
-        shard.combined(place, given, results.output, annotators.path, results.as_json, where)
+        others = {"save": results.save, "labels": results.labels or None, "texts": texts}
+        names = [name for name, value in others.items() if value is not None]
+        refuse(names, "{}: not for shards; --output FOLDER holds all there is")
+        shard.combined(place, given, results.output, results.annotators_output, results.as_json, where)
         return
     where.require_none("for shards; make some with `hitl shard`")
-    if given.annotations is not None and (texts is not None or spans.are_in(given.annotations, given.item)):
-        _spans(given, texts, results, annotators.path)
-    elif given.annotations is None:
+    if given.annotations is None:
         given.need_project("combine", save=results.save, texts=texts)
-        _project(given.config, results, annotators.path)
+        _project(given.config, results)
+    elif texts is not None or _has_spans(given.annotations, given.item):
+        _spans(given, texts, results)
     else:
-        _files(given, results, annotators.path)
+        _files(given, results)
 
 
-def _files(given: Given, wanted: Results, annotators: Path | None) -> None:
+def _files(given: Given, wanted: Results) -> None:
     """Combine, write the requested files without overwriting any input, and show a summary."""
     from hitl.tables.files import require_distinct, require_folder, require_writable
 
-    output, save = wanted.output, wanted.save
+    output, save, people = wanted.output, wanted.save, wanted.annotators_output
     evidence = given.evidence()
-    require_writable(output, annotators)
-    require_distinct([output, annotators, save], given.files)
+    require_writable(output, people)
+    require_distinct([output, people, save], given.files)
     if save is not None:
         require_folder(save)
     consensus = given.consensus(evidence)
     if output is not None:
         consensus.write(output)
-    write_annotators({"": consensus}, annotators)
+    write_annotators({"": consensus}, people)
     if save is not None:
         consensus.save(save)
-    if wanted.as_json:
-        written = {"consensus": output, "annotators": annotators, "saved": save}
-        summary = {
-            "items": len(consensus.items),
-            "annotators": evidence.annotations.n_annotators,
-            "labels": len(evidence.annotations),
-            "classes": consensus.classes,
-            "confidence": float(consensus.confidence.mean()),
-            "temperatures": consensus.temperatures,
-            "fit": _fit(consensus.fit),
-            "written": {name: str(path) for name, path in written.items() if path is not None},
-        }
-        show.as_json(summary | ({"consensus": _rows(consensus)} if wanted.labels else {}))
-        return
-    show.line(str(evidence))
-    show.line(f"{consensus.fit}; mean confidence {consensus.confidence.mean():.3f}")
-    _show("", consensus, output is None, annotators is None)
-    show.wrote([output, annotators, save])
+    written = {"consensus": output, "annotators": people, "saved": save}
+    data: dict[str, Any] = {
+        "items": len(consensus.items),
+        "annotators": evidence.annotations.n_annotators,
+        "labels": len(evidence.annotations),
+        "classes": consensus.classes,
+        "confidence": float(consensus.confidence.mean()),
+        "temperatures": consensus.temperatures,
+        "fit": shard.fit_summary(consensus.fit),
+        "written": {name: str(path) for name, path in written.items() if path is not None},
+    }
+    if wanted.labels:
+        data["consensus"] = consensus.frame().to_dict("records")
+
+    def lines() -> Iterator[show.Line]:
+        yield str(evidence)
+        yield f"{consensus.fit}; mean confidence {consensus.confidence.mean():.3f}"
+        yield from _tables("", consensus, output is None, people is None)
+        yield from show.wrote([output, people, save])
+
+    show.result(data, lines(), wanted.as_json)
 
 
-def _spans(given: Given, texts: Path | None, wanted: Results, annotators: Path | None) -> None:
-    """Combine spans of texts, write the requested files, and show a summary."""
-    import pyarrow as pa
-
-    from hitl.tables.files import require_distinct, require_writable, write_table
-
-    spans.require_no_others(given, save=wanted.save)
-    found = spans.combined_from(given, texts)
-    require_writable(wanted.output, annotators)
-    require_distinct([wanted.output, annotators], [*given.files, *([texts] if texts else [])])
-    tables: dict[Path | None, pa.Table] = {wanted.output: found.table(), annotators: found.annotators()}
-    written = {path: table for path, table in tables.items() if path is not None}
-    for path, table in written.items():
-        write_table(path, table)
-    if wanted.as_json:
-        show.as_json(spans.summary(found, wanted.labels) | {"written": [str(path) for path in written]})
-        return
-    if (how := spans.read_as(found)) is not None:
-        show.line(how)
-    show.line(str(found.labels))
-    show.line(str(found))
-    if wanted.output is None:
-        show.frame("Spans", found.table().to_pandas(integer_object_nulls=True))
-    if annotators is None:
-        frame = found.annotators().to_pandas()
-        # Largest number of answers first.
-        show.frame("Annotators", frame.sort_values(frame.columns[1], ascending=False), 10)
-    show.wrote(list(written))
+def _tables(title: str, consensus: Consensus, labels: bool, annotators: bool) -> Iterator[show.Table]:
+    if labels:
+        yield show.frame(f"Consensus{title}", consensus.frame())
+    if annotators:
+        yield show.frame(f"Annotators{title}", annotators_frame(consensus), 10)
 
 
-def _project(config: Path, wanted: Results, annotators: Path | None) -> None:
+def _project(config: Path, wanted: Results) -> None:
     """Combine stored labels, and show or write the result; nothing is recorded."""
     from hitl import cycle
-    from hitl.kinds.kind import kind_of
+    from hitl.kinds.kind import kind_of, layers_by_question
     from hitl.project import item_names, opened
     from hitl.tables.files import require_writable, write_table
 
-    require_writable(wanted.output, annotators)
+    output, people = wanted.output, wanted.annotators_output
+    require_writable(output, people)
     with opened(config) as (settings, store, connector), show.progress(wanted.as_json) as progress:
-        require_unread(config, settings, [wanted.output, annotators])  # checked before the long work
+        require_unread(config, settings, [output, people])  # checked before the long work
         names = item_names(settings, store)
         judgement = cycle.judge(settings, store, connector.questions(), progress).named(names)
-    results, found = judgement.results, spans.found_in(judgement)
-    tables = {name: result.table() for name, result in results.items() if not kind_of(result).of_parts} | found
-    files = files_for(wanted.output, tables)
-    require_unread(config, settings, [*files.values(), *files_for(annotators, results).values()])
+    results, parts = judgement.results, {}
+    for question, layers in layers_by_question(judgement.evidence, results).items():
+        kind = kind_of(layers[0].consensus)
+        if kind.of_parts:
+            parts[question] = kind.table(layers, {})
+    tables = {name: result.table() for name, result in results.items() if not kind_of(result).of_parts} | parts
+    files = files_for(output, tables)
+    require_unread(config, settings, [*files.values(), *files_for(people, results).values()])
     for name, file in files.items():
         write_table(file, tables[name])
-    write_annotators(results, annotators)
-    if wanted.as_json:
-        labels = {"consensus": {name: table.to_pylist() for name, table in tables.items()}} if wanted.labels else {}
-        show.as_json(show.without_passwords(judgement.metrics) | labels)
-        return
-    for name, table in found.items():
-        if wanted.output is None:
-            show.frame(
-                f"Found: {name}", table.to_pandas(integer_object_nulls=True).drop(columns="rle", errors="ignore")
+    written = [*files.values(), *write_annotators(results, people)]
+    data = show.without_passwords(judgement.metrics)
+    if wanted.labels:
+        data["consensus"] = {name: table.to_pylist() for name, table in tables.items()}
+
+    def lines() -> Iterator[show.Line]:
+        for name, table in parts.items() if output is None else ():
+            frame = table.to_pandas(integer_object_nulls=True).drop(columns="rle", errors="ignore")
+            yield show.frame(f"Found: {name}", frame)
+        for name, result in results.items():
+            yield from _tables(f": {name}", result, output is None and not kind_of(result).of_parts, people is None)
+        yield from show.wrote(written)
+
+    show.result(data, lines(), wanted.as_json)
+
+
+# -- spans of texts and of time ----------------------------------------------------------------------------
+
+
+def _has_spans(path: Path, item: str) -> bool:
+    """Return True if a file of annotations has `start` and `end`, and documents instead of items."""
+    from hitl.tables.files import read_parts
+
+    first = next(iter(read_parts(path, 1)), None) if path.exists() else None
+    columns = () if first is None else first.column_names
+    return {"start", "end"} <= set(columns) and _document(item) in columns and "item" not in columns
+
+
+def _document(item: str) -> str:
+    """Return the column of the document: the value of --item, else `document`."""
+    return "document" if item == "item" else item
+
+
+def _spans(given: Given, texts: Path | None, wanted: Results) -> None:
+    """Combine spans, write the requested files, and show a summary."""
+    from hitl.tables.files import require_distinct, require_writable, write_table
+
+    refuse(
+        given.other_than(FOR_SPANS) + (["save"] if wanted.save else []),
+        f"{given.annotations} holds spans, for which {{}} means nothing; expected --texts, --truth, --method, "
+        "--paper, --item (the document), --annotator, --label, --output",
+    )
+    combined = _combined_spans(given, texts)
+    output, people = wanted.output, wanted.annotators_output
+    require_writable(output, people)
+    require_distinct([output, people], [*given.files, *([texts] if texts else [])])
+    table, annotators = combined.table(), combined.annotators()
+    for path, content in ((output, table), (people, annotators)):
+        if path is not None:
+            write_table(path, content)
+    labels = combined.labels
+    data: dict[str, Any] = {
+        f"{combined.document}s": len(labels.items),
+        "annotators": len(labels.annotators),
+        "answers": len(labels.answer_a2),
+        "kinds": labels.classes,
+        "spans": len(combined.spans),
+        "layers": len(combined.layers),
+        **({"consensus": table.to_pylist()} if wanted.labels else {}),
+        "written": [str(path) for path in (output, people) if path],
+    }
+
+    def lines() -> Iterator[show.Line]:
+        if labels.texts is None:
+            yield (
+                "Read as stretches of time (seconds, frames, ...), for there are no texts; of parts of texts, give the "
+                "texts with --texts"
             )
-    for name, result in results.items():
-        _show(f": {name}", result, wanted.output is None and not kind_of(result).of_parts, annotators is None)
-    show.wrote([*files.values(), *files_for(annotators, results).values()])
+        yield from (str(labels), str(combined))
+        if output is None:
+            yield show.frame("Spans", table.to_pandas(integer_object_nulls=True))
+        if people is None:
+            frame = annotators.to_pandas()
+            yield show.frame("Annotators", frame.sort_values(frame.columns[1], ascending=False), 10)
+        yield from show.wrote([output, people])
+
+    show.result(data, lines(), wanted.as_json)
 
 
-def _rows(consensus: Consensus) -> list[dict[Any, Any]]:
-    """Return one entry per item: item, label, confidence, p_<class>."""
-    return consensus.frame().to_dict("records")
+def _combined_spans(given: Given, texts: Path | None) -> SpanConsensus:
+    """Return the consensus on the spans of these files. Raises HitlError."""
+    from hitl.kinds.span_tables import read_labels
+    from hitl.kinds.spans import combine_spans
+    from hitl.models.registry import chosen
+    from hitl.tables.files import read_table
 
-
-def write_annotators(results: Mapping[str, Consensus], path: Path | None) -> None:
-    """Write the annotators of each question as tables."""
-    import pyarrow as pa
-
-    from hitl.tables.files import write_table
-
-    for name, file in files_for(path, results).items():
-        frame = results[name].annotators.frame().sort_values("labels", ascending=False)
-        write_table(file, pa.Table.from_pandas(frame, preserve_index=False))
-
-
-def _show(title: str, consensus: Consensus, labels: bool, annotators: bool) -> None:
-    if labels:
-        show.frame(f"Consensus{title}", consensus.frame())
-    if annotators:
-        frame = consensus.annotators.frame().sort_values("labels", ascending=False)
-        show.frame(f"Annotators{title}", frame, 10)
-
-
-def _fit(fit: Fit) -> dict[str, Any]:
-    return {**asdict(fit), "objective": fit.objective[-1:], "iterations": fit.iterations}
+    columns = {"document": _document(given.item), "annotator": given.annotator, "label": given.label}
+    spans, whole, truth = (
+        None if path is None else read_table(path, [*columns.values(), "text"])
+        for path in (given.annotations, texts, given.truth)
+    )
+    labels = read_labels(spans, whole, truth, **columns)
+    if labels.merged:
+        show.warning(
+            f"{show.counted(labels.merged, 'span')} of an annotator overlapped another of the same label; each pair "
+            "counts as one"
+        )
+    return combine_spans(labels, chosen(given.method or "default", {}, given.paper))

@@ -9,11 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from hitl.cli import options as flags
 from hitl.cli import show
 from hitl.cli.evidence import names, require_unread
-from hitl.cli.options import HERE, Config, Engine, ItemColumn, Json, examples, grouped
+from hitl.cli.options import HERE, Config, Engine, Json, examples, grouped, opt
 from hitl.errors import BadInput, BadSettings
 
 if TYPE_CHECKING:
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
     from hitl.models.predictors.features import Corpus, Embedder
     from hitl.platform import Progress
 
+    Embedded = tuple[list[str], Floats, dict[str, str]]
+    """The user's own ids, their features (NaN if there are none), and the items left out."""
 
 EXAMPLES = examples(
     "hitl embed items.csv --text text -o features.parquet",
@@ -36,18 +37,14 @@ EXAMPLES = examples(
 class Seen:
     """The items, and the columns to embed."""
 
-    items: Annotated[Path | None, typer.Argument(help="Table of items: CSV, JSON Lines, Parquet, Arrow.")] = None
-    project: Annotated[
-        bool, typer.Option("--project", help="The items of the project instead, as hitl.toml says: features.")
-    ] = False
+    items: flags.ItemTable = None
+    project: Annotated[bool, opt("The items of the project instead, as hitl.toml says: features.", "--project")] = False
     config: Config = HERE
-    item: ItemColumn = "item"
-    text: Annotated[str | None, typer.Option(help="Column of the text.")] = None
-    image: Annotated[str | None, typer.Option(help="Column of the image: a path, or an address.")] = None
-    columns: Annotated[
-        str | None, typer.Option(help="Comma-separated columns: numbers are scaled, others one-hot.")
-    ] = None
-    image_folder: Annotated[Path | None, typer.Option(help="Where the images are; default: beside the table.")] = None
+    item: flags.ItemColumn = "item"
+    text: Annotated[str | None, opt("Column of the text.")] = None
+    image: Annotated[str | None, opt("Column of the image: a path, or an address.")] = None
+    columns: Annotated[str | None, opt("Comma-separated columns: numbers are scaled, others one-hot.")] = None
+    image_folder: flags.ImageFolder = None
 
 
 @dataclass(frozen=True)
@@ -56,24 +53,23 @@ class How:
 
     model: Annotated[
         str | None,
-        typer.Option(
+        opt(
+            "tfidf (texts; the default), torchvision:NAME (images), or module:callable or file.py:callable: your "
+            "code, which is run, and which gives a row of numbers for each text or image of a list.",
             "--model",
             "-m",
-            help="tfidf (texts; the default), torchvision:NAME (images), or module:callable or file.py:callable: your "
-            "code, which is run, and which gives a row of numbers for each text or image of a list.",
         ),
     ] = None
     weights: Annotated[
-        str | None,
-        typer.Option(help="Of a torch model: a file, a name torchvision knows (DEFAULT: downloads), or random."),
+        str | None, opt("Of a torch model: a file, a name torchvision knows (DEFAULT: downloads), or random.")
     ] = None
     dimensions: Annotated[
-        int | None, typer.Option(help="How many numbers each item has; default: the model's; tfidf: 100.", min=1)
+        int | None, opt("How many numbers each item has; default: the model's; tfidf: 100.", min=1)
     ] = None
     missing: Annotated[
-        str, typer.Option(help="An item that nothing can be made of is left without (skip), or an error (refuse).")
+        str, opt("An item that nothing can be made of is left without (skip), or an error (refuse).")
     ] = "skip"
-    device: Annotated[str, typer.Option(help="Where a torch model runs: auto, cpu, cuda, cuda:1.")] = "auto"
+    device: flags.Device = "auto"
 
 
 @grouped
@@ -82,12 +78,12 @@ def embed(
     how: How,
     where: Engine,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Features to write: item and numbers (.parquet, .csv).")
+        Path | None, opt("Features to write: item and numbers (.parquet, .csv).", "--output", "-o")
     ] = None,
     cache: Annotated[
-        Path | None, typer.Option(help="File that keeps what was embedded, by its content; default: beside the output.")
+        Path | None, opt("File that keeps what was embedded, by its content; default: beside the output.")
     ] = None,
-    batch_size: Annotated[int, typer.Option(help="Items a model sees at once.", min=1)] = 64,
+    batch_size: Annotated[int, opt("Items a model sees at once.", min=1)] = 64,
     as_json: Json = False,
 ) -> None:
     """Make features of items. What was embedded before is kept: the same command embeds only what is new."""
@@ -97,43 +93,37 @@ def embed(
 
     _check(seen, how, where, output)
     require_writable(output)
-    if seen.items is not None:
-        require_distinct([output], [seen.items])
+    require_distinct([output], [seen.items] if seen.items else [])
     began = time.monotonic()
     with show.progress(as_json) as progress:
-        if seen.project:
-            own, x_nd, left_out = _of_project(seen.config, output, progress)
+        if output is None or seen.project:
+            items, x_nd, left_out = _of_project(seen.config, output, progress)
         else:
-            assert output is not None
             cache = cache or output.with_name(f".{output.name}.cache")
-            own, x_nd, left_out = _of_table(seen, how, where, cache, batch_size, progress)
+            items, x_nd, left_out = _of_table(seen, how, where, cache, batch_size, progress)
     if left_out and how.missing == "refuse":
         raise BadInput(f"embed: {describe_left_out(left_out)}; with --missing skip they are left without")
     if output is not None:
-        write_vectors(output, own, x_nd, seen.item)
-    have = len(own) - len(left_out)
-    if as_json:
-        written = {} if output is None else {"features": str(output)}
-        left = {"left_out": show.without_passwords(left_out)}
-        show.as_json({"items": have, "dimensions": x_nd.shape[1], **left, "written": written})
-        return
-    if left_out:
+        write_vectors(output, items, x_nd, seen.item)
+    if left_out and not as_json:
         show.warning(describe_left_out(left_out))
-    show.line(f"{have:,} items have {x_nd.shape[1]:,} features each; {time.monotonic() - began:.1f} s")
-    show.wrote([output])
+    with_features, width = len(items) - len(left_out), x_nd.shape[1]
+    written = {} if output is None else {"features": str(output)}
+    data = {"items": with_features, "dimensions": width, "left_out": show.without_passwords(left_out)}
+    line = f"{with_features:,} items have {width:,} features each; {time.monotonic() - began:.1f} s"
+    show.result(data | {"written": written}, [line, *show.wrote([output])], as_json)
 
 
 def _check(seen: Seen, how: How, where: Engine, output: Path | None) -> None:
     if seen.project == (seen.items is not None):
         raise BadSettings("embed: expected either a table of items or --project")
-    given = [flag for flag in ("text", "image", "columns") if getattr(seen, flag)]
+    columns = [flag for flag in ("text", "image", "columns") if getattr(seen, flag)]
     if seen.project:
         where.require_none("for a table of items; those of a project are embedded where its cycles run")
-    if seen.project and (given or how != How()):
-        raise BadSettings("embed --project: what to embed, and how, stands in hitl.toml: [features]")
-    if seen.project:
+        if columns or how != How():
+            raise BadSettings("embed --project: what to embed, and how, stands in hitl.toml: [features]")
         return
-    if len(given) != 1:
+    if len(columns) != 1:
         raise BadSettings("embed: expected one of --text, --image and --columns")
     if output is None:
         raise BadSettings("embed: expected a file to write: --output features.parquet")
@@ -145,14 +135,11 @@ def _check(seen: Seen, how: How, where: Engine, output: Path | None) -> None:
         raise BadSettings("embed: --model sees a text or an image; with --columns there is none")
 
 
-def _of_table(
-    seen: Seen, how: How, where: Engine, cache: Path, batch_size: int, progress: Progress
-) -> tuple[list[str], Floats, dict[str, str]]:
-    """Return the items, their features (NaN if there are none), and the items left out."""
+def _of_table(seen: Seen, how: How, where: Engine, cache: Path, batch_size: int, progress: Progress) -> Embedded:
     from hitl.models.predictors.features import TFIDF, VectorCache, align, embed
     from hitl.models.predictors.loading import embedder, embedder_digest
 
-    own, corpus, read = _corpus(seen)
+    items, corpus, read = _corpus(seen)
     make: Callable[[], Embedder] | None = None
     store = None
     if how.model is not None and not (seen.text and how.model == TFIDF):
@@ -170,7 +157,7 @@ def _of_table(
             progress=progress,
             executor=executor,
         )
-    return own, align(corpus.items, x_nd, own), left_out
+    return items, align(corpus.items, x_nd, items), left_out
 
 
 def _corpus(seen: Seen) -> tuple[list[str], Corpus, Callable[[str], Any] | None]:
@@ -184,18 +171,18 @@ def _corpus(seen: Seen) -> tuple[list[str], Corpus, Callable[[str], Any] | None]
     table = read_any(seen.items, [seen.item])
     columns = names(seen.columns) or (str(seen.text or seen.image),)
     require_columns(table, [seen.item, *columns], str(seen.items))
-    own = require_names(table.column(seen.item).to_pylist(), seen.item, str(seen.items))
+    items = require_names(table.column(seen.item).to_pylist(), seen.item, str(seen.items))
     values = [table.column(name).to_pylist() for name in columns]
     if seen.columns:
-        return own, features.rows(own, list(zip(*values, strict=True)), columns), None
+        return items, features.rows(items, list(zip(*values, strict=True)), columns), None
     if seen.text:
-        return own, features.texts(own, values[0], columns[0]), None
+        return items, features.texts(items, values[0], columns[0]), None
     images = Images((seen.image_folder or seen.items.parent).resolve())  # an absolute path, for workers elsewhere
-    return own, features.places(own, values[0], images.stamp, columns[0]), images.open
+    return items, features.places(items, values[0], images.stamp, columns[0]), images.open
 
 
-def _of_project(config: Path, output: Path | None, progress: Progress) -> tuple[list[str], Floats, dict[str, str]]:
-    """Store the features of the project. Return the user's own ids, the features, and the items left out."""
+def _of_project(config: Path, output: Path | None, progress: Progress) -> Embedded:
+    """Store the features of the project, and return them."""
     from hitl import cycle
     from hitl.learning.features import stored_features
     from hitl.project import item_names, opened

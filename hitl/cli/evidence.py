@@ -1,37 +1,22 @@
-"""Read the evidence for `combine`, `annotators` and `models`: files named on the command line, or the project."""
+"""Read the evidence for `combine`, `annotators`, `models` and `report` from the files that the command line names."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
+from hitl.cli import options as flags
 from hitl.cli import show
-from hitl.cli.options import (
-    HERE,
-    AnnotatorColumn,
-    Anonymous,
-    Classes,
-    Config,
-    Features,
-    Graph,
-    ItemColumn,
-    Items,
-    LabelColumn,
-    Labels,
-    Method,
-    Neighbours,
-    Options,
-    Paper,
-    Probabilities,
-    Strict,
-    TimeColumn,
-    Truth,
-)
+from hitl.cli.options import HERE, opt, refuse
 from hitl.errors import BadSettings, BadTable
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from hitl.consensus import Consensus
     from hitl.evidence import Evidence
     from hitl.settings import Settings
@@ -47,24 +32,29 @@ ITEM_COLUMN = "Name its column of items with --item, which is the same in all fi
 class Given:
     """Files and how to read them. Without annotations, the project of `config` is used, with its own settings."""
 
-    annotations: Labels = None
-    method: Method = None
-    paper: Paper = False
-    probabilities: Probabilities = None
-    features: Features = None
-    graph: Graph = None
-    neighbours: Neighbours = None
-    items: Items = None
-    truth: Truth = None
-    item: ItemColumn = "item"
-    annotator: AnnotatorColumn = "annotator"
-    label: LabelColumn = "label"
-    time: TimeColumn = None
-    classes: Classes = None
-    options: Options = None
-    anonymous: Anonymous = False
-    strict: Strict = False
-    config: Config = HERE
+    annotations: Annotated[
+        Path | None,
+        typer.Argument(help="Annotations (CSV, JSON Lines, Parquet), or a folder of shards. Omit inside a project."),
+    ] = None
+    method: flags.Method = None
+    paper: Annotated[bool, opt("With the settings of the paper that --method names, not with hitl's own.")] = False
+    probabilities: flags.Probabilities = None
+    features: flags.Features = None
+    graph: flags.Graph = None
+    neighbours: flags.Neighbours = None
+    items: Annotated[Path | None, opt("Table whose items, in order, name the rows of arrays without names (.npy).")] = (
+        None
+    )
+    truth: Annotated[Path | None, opt("Known labels: columns item, label.")] = None
+    item: flags.ItemColumn = "item"
+    annotator: flags.AnnotatorColumn = "annotator"
+    label: flags.LabelColumn = "label"
+    time: flags.TimeColumn = None
+    classes: flags.Classes = None
+    options: flags.Options = None
+    anonymous: flags.Anonymous = False
+    strict: flags.Strict = False
+    config: flags.Config = HERE
 
     @property
     def files(self) -> list[Path]:
@@ -80,12 +70,10 @@ class Given:
 
     def need_project(self, command: str, **others: object) -> None:
         """Raise BadSettings if an option is given (here or in `others`) that only applies to files."""
-        given = [*self.other_than(("config",)), *(name for name, value in others.items() if value is not None)]
-        if given:
-            flags = ", ".join(f"--{name}" for name in given)
-            raise BadSettings(
-                f"{command}: {flags} needs an annotations file; a project is combined as its hitl.toml says"
-            )
+        refuse(
+            [*self.other_than(("config",)), *(name for name, value in others.items() if value is not None)],
+            f"{command}: {{}} needs an annotations file; a project is combined as its hitl.toml says",
+        )
         if self.config == HERE and not HERE.exists():
             raise BadSettings(
                 f"{HERE}: no such file; make one with `hitl init`, or name a file of annotations: `hitl {command} "
@@ -94,14 +82,49 @@ class Given:
 
     def evidence(self) -> Evidence:
         """Read the evidence from the files, and warn of contradictory labels. Raises HitlError."""
-        self._require_one_graph()
-        found = self._tables()
-        if self.neighbours is None:
-            return found
+        from hitl.evidence import Evidence
         from hitl.models.graphs.neighbours import nearest_neighbours
+        from hitl.tables.edges import COLUMNS, NEIGHBOUR
+        from hitl.tables.unread_places import place_in
+        from hitl.tables.vectors import FEATURES, read_vectors
 
-        assert found.features is not None
-        return replace(found, graph=nearest_neighbours(found.features, self.neighbours))
+        if self.neighbours is not None and self.graph is not None:
+            raise BadSettings("--graph and --neighbours exclude each other; expected one graph")
+        if self.neighbours is not None and self.features is None:
+            raise BadSettings("--neighbours needs --features: items are linked to those with the nearest ones")
+        classes, options = classes_of(self.classes, self.options)
+        models = self._models(classes)
+        annotator = None if self.anonymous else self.annotator
+        text = [name for name in (self.item, annotator, self.label) if name]
+        times = [self.time] if self.time else []
+        table = _read(self.annotations, text, ANNOTATION_COLUMNS, times)
+        if table.num_rows == 0:
+            raise BadTable(f"{self.annotations}: the table is empty; expected one row for each label")
+        unread = place_in(set(table.column_names) - {*text, *times})
+        if unread is not None:
+            show.warning(f"{self.annotations}: {unread}")
+        features = None
+        if self.features is not None:
+            names, x_nd = read_vectors(self.features, self.item)
+            features = {self.item: names, FEATURES: list(x_nd)}
+        evidence = Evidence.from_tables(
+            table,
+            models,
+            self.truth and _read(self.truth, [self.item, self.label], TRUTH_COLUMNS),
+            features,
+            graph=self.graph and _read(self.graph, [self.item, NEIGHBOUR], f"{COLUMNS}. {ITEM_COLUMN}"),
+            item=self.item,
+            label=self.label,
+            annotator=annotator,
+            time=self.time,
+            classes=classes,
+            options=options,
+            strict=self.strict,
+        )
+        if self.neighbours is None:
+            return evidence
+        assert evidence.features is not None
+        return replace(evidence, graph=nearest_neighbours(evidence.features, self.neighbours))
 
     def consensus(self, evidence: Evidence) -> Consensus:
         """Fit the method. Features used by --neighbours to build a graph cause no warning that they are unused."""
@@ -115,81 +138,27 @@ class Given:
             show.warning(doubt)
         return method.fit(evidence if self.neighbours is None else seen_by(method, evidence))
 
-    def _require_one_graph(self) -> None:
-        if self.neighbours is not None and self.graph is not None:
-            raise BadSettings("--graph and --neighbours exclude each other; expected one graph")
-        if self.neighbours is not None and self.features is None:
-            raise BadSettings("--neighbours needs --features: items are linked to those with the nearest ones")
+    def judged(self, command: str, saved: Path | None, output: Path | None) -> tuple[Evidence, Consensus]:
+        """Return the evidence, and a saved or fitted consensus. Raises BadSettings if both are requested."""
+        from hitl.consensus import Consensus
+        from hitl.tables.files import require_distinct
 
-    def _tables(self) -> Evidence:
-        """Read everything except a graph of neighbors."""
-        from hitl.evidence import Evidence
-        from hitl.tables.columns import require_columns
-        from hitl.tables.edges import COLUMNS, NEIGHBOUR
-        from hitl.tables.files import read_table
-        from hitl.tables.unread_places import place_in
-
-        classes, options = names(self.classes), names(self.options)
-        if options is not None and classes is None:
-            raise BadSettings("--options needs --classes: which of the answers are classes, which only answers?")
-        assert self.annotations is not None
-        annotator = None if self.anonymous else self.annotator
-        text = [name for name in (self.item, annotator, self.label) if name]
-        models = self._models(classes)
-        table = read_table(self.annotations, text)
-        if table.num_rows == 0:
-            raise BadTable(f"{self.annotations}: the table is empty; expected one row for each label")
-        wanted = [*text, *([self.time] if self.time else [])]
-        require_columns(table, wanted, str(self.annotations), ANNOTATION_COLUMNS)
-        unread = place_in(set(table.column_names) - set(wanted))
-        if unread is not None:
-            show.warning(f"{self.annotations}: {unread}")
-        truth = None if self.truth is None else read_table(self.truth, text)
-        if truth is not None:
-            require_columns(truth, [self.item, self.label], str(self.truth), TRUTH_COLUMNS)
-        graph = None if self.graph is None else read_table(self.graph, [self.item, NEIGHBOUR])
-        if graph is not None:
-            require_columns(graph, [self.item, NEIGHBOUR], str(self.graph), f"{COLUMNS}. {ITEM_COLUMN}")
-        return Evidence.from_tables(
-            table,
-            models,
-            truth,
-            self._features(),
-            graph=graph,
-            item=self.item,
-            label=self.label,
-            annotator=annotator,
-            time=self.time,
-            classes=classes,
-            options=options,
-            strict=self.strict,
-        )
-
-    def _features(self) -> Any:
-        """Return features from any format as a table with items and lists of numbers."""
-        from hitl.tables.vectors import FEATURES, read_vectors
-
-        if self.features is None:
-            return None
-        names, x_nd = read_vectors(self.features, self.item)
-        return {self.item: names, FEATURES: list(x_nd)}
+        require_distinct([output], [*self.files, *([saved] if saved else [])])
+        if (self.method is not None or self.paper) and saved is not None:
+            raise BadSettings(
+                f"{command}: --method and --consensus exclude each other; a saved consensus has its method"
+            )
+        evidence = self.evidence()
+        return evidence, Consensus.load(saved) if saved else self.consensus(evidence)
 
     def _models(self, classes: tuple[str, ...] | None) -> dict[str, Any]:
         """Return model -> its probabilities; `items` names the rows of arrays without names."""
         from hitl.tables.columns import require_columns
-        from hitl.tables.files import read_table
         from hitl.tables.probabilities import read_probabilities
 
-        order: Sequence[str] | None = None
-        if self.items is not None:
-            found = read_table(self.items, [self.item])
-            require_columns(found, [self.item], str(self.items))
-            order = found.column(self.item).to_pylist()
+        order = None if self.items is None else _read(self.items, [self.item]).column(self.item).to_pylist()
         models: dict[str, Any] = {}
-        for entry in self.probabilities or ():
-            model, equals, file = entry.partition("=")
-            if not equals or not model or not file:
-                raise BadSettings(f"--probabilities {entry!r}: expected MODEL=FILE, for instance resnet=probs.csv")
+        for model, file in model_files(self.probabilities):
             if model in models:
                 raise BadSettings(f"--probabilities: model {model!r} is given twice")
             models[model] = read_probabilities(file, self.item, items=order, classes=classes)
@@ -197,9 +166,41 @@ class Given:
         return models
 
 
+def _read(path: Path | None, text: Sequence[str], hint: str = "", more: Sequence[str] = ()) -> pa.Table:
+    """Read a table with the columns `text`, as strings, and `more`. Raises BadTable."""
+    from hitl.tables.columns import require_columns
+    from hitl.tables.files import read_table
+
+    assert path is not None
+    table = read_table(path, text)
+    require_columns(table, [*text, *more], str(path), hint)
+    return table
+
+
+def model_files(entries: Iterable[str] | None, files: str = "FILE") -> list[tuple[str, str]]:
+    """Split the values of --probabilities into model and file."""
+    pairs = []
+    for entry in entries or ():
+        model, _, file = entry.partition("=")
+        if not (model and file):
+            raise BadSettings(f"--probabilities {entry!r}: expected MODEL={files}, for instance resnet=probs.csv")
+        pairs.append((model, file))
+    return pairs
+
+
 def names(text: str | None) -> tuple[str, ...] | None:
     """Split comma-separated names."""
     return None if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def classes_of(classes: str | None, options: str | None) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
+    """Split --classes and --options. Raises BadSettings for options without classes."""
+    if options is not None and classes is None:
+        raise BadSettings("--options needs --classes: which of the answers are classes, which only answers?")
+    return names(classes), names(options)
+
+
+# -- outputs -----------------------------------------------------------------------------------------------
 
 
 def require_unread(config: Path, settings: Settings, outputs: Iterable[Path | None], *, of_model: bool = False) -> None:
@@ -211,10 +212,10 @@ def require_unread(config: Path, settings: Settings, outputs: Iterable[Path | No
     from hitl.tables.files import require_distinct
 
     written = [path for path in outputs if path is not None]
-    names = {path: settings.source.table_at(path, config.parent) for path in written}
-    tables = [path for path, name in names.items() if name and not (of_model and name.startswith(MODELS))]
+    tables = {path: settings.source.table_at(path, config.parent) for path in written}
+    read = [path for path, name in tables.items() if name and not (of_model and name.startswith(MODELS))]
     others = [settings.graph.file, settings.features.file, *(() if of_model else settings.models.values())]
-    require_distinct(written, [config, *tables, *(Path(path) for path in others if path)])
+    require_distinct(written, [config, *read, *(Path(path) for path in others if path)])
 
 
 def files_for(path: Path | None, questions: Collection[str]) -> dict[str, Path]:
@@ -227,3 +228,20 @@ def files_for(path: Path | None, questions: Collection[str]) -> dict[str, Path]:
         return dict.fromkeys(questions, path)
     first, rest = path.name.split(".")[0], "".join(path.suffixes)
     return {question: path.with_name(f"{first}.{file_name(question, '=')}{rest}") for question in questions}
+
+
+def annotators_frame(consensus: Consensus) -> Any:
+    """Return the table of annotators, most labels first."""
+    return consensus.annotators.frame().sort_values("labels", ascending=False)
+
+
+def write_annotators(results: Mapping[str, Consensus], path: Path | None) -> list[Path]:
+    """Write the annotators of each question as tables, and return the files."""
+    import pyarrow as pa
+
+    from hitl.tables.files import write_table
+
+    files = files_for(path, results)
+    for name, file in files.items():
+        write_table(file, pa.Table.from_pandas(annotators_frame(results[name]), preserve_index=False))
+    return list(files.values())

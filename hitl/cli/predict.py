@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from hitl.cli import options as flags
 from hitl.cli import show
 from hitl.cli.evidence import names, require_unread
-from hitl.cli.options import HERE, Config, ItemColumn, Json, examples, grouped
+from hitl.cli.options import HERE, Config, Json, examples, grouped, opt
 from hitl.errors import BadSettings
 
 if TYPE_CHECKING:
@@ -22,10 +22,8 @@ if TYPE_CHECKING:
     from hitl.models.predictors.predictor import Predictor
     from hitl.platform import Progress
 
-
 LABEL = "label"
 """Column of the truth, which no model may read."""
-
 
 EXAMPLES = examples(
     "hitl predict items.csv --model clf.joblib --trust --output probs.csv",
@@ -39,35 +37,31 @@ EXAMPLES = examples(
 class Seen:
     """Items for a model, and the columns it reads."""
 
-    items: Annotated[Path | None, typer.Argument(help="Table of items: CSV, JSON Lines, Parquet, Arrow.")] = None
-    project: Annotated[
-        bool, typer.Option("--project", help="The items of the project instead, by your own ids, as last pulled.")
-    ] = False
+    items: flags.ItemTable = None
+    project: Annotated[bool, opt("The items of the project instead, by your own ids, as last pulled.", "--project")] = (
+        False
+    )
     config: Config = HERE
-    item: ItemColumn = "item"
-    features: Annotated[
-        str | None, typer.Option(help="Comma-separated columns of numbers; default: all but item and group.")
-    ] = None
-    text: Annotated[str | None, typer.Option(help="Column of the text the model sees instead.")] = None
-    image: Annotated[str | None, typer.Option(help="Column of the image paths the model sees instead.")] = None
-    image_folder: Annotated[Path | None, typer.Option(help="Where the images are; default: beside the table.")] = None
-    groups: Annotated[
-        str | None, typer.Option(help="With --folds: column of near-duplicates; a group shares a fold.")
-    ] = None
+    item: flags.ItemColumn = "item"
+    features: Annotated[str | None, opt("Comma-separated columns of numbers; default: all but item and group.")] = None
+    text: Annotated[str | None, opt("Column of the text the model sees instead.")] = None
+    image: Annotated[str | None, opt("Column of the image paths the model sees instead.")] = None
+    image_folder: flags.ImageFolder = None
+    groups: Annotated[str | None, opt("With --folds: column of near-duplicates; a group shares a fold.")] = None
 
     def table(self, output: Path) -> Path:
         """Return the file of the items. Those of a project are first written next to its store.
 
         Raises BadTable for an output that the project reads, except for the predictions of a model.
         """
-        if self.project == (self.items is not None):
-            raise BadSettings("predict: expected either a table of items or --project")
-        if self.items is not None:
-            return self.items
         from hitl.export import item_table
         from hitl.project import item_names, stored
         from hitl.tables.files import write_table
 
+        if self.project == (self.items is not None):
+            raise BadSettings("predict: expected either a table of items or --project")
+        if self.items is not None:
+            return self.items
         with stored(self.config) as (settings, store):
             require_unread(self.config, settings, [output], of_model=True)
             items = item_table(store.items(settings.name), item_names(settings, store))
@@ -78,13 +72,6 @@ class Seen:
         write_table(path, items)
         return path
 
-    def inputs(self, table: Path) -> Inputs:
-        """Return the table in the form that models read."""
-        from hitl.models.predictors.inputs import Inputs
-
-        features = names(self.features) or ()
-        return Inputs(table, self.item, features, self.text, self.image, self.image_folder, self.groups)
-
 
 @dataclass(frozen=True)
 class Model:
@@ -92,36 +79,35 @@ class Model:
 
     model: Annotated[
         str,
-        typer.Option(
+        opt(
+            "A pickled estimator (.joblib, .pkl: needs --trust), module:callable or file.py:callable (your code, "
+            "which is run), torchvision:NAME or timm:NAME.",
             "--model",
             "-m",
-            help="A pickled estimator (.joblib, .pkl: needs --trust), module:callable or file.py:callable (your code, "
-            "which is run), torchvision:NAME or timm:NAME.",
         ),
     ]
-    trust: Annotated[
-        bool, typer.Option("--trust", help="Read a pickle. A pickle is a program: only from people you trust.")
-    ] = False
+    trust: Annotated[bool, opt("Read a pickle. A pickle is a program: only from people you trust.", "--trust")] = False
     classes: Annotated[
-        str | None,
-        typer.Option(help="Comma-separated outputs in order, or a file with one a line; default: the model's."),
+        str | None, opt("Comma-separated outputs in order, or a file with one a line; default: the model's.")
     ] = None
     weights: Annotated[
-        Path | None, typer.Option(help="Weights of a torch model: a state_dict (.pt) or .safetensors; no code is read.")
+        Path | None, opt("Weights of a torch model: a state_dict (.pt) or .safetensors; no code is read.")
     ] = None
     transforms: Annotated[
-        str | None, typer.Option(help="For images: torchvision weights (ResNet18_Weights.DEFAULT) or module:callable.")
+        str | None, opt("For images: torchvision weights (ResNet18_Weights.DEFAULT) or module:callable.")
     ] = None
-    probabilities: Annotated[
-        bool, typer.Option("--probabilities", help="The torch model answers probabilities, not logits.")
-    ] = False
-    device: Annotated[str, typer.Option(help="Where a torch model runs: auto, cpu, cuda, cuda:1.")] = "auto"
+    probabilities: Annotated[bool, opt("The torch model answers probabilities, not logits.", "--probabilities")] = False
+    device: flags.Device = "auto"
 
     def settings(self) -> ModelSettings:
-        """Return the settings as the library takes them."""
+        """Return the settings as the library takes them. Classes may be in a file, one per line."""
         from hitl.models.predictors.loading import ModelSettings
 
-        options = {**vars(self), "classes": class_names(self.classes)}
+        classes = names(self.classes)
+        if self.classes is not None and Path(self.classes).is_file():
+            lines = Path(self.classes).read_text(encoding="utf-8").splitlines()
+            classes = tuple(line.strip() for line in lines if line.strip())
+        options = {**vars(self), "classes": classes}
         return ModelSettings(options.pop("model"), **options)
 
 
@@ -130,12 +116,10 @@ class Folds:
     """Options for training in folds."""
 
     folds: Annotated[
-        int | None, typer.Option(help="Train K times on --truth, so that no model judges a label it has seen.", min=2)
+        int | None, opt("Train K times on --truth, so that no model judges a label it has seen.", min=2)
     ] = None
-    truth: Annotated[
-        Path | None, typer.Option(help="With --folds: labels to train on (item, label), or a consensus.")
-    ] = None
-    seed: Annotated[int, typer.Option(help="With --folds: of the split.")] = 0
+    truth: Annotated[Path | None, opt("With --folds: labels to train on (item, label), or a consensus.")] = None
+    seed: Annotated[int, opt("With --folds: of the split.")] = 0
 
 
 @grouped
@@ -143,13 +127,14 @@ def predict(
     seen: Seen,
     model: Model,
     folds: Folds,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Probabilities to write: item, p_<class>.")],
-    batch_size: Annotated[int, typer.Option(help="Items held in memory at once.", min=1)] = 256,
+    output: Annotated[Path, opt("Probabilities to write: item, p_<class>.", "--output", "-o")],
+    batch_size: Annotated[int, opt("Items held in memory at once.", min=1)] = 256,
     as_json: Json = False,
 ) -> None:
     """Run a model over items and write its probabilities. Interrupted, the same command goes on where it stopped."""
     from hitl import __version__
     from hitl.models.predictors import running
+    from hitl.models.predictors.inputs import Inputs
     from hitl.tables.batches import column_names
     from hitl.tables.files import require_distinct, require_writable
 
@@ -157,49 +142,42 @@ def predict(
     items = seen.table(output)
     if folds.truth is not None and not (seen.features or seen.text) and LABEL in column_names(items):
         raise BadSettings(f"predict: {items} has a column {LABEL!r}, which models would be trained on; name --features")
-    named = [items, *([folds.truth] if folds.truth else []), *([model.weights] if model.weights else [])]
     require_writable(output)
-    require_distinct([output], [*named, Path(model.model)])
-    inputs, settings = seen.inputs(items), model.settings()
-    started = time.monotonic()
+    read = [items, folds.truth, model.weights, Path(model.model)]
+    require_distinct([output], [path for path in read if path])
+    columns = names(seen.features) or ()
+    inputs = Inputs(items, seen.item, columns, seen.text, seen.image, seen.image_folder, seen.groups)
+    started, trained = time.monotonic(), None
     with show.progress(as_json) as progress:
-        predictor, digest = _predictor(inputs, settings, folds, batch_size, progress)
-        trained = time.monotonic() - started if folds.folds else None
+        predictor, digest = _predictor(inputs, model.settings(), folds, batch_size, progress)
+        if folds.folds:
+            trained = time.monotonic() - started
         parts = (__version__, inputs.digest(), digest, tuple(predictor.classes))
         fingerprint = hashlib.sha256(repr(parts).encode()).hexdigest()
         summary = running.predict(inputs, predictor, output, fingerprint, batch_size=batch_size, progress=progress)
     warnings = _warnings(predictor)
-    if as_json:
-        more = {
-            "classes": predictor.classes,
-            "warnings": show.without_passwords(warnings),
-            "written": {"probabilities": str(output)},
-        }
-        show.as_json(asdict(summary) | more | ({} if trained is None else {"training_seconds": trained}))
-        return
-    for warning in warnings:
-        show.warning(warning)
+    data: dict[str, Any] = asdict(summary)
+    data |= {"classes": predictor.classes, "warnings": show.without_passwords(warnings)}
+    data |= {"written": {"probabilities": str(output)}}
     if trained is not None:
-        show.line(f"trained {show.counted((folds.folds or 0) + 1, 'model')} in {trained:.1f} s")
-    if summary.resumed:
-        show.line(f"went on where an earlier run stopped: {summary.resumed:,} items were predicted already")
-    silent = f"; {summary.silent:,} left out, with nothing to predict from" if summary.silent else ""
-    show.line(
-        f"predicted {summary.items:,} items ({len(predictor.classes)} classes){silent}, in {summary.seconds:.1f} s"
-    )
-    show.wrote([output])
-    if seen.project:
-        show.line(f"for every cycle, add to {seen.config}, in its section [models]:")
-        show.line(f"{json.dumps(output.stem, ensure_ascii=False)} = {json.dumps(str(output), ensure_ascii=False)}")
+        data["training_seconds"] = trained
 
+    def lines() -> Iterator[str]:
+        for warning in warnings:
+            show.warning(warning)
+        if trained is not None:
+            yield f"trained {show.counted((folds.folds or 0) + 1, 'model')} in {trained:.1f} s"
+        if summary.resumed:
+            yield f"went on where an earlier run stopped: {summary.resumed:,} items were predicted already"
+        silent = f"; {summary.silent:,} left out, with nothing to predict from" if summary.silent else ""
+        classes = f"({len(predictor.classes)} classes){silent}"
+        yield f"predicted {summary.items:,} items {classes}, in {summary.seconds:.1f} s"
+        yield from show.wrote([output])
+        if seen.project:
+            yield f"for every cycle, add to {seen.config}, in its section [models]:"
+            yield f"{json.dumps(output.stem, ensure_ascii=False)} = {json.dumps(str(output), ensure_ascii=False)}"
 
-def class_names(text: str | None) -> tuple[str, ...] | None:
-    """Split comma-separated names, or read them from a file, one per line."""
-    if text is None:
-        return None
-    if Path(text).is_file():
-        return tuple(line.strip() for line in Path(text).read_text(encoding="utf-8").splitlines() if line.strip())
-    return names(text)
+    show.result(data, lines(), as_json)
 
 
 def _check(seen: Seen, folds: Folds, model: Model) -> None:

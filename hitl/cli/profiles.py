@@ -1,24 +1,74 @@
-"""Show profiles of files or of a project, as in `annotators` and `models`: as tables, files or JSON."""
+"""Define `hitl annotators` and `hitl models`: profiles for files or for each question of a project."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from operator import methodcaller
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from hitl.cli import show
 from hitl.cli.evidence import Given, files_for, require_unread
+from hitl.cli.options import Json, Output, SavedConsensus, examples, grouped, opt
+from hitl.cli.show import UNKNOWN, figure, percent, within
 from hitl.errors import BadEvidence, BadSettings
 
 if TYPE_CHECKING:
     import pandas as pd
+    from rich.text import Text
 
     from hitl.consensus import Consensus
     from hitl.evidence import Evidence
+    from hitl.models.analysis.annotator_profile import AnnotatorProfiles
+    from hitl.models.analysis.model_profile import Account, ModelProfile
 
-UNKNOWN = "–"
+ANNOTATORS_EXAMPLES = examples(
+    "hitl annotators annotations.csv --time when",
+    "hitl annotators annotations.csv --consensus consensus.npz --output people.csv",
+    "hitl annotators --json  # inside a project",
+)
+MODELS_EXAMPLES = examples(
+    "hitl models annotations.csv --probabilities resnet=probs.csv",
+    "hitl models annotations.csv -p a=a.csv -p b=b.csv --truth truth.csv --output models.csv",
+    "hitl models --json  # inside a project",
+)
+WIDE = 100
+"""Minimum terminal width, in columns, to show all figures."""
+
+TYPICAL_ERRORS = 2
+"""Typical errors per annotator in the table. --output and --json have all of them."""
+
+
+@grouped
+def annotators(
+    given: Given,
+    consensus: SavedConsensus = None,
+    output: Output = None,
+    rows: Annotated[int, opt("How many to show, those to look into first.", min=1)] = 30,
+    as_json: Json = False,
+) -> None:
+    """How often each annotator is right, how each errs, who changed over time, and who decides alike."""
+    from hitl.models.analysis.annotator_profile import AnnotatorProfiler
+
+    kind = Profiler("annotators", AnnotatorProfiler().fit, _annotators_frame, _annotators_data, _annotators_lines)
+    kind.profile(given, consensus, output, rows, as_json)
+
+
+@grouped
+def models(
+    given: Given,
+    consensus: SavedConsensus = None,
+    output: Output = None,
+    rows: Annotated[int, opt("How many classes to show, those where annotators add most.", min=1)] = 12,
+    as_json: Json = False,
+) -> None:
+    """When annotators and models together help: who is right where, who errs with whom, what needs no annotator."""
+    from hitl.models.analysis.model_profile import ModelProfiler
+
+    kind = Profiler("models", ModelProfiler().fit, methodcaller("frame"), _models_data, _models_lines)
+    kind.profile(given, consensus, output, rows, as_json)
 
 
 @dataclass(frozen=True)
@@ -28,118 +78,263 @@ class Profiler:
     Attributes:
         command: its command, and the key of its file in JSON.
         fit: makes the profile of evidence, given a consensus.
-        frame: returns everything as a table; data: returns everything for JSON (`plain` is applied to it).
-        show: prints tables and lines for a question ("" for files), with at most this many rows.
-        needs_models: True if the profile is empty without probabilities of models.
+        frame, data: return everything as a table, and for JSON.
+        lines: returns tables and lines for a question ("" for files), with at most this many rows.
     """
 
     command: str
     fit: Callable[[Evidence, Consensus], Any]
     frame: Callable[[Any], pd.DataFrame]
     data: Callable[[Any], dict[str, Any]]
-    show: Callable[[str, Any, int], None]
-    needs_models: bool = False
+    lines: Callable[[str, Any, int], Iterator[show.Line]]
+
+    def profile(self, given: Given, consensus: Path | None, output: Path | None, rows: int, as_json: bool) -> None:
+        """Make the profile of the given files, or of each question of the project, and show it."""
+        import pyarrow as pa
+
+        from hitl.tables.files import require_writable, write_table
+
+        require_writable(output)
+        project = None
+        if given.annotations is None:
+            given.need_project(self.command, consensus=consensus)
+            project, basis, judged = self._of_project(given.config, output, as_json)
+        else:
+            if self.command == "models" and not given.probabilities:
+                raise BadSettings("models: --probabilities is needed, for instance --probabilities resnet=probs.csv")
+            evidence, result = given.judged(self.command, consensus, output)
+            basis, judged = f"{evidence}; judged by {result.fit.method}", {"": (evidence, result)}
+        profiles = {name: self.fit(evidence, result) for name, (evidence, result) in judged.items()}
+        written = files_for(output, profiles)
+        for name, path in written.items():
+            write_table(path, pa.Table.from_pandas(self.frame(profiles[name]), preserve_index=False))
+
+        def data() -> dict[str, Any]:
+            questions = {
+                name: _json_values({"method": result.fit.method, **self.data(profiles[name])})
+                for name, (_, result) in judged.items()
+            }
+            whole = questions[""] if project is None else {"project": project, "questions": questions}
+            return whole | {"written": {name or self.command: str(path) for name, path in written.items()}}
+
+        def lines() -> Iterator[show.Line]:
+            yield basis
+            for name, each in profiles.items():
+                yield from self.lines(f": {name}" if name else "", each, rows)
+            yield from show.wrote(written.values())
+
+        show.result(data, lines(), as_json)
+
+    def _of_project(
+        self, config: Path, output: Path | None, as_json: bool
+    ) -> tuple[str, str, dict[str, tuple[Evidence, Consensus]]]:
+        """Return the project's name, the source of the consensus in words, and evidence and consensus per question.
+
+        The consensus is that of the last run if nothing stored has changed since.
+        """
+        from hitl.inputs_digest import stored_results
+        from hitl.project import opened, stored_evidence
+
+        with opened(config) as (settings, store, connector), show.progress(as_json) as progress:
+            evidence = stored_evidence(settings, store, connector.questions())
+            if self.command == "models":
+                evidence = {name: known for name, known in evidence.items() if known.probabilities}
+                if not evidence:
+                    raise BadEvidence(
+                        f"project {settings.name!r}: no model's probabilities; expected probabilities_<model>.csv in a "
+                        "folder of tables, predictions in Label Studio, or a file that [models] of hitl.toml names"
+                    )
+            require_unread(config, settings, files_for(output, evidence).values())
+            results, of_cycle = stored_results(settings, store, evidence, progress)
+        basis = "judged by the last cycle" if of_cycle else "combined now: something changed since the last cycle"
+        return settings.name, basis, {name: (known, results[name]) for name, known in evidence.items()}
 
 
-def profile(
-    kind: Profiler, given: Given, consensus: Path | None, output: Path | None, rows: int, as_json: bool
-) -> None:
-    """Make the profile of the given files, or of each question of the project, and show it."""
-    import pyarrow as pa
-
-    from hitl.tables.files import require_writable, write_table
-
-    require_writable(output)
-    if given.annotations is None:
-        given.need_project(kind.command, consensus=consensus)
-        project, by, judged = _of_project(kind, given.config, output, as_json)
-    else:
-        project, by, judged = _of_files(kind, given, consensus, output)
-    found = {name: kind.fit(evidence, result) for name, (evidence, result) in judged.items()}
-    written = files_for(output, found)
-    for name, path in written.items():
-        write_table(path, pa.Table.from_pandas(kind.frame(found[name]), preserve_index=False))
-    if as_json:
-        questions = {
-            name: plain({"method": result.fit.method, **kind.data(found[name])}) for name, (_, result) in judged.items()
-        }
-        shown = {name or kind.command: str(path) for name, path in written.items()}
-        of_all = questions[""] if project is None else {"project": project, "questions": questions}
-        show.as_json(of_all | {"written": shown})
-        return
-    show.line(by)
-    for name, each in found.items():
-        kind.show(name, each, rows)
-    show.wrote(written.values())
-
-
-Judged = tuple[str | None, str, dict[str, tuple["Evidence", "Consensus"]]]
-"""Project (None: files), source of the consensus in words, and question ("" for files) -> evidence and consensus."""
-
-
-def _of_files(kind: Profiler, given: Given, consensus: Path | None, output: Path | None) -> Judged:
-    from hitl.tables.files import require_distinct
-
-    require_distinct([output], [*given.files, *([consensus] if consensus else [])])
-    if kind.needs_models and not given.probabilities:
-        raise BadSettings(f"{kind.command}: --probabilities is needed, for instance --probabilities resnet=probs.csv")
-    evidence, result = judged_files(kind.command, given, consensus)
-    return None, f"{evidence}; judged by {result.fit.method}", {"": (evidence, result)}
-
-
-def judged_files(command: str, given: Given, saved: Path | None) -> tuple[Evidence, Consensus]:
-    """Return the evidence of the files, and a saved or fitted consensus. Raises BadSettings if both are requested."""
-    from hitl.consensus import Consensus
-
-    if (given.method is not None or given.paper) and saved is not None:
-        raise BadSettings(f"{command}: --method and --consensus exclude each other; a saved consensus has its method")
-    evidence = given.evidence()
-    return evidence, Consensus.load(saved) if saved else given.consensus(evidence)
-
-
-def _of_project(kind: Profiler, config: Path, output: Path | None, as_json: bool) -> Judged:
-    """Use the consensus of the last run if nothing stored has changed since."""
-    from hitl.inputs_digest import stored_results
-    from hitl.project import opened, stored_evidence
-
-    with opened(config) as (settings, store, connector), show.progress(as_json) as progress:
-        evidence = stored_evidence(settings, store, connector.questions())
-        if kind.needs_models:
-            evidence = {name: known for name, known in evidence.items() if known.probabilities}
-            if not evidence:
-                raise BadEvidence(
-                    f"project {settings.name!r}: no model's probabilities; expected probabilities_<model>.csv in a "
-                    "folder of tables, predictions in Label Studio, or a file that [models] of hitl.toml names"
-                )
-        require_unread(config, settings, files_for(output, evidence).values())
-        results, of_cycle = stored_results(settings, store, evidence, progress)
-    by = "judged by the last cycle" if of_cycle else "combined now: something changed since the last cycle"
-    return settings.name, by, {name: (known, results[name]) for name, known in evidence.items()}
-
-
-def plain(value: Any) -> Any:
+def _json_values(value: Any) -> Any:
     """Convert to JSON values: Python's own numbers, and null for NaN and infinity."""
     if isinstance(value, dict):
-        return {key: plain(part) for key, part in value.items()}
+        return {key: _json_values(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(part) for part in value]
+        return [_json_values(part) for part in value]
     if hasattr(value, "item"):
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def figure(value: float, form: str = ".2f") -> str:
-    """Format a number, or a dash if it is unknown."""
-    return format(value, form) if math.isfinite(value) else UNKNOWN
+# -- annotators --------------------------------------------------------------------------------------------
 
 
-def percent(share: float, digits: int = 1) -> str:
-    """Format a share in %, or a dash if it is unknown."""
-    return f"{share * 100:.{digits}f} %" if math.isfinite(share) else UNKNOWN
+def _annotators_frame(profiles: AnnotatorProfiles) -> pd.DataFrame:
+    return profiles.frame().sort_values("labels", ascending=False, kind="stable")
 
 
-def within(share: float, low: float, high: float, digits: int = 1) -> str:
-    """Format a share in % with its interval, or a dash if it is unknown."""
-    if not math.isfinite(share):
-        return UNKNOWN
-    return f"{percent(share, digits)} ({figure(low * 100, f'.{digits}f')}–{figure(high * 100, f'.{digits}f')})"
+def _annotators_data(profiles: AnnotatorProfiles) -> dict[str, Any]:
+    import pandas as pd
+
+    communities, frame, rows = profiles.communities, _annotators_frame(profiles), []
+    for k, row in zip(frame.index.tolist(), frame.to_dict("records"), strict=True):
+        change = profiles.changes[k]
+        more = {
+            "confusions": [asdict(confusion) for confusion in profiles.confusions[k]],
+            "flags": profiles.flags(k),
+            "community": communities.main[k] + 1 or None,
+            "communities": {str(g + 1): share for g, share in communities.of(k)},
+            "windows": [] if change is None else pd.DataFrame(vars(change.windows)).to_dict("records"),
+        }
+        rows.append(row | more)
+    prototypes = communities.prototype.round(4).tolist()
+    return {
+        "classes": profiles.people.classes,
+        "options": profiles.people.options,
+        "entropy": profiles.entropy,
+        "agreement": asdict(profiles.agreement),
+        "ways_to_answer": dict(zip(("works", "spams", "misleads"), profiles.ways.shares.tolist(), strict=True)),
+        "communities": [
+            {"community": g, **asdict(kind), "prototype": prototype}
+            for g, (kind, prototype) in enumerate(zip(profiles.kinds(), prototypes, strict=True), start=1)
+        ],
+        "annotators": rows,
+    }
+
+
+def _annotators_lines(question: str, profiles: AnnotatorProfiles, rows: int) -> Iterator[show.Line]:
+    """Yield the table of annotators, flagged ones first, and a summary of the crowd."""
+    from rich.console import Console
+
+    wide = Console().width >= WIDE
+    order = sorted(_annotators_frame(profiles).index, key=lambda k: not profiles.flags(k))
+    few = f" ({rows} of {len(order):,}; --rows shows more, --output writes all)" if len(order) > rows else ""
+    words = ("annotator", "group", "what to look into, typical errors")
+    header = (words[0], "labels", "accuracy (95 %)", "bits", *(["agrees"] if wide else []), *words[1:])
+    cells = [_annotator_row(profiles, k, wide) for k in order[:rows]]
+    yield show.Table(f"Annotators{question}{few}", header, cells, words, gap=2 if wide else 1)
+    agreement = profiles.agreement
+    if agreement.items:
+        yield (
+            f"Agreement: Krippendorff's alpha {figure(agreement.alpha)} ({figure(agreement.low)} to "
+            f"{figure(agreement.high)}), Fleiss' kappa {figure(agreement.fleiss)}, mean of Cohen's kappa "
+            f"{figure(agreement.cohen)} over {agreement.pairs:,} pairs; two labels of an item are equal: "
+            f"{percent(agreement.observed, 0)} ({agreement.items:,} items with two labels or more)"
+        )
+    yield f"Bits: what one label tells of the class, of {profiles.entropy:.2f} that are missing before any label"
+    for g, kind in enumerate(profiles.kinds(), start=1):
+        size = show.counted(kind.size, "annotator")
+        yield f"Group {g}: {size}, {kind.accuracy * 100:.0f} % right, {kind.bits:.2f} bits; {kind.words}"
+    total, few_labels = len(profiles.names), int((profiles.communities.main < 0).sum())
+    if few_labels:
+        yield f"{UNKNOWN}: {few_labels:,} of {total:,} annotators have too few labels to be in a group"
+    flagged = sum(bool(profiles.flags(k)) for k in range(total))
+    yield f"To look into: {flagged:,} of {total:,} annotators" if flagged else "No annotator to look into"
+
+
+def _annotator_row(profiles: AnnotatorProfiles, k: int, wide: bool) -> list[str | Text]:
+    from rich.text import Text
+
+    people, (low, high) = profiles.people, profiles.people.interval
+    words = [Text(flag, "bold") for flag in profiles.flags(k)]
+    words += [Text(str(confusion)) for confusion in profiles.confusions[k][:TYPICAL_ERRORS]]
+    groups = profiles.communities.of(k)
+    shares = [f"{g + 1}: {share * 100:.0f} %" for g, share in groups]
+    return [
+        str(profiles.names[k]),
+        f"{people.labels[k]:,}",
+        within(people.accuracy[k], low[k], high[k], 0),
+        f"{profiles.bits[k]:.2f}",
+        *([percent(float(profiles.agrees[k]), 0)] if wide else []),
+        "\n".join(shares) if len(groups) > 1 else str(groups[0][0] + 1) if groups else UNKNOWN,
+        Text("\n").join(words),
+    ]
+
+
+# -- models ------------------------------------------------------------------------------------------------
+
+
+def _models_data(profile: ModelProfile) -> dict[str, Any]:
+    tables = ("overall", "classes", "confidence", "calibration", "deferral", "skips", "dependence")
+
+    def data(account: Account) -> dict[str, Any]:
+        head = {"items": account.items, "bound": asdict(account.bound), "error": dict(account.error)}
+        return head | {name: getattr(account, name).to_dict("records") for name in tables}
+
+    return {
+        "models": profile.models,
+        "temperatures": dict(profile.temperatures),
+        "items": profile.items,
+        "labeled": profile.labeled,
+        "spoken": profile.spoken,
+        "expected": data(profile.expected),
+        "measured": None if profile.measured is None else data(profile.measured),
+    }
+
+
+def _models_lines(question: str, profile: ModelProfile, rows: int) -> Iterator[show.Line]:
+    """Yield accuracies, items that can skip annotators, and dependence of errors."""
+    account, measured = profile.best, profile.measured is not None
+    if measured:
+        how = "measured on items of known truth, each judged by fits that did not see it"
+    else:
+        how = "expected by the consensus, which believes itself; known truth (--truth, or `hitl gold`) measures it"
+    yield f"{account.items:,} items with a label and a model, {how}"
+    few = len(account.classes) > rows
+    note = f"; the {rows} of {len(account.classes)} classes where annotators add most" if few else ""
+    header: tuple[str, ...] = ("", "items", "model", "annotators", "both", "annotators add")
+    yield show.Table(f"Accuracy{question} (95 %){note}", header, _accuracies(account, rows), [""])
+    bound = account.bound
+    yield (
+        f"Confidence ratios (Theorem 1): the P+L of both is right in at least {percent(bound.bound)} "
+        f"({percent(bound.tighter)} against the runner-up alone); "
+        f"{'measured' if measured else 'expected'}: {percent(bound.accuracy)}. "
+        f"The true class outweighs all others for the model in {percent(bound.model_above_one)}, for annotators in "
+        f"{percent(bound.people_above_one)}"
+    )
+    parts = [
+        f"{name} {percent(account.error[name])}"
+        + (f" (temperature {profile.temperatures[name]:.2f})" if name in profile.temperatures else "")
+        for name in profile.models
+    ]
+    yield f"Calibration error: {', '.join(parts)}; calibrated {percent(account.error['calibrated'])}"
+    header = ("target", "by", "can skip annotators", "sure from", "claimed", "right of these", "right of all")
+    yield show.Table(f"Items that need no annotator{question}", header, _skips(account), ["target"])
+    header = ("", "items", "bits", "by chance", "p", "bits, class not given")
+    yield show.Table(f"What one still says of the other, given the class{question}", header, _dependence(account), [""])
+
+
+def _accuracies(account: Account, most: int) -> Iterator[tuple[str, ...]]:
+    yield ("all items", *_accuracy(account.overall.iloc[0]))
+    classes = account.classes.sort_values("people_add", ascending=False, kind="stable")[:most]
+    for _, row in classes.iterrows():
+        yield (f"class {row['class']}", *_accuracy(row))
+    for _, row in account.confidence.iterrows():
+        yield (f"sure {_sure(row['from'])}–{_sure(row['to'])} %", *_accuracy(row))
+
+
+def _accuracy(row: pd.Series[Any]) -> tuple[str, ...]:
+    added, low, high = (_points(row[name]) for name in ("people_add", "people_add_low", "people_add_high"))
+    shares = (within(row[who], row[f"{who}_low"], row[f"{who}_high"]) for who in ("model", "people", "both"))
+    return (f"{row['items']:,.0f}", *shares, UNKNOWN if added == UNKNOWN else f"{added} ({low} to {high})")
+
+
+def _skips(account: Account) -> Iterator[tuple[str, ...]]:
+    for row in account.skips.to_dict("records"):
+        target, share, confidence, claimed, overall = (
+            percent(row[name]) for name in ("target", "share", "confidence", "claimed", "overall")
+        )
+        right = within(row["accuracy"], row["low"], row["high"])
+        yield target, row["by"], f"{row['items']:,} ({share})", confidence, claimed, right, overall
+
+
+def _dependence(account: Account) -> Iterator[tuple[str, ...]]:
+    for row in account.dependence.to_dict("records"):
+        bits = (figure(row[name], ".3f") for name in ("bits", "chance", "p_value"))
+        yield f"{row['first']}, {row['second']}", f"{row['items']:,}", *bits, figure(row["together"])
+
+
+def _sure(share: float) -> str:
+    """Format a confidence in %, with enough digits to tell it from 100."""
+    digits = next((digits for digits in (1, 2, 3) if round(share * 100, digits) < 100), 3)
+    return "100" if round(share * 100, digits) >= 100 else f"{share * 100:.{digits}f}"
+
+
+def _points(share: float) -> str:
+    """Format percentage points with a sign; minus zero is zero."""
+    return figure(round(share * 100, 1) + 0.0, "+.1f")

@@ -15,24 +15,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from hitl.active.registry import POLICIES
+from hitl.cli import options as flags
 from hitl.cli import show
 from hitl.cli.evidence import Given
-from hitl.cli.options import (
-    AnnotatorColumn,
-    Anonymous,
-    Classes,
-    Features,
-    Graph,
-    ItemColumn,
-    Json,
-    LabelColumn,
-    Method,
-    Neighbours,
-    Policies,
-    Probabilities,
-    examples,
-    grouped,
-)
+from hitl.cli.options import Json, examples, grouped, one_of, opt
 from hitl.cli.replay_people import crew_of, groups_of
 from hitl.errors import BadSettings, BadTable, HitlError
 from hitl.formatting import listed
@@ -45,11 +32,10 @@ if TYPE_CHECKING:
     from hitl.evidence import Evidence
     from hitl.report.replay import ReplayReport
 
-TRUTH_SCORES = "--truth only scores: no policy and no method sees it"
-TRUTH_IS_TOLD = "--truth scores; the items of --gold are known from the beginning, and not scored"
+Tracks = Mapping[str, "tuple[Track, ...]"]
+"""Strategy -> one track per seed."""
+
 PICTURES = (".html", ".svg")
-STEP = ("labels", "cost", "accuracy", "done")
-"""Columns written per step."""
 
 EXAMPLES = examples(
     "hitl replay annotations.csv --truth truth.csv --output replay.html",
@@ -66,21 +52,18 @@ class Recorded:
     """Files of a replay. Without annotations, only the items of the truth are used."""
 
     truth: Annotated[
-        Path,
-        typer.Option(
-            help="Known labels (item, label). They only score: no policy sees them, but for the items of --gold."
-        ),
+        Path, opt("Known labels (item, label). They only score: no policy sees them, but for the items of --gold.")
     ]
     annotations: Annotated[Path | None, typer.Argument(help="Recorded annotations; none with --simulate.")] = None
-    probabilities: Probabilities = None
-    features: Features = None
-    graph: Graph = None
-    neighbours: Neighbours = None
-    item: ItemColumn = "item"
-    annotator: AnnotatorColumn = "annotator"
-    label: LabelColumn = "label"
-    classes: Classes = None
-    anonymous: Anonymous = False
+    probabilities: flags.Probabilities = None
+    features: flags.Features = None
+    graph: flags.Graph = None
+    neighbours: flags.Neighbours = None
+    item: flags.ItemColumn = "item"
+    annotator: flags.AnnotatorColumn = "annotator"
+    label: flags.LabelColumn = "label"
+    classes: flags.Classes = None
+    anonymous: flags.Anonymous = False
 
     @property
     def given(self) -> Given:
@@ -94,60 +77,50 @@ class Recorded:
 class Asked:
     """Settings of the comparison; `None` chooses by the data."""
 
-    method: Method = None
-    policy: Policies = None
+    method: flags.Method = None
+    policy: Annotated[
+        list[str] | None,
+        one_of("What chooses, one of: {}; default: expected-gain. Repeat to compare.", POLICIES, "--policy"),
+    ] = None
     learn: Annotated[
         str | None,
-        typer.Option(
-            help="Each policy also beside a model that learns from the labels, by --features: logistic, or module:name."
-        ),
+        opt("Each policy also beside a model that learns from the labels, by --features: logistic, or module:name."),
     ] = None
     groups: Annotated[
-        Path | None, typer.Option(help="With --learn: table item, group; near-duplicates of one group share a fold.")
+        Path | None, opt("With --learn: table item, group; near-duplicates of one group share a fold.")
     ] = None
     simulate: Annotated[
         list[str] | None,
-        typer.Option(
-            help="KIND=HOW MANY[:LOWEST-HIGHEST accuracy] annotators instead of recorded ones: good, random, constant, "
+        opt(
+            "KIND=HOW MANY[:LOWEST-HIGHEST accuracy] annotators instead of recorded ones: good, random, constant, "
             "adversary, expert, newcomer. Repeat."
         ),
     ] = None
-    seeds: Annotated[int, typer.Option(help="Replays of each strategy.", min=1)] = 5
-    seed: Annotated[int, typer.Option(help="Another draw of all of them.", min=0)] = 0
-    batch: Annotated[int | None, typer.Option(help="Questions a round; default: a hundredth of all.", min=1)] = None
-    labels: Annotated[int | None, typer.Option(help="Stop after so many labels.", min=1)] = None
+    seeds: Annotated[int, opt("Replays of each strategy.", min=1)] = 5
+    seed: Annotated[int, opt("Another draw of all of them.", min=0)] = 0
+    batch: Annotated[int | None, opt("Questions a round; default: a hundredth of all.", min=1)] = None
+    labels: Annotated[int | None, opt("Stop after so many labels.", min=1)] = None
     target: Annotated[
         list[float] | None,
-        typer.Option(
-            help="Accuracy to reach; default: half a point, or one item, below that of all labels. Repeat.",
-            min=0,
-            max=1,
-        ),
+        opt("Accuracy to reach; default: half a point, or one item, below that of all labels. Repeat.", min=0, max=1),
     ] = None
     stop: Annotated[
         float | None,
-        typer.Option(
-            help="Where would a project with this budget.target_accuracy have ended, what did it claim, what was true?"
-        ),
+        opt("Where would a project with this budget.target_accuracy have ended, what did it claim, what was true?"),
     ] = None
-    gold: Annotated[
-        int,
-        typer.Option(help="With --stop: items whose truth is told from the beginning, drawn by seed.", min=0),
-    ] = 0
+    gold: Annotated[int, opt("With --stop: items whose truth is told from the beginning, drawn by seed.", min=0)] = 0
     confidence: Annotated[
-        float, typer.Option(help="An item is done when it is this sure, as in budget.target_confidence; 1: never.")
+        float, opt("An item is done when it is this sure, as in budget.target_confidence; 1: never.")
     ] = 1.0
-    capacity: Annotated[int | None, typer.Option(help="Questions an annotator may be given a round.", min=0)] = None
-    people: Annotated[Path | None, typer.Option(help="Table annotator, cost, capacity.")] = None
-    delay: Annotated[float, typer.Option(help="Mean rounds until an answer comes.", min=0)] = 0.0
-    skip: Annotated[float, typer.Option(help="Share of the questions that are skipped.", min=0)] = 0.0
-    workers: Annotated[int | None, typer.Option(help="Processes; default: one a core.", min=1)] = None
+    capacity: Annotated[int | None, opt("Questions an annotator may be given a round.", min=0)] = None
+    people: Annotated[Path | None, opt("Table annotator, cost, capacity.")] = None
+    delay: Annotated[float, opt("Mean rounds until an answer comes.", min=0)] = 0.0
+    skip: Annotated[float, opt("Share of the questions that are skipped.", min=0)] = 0.0
+    workers: Annotated[int | None, opt("Processes; default: one a core.", min=1)] = None
     engine: Annotated[
-        Literal["here", "dask"], typer.Option(help="Where replays run: processes of this machine, or a Dask cluster.")
+        Literal["here", "dask"], opt("Where replays run: processes of this machine, or a Dask cluster.")
     ] = "here"
-    scheduler: Annotated[
-        str | None, typer.Option(help="Dask: address of a scheduler (tcp://host:8786); else workers of this machine.")
-    ] = None
+    scheduler: flags.Scheduler = None
 
     def __post_init__(self) -> None:
         if not 0 < self.confidence <= 1:
@@ -162,6 +135,8 @@ class Asked:
             raise BadSettings("--scheduler: for --engine dask")
         if not math.isfinite(self.delay):
             raise BadSettings(f"--delay is {self.delay:g}; expected a number of rounds, 0 or more")
+        if self.groups is not None and self.learn is None:
+            raise BadSettings("--groups says which items share a fold of the model that learns; it needs --learn")
 
     @property
     def combiner(self) -> str:
@@ -175,22 +150,20 @@ def replay(
     asked: Asked,
     output: Annotated[
         list[Path] | None,
-        typer.Option("--output", "-o", help="A page (.html), a picture (.svg), every step (.csv, ...). Repeat."),
+        opt("A page (.html), a picture (.svg), every step (.csv, ...). Repeat.", "--output", "-o"),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """What would it have saved? Policies on recorded labels or simulated annotators, beside labels spread evenly."""
+    from hitl.active.replay import strategies as known
     from hitl.active.replay.experiments import Recording, Simulation
     from hitl.active.replay.simulated_annotators import names_of
     from hitl.active.replay.stop_rule import StopRule
-    from hitl.active.replay.strategies import SIMULATED_TARGET, doubt_about_truth, near_all_labels, strategies
     from hitl.models.combiner import seen_by, used
     from hitl.models.registry import combiner
 
     crowd, outputs = groups_of(asked.simulate or ()), output or []
     evidence = _evidence(recorded, bool(crowd))
-    if asked.groups is not None and asked.learn is None:
-        raise BadSettings("--groups says which items share a fold of the model that learns; it needs --learn")
     if asked.learn is not None and evidence.features is None:
         raise BadSettings("--learn needs --features: what the model sees of the items")
     if evidence.annotations.anonymous is not None and not crowd and (asked.people is not None or asked.capacity):
@@ -199,11 +172,11 @@ def replay(
             "in every row"
         )
     _require_writable(outputs, [*recorded.given.files, *(path for path in (asked.people, asked.groups) if path)])
-    doubt = doubt_about_truth(evidence)
+    doubt = known.doubt_about_truth(evidence)
     if doubt is not None:
         show.warning(doubt)
     source: Source = Simulation(evidence, crowd) if crowd else Recording(evidence)
-    replays = strategies(
+    replays = known.strategies(
         evidence,
         dict.fromkeys(asked.policy or ("expected-gain",)),
         asked.combiner,
@@ -220,20 +193,28 @@ def replay(
     if asked.target or crowd:  # otherwise the fit of all labels below warns about unused evidence
         judge = combiner(asked.combiner)
         used(judge, seen_by(judge, evidence))
-    targets = asked.target or (SIMULATED_TARGET if crowd else near_all_labels(evidence, asked.combiner),)
+    targets = asked.target or (known.SIMULATED_TARGET if crowd else known.near_all_labels(evidence, asked.combiner),)
     tracks = _run(source, replays, asked, as_json)
-    report = _report(evidence, asked, tracks, targets, simulated=bool(crowd))
+    subject = f"simulated annotators on {_items(evidence)}" if crowd else f"recorded: {evidence.annotations}"
+    report = _report(subject, asked, tracks, targets)
     for path in outputs:
         _write(report, tracks, path)
-    if as_json:
-        show.as_json(_data(asked, tracks, targets) | {"written": [str(path) for path in outputs]})
-        return
-    show.line(report.subtitle)
-    show.line(TRUTH_SCORES if asked.stop is None or not asked.gold else TRUTH_IS_TOLD)
-    _show(report)
-    if asked.stop is not None:
-        _show_stops(asked, tracks)
-    show.wrote(outputs)
+    data = _data(asked, tracks, targets) | {"written": [str(path) for path in outputs]}
+    show.result(data, [*_lines(report, asked, tracks), *show.wrote(outputs)], as_json)
+
+
+def _items(evidence: Evidence) -> str:
+    annotations = evidence.annotations
+    return f"{show.counted(annotations.n_items, 'item')}; classes: {listed(annotations.classes)}"
+
+
+def _evidence(recorded: Recorded, simulated: bool) -> Evidence:
+    """Read the evidence from the files. For simulated annotators, return the items of the truth without labels."""
+    if simulated == (recorded.annotations is not None):
+        raise BadSettings("replay: expected either a file of annotations or --simulate, who is to be asked")
+    evidence = recorded.given.evidence()
+    none = evidence.annotations.item < 0
+    return replace(evidence, annotations=evidence.annotations.select(none)) if simulated else evidence
 
 
 def _near_duplicates(path: Path | None, item: str, items: frozenset[Any]) -> dict[Any, str] | None:
@@ -246,29 +227,27 @@ def _near_duplicates(path: Path | None, item: str, items: frozenset[Any]) -> dic
     table = read_table(path, [item, "group"])
     require_columns(table, [item, "group"], str(path))
     pairs = zip(table.column(item).to_pylist(), table.column("group").to_pylist(), strict=True)
-    found = {name: group for name, group in pairs if name and group}
-    if items.isdisjoint(found):
+    groups = {name: group for name, group in pairs if name and group}
+    if items.isdisjoint(groups):
         raise BadTable(f"{path}: none of its items is recorded; expected names as {min(map(str, items))!r}")
-    return found
+    return groups
 
 
-def _run(source: Source, replays: Mapping[str, Any], asked: Asked, quiet: bool) -> dict[str, tuple[Track, ...]]:
+def _run(source: Source, replays: Mapping[str, Any], asked: Asked, quiet: bool) -> Tracks:
     from concurrent.futures.process import BrokenProcessPool
 
     from hitl.active.replay.experiments import run_trials
 
-    workers = asked.workers or min(_cores(), asked.seeds * len(replays))
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux only
+    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    workers = asked.workers or min(cores, asked.seeds * len(replays))
     with show.progress(quiet) as progress, _executor(asked, workers) as executor:
+
+        def tell(done: int, of: int) -> None:
+            progress("replays", done, of)
+
         try:
-            return run_trials(
-                source,
-                replays,
-                asked.seeds,
-                asked.seed,
-                workers,
-                lambda done, of: progress("replays", done, of),
-                executor,
-            )
+            return run_trials(source, replays, asked.seeds, asked.seed, workers, tell, executor)
         except BrokenProcessPool:
             raise HitlError("replay: a worker process died, perhaps of too little memory; try --workers 1") from None
 
@@ -276,23 +255,9 @@ def _run(source: Source, replays: Mapping[str, Any], asked: Asked, quiet: bool) 
 @contextmanager
 def _executor(asked: Asked, workers: int) -> Iterator[Executor | None]:
     """Yield the executor of the cluster, or None for processes of this machine."""
-    if asked.engine == "here":
-        yield None
-        return
-    from hitl.shards.cluster import dask_client
-
-    with warnings.catch_warnings(), dask_client(asked.scheduler, workers) as client:
+    with warnings.catch_warnings(), flags.Engine(asked.engine, asked.scheduler).executor(workers) as executor:
         warnings.filterwarnings("ignore", "Sending large graph")
-        yield client.get_executor()
-
-
-def _evidence(recorded: Recorded, simulated: bool) -> Evidence:
-    """Read the evidence from the files. For simulated annotators, return the items of the truth without labels."""
-    if simulated == (recorded.annotations is not None):
-        raise BadSettings("replay: expected either a file of annotations or --simulate, who is to be asked")
-    evidence = recorded.given.evidence()
-    none = evidence.annotations.item < 0
-    return replace(evidence, annotations=evidence.annotations.select(none)) if simulated else evidence
+        yield executor
 
 
 def _require_writable(outputs: Sequence[Path], read: Sequence[Path]) -> None:
@@ -312,17 +277,10 @@ def _require_writable(outputs: Sequence[Path], read: Sequence[Path]) -> None:
     require_distinct(outputs, read)
 
 
-def _cores() -> int:
-    affinity = getattr(os, "sched_getaffinity", None)  # Linux only
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
+# -- output ------------------------------------------------------------------------------------------------
 
 
-# -- output --------------------------------------------------------------------------------------------------------
-
-
-def _report(
-    evidence: Evidence, asked: Asked, tracks: Mapping[str, tuple[Track, ...]], targets: Sequence[float], simulated: bool
-) -> ReplayReport:
+def _report(subject: str, asked: Asked, tracks: Tracks, targets: Sequence[float]) -> ReplayReport:
     from hitl.active.replay.experiments import FEW, band, spent_to_reach
     from hitl.active.replay.strategies import EVEN
     from hitl.report.contents import Curve
@@ -332,7 +290,6 @@ def _report(
         bands = {name: band(several, over_cost) for name, several in tracks.items()}
         return tuple(Curve(name, one.x, one.middle, one.low, one.high) for name, one in bands.items())
 
-    annotations = evidence.annotations
     rows = []
     for target in targets:
         even = spent_to_reach(tracks[EVEN], target)
@@ -341,12 +298,10 @@ def _report(
             labels, cost = _range(own.labels, own.reached, 0), _range(own.cost, own.reached, 2)
             rows.append(Row(f"{target:.1%}", name, labels, cost, "" if name == EVEN else _saving(own, even)))
     seeds = show.counted(asked.seeds, "seed")
-    items = f"{show.counted(annotations.n_items, 'item')}; classes: {listed(annotations.classes)}"
-    said = f"simulated annotators on {items}" if simulated else f"recorded: {annotations}"
     costly = any((track.cost != track.labels).any() for several in tracks.values() for track in several)
     return ReplayReport(
         title="Replay: accuracy against labels and cost" if costly else "Replay: accuracy against labels",
-        subtitle=f"{said}; {seeds}; combined by {asked.combiner}",
+        subtitle=f"{subject}; {seeds}; combined by {asked.combiner}",
         by_labels=curves(over_cost=False),
         by_cost=curves(over_cost=True) if costly else (),
         rows=tuple(rows),
@@ -376,36 +331,36 @@ def _times_fewer(own: Spent, even: Spent) -> float | None:
     return theirs / ours if 0 < ours < math.inf and theirs < math.inf else None
 
 
-def _show(report: ReplayReport) -> None:
+def _lines(report: ReplayReport, asked: Asked, tracks: Tracks) -> Iterator[show.Line]:
     import pandas as pd
 
+    yield report.subtitle
+    if asked.stop is None or not asked.gold:
+        yield "--truth only scores: no policy and no method sees it"
+    else:
+        yield "--truth scores; the items of --gold are known from the beginning, and not scored"
     frame = pd.DataFrame(list(report.rows)).drop(columns=[] if report.by_cost else ["cost"])
-    show.frame("Needed until the accuracy is reached and stays: median (lowest–highest)", frame, len(frame))
-
-
-def _show_stops(asked: Asked, tracks: Mapping[str, tuple[Track, ...]]) -> None:
-    """Show per run where it would have stopped, the accuracy it claimed and the true one; then how many were wrong."""
-    import pandas as pd
-
-    assert asked.stop is not None
-    rows, ended, below = [], 0, 0
+    yield show.frame("Needed until the accuracy is reached and stays: median (lowest–highest)", frame, len(frame))
+    if asked.stop is None:
+        return
+    rows, below = [], []  # per run: where it would have stopped, the accuracy it claimed, and the true one
     for name, several in tracks.items():
-        for rank, track in enumerate(several):
-            at = track.stopped
+        for rank, at in enumerate(track.stopped for track in several):
             if at is None:
                 rows.append((name, rank, "not reached", "", "", ""))
                 continue
-            ended, below = ended + 1, below + (at.accuracy < asked.stop)
-            verdict = "below" if at.accuracy < asked.stop else "reached"
+            below.append(at.accuracy < asked.stop)
             claim = f"{at.expected:.1%} ({at.low:.1%} to {at.high:.1%})"
+            verdict = "below" if below[-1] else "reached"
             rows.append((name, rank, f"{at.labels:,}", claim, f"{at.accuracy:.1%}", verdict))
     frame = pd.DataFrame(rows, columns=["strategy", "seed", "labels", "claimed (95 % interval)", "true", "target"])
     gold = f", {show.counted(asked.gold, 'item')} of known truth" if asked.gold else ", no known truth"
-    show.frame(f"Where a project with target_accuracy = {asked.stop:g} would have ended{gold}", frame, len(frame))
-    show.line(f"{below} of {show.counted(ended, 'run')} that would have ended were below the target")
+    title = f"Where a project with target_accuracy = {asked.stop:g} would have ended{gold}"
+    yield show.frame(title, frame, len(frame))
+    yield f"{sum(below)} of {show.counted(len(below), 'run')} that would have ended were below the target"
 
 
-def _data(asked: Asked, tracks: Mapping[str, tuple[Track, ...]], targets: Sequence[float]) -> dict[str, Any]:
+def _data(asked: Asked, tracks: Tracks, targets: Sequence[float]) -> dict[str, Any]:
     """Build the JSON; null where a seed never reached the target."""
     from hitl.active.replay.experiments import spent_to_reach
     from hitl.active.replay.strategies import EVEN
@@ -427,20 +382,21 @@ def _data(asked: Asked, tracks: Mapping[str, tuple[Track, ...]], targets: Sequen
     return {"method": asked.combiner, "seeds": asked.seeds, "seed": asked.seed, "strategies": strategies}
 
 
-def _write(report: ReplayReport, tracks: Mapping[str, tuple[Track, ...]], path: Path) -> None:
+def _write(report: ReplayReport, tracks: Tracks, path: Path) -> None:
+    """Write the page, the picture, or a table of every step, by the file's ending."""
+    import pandas as pd
+    import pyarrow as pa
+
     from hitl.report.replay import write_page, write_svg
+    from hitl.tables.files import write_table
 
     suffix = path.suffix.lower()
     if suffix in PICTURES:
         (write_page if suffix == ".html" else write_svg)(report, path)
         return
-    import pandas as pd
-    import pyarrow as pa
-
-    from hitl.tables.files import write_table
-
+    columns = ("labels", "cost", "accuracy", "done")
     steps = [
-        pd.DataFrame({"strategy": name, "seed": rank, **{key: getattr(track, key) for key in STEP}})
+        pd.DataFrame({"strategy": name, "seed": rank, **{key: getattr(track, key) for key in columns}})
         for name, several in tracks.items()
         for rank, track in enumerate(several)
     ]

@@ -10,101 +10,77 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hitl.cli import options as flags
 from hitl.cli import show
-from hitl.cli.evidence import names
-from hitl.cli.options import (
-    AnnotatorColumn,
-    Anonymous,
-    Classes,
-    ItemColumn,
-    Json,
-    LabelColumn,
-    Options,
-    Strict,
-    TimeColumn,
-    examples,
-)
+from hitl.cli.evidence import Given, annotators_frame, classes_of, model_files, write_annotators
+from hitl.cli.options import Engine, Json, examples, opt, refuse
 from hitl.errors import BadSettings
 
 if TYPE_CHECKING:
-    from hitl.cli.evidence import Given
-    from hitl.cli.options import Engine
+    from hitl.consensus import Fit
 
 EXAMPLES = examples(
     "hitl shard labels.parquet --output shards",
     "hitl shard 'labels/*.csv' --time created --output shards",
     "hitl shard s3://bucket/june/*.parquet --like shards --output more-shards",
 )
-Tables = Annotated[
-    list[str], typer.Argument(help="Tables of labels: files, globs, addresses (s3://...). Together one table.")
-]
-Folder = Annotated[str, typer.Option("--output", "-o", help="Folder for the shards, a new one; or an address.")]
-Like = Annotated[
-    str | None, typer.Option(help="Shards whose codes are kept, so that both are combined together later.")
-]
-OfModels = Annotated[
-    list[str] | None, typer.Option("--probabilities", "-p", help="MODEL=TABLES: item, p_<class>. Repeat.")
-]
-OfTruth = Annotated[list[str] | None, typer.Option("--truth", help="Tables of known labels: item, label. Repeat.")]
-ShardLabels = Annotated[int, typer.Option(help="Labels of a shard, about.", min=1)]
 
 
 def shard(
-    tables: Tables,
-    output: Folder,
-    probabilities: OfModels = None,
-    truth: OfTruth = None,
-    item: ItemColumn = "item",
-    annotator: AnnotatorColumn = "annotator",
-    label: LabelColumn = "label",
-    time: TimeColumn = None,
-    classes: Classes = None,
-    options: Options = None,
-    like: Like = None,
-    labels: ShardLabels = 2_000_000,
-    anonymous: Anonymous = False,
-    strict: Strict = False,
+    tables: Annotated[
+        list[str], typer.Argument(help="Tables of labels: files, globs, addresses (s3://...). Together one table.")
+    ],
+    output: Annotated[str, opt("Folder for the shards, a new one; or an address.", "--output", "-o")],
+    probabilities: Annotated[
+        list[str] | None, opt("MODEL=TABLES: item, p_<class>. Repeat.", "--probabilities", "-p")
+    ] = None,
+    truth: Annotated[list[str] | None, opt("Tables of known labels: item, label. Repeat.", "--truth")] = None,
+    item: flags.ItemColumn = "item",
+    annotator: flags.AnnotatorColumn = "annotator",
+    label: flags.LabelColumn = "label",
+    time: flags.TimeColumn = None,
+    classes: flags.Classes = None,
+    options: flags.Options = None,
+    like: Annotated[str | None, opt("Shards whose codes are kept, so that both are combined together later.")] = None,
+    labels: Annotated[int, opt("Labels of a shard, about.", min=1)] = 2_000_000,
+    anonymous: flags.Anonymous = False,
+    strict: flags.Strict = False,
     as_json: Json = False,
 ) -> None:
     """Write tables of labels as shards, in bounded memory, for `hitl combine` of what does not fit in memory."""
     from hitl.shards.encoding import Columns, encode
 
-    if options is not None and classes is None:
-        raise BadSettings("--options needs --classes: which of the answers are classes, which only answers?")
+    expected, answers = classes_of(classes, options)
     if like is not None and classes is not None:
         raise BadSettings("--like has the classes of its shards; expected it or --classes")
+    models: dict[str, list[str]] = {}
+    for model, files in model_files(probabilities, "TABLES"):
+        models.setdefault(model, []).append(files)
     with show.progress(as_json) as progress:
         made = encode(
             tables,
             output,
             Columns(item, None if anonymous else annotator, label, time),
-            probabilities=_models(probabilities or []),
+            probabilities=models,
             truth=truth or (),
-            classes=names(classes),
-            options=names(options),
+            classes=expected,
+            options=answers,
             like=like,
             strict=strict,
             shard_labels=labels,
             progress=progress,
         )
-    if as_json:
-        sizes = {"shards": len(made.shards), "items": made.items, "labels": made.labels}
-        sizes["annotators"] = len(made.annotators)
-        show.as_json(sizes | {"classes": made.classes, "written": show.without_passwords(output)})
-        return
-    said = f"{show.counted(made.labels, 'label')} of {show.counted(len(made.annotators), 'annotator')}"
-    show.line(f"{said} on {show.counted(made.items, 'item')}, in {show.counted(len(made.shards), 'shard')}")
-    show.line(f"wrote {output}")
-
-
-def _models(given: list[str]) -> dict[str, list[str]]:
-    models: dict[str, list[str]] = {}
-    for entry in given:
-        model, equals, tables = entry.partition("=")
-        if not (model and equals and tables):
-            raise BadSettings(f"--probabilities {entry!r}: expected MODEL=TABLES, for instance resnet=probs.csv")
-        models.setdefault(model, []).append(tables)
-    return models
+    people = len(made.annotators)
+    data: dict[str, Any] = {
+        "shards": len(made.shards),
+        "items": made.items,
+        "labels": made.labels,
+        "annotators": people,
+    }
+    data |= {"classes": made.classes, "written": show.without_passwords(output)}
+    head = f"{show.counted(made.labels, 'label')} of {show.counted(people, 'annotator')}"
+    head += f" on {show.counted(made.items, 'item')}, in {show.counted(len(made.shards), 'shard')}"
+    show.result(data, [head, f"wrote {output}"], as_json)
 
 
 def named_by(path: Path | None) -> str | None:
@@ -124,47 +100,42 @@ def combined(
     place: str, given: Given, output: Path | None, annotators: Path | None, as_json: bool, where: Engine
 ) -> None:
     """Combine shards into one result file each, or resume an interrupted run."""
-    import pyarrow as pa
-
     from hitl.models.registry import chosen
     from hitl.shards.combining import combine
     from hitl.shards.reading import StoredShards
-    from hitl.tables.files import require_writable, write_table
+    from hitl.tables.files import require_writable
 
     others = given.other_than(("annotations", "method", "paper", "config"))
-    if others:
-        flags = ", ".join(f"--{name}" for name in others)
-        raise BadSettings(f"{flags}: shards have what they were made with; give it to `hitl shard`")
+    refuse(others, "{}: shards have what they were made with; give it to `hitl shard`")
     if output is None:
         raise BadSettings(f"{place}: expected --output FOLDER, for a file of results a shard")
     require_writable(annotators)
     shards = StoredShards.open(place)
     method = chosen(given.method or "default", {}, given.paper)
     with show.progress(as_json) as progress, where.started(progress) as engine:
-        found = combine(shards, address(output), method, engine=engine, progress=progress)
-    frame = found.learned.annotators.frame().sort_values("labels", ascending=False)
-    if annotators is not None:
-        write_table(annotators, pa.Table.from_pandas(frame, preserve_index=False))
-    if as_json:
-        show.as_json(_summary(shards, found) | {"written": show.without_passwords(str(output))})
-        return
-    show.line(f"{shards.n_labels:,} labels on {shards.n_items:,} items in {show.counted(len(shards), 'shard')}")
-    if found.read:
-        show.line(f"went on where an earlier run was stopped, after {show.counted(found.read, 'pass', 'passes')}")
-    show.line(f"{found.learned.fit}; mean confidence {found.confidence:.3f}")
-    if annotators is None:
-        show.frame("Annotators", frame, 10)
-    show.wrote([output, annotators])
-
-
-def _summary(shards: Any, found: Any) -> dict[str, Any]:
-    fit = found.learned.fit
-    return {
+        made = combine(shards, address(output), method, engine=engine, progress=progress)
+    write_annotators({"": made.learned}, annotators)
+    data = {
         "items": shards.n_items,
         "annotators": len(shards.annotators),
         "labels": shards.n_labels,
         "classes": shards.classes,
-        "confidence": found.confidence,
-        "fit": {**asdict(fit), "objective": fit.objective[-1:], "iterations": fit.iterations},
-        "passes": {"made": found.passes - found.read, "read": found.read},
+        "confidence": made.confidence,
+        "fit": fit_summary(made.learned.fit),
+        "passes": {"made": made.passes - made.read, "read": made.read},
+        "written": show.without_passwords(str(output)),
     }
+    lines: list[show.Line] = [
+        f"{shards.n_labels:,} labels on {shards.n_items:,} items in {show.counted(len(shards), 'shard')}"
+    ]
+    if made.read:
+        lines.append(f"went on where an earlier run was stopped, after {show.counted(made.read, 'pass', 'passes')}")
+    lines.append(f"{made.learned.fit}; mean confidence {made.confidence:.3f}")
+    if annotators is None:
+        lines.append(show.frame("Annotators", annotators_frame(made.learned), 10))
+    show.result(data, [*lines, *show.wrote([output, annotators])], as_json)
+
+
+def fit_summary(fit: Fit) -> dict[str, Any]:
+    """Return a fit for JSON, with the last value of its objective."""
+    return {**asdict(fit), "objective": fit.objective[-1:], "iterations": fit.iterations}

@@ -1,7 +1,8 @@
-"""Print output of the command line: progress on standard error, results on standard output.
+"""Print the output of the command line: results on standard output, everything else on standard error.
 
-Names come from users and platforms. Every text passes through `plain`, so that none can control the terminal. JSON
-keeps names unchanged; commands pass its messages and addresses through `without_passwords`.
+A result is data for `--json` and lines (texts and tables) for people. Names come from users and platforms, so every
+text passes through `plain`, and none can control the terminal. JSON keeps names unchanged; commands pass its messages
+and addresses through `without_passwords`.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Timer
 from typing import TYPE_CHECKING, Any
@@ -27,10 +29,34 @@ if TYPE_CHECKING:
 SHOW_AFTER = 1.0
 """Seconds after which long work gets a progress bar."""
 
+UNKNOWN = "–"
 
-def as_json(data: Any) -> None:
-    """Print one JSON object on standard output."""
-    sys.stdout.write(escaped(json.dumps(data, ensure_ascii=False, default=str)) + "\n")
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under a title. Columns named in `words` hold text, the others numbers; `gap` is the space between them."""
+
+    title: str
+    header: Sequence[str]
+    rows: Iterable[Sequence[str | Text]]
+    words: Collection[str]
+    gap: int = 1
+
+
+Line = str | Table
+
+
+def result(data: Mapping[str, Any] | Callable[[], Any], lines: Iterable[Line], as_json: bool) -> None:
+    """Print the result of a command: its data as one JSON object, or its lines."""
+    if as_json:
+        value = data() if callable(data) else data
+        sys.stdout.write(escaped(json.dumps(value, ensure_ascii=False, default=str)) + "\n")
+        return
+    for each in lines:
+        if isinstance(each, Table):
+            _print_table(each)
+        else:
+            line(each)
 
 
 def without_passwords(data: Any) -> Any:
@@ -43,24 +69,14 @@ def without_passwords(data: Any) -> Any:
 
 
 def line(text: str = "") -> None:
-    """Print one line on standard output."""
+    """Print one line on standard output at once, even if that is a file."""
     sys.stdout.write(plain(text) + "\n")
+    sys.stdout.flush()
 
 
-def result(data: Any, lines: Iterable[str], json_wanted: bool) -> None:
-    """Print the result of a command, as JSON for machines or as lines of text."""
-    if json_wanted:
-        as_json(data)
-        return
-    for text in lines:
-        line(text)
-
-
-def wrote(paths: Iterable[Path | None]) -> None:
-    """Print the files that were written, one per line."""
-    for path in paths:
-        if path is not None:
-            line(f"wrote {path}")
+def wrote(paths: Iterable[Path | None]) -> list[str]:
+    """Return a line per file that was written."""
+    return [f"wrote {path}" for path in paths if path is not None]
 
 
 def warning(text: str) -> None:
@@ -73,48 +89,62 @@ def error(text: str) -> None:
     sys.stderr.write(f"hitl: {plain(text)}\n")
 
 
-def problems(found: Sequence[str]) -> None:
+def problems(texts: Sequence[str]) -> None:
     """Print the first ten problems of a pull."""
-    for problem in found[:10]:
+    for problem in texts[:10]:
         warning(problem)
-    if len(found) > 10:
-        warning(f"and {len(found) - 10} more like these")
+    if len(texts) > 10:
+        warning(f"and {len(texts) - 10} more like these")
 
 
-def frame(title: str, data: pd.DataFrame, rows: int = 20) -> None:
-    """Print the first rows of a table."""
+def figure(value: float, form: str = ".2f") -> str:
+    """Format a number, or a dash if it is unknown."""
+    return format(value, form) if math.isfinite(value) else UNKNOWN
+
+
+def percent(share: float, digits: int = 1) -> str:
+    """Format a share in %, or a dash if it is unknown."""
+    return f"{share * 100:.{digits}f} %" if math.isfinite(share) else UNKNOWN
+
+
+def within(share: float, low: float, high: float, digits: int = 1) -> str:
+    """Format a share in % with its interval, or a dash if it is unknown."""
+    if not math.isfinite(share):
+        return UNKNOWN
+    return f"{percent(share, digits)} ({figure(low * 100, f'.{digits}f')}–{figure(high * 100, f'.{digits}f')})"
+
+
+def frame(title: str, data: pd.DataFrame, rows: int = 20) -> Table:
+    """Return the first rows of a table, with numbers to three digits and nothing for missing values."""
+
+    def cell(value: object) -> str:
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            return ""
+        return f"{value:.3f}" if isinstance(value, float) else str(value)
+
     few = f" ({min(rows, len(data))} of {len(data):,})" if len(data) > rows else ""
-    cells = data.head(rows).itertuples(index=False)
-    shown = ([_cell(one) for one in row] for row in cells)
+    cells = [[cell(value) for value in row] for row in data.head(rows).itertuples(index=False)]
     words = [str(name) for name in data.columns if data[name].dtype.kind not in "fi"]
-    table(title + few, [str(name) for name in data.columns], shown, words)
+    return Table(title + few, [str(name) for name in data.columns], cells, words)
 
 
-def _cell(value: object) -> str:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return ""
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
-
-
-def table(
-    title: str, header: Sequence[str], rows: Iterable[Sequence[str | Text]], words: Sequence[str], gap: int = 1
-) -> None:
-    """Print a table. Columns named in `words` hold text, the others numbers; `gap` is the space between columns."""
-    from rich import box
+def _print_table(table: Table) -> None:
+    from rich import box, markup
     from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
+    from rich.table import Table as RichTable
     from rich.text import Text
 
     def cell(content: str | Text) -> str | Text:
         if isinstance(content, str):
-            return escape(plain(content))
+            return markup.escape(plain(content))
         return content if plain(content.plain) == content.plain else Text(plain(content.plain))
 
-    shown = Table(title=cell(title), title_justify="left", box=box.SIMPLE_HEAD, padding=(0, gap, 0, 0), pad_edge=False)
-    for name in header:
-        shown.add_column(cell(name), justify="left" if name in words else "right")
-    for row in rows:
+    shown = RichTable(
+        title=cell(table.title), title_justify="left", box=box.SIMPLE_HEAD, padding=(0, table.gap, 0, 0), pad_edge=False
+    )
+    for name in table.header:
+        shown.add_column(cell(name), justify="left" if name in table.words else "right")
+    for row in table.rows:
         shown.add_row(*map(cell, row))
     Console().print(shown)
 
@@ -125,12 +155,16 @@ def progress(quiet: bool = False) -> Iterator[Progress]:
     if quiet or not sys.stderr.isatty():
         yield lambda what, done, total: None
         return
+    from rich import progress as bar
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bars
 
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    bars = Bars(*columns, console=Console(stderr=True), transient=True)
+    columns = (
+        bar.TextColumn("{task.description}", markup=False),
+        bar.BarColumn(),
+        bar.MofNCompleteColumn(),
+        bar.TimeElapsedColumn(),
+    )
+    bars = bar.Progress(*columns, console=Console(stderr=True), transient=True)
     tasks: dict[str, Any] = {}
     later = Timer(SHOW_AFTER, bars.start)  # shows a long first step before it is done
     later.daemon = True

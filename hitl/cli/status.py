@@ -161,8 +161,6 @@ def _cycle(last: CycleSummary, now: float) -> str:
     )
     said = f"cycle {last.number}, {_when(last.recorded_at, now)}: {m['done']:,} of {m['items']:,} items done"
     said += f" ({why})" if why else ""
-    if not m.get("expected"):  # recorded by an older version
-        said += f", mean confidence {m['confidence']:.1%}"
     return said if m["agreement"] is None else f"{said}, {m['agreement']:.1%} of labels agree with the consensus"
 
 

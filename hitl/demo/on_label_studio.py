@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from hitl import cycle, project, settings
+from hitl import cycle, project
 from hitl.annotations import Annotations, Name
 from hitl.connectors.label_studio import TOKEN, LabelStudio, replies
 from hitl.connectors.label_studio.client import Client
@@ -88,8 +88,8 @@ def run(output: Path, items: int, keep: bool, progress: Progress = silent) -> No
     with LocalServer(folder / "label-studio", progress) as server:
         number = LabelStudio.create_project(server.url, server.token, "hitl demo: does it follow?", CONFIG)
         source = {"kind": "label-studio", "url": server.url, "project": number}
-        new_settings.write(folder / settings.FILE, "rte", source, "sqlite:///hitl.db", [])
-        loaded = project.load(folder / settings.FILE)
+        new_settings.write(folder / "hitl.toml", "rte", source, "sqlite:///hitl.db", [])
+        loaded = project.load(folder / "hitl.toml")
         connector = LabelStudio(server.url, server.token, number)
         with Store(f"sqlite:///{folder.resolve()}/hitl.db") as store:
             recorded, item_texts = _upload(recorded, connector, store, loaded.name)

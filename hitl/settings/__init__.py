@@ -1,76 +1,360 @@
-"""Load a project's settings: hitl.toml, overridden by the environment (HITL_BUDGET__OPEN_QUESTIONS=50), validated.
+"""Settings of a project: the sections of hitl.toml, their keys, ranges and defaults. `hitl.settings.loading` reads it.
 
 The keys of `[source]` depend on its kind: each connector has its own class for them (`SourceSettings`). Secrets are
-never in hitl.toml. They are in the environment (HITL_WEBHOOK_SECRET, and those of the connector), or in files that it
-names (see `hitl.settings.environment`).
+never in hitl.toml. They are in the environment, or in files that it names (see `hitl.settings.environment`).
 """
 
 from __future__ import annotations
 
-import difflib
-import re
-import tomllib
+import math
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, create_model, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from hitl.crew import UNLIMITED
 from hitl.errors import BadSettings
-from hitl.formatting import plain
-from hitl.settings.environment import Environment, require_keys, secret, unreadable, variable_of
-from hitl.settings.events import EventSettings, require_different
-from hitl.settings.sections import BudgetSettings as BudgetSettings
-from hitl.settings.sections import CombineSettings as CombineSettings
-from hitl.settings.sections import CrewSettings as CrewSettings
-from hitl.settings.sections import FeatureSettings as FeatureSettings
-from hitl.settings.sections import GraphSettings as GraphSettings
-from hitl.settings.sections import Keyed as Keyed
-from hitl.settings.sections import LearnSettings as LearnSettings
-from hitl.settings.sections import LimitSettings as LimitSettings
-from hitl.settings.sections import PolicySettings as PolicySettings
-from hitl.settings.sections import Price as Price
-from hitl.settings.sections import PushSettings as PushSettings
-from hitl.settings.sections import RetentionSettings as RetentionSettings
-from hitl.settings.sections import ScheduleSettings as ScheduleSettings
-from hitl.settings.sections import Seconds as Seconds
-from hitl.settings.sections import ServeSettings as ServeSettings
-from hitl.settings.sections import SourceSettings as SourceSettings
-from hitl.settings.sections import as_written
+from hitl.settings.environment import Environment
+from hitl.settings.events import EventSettings, is_address, require_different
+from hitl.settings.times import cron_fields, next_time, seconds_of, zone_of
+from hitl.tables.limits import Limits
 
-FILE = "hitl.toml"
 WEBHOOK_SECRET = "HITL_WEBHOOK_SECRET"
+CENTURY = 100 * 366 * 24 * 3600.0
+"""Longest duration that can be set, in seconds."""
 
-_SECRET = re.compile(r"(token|secret|password)$")
-"""Endings of keys that a file may not contain."""
+
+def check(function: Callable[[Any], Any], *, keep: bool = True) -> Callable[[Any], Any]:
+    """Turn a function that raises BadSettings into a validator that keeps the value as written, or its result."""
+
+    def checked(value: Any) -> Any:
+        try:
+            result = function(value)
+        except BadSettings as error:
+            raise ValueError(str(error)) from None
+        return value if keep else result
+
+    return checked
 
 
-class _FromFile(BaseSettings):
-    """Settings whose arguments come from a file, overridden by the environment."""
+def _require_listener(text: str) -> None:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        raise BadSettings(f"{text!r} is no address to listen at; expected for instance '127.0.0.1:8090'")
+
+
+def _require_url(text: str) -> None:
+    if not is_address(text) or "?" in text:
+        raise BadSettings("this is no address of pages; expected for instance 'https://hitl.example'")
+
+
+Text = Annotated[str, Field(min_length=1)]
+Count = Annotated[int, Field(ge=0, le=UNLIMITED)]
+AtLeastOne = Annotated[int, Field(ge=1, le=UNLIMITED)]
+Price = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+"""Cost per label."""
+
+Seconds = Annotated[
+    float,
+    Field(gt=0, le=CENTURY, allow_inf_nan=False),
+    BeforeValidator(check(lambda value: seconds_of(value) if isinstance(value, str) else value, keep=False)),
+]
+"""Duration in seconds, written as "15m" or a number."""
+
+
+class Section(BaseModel):
+    """A section of hitl.toml. Unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SourceSettings(Section):
+    """Source of evidence and target of plans. Each connector has a subclass with its own keys.
+
+    Example:
+        >>> class Folder(SourceSettings):
+        ...     kind: str = "folder"
+        ...     path: str
+        >>> Folder(path="labels").kind
+        'folder'
+    """
+
+    kind: str
+
+    def graph(self, folder: Path) -> GraphSettings:
+        """Return the graph settings if the source's files include one. Paths are relative to the project's `folder`."""
+        return GraphSettings()
+
+    def table_at(self, path: Path, folder: Path) -> str | None:
+        """Return the name of the table that a project in `folder` reads from this path, or None."""
+        return None
+
+
+@runtime_checkable
+class Keyed(Protocol):
+    """Source settings that can name the field of an item's data with the user's own id."""
+
+    @property
+    def key(self) -> str | None:
+        """Field with the user's own id, or None."""
+        ...
+
+
+class CombineSettings(Section):
+    """The combiner and its settings. `paper` uses the settings of its paper, overridden by the options."""
+
+    method: str = "default"
+    paper: bool = False
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+class BudgetSettings(Section):
+    """Limits on open questions, and when items and the project are done (see hitl.crew.Budget)."""
+
+    open_questions: Count = 100
+    target_confidence: float = Field(default=0.95, gt=0, le=1)
+    min_labels: Count = 1
+    max_labels: AtLeastOne = 10
+    cost: float = Field(default=math.inf, ge=0)
+    target_accuracy: float | None = Field(default=None, gt=0, le=1)
+    value_per_label: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _can_be_done(self) -> BudgetSettings:
+        if self.min_labels > self.max_labels:
+            raise ValueError(f"min_labels {self.min_labels} is above max_labels {self.max_labels}")
+        return self
+
+
+class CrewSettings(Section):
+    """Annotators who are asked by name. If empty, all share one queue and whoever comes next is served.
+
+    `skill_field` names the field of an item's data that lists the skills it needs. After `expire_hours`, an unanswered
+    question goes to another annotator.
+    """
+
+    annotators: tuple[Text, ...] = ()
+    capacity: Count = UNLIMITED
+    capacities: dict[str, Count] = Field(default_factory=dict)
+    cost: Price = 1.0
+    costs: dict[str, Price] = Field(default_factory=dict)
+    skills: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    skill_field: Text | None = None
+    expire_hours: float = Field(default=24.0, gt=0)
+
+    @model_validator(mode="after")
+    def _skills_for_skill_field(self) -> CrewSettings:
+        if self.skill_field is not None and not self.skills:
+            raise ValueError("skill_field without skills: no annotator could be asked; expected crew.skills as well")
+        return self
+
+
+class PolicySettings(Section):
+    """The policy and its settings."""
+
+    name: str = "expected-gain"
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+class FeatureSettings(Section):
+    """Source of the features of items. Without file, columns, text and image, items have no features.
+
+    `file` holds features by the user's own ids. `columns`, `text` and `image` name fields of an item's data. `model` is
+    a model of texts or images, and `weights` are the pretrained weights of a torchvision model. Relative paths of
+    images start at `folder`. `missing` says whether an item without features is skipped or stops the run.
+    """
+
+    file: Text | None = None
+    columns: tuple[str, ...] = ()
+    text: Text | None = None
+    image: Text | None = None
+    model: Text | None = None
+    weights: Text | None = None
+    dimensions: AtLeastOne | None = None
+    folder: str = "."
+    device: str = "auto"
+    missing: Literal["skip", "refuse"] = "skip"
+
+    @property
+    def kinds(self) -> list[Literal["file", "columns", "text", "image"]]:
+        """Sources that are set: one or none, once the settings are checked."""
+        names: tuple[Literal["file", "columns", "text", "image"], ...] = ("file", "columns", "text", "image")
+        return [name for name in names if getattr(self, name)]
+
+    @property
+    def kind(self) -> Literal["file", "columns", "text", "image"] | None:
+        """Source of the features, or None."""
+        return next(iter(self.kinds), None)
+
+    def within(self, folder: Path) -> FeatureSettings:
+        """Return the settings with relative paths resolved against this folder."""
+        paths = {"folder": str(folder / self.folder)}
+        if self.file is not None:
+            paths["file"] = str(folder / self.file)
+        if self.weights is not None and (folder / self.weights).is_file():
+            paths["weights"] = str(folder / self.weights)
+        if self.model is not None and self.model.rpartition(":")[0].endswith(".py"):
+            paths["model"] = str(folder / self.model)
+        return self.model_copy(update=paths)
+
+    @model_validator(mode="after")
+    def _of_one_kind(self) -> FeatureSettings:
+        if len(self.kinds) > 1:
+            raise ValueError(f"{' and '.join(self.kinds)} exclude each other; expected one of them")
+        if not self.kinds and self.model_fields_set:
+            raise ValueError("nothing to make them of; expected one of file, columns, text and image")
+        if self.model is not None and self.kind not in ("text", "image"):
+            raise ValueError("model: sees a text or an image; expected features.text or features.image as well")
+        if self.image is not None and self.model is None:
+            raise ValueError(
+                "image needs features.model, such as 'torchvision:resnet18', 'module:name', 'file.py:name'"
+            )
+        return self
+
+
+class GraphSettings(Section):
+    """Links between items, for combiners that use a graph. Without file and neighbours, there are none.
+
+    `file` holds the edges by the user's own ids: the columns `item`, neighbour and optionally weight. `neighbours`
+    links each item to that many items with the nearest features.
+    """
+
+    file: Text | None = None
+    item: Text = "item"
+    neighbours: AtLeastOne | None = None
+
+    @property
+    def kind(self) -> Literal["file", "neighbours"] | None:
+        """Source of the graph, or None."""
+        return "file" if self.file else "neighbours" if self.neighbours else None
+
+    def within(self, folder: Path) -> GraphSettings:
+        """Return the settings with a relative path resolved against this folder."""
+        return self if self.file is None else self.model_copy(update={"file": str(folder / self.file)})
+
+    @model_validator(mode="after")
+    def _of_one_kind(self) -> GraphSettings:
+        if (self.file is None) == (self.neighbours is None) and self.model_fields_set:
+            raise ValueError("expected one of file and neighbours")
+        return self
+
+
+class LearnSettings(Section):
+    """A model that learns from labels and features while labels come in.
+
+    `field` names a field of an item's data that a custom estimator learns from directly, instead of features. `groups`
+    names a field that near-duplicates share, so that they end up in the same fold. The model is retrained when new
+    labels make up `growth`, as a share of the labels it last learned from.
+    """
+
+    model: Text | None = None
+    field: Text | None = None
+    folds: int = Field(default=5, ge=2)
+    groups: Text | None = None
+    growth: float = Field(default=0.1, ge=0)
+    seed: int = Field(default=0, ge=0, lt=2**32)
+
+    @model_validator(mode="after")
+    def _field_of_own(self) -> LearnSettings:
+        if self.field is not None and ":" not in (self.model or ""):
+            raise ValueError(
+                f'field is {self.field!r}: it is for an estimator of yours, model = "module:name"; others learn from '
+                "[features]"
+            )
+        return self
+
+
+class PushSettings(Section):
+    """Changes that a run may make on the platform."""
+
+    consensus: bool = True
+    order: bool = True
+    assignments: bool = True
+    labels_wanted: bool = True
+
+
+class RetentionSettings(Section):
+    """Retention times of deleted rows and the metrics of runs."""
+
+    deleted: Seconds = 30 * 24 * 3600.0
+    cycles: int = Field(default=1000, ge=100, le=UNLIMITED)
+
+
+class ServeSettings(Section):
+    """Settings of `hitl serve`.
+
+    `suggest`: what Label Studio shows annotators before they answer, if hitl is its model backend: predictions of the
+    project's models, the consensus, or nothing. `url`: where people reach the pages, for links in events.
+    """
+
+    suggest: Literal["model", "consensus", "never"] = "model"
+    url: Annotated[str, AfterValidator(check(_require_url))] | None = None
+
+
+class LimitSettings(Section):
+    """Limits on files, so that a hostile file causes an error instead of a crash (see hitl.tables.limits)."""
+
+    nesting: int = Field(default=Limits.nesting, ge=1)
+    unpacked: int = Field(default=Limits.unpacked, ge=1)
+    rows: int = Field(default=Limits.rows, ge=1)
+    columns: int = Field(default=Limits.columns, ge=1)
+    classes: int = Field(default=Limits.classes, ge=2)
+    name_length: int = Field(default=Limits.name_length, ge=1)
+
+    def limits(self) -> Limits:
+        """Return the limits in the form that readers take."""
+        return Limits(**self.model_dump())
+
+
+class ScheduleSettings(Section):
+    """Times of runs. After `late_after` missed runs, /health fails."""
+
+    every: Seconds | None = None
+    cron: Annotated[str, AfterValidator(check(cron_fields))] | None = None
+    timezone: Annotated[str, AfterValidator(check(zone_of))] = "UTC"
+    after_annotations: AtLeastOne | None = None
+    poll: Seconds = 60.0
+    webhook: Annotated[str, AfterValidator(check(_require_listener))] | None = None
+    debounce: Seconds = 10.0
+    debounce_at_most: Seconds = 120.0
+    late_after: AtLeastOne = 3
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ScheduleSettings:
+        if self.every is not None and self.cron is not None:
+            raise ValueError("every and cron exclude each other; expected one of them")
+        if self.debounce_at_most < self.debounce:
+            raise ValueError("debounce_at_most is shorter than debounce; expected at least as long")
+        return self
+
+    def next_after(self, when: datetime) -> datetime | None:
+        """Return the next scheduled time after `when`, or None if there is no schedule."""
+        if self.every is not None:
+            return when + timedelta(seconds=self.every)
+        if self.cron is None:
+            return None
+        return next_time(self.cron, zone_of(self.timezone), when + timedelta(microseconds=1))
+
+
+class FromFile(BaseSettings):
+    """Settings whose arguments come from a file, overridden by the environment (HITL_BUDGET__OPEN_QUESTIONS=50)."""
 
     model_config = SettingsConfigDict(
-        env_prefix="HITL_",
-        env_nested_delimiter="__",
-        env_ignore_empty=True,
-        extra="ignore",
-        frozen=True,
+        env_prefix="HITL_", env_nested_delimiter="__", env_ignore_empty=True, extra="ignore", frozen=True
     )
 
     @classmethod
     def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
+        cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource, *_: Any, **__: Any
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Give the environment precedence over the file."""
         return Environment(settings_cls), init_settings
 
 
-class Settings(_FromFile):
+class Settings(FromFile):
     """All settings of a project.
 
     Example:
@@ -96,7 +380,7 @@ class Settings(_FromFile):
     retention: RetentionSettings = RetentionSettings()
     serve: ServeSettings = ServeSettings()
     limits: LimitSettings = LimitSettings()
-    events: Annotated[tuple[EventSettings, ...], as_written(require_different)] = ()
+    events: Annotated[tuple[EventSettings, ...], AfterValidator(check(require_different))] = ()
     models: dict[str, str] = Field(default_factory=dict)
     webhook_secret: SecretStr | None = None
 
@@ -105,74 +389,3 @@ class Settings(_FromFile):
         if self.learn.model is not None and "learned" in self.models:
             raise ValueError("models.learned: [learn] gives its model this name; expected another name")
         return self
-
-
-class _AnySource(SourceSettings):
-    model_config = ConfigDict(extra="ignore")
-
-
-class _Kind(_FromFile):
-    """Part of a file that names the kind of source, read first to choose the class of `[source]`."""
-
-    source: _AnySource
-
-
-def load(path: str | Path, source_of: Callable[[str], type[SourceSettings]]) -> Settings:
-    """Load the settings of the project with this hitl.toml. Raises BadSettings that names the key.
-
-    `source_of` returns the settings class for a kind of source. It raises BadSettings if there is no such kind
-    (`hitl.connectors.catalog.settings_of`).
-    """
-    path = Path(path)
-    if not path.is_file():
-        raise BadSettings(f"{path}: no such file; make one with `hitl init`, or name it with --config")
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadSettings(f"{path}: not valid TOML: {error}") from None
-    for key in data:
-        if _SECRET.search(key):
-            raise BadSettings(f"{path}: {key} does not belong in a file; set HITL_{key.upper()} in the environment")
-    require_keys(Settings)
-    data |= {key: found for key in ("store", "webhook_secret") if (found := secret(f"HITL_{key.upper()}")) is not None}
-    model: type[Settings] = Settings
-    try:
-        kind = _Kind(**data).source.kind
-        model = create_model("Settings", __base__=Settings, source=(source_of(kind), ...))
-        return model(**data)
-    except ValidationError as error:
-        raise BadSettings(f"{path}: {_in_words(error, model)}") from None
-    except SettingsError as error:
-        raise BadSettings(unreadable(error)) from None
-
-
-def _in_words(error: ValidationError, model: type[BaseModel]) -> str:
-    parts = []
-    for problem in error.errors(include_url=False):
-        place = [str(part) for part in problem["loc"]]
-        key = ".".join(place)
-        given = problem.get("input")
-        private = any(word in key for word in ("token", "secret", "password")) or place[:1] == ["events"]
-        hidden = problem["type"] == "missing" or private or isinstance(given, dict)
-        shown = "" if hidden else plain(f" (got {given!r})")
-        own = problem["type"] == "value_error"  # the message of one of our validators, which includes the value
-        said = str(problem["ctx"]["error"]) if own else problem["msg"].lower() + shown
-        said = _unknown(place, model) if problem["type"] == "extra_forbidden" else said
-        variable = variable_of(place)
-        parts.append(f"{key}{f' (from {variable})' if variable else ''}: {said}")
-    return "; ".join(parts)
-
-
-def _unknown(place: list[str], part: type[BaseModel]) -> str:
-    """Say that the key is unknown, which keys exist, and which is nearest."""
-    if place[:1] == ["events"]:
-        place, part = place[2:], EventSettings
-    for name in place[:-1]:
-        inner = part.model_fields[name].annotation
-        assert isinstance(inner, type)
-        assert issubclass(inner, BaseModel)
-        part = inner
-    keys = [name for name in part.model_fields if not _SECRET.search(name)]
-    near = difflib.get_close_matches(place[-1], keys, 1)
-    meant = f"did you mean {near[0]!r}? " if near else ""
-    return f"no such key; {meant}expected one of {', '.join(keys)}"

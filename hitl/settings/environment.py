@@ -44,6 +44,7 @@ def secret(name: str) -> str | None:
 
 
 def _read(name: str, path: Path) -> str:
+    problem = None
     try:
         with path.open("rb") as file:
             content = file.read(LARGEST + 1)
@@ -51,10 +52,11 @@ def _read(name: str, path: Path) -> str:
     except OSError as error:
         raise BadSettings(f"environment: {name}: {path}: {error.strerror or error}") from None
     except UnicodeDecodeError:
-        raise BadSettings(f"environment: {name}: {path}: not a text; expected the secret and nothing else") from None
-    if not text or len(content) > LARGEST:
-        size = "empty" if not text else "too large"
-        raise BadSettings(f"environment: {name}: {path}: {size}; expected the secret and nothing else")
+        text, problem = "", "not a text"
+    if problem is None and (not text or len(content) > LARGEST):
+        problem = "empty" if not text else "too large"
+    if problem is not None:
+        raise BadSettings(f"environment: {name}: {path}: {problem}; expected the secret and nothing else")
     return text
 
 
@@ -73,9 +75,9 @@ class Environment(EnvSettingsSource):
         for name, section in sections.items():
             options = section.get("options") if isinstance(section, dict) else None
             if isinstance(options, dict):
-                # The others are parsed as JSON already.
-                own = {key for key in options if variable_of([name, "options", key])}
-                section["options"] = {key: _value(text) if key in own else text for key, text in options.items()}
+                for key, text in options.items():
+                    if variable_of([name, "options", key]):  # others are parsed as JSON already
+                        options[key] = _parsed(text)
         return sections
 
 
@@ -91,16 +93,16 @@ def require_keys(settings: type[BaseModel]) -> None:
             near = difflib.get_close_matches(section.lower(), sections, 1)
             meant = f"did you mean HITL_{near[0].upper()}__...? " if near else ""
             raise BadSettings(f"environment: {name}: no such section; {meant}expected one of {', '.join(sections)}")
-        kind, whole = field.annotation, f"HITL_{section}"
+        kind: Any = field.annotation
+        whole = f"HITL_{section}"
         if _is_section(kind):
             own, *keys = keys
-            part: Any = kind
-            kind, whole = getattr(part.model_fields.get(own.lower()), "annotation", None), f"{whole}__{own}"
+            kind, whole = getattr(kind.model_fields.get(own.lower()), "annotation", None), f"{whole}__{own}"
             if not keys or kind is None or own.lower() == "options":
                 continue  # keys of sections are checked along with those of the file
         if get_origin(kind) is not dict:
             raise BadSettings(f"environment: {name}: it has no keys of its own; expected {whole} alone")
-        table = json.dumps({"__".join(keys): _value(os.environ[name])})
+        table = json.dumps({"__".join(keys): _parsed(os.environ[name])})
         wanted = f"give the table as JSON: {whole}='{table}'"
         raise BadSettings(f"environment: {name}: a variable does not keep capitals of names; {wanted}")
 
@@ -109,8 +111,8 @@ def unreadable(error: Exception) -> str:
     """Say which variable cannot be read, given a pydantic-settings error that names its section."""
     section = re.search(r'field "(\w+)"', str(error))
     head = f"HITL_{section[1]}".upper() if section else "HITL_"
-    names = [name for name in os.environ if name.upper() == head or name.upper().startswith(f"{head}__")]
-    wrong = [name for name in names if not _is_json(os.environ[name])] or names
+    values = {name: text for name, text in os.environ.items() if f"{name.upper()}__".startswith(f"{head}__")}
+    wrong = [name for name, text in values.items() if _parsed(text) is text] or values
     return (
         f"environment: {' or '.join(sorted(wrong)) or head} cannot be read; lists and tables are JSON, "
         "for instance '[\"ann\"]'"
@@ -121,13 +123,9 @@ def _is_section(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
-def _is_json(text: str) -> bool:
+def _parsed(text: Any) -> Any:
+    """Parse JSON. Return anything else unchanged."""
     try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _value(given: Any) -> Any:
-    return json.loads(given) if isinstance(given, str) and _is_json(given) else given
+        return json.loads(text)
+    except (TypeError, ValueError):
+        return text

@@ -37,8 +37,6 @@ LONGEST_URL = 2000
 KEY_BYTES = range(24, 65)
 """Allowed secret lengths by the Standard Webhooks specification."""
 
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
-_PREFIX = "whsec_"
 _MAKE = "make one with: echo whsec_$(openssl rand -base64 32)"
 
 
@@ -62,12 +60,12 @@ class EventSettings(BaseModel):
         if not isinstance(data, dict):
             return data
         name = data.get("name")
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
+        if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9_]{0,30}", name):
             raise ValueError("expected a name of small letters, digits and _ that begins with a letter, as 'chat'")
         if isinstance(data.get("secret"), str):
             raise ValueError(f"the secret does not belong in a file; set {variable(name, 'secret')} in the environment")
-        found = {key: secret(variable(name, key)) for key in ("url", "secret")}
-        return data | {key: value for key, value in found.items() if value is not None}
+        values = {key: secret(variable(name, key)) for key in ("url", "secret")}
+        return data | {key: value for key, value in values.items() if value is not None}
 
     @field_validator("url")
     @classmethod
@@ -81,20 +79,19 @@ class EventSettings(BaseModel):
 
     @field_validator("secret")
     @classmethod
-    def _are_keys(cls, given: SecretStr | None) -> SecretStr | None:
-        for each in () if given is None else given.get_secret_value().split():
-            if key_of(each) is None:
-                raise ValueError(
-                    f"this is no secret of Standard Webhooks; expected whsec_ and {KEY_BYTES[0]} to {KEY_BYTES[-1]} "
-                    f"bytes in base64; {_MAKE}"
-                )
-        return given
+    def _are_keys(cls, secret: SecretStr | None) -> SecretStr | None:
+        if secret is not None and not all(map(key_of, secret.get_secret_value().split())):
+            raise ValueError(
+                f"this is no secret of Standard Webhooks; expected whsec_ and {KEY_BYTES[0]} to {KEY_BYTES[-1]} bytes "
+                f"in base64; {_MAKE}"
+            )
+        return secret
 
     @property
     def keys(self) -> tuple[bytes, ...]:
         """Signing keys; empty if there is no secret."""
-        given = "" if self.secret is None else self.secret.get_secret_value()
-        return tuple(key for key in map(key_of, given.split()) if key is not None)
+        secrets = "" if self.secret is None else self.secret.get_secret_value()
+        return tuple(key for key in map(key_of, secrets.split()) if key is not None)
 
     @property
     def address(self) -> str:
@@ -130,10 +127,10 @@ def key_of(text: str) -> bytes | None:
         b'AAAAAAAAAAAAAAAAAAAAAAAA'
     """
     try:
-        key = base64.b64decode(text.removeprefix(_PREFIX), validate=True)
+        key = base64.b64decode(text.removeprefix("whsec_"), validate=True)
     except (binascii.Error, ValueError):
         return None
-    return key if text.startswith(_PREFIX) and len(key) in KEY_BYTES else None
+    return key if text.startswith("whsec_") and len(key) in KEY_BYTES else None
 
 
 def is_address(url: str) -> bool:
@@ -143,14 +140,14 @@ def is_address(url: str) -> bool:
         port = parts.port
     except ValueError:
         return False
-    written = url.isascii() and url.isprintable() and " " not in url and len(url) <= LONGEST_URL
-    whole = parts.scheme in ("http", "https") and bool(parts.hostname) and port != 0
-    return written and whole and "@" not in parts.netloc and not parts.fragment
+    is_plain = url.isascii() and url.isprintable() and " " not in url and len(url) <= LONGEST_URL
+    is_web = parts.scheme in ("http", "https") and bool(parts.hostname) and port != 0
+    return is_plain and is_web and "@" not in parts.netloc and not parts.fragment
 
 
-def require_different(given: Sequence[EventSettings]) -> None:
+def require_different(addresses: Sequence[EventSettings]) -> None:
     """Raise BadSettings if two addresses share a name, or if there are too many."""
-    names = [each.name for each in given]
+    names = [each.name for each in addresses]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise BadSettings(f"two are called {twice!r}; expected a name of its own for each")

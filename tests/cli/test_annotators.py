@@ -111,12 +111,6 @@ def test_figures_are_those_of_the_profiler(run: Run, tables: Path) -> None:
         assert (written[row["annotator"]]["confusions"] or "") == row["confusions"]
 
 
-@pytest.mark.parametrize("ending", ["jsonl", "parquet", "csv.gz"])
-def test_every_format_is_written(run: Run, tables: Path, ending: str) -> None:
-    assert run("annotators", "annotations.csv", "--output", f"people.{ending}")[0] == 0
-    assert read_table(f"people.{ending}", ["annotator"]).num_rows == 8
-
-
 def test_a_saved_consensus_judges_without_a_fit(run: Run, tables: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("combine", "annotations.csv", "--method", "dawid-skene", "--save", "c.npz", "--output", "c.csv")[0] == 0
     by_fit = json.loads(run("annotators", "annotations.csv", "--method", "dawid-skene", "--json")[1])
@@ -204,22 +198,3 @@ def test_new_labels_since_the_last_cycle_are_combined_first(run: Run, project: P
     assert "something changed since the last cycle" in out
     assert "gus" in out
     assert json.loads(run("status", "--json")[1])["cycles"] == 1
-
-
-def test_flags_of_a_file_are_refused_in_a_project(run: Run, project: Path) -> None:
-    code, _, err = run("annotators", "--method", "majority", "--time", "when")
-    assert code == 78
-    assert "annotators: --method, --time needs an annotations file" in err
-
-
-def test_a_project_needs_a_project(run: Run) -> None:
-    code, out, err = run("annotators")
-    assert (code, "make one with `hitl init`" in out + err) == (78, True)
-
-
-def test_saved_means_saved(run: Run, tables: Path) -> None:
-    """The consensus that judges is whole: loading and profiling it gives the same people."""
-    assert run("combine", "annotations.csv", "--save", "c.npz", "--output", "c.csv")[0] == 0
-    evidence = Evidence(Annotations.read(tables / "annotations.csv"))
-    found = AnnotatorProfiler().fit(evidence, Consensus.load("c.npz"))
-    assert len(found.names) == 8

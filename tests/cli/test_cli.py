@@ -179,11 +179,6 @@ def test_bad_input_to_combine_is_a_clear_error_and_writes_nothing(
     assert sorted(path.name for path in tables.iterdir()) == before
 
 
-def test_a_missing_file_names_itself(run: Run) -> None:
-    code, _, err = run("combine", "nothing.csv")
-    assert (code, "nothing.csv: no such file" in err) == (65, True)
-
-
 # -- projects ----------------------------------------------------------------------------------------------
 
 
@@ -484,12 +479,6 @@ def test_a_duration_that_is_no_number_is_unknown(run: Run, tmp_path: Path) -> No
     (tmp_path / "annotations.csv").write_text("item,annotator,label,duration\n1,a,x,soon\n2,a,y,3.5\n")
     assert run("init", "--tables", ".")[0] == 0
     assert run("run")[0] == 0
-
-
-def test_a_list_in_the_environment_is_json(run: Run, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HITL_CREW__ANNOTATORS", "x,y")
-    code, _, err = run("status")
-    assert (code, "JSON" in err) == (78, True)
 
 
 def test_a_mistyped_store_is_an_error_not_an_empty_project(

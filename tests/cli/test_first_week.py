@@ -187,20 +187,6 @@ def test_a_consensus_is_saved_as_npz_only(run: Run, file: Path) -> None:
     assert Consensus.load("o.npz").items == tuple(str(n) for n in range(6))
 
 
-def test_the_table_of_annotators_has_a_flag_of_its_own(run: Run, file: Path) -> None:
-    code, _, err = run("combine", "a.csv", "--annotators-output", "new.csv")
-    assert (code, err) == (0, "")
-    code, _, err = run("combine", "a.csv", "--annotators", "old.csv")
-    assert code == 0
-    assert err == "hitl: warning: --annotators is now called --annotators-output; the old name will go\n"
-    assert Path("old.csv").read_text() == Path("new.csv").read_text()
-    assert run("combine", "a.csv", "--annotators", "x.csv", "--annotators-output", "y.csv")[0] == 78
-    for command in ("combine", "export"):
-        out = run(command, "--help")[1]
-        assert "--annotators-output" in out
-        assert "--annotators " not in out
-
-
 def test_json_can_carry_the_labels(run: Run, file: Path) -> None:
     assert "consensus" not in json.loads(run("combine", "a.csv", "--json")[1])
     found = json.loads(run("combine", "a.csv", "--json", "--labels")[1])["consensus"]
@@ -213,11 +199,3 @@ def test_json_can_carry_the_labels(run: Run, file: Path) -> None:
     assert run("pull")[0] == 0
     found = json.loads(run("combine", "--json", "--labels")[1])["consensus"]["label"]
     assert [row["item"] for row in found] == [str(n) for n in range(6)]
-
-
-def test_once_is_accepted_and_says_that_it_does_nothing(run: Run, file: Path) -> None:
-    assert run("init", "--tables", "a.csv")[0] == 0
-    code, _, err = run("run", "--once")
-    assert (code, "hitl: warning: --once does nothing" in err) == (0, True)
-    assert run("run")[2] == ""
-    assert "--once" not in run("run", "--help")[1]

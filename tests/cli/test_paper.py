@@ -133,8 +133,3 @@ def test_mistakes_are_named_by_doctor_and_run(run: Run, project: Path, keys: dic
     assert (code, message in out + err) == (78, True)
     code, _, err = run("run")
     assert (code, message in err) == (78, True)
-
-
-def test_in_a_project_it_is_said_in_the_file(run: Run, project: Path) -> None:
-    code, _, err = run("combine", "--paper")
-    assert (code, "--paper needs an annotations file; a project is combined as its hitl.toml says" in err) == (78, True)

@@ -375,12 +375,6 @@ def test_ticks_are_round_and_ends_hold_the_curves() -> None:
     assert 0.85 < low < 0.9 < high < 0.95
 
 
-def test_it_says_that_the_truth_only_scores(run: Run, tables: Path) -> None:
-    assert "They only score" in " ".join(run("replay", "--help")[1].replace("│", " ").split())
-    code, out, _ = run(*FLAGS)
-    assert (code, "--truth only scores: no policy and no method sees it" in out) == (0, True)
-
-
 def test_a_model_that_learns_beside_each_policy(tables: Path, run: Run) -> None:
     """Features that tell the class: most of the labels are saved."""
     net = dict(line.split(",")[::2] for line in (tables / "net.csv").read_text().split()[1:])

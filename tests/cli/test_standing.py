@@ -193,15 +193,3 @@ def test_status_says_who_is_at_work_and_what_was_not_pushed_or_understood(tmp_pa
     assert "running" not in text
     assert (data["pending"], data["running"], data["cycles"], len(data["problems"])) == (5, None, 1, 2)
     assert "." not in data["recorded_at"]
-
-
-def test_a_cycle_of_an_older_version_is_still_shown(tmp_path: Path) -> None:
-    from hitl.store import CycleRecord
-
-    old = {"items": 4, "labels": 9, "annotators": 2, "done": 1, "confidence": 0.8, "agreement": None}
-    with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
-        with store.lease("p") as lease:
-            store.record_cycle(lease, CycleRecord({}, Plan((ask("a", "ann", 0.0),)), (), old))
-        text = status_text(settings(), store, NOON)
-    assert "1 of 4 items done, mean confidence 80.0%" in text
-    assert "\n  ann: 1 question\n" in text  # nobody knows since when

@@ -63,16 +63,6 @@ def test_answers_that_were_pulled_and_not_judged_are_told(tmp_path: Path) -> Non
     assert "nothing has changed" not in news
 
 
-def test_a_cycle_that_does_not_say_what_it_judged_is_not_told_to_be_behind(tmp_path: Path) -> None:
-    """As one of an older version."""
-    folder = folder_with_tables(tmp_path / "p")
-    with Store(f"sqlite:///{folder}/hitl.db") as store:
-        with store.lease("p") as lease:
-            store.record_cycle(lease, CycleRecord({}, Plan()))
-            cycle.pull(lease, store, Tables(folder))
-        assert not status_of(settings(), store).changed_since
-
-
 def test_an_error_that_hitl_does_not_know_is_shown_as_such(tmp_path: Path) -> None:
     class Broken(Tables):
         def pull(self, cursor: object) -> Iterator[object]:  # type: ignore[override]

@@ -52,10 +52,13 @@ def test_a_name_is_shown_as_text_wherever_it_comes_from(capfd: pytest.CaptureFix
         show.line(name)
         show.error(name)
         show.warning(name)
-        show.as_json({"name": name})
+        show.result({"name": name}, (), as_json=True)
         cell = name.replace("\ud800", "")  # Arrow keeps valid text alone
-        show.frame(name, pd.DataFrame({cell: [cell], "n": [1]}))
-        show.table(name, [name], [[Text(name)]], [name])
+        tables = (
+            show.frame(name, pd.DataFrame({cell: [cell], "n": [1]})),
+            show.Table(name, [name], [[Text(name)]], [name]),
+        )
+        show.result({}, tables, as_json=False)
         out, err = capfd.readouterr()
         for text in (out, err):
             assert not any(sign in text for sign in "\x1b\x9b\x9d\r\x07\x7f\u202e\u2066")
@@ -66,7 +69,7 @@ def test_a_name_is_shown_as_text_wherever_it_comes_from(capfd: pytest.CaptureFix
 
 def test_json_says_the_same(capfd: pytest.CaptureFixture[str]) -> None:
     for name in HOSTILE:
-        show.as_json({"name": name})
+        show.result({"name": name}, (), as_json=True)
         assert json.loads(capfd.readouterr().out) == {"name": name}
 
 

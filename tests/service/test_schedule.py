@@ -118,7 +118,7 @@ def test_a_list_needs_no_token_and_a_schedule_does(tmp_path: Path, run: Run) -> 
 
 
 def test_lines_say_what_happened(tmp_path: Path, run: Run) -> None:
-    from hitl.cli.schedule import line
+    from hitl.cli.service import line
 
     base = {"time": "2026-11-20T12:00:00+00:00", "project": "p"}
     due = {"event": "began", "due": "2026-11-20T11:59:00.000000+00:00"}
@@ -141,7 +141,7 @@ def test_lines_say_what_happened(tmp_path: Path, run: Run) -> None:
 
 def test_a_scheduled_cycle_that_finds_nothing_new_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """By what a real cycle reports: it was a cycle that failed, in words and not as JSON."""
-    from hitl.cli.schedule import teller
+    from hitl.cli.service import teller
 
     project(tmp_path)
     for as_json in (False, False, True):

@@ -107,9 +107,9 @@ def test_cron_lines_that_are_wrong_say_where(line: str, message: str) -> None:
 
 
 def test_a_week_goes_round_and_sunday_has_two_numbers() -> None:
-    assert cron_fields("* * * * fri-mon")["day_of_week"] == "sun,mon,fri,sat"
-    assert cron_fields("* * * * 5-7")["day_of_week"] == "sun,fri,sat"
-    assert cron_fields("* * * * 0")["day_of_week"] == cron_fields("* * * * 7")["day_of_week"] == "sun"
+    assert cron_fields("* * * * fri-mon")["day_of_week"] == {0, 1, 5, 6}
+    assert cron_fields("* * * * 5-7")["day_of_week"] == {0, 5, 6}
+    assert cron_fields("* * * * 0")["day_of_week"] == cron_fields("* * * * 7")["day_of_week"] == {0}
 
 
 # -- settings ----------------------------------------------------------------------------------------------

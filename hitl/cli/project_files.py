@@ -1,0 +1,205 @@
+"""Define the commands of a project that read and write files: its hitl.toml, new items, known truth, labels, a page."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hitl.cli import show
+from hitl.cli.evidence import Given, files_for, names, require_unread, write_annotators
+from hitl.cli.options import HERE, AnnotatorsOutput, Config, DryRun, OneQuestion, SavedConsensus, examples, grouped, opt
+from hitl.cli.project import show_operations, show_receipts
+from hitl.errors import BadSettings
+from hitl.project import opened
+
+if TYPE_CHECKING:
+    from hitl.platform import Operation
+
+REPORT_EXAMPLES = examples(
+    "hitl report annotations.csv --output report.html",
+    "hitl report annotations.csv --truth truth.csv --probabilities resnet=probs.csv",
+    "hitl report  # inside a project",
+)
+
+
+def init(
+    name: Annotated[str | None, opt("Name of the project in the store.")] = None,
+    label_studio: Annotated[str | None, opt("Address of Label Studio.")] = None,
+    project_id: Annotated[int | None, opt("Label Studio project id.", "--project")] = None,
+    control: Annotated[str | None, opt("Control of the labeling config, if there are several.")] = None,
+    tables: Annotated[Path | None, opt("A folder or file of tables instead of a platform.")] = None,
+    store: Annotated[str, opt("Database: sqlite:///file or postgresql://...")] = "sqlite:///.hitl/hitl.db",
+    annotators: Annotated[str | None, opt("Comma-separated annotators to ask by name.")] = None,
+    config: Config = HERE,
+) -> None:
+    """Write hitl.toml; asks for what the flags leave open."""
+    from hitl.settings import new_settings
+
+    if label_studio and tables:
+        raise BadSettings("init: --label-studio and --tables exclude each other; a project has one source")
+    source = _tables(tables, config) if tables else _label_studio(label_studio, project_id, control)
+    name = name or (tables.resolve().stem if tables else f"label-studio-{source['project']}")
+    new_settings.write(config, name, source, store, list(names(annotators) or ()))
+    show.line(f"wrote {config}")
+    if tables:
+        show.line("next: `hitl doctor`, then `hitl run`")
+    else:
+        from hitl.connectors.label_studio import TOKEN
+
+        show.line(f"next: export {TOKEN}=<your access token>, then `hitl doctor` and `hitl run`")
+
+
+def _tables(path: Path, config: Path) -> dict[str, Any]:
+    """Return the source as written in hitl.toml: relative to its folder, unless given as an absolute path."""
+    if not path.exists():
+        raise BadSettings(f"init: --tables {path}: no such file or folder")
+    if path.is_absolute():
+        return {"kind": "tables", "path": str(path)}
+    try:
+        named = Path(os.path.relpath(path.resolve(), config.resolve().parent))
+    except ValueError:  # on another drive
+        named = path.resolve()
+    return {"kind": "tables", "path": named.as_posix()}
+
+
+def _label_studio(url: str | None, project: int | None, control: str | None) -> dict[str, Any]:
+    def ask(question: str, flag: str, default: str | None) -> str:
+        if not sys.stdin.isatty():
+            raise BadSettings(f"init: {flag} is missing (and there is no terminal to ask at)")
+        answer: str = typer.prompt(question, default=default)
+        return answer
+
+    url = url or ask("Address of Label Studio", "--label-studio", "http://localhost:8080")
+    number = project if project is not None else int(ask("Label Studio project id", "--project", None))
+    return {"kind": "label-studio", "url": url, "project": number, **({"control": control} if control else {})}
+
+
+def add(
+    items: Annotated[Path, typer.Argument(help="Table with a column item and what annotators should see.")],
+    item: Annotated[str, opt("Column that names the item.")] = "item",
+    config: Config = HERE,
+    dry_run: DryRun = False,
+) -> None:
+    """Add new items to the platform, each once."""
+    from hitl.manual_operations import new_items
+    from hitl.tables.files import read_table
+
+    _send(config, new_items(read_table(items, [item]), item, str(items)), str(items), dry_run)
+
+
+def gold(
+    truth: Annotated[
+        Path,
+        typer.Argument(
+            help="Table with columns item and label: known truth. Several labels of a multiple choice: art,law."
+        ),
+    ],
+    question: OneQuestion = None,
+    config: Config = HERE,
+    dry_run: DryRun = False,
+) -> None:
+    """Tell the platform the known truth of items, to check and calibrate annotators."""
+    from hitl.manual_operations import known_truth
+    from hitl.tables.files import read_table
+
+    table = read_table(truth, ["item", "label"])
+    with opened(config) as (_, _, connector):
+        questions = connector.questions()
+    _send(config, known_truth(table, questions, question, str(truth)), str(truth), dry_run)
+
+
+def _send(config: Path, operation: Operation, where: str, dry_run: bool) -> None:
+    from hitl.manual_operations import on_platform, send
+
+    with opened(config) as (settings, store, connector), show.progress() as progress:
+        if dry_run:
+            if store.counts(settings.name)["items"]:  # otherwise nothing was pulled yet, and the items are unknown
+                operation = on_platform(settings, store, operation, where)
+            show_operations([operation])
+            return
+        sent = send(settings, store, connector, operation, where, progress)
+    show.problems(sent.problems)
+    show_receipts(sent.receipts)
+
+
+def export(
+    output: Annotated[Path, typer.Argument(help="Consensus table to write (CSV, JSON Lines, Parquet).")],
+    annotators_output: AnnotatorsOutput = None,
+    annotations: Annotated[Path | None, opt("Also write the raw annotations.")] = None,
+    asked: Annotated[Path | None, opt("Also write every question that was ever planned, with its probability.")] = None,
+    question: OneQuestion = None,
+    config: Config = HERE,
+) -> None:
+    """Write the labels of the last cycle, one row an item, by your own ids, with what each label rests on."""
+    from hitl.export import asked_table, label_tables, multiple_choices
+    from hitl.kinds.kind import kind_of
+    from hitl.operations import Judgement
+    from hitl.project import item_names, stored_evidence
+    from hitl.tables.files import require_writable, write_table
+
+    require_writable(output, annotators_output, annotations, asked)
+    with opened(config) as (settings, store, connector):
+        latest = store.latest(settings.name)
+        if latest is None:
+            raise BadSettings("export: no cycle yet; run `hitl run` (or `hitl plan`) first")
+        results, last = latest
+        controls = multiple_choices({name: result.classes for name, result in results.items()})
+        if question is not None and question not in {*results, *controls}:
+            raise BadSettings(f"--question {question!r} is not one of {', '.join({**controls, **results})}")
+        own_ids = item_names(settings, store)
+        evidence = stored_evidence(settings, store, connector.questions())
+        wanted = results if question is None else controls.get(question, {question: question}).values()
+        layers = [name for name, one in evidence.items() if one.parts and one.parts.question.name == question]
+        chosen = {name: results[name] for name in layers or wanted if name in results}
+        gone = [name for name in chosen if name not in evidence]
+        if gone:
+            raise BadSettings(f"export: the project no longer asks {', '.join(gone)}; run `hitl run` first")
+        evidence = {name: evidence[name] for name in chosen}
+        judged = store.last_cycle(settings.name)
+        if judged is not None and judged.revision not in (None, store.revision(settings.name)):
+            show.warning("something changed since the last cycle; what that did not judge is left out: run `hitl run`")
+        tables = label_tables(Judgement(evidence, chosen, last), store.items(settings.name), own_ids)
+        answered = {one.parts.question.name if one.parts else name: one for name, one in evidence.items()}
+        files, raw = files_for(output, tables), files_for(annotations, answered)
+        people = files_for(annotators_output, chosen)
+        written = [*files.values(), *people.values(), asked, *raw.values()]
+        require_unread(config, settings, written)
+        answer_tables = {name: kind_of(answered[name]).answers(answered[name], own_ids) for name in raw}
+        for name, file in files.items():
+            write_table(file, tables[name])
+        write_annotators(chosen, annotators_output)
+        if asked is not None:
+            write_table(asked, asked_table(store.asks(settings.name), own_ids))
+        for name, file in raw.items():
+            write_table(file, answer_tables[name])
+    show.result({}, show.wrote(written), as_json=False)
+
+
+@grouped
+def report(
+    given: Given,
+    output: Annotated[Path, opt("One self-contained HTML file.", "--output", "-o")] = Path("hitl-report.html"),
+    consensus: SavedConsensus = None,
+) -> None:
+    """Write a page with pictures: where it stands, who needs training, contested items, what is asked next."""
+    from hitl.report import QuestionPage, Report, write
+    from hitl.report.stored import stored_report
+    from hitl.tables.files import require_folder
+
+    require_folder(output)
+    if given.annotations is None:
+        given.need_project("report", consensus=consensus)
+        with opened(given.config) as (settings, store, connector):
+            require_unread(given.config, settings, [output])
+            page = stored_report(settings, store, connector.questions())
+            page = replace(page, links=connector.workplaces().links)
+    else:
+        question = QuestionPage("label", *given.judged("report", consensus, output))
+        page = Report(given.annotations.stem, (question,), command=f"hitl report {given.annotations}")
+    write(page, output)
+    show.result({}, show.wrote([output]), as_json=False)

@@ -1,0 +1,226 @@
+"""Define `hitl schedule` and `hitl serve`, which run until a signal, and `hitl events`, which shows events sent."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hitl.cli import show
+from hitl.cli.options import HERE, Access, Config, Configs, Json, opt
+from hitl.errors import BadSettings, MissingExtra, Unreachable
+from hitl.project import stored
+
+if TYPE_CHECKING:
+    from hitl.service.loops import Loops
+
+NEEDED = {"fastapi", "uvicorn", "structlog", "prometheus_client", "argon2", "multipart", "python_multipart"}
+"""Packages that may be missing without the extra `service`."""
+
+_one_line = threading.Lock()
+
+
+# -- schedule ----------------------------------------------------------------------------------------------
+
+
+def schedule(
+    configs: Configs = None,
+    listing: Annotated[bool, opt("Show what is due next, and end.", "--list")] = False,
+    as_json: Json = False,
+) -> None:
+    """Keep cycles going: at intervals or by cron, after new annotations, on webhooks; see \\[schedule] in hitl.toml.
+
+    Until SIGTERM or SIGINT: a running cycle is left at its next step, and resumed at the next start.
+    """
+    from hitl.service.loops import GRACE, Loops, projects_of, require_secrets
+
+    loops: Loops
+    projects = projects_of(configs or [HERE])
+    if not listing:
+        require_secrets(projects)
+    loops = Loops(projects, teller(as_json, lambda project: loops.next_run(project)))
+    if listing:
+        _list(loops, as_json)
+        loops.stop()
+        return
+
+    def ask(number: int, frame: object) -> None:
+        signal.signal(number, signal.SIG_DFL)  # a second signal ends the process, which is safe
+        loops.ask_to_stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, ask)
+    try:
+        loops.prepare()
+        _list(loops, as_json)
+        loops.start()
+        loops.wait()
+    finally:
+        if not loops.stop():
+            print(f"hitl: a cycle took no step for {GRACE:g} s and was given up", file=sys.stderr)
+
+
+def _list(loops: Loops, as_json: bool) -> None:
+    rows, webhooks = loops.next_runs(), loops.webhooks()
+    jobs = [{**row, "next": row["next"].isoformat()} for row in rows]
+    lines = [f"{row['project']}: {row['when']}; next {_time(row['next'])}" for row in rows]
+    lines += [
+        f"{row['project']}: webhook at {row['listens']}; give the platform {row['url']} and the header X-Hitl-Secret"
+        for row in webhooks
+    ]
+    show.result({"jobs": jobs, "webhooks": show.without_passwords(webhooks)}, lines, as_json)
+
+
+def teller(as_json: bool, next_run: Callable[[str], datetime | None]) -> Callable[[str, str, Mapping[str, Any]], None]:
+    """Return a function that prints each event of a run as one line."""
+
+    def tell(event: str, project: str, details: Mapping[str, Any]) -> None:
+        now = datetime.now(UTC)
+        data = {"time": now.isoformat(timespec="seconds"), "event": event, "project": project, **details}
+        if event in ("done", "failed"):
+            following = next_run(project)
+            data["next"] = None if following is None else following.isoformat(timespec="seconds")
+        text = json.dumps(data, ensure_ascii=False, default=str) if as_json else line(data)
+        with _one_line:  # several projects print from their own threads
+            show.line(text)
+
+    return tell
+
+
+def line(data: Mapping[str, Any]) -> str:
+    """Format an event in words."""
+    head = f"{_time(datetime.fromisoformat(data['time']))} {data['project']}:"
+    following = data.get("next")
+    tail = f"; next {_time(datetime.fromisoformat(following))}" if following else ""
+    if data["event"] == "began":
+        return f"{head} cycle begins, due {_time(datetime.fromisoformat(data['due']))}"
+    if data["event"] == "looked":
+        new = data["new"]
+        return f"{head} {'no cycle has counted annotations yet' if new is None else f'{new:,} new annotations'}"
+    if data["event"] == "waits":
+        return f"{head} {data['error']}: {data['message']}; again in {data['seconds']:g} s"
+    if data["event"] == "failed":
+        return f"{head} failed: {data['error']}: {data['message']}{tail}"
+    tail += "".join(f"; {problem}" for problem in data.get("problems", ()))
+    pushed = f"{data['operations']} operations, {data['changed']:,} changes"
+    if data.get("unchanged"):
+        return f"{head} nothing has changed (a look of {data['seconds']:g} s): {pushed}{tail}"
+    for why, key in (("the project is done", "stop"), ("nothing is asked", "idle"), ("left aside", "lacking")):
+        if data.get(key):
+            tail = f"; {why}: {data[key]}{tail}"
+            break
+    return (
+        f"{head} cycle done in {data['seconds']:g} s: {data['new']:,} rows new, {data['labels']:,} labels, "
+        f"{data['done']:,} of {data['items']:,} items done, {data['asks']:,} asked, {pushed}{tail}"
+    )
+
+
+def _time(when: datetime) -> str:
+    return f"{when.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
+
+
+# -- serve -------------------------------------------------------------------------------------------------
+
+
+def serve(
+    configs: Configs = None,
+    address: Annotated[str, opt("Where to listen: host:port.", envvar="HITL_SERVE_ADDRESS")] = "127.0.0.1:8500",
+    access: Access = None,
+    scheduler: Annotated[bool, opt("Run the cycles that \\[schedule] wants.", "--scheduler/--no-scheduler")] = True,
+    proxies: Annotated[
+        list[str] | None, opt("Address of a reverse proxy to trust; repeat.", "--proxy", envvar="HITL_SERVE_PROXY")
+    ] = None,
+    proxy_header: Annotated[
+        str, opt("Header in which that proxy names the user it let in.", envvar="HITL_SERVE_PROXY_HEADER")
+    ] = "",
+    proxy_role: Annotated[
+        str | None,
+        opt(
+            "Role of users named there that are not known here; else they are refused.",
+            envvar="HITL_SERVE_PROXY_ROLE",
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Serve pages and an API: where projects stand, items, annotators, models, plans; live while annotation goes on.
+
+    Until SIGTERM or SIGINT. It serves HTTP: put a server for HTTPS in front of it where others can reach it.
+    """
+    try:
+        from hitl.service.web import server
+        from hitl.service.web.access.proxies import Proxies
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in NEEDED:
+            raise
+        raise MissingExtra("hitl serve needs more packages: pip install 'hitl-toolkit[service]'") from None
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or not 0 <= int(port) < 65536:
+        raise BadSettings(f"--address: found {address!r}; expected host:port, as 127.0.0.1:8500")
+    server.serve(
+        configs or [HERE],
+        host.strip("[]"),
+        int(port),
+        show.line,
+        access=access,
+        scheduler=scheduler,
+        proxies=Proxies.of(proxies or (), proxy_header, proxy_role),
+        as_json=as_json,
+    )
+
+
+# -- events ------------------------------------------------------------------------------------------------
+
+
+def events(
+    test: Annotated[bool, opt("Send a ping to every address and say what it answers.", "--test")] = False,
+    resend: Annotated[bool, opt("Send again what was given up.", "--resend")] = False,
+    rows: Annotated[int, opt("How many deliveries to show.", min=1)] = 20,
+    config: Config = HERE,
+    as_json: Json = False,
+) -> None:
+    """Show what chat tools and pipelines were told, and whether it arrived; see \\[\\[events]] in hitl.toml."""
+    from hitl.events.sender import address_rows, addresses_of, deliver
+
+    with stored(config) as (settings, store):
+        if not settings.events:
+            raise BadSettings(
+                "events: there is no address to send any to; add [[events]] with name and url to hitl.toml"
+            )
+        if test:
+            _show_answers(addresses_of(settings, store), as_json)
+            return
+        if resend:
+            store.resend(settings.name)
+            deliver(settings, store)
+        addresses = address_rows(settings, store)
+        deliveries = [one.as_json() for one in store.deliveries(settings.name, rows)]
+    lines: list[show.Line] = []
+    for one in addresses:
+        counted = f"{one['delivered']:,} delivered, {one['waiting']:,} waiting, {one['failed']:,} given up"
+        lines.append(f"{one['address']} ({one['at']}): {one['lacks'] or counted}")
+    if deliveries:
+        columns = ("at", "kind", "address", "state", "attempts", "said")
+        cells = [[str(one[name]) for name in columns] for one in deliveries]
+        lines.append(show.Table("Last deliveries", columns, cells, (*columns[:4], columns[5])))
+    show.result(show.without_passwords({"addresses": addresses, "deliveries": deliveries}), lines, as_json)
+
+
+def _show_answers(addresses: Sequence[Any], as_json: bool) -> None:
+    """Show each address's response to a ping. Raises Unreachable if one does not accept it."""
+    answers = []
+    for one in addresses:
+        answer = None if one.to.lacks else one.test()
+        said = str(one.to.lacks) if answer is None else answer.said
+        ok = bool(answer and answer.arrived)
+        answers.append({"address": one.to.name, "at": one.to.shown, "ok": ok, "said": said})
+    lines = [f"{'ok  ' if one['ok'] else 'FAIL'}  {one['address']} ({one['at']}): {one['said']}" for one in answers]
+    all_ok = all(one["ok"] for one in answers)
+    show.result(show.without_passwords({"ok": all_ok, "addresses": answers}), lines, as_json)
+    if not all_ok:
+        raise typer.Exit(Unreachable.exit_code)
