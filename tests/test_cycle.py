@@ -7,6 +7,7 @@ import json
 import signal
 import sqlite3
 import subprocess
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,17 @@ print(events)
 """
 
 
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return folder_with_tables(tmp_path / "p")
+
+
+@pytest.fixture
+def store(folder: Path) -> Iterator[Store]:
+    with Store(f"sqlite:///{folder}/hitl.db") as store:
+        yield store
+
+
 def run_until(folder: Path, event: int) -> subprocess.CompletedProcess[str]:
     return forked(KILLED, str(folder), str(event))
 
@@ -78,10 +90,8 @@ def test_a_kill_between_any_two_steps_then_run_ends_in_the_same_state(tmp_path: 
         assert state(folder) == state(whole), f"killed at event {event}"
 
 
-def test_a_cycle_asks_the_crew_within_capacity_and_closes_what_is_done(tmp_path: Path) -> None:
-    folder = folder_with_tables(tmp_path / "p")
-    with Store(f"sqlite:///{folder}/hitl.db") as store:
-        report = cycle.run(settings(), store, Tables(folder))
+def test_a_cycle_asks_the_crew_within_capacity_and_closes_what_is_done(folder: Path, store: Store) -> None:
+    report = cycle.run(settings(), store, Tables(folder))
     plan = report.judgement.plan
     assert len(plan.asks) == 6
     assert {len(plan.asks_of(name)) for name in ("dee", "eve")} <= {2, 3, 4}
@@ -93,19 +103,16 @@ def test_a_cycle_asks_the_crew_within_capacity_and_closes_what_is_done(tmp_path:
     assert report.judgement.metrics["labels"] == 27
 
 
-def test_an_annotator_without_new_work_is_told_so(tmp_path: Path) -> None:
-    folder = folder_with_tables(tmp_path / "p")
-    with Store(f"sqlite:///{folder}/hitl.db") as store:
-        cycle.run(settings(), store, Tables(folder))
-        assert (folder / "hitl-output/assignments/dee.csv").read_text().count("\n") > 1
-        alone = settings().model_copy(update={"crew": settings().crew.model_copy(update={"annotators": ("eve",)})})
-        cycle.run(alone, store, Tables(folder))
+def test_an_annotator_without_new_work_is_told_so(folder: Path, store: Store) -> None:
+    cycle.run(settings(), store, Tables(folder))
+    assert (folder / "hitl-output/assignments/dee.csv").read_text().count("\n") > 1
+    alone = settings().model_copy(update={"crew": settings().crew.model_copy(update={"annotators": ("eve",)})})
+    cycle.run(alone, store, Tables(folder))
     assert (folder / "hitl-output/assignments/dee.csv").read_text().count("\n") == 1
     assert (folder / "hitl-output/assignments/eve.csv").read_text().count("\n") > 1
 
 
-def test_two_cycles_at_once_are_refused(tmp_path: Path) -> None:
-    folder = folder_with_tables(tmp_path / "p")
+def test_two_cycles_at_once_are_refused(folder: Path) -> None:
     with Store(f"sqlite:///{folder}/hitl.db") as store, store.lease("p"), pytest.raises(Busy, match="is held by"):
         cycle.run(settings(), store, Tables(folder))
     assert state(folder) == {}
@@ -136,24 +143,22 @@ def test_the_loop_reaches_the_accuracy_of_all_labels_with_little_more_than_half_
     assert np.isclose(judgement.metrics["labels"], people.spent)
 
 
-def test_the_last_digits_of_a_fit_do_not_change_what_is_shown(tmp_path: Path) -> None:
+def test_the_last_digits_of_a_fit_do_not_change_what_is_shown(folder: Path, store: Store) -> None:
     """Sums differ in the last bits from run to run; that must not push the consensus again."""
-    folder = folder_with_tables(tmp_path / "p")
-    with Store(f"sqlite:///{folder}/hitl.db") as store:
-        judgement = cycle.run(settings(), store, Tables(folder)).judgement
-        (name,) = judgement.results
+    judgement = cycle.run(settings(), store, Tables(folder)).judgement
+    (name,) = judgement.results
 
-        def shifted(by: float) -> Judgement:
-            result = judgement.results[name]
-            p = result.probabilities.copy()
-            p[0] += by * np.where(np.arange(p.shape[1]) == result.labels[0], -1, 1)
-            moved = dataclasses.replace(result, probabilities=p)
-            return dataclasses.replace(judgement, results={name: moved})
+    def shifted(by: float) -> Judgement:
+        result = judgement.results[name]
+        p = result.probabilities.copy()
+        p[0] += by * np.where(np.arange(p.shape[1]) == result.labels[0], -1, 1)
+        moved = dataclasses.replace(result, probabilities=p)
+        return dataclasses.replace(judgement, results={name: moved})
 
-        shown = {operation.kind: operation.digest for operation, _ in store.operations("p")}
-        for by, same in ((1e-7, True), (1e-3, False)):
-            *_, again = operations_of(settings().push, store, "p", shifted(by))
-            assert (again.digest == shown["consensus"]) is same
+    shown = {operation.kind: operation.digest for operation, _ in store.operations("p")}
+    for by, same in ((1e-7, True), (1e-3, False)):
+        *_, again = operations_of(settings().push, store, "p", shifted(by))
+        assert (again.digest == shown["consensus"]) is same
 
 
 # -- answers that come late ----------------------------------------------------------------------------------
@@ -170,8 +175,7 @@ def queue(folder: Path, name: str) -> list[str]:
     return [str(item) for item in table.column("item").to_pylist()]
 
 
-def test_a_queue_does_not_jump_about_while_answers_come_in(tmp_path: Path) -> None:
-    folder = folder_with_tables(tmp_path / "p")
+def test_a_queue_does_not_jump_about_while_answers_come_in(folder: Path) -> None:
     first = cycled(folder, NOON).plan
     dee, eve = queue(folder, "dee"), queue(folder, "eve")
     assert len(dee) + len(eve) == 6
@@ -185,8 +189,7 @@ def test_a_queue_does_not_jump_about_while_answers_come_in(tmp_path: Path) -> No
     assert NOON + HOUR in times.values()
 
 
-def test_a_question_expires_and_a_late_answer_still_counts(tmp_path: Path) -> None:
-    folder = folder_with_tables(tmp_path / "p")
+def test_a_question_expires_and_a_late_answer_still_counts(folder: Path) -> None:
     cycled(folder, NOON)
     dee = queue(folder, "dee")
     answers(folder, *((item, "eve", 1) for item in queue(folder, "eve")))
@@ -204,25 +207,21 @@ def test_a_question_expires_and_a_late_answer_still_counts(tmp_path: Path) -> No
     assert not {person.annotator for person in late.plan.people if person.away} & {"dee"}
 
 
-def test_expiry_follows_the_settings(tmp_path: Path) -> None:
-    folder = folder_with_tables(tmp_path / "p")
+def test_expiry_follows_the_settings(folder: Path, store: Store) -> None:
     first = cycled(folder, NOON).plan
     short = settings().model_copy(update={"crew": settings().crew.model_copy(update={"expire_hours": 2.0})})
-    with Store(f"sqlite:///{folder}/hitl.db") as store:
-        plan = cycle.judge(short, store, Tables(folder).questions(), now=NOON + 2.1 * HOUR).plan
-        kept = cycle.judge(short, store, Tables(folder).questions(), now=NOON + 1.9 * HOUR).plan
+    plan = cycle.judge(short, store, Tables(folder).questions(), now=NOON + 2.1 * HOUR).plan
+    kept = cycle.judge(short, store, Tables(folder).questions(), now=NOON + 1.9 * HOUR).plan
     assert len(plan.expired) == len(first.asks)
     assert kept.asks == first.asks
 
 
-def test_a_project_that_is_done_closes_what_it_had_opened(tmp_path: Path) -> None:
-    folder = folder_with_tables(tmp_path / "p")
+def test_a_project_that_is_done_closes_what_it_had_opened(folder: Path, store: Store) -> None:
     cycled(folder, NOON)
-    with Store(f"sqlite:///{folder}/hitl.db") as store:
-        done = settings().model_copy(
-            update={"budget": settings().budget.model_copy(update={"target_accuracy": 0.3, "target_confidence": 1.0})}
-        )
-        report = cycle.run(done, store, Tables(folder), now=NOON + HOUR)
+    done = settings().model_copy(
+        update={"budget": settings().budget.model_copy(update={"target_accuracy": 0.3, "target_confidence": 1.0})}
+    )
+    report = cycle.run(done, store, Tables(folder), now=NOON + HOUR)
     plan, metrics = report.judgement.plan, report.judgement.metrics
     assert plan.asks == ()
     assert plan.stop == metrics["stop"]
@@ -233,14 +232,12 @@ def test_a_project_that_is_done_closes_what_it_had_opened(tmp_path: Path) -> Non
     assert queue(folder, "dee") == queue(folder, "eve") == []
 
 
-def test_an_item_has_room_for_an_answer_of_whoever_may_still_have_it_open(tmp_path: Path) -> None:
-    folder = folder_with_tables(tmp_path / "p")
+def test_an_item_has_room_for_an_answer_of_whoever_may_still_have_it_open(folder: Path, store: Store) -> None:
     first = cycled(folder, NOON).plan
-    with Store(f"sqlite:///{folder}/hitl.db") as store:
-        report = cycle.run(settings(), store, Tables(folder), now=NOON + 25 * HOUR)
-        labels = report.judgement.evidence["label"].annotations.labels_per_item
-        rows = {str(name): n for n, name in enumerate(report.judgement.evidence["label"].annotations.items)}
-        wanted = {op.kind: op.payload for op, _ in store.operations("p")}["labels_wanted"]["items"]
+    report = cycle.run(settings(), store, Tables(folder), now=NOON + 25 * HOUR)
+    labels = report.judgement.evidence["label"].annotations.labels_per_item
+    rows = {str(name): n for n, name in enumerate(report.judgement.evidence["label"].annotations.items)}
+    wanted = {op.kind: op.payload for op, _ in store.operations("p")}["labels_wanted"]["items"]
     plan = report.judgement.plan
     assert {(gone.item, gone.annotator) for gone in plan.expired} == {(ask.item, ask.annotator) for ask in first.asks}
     assert plan.asks
@@ -248,12 +245,10 @@ def test_an_item_has_room_for_an_answer_of_whoever_may_still_have_it_open(tmp_pa
         assert wanted[str(ask.item)] == labels[rows[str(ask.item)]] + 2
 
 
-def test_metrics_say_where_the_project_stands(tmp_path: Path) -> None:
-    folder = folder_with_tables(tmp_path / "p")
+def test_metrics_say_where_the_project_stands(folder: Path, store: Store) -> None:
     crew = settings().crew.model_copy(update={"cost": 2.0, "costs": {"ann": 0.5}})
-    with Store(f"sqlite:///{folder}/hitl.db") as store:
-        judgement = cycle.run(settings().model_copy(update={"crew": crew}), store, Tables(folder)).judgement
-        kept = store.cycles("p")[-1].metrics
+    judgement = cycle.run(settings().model_copy(update={"crew": crew}), store, Tables(folder)).judgement
+    kept = store.cycles("p")[-1].metrics
     metrics = judgement.metrics
     assert kept == json.loads(json.dumps(metrics))
     assert metrics["cost"] == 9 * 0.5 + 18 * 2.0
@@ -264,25 +259,22 @@ def test_metrics_say_where_the_project_stands(tmp_path: Path) -> None:
     assert [line.split(":")[0] for line in outlook(metrics)][:3] == ["accuracy expected now", "spent", "to come"]
 
 
-def test_a_cycle_reads_no_history_but_the_last_one(tmp_path: Path) -> None:
+def test_a_cycle_reads_no_history_but_the_last_one(folder: Path, store: Store) -> None:
     """A run that was recorded and killed before its push, status, and the schedule's look, after many cycles."""
-    folder = folder_with_tables(tmp_path / "p")
-    with Store(f"sqlite:///{folder}/hitl.db") as store:
-        for due in ("2026-11-20", None, "2026-11-21", None):
-            report = cycle.run(settings(), store, Tables(folder), due=due, now=NOON)
-        with closing(sqlite3.connect(folder / "hitl.db")) as database, database:
-            database.execute("UPDATE hitl_cycle SET metrics = 'nobody reads this' WHERE number < 4")
-        again = cycle.run(settings(), store, Tables(folder), due="2026-11-20", now=NOON)
-        assert again.judgement.evidence == {}
-        assert again.judgement.plan == report.judgement.plan
-        assert again.judgement.metrics == report.judgement.metrics
-        fresh = cycle.run(settings(), store, Tables(folder), due="2026-11-22", now=NOON)
-        assert set(fresh.judgement.evidence) == {"label"}
-        assert status_of(settings(), store, NOON).as_json()["cycles"] == 5
+    for due in ("2026-11-20", None, "2026-11-21", None):
+        report = cycle.run(settings(), store, Tables(folder), due=due, now=NOON)
+    with closing(sqlite3.connect(folder / "hitl.db")) as database, database:
+        database.execute("UPDATE hitl_cycle SET metrics = 'nobody reads this' WHERE number < 4")
+    again = cycle.run(settings(), store, Tables(folder), due="2026-11-20", now=NOON)
+    assert again.judgement.evidence == {}
+    assert again.judgement.plan == report.judgement.plan
+    assert again.judgement.metrics == report.judgement.metrics
+    fresh = cycle.run(settings(), store, Tables(folder), due="2026-11-22", now=NOON)
+    assert set(fresh.judgement.evidence) == {"label"}
+    assert status_of(settings(), store, NOON).as_json()["cycles"] == 5
 
 
-def test_why_a_cycle_failed_is_kept_until_one_does_not(tmp_path: Path) -> None:
-    folder = folder_with_tables(tmp_path / "p")
+def test_why_a_cycle_failed_is_kept_until_one_does_not(folder: Path, store: Store) -> None:
 
     class Down(Tables):
         def __init__(self, error: Exception) -> None:
@@ -292,29 +284,27 @@ def test_why_a_cycle_failed_is_kept_until_one_does_not(tmp_path: Path) -> None:
         def pull(self, cursor: Any) -> Any:
             raise self.error
 
-    with Store(f"sqlite:///{folder}/hitl.db") as store:
-        for error, kept in (
-            (Unreachable("no answer"), ("Unreachable", "no answer")),
-            (OSError("x" * 1000), ("OSError", "x" * 500)),
-            (StoreError("disk full"), ("OSError", "x" * 500)),  # a store that fails cannot keep it
-            (LeaseLost("overtaken"), ("OSError", "x" * 500)),
-            (ZeroDivisionError("a bug"), ("ZeroDivisionError", "a bug")),  # its trace is where it happened
-        ):
-            with pytest.raises(type(error)):
-                cycle.run(settings(), store, Down(error))
-            failure = store.failure("p")
-            assert failure is not None
-            assert (failure.error, failure.message) == kept
-            assert store.failure("other") is None
-        with pytest.raises(Busy), store.lease("p"):
-            cycle.run(settings(), store, Tables(folder))
-        assert store.failure("p") == failure
+    for error, kept in (
+        (Unreachable("no answer"), ("Unreachable", "no answer")),
+        (OSError("x" * 1000), ("OSError", "x" * 500)),
+        (StoreError("disk full"), ("OSError", "x" * 500)),  # a store that fails cannot keep it
+        (LeaseLost("overtaken"), ("OSError", "x" * 500)),
+        (ZeroDivisionError("a bug"), ("ZeroDivisionError", "a bug")),  # its trace is where it happened
+    ):
+        with pytest.raises(type(error)):
+            cycle.run(settings(), store, Down(error))
+        failure = store.failure("p")
+        assert failure is not None
+        assert (failure.error, failure.message) == kept
+        assert store.failure("other") is None
+    with pytest.raises(Busy), store.lease("p"):
         cycle.run(settings(), store, Tables(folder))
-        assert store.failure("p") is None
+    assert store.failure("p") == failure
+    cycle.run(settings(), store, Tables(folder))
+    assert store.failure("p") is None
 
 
-def test_costs_skills_and_needs_reach_the_crew(tmp_path: Path) -> None:
-    folder = folder_with_tables(tmp_path / "p")
+def test_costs_skills_and_needs_reach_the_crew(folder: Path, store: Store) -> None:
     (folder / "items.csv").write_text("item,lang\n0,de\n1,\n2,fr\n")
     crew = {
         "annotators": ("dee", "eve"),
@@ -324,9 +314,8 @@ def test_costs_skills_and_needs_reach_the_crew(tmp_path: Path) -> None:
         "skill_field": "lang",
     }
     ours = settings().model_copy(update={"crew": CrewSettings(**crew)})  # type: ignore[arg-type]
-    with Store(f"sqlite:///{folder}/hitl.db") as store:
-        cycle.run(ours, store, Tables(folder))
-        made = project.crew_of(ours, store)
+    cycle.run(ours, store, Tables(folder))
+    made = project.crew_of(ours, store)
     assert (made.cost_of("dee"), made.cost_of("eve")) == (3.0, 2.0)
     assert made.needs == {"0": frozenset({"de"}), "2": frozenset({"fr"})}
     assert made.skills == {"dee": frozenset({"de"})}
@@ -338,32 +327,28 @@ def test_needs_are_one_value_or_a_list() -> None:
     assert skills_needed(table, "lang") == {"a": frozenset({"de", "fr"}), "b": frozenset({"7"})}
 
 
-def test_checks_are_kept_with_the_plan_and_nobody_who_answers_is_told(tmp_path: Path) -> None:
+def test_checks_are_kept_with_the_plan_and_nobody_who_answers_is_told(folder: Path, store: Store) -> None:
     """What is pushed does not tell them apart."""
-    folder = folder_with_tables(tmp_path / "p")
     (folder / "truth.csv").write_text("item,label\n0,0\n1,1\n")
     ours = settings(policy={"options": {"gold_share": 0.5}})
-    with Store(f"sqlite:///{folder}/hitl.db") as store:
-        first = cycle.run(ours, store, Tables(folder), now=NOON).judgement
-        checks = [ask.item for ask in first.plan.asks if ask.check]
-        assert sorted(checks, key=str) == ["0", "1"]
-        assert store.plan("p") == dataclasses.replace(first.plan, done=())
-        assert cycle.run(ours, store, Tables(folder), now=NOON + HOUR).judgement.plan.asks == first.plan.asks
-        plain = tuple(dataclasses.replace(ask, check=False, why="") for ask in first.plan.asks)
-        hidden = dataclasses.replace(first, plan=dataclasses.replace(first.plan, asks=plain))
-        pushed = [list(operations_of(ours.push, store, "p", one)) for one in (first, hidden)]
+    first = cycle.run(ours, store, Tables(folder), now=NOON).judgement
+    checks = [ask.item for ask in first.plan.asks if ask.check]
+    assert sorted(checks, key=str) == ["0", "1"]
+    assert store.plan("p") == dataclasses.replace(first.plan, done=())
+    assert cycle.run(ours, store, Tables(folder), now=NOON + HOUR).judgement.plan.asks == first.plan.asks
+    plain = tuple(dataclasses.replace(ask, check=False, why="") for ask in first.plan.asks)
+    hidden = dataclasses.replace(first, plan=dataclasses.replace(first.plan, asks=plain))
+    pushed = [list(operations_of(ours.push, store, "p", one)) for one in (first, hidden)]
     assert pushed[0] == pushed[1]
 
 
-def test_an_unknown_policy_or_option_names_its_key(tmp_path: Path) -> None:
-    folder = folder_with_tables(tmp_path / "p")
-    with Store(f"sqlite:///{folder}/hitl.db") as store:
-        with pytest.raises(BadSettings, match=r"policy.name 'nonsense' is unknown; expected one of expected-gain"):
-            cycle.run(settings(policy={"name": "nonsense"}), store, Tables(folder))
-        with pytest.raises(
-            BadSettings, match=r"'expected-gain' has no setting 'x'; it has information, .*max_load_ratio, audit_share$"
-        ):
-            cycle.run(settings(policy={"options": {"x": 1}}), store, Tables(folder))
+def test_an_unknown_policy_or_option_names_its_key(folder: Path, store: Store) -> None:
+    with pytest.raises(BadSettings, match=r"policy.name 'nonsense' is unknown; expected one of expected-gain"):
+        cycle.run(settings(policy={"name": "nonsense"}), store, Tables(folder))
+    with pytest.raises(
+        BadSettings, match=r"'expected-gain' has no setting 'x'; it has information, .*max_load_ratio, audit_share$"
+    ):
+        cycle.run(settings(policy={"options": {"x": 1}}), store, Tables(folder))
 
 
 # -- one name, two places ---------------------------------------------------------------------------------------

@@ -165,11 +165,10 @@ def _project(config: Path, wanted: Results) -> None:
 
 def _has_spans(path: Path, item: str) -> bool:
     """Return True if a file of annotations has `start` and `end`, and documents instead of items."""
-    from hitl.tables.files import read_parts
+    from hitl.tables.batches import column_names
 
-    first = next(iter(read_parts(path, 1)), None) if path.exists() else None
-    columns = () if first is None else first.column_names
-    return {"start", "end"} <= set(columns) and _document(item) in columns and "item" not in columns
+    columns = {*column_names(path)} if path.exists() else set()
+    return {"start", "end", _document(item)} <= columns and "item" not in columns
 
 
 def _document(item: str) -> str:

@@ -301,7 +301,9 @@ def _trainings(trainings: Mapping[str, Training]) -> list[str]:
 
 
 def _show_plan(judgement: Judgement, settings: Settings, as_json: bool, dry_run: bool) -> None:
-    metrics, planned = show.without_passwords(judgement.metrics), json.loads(judgement.plan.to_json())
+    def data() -> dict[str, Any]:
+        metrics = show.without_passwords(judgement.metrics)
+        return {"dry_run": dry_run, "metrics": metrics, "plan": json.loads(judgement.plan.to_json())}
 
     def lines() -> Iterator[show.Line]:
         yield str(judgement.plan)
@@ -312,7 +314,7 @@ def _show_plan(judgement: Judgement, settings: Settings, as_json: bool, dry_run:
         if dry_run:
             yield "dry run: nothing was recorded or pushed"
 
-    show.result({"dry_run": dry_run, "metrics": metrics, "plan": planned}, lines(), as_json)
+    show.result(data, lines(), as_json)
 
 
 def _who(judgement: Judgement, settings: Settings) -> Iterator[str]:

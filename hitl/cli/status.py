@@ -34,7 +34,13 @@ def words(status: Status) -> list[str]:
     lines = [f"{status.project}: {stored_in_words(status.stored)}{none_yet}"]
     if status.running is not None:
         lines.append(f"a cycle, or another command that writes, is running now: {status.running}")
-    lines += [*_failed(status), *_missed(status)]
+    lines += _failed(status)
+    if status.missed is not None:
+        due, schedule = _when(status.missed.due, now), status.missed.schedule
+        lines.append(
+            f"no cycle has come since the last one, though one was due {due}: [schedule] says {schedule}. "
+            "Is `hitl schedule` running? Start it, or give `hitl run`"
+        )
     if last is not None:
         lines.append(_cycle(last, now))
         if status.changed_since:
@@ -45,15 +51,14 @@ def words(status: Status) -> list[str]:
         waiting = [queue.annotator for queue in status.queues if queue.questions and queue.annotator is not None]
         lines += where_to_answer(waiting, status.pages)
     if status.problems:
-        things = counted(len(status.problems), "thing")
-        said = f"the last pull left out or doubted {things}; mend them where the labels come from"
-        lines += _listed(f"{said}, and the next cycle reads them again:", status.problems)
+        head = f"the last pull left out or doubted {counted(len(status.problems), 'thing')}; mend them where the labels"
+        lines += _listed(f"{head} come from, and the next cycle reads them again:", status.problems)
     if status.left_out:
         lines += _listed("the last cycle left out or ignored:", status.left_out)
     if status.pending:
         first = "" if status.failure is None else "; mend first what failed"
-        said = f"{counted(sum(status.pending.values()), 'operation')} ({_kinds(status.pending)})"
-        lines.append(f"not on the platform yet: {said}; `hitl push`, or the next cycle, sends them{first}")
+        operations = f"{counted(sum(status.pending.values()), 'operation')} ({_kinds(status.pending)})"
+        lines.append(f"not on the platform yet: {operations}; `hitl push`, or the next cycle, sends them{first}")
     elif last is not None:
         lines.append("the platform is as planned")
     return lines
@@ -66,22 +71,13 @@ def _failed(status: Status) -> list[str]:
         cut = "the last push did not come to its end: the next cycle looks at all that was pushed, and mends it"
         return [cut] if status.unfinished else []
     head = f"the last cycle failed {_when(failure.at, status.now)}: {failure.error}"
-    several = len(failure.messages)
     lines = [f"{head}: {failure.message}"]
-    if several > 1:
-        lines = _listed(f"{head}, {several} things:", failure.messages)
-    if not _known(failure.error):
+    if len(failure.messages) > 1:
+        lines = _listed(f"{head}, {len(failure.messages)} things:", failure.messages)
+    kind = getattr(errors, failure.error, getattr(builtins, failure.error, None))
+    if not (isinstance(kind, type) and issubclass(kind, errors.HitlError | OSError)):  # those say what to do
         lines.append("  hitl does not know this error: what `hitl run` or `hitl schedule` wrote then says more")
     return lines
-
-
-def _missed(status: Status) -> list[str]:
-    """Say that runs are overdue by the [schedule], and what to do."""
-    if status.missed is None:
-        return []
-    due = _when(status.missed.due, status.now)
-    said = f"no cycle has come since the last one, though one was due {due}: [schedule] says {status.missed.schedule}"
-    return [f"{said}. Is `hitl schedule` running? Start it, or give `hitl run`"]
 
 
 def _listed(head: str, things: Sequence[str]) -> list[str]:
@@ -90,14 +86,8 @@ def _listed(head: str, things: Sequence[str]) -> list[str]:
 
 
 def _kinds(pending: Mapping[str, int]) -> str:
-    asked = f"questions of {counted(pending.get('assign', 0), 'annotator')}"
-    return ", ".join({**WAITING, "assign": asked}.get(kind, kind) for kind in pending)
-
-
-def _known(error: str) -> bool:
-    """Return True if the error of this name includes its fix, or comes from the operating system."""
-    kind = getattr(errors, error, getattr(builtins, error, None))
-    return isinstance(kind, type) and issubclass(kind, errors.HitlError | OSError)
+    questions = f"questions of {counted(pending.get('assign', 0), 'annotator')}"
+    return ", ".join({**WAITING, "assign": questions}.get(kind, kind) for kind in pending)
 
 
 def asked(queues: Sequence[Queue]) -> list[str]:
@@ -105,14 +95,12 @@ def asked(queues: Sequence[Queue]) -> list[str]:
     lines = []
     waiting = [queue for queue in queues if queue.questions]
     if waiting:
-        total, named = sum(queue.questions for queue in waiting), [q for q in waiting if q.annotator is not None]
-        whom = f" for {len(named):,} annotators" if len(named) > 1 else ""
-        lines.append(f"outstanding: {counted(total, 'question')}{whom}{_takes(waiting)}")
+        named = sum(queue.annotator is not None for queue in waiting)
+        whom = f" for {named:,} annotators" if named > 1 else ""
+        lines.append(f"outstanding: {_questions(waiting, whom)}")
         lines += [f"  {_of_one(queue)}" for queue in waiting[:MOST]]
-        if len(waiting) > MOST:
-            rest = waiting[MOST:]
-            questions = counted(sum(queue.questions for queue in rest), "question")
-            lines.append(f"  and {len(rest)} more: {questions}{_takes(rest)}; --json has all")
+        rest = waiting[MOST:]
+        lines += [f"  and {len(rest)} more: {_questions(rest)}; --json has all"] if rest else []
     if any(queue.overdue for queue in waiting):
         lines.append("overdue questions go to another annotator in the next cycle")
     away = [str(queue.annotator) for queue in queues if queue.away]
@@ -139,29 +127,29 @@ def where_to_answer(annotators: Iterable[str], pages: Pages | None) -> list[str]
 
 def _of_one(queue: Queue) -> str:
     oldest = f"oldest {_age(queue.oldest_hours)}" if queue.oldest_hours * 60 >= 1 else ""
-    overdue = f"{queue.overdue:,} overdue" if queue.overdue else ""
-    since = ", ".join(filter(None, (oldest, overdue)))
-    head = f"{queue.annotator or 'anyone'}: {counted(queue.questions, 'question')}{_takes([queue])}"
-    return f"{head} ({since})" if since else head
+    since = ", ".join(filter(None, (oldest, f"{queue.overdue:,} overdue" if queue.overdue else "")))
+    return f"{queue.annotator or 'anyone'}: {_questions([queue])}{f' ({since})' if since else ''}"
 
 
-def _takes(queues: Sequence[Queue]) -> str:
+def _questions(queues: Sequence[Queue], whom: str = "") -> str:
+    """Count the questions, and estimate how long they take."""
+    count = counted(sum(queue.questions for queue in queues), "question") + whom
     seconds = math.fsum(queue.seconds for queue in queues)
     if not seconds:
-        return ""
+        return count
     if seconds < 5400:
-        return f", about {max(round(seconds / 60), 1)} min"
-    return f", about {seconds / 3600:.1f} h" if seconds < 36_000 else f", about {seconds / 3600:,.0f} h"
+        return f"{count}, about {max(round(seconds / 60), 1)} min"
+    return f"{count}, about {seconds / 3600:.1f} h" if seconds < 36_000 else f"{count}, about {seconds / 3600:,.0f} h"
 
 
 def _cycle(last: CycleSummary, now: float) -> str:
-    m, reasons = last.metrics, last.metrics.get("reasons", {})
-    why = (
-        "; ".join(f"{reason}: {count:,}" for reason, count in reasons.items()) if len(reasons) > 1 else "".join(reasons)
-    )
-    said = f"cycle {last.number}, {_when(last.recorded_at, now)}: {m['done']:,} of {m['items']:,} items done"
-    said += f" ({why})" if why else ""
-    return said if m["agreement"] is None else f"{said}, {m['agreement']:.1%} of labels agree with the consensus"
+    metrics, reasons = last.metrics, last.metrics.get("reasons", {})
+    several = len(reasons) > 1
+    why = "; ".join(f"{reason}: {count:,}" if several else reason for reason, count in reasons.items())
+    done = f"{metrics['done']:,} of {metrics['items']:,} items done{f' ({why})' if why else ''}"
+    agreement = metrics["agreement"]
+    agree = "" if agreement is None else f", {agreement:.1%} of labels agree with the consensus"
+    return f"cycle {last.number}, {_when(last.recorded_at, now)}: {done}{agree}"
 
 
 def _when(time: datetime, now: float) -> str:

@@ -11,23 +11,9 @@ import numpy as np
 
 from hitl.annotations import Floats, Names
 from hitl.models.analysis.annotator_profile import AnnotatorProfiler, AnnotatorProfiles, CommunityProfile
+from hitl.report import plots
 from hitl.report.contents import QuestionPage
-from hitl.report.plots import (
-    COLOURS,
-    LEGEND,
-    PERCENT,
-    Figure,
-    axis,
-    band,
-    end_names,
-    figure,
-    heatmap,
-    names_axis,
-    numbers,
-    scatter,
-    shown,
-    whiskers,
-)
+from hitl.report.plots import PERCENT, Figure, axis, figure, numbers, scatter, shown
 
 GROUPS = 8
 """Largest number of communities on the page."""
@@ -94,13 +80,21 @@ def forest_figure(profiles: AnnotatorProfiles) -> Figure:
     low, high = report.interval
     several = len(profiles.communities) > 1
     data = []
+
+    def tip(k: int) -> str:
+        right, between = report.accuracy[k] * 100, f"{low[k] * 100:.0f} to {high[k] * 100:.0f} %"
+        head = f"<b>{shown(report.names[k])}</b>: {report.labels[k]:,} labels, {right:.0f} % right ({between})"
+        flags = [f"<b>{escape(flag)}</b>" for flag in profiles.flags(k)]
+        confusions = [escape(str(confusion)) for confusion in profiles.confusions[k]]
+        return "<br>".join([f"{head}, {profiles.bits[k]:.2f} bits a label", *flags, *confusions])
+
     for group in range(-1, len(profiles.communities)):
         rows = [(height, int(k)) for height, k in enumerate(order) if (main[k] if several else -1) == group]
         if not rows:
             continue
         rows.sort(key=lambda row: bool(profiles.flags(row[1])))  # the legend shows the first symbol, so circles first
         heights, codes = map(list, zip(*rows, strict=True))
-        colour = f"--c{group % COLOURS}" if group >= 0 else ("--soft" if several else "--c0")
+        colour = f"--c{group % plots.COLOURS}" if group >= 0 else ("--soft" if several else "--c0")
         data.append(
             scatter(
                 numbers(report.accuracy[codes]),
@@ -110,20 +104,20 @@ def forest_figure(profiles: AnnotatorProfiles) -> Figure:
                 size=9,
                 symbol=["x" if profiles.flags(k) else "circle" for k in codes],
                 name=f"group {group + 1}" if group >= 0 else "too few labels for a group",
-                error_x=whiskers(report.accuracy[codes], low[codes], high[codes], colour),
-                customdata=[_tip(profiles, k) for k in codes],
+                error_x=plots.whiskers(report.accuracy[codes], low[codes], high[codes], colour),
+                customdata=[tip(k) for k in codes],
                 hovertemplate="%{customdata}<extra></extra>",
             )
         )
     x = axis("accuracy (%), with its 95 % interval", range=[0, 1.005], **PERCENT)
-    y = names_axis("annotator", [shown(report.names[k], 22) for k in order], range=[-0.8, len(order) - 0.2])
-    return figure(data, 110 + 17 * len(order), x, y, **LEGEND | {"showlegend": several})
+    y = axis("annotator", [shown(report.names[k], 22) for k in order], range=[-0.8, len(order) - 0.2])
+    return figure(data, 110 + 17 * len(order), x, y, showlegend=several)
 
 
 def prototype_figure(prototype_jl: Floats, classes: Names, options: Names) -> Figure:
     """Draw how a group answers: one row per true class, in shares of its labels."""
     j, width = prototype_jl.shape
-    heat = heatmap(
+    heat = plots.heatmap(
         [numbers(row) for row in prototype_jl],
         1,
         "true %{customdata[0]}: %{z:.1%} said %{customdata[1]}",
@@ -132,8 +126,12 @@ def prototype_figure(prototype_jl: Floats, classes: Names, options: Names) -> Fi
         texttemplate="%{z:.0%}" if max(j, width) <= 6 else "",
         customdata=[[[shown(true), shown(option)] for option in options] for true in classes],
     )
-    x = axis("answer", showgrid=False, **_ticks(options))
-    y = axis("true class", showgrid=False, autorange="reversed", **_ticks(classes))
+
+    def ticks(names: Names) -> Figure:
+        codes = range(0, len(names), -(-len(names) // 25))
+        return {"showgrid": False, "tickvals": list(codes), "ticktext": [shown(names[code], 16) for code in codes]}
+
+    x, y = axis("answer", **ticks(options)), axis("true class", autorange="reversed", **ticks(classes))
     return figure([heat], min(420, 110 + max(18, min(44, 240 // j)) * j), x, y)
 
 
@@ -148,7 +146,7 @@ def similarity_figure(profiles: AnnotatorProfiles) -> Figure:
     similar = communities.similarity[np.ix_(rows, rows)]
     apart = similar[~np.eye(len(similar), dtype=bool)]  # exclude the diagonal from the scale: it is always 1
     most = max(0.1, float(apart.max(initial=0.0)))
-    heat = heatmap([numbers(row, 2) for row in similar], most, "similarity %{z:.2f}")
+    heat = plots.heatmap([numbers(row, 2) for row in similar], most, "similarity %{z:.2f}")
     if len(codes) <= 40:  # names of more pairs would make the page large
         names = [shown(report.names[k], 22) for k in codes]
         heat["customdata"] = [[f"{one} and {other}" for other in names] for one in names]
@@ -160,7 +158,7 @@ def similarity_figure(profiles: AnnotatorProfiles) -> Figure:
             "type": "rect",
             **dict.fromkeys(("x0", "y0"), start - 0.5),
             **dict.fromkeys(("x1", "y1"), end - 0.5),
-            "line": {"color": f"--c{main[start] % COLOURS}", "width": 2},
+            "line": {"color": f"--c{main[start] % plots.COLOURS}", "width": 2},
         }
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
     ]
@@ -174,12 +172,12 @@ def drift_figure(profiles: AnnotatorProfiles, changed: Sequence[int]) -> Figure:
     data: list[Figure] = []
     ends = []
     for rank, k in enumerate(changed[:LINES]):
-        change, name, colour = profiles.changes[k], profiles.names[k], f"--c{rank % COLOURS}"
+        change, name, colour = profiles.changes[k], profiles.names[k], f"--c{rank % plots.COLOURS}"
         assert change is not None
         windows = change.windows
         x = [moment(middle) for middle in ((windows.start + windows.end) / 2).tolist()]
         if len(changed) <= 3:  # more bands would hide each other
-            data += band(x, windows.low, windows.high, colour)
+            data += plots.band(x, windows.low, windows.high, colour)
         counts = zip(windows.labels, windows.low, windows.high, strict=True)
         data.append(
             scatter(
@@ -195,7 +193,7 @@ def drift_figure(profiles: AnnotatorProfiles, changed: Sequence[int]) -> Figure:
         )
         ends.append((shown(name, 24), x[-1], float(windows.accuracy[-1])))
     accuracy = axis("accuracy (%)", range=[0, 1.02], **PERCENT)
-    return figure(data, 340, axis("time of the labels"), accuracy, annotations=end_names(ends, span=1.0))
+    return figure(data, 340, axis("time of the labels"), accuracy, annotations=plots.end_names(ends, span=1.0))
 
 
 def moment(seconds: float, form: str = "%Y-%m-%d %H:%M:%S") -> str | float:
@@ -210,20 +208,3 @@ def day(seconds: float) -> str:
     """Format a time as its day. Format a number that is not a time since the epoch as a number."""
     text = moment(seconds, "%Y-%m-%d")
     return text if isinstance(text, str) else f"{text:g}"
-
-
-def _tip(profiles: AnnotatorProfiles, k: int) -> str:
-    report = profiles.people
-    low, high = report.interval
-    lines = [
-        f"<b>{shown(report.names[k])}</b>: {report.labels[k]:,} labels, {report.accuracy[k] * 100:.0f} % right "
-        f"({low[k] * 100:.0f} to {high[k] * 100:.0f} %), {profiles.bits[k]:.2f} bits a label",
-        *(f"<b>{escape(flag)}</b>" for flag in profiles.flags(k)),
-        *(escape(str(confusion)) for confusion in profiles.confusions[k]),
-    ]
-    return "<br>".join(lines)
-
-
-def _ticks(names: Names) -> Figure:
-    codes = range(0, len(names), -(-len(names) // 25))
-    return {"tickvals": list(codes), "ticktext": [shown(names[code], 16) for code in codes]}

@@ -18,14 +18,7 @@ from hitl.plan import Plan
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Accuracy or agreement over labels spent.
-
-    Attributes:
-        name: label at the end of the line.
-        labels: (P,) labels spent.
-        value: (P,) accuracy or agreement, in [0, 1].
-        low, high: (P,) the band around it, or None.
-    """
+    """Accuracy or agreement, in [0, 1], over labels spent: (P,) each, with an optional band; `name` is at its end."""
 
     name: str
     labels: Floats
@@ -34,7 +27,7 @@ class Curve:
     high: Floats | None = None
 
     def __post_init__(self) -> None:
-        for kind in ("labels", "value", "low", "high"):
+        for kind in ("value", "low", "high"):
             values = getattr(self, kind)
             if values is not None and np.shape(values) != np.shape(self.labels):
                 raise BadInput(
@@ -46,11 +39,9 @@ class Curve:
 
 @dataclass(frozen=True, eq=False)
 class QuestionPage:
-    """The results of one question.
+    """The results of one question: its evidence and consensus, over the same items and classes.
 
     Attributes:
-        name: name of the question.
-        evidence, consensus: input and result, over the same items and classes.
         texts: item -> short text to show.
         truth: (N,) true class codes held out from the fit, -1 if unknown, to measure accuracy; None: `evidence.truth`,
             unless the fit used it.
@@ -76,13 +67,7 @@ class QuestionPage:
 
 @dataclass(frozen=True)
 class PartsSection:
-    """Items with marked parts, least certain first, and the template that draws them.
-
-    Attributes:
-        template: name of the template.
-        drawn: its input, one entry per item.
-        legend: (label, color) pairs.
-    """
+    """Items with marked parts, least certain first: a template, its input per item, and (label, color) pairs."""
 
     template: str
     drawn: Sequence[Any]
@@ -91,12 +76,9 @@ class PartsSection:
 
 @dataclass(frozen=True)
 class Cycle:
-    """One run.
+    """One run, from 1, and when it ended.
 
-    Attributes:
-        number: 1 for the first.
-        when: when it ended.
-        metrics: any of `labels` (labels so far), `confidence`, `agreement`, `done` (means and shares, in [0, 1]).
+    Its metrics are any of `labels` (so far), `confidence`, `agreement`, `done` (means and shares, in [0, 1]).
     """
 
     number: int
@@ -109,11 +91,10 @@ class Report:
     """The contents of the page.
 
     Attributes:
-        title, subtitle: the heading and a line under it.
-        questions: results, one entry per question.
         plan: the next questions and the done items, or None.
         curves: lines over labels spent; `curve_title` is their heading, `curve_axis` the name of the y axis.
         history: runs so far, oldest first.
+        subtitle: a line under the title.
         outlook: expected accuracy and remaining work, one sentence each.
         links: annotator -> URL of the page where they answer.
         command: the command line that wrote the report, if any.

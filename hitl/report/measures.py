@@ -1,16 +1,19 @@
-"""Numbers on the page, computed from evidence and consensus."""
+"""Numbers and rows of tables on the page, computed from evidence and consensus. The template only lays them out."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from hitl.annotations import Annotations, Floats, Ints
+from hitl.annotations import Annotations, Floats, Ints, Name, Names
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
+from hitl.metrics import expected_accuracy
+from hitl.models.analysis.information import information
 from hitl.models.analysis.proportions import wilson
 from hitl.report.contents import QuestionPage
 
@@ -23,23 +26,34 @@ SURE = 0.9
 AGREED = 2 / 3
 """Items on which a smaller share of labels agree are contested, however confident the consensus."""
 
+NAMES_SHOWN = 12
+"""Annotators listed per answer to a contested item."""
+
 
 @dataclass(frozen=True)
-class Share:
-    """`right` out of `total`, with the 95 % interval (NaN if the total is 0)."""
+class Accuracy:
+    """Share of right labels, in [0, 1], with its 95 % interval and its basis in words."""
 
-    right: int
-    total: int
+    value: float
+    low: float
+    high: float
+    basis: str
 
-    @property
-    def value(self) -> float:
-        """Share, right / total."""
-        return self.right / self.total if self.total else float("nan")
 
-    @property
-    def interval(self) -> tuple[Floats, Floats]:
-        """Low and high end, in [0, 1]."""
-        return wilson(self.right, self.total)
+def accuracy_of(page: QuestionPage, truth: Ints) -> Accuracy:
+    """Return the accuracy measured on truth unseen by the fit, or else the accuracy expected over all items."""
+    known = truth >= 0
+    right, total = int((page.consensus.labels == truth)[known].sum()), int(known.sum())
+    if total:
+        low, high = (float(end) for end in wilson(right, total))
+        return Accuracy(right / total, low, high, f"measured: {right:,} of {total:,} known items right")
+    if not page.evidence.annotations.n_items:
+        return Accuracy(float("nan"), float("nan"), float("nan"), "there is no item yet")
+    expected = expected_accuracy((page.evidence, page.consensus))
+    checked = f"checked on {expected.checked:,} known items" if expected.checked else "not checked: too few known items"
+    if expected.unknowable:
+        checked = f"not known: {expected.unknowable}"
+    return Accuracy(expected.accuracy, expected.low, expected.high, f"expected of all items, {checked}")
 
 
 def held_out_truth(page: QuestionPage) -> Ints:
@@ -60,12 +74,6 @@ def truth_was_given(page: QuestionPage) -> bool:
     rows, truth = np.flatnonzero(page.evidence.known), page.evidence.truth
     assert truth is not None
     return rows.size > 0 and bool((page.consensus.probabilities[rows, truth[rows]] > 1 - 1e-9).all())
-
-
-def measured(consensus: Consensus, truth: Ints) -> Share:
-    """Return the share of items with ground truth whose label is right."""
-    known = truth >= 0
-    return Share(int((consensus.labels == truth)[known].sum()), int(known.sum()))
 
 
 def calibration_error(reliable: pd.DataFrame) -> float:
@@ -108,3 +116,100 @@ def contested(evidence: Evidence, consensus: Consensus) -> npt.NDArray[np.intp]:
     doubtful_n = (consensus.confidence < SURE) | (most_n < AGREED * count_n)
     rows = np.flatnonzero((count_n >= 2) & doubtful_n)
     return np.asarray(rows[np.lexsort((-count_n[rows], consensus.confidence[rows]))])
+
+
+# -- rows of tables ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Vote:
+    """One answer to an item: its share of the labels, and its annotators, most accurate first."""
+
+    option: int
+    name: Name
+    share: float
+    annotators: Names
+
+
+@dataclass(frozen=True)
+class ContestedRow:
+    """A contested item: its answers, current label, and ground truth if known."""
+
+    item: Name
+    votes: tuple[Vote, ...]
+    label: Name
+    confidence: float
+    truth: Name | None
+
+
+def annotator_rows(page: QuestionPage, most: int) -> list[dict[Hashable, Any]]:
+    """Return the `most` annotators with most labels, in that order.
+
+    The columns are those of `AnnotatorReport.frame`, plus `code`, the `bits` of information per label, the typical
+    wrong answer in words (`confusion`), and how `often` it occurs.
+    """
+    report = page.consensus.annotators
+    true, option, often = typical_confusions(report.confusion, report.shares)
+    order = np.argsort(-report.labels, kind="stable")[:most]
+    table = report.frame().assign(
+        code=np.arange(len(report.names)),
+        bits=information(report.confusion, report.shares),
+        often=np.where(report.labels > 0, often, 0.0),
+    )
+    rows = table.iloc[order].to_dict("records")
+    for row in rows:
+        answer, truth = report.options[option[row["code"]]], report.classes[true[row["code"]]]
+        often_enough = row["often"] >= 0.005
+        typical = f"says {answer} for {truth}: {row['often'] * 100:.0f}\u00a0%" if often_enough else "hardly any"
+        row["confusion"] = typical if row["labels"] else "no labels yet"
+    return rows
+
+
+def contested_rows(page: QuestionPage, contested: npt.NDArray[np.intp], truth: Ints) -> list[ContestedRow]:
+    """Return a row per contested item."""
+    consensus, annotations, report = page.consensus, page.evidence.annotations, page.consensus.annotators
+    skill = dict(zip(report.names, report.accuracy.tolist(), strict=True))
+    table = []
+    for n in contested.tolist():
+        rows = slice(annotations.item_start[n], annotations.item_start[n + 1])
+        labels, votes = annotations.label[rows], []
+        for option in np.unique(labels).tolist():
+            names = [annotations.annotators[k] for k in annotations.annotator[rows][labels == option]]
+            names.sort(key=lambda name: -skill.get(name, 0.0))
+            votes.append(Vote(option, annotations.options[option], len(names) / len(labels), tuple(names)))
+        label, known = consensus.classes[consensus.labels[n]], consensus.classes[truth[n]] if truth[n] >= 0 else None
+        table.append(ContestedRow(consensus.items[n], tuple(votes), label, float(consensus.confidence[n]), known))
+    return table
+
+
+def model_rows(page: QuestionPage) -> list[dict[str, Any]]:
+    """Return the models of the evidence and of the consensus.
+
+    Each has the number of items it predicts, its agreement with the labels, and its temperature, also in words.
+    """
+    rows = []
+    for name in dict.fromkeys((*page.evidence.probabilities, *page.consensus.temperatures)):
+        values = page.evidence.probabilities.get(name, np.full((len(page.consensus.items), 1), np.nan))
+        predicted = ~np.isnan(values[:, 0])
+        same = values[predicted].argmax(axis=1) == page.consensus.labels[predicted]
+        temperature = page.consensus.temperatures.get(name, float("nan"))
+        row = {"name": name, "items": len(same), "agreement": same.mean() if len(same) else float("nan")}
+        rows.append(row | {"temperature": temperature, "verdict": _verdict(temperature)})
+    return rows
+
+
+def class_rows(page: QuestionPage, most: int) -> list[tuple[Name, int]]:
+    """Return the number of items per label, most frequent first."""
+    count = np.bincount(page.consensus.labels, minlength=len(page.consensus.classes))
+    order = np.argsort(-count, kind="stable")[:most]
+    return [(page.consensus.classes[j], int(count[j])) for j in order]
+
+
+def _verdict(temperature: float) -> str:
+    if np.isnan(temperature):
+        return "not fitted"
+    if temperature > 1.1:
+        return "over-confident: counts for less than it claims"
+    if temperature < 0.9:
+        return "under-confident: counts for more than it claims"
+    return "about as sure as it should be"

@@ -7,22 +7,9 @@ from typing import TYPE_CHECKING
 
 from hitl.errors import BadEvidence
 from hitl.models.analysis.model_profile import ModelProfile, ModelProfiler
-from hitl.report import measures
+from hitl.report import measures, plots
 from hitl.report.contents import QuestionPage
-from hitl.report.plots import (
-    LEGEND,
-    PERCENT,
-    Figure,
-    axis,
-    band,
-    figure,
-    names_axis,
-    numbers,
-    reliability_figure,
-    scatter,
-    shown,
-    whiskers,
-)
+from hitl.report.plots import LEGEND, PERCENT, Figure, axis, figure, numbers, scatter, shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -87,7 +74,7 @@ def calibration_figure(calibration: pd.DataFrame) -> Figure:
         (f"{shown(str(model), 24)}, as it comes" if when == "before" else "calibrated", rows)
         for (when, model), rows in calibration.groupby(["when", "model"], sort=False)
     ]
-    return reliability_figure(lines, "confidence of the model (%)", "right (%)")
+    return plots.reliability_figure(lines, "confidence of the model (%)", "right (%)")
 
 
 def class_figure(classes: pd.DataFrame) -> Figure:
@@ -101,11 +88,11 @@ def class_figure(classes: pd.DataFrame) -> Figure:
             for row in classes.to_dict("records")
         ]
         more: Figure = {"customdata": tips, "hovertemplate": "%{customdata}<extra>%{fullData.name}</extra>"}
-        more["error_x"] = whiskers(classes[who], classes[f"{who}_low"], classes[f"{who}_high"], colour)
+        more["error_x"] = plots.whiskers(classes[who], classes[f"{who}_low"], classes[f"{who}_high"], colour)
         data.append(scatter(numbers(classes[who]), heights, "markers", colour, symbol=symbol, name=name, **more))
     x = axis("right (%), with 95 % intervals", **PERCENT)
     names = [shown(name, 22) for name in classes["class"]]
-    y = names_axis("true class", names, range=[-0.7, len(classes) - 0.3])
+    y = axis("true class", names, range=[-0.7, len(classes) - 0.3])
     return figure(data, 110 + 34 * len(classes), x, y, **LEGEND)
 
 
@@ -118,10 +105,10 @@ def confidence_figure(confidence: pd.DataFrame) -> Figure:
     data = []
     for who, (name, colour, symbol) in WHO.items():
         more = {"name": name, "symbol": symbol, "customdata": groups, "hovertemplate": tip}
-        more["error_y"] = whiskers(confidence[who], confidence[f"{who}_low"], confidence[f"{who}_high"], colour)
+        more["error_y"] = plots.whiskers(confidence[who], confidence[f"{who}_low"], confidence[f"{who}_high"], colour)
         data.append(scatter(list(range(len(rows))), numbers(confidence[who]), "lines+markers", colour, **more))
     names = [sure(to) for to in confidence["to"]]
-    x = names_axis("model up to this sure (%)", names, range=[-0.4, len(rows) - 0.6])
+    x = axis("model up to this sure (%)", names, range=[-0.4, len(rows) - 0.6])
     return figure(data, 340, x, axis("right (%)", **PERCENT), **LEGEND)
 
 
@@ -131,12 +118,12 @@ def deferral_figure(curve: pd.DataFrame) -> Figure:
     tip: Figure = {"hovertemplate": "%{y:.2%}"}
     dashed = {"color": "--c1", "width": 2, "dash": "dash"}
     data = [
-        *band(x, curve["low"], curve["high"], "--c0"),
+        *plots.band(x, curve["low"], curve["high"], "--c0"),
         scatter(x, numbers(curve["accuracy"]), "lines", "--c0", name="all items", **tip),
         scatter(x, numbers(curve["skipped"]), "lines", "--c1", name="those that skip annotators", line=dashed, **tip),
     ]
     skipping = axis("items that skip annotators (%)", range=[0, 1.005], **PERCENT)
-    return figure(data, 340, skipping, axis("right (%)", **PERCENT), hovermode="x unified", **LEGEND)
+    return figure(data, 340, skipping, axis("right (%)", **PERCENT), **LEGEND)
 
 
 def sure(share: float) -> str:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,9 @@ import numpy as np
 import hitl
 from hitl.annotations import Name
 from hitl.models.analysis.complementarity import reliability
-from hitl.report import annotators, measures, models, plots, tables
+from hitl.report import annotators, measures, models, plots
 from hitl.report.contents import QuestionPage, Report
 from hitl.report.parts.section import parts_section
-from hitl.report.verdict import accuracy_of, verdict
 from hitl.tables.files import atomic
 
 ROWS = 25
@@ -39,6 +39,15 @@ ANNOTATORS_SHOWN = 500
 
 CONFUSION_CELLS = 300_000
 """Cells of all the annotators' confusion matrices on the page, about 4 bytes each."""
+
+NAMED = 5
+"""Largest number of annotators named."""
+
+LEVEL = 0.005
+"""Smallest difference in accuracy that is mentioned."""
+
+LEFT = ("to come", "the project is done", "nothing is asked", "waiting", "left aside")
+"""Prefixes of the sentences about remaining work (`hitl.metrics.outlook`)."""
 
 
 def render(report: Report) -> str:
@@ -118,7 +127,7 @@ def _overview(report: Report) -> dict[str, int]:
 def _question(key: str, page: QuestionPage, many: int) -> dict[str, Any]:
     """Return the template and script values of one question out of `many`."""
     consensus, annotations = page.consensus, page.evidence.annotations
-    rows = tables.annotator_rows(page, max(ROWS, ANNOTATORS_SHOWN // many))
+    rows = measures.annotator_rows(page, max(ROWS, ANNOTATORS_SHOWN // many))
     contested = measures.contested(page.evidence, consensus)
     figures = {"confidence": plots.confidence_figure(consensus.confidence, annotations.n_classes)}
     truth = measures.held_out_truth(page)
@@ -137,17 +146,17 @@ def _question(key: str, page: QuestionPage, many: int) -> dict[str, Any]:
         "page": page,
         "unlabeled": int((annotations.labels_per_item == 0).sum()),
         "active": int((annotations.labels_per_annotator > 0).sum()),
-        "accuracy": accuracy_of(page, truth),
-        "measured": measures.measured(consensus, truth),
+        "accuracy": measures.accuracy_of(page, truth),
+        "is_measured": bool(known.any()),
         "given": measures.truth_was_given(page) and page.truth is None,
         "gap": measures.calibration_error(reliable),
-        "classes": tables.class_rows(page, CLASSES_SHOWN),
+        "classes": measures.class_rows(page, CLASSES_SHOWN),
         "annotators": rows,
         "selectable": len(confusions["annotators"]),
-        "contested": tables.contested_rows(page, contested[:ROWS], truth),
+        "contested": measures.contested_rows(page, contested[:ROWS], truth),
         "n_contested": len(contested),
         "parts": parts_section(page),
-        "models": tables.model_rows(page),
+        "models": measures.model_rows(page),
         **sections,
         "figures": {f"{key}-{name}": figure for name, figure in figures.items()},
         "confusions": confusions,
@@ -165,6 +174,83 @@ def _confusions(page: QuestionPage, rows: list[dict[Hashable, Any]], cells: int)
         "pooled": plots.confusion_values(pooled),
         "annotators": {str(row["code"]): plots.confusion_values(report.confusion[row["code"]]) for row in rows[:room]},
     }
+
+
+# -- the first lines of the page ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A question of a lead, and the answer in a sentence or two."""
+
+    question: str
+    lines: tuple[str, ...]
+
+
+def verdict(report: Report, questions: Sequence[dict[str, Any]]) -> tuple[Answer, ...]:
+    """Return the answers. `questions` holds the template values (id, page, accuracy, crowd, together, ...)."""
+    if not questions:
+        return ()
+    several = len(questions) > 1
+    stands: list[str] = []
+    if report.plan is not None:
+        done, total = len(report.plan.done), len(report.plan.done) + report.plan.open_items
+        stands.append(f"{done:,} of {total:,} items are done.")
+    helps, training = [], []
+    for question in questions:
+        name = f"{question['page'].name}: " if several else ""
+        stands.append(name + _stands(question["accuracy"]))
+        helps.append(name + _helps(question["together"]))
+        training.append(name + _training(question["crowd"]))
+    return (
+        Answer("Where does it stand?", tuple(stands)),
+        Answer("Does the model help?", tuple(helps)),
+        Answer("Who needs training?", tuple(training)),
+        Answer("What is left?", _left(report, questions)),
+    )
+
+
+def _stands(accuracy: measures.Accuracy) -> str:
+    if accuracy.value != accuracy.value:
+        return f"The accuracy is not known: {accuracy.basis}."
+    interval = f"95 % interval {accuracy.low * 100:.1f} to {accuracy.high * 100:.1f} %"
+    return f"Accuracy {accuracy.value * 100:.1f} % ({interval}; {accuracy.basis})."
+
+
+def _helps(together: models.ModelsSection | None) -> str:
+    if together is None:
+        return "No model was given, or the method does not use it."
+    row = together.profile.best.overall.iloc[0]
+    people, both = float(row["people"]), float(row["both"])
+    figures = f"{both * 100:.1f} % of labels are right with it, {people * 100:.1f} % without"
+    basis = "measured on known truth" if together.profile.measured else "expected; known truth would measure it"
+    if abs(both - people) < LEVEL:
+        return f"It makes hardly a difference: {figures} ({basis})."
+    return f"{'Yes' if both > people else 'No'}: {figures} ({basis})."
+
+
+def _training(crowd: annotators.AnnotatorsSection | None) -> str:
+    if crowd is None:
+        return "There are too few labels to say."
+    if not crowd.flagged:
+        return "None: no annotator is likely to answer at random or to mislead, or is seen to get worse."
+    profiles = crowd.profiles
+    names = [f"{profiles.names[k]} ({', '.join(profiles.flags(k))})" for k in crowd.flagged[:NAMED]]
+    more = f", and {len(crowd.flagged) - NAMED} more" if len(crowd.flagged) > NAMED else ""
+    return f"{', '.join(names)}{more}."
+
+
+def _left(report: Report, questions: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    ahead = [f"{line[0].upper()}{line[1:]}." for line in report.outlook if line.startswith(LEFT)]
+    counts = [
+        f"{question['page'].name + ': ' if len(questions) > 1 else ''}{question['unlabeled']:,} items without a label, "
+        f"{question['n_contested']:,} contested items."
+        for question in questions
+    ]
+    return tuple(ahead or counts)
+
+
+# -- filters of templates ----------------------------------------------------------------------------------
 
 
 def percent(share: float, digits: int = 1) -> str:
@@ -185,23 +271,18 @@ def count(number: float) -> str:
     return f"{number:,.0f}"
 
 
-def _places(value: float, digits: int) -> str:
+def places(value: float, digits: int) -> str:
+    """Format a number with this many digits, or a dash."""
     return f"{value:.{digits}f}" if np.isfinite(value) else "–"
 
 
-def _points(share: float) -> str:
+def points(share: float) -> str:
     """Format a difference in percentage points: 0.0345 as "+3.5"."""
     return f"{round(share * 100, 1) + 0.0:+.1f}" if np.isfinite(share) else "–"
 
 
 FILTERS: dict[str, Any] = {
-    "percent": percent,
-    "count": count,
-    "places": _places,
-    "points": _points,
-    "day": annotators.day,
-    "sure": models.sure,
-    "cut": plots.cut,
+    function.__name__: function for function in (percent, count, places, points, annotators.day, models.sure, plots.cut)
 }
 """Template filters of reports. Some templates are also included in the service's pages."""
 
@@ -209,6 +290,6 @@ GLOBALS = {
     "colours": plots.COLOURS,
     "rows_shown": ROWS,
     "text_shown": TEXT_SHOWN,
-    "names_shown": tables.NAMES_SHOWN,
+    "names_shown": measures.NAMES_SHOWN,
     "together_shown": models.CLASSES,
 }

@@ -26,7 +26,7 @@ COLOURS = 8
 """Number of series colors in page.css (--c0 ... --c7)."""
 
 PERCENT: Figure = {"tickformat": ".0%"}
-LEGEND: Figure = {"showlegend": True, "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"}}
+LEGEND: Figure = {"showlegend": True}
 SILENT: Figure = {"hoverinfo": "skip", "showlegend": False}
 """Trace options without legend and hover."""
 
@@ -34,7 +34,7 @@ LABEL_GAP = 0.075
 """Smallest distance between two names at the ends of lines, as a share of the height."""
 
 
-# -- parts of figures --------------------------------------------------------------------------------------------
+# -- parts of figures --------------------------------------------------------------------------------------
 
 
 def numbers(values: npt.ArrayLike, digits: int = 4) -> list[float | None]:
@@ -53,14 +53,10 @@ def shown(name: Name, most: int = 40) -> str:
     return escape(cut(str(name), most))
 
 
-def axis(title: str, **more: Any) -> Figure:
-    """Return an axis with a title."""
-    return {"title": {"text": title}, **more}
-
-
-def names_axis(title: str, names: Sequence[str], **more: Any) -> Figure:
-    """Return an axis with a name at each of 0, 1, ..."""
-    return axis(title, showgrid=False, tickvals=list(range(len(names))), ticktext=list(names), **more)
+def axis(title: str, names: Sequence[str] | None = None, **more: Any) -> Figure:
+    """Return an axis with a title, and with these names at 0, 1, ..."""
+    ticks = {} if names is None else {"showgrid": False, "tickvals": list(range(len(names))), "ticktext": list(names)}
+    return {"title": {"text": title}, **ticks, **more}
 
 
 def figure(data: list[Figure], height: float, x: Figure, y: Figure, **more: Any) -> Figure:
@@ -77,15 +73,14 @@ def scatter(x: Any, y: Any, mode: str, colour: str, *, size: int = 8, symbol: An
 
 def heatmap(z: Sequence[list[float | None]], most: float, tip: str, **more: Any) -> Figure:
     """Return a heat map of shares from 0 to `most`."""
-    scale = [[0, "--heat0"], [0.5, "--heat1"], [1, "--heat2"]]
-    heat = {"type": "heatmap", "z": z, "zmin": 0, "zmax": most, "showscale": False, "colorscale": scale}
+    heat = {"type": "heatmap", "z": z, "zmin": 0, "zmax": most, "showscale": False}
     return heat | {"hovertemplate": f"{tip}<extra></extra>"} | more
 
 
 def whiskers(value: npt.ArrayLike, low: npt.ArrayLike, high: npt.ArrayLike, colour: str) -> Figure:
     """Return the intervals of points, for error_x or error_y."""
     above, below = numbers(np.asarray(high) - value), numbers(value - np.asarray(low))
-    return {"array": above, "arrayminus": below, "color": f"{colour}/0.5", "thickness": 1.5, "width": 0}
+    return {"array": above, "arrayminus": below, "color": f"{colour}/0.5"}
 
 
 def band(x: Sequence[Any], low: npt.ArrayLike, high: npt.ArrayLike, colour: str) -> list[Figure]:
@@ -101,9 +96,8 @@ def end_names(ends: Sequence[tuple[str, Any, float] | None], span: float) -> lis
     """
     present = sorted((end[2], rank, end) for rank, end in enumerate(ends) if end is not None)
     heights = spread(np.array([y for y, _, _ in present]), LABEL_GAP * span).tolist()
-    place = {"xanchor": "left", "xshift": 6, "showarrow": False, "align": "left"}
     return [
-        {"text": text, "x": x, "y": round(y, 5), **place, "font": {"color": f"--c{rank % COLOURS}"}}
+        {"text": text, "x": x, "y": round(y, 5), "showarrow": False, "font": {"color": f"--c{rank % COLOURS}"}}
         for (_, rank, (text, x, _)), y in zip(present, heights, strict=True)
     ]
 
@@ -125,7 +119,16 @@ def spread(sorted_values: Floats, gap: float) -> Floats:
     return np.asarray((pushed + pulled) / 2)
 
 
-# -- figures -----------------------------------------------------------------------------------------------------
+def ticks(low: float, high: float, about: int = 6) -> Floats:
+    """Return about `about` round numbers from low to high, 1, 2 or 5 times a power of ten apart."""
+    rough = (high - low) / about
+    power = 10.0 ** np.floor(np.log10(rough))
+    step = power * min(factor for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9))
+    first, last = np.ceil(low / step - 1e-9), np.floor(high / step + 1e-9)
+    return np.asarray(np.arange(first, last + 1) * step + 0.0)  # + 0.0 turns -0 into 0
+
+
+# -- figures -----------------------------------------------------------------------------------------------
 
 
 def curves_figure(curves: Sequence[Curve], value: str, spent: str = "labels spent") -> Figure:
@@ -136,16 +139,14 @@ def curves_figure(curves: Sequence[Curve], value: str, spent: str = "labels spen
         if curve.low is not None and curve.high is not None:
             data += band(x, curve.low, curve.high, colour)
         mode = "lines" if len(curve.labels) > 1 else "markers"
-        data.append(
-            scatter(x, numbers(curve.value), mode, colour, size=7, name=shown(curve.name), hovertemplate="%{y:.1%}")
-        )
+        named = {"name": shown(curve.name), "hovertemplate": "%{y:.1%}"}
+        data.append(scatter(x, numbers(curve.value), mode, colour, size=7, **named))
     ends = line_ends(curves)
     values = [v for c in curves for v in (c.value, c.low, c.high) if v is not None]
     height = float(np.ptp([f(np.concatenate(values)) for f in (np.nanmin, np.nanmax)])) if any(ends) else 0.0
     most = max((float(np.nanmax(curve.labels)) for curve in curves if len(curve.labels)), default=1.0)
     x_axis = axis(spent, tickformat=",d", range=[0.0, most * 1.005])
-    names = end_names(ends, height or 0.1)
-    return figure(data, 380, x_axis, axis(escape(value), **PERCENT), annotations=names, hovermode="x unified")
+    return figure(data, 380, x_axis, axis(escape(value), **PERCENT), annotations=end_names(ends, height or 0.1))
 
 
 def history_figure(history: Sequence[Cycle]) -> Figure:

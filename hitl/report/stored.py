@@ -43,12 +43,12 @@ def text_of(data: Mapping[str, Any]) -> str:
 def asked_before(results: Mapping[str, Consensus]) -> tuple[Question, ...]:
     """Return the questions these results answer, each once, because parts may be judged in layers."""
     asked = (
-        found.question or Question(name, found.classes, found.annotators.options) for name, found in results.items()
+        result.question or Question(name, result.classes, result.annotators.options) for name, result in results.items()
     )
     return tuple(dict.fromkeys(asked))
 
 
 def shares(metrics: Mapping[str, Any]) -> dict[str, float]:
     """Return the metrics of one run that the history shows."""
-    shown = {name: metrics[name] for name in ("labels", "confidence", "agreement") if metrics.get(name) is not None}
-    return {**shown, "done": metrics["done"] / max(metrics["items"], 1)}
+    means = {name: metrics[name] for name in ("labels", "confidence", "agreement") if metrics.get(name) is not None}
+    return {**means, "done": metrics["done"] / max(metrics["items"], 1)}

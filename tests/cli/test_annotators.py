@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from hitl.annotations import Annotations
-from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models import DawidSkene
 from hitl.models.analysis.annotator_profile import AnnotatorProfiler

@@ -1,4 +1,4 @@
-"""The command line: what it prints and writes, and what bad input does to it."""
+"""Projects on the command line: from `hitl init` to `hitl export`, and what bad input does to them."""
 
 from __future__ import annotations
 
@@ -9,177 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import hitl
 from hitl.cli.app import app
-from hitl.consensus import Consensus
+from hitl.models import VBIBCC
 from hitl.tables.files import read_table
+from tests.cli.test_combine import LABELS, tables
 from tests.command_line import Run
 
-ANNOTATIONS = "item,annotator,label\n" + "".join(
-    f"{n},{who},{'cat' if (n + (who == 'cyd' and n % 3 == 0)) % 2 else 'dog'}\n"
-    for n in range(12)
-    for who in ("ann", "bob", "cyd")
-)
-PROBABILITIES = "item,p_cat,p_dog\n" + "".join(
-    f"{n},{0.9 if n % 2 else 0.2},{0.1 if n % 2 else 0.8}\n" for n in range(14)
-)
-TRUTH = "item,label\n0,dog\n1,cat\n2,dog\n3,cat\n"
-
-
-@pytest.fixture
-def tables(tmp_path: Path) -> Path:
-    (tmp_path / "annotations.csv").write_text(ANNOTATIONS)
-    (tmp_path / "probs.csv").write_text(PROBABILITIES)
-    (tmp_path / "truth.csv").write_text(TRUTH)
-    return tmp_path
-
-
-# -- files -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("method", [None, "majority", "dawid-skene"])
-def test_combine_writes_item_label_confidence_and_probabilities(run: Run, tables: Path, method: str | None) -> None:
-    flags = ["--method", method] if method else []
-    flags += ["--output", "consensus.csv", "--annotators-output", "people.csv"]
-    code, out, _ = run("combine", "annotations.csv", *flags)
-    assert code == 0
-    assert "wrote consensus.csv" in out
-    table = read_table("consensus.csv")
-    assert table.column_names == ["item", "label", "confidence", "p_cat", "p_dog"]
-    assert table.column("item").to_pylist() == [str(n) for n in range(12)]
-    assert table.column("label").to_pylist() == ["dog", "cat"] * 6
-    people = read_table("people.csv")
-    assert people.column_names == ["annotator", "labels", "accuracy", "low", "high"]
-    accuracy = dict(
-        zip(people.column("annotator").to_pylist(), map(float, people.column("accuracy").to_pylist()), strict=True)
-    )
-    assert accuracy["cyd"] < accuracy["ann"]
-
-
-@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet", "csv.gz"])
-def test_combine_writes_every_format(run: Run, tables: Path, ending: str) -> None:
-    assert run("combine", "annotations.csv", "--output", f"c.{ending}")[0] == 0
-    assert read_table(f"c.{ending}", ["item"]).num_rows == 12
-
-
-def test_combine_with_models_and_truth(run: Run, tables: Path) -> None:
-    flags = ["--probabilities", "net=probs.csv", "--truth", "truth.csv", "--json", "--save", "c.npz"]
-    for method in ("pl", "default", "pl-em"):
-        code, out, _ = run("combine", "annotations.csv", "--method", method, "--output", "c.jsonl", *flags)
-        assert code == 0
-        summary = json.loads(out)
-        assert summary["items"] == 14  # the model knows two items nobody labeled
-        assert summary["temperatures"].keys() == {"net"}
-        rows = {row["item"]: row for row in read_table("c.jsonl", ["item"]).to_pylist()}
-        assert rows["0"]["confidence"] == 1.0
-        assert rows["13"]["label"] == "cat"
-    assert Consensus.load("c.npz").fit.method == "pl-em"
-
-
-def test_columns_by_flag_anonymous_people_and_more_options_than_classes(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("task,said\n1,yes\n1,yes\n1,unsure\n2,no\n")
-    flags = ["--item", "task", "--label", "said", "--anonymous", "--classes", "no,yes", "--options", "no,yes,unsure"]
-    code, _, err = run("combine", "a.csv", *flags, "--output", "c.csv")
-    assert (code, err) == (0, "")
-    assert read_table("c.csv").column("label").to_pylist() == ["yes", "no"]
-
-
-def test_an_empty_field_is_empty_with_and_without_quotes(run: Run, tmp_path: Path) -> None:
-    rows = [f"{n},,{'cat' if n % 2 else 'dog'}" for n in range(6) for _ in range(3)]
-    (tmp_path / "plain.csv").write_text("item,annotator,label\n" + "\n".join(rows) + "\n")
-    quoted = ['"' + row.replace(",", '","') + '"' for row in rows]
-    (tmp_path / "quoted.csv").write_text("item,annotator,label\n" + "\n".join(quoted) + "\n")
-    found = []
-    for name in ("plain", "quoted"):
-        code, _, err = run("combine", f"{name}.csv", "--output", f"{name}-out.csv")
-        assert (code, err) == (0, "")
-        found.append((tmp_path / f"{name}-out.csv").read_text())
-    assert found[0] == found[1]
-    (tmp_path / "label.csv").write_text('item,annotator,label\n1,ann,""\n2,ann,cat\n')
-    assert "label.csv, line 2: the label is empty" in run("combine", "label.csv")[2]
-
-
-def test_an_output_is_none_of_the_inputs_nor_another_output_nor_a_folder(run: Run, tables: Path) -> None:
-    (tables / "folder.csv").mkdir()
-    for flags in (
-        ["--output", "annotations.csv"],
-        ["--output", "truth.csv", "--truth", "truth.csv"],
-        ["--annotators-output", "probs.csv", "--probabilities", "net=probs.csv"],
-        ["--output", "o.csv", "--save", "o.csv"],
-        ["--save", "annotations.csv"],
-        ["--output", "o.csv", "--annotators-output", "folder.csv"],
-    ):
-        code, _, err = run("combine", "annotations.csv", *flags)
-        assert code != 0
-        assert "named twice" in err or "is a folder" in err or "ends in .npz" in err
-    assert not (tables / "o.csv").exists()
-    assert (tables / "annotations.csv").read_text() == ANNOTATIONS
-
-
-def test_contradictions_warn_and_are_an_error_with_strict(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("item,annotator,label\n1,ann,yes\n1,ann,no\n2,ann,yes\n")
-    code, _, err = run("combine", "a.csv", "--output", "c.csv")
-    assert code == 0
-    assert "warning: 1 label contradicts" in err
-    code, _, err = run("combine", "a.csv", "--strict", "--output", "d.csv")
-    assert code == 65
-    assert "expected one answer each" in err
-    assert not Path("d.csv").exists()
-
-
-BAD_FILES = [
-    ({"annotations.csv": ""}, [], 65, "the file is empty"),
-    ({"annotations.csv": "item,annotator,label\n"}, [], 65, "the table is empty"),
-    ({"annotations.csv": "item,who,label\n1,ann,x\n"}, [], 65, "no column 'annotator'"),
-    ({"annotations.csv": "item,annotator,label\n1,ann,x\n1,bob\n"}, [], 65, "line 3: 2 fields; expected 3"),
-    ({"annotations.csv": "item,annotator,label\n,ann,x\n1,bob,y\n"}, [], 65, "line 2: the item is empty"),
-    ({"annotations.csv": "item,annotator,label\n1,ann,\n1,bob,y\n"}, [], 65, "line 2: the label is empty"),
-    ({"annotations.csv": "item,annotator,label\n1,ann,x\n"}, [], 65, "found 1 class"),
-    ({}, ["--classes", "cat,cow"], 65, "label 'dog' is not one of the 2 expected"),
-    ({}, ["--method", "magic"], 78, "method 'magic' is unknown"),
-    ({}, ["--method", "pl-em"], 65, "needs class probabilities"),
-    ({}, ["--method", "pl", "--probabilities", "net=probs.csv"], 65, "known truth"),
-    ({}, ["--probabilities", "probs.csv"], 78, "expected MODEL=FILE"),
-    ({}, ["--probabilities", "net=missing.csv"], 65, "no such file"),
-    (
-        {"probs.csv": "item,p_cat,p_dog\n0,0.5,0.9\n"},
-        ["--probabilities", "net=probs.csv"],
-        65,
-        "sums to 1.4; expected 1",
-    ),
-    ({"probs.csv": "item,p_cat,p_dog\n0,nan,0.9\n"}, ["--probabilities", "net=probs.csv"], 65, "not finite"),
-    ({"probs.csv": "item,p_cat,p_dog\n0,a,0.9\n"}, ["--probabilities", "net=probs.csv"], 65, "not numeric"),
-    ({"probs.csv": "item,p_cat,p_dog\n0,1,0\n0,1,0\n"}, ["--probabilities", "net=probs.csv"], 65, "appears twice"),
-    (
-        {"probs.csv": "item,p_cat,p_dog\nzz,1,0\n"},
-        ["--probabilities", "net=probs.csv"],
-        65,
-        "expected the same item names",
-    ),
-    ({"probs.csv": "item,cat,dog\n0,1,0\n"}, ["--probabilities", "net=probs.csv"], 65, "no column p_<class>"),
-    ({"truth.csv": "item,label\n0,cow\n"}, ["--truth", "truth.csv", "--classes", "cat,dog"], 65, "item '0' is 'cow'"),
-    ({}, ["--time", "when"], 65, "no column 'when'"),
-    ({}, ["--output", "c.xls"], 65, "unknown table format"),
-    ({}, ["--output", "nowhere/c.csv"], 65, "does not exist"),
-]
-
-
-@pytest.mark.parametrize(("files", "flags", "code", "message"), BAD_FILES, ids=[case[3] for case in BAD_FILES])
-def test_bad_input_to_combine_is_a_clear_error_and_writes_nothing(
-    run: Run, tables: Path, files: dict[str, str], flags: list[str], code: int, message: str
-) -> None:
-    for name, text in files.items():
-        (tables / name).write_text(text)
-    before = sorted(path.name for path in tables.iterdir())
-    output = [] if "--output" in flags else ["--output", "c.csv"]
-    got, out, err = run("combine", "annotations.csv", *flags, *output)
-    assert got == code
-    assert message in err
-    assert err.startswith("hitl: ")
-    assert "Traceback" not in err + out
-    assert sorted(path.name for path in tables.iterdir()) == before
-
-
-# -- projects ----------------------------------------------------------------------------------------------
+__all__ = ["tables"]
 
 
 @pytest.fixture
@@ -320,6 +157,7 @@ def test_a_bad_project_is_a_clear_error_and_writes_no_output(
         "export o.csv",
         "report",
         "annotators",
+        "models",
         "add truth.csv",
         "gold truth.csv",
     ],
@@ -328,6 +166,8 @@ def test_every_command_of_a_project_needs_one(run: Run, tables: Path, command: s
     code, out, err = run(*command.split())
     assert code == 78
     assert "hitl.toml: no such file; make one with `hitl init`" in out + err
+    if command in ("combine", "annotators", "models", "report"):
+        assert f"hitl {command} annotations.csv" in err
 
 
 @pytest.mark.parametrize("command", ["demo --output nowhere/report.html", "report --output nowhere/report.html"])
@@ -436,17 +276,6 @@ def test_bad_rows_of_a_project_are_left_out_and_named(run: Run, project: Path) -
     assert (code, "truth.csv, line 2: the item is empty" in err) == (65, True)
 
 
-def test_flags_of_a_file_are_refused_in_a_project_and_outputs_must_differ(run: Run, project: Path) -> None:
-    assert run("pull")[0] == 0
-    code, _, err = run("combine", "--method", "majority", "--classes", "a,b")
-    assert (code, "--method, --classes needs an annotations file" in err) == (78, True)
-    assert run("combine", "annotations.csv", "--output", "x.csv", "--annotators-output", "x.csv")[0] == 65
-    assert run("combine", "annotations.csv", "--output", "x.csv", "--annotators-output", "nowhere/p.csv")[0] == 65
-    assert run("combine", "annotations.csv", "--output", "x.csv", "--save", "nowhere/p.npz")[0] == 65
-    assert run("combine", "annotations.csv", "--options", "cat,dog,unsure")[0] == 78
-    assert not Path("x.csv").exists()
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -487,3 +316,67 @@ def test_a_mistyped_store_is_an_error_not_an_empty_project(
     monkeypatch.setenv("HITL_STORE", f"sqlite:///{project}/nowhere/hitl.db")
     assert run("status")[0] == 74
     assert not (project / "nowhere").exists()
+
+
+def test_flags_of_files_are_refused_in_a_project(run: Run, project: Path) -> None:
+    for flags in (["--method", "majority", "--classes", "a,b"], ["--paper"]):
+        code, _, err = run("combine", *flags)
+        names = ", ".join(flag for flag in flags if flag.startswith("--"))
+        words = f"{names} needs an annotations file; a project is combined as its hitl.toml says"
+        assert (code, words in err) == (78, True)
+
+
+# -- the settings of a paper -------------------------------------------------------------------------------
+
+COLUMNS = dict(zip(("item", "annotator", "label"), map(list, zip(*LABELS, strict=True)), strict=True))
+
+
+def change(project: Path, **keys: str) -> None:
+    text = (project / "hitl.toml").read_text()
+    old = 'method = "default"'
+    assert old in text
+    lines = [f"{key} = {value}" for key, value in ({"method": '"default"'} | keys).items()]
+    (project / "hitl.toml").write_text(text.replace(old, "\n".join(lines)))
+
+
+def test_a_project_combines_as_the_paper_has_it(run: Run, project: Path) -> None:
+    change(project, method='"vb-ibcc"', paper="true")
+    code, out, _ = run("doctor")
+    assert (code, "ok    combiner: vb-ibcc, with the settings of its paper" in out) == (0, True)
+    assert run("run")[0] == 0
+    assert run("combine", "--output", "found.csv")[0] == 0
+    table = read_table("found.csv")
+    found = np.asarray(table.column("p_cat").cast("float64"))
+    expected = VBIBCC.paper().fit(hitl.Evidence.from_tables(COLUMNS))
+    order = [expected.items.index(item) for item in table.column("item").to_pylist()]
+    np.testing.assert_allclose(found, expected.probabilities[order, 0], atol=1e-6)
+
+
+def test_options_of_ones_own_stand(run: Run, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HITL_COMBINE__PAPER", "true")
+    change(project, method='"vb-ibcc"', options="{ diagonal = 3.0, off = 0.5 }")
+    assert run("run")[0] == 0
+    assert run("combine", "--output", "found.csv")[0] == 0
+    table = read_table("found.csv")
+    method = VBIBCC(diagonal=3.0, off=0.5, shared=False, begin="prior")
+    expected = method.fit(hitl.Evidence.from_tables(COLUMNS))
+    order = [expected.items.index(item) for item in table.column("item").to_pylist()]
+    found = np.asarray(table.column("p_cat").cast("float64"))
+    np.testing.assert_allclose(found, expected.probabilities[order, 0], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"paper": "true"}, "method 'default' has no settings of a paper; these have: weighted-majority"),
+        ({"method": '"vb-ibcc"', "paper": '"yes, please"'}, "combine.paper: input should be a valid boolean"),
+        ({"method": '"vb-ibcc"', "papers": "true"}, "combine.papers: no such key; did you mean 'paper'?"),
+        ({"method": '"vb-ibcc"', "paper": "true", "options": "{ diag = 1 }"}, "method 'vb-ibcc' has no setting 'diag'"),
+    ],
+)
+def test_mistakes_are_named_by_doctor_and_run(run: Run, project: Path, keys: dict[str, str], message: str) -> None:
+    change(project, **keys)
+    code, out, err = run("doctor")
+    assert (code, message in out + err) == (78, True)
+    code, _, err = run("run")
+    assert (code, message in err) == (78, True)

@@ -25,8 +25,8 @@ from hitl.errors import BadSettings
 from hitl.evidence import Evidence
 from hitl.models import DefaultCombiner
 from hitl.report.contents import Curve
+from hitl.report.plots import ticks
 from hitl.report.replay import ends_of, figure
-from hitl.report.svg import ticks
 from hitl.tables.files import read_table
 from tests.command_line import Run
 

@@ -33,7 +33,7 @@ from hitl.platform import (
 from hitl.project import stored_evidence
 from hitl.report.contents import QuestionPage
 from hitl.report.page import render
-from hitl.report.parts.boxes import SIDE, boxed_images
+from hitl.report.parts.pictures import SIDE, boxed_images
 from hitl.report.stored import stored_report
 from hitl.settings import Settings
 from hitl.store import Store

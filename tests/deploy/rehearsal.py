@@ -17,7 +17,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -35,6 +34,7 @@ from urllib.request import Request, urlopen
 from hitl.connectors.label_studio.server import install, installed_in, template
 from tests.deploy import files
 from tests.deploy.files import ROOT
+from tests.scheduled import free_port, until
 
 SECONDS = 240
 """How long anything may take to become healthy or done."""
@@ -43,22 +43,6 @@ KEPT = ("PATH", "LANG", "TMPDIR", "HITL_HOME", "HITL_DATA", "LD_LIBRARY_PATH")
 """What services get of this process's environment, as a container would not."""
 
 Say = Callable[[str], None]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def until(what: str, holds: Callable[[], Any], seconds: float = SECONDS) -> Any:
-    """The first true answer."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if found := holds():
-            return found
-        time.sleep(0.3)
-    raise AssertionError(f"{what}: not within {seconds:g} s")
 
 
 class Rehearsal:
@@ -137,9 +121,9 @@ class Rehearsal:
             return healthy()
 
         try:
-            until(f"{name} healthy", well)
+            until(well, SECONDS)
         except AssertionError as error:
-            raise AssertionError(f"{error}\n{self.told(name)}") from None
+            raise AssertionError(f"{name} healthy: {error}\n{self.told(name)}") from None
         self.say(f"{name}: healthy after {time.monotonic() - began:.1f} s")
 
     def told(self, name: str) -> str:
@@ -231,18 +215,13 @@ class Rehearsal:
 
     def platform(self, path: str, body: Any = None) -> Any:
         """Ask Label Studio as its administrator."""
-        address = f"http://127.0.0.1:{self.ports['label-studio']}{path}"
-        return json.loads(self.answer(address, f"Token {self.secret('label-studio-token')}", body))
+        return json.loads(self.answer("label-studio", path, f"Token {self.secret('label-studio-token')}", body))
 
-    def answer(self, url: str, authorization: str, body: Any = None) -> str:
+    def answer(self, service: str, path: str, authorization: str = "", body: Any = None) -> str:
         headers = {"Authorization": authorization, "Content-Type": "application/json"}
-        request = Request(url, None if body is None else json.dumps(body).encode(), headers)
-        with urlopen(request, timeout=30) as answer:
+        url = f"http://127.0.0.1:{self.ports[service]}{path}"
+        with urlopen(Request(url, None if body is None else json.dumps(body).encode(), headers), timeout=30) as answer:
             return str(answer.read().decode())
-
-    def settings(self) -> dict[str, str]:
-        """The environment of the service that serves."""
-        return dict(files.compose()["services"]["serve"]["environment"])
 
     def annotate(self) -> int:
         """Label each task of the first project."""
@@ -262,11 +241,11 @@ class Rehearsal:
         return [event for event in events if event.get("event") == "done"]
 
     def metrics(self, token: str) -> str:
-        return self.answer(f"http://127.0.0.1:{self.ports['serve']}/metrics", f"Bearer {token}")
+        return self.answer("serve", "/metrics", f"Bearer {token}")
 
     def ready(self) -> bool:
         with suppress(HTTPError):
-            return "ok" in self.answer(f"http://127.0.0.1:{self.ports['serve']}/readyz", "")
+            return "ok" in self.answer("serve", "/readyz")
         return False
 
     # -- the chart ---------------------------------------------------------------------------------------------
@@ -289,11 +268,10 @@ class Rehearsal:
         self.ports["serve"] = self.ports["chart"]
         path = one["startupProbe"]["httpGet"]["path"]
         assert path == one["livenessProbe"]["httpGet"]["path"]
-        url = f"http://127.0.0.1:{self.ports['chart']}{path}"
 
         def healthy() -> bool:
             with suppress(OSError):
-                return bool(self.answer(url, ""))
+                return bool(self.answer("chart", path))
             return False
 
         self.start("demo-serve", files.words_of([], one["args"]), {e["name"]: e["value"] for e in one["env"]}, healthy)
@@ -331,14 +309,14 @@ def rehearse(folder: Path, python: Path, *, fresh: bool = False, say: Say = lamb
         stack.callback(one.end)
         one.up()
         tasks = one.annotate()
-        settings = one.settings()
-        until("a cycle", one.cycles)
+        settings = files.compose()["services"]["serve"]["environment"]
+        until(one.cycles, SECONDS)
         one.once("cycle", ["hitl", "run", "--json"], settings)
         status = json.loads(one.once("status", ["hitl", "status", "--json"], settings))
-        until("ready", one.ready)
+        until(one.ready, SECONDS)
         token = one.once("token", ["hitl", "tokens", "create", "prometheus", "--role", "viewer"], settings).strip()
         told = f'hitl_project_labels{{project="reviews"}} {tasks}.0'
-        until("figures", lambda: told in one.metrics(token))
+        until(lambda: told in one.metrics(token), SECONDS)
         metrics = one.metrics(token)
         one.once("backup", ["hitl", "backup", "/backups/b.zip"], settings)
         one.once("restore", ["hitl", "restore", "/backups/b.zip", "--dry-run"], settings)

@@ -13,7 +13,7 @@ import numpy as np
 from hitl.annotations import Annotations
 from hitl.consensus import AnnotatorReport, Consensus
 from hitl.evidence import Evidence
-from hitl.report import QuestionPage
+from hitl.report import QuestionPage, Report, render
 
 EVIL = "<script>alert('x')</script>"
 WHEN = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
@@ -50,6 +50,10 @@ class Page(HTMLParser):
 
     def count(self, tag: str, attribute: str) -> int:
         return sum(attribute in attributes for name, attributes in self.tags if name == tag)
+
+
+def seen(*questions: QuestionPage, **more: Any) -> Page:
+    return Page(render(Report("Title", questions, **more)))
 
 
 def combined(annotations: Annotations, **more: Any) -> Consensus:

@@ -6,7 +6,6 @@ import json
 import re
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,14 +17,9 @@ from hitl.errors import BadInput, BadTable
 from hitl.evidence import Evidence
 from hitl.models.analysis.complementarity import reliability
 from hitl.plan import Ask, Done, Plan
-from hitl.report import Curve, Cycle, QuestionPage, Report, measures, plots, render, tables, write
+from hitl.report import Curve, Cycle, QuestionPage, Report, measures, plots, render, write
 from hitl.report.page import percent
-from tests.report.samples import EVIL, WHEN, Page, combined, pool, require_valid_figure, sample
-
-
-def seen(*questions: QuestionPage, **more: Any) -> Page:
-    return Page(render(Report("Title", questions, **more)))
-
+from tests.report.samples import EVIL, WHEN, Page, combined, pool, require_valid_figure, sample, seen
 
 # -- figures ---------------------------------------------------------------------------------------------------
 
@@ -134,7 +128,7 @@ def test_contested_items_are_those_in_doubt_least_confident_first():
     consensus = replace(combined(annotations), probabilities=np.column_stack([p, 1 - p]))
     assert measures.contested(Evidence(annotations), consensus).tolist() == [1, 4]
     page = QuestionPage("q", Evidence(annotations), consensus, {1: "is it so?"})
-    (row,) = tables.contested_rows(page, np.array([1]), np.array([-1, 1, -1, -1, -1, -1]))
+    (row,) = measures.contested_rows(page, np.array([1]), np.array([-1, 1, -1, -1, -1, -1]))
     assert (row.item, row.label, row.truth) == (1, "no", "yes")
     assert [(vote.name, vote.share, sorted(vote.annotators)) for vote in row.votes] == [
         ("no", 0.5, [0, 2]),
@@ -408,11 +402,3 @@ def test_names_at_line_ends_are_apart_and_near():
     spread = plots.spread(values, 0.05)
     assert np.diff(spread).min() >= 0.05 - 1e-12
     assert np.abs(spread - values).max() <= 0.05 * 3
-
-
-def test_import_is_light():
-    import subprocess
-    import sys
-
-    code = "import sys, hitl.report; print([m for m in ('plotly', 'jinja2') if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -12,7 +12,7 @@ import pytest
 
 from hitl.report.contents import QuestionPage, Report
 from hitl.report.page import render
-from hitl.report.parts.masks import SIDE, drawn_images
+from hitl.report.parts.pictures import SIDE, drawn_images
 from tests.kinds.simulated_masks import crowd
 from tests.kinds.stored import combined
 from tests.kinds.test_masks import answer, evidence

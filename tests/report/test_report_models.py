@@ -16,7 +16,7 @@ from hitl.models import PLEM, VBIBCC, DefaultCombiner
 from hitl.models.analysis.complementarity import judge
 from hitl.models.analysis.model_profile import ModelProfile, ModelProfiler
 from hitl.report import QuestionPage, Report, models, render
-from tests.report.samples import EVIL, Page, require_valid_figure, sample
+from tests.report.samples import EVIL, Page, require_valid_figure, sample, seen
 
 
 def asked(n: int = 500, names: tuple[str, ...] = ("cat", "dog", "cow"), model: str = "net", seed: int = 3):
@@ -47,10 +47,6 @@ def section(page: QuestionPage) -> models.ModelsSection:
     found = models.models_section(page)
     assert found is not None
     return found
-
-
-def seen(*questions: QuestionPage) -> Page:
-    return Page(render(Report("Title", questions)))
 
 
 def test_the_section_is_the_profile(profile: ModelProfile, section: models.ModelsSection) -> None:

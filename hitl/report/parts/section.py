@@ -6,14 +6,21 @@ Each kind of answer that can be drawn has a function and a template here. Any ot
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from hitl.kinds.kind import Judged, kind_of
 from hitl.report.contents import PartsSection, QuestionPage
-from hitl.report.parts import boxes, masks, spans
+from hitl.report.parts import pictures, spans
 
 ROWS = 40
 """Rows in a table of parts."""
+
+DRAWN: dict[str, Callable[[QuestionPage], PartsSection]] = {
+    "spans": spans.marked_texts,
+    "time_spans": spans.marked_recordings,
+    "boxes": pictures.boxed_images,
+    "masks": pictures.drawn_images,
+}
+"""Kind of answer -> function that draws it."""
 
 
 def parts_section(page: QuestionPage) -> PartsSection | None:
@@ -27,20 +34,9 @@ def parts_table(page: QuestionPage) -> PartsSection:
     """List the items with their parts, least certain first."""
     rows = kind_of(page.consensus).rows([Judged(page.name, page.evidence, page.consensus)])
     rows.sort(key=lambda row: float(row["confidence"]))
-    return PartsSection("parts/table.html.j2", [_shown(row) for row in rows[:ROWS]])
-
-
-def _shown(row: dict[str, Any]) -> dict[str, Any]:
-    def short(part: dict[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in part.items() if isinstance(value, int | float | str)}
-
-    return {**row, "parts": [short(part) for part in row["parts"]]}
-
-
-DRAWN: dict[str, Callable[[QuestionPage], PartsSection]] = {
-    "spans": spans.marked_texts,
-    "time_spans": spans.marked_recordings,
-    "boxes": boxes.boxed_images,
-    "masks": masks.drawn_images,
-}
-"""Kind of answer -> function that draws it."""
+    for row in rows[:ROWS]:
+        row["parts"] = [
+            {name: value for name, value in part.items() if isinstance(value, int | float | str)}
+            for part in row["parts"]
+        ]
+    return PartsSection("parts/table.html.j2", rows[:ROWS])

@@ -1,7 +1,7 @@
 """Texts and recordings with marked parts: the consensus spans and those of every annotator.
 
-A line of a text is the text cut into segments: (text, label or None, note). Spans of one layer do not overlap, so every
-line of a layer is one row of segments. A line of a recording is a row of bars over a time axis.
+A line of a text is the text cut into segments. Spans of one layer do not overlap, so every line of a layer is one row
+of segments. A line of a recording is a row of bars over a time axis.
 """
 
 from __future__ import annotations
@@ -12,18 +12,24 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from hitl.annotations import Name
+from hitl.annotations import Name, Names
 from hitl.kinds.span_labels import SpanLabels
 from hitl.kinds.spans import SpanParts
 from hitl.parts import Place, number_of
 from hitl.report.contents import PartsSection, QuestionPage
-from hitl.report.svg import ticks
+from hitl.report.plots import ticks
 
 TEXTS = 20
 """Texts shown, least certain first."""
 
 LONGEST = 2_000
 """Characters shown of a text."""
+
+SHORTEST = 1e-300
+"""Shortest axis, because dividing by a shorter one gives infinity."""
+
+Marked = tuple[Place, Place, int, str]
+"""A span: start, end, index of its label among the question's classes, and a note."""
 
 
 @dataclass(frozen=True)
@@ -47,41 +53,13 @@ class MarkedText:
     cut: bool
 
 
-def marked_texts(page: QuestionPage) -> PartsSection:
-    """Draw the texts that annotators answered."""
+def _answered(page: QuestionPage) -> tuple[SpanParts, list[int]]:
+    """Return the parts, and the documents that have answers, least certain first."""
     parts = page.evidence.parts
     assert isinstance(parts, SpanParts)
-    assert parts.labels.texts is not None
-    labels, items, texts = parts.labels, page.evidence.annotations.items, parts.labels.texts
-    kinds = {labels.classes.index(kind): number for number, kind in enumerate(parts.matched.classes)}
-    answered = np.flatnonzero(labels.answers_n > 0)
+    answered = np.flatnonzero(parts.labels.answers_n > 0)
     first = answered[np.argsort(page.consensus.confidence[answered], kind="stable")][:TEXTS]
-    found: dict[Name, list[tuple[int, int, int, str]]] = {}
-    for span in page.consensus.parts:
-        if span.found:
-            note = f"{span.probability:.0%} sure; {span.marked} of {span.answers} marked exactly this"
-            place = span.place["start"], span.place["end"]
-            found.setdefault(span.item, []).append((*place, kinds[labels.classes.index(span.label)], note))
-    spans_a: dict[int, list[tuple[int, int, int, str]]] = {}
-    for answer, start, end, kind in labels.span_s4.tolist():
-        if kind in kinds:
-            spans_a.setdefault(answer, []).append((start, end, kinds[kind], ""))
-    answers_d = _answers(labels)
-    names = [str(kind) for kind in parts.matched.classes]
-    drawn = [
-        MarkedText(
-            items[d],
-            float(page.consensus.confidence[d]),
-            _segments(texts[d], found.get(items[d], ()), names),
-            tuple(
-                (labels.annotators[labels.answer_a2[a, 1]], _segments(texts[d], spans_a.get(a, ()), names))
-                for a in answers_d[d]
-            ),
-            len(texts[d]) > LONGEST,
-        )
-        for d in first.tolist()
-    ]
-    return PartsSection("parts/texts.html.j2", drawn)
+    return parts, first.tolist()
 
 
 def _answers(labels: SpanLabels) -> dict[int, list[int]]:
@@ -92,18 +70,60 @@ def _answers(labels: SpanLabels) -> dict[int, list[int]]:
     return answers_d
 
 
-def _segments(text: str, spans: Iterable[tuple[int, int, int, str]], kinds: Sequence[str]) -> tuple[Segment, ...]:
-    """Cut the text (only its beginning if it is long) at its spans: start, end, label index, note."""
+def _consensus(page: QuestionPage, classes: Names, note: str) -> dict[Name, list[Marked]]:
+    """Return item -> the spans of the consensus."""
+    spans: dict[Name, list[Marked]] = {}
+    for one in page.consensus.parts:
+        if one.found:
+            words = f"{one.probability:.0%} sure; {one.marked} of {one.answers} marked {note}"
+            span = one.place["start"], one.place["end"], classes.index(one.label), words
+            spans.setdefault(one.item, []).append(span)
+    return spans
+
+
+def marked_texts(page: QuestionPage) -> PartsSection:
+    """Draw the texts that annotators answered."""
+    parts, first = _answered(page)
+    labels, items, classes = parts.labels, page.evidence.annotations.items, parts.matched.classes
+    assert labels.texts is not None
+    consensus, spans_a = _consensus(page, classes, "exactly this"), _by_answer(labels, classes)
+    answers_d, drawn = _answers(labels), []
+    for d in first:
+        text, item = labels.texts[d], items[d]
+        lines = [
+            (labels.annotators[labels.answer_a2[a, 1]], _segments(text, spans_a.get(a, ()), classes))
+            for a in answers_d[d]
+        ]
+        line = _segments(text, consensus.get(item, ()), classes)
+        drawn.append(MarkedText(item, float(page.consensus.confidence[d]), line, tuple(lines), len(text) > LONGEST))
+    return PartsSection("parts/texts.html.j2", drawn)
+
+
+def _by_answer(labels: SpanLabels, classes: Names) -> dict[int, list[Marked]]:
+    """Return answer -> its spans of these classes, as offsets."""
+    kinds = {labels.classes.index(kind): number for number, kind in enumerate(classes)}
+    spans_a: dict[int, list[Marked]] = {}
+    for answer, start, end, kind in labels.span_s4.tolist():
+        if kind in kinds:
+            spans_a.setdefault(answer, []).append((start, end, kinds[kind], ""))
+    return spans_a
+
+
+def _segments(text: str, spans: Iterable[Marked], classes: Names) -> tuple[Segment, ...]:
+    """Cut the text (only its beginning if it is long) at its spans."""
     text, place, pieces = text[:LONGEST], 0, []
-    for start, end, kind, note in sorted(spans):
+    for start, end, kind, note in sorted((int(start), int(end), kind, note) for start, end, kind, note in spans):
         if start >= len(text):
             break
         pieces += [Segment(text[place:start])] if place < start else []
-        pieces.append(Segment(text[start:end], kind, kinds[kind], note))
+        pieces.append(Segment(text[start:end], kind, str(classes[kind]), note))
         place = end
     if place < len(text):
         pieces.append(Segment(text[place:]))
     return tuple(pieces)
+
+
+# -- recordings --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -134,66 +154,44 @@ class MarkedRecording:
 
 def marked_recordings(page: QuestionPage) -> PartsSection:
     """Draw the recordings that annotators answered."""
-    parts = page.evidence.parts
-    assert isinstance(parts, SpanParts)
-    answered = np.flatnonzero(parts.labels.answers_n > 0)
-    first = answered[np.argsort(page.consensus.confidence[answered], kind="stable")][:TEXTS]
-    answers_d = _answers(parts.labels)
-    drawn = [_recording(page, parts, d, answers_d[d]) for d in first.tolist()]
+    parts, first = _answered(page)
+    consensus, answers_d = _consensus(page, parts.matched.classes, "it"), _answers(parts.labels)
+    drawn = [_recording(page, parts, d, answers_d[d], consensus) for d in first]
     return PartsSection("parts/recordings.html.j2", drawn, [(str(kind), "") for kind in parts.matched.classes])
 
 
-def _recording(page: QuestionPage, parts: SpanParts, d: int, answers: Sequence[int]) -> MarkedRecording:
-    labels, item = parts.labels, page.evidence.annotations.items[d]
-    kinds = {kind: number for number, kind in enumerate(parts.matched.classes)}
-    found = [
-        (
-            one.place["start"],
-            one.place["end"],
-            kinds[one.label],
-            f"{one.probability:.0%} sure; {one.marked} of {one.answers} marked it",
-        )
-        for one in page.consensus.parts
-        if one.found and one.item == item
-    ]
-    marked: dict[int, list[tuple[Place, Place, int, str]]] = {answer: [] for answer in answers}
+def _recording(
+    page: QuestionPage, parts: SpanParts, d: int, answers: Sequence[int], consensus: dict[Name, list[Marked]]
+) -> MarkedRecording:
+    labels, item, classes = parts.labels, page.evidence.annotations.items[d], parts.matched.classes
+    spans = consensus.get(item, [])
+    marked: dict[int, list[Marked]] = {answer: [] for answer in answers}
     own = labels.span_s4[np.isin(labels.span_s4[:, 0], answers)]
-    rows = zip(own.tolist(), labels.written(own[:, 1]), labels.written(own[:, 2]), strict=True)
-    for (answer, _, _, kind), start, end in rows:
-        if labels.classes[kind] in kinds:
-            marked[answer].append((start, end, kinds[labels.classes[kind]], ""))
+    starts, ends = labels.written(own[:, 1]), labels.written(own[:, 2])
+    for (answer, _, _, kind), start, end in zip(own.tolist(), starts, ends, strict=True):
+        if labels.classes[kind] in classes:
+            marked[answer].append((start, end, classes.index(labels.classes[kind]), ""))
     # All layers of a recording share one axis.
-    sides = [*labels.written(own[:, 1]), *labels.written(own[:, 2]), *(side for one in found for side in one[:2])]
-    low, high = _ends([number_of(side) for side in sides])
-    names = [str(kind) for kind in parts.matched.classes]
+    sides = [*starts, *ends, *(side for span in spans for side in span[:2])]
+    numbers = [number_of(side) for side in sides]
+    low, high = min(numbers, default=0.0), max(numbers, default=1.0)
+    low = 0.0 if 0 <= low < high / 2 else low  # starts at 0 if the first place is close to it
+    high = high if high - low > SHORTEST else low + 1
     return MarkedRecording(
         item,
         float(page.consensus.confidence[d]),
-        _bars(found, low, high, names),
-        tuple((labels.annotators[labels.answer_a2[a, 1]], _bars(marked[a], low, high, names)) for a in answers),
+        _bars(spans, low, high, classes),
+        tuple((labels.annotators[labels.answer_a2[a, 1]], _bars(marked[a], low, high, classes)) for a in answers),
         _ticks(low, high, any(isinstance(side, str) for side in sides)),
     )
 
 
-SHORTEST = 1e-300
-"""Shortest axis, because dividing by a shorter one gives infinity."""
-
-
-def _ends(places: Sequence[float]) -> tuple[float, float]:
-    """Return the ends of the axis. It starts at 0 if the first place is close to it."""
-    low, high = min(places, default=0.0), max(places, default=1.0)
-    low = 0.0 if 0 <= low < high / 2 else low
-    return low, high if high - low > SHORTEST else low + 1
-
-
-def _bars(
-    spans: Iterable[tuple[Place, Place, int, str]], low: float, high: float, kinds: Sequence[str]
-) -> tuple[Bar, ...]:
-    """Return bars for spans of start, end, label index and note, in order of their start."""
+def _bars(spans: Iterable[Marked], low: float, high: float, classes: Names) -> tuple[Bar, ...]:
+    """Return bars for spans, in order of their start."""
     scale, bars = 100 / (high - low), []
-    for start, end, kind, note in sorted(spans, key=lambda one: number_of(one[0])):
+    for start, end, kind, note in sorted(spans, key=lambda span: number_of(span[0])):
         begin, length = (number_of(start) - low) * scale, (number_of(end) - number_of(start)) * scale
-        bars.append(Bar(begin, length, kind, f"{kinds[kind]}, {start} to {end}" + (f"; {note}" if note else "")))
+        bars.append(Bar(begin, length, kind, f"{classes[kind]}, {start} to {end}" + (f"; {note}" if note else "")))
     return tuple(bars)
 
 

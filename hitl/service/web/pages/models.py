@@ -8,9 +8,9 @@ import numpy as np
 from fastapi.responses import Response
 
 from hitl.models.analysis.complementarity import reliability
+from hitl.report.measures import model_rows
 from hitl.report.models import ModelsSection, models_section
 from hitl.report.plots import reliability_figure
-from hitl.report.tables import model_rows
 from hitl.service.web.snapshot import QuestionView
 from hitl.service.web.visits import PAGE, QuestionName, Viewing, pages
 

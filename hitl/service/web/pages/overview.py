@@ -12,9 +12,9 @@ from starlette.exceptions import HTTPException
 
 from hitl.metrics import outlook
 from hitl.report.contents import Cycle
+from hitl.report.measures import class_rows
 from hitl.report.plots import confidence_figure, history_figure
 from hitl.report.stored import shares
-from hitl.report.tables import class_rows
 from hitl.service.web import background
 from hitl.service.web.access.guard import requires
 from hitl.service.web.access.roles import Caller, Role
