@@ -332,6 +332,8 @@ COLUMNS = dict(zip(("item", "annotator", "label"), map(list, zip(*LABELS, strict
 
 
 def change(project: Path, **keys: str) -> None:
+    for name in ("probabilities_net.csv", "truth.csv"):  # labels alone
+        (project / name).unlink()
     text = (project / "hitl.toml").read_text()
     old = 'method = "default"'
     assert old in text

@@ -181,7 +181,8 @@ def test_bad_input_is_a_clear_error_and_writes_nothing(
     assert (got, message in err) == (code, True), err
     assert err.startswith("hitl: ")
     assert "Traceback" not in err + out
-    assert not {"('", "['", "',)"} & {err[n : n + 2] for n in range(len(err))}, "a Python tuple in a sentence"
+    assert "('" not in err, "a Python tuple in a sentence"
+    assert "',)" not in err
     assert sorted(path.name for path in tables.iterdir()) == before
 
 
