@@ -105,7 +105,10 @@ def boxed_images(page: QuestionPage) -> PartsSection:
     boxes: dict[Name, list[Part]] = {}
     for box in page.consensus.parts:
         boxes.setdefault(box.item, []).append(box)
-    images = [_boxes(page, parts, i, boxes) for i in least_certain(page, np.flatnonzero(parts.matched.answers.answers_n > 0).tolist())]
+    images = [
+        _boxes(page, parts, i, boxes)
+        for i in least_certain(page, np.flatnonzero(parts.matched.answers.answers_n > 0).tolist())
+    ]
     return PartsSection("parts/boxes.html.j2", images, legend(parts.question.classes))
 
 
@@ -125,7 +128,9 @@ def _boxes(page: QuestionPage, parts: BoxParts, i: int, boxes: Mapping[Name, lis
     return BoxedImage(
         item,
         float(page.consensus.confidence[i]),
-        "of the object about which annotators agree least" if parts.matched.cluster_n[i] >= 0 else "that there is nothing",
+        "of the object about which annotators agree least"
+        if parts.matched.cluster_n[i] >= 0
+        else "that there is nothing",
         wide,
         high,
         tuple(
