@@ -45,10 +45,9 @@ class Checked:
     """Result of the check on known items.
 
     Attributes:
-        rows: (n,) codes of those that checked it, none if it could not be checked.
+        rows: (n,) codes of those that checked it, none if it could not be checked; `why`: the reason, in words.
         wrong, expected_wrong: how many of them are wrong without their truth, and how many were expected to be.
         scale: errors that are expected of the other items without these truths, for each that is expected with them.
-        why: in words, why it could not be checked.
         beliefs_nj: (n, J) beliefs about them from all their labels, without their truth.
     """
 

@@ -34,13 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AuditedAgreement:
-    """Agreement found by audits.
-
-    Attributes:
-        drawn: questions asked as audits; `answered` of them have an answer.
-        share: how often labels agree with the answers, in [0, 1], with its 95 % interval; NaN without answers.
-        effective: m, the effective number of answers.
-    """
+    """Agreement found by audits: questions asked and answered, how often labels agree with its 95 % interval, and m."""
 
     drawn: int
     answered: int
@@ -51,10 +45,7 @@ class AuditedAgreement:
 
 
 def estimate(agrees: Floats, probability: Floats, drawn: int | None = None) -> AuditedAgreement:
-    """Estimate agreement from (D,) values in [0, 1] of the answered audits and their (D,) probabilities.
-
-    `drawn` audits were asked (default: D); those without an answer are taken to be like the others.
-    """
+    """Estimate agreement from (D,) values in [0, 1] of the answered audits and their probabilities, `drawn` asked."""
     answered = len(agrees)
     drawn = answered if drawn is None else drawn
     if not answered:
@@ -69,8 +60,8 @@ def estimate(agrees: Floats, probability: Floats, drawn: int | None = None) -> A
 def audited_agreement(asks: pa.Table, evidence: Mapping[str, Evidence]) -> AuditedAgreement:
     """Estimate agreement from the audits in a store (`Store.audits`) and question -> evidence with the answers.
 
-    An answer that is no class ("unsure") agrees with no label. Questions about parts of items (spans, masks, boxes) are
-    left out. If an annotator was asked twice about an item, the later question counts.
+    An answer that is no class agrees with no label. Questions about parts of items are left out. If an annotator was
+    asked twice about an item, the later question counts.
     """
     rows = {
         (row["item"], row["annotator"]): row

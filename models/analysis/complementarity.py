@@ -219,8 +219,7 @@ def reliability(confidence_n: Floats, right_n: Floats, most: int = 10) -> pd.Dat
 def deferral_curve(confidence_n: Floats, alone_n: Floats, both_n: Floats, points: int = POINTS) -> pd.DataFrame:
     """Return the curve of N items from the model's confidence, and how right it is alone and with annotators.
 
-    Columns: share that skips; the lowest confidence among them; accuracy (low, high) of all items together; accuracy of
-    the items skipped. NaN where nothing skips.
+    Columns: share that skips; the lowest confidence among them; accuracy (low, high) of all items; accuracy of those.
     """
     import pandas as pd
 
@@ -242,8 +241,7 @@ def deferral_curve(confidence_n: Floats, alone_n: Floats, both_n: Floats, points
 def can_skip(confidence_n: Floats, right_n: Floats, target: float) -> tuple[int, float]:
     """Return the largest number of items, most certain first, that are right on average at least as often as `target`.
 
-    `right_n` are chances that the model's labels are right, in [0, 1]. The second number is the lowest confidence among
-    the items; NaN if none can skip.
+    `right_n` are chances that the model's labels are right. The second number is their lowest confidence, or NaN.
     """
     order, ends = _most_certain_first(confidence_n)
     total = np.append(0.0, np.cumsum(right_n[order]))[ends]

@@ -33,8 +33,7 @@ class Dependence:
     """Dependence of two judges, given the class.
 
     Attributes:
-        bits: conditional mutual information, chance subtracted, >= 0.
-        chance: its mean for independent judges of as many items.
+        bits: conditional mutual information, chance subtracted, >= 0; `chance`: its mean for independent judges.
         p_value: how often independent judges reach as much, in (0, 1].
         together: mutual information without the class, for scale (>= 0, chance included).
         items: number that both have judged.

@@ -30,8 +30,7 @@ class Bound:
     """Theorem 1 for some items with (expected) truths; NaN without items.
 
     Attributes:
-        bound: lower bound on the accuracy of P+L; `tighter` uses the most probable other class and is never lower.
-        accuracy: of P+L, over the same items.
+        bound, tighter, accuracy: lower bounds on the accuracy of P+L, and this accuracy, over the same items.
         model_above_one, people_above_one: share of items whose true class outweighs all others, for each alone.
         model_odds, people_odds: QUANTILES of log10 of the confidence ratio of the true class.
     """

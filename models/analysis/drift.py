@@ -60,12 +60,9 @@ SURE_OF_ROW = 0.995
 
 @dataclass(frozen=True, eq=False)
 class Windows:
-    """Accuracy of an annotator in T windows of about equally many labels.
+    """Accuracy of an annotator in T windows of about equally many labels, with its 95 % interval.
 
-    Attributes:
-        start, end: (T,) times of each window's first and last label, in seconds since the epoch.
-        labels: (T,) labels in each window.
-        accuracy, low, high: (T,) accuracy judged by the others, with its 95 % interval, in [0, 1].
+    `start` and `end` are the times of each window's first and last label, in seconds since the epoch.
     """
 
     start: Floats
@@ -83,8 +80,7 @@ class Change:
     Attributes:
         p_value, p_any_look: chance of a change this clear in a constant annotator, at one look and over all looks.
         when: time of the first label after the change, in seconds since the epoch.
-        before, after: accuracy until and from then, in [0, 1]; split where they differ most, which overstates their
-            difference somewhat.
+        before, after: accuracy until and from then, in [0, 1]; split where they differ most, which overstates it.
         windows: accuracy over the whole time.
     """
 

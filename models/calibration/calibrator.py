@@ -1,12 +1,10 @@
 """Contract of every calibrator: learn from probabilities and known or soft truth, then map probabilities.
 
-A calibration maps the (N, J) class probabilities of one model to calibrated ones: of the items given 0.8 for a
-class, eight in ten belong to it. It maximizes
+Of the items given 0.8 for a class by a calibration, eight in ten belong to it. It maximizes
 
     sum_n sum_j q_nj log c(p_n)[j]
 
-with q one-hot at the truth, or soft: the probabilities of a consensus. This is the M-step of EM with the calibration as
-its parameter, so the labels of annotators can calibrate a model without ground truth (see `CalibrateFromAnnotators`).
+with q one-hot at the truth, or soft: the probabilities of a consensus (see `CalibrateFromAnnotators`).
 """
 
 from __future__ import annotations

@@ -7,14 +7,9 @@ stands for the rare positives), by the paper's iteration between their values an
     phi_m = ln  sum_{s in m} sigma(s)  /  sum_{s in m} sigma(-s)
     g_m   = ln  ln[(1 + e^phi_m) / (1 + e^phi_{m-1})]  /  ln[(1 + e^-phi_{m-1}) / (1 + e^-phi_m)]
 
-Each step can only raise  sum_m sum_{s in m} sigma(s) ln sigma(phi_m) + sigma(-s) ln sigma(-phi_m). The start is not
-random (the paper uses k-means++): bins as dense as (density of s')^(1/3) in s' = asin sqrt sigma(s), as in the best
-fine quantiser.
-
-The value of a bin is the share of its items whose truth was the class, r_m = (sum q + doubt mean sigma(s)) / (n_m +
-doubt); the model's own probability, worth `doubt` items, keeps it off 0 and 1. Neighbors whose values fall share their
-mean (the paper leaves them). Then c(p)[j] ∝ r of the bin of p_j. Ties between classes are broken by the model, as in
-the paper (a trace of p, TIE, is mixed in). With shared bins the order of classes stays.
+The start is not random: bins as dense as (density of s')^(1/3) in s' = asin sqrt sigma(s). The value of a bin is
+r_m = (sum q + doubt mean sigma(s)) / (n_m + doubt); neighbors whose values fall share their mean. Then c(p)[j] ∝ r of
+the bin of p_j, and ties between classes are broken by the model (a trace of p, TIE, is mixed in).
 """
 
 from __future__ import annotations

@@ -111,8 +111,7 @@ class CombinerClassifier:
 def classifier(name: str, input_n: npt.NDArray[np.object_] | None = None) -> Classifier:
     """Return a classifier by name: "logistic", "gp", "gpc-ma", or module:name of an estimator or its factory.
 
-    `input_n` (N,) replaces the features of your own estimator: see `EstimatorClassifier`. Raise BadSettings for an
-    unknown name, MissingExtra if scikit-learn is not installed.
+    `input_n` (N,) replaces the features of your own estimator. Raise BadSettings for an unknown name.
     """
     if not isinstance(name, str):
         raise BadSettings(

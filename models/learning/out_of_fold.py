@@ -1,10 +1,6 @@
 """Out-of-fold predictions from soft labels: no item is predicted by a model that has seen its labels.
 
-    an item with labels or known truth, of fold k    is predicted by a model trained on those of all other folds
-    an item of a group that has such an item         by the model of that group's fold
-    any other item                                   by one more model, trained on all of them
-
-as in `predictors.folds`, which has the reasons. An item without features is not predicted.
+Folds are those of `predictors.folds`, which has the reasons. An item without features is not predicted.
 """
 
 from __future__ import annotations

@@ -115,10 +115,6 @@ class OutOfFold:
             values[chosen] = checked_predictions(batch, chosen & ~batch.empty, len(self.classes), False, run)[chosen]
         return values
 
-    def notes(self, batch: Batch) -> Mapping[str, Sequence[Any]]:
-        """Return the fold of each item: 1..K, or 0 for the model trained on all labeled items."""
-        return {"fold": self.folds(batch)}
-
 
 def train(
     make: Callable[[], Any],

@@ -1,8 +1,4 @@
-"""Images at a path, at an address, or at the labeling platform.
-
-Requests to other servers are limited in size and time. A server that fails to answer three times in a row is not asked
-again, so that a thousand images on a server that is down cost only a few timeouts.
-"""
+"""Images at a path, at an address, or at the labeling platform. Requests are limited in size and time."""
 
 from __future__ import annotations
 
@@ -93,11 +89,7 @@ def open_image(file: Path | bytes, name: str | None = None) -> Any:
 
 
 def download(address: str, seconds: float = SECONDS, max_bytes: int = MAX_BYTES) -> bytes:
-    """Return the content at an http(s) address.
-
-    Raise BadInput if the server refuses or the content is too large, ConnectionError or TimeoutError if a later try
-    may succeed.
-    """
+    """Return the content at an http(s) address. Raise ConnectionError or TimeoutError if a later try may succeed."""
     if urlsplit(address).scheme not in ("http", "https"):
         raise BadInput(f"{address}: expected a path, or an address with http:// or https://")
     late = TimeoutError(f"no answer within {seconds:g} s")

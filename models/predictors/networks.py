@@ -25,6 +25,8 @@ from hitl.models.predictors.inputs import Batch
 from hitl.models.predictors.predictor import VISION, checked_predictions, required
 from hitl.tables.probabilities import Array
 
+torch = required("torch", "a torch model", VISION)
+
 WRAPPERS = ("state_dict", "model_state_dict", "model")
 """Keys under which training scripts put the weights of a checkpoint."""
 
@@ -63,12 +65,7 @@ class NetworkPredictor:
 
         return checked_predictions(batch, present, len(self.classes), self.logits, run)
 
-    def notes(self, batch: Batch) -> Mapping[str, Sequence[Any]]:
-        """Return no columns."""
-        return {}
-
     def _run(self, inputs: Any) -> Any:
-        torch = required("torch", "a torch model", VISION)
         if isinstance(inputs, np.ndarray):
             inputs = torch.from_numpy(inputs.astype(np.float32)).to(self.device)
         elif torch.is_tensor(inputs[0]):
@@ -125,7 +122,6 @@ def network(
 
 def image_embedder(module: Any, transform: Callable[[Any], Any], device: str, read: Callable[[str], Any]) -> Embedder:
     """Return an embedder for a torch module that sees transformed images; its output is flattened."""
-    torch = required("torch", "a torch model", VISION)
     module, device = _on_device(module, device)
 
     def run(inputs: list[Any]) -> Any:
@@ -144,7 +140,6 @@ def backbone(name: str, weights: str, device: str, read: Callable[[str], Any]) -
     models = _torchvision(f"model torchvision:{name}", name)
     stated = models.get_model_weights(name)
     named = stated.__members__.get(weights.rpartition(".")[2])
-    torch = required("torch", "a torch model", VISION)
     try:
         with torch.random.fork_rng(devices=[], enabled=weights == RANDOM):
             if weights == RANDOM:
@@ -165,12 +160,11 @@ def backbone(name: str, weights: str, device: str, read: Callable[[str], Any]) -
 
 def without_last_layer(module: Any) -> str:
     """Replace the last linear layer by the identity and return its name. Raise BadSettings if there is none."""
-    nn = required("torch", "a torch model", VISION).nn
-    linear: list[str] = [name for name, part in module.named_modules() if isinstance(part, nn.Linear)]
+    linear: list[str] = [name for name, part in module.named_modules() if isinstance(part, torch.nn.Linear)]
     if not linear:
         raise BadSettings(f"model {type(module).__name__}: its last layer is not linear; expected another model")
     parent, _, child = linear[-1].rpartition(".")
-    setattr(module.get_submodule(parent), child, nn.Identity())
+    setattr(module.get_submodule(parent), child, torch.nn.Identity())
     return linear[-1]
 
 
@@ -218,7 +212,6 @@ def load_weights(module: Any, path: Path, skip: str | None = None) -> None:
 
 def state_digest(module: Any) -> str:
     """Return the SHA-256 of the architecture and all parameters and buffers."""
-    torch = required("torch", "a torch model", VISION)
     digest = hashlib.sha256(str(module).encode())
     for name, value in sorted(module.state_dict().items()):
         array = value.detach().cpu().contiguous()
@@ -235,7 +228,6 @@ def _torchvision(setting: str, name: str) -> Any:
 
 
 def _on_device(module: Any, device: str) -> tuple[Any, str]:
-    torch = required("torch", "a torch model", VISION)
     chosen = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     try:
         return module.to(chosen).eval(), chosen
@@ -253,7 +245,6 @@ def _read_weights(path: Path) -> Mapping[str, Any]:
         except Exception as error:
             raise BadInput(f"{path}: cannot be read as safetensors: {error}") from None
         return tensors
-    torch = required("torch", "a torch model", VISION)
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises pickle's, zip's and its own errors here

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol
@@ -28,9 +28,6 @@ class Predictor(Protocol):
     def predict(self, batch: Batch) -> Array:
         """Return (B, J) distributions over the classes; a row is NaN where the item has no input."""
 
-    def notes(self, batch: Batch) -> Mapping[str, Sequence[Any]]:
-        """Return more columns for the probability table, one value per row."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EstimatorPredictor:
@@ -46,10 +43,6 @@ class EstimatorPredictor:
             return self.estimator.predict_proba(as_fitted(self.estimator, batch.take(rows), batch.columns))
 
         return checked_predictions(batch, ~batch.empty, len(self.classes), False, run)
-
-    def notes(self, batch: Batch) -> Mapping[str, Sequence[Any]]:
-        """Return no columns."""
-        return {}
 
 
 def fitted(estimator: Any, classes: Sequence[str] | None) -> EstimatorPredictor:

@@ -1,8 +1,7 @@
 """Run a predictor over a table into a probability file. An interrupted run resumes where it stopped.
 
 Predictions are collected, one transaction per batch, in an SQLite file ".<output>.part" beside the output. A run with
-the same fingerprint (of model, inputs and settings) reuses the stored rows; any other starts again. At the end
-the output is written atomically, and the file is removed. A process holds the file's lock while it runs.
+the same fingerprint reuses the stored rows; any other starts again. A process holds the file's lock while it runs.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from hitl.errors import BadInput, BadSettings, Busy
+from hitl.models.predictors.folds import OutOfFold
 from hitl.models.predictors.inputs import Inputs
 from hitl.models.predictors.predictor import Predictor
 from hitl.platform import Progress, silent
@@ -46,7 +46,7 @@ def predict(
     batch_size: int = 256,
     progress: Progress = silent,
 ) -> Summary:
-    """Predict all items and write the probability file (CSV, JSON Lines, Parquet): item, p_<class>, and the notes.
+    """Predict all items and write the probability file (CSV, JSON Lines, Parquet): item, p_<class> and fold.
 
     Raise BadSettings for a batch size below 1, Busy if another process writes the same file, and BadTable for inputs
     that cannot be read; the batches before that are kept.
@@ -67,8 +67,8 @@ def predict(
         progress("predict", resumed, total)
         for batch in inputs.batches(batch_size, resumed):
             table = as_table(batch.items, predictor.classes, predictor.predict(batch), inputs.item)
-            for name, column in predictor.notes(batch).items():
-                table = table.append_column(name, pa.array(column))
+            if isinstance(predictor, OutOfFold):
+                table = table.append_column("fold", pa.array(predictor.folds(batch)))
             row_behind, sink = batch.start + len(batch.items), pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, table.schema) as writer:
                 writer.write_table(table)

@@ -1,13 +1,4 @@
-"""Numbers learned from all items at once: scaled columns, principal components, TF-IDF.
-
-numeric          x = (v − mean) / sd, both over the rows (sd of the population; 0 if all values are equal)
-categorical      one column of 0 and 1 for each value, in the order of their names
-principal        the d directions of largest variance of (N, D) numbers, less their mean
-TF-IDF and SVD   t_nv = (count of word v in text n) × (log((1 + N) / (1 + texts with v)) + 1),  rows scaled to length 1;
-                 t ≈ U S Vᵀ, the d largest singular values;  x_n = (U S)_n     (Deerwester et al. 1990)
-
-Words are those of scikit-learn's TfidfVectorizer: lower case, two characters or more.
-"""
+"""Numbers learned from all items at once: scaled columns, principal components, TF-IDF (Deerwester et al. 1990)."""
 
 from __future__ import annotations
 
@@ -29,10 +20,7 @@ TFIDF_DIMENSIONS = 100
 
 
 def scaled(name: str, values: Sequence[Any]) -> Floats:
-    """Return (N, d) numbers for the N values of one column: numbers, text that spells numbers, or categories.
-
-    Raise BadInput for a categorical column of too many values.
-    """
+    """Return (N, d) numbers for the N values of one column: standardized numbers, or 0 and 1 per category."""
     try:
         numbers = np.array([np.asarray(value, dtype=np.float64).ravel() for value in values])
     except (TypeError, ValueError, OverflowError):
@@ -53,10 +41,7 @@ def scaled(name: str, values: Sequence[Any]) -> Floats:
 
 
 def principal(x_nd: Floats, dimensions: int) -> Floats:
-    """Return (N, d) principal components of the rows, d = `dimensions`, at most min(N, D).
-
-    The largest loading of each is positive, so that the same rows give the same numbers.
-    """
+    """Return (N, d) principal components of the rows, the largest loading of each positive."""
     centred = x_nd - x_nd.mean(axis=0)
     _, direction_dd = np.linalg.eigh(centred.T @ centred)
     v_dd = direction_dd[:, ::-1][:, : min(dimensions, *x_nd.shape)]
@@ -65,7 +50,7 @@ def principal(x_nd: Floats, dimensions: int) -> Floats:
 
 
 def tfidf_svd(texts: Sequence[str], dimensions: int | None = None) -> Floats:
-    """Return (N, d) numbers for N texts, d = `dimensions` (default 100) or fewer if there are fewer texts or words.
+    """Return (N, d) singular components of the texts' TF-IDF, d = `dimensions` (default 100) or fewer.
 
     The same texts give the same numbers. A text without any word is a row of NaN. Raise BadInput if no text has one.
     """

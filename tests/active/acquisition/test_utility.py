@@ -18,7 +18,7 @@ from hitl.design_effect import DesignEffect
 from hitl.evidence import Evidence
 from hitl.models import PLEM, DefaultCombiner, HierarchicalDawidSkene
 from hitl.models.dependence.design_effect import beliefs_for_gain, residual_temperature
-from tests.active.test_policy import judged, one_answer, open_budget
+from tests.active.test_policy import judged, one_answer
 from tests.pools_of_models import simulated
 
 
@@ -53,16 +53,6 @@ def test_where_nothing_is_known_labels_come_in_proportion_to_what_each_can_give(
     for _ in range(300):
         given_k[np.argmax(exploration(given_k, able_k - given_k, 1.0))] += 1
     assert np.abs((given_k + 1) / able_k - (given_k + 1).sum() / able_k.sum()).max() < 0.02
-
-
-def test_what_a_unit_of_cost_buys_is_value_over_cost() -> None:
-    question = judged(np.random.default_rng(0))
-    crew = Crew((0, 1, 2))
-    cost = np.array([1.0, 2.0, 6.0])
-    value = utility(PoolState.of([question], open_budget()), [crew_confusion(question[1], crew)], 0.1)
-    rows = np.arange(12)
-    assert np.allclose(value.per_cost(cost).values(rows), value.values(rows) / cost * 3)
-    assert (value.per_cost(np.ones(3)).values(rows) == value.values(rows)).all()
 
 
 def test_beside_models_gains_are_by_beliefs_that_take_answers_at_their_word() -> None:

@@ -10,8 +10,6 @@ import pytest
 from scipy import stats
 
 from hitl.active.acquisition import value_of_information
-from hitl.active.pending.outstanding import next_plan
-from hitl.active.policy import ExpectedGain
 from hitl.active.stopping import known_items, rules
 from hitl.active.stopping.pool_state import PoolState
 from hitl.annotations import Annotations, Floats
@@ -206,11 +204,6 @@ def test_every_item_done_ends_the_project() -> None:
     assert [one.item for one in PoolState.of([question], Budget(target_confidence=0.98)).done] == [0]
 
 
-def test_an_item_with_one_open_question_is_open() -> None:
-    sure, unsure = believed(two(np.array([0.99, 0.99]))), believed(two(np.array([0.99, 0.6])))
-    assert PoolState.of([sure, unsure], Budget()).open_rows.tolist() == [1]
-
-
 def test_the_lower_end_has_to_reach_the_target() -> None:
     question = believed(two(np.full(400, 0.94)), np.zeros((400, 3), int).tolist())
     now = rules.expected_accuracy([question])
@@ -220,31 +213,6 @@ def test_the_lower_end_has_to_reach_the_target() -> None:
         if why is not None:
             assert "94.0%" in why
             assert f"{target:.1%}" in why
-
-
-def test_it_is_right_too_with_people_one_has_to_learn_about() -> None:
-    """One-coin with fifty items of known truth; whole runs of the loop."""
-    ended, right = 0, 0
-    for seed in range(10):
-        rng = np.random.default_rng(seed)
-        truth, skill = rng.integers(2, size=300), rng.uniform(0.6, 0.95, size=10)
-        would = np.where(rng.random((300, 10)) < skill, truth[:, None], 1 - truth[:, None])
-        said = np.where(np.arange(300)[:, None] < 50, would, -1)
-        known = np.where(np.arange(300) < 50, truth, -1)
-        budget = Budget(open_questions=60, target_confidence=0.995, target_accuracy=0.93)
-        plan = None
-        while plan is None or plan.asks:
-            evidence = Evidence(Annotations.from_matrix(said, classes=(0, 1)), truth=known)
-            question = (evidence, OneCoin().fit(evidence))
-            crew = Crew(tuple(range(10)), default_capacity=12)
-            plan = next_plan(ExpectedGain(), [question], crew, budget)
-            for ask in plan.asks:
-                said[ask.item, ask.annotator] = would[ask.item, ask.annotator]
-        if "accuracy" in str(plan.stop):
-            ended += 1
-            right += bool((question[1].labels == truth).mean() >= 0.93)
-    assert ended >= 8
-    assert right >= 0.9 * ended
 
 
 # -- what answers are worth ----------------------------------------------------------------------------------

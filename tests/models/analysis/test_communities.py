@@ -13,7 +13,7 @@ from scipy.special import gammaln
 from hitl.annotations import Annotations
 from hitl.consensus import AnnotatorReport
 from hitl.evidence import Evidence
-from hitl.models import VBIBCC, DawidSkene, DefaultCombiner
+from hitl.models import VBIBCC, DefaultCombiner
 from hitl.models.analysis import communities as groups
 from hitl.models.analysis.communities import Communities, CommunityModel
 
@@ -210,7 +210,6 @@ def _mean_of_root(a: float, b: float) -> float:
 # -- people ----------------------------------------------------------------------------------------------------
 
 CROWDS = [
-    pytest.param(SUPERNOVAE, DawidSkene(), 800, 0.02, id="supernovae, Dawid-Skene"),
     pytest.param(SUPERNOVAE, DefaultCombiner(), 800, 0.04, id="supernovae, default"),
     pytest.param(grades(5), VBIBCC(), 800, 0.02, id="five grades, VB-IBCC"),
 ]

@@ -60,10 +60,6 @@ def elsewhere() -> Iterator[str]:
     server.server_close()
 
 
-def test_an_image_of_another_server(elsewhere: str, tmp_path: Path) -> None:
-    assert Images(tmp_path).open(f"{elsewhere}/red.png").getpixel((0, 0)) == (255, 0, 0)
-
-
 @pytest.mark.parametrize(
     ("path", "message"),
     [

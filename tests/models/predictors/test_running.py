@@ -7,10 +7,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -40,9 +38,6 @@ class Recorder:
         self.asked.append((batch.start, len(batch.items)))
         return np.column_stack([1 - batch.inputs[:, 0], batch.inputs[:, 0]])
 
-    def notes(self, batch: Batch) -> Mapping[str, Sequence[Any]]:
-        return {"row": [batch.start + n for n in range(len(batch.items))]}
-
 
 def table(folder: Path, n: int = 100) -> Inputs:
     x = np.linspace(0, 1, n)
@@ -67,7 +62,6 @@ def test_every_item_once_in_order(tmp_path: Path, ending: str, rows: int, monkey
     assert (progress[0], progress[-1]) == ((0, 100), (100, 100))
     predicted = read_probabilities(output).to_pylist()
     assert [row["item"] for row in predicted] == [f"i{n}" for n in range(100)]
-    assert [int(row["row"]) for row in predicted] == list(range(100))
     x = np.linspace(0, 1, 100)
     for n, row in enumerate(predicted):
         assert (row["p_yes"] is None) if n % 10 == 9 else (float(row["p_yes"]) == x[n])

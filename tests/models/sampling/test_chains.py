@@ -11,13 +11,8 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from hitl.annotations import Floats
-from hitl.evidence import Evidence
-from hitl.models.dawid_skene import DawidSkene
-from hitl.models.inference import warm_start
-from hitl.models.majority import MajorityVote
 from hitl.models.sampling import chains
 from hitl.models.sampling.chains import Chains
-from tests import oracles
 
 # -- the same again, in plain loops ---------------------------------------------------------------------------
 
@@ -157,20 +152,3 @@ def test_each_chain_has_its_own_numbers_and_they_follow_from_the_seed() -> None:
     assert Chains(seed=6, chains=8).run(run) != first
     expected = [np.random.default_rng(child).random() for child in np.random.SeedSequence(5).spawn(8)]
     assert first == expected
-
-
-def test_chains_start_from_the_votes_or_from_what_was_learned() -> None:
-    evidence, _ = oracles.crowd(np.random.default_rng(6), 40, 5, 3, unlabeled=2)
-    prior = np.eye(3) + 1
-    votes = MajorityVote().fit(evidence).probabilities
-    np.testing.assert_array_equal(warm_start.first_beliefs(evidence, None, prior), votes)
-    learned = DawidSkene().fit(evidence)
-    begun = warm_start.first_beliefs(evidence, learned, prior)
-    np.testing.assert_allclose(begun[:38], DawidSkene().apply(learned, evidence).probabilities[:38], atol=1e-9)
-    np.testing.assert_array_equal(begun[38:], votes[38:])
-    other, _ = oracles.crowd(np.random.default_rng(7), 40, 5, 2)
-    np.testing.assert_array_equal(warm_start.first_beliefs(evidence, DawidSkene().fit(other), prior), votes)
-    strangers = Evidence(evidence.annotations.select(evidence.annotations.annotator == 0))
-    met = DawidSkene().fit(strangers)
-    alone = np.setdiff1d(np.arange(40), evidence.annotations.item[evidence.annotations.annotator == 0])
-    np.testing.assert_array_equal(warm_start.first_beliefs(evidence, met, prior)[alone], votes[alone])
