@@ -19,6 +19,7 @@ import pytest
 from hitl.cli import main
 from hitl.store import Store
 from tests.command_line import forked
+from tests.of_the_day import DAY
 
 EVERY = pytest.mark.parametrize(
     "every", [pytest.param(3, id="every third step"), pytest.param(1, id="every step", marks=pytest.mark.trust)]
@@ -27,8 +28,8 @@ EVERY = pytest.mark.parametrize(
 
 
 def fatal_steps(steps: int, every: int) -> range:
-    """The steps, counted from 1, after which a command is killed: 2, 5, 8, ... of every third."""
-    return range(1 + every // 2, steps + 1, every)
+    """The steps, counted from 1, after which a command is killed: others each day, unless it is after every one."""
+    return range(1 + DAY % min(every, steps), steps + 1, every)
 
 
 def kill_after(last: int) -> list[str]:

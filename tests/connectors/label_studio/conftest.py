@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,16 +25,14 @@ TOPICS = """<View><Text name="text" value="$text"/>
 
 
 class Through(httpx.BaseTransport):
-    """Sends requests on."""
+    """Sends requests on; its connections are closed with it."""
 
     def __init__(self) -> None:
         self.inner = httpx.HTTPTransport(verify=False)  # loopback; the authorities take 20 ms to read
+        weakref.finalize(self, self.inner.close)
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         return self.inner.handle_request(request)
-
-    def close(self) -> None:
-        self.inner.close()
 
 
 class Recorder(Through):
@@ -69,12 +68,10 @@ class Project:
     def __post_init__(self) -> None:
         self.admin = Client(self.server.url, self.server.token)
         self.path = f"/api/projects/{self.number}"
-        self.transports: list[httpx.BaseTransport] = []
         self.connector = self.connect()
 
     def connect(self, **options: Any) -> LabelStudio:
         options.setdefault("transport", self.recorder)
-        self.transports.append(options["transport"])
         return LabelStudio(self.server.url, self.server.token, self.number, **options)
 
     def person(self, k: int) -> Client:

@@ -16,6 +16,7 @@ from hitl.store import Store
 from tests.connectors.label_studio.conftest import Project
 from tests.connectors.label_studio.projects import all_tasks
 from tests.killing import EVERY, run_until, steps_of
+from tests.of_the_day import DAY
 
 pytestmark = [pytest.mark.server, pytest.mark.journey]
 
@@ -64,7 +65,7 @@ def test_killed_after_any_step_the_next_command_ends_as_if_it_had_not_been(
     steps_of(run_until(0, *after, folder=tmp_path / "whole", environment=environment))
     expected = shown(whole)
     assert len(expected) == 5
-    for step in count(1 + every // 2, every):  # a busy server may be asked again: the steps are not always as many
+    for step in count(1 + DAY % every, every):  # a busy server may be asked again: the steps are not always as many
         folder = tmp_path / f"killed-{step}"
         project = prepared(make_project, folder)
         before = shown(project)

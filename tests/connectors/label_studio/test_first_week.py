@@ -32,28 +32,6 @@ def open_store(folder: Path) -> Store:
     return Store(f"sqlite:///{folder}/hitl.db")
 
 
-# -- a mistyped address ---------------------------------------------------------------------------------------
-
-
-def test_a_mistyped_address_is_told_and_the_others_work(make_project: Callable[..., Project], tmp_path: Path) -> None:
-    project = make_project()
-    project.add(6)
-    right, wrong = project.people[1].email, project.people[2].email.replace("@", "q@")
-    with open_store(tmp_path) as store:
-        report = cycle.run(settings_for(project.number, [right, wrong]), store, connect(project))
-        (told,) = report.pulled.problems
-        assert f"no user {wrong!r}" in told
-        assert f"did you mean {project.people[2].email!r}?" in told
-        assert report.judgement.plan.annotators == (right,)
-        assert project.next(1, tab(project, 1)) is not None
-        mended = cycle.run(settings_for(project.number, [right, project.people[2].email]), store, connect(project))
-        assert mended.pulled.problems == ()
-        assert set(mended.judgement.plan.annotators) == {right, project.people[2].email}
-        assert store.pending("p") == []
-        with pytest.raises(BadSettings, match=r"no user 'nobody@example\.org'"):
-            cycle.run(settings_for(project.number, ["nobody@example.org"]), store, connect(project))
-
-
 def test_an_operation_for_somebody_unknown_neither_stops_the_others_nor_stays(
     make_project: Callable[..., Project], tmp_path: Path
 ) -> None:
@@ -106,66 +84,6 @@ def test_doctor_asks_the_server_who_there_is_and_looks_at_what_waits(
     ok, detail = looked_at(people)["outbox"]
     assert not ok
     assert detail == "1 to be sent: questions of 999; the last cycle failed: there is no user 999"
-
-
-# -- what the server counts otherwise ---------------------------------------------------------------------------
-
-
-def finish(project: Project, store: Store, people: tuple[int, ...], **budget: object) -> Plan:
-    """Cycles in which these annotators answer what they are served, until the project is done."""
-    for _ in range(8):
-        report = cycle.run(settings_for(project.number, **budget), store, connect(project))
-        if report.judgement.plan.stop:
-            return report.judgement.plan
-        for k in people:
-            while (task := project.next(k)) is not None:
-                project.answer(k, task, "good")
-    pytest.fail("the project does not end")
-
-
-def test_a_task_submitted_twice_by_one_annotator_is_served_to_the_next(
-    make_project: Callable[..., Project], tmp_path: Path
-) -> None:
-    project = make_project()
-    tasks = project.add(3)
-    project.answer(1, tasks[0], "bad")
-    project.answer(1, tasks[0], "good")
-    with open_store(tmp_path) as store:
-        limits = {"min_labels": 3, "max_labels": 3}
-        cycle.run(settings_for(project.number, **limits), store, connect(project))
-        served = []
-        while (task := project.next(2)) is not None:
-            served.append(task)
-            project.answer(2, task, "good")
-        assert tasks[0] in served
-        plan = finish(project, store, (1, 2, 3), **limits)
-    assert {str(done.item) for done in plan.done} == {str(task) for task in tasks}
-    people = {task: {row["completed_by"]["id"] for row in project.task(task)["annotations"]} for task in tasks}
-    assert {len(each) for each in people.values()} == {3}
-
-
-def test_an_answer_that_cannot_be_read_is_told_and_another_annotator_is_asked(
-    make_project: Callable[..., Project], tmp_path: Path
-) -> None:
-    project = make_project()
-    tasks = project.add(2)
-    project.answer(1, tasks[0], "no such choice")
-    crew = [project.people[k].email for k in (1, 2)]
-    with open_store(tmp_path) as store:
-        report = cycle.run(settings_for(project.number, crew), store, connect(project))
-        (told,) = report.pulled.problems
-        assert told.startswith(f"task {tasks[0]}, annotation ")
-        assert told.endswith("its annotator is not asked again: fix or delete it in Label Studio")
-        asked = {(str(ask.item), ask.annotator) for ask in report.judgement.plan.asks}
-        assert (str(tasks[0]), crew[0]) not in asked
-        assert (str(tasks[0]), crew[1]) in asked
-        served = []
-        while (task := project.next(2, tab(project, 2))) is not None:
-            served.append(task)
-            project.answer(2, task, "good")
-        assert tasks[0] in served
-        plan = finish(project, store, (2, 3), max_labels=1)
-    assert plan.stop
 
 
 def test_an_answer_mended_later_counts(make_project: Callable[..., Project], tmp_path: Path) -> None:

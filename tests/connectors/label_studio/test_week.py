@@ -18,7 +18,7 @@ from hitl.connectors.label_studio import LabelStudio
 from hitl.connectors.label_studio.server import LocalServer, Person
 from tests.connectors.label_studio.conftest import Project, choice
 
-pytestmark = [pytest.mark.server, pytest.mark.journey]
+pytestmark = [pytest.mark.server, pytest.mark.trust]
 
 ROOT = Path(__file__).parents[3]
 TWO = """<View><Text name="text" value="$text"/>
@@ -135,15 +135,6 @@ def filled(team: Team) -> Team:
     return team
 
 
-def test_the_first_day(hitl: Path, tmp_path: Path, server: LocalServer, people: Sequence[Person]) -> None:
-    team = filled(Team(hitl, tmp_path, server, people[:PEOPLE]))
-    _monday(team, "annotator2")
-    team.run("export", "a.csv", "-c", "a.toml")
-    joined = {row["item"]: row["text"] for row in rows(tmp_path / "a.csv")}
-    assert joined == {row["ref"]: row["text"] for row in SOURCE}
-
-
-@pytest.mark.trust
 def test_the_whole_week(hitl: Path, tmp_path: Path) -> None:
     (tmp_path / "server").mkdir()
     with LocalServer(tmp_path / "server") as server:

@@ -267,6 +267,3 @@ def it_comes_back(journey: Journey, task: int) -> None:
     annotator.get_by_text("Update", exact=True).click()
     journey.lead.locator("[data-name=state]").filter(has_text="answered").wait_for()
     journey.done("it has come back, and is answered")
-    journey.lead.goto(f"{journey.address}/projects/p")
-    journey.lead.get_by_text("fitted everything anew").wait_for()
-    journey.done("live beliefs are compared with the cycles")

@@ -15,6 +15,7 @@ from hitl.store import Store
 from tests.connectors.label_studio.conftest import Project, choice
 from tests.connectors.label_studio.projects import connect, labeled_project, settings_for
 from tests.connectors.label_studio.reading.clocks import Stamps
+from tests.of_the_day import of_the_day
 
 pytestmark = [pytest.mark.server, pytest.mark.journey]
 CREW = ("annotator0@example.com", "annotator1@example.com", "annotator2@example.com")
@@ -157,7 +158,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("how", BROKEN)
+@pytest.mark.parametrize("how", of_the_day(BROKEN, 4))
 def test_what_was_changed_on_the_platform_is_said_and_mended(case: Case, how: str) -> None:
     broken, kind = BROKEN[how]
     broken(case)

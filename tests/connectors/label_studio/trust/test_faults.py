@@ -1,8 +1,11 @@
-"""One wrong answer at one request: no foreign error, and after the next cycle all is as if it had not been."""
+"""One wrong answer at one request: no foreign error, and after the next cycle all is as if it had not been.
+
+Here each kind of fault is met once; every one at every request: `python -m tests.bench.trust.faults`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,11 +18,9 @@ from tests.connectors.label_studio.conftest import Project
 from tests.connectors.label_studio.projects import shown
 from tests.connectors.label_studio.trust.faults import KINDS, FaultyProxy
 from tests.connectors.label_studio.trust.scenes import ACTIONS, Scene, prepared
+from tests.of_the_day import of_the_day
 
 pytestmark = [pytest.mark.server, pytest.mark.journey]
-
-SAMPLE = (KINDS[0::4], KINDS[1::4], KINDS[2::4], KINDS[3::4])
-"""Kinds of fault, for each action, each kind once; every one at every request: `python -m tests.bench.trust.faults`."""
 
 
 @pytest.fixture
@@ -39,9 +40,9 @@ def ends(scene: Scene, action: str) -> dict[str, object]:
     return {**state, "counts": scene.store.counts("p")}
 
 
-@pytest.mark.parametrize(("action", "kinds"), list(zip(ACTIONS, SAMPLE, strict=True)), ids=list(ACTIONS))
+@pytest.mark.parametrize("action", of_the_day(ACTIONS, 2))
 def test_after_a_fault_the_next_cycle_ends_as_if_there_had_been_none(
-    make_project: Callable[..., Project], proxy: FaultyProxy, tmp_path: Path, action: str, kinds: Sequence[str]
+    make_project: Callable[..., Project], proxy: FaultyProxy, tmp_path: Path, action: str
 ) -> None:
     make_project().add(1000)  # from here on all task numbers have as many digits: ties are broken by their text
     twin = prepared(Scene(make_project(), proxy.url, tmp_path / "twin"), action)
@@ -51,7 +52,7 @@ def test_after_a_fault_the_next_cycle_ends_as_if_there_had_been_none(
     writes = [n for n, (method, _) in enumerate(proxy.requests, start=1) if method != "GET"]
     undisturbed = ends(twin, action)
     places = [*writes, *range(1, requests + 1)]
-    for number, kind in enumerate(kinds):
+    for number, kind in enumerate(KINDS[list(ACTIONS).index(action) :: len(ACTIONS)]):
         scene = prepared(Scene(make_project(), proxy.url, tmp_path / kind), action)
         at = places[number % len(writes)] if number % 2 == 0 else 1 + (number * 7) % requests
         proxy.inject(kind, at)

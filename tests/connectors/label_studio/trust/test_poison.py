@@ -20,6 +20,7 @@ from hitl.settings import Settings
 from hitl.store import Store
 from tests.connectors.label_studio.conftest import SENTIMENT, Project, Through, choice
 from tests.connectors.label_studio.projects import settings_for
+from tests.of_the_day import of_the_day
 
 pytestmark = [pytest.mark.server, pytest.mark.journey]
 
@@ -231,7 +232,7 @@ def team(make_project: Callable[..., Project], server: LocalServer, tmp_path: Pa
         yield made
 
 
-@pytest.mark.parametrize("name", POISONS)
+@pytest.mark.parametrize("name", of_the_day(POISONS, 3))
 def test_the_other_is_served_and_the_advice_cures(team: Team, name: str) -> None:
     poison = POISONS[name]
     team.cycle()

@@ -13,7 +13,7 @@ from tests.connectors.label_studio.trust.stopping import OVERTAKEN, end, stopped
 
 pytestmark = [pytest.mark.server, pytest.mark.journey]
 
-STEPS = (8, 11, 13)
+STEPS = (8, 11)
 """Before which requests a later cycle is stopped: some of all that write."""
 
 
