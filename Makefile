@@ -27,7 +27,7 @@ demo-label-studio: $(TEST)/.ready  ## the same through a real Label Studio start
 
 test: label-studio lint types unit  ## what CI runs
 
-journeys: label-studio  ## the longer ways on real servers: a day, a week, faults, clocks, kills; `make trust` has the longest
+journeys: label-studio  ## the longer ways on real servers: a day, faults, clocks, kills; `make trust` has the longest
 	$(TEST)/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "journey and not trust"
 
 trust: $(TEST)/.ready  ## the longest proofs (hours), of which `make test` runs shorter forms; figures: docs/trust.md
