@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtr, xlogy
 
-from hitl.active.acquisition import expected_gain, scores
+from hitl.active.acquisition import scores
 from hitl.active.acquisition.scores import chance_right, entropy, expected_information_gain
 from hitl.annotations import Floats
 from hitl.models.annotators.leave_one_out import FLOOR, Others
@@ -91,13 +91,6 @@ def test_accuracy_gain_is_the_rise_of_the_chance_of_a_right_label(
     gain = scores.expected_accuracy_gain(q, pi, answers)
     assert np.allclose(gain, [accuracy_by_enumeration(row, pi, answers) for row in q], atol=1e-12)
     assert (gain >= 0).all()
-
-
-def test_accuracy_gain_of_many_pairs_is_the_same() -> None:
-    rng = np.random.default_rng(5)
-    q, pi = simplex(rng, 6, 3), simplex(rng, 4, 3, 4)
-    one_by_one = np.stack([scores.expected_accuracy_gain(q, one) for one in pi], axis=1)
-    assert np.allclose(expected_gain.accuracy_gain(q, pi), one_by_one, atol=1e-14)
 
 
 # -- annotators judged by all labels but their own -------------------------------------------------------------------

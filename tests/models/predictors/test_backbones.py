@@ -204,13 +204,6 @@ def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "beside.py"
 
 
-def test_a_module_beside_the_user_has_the_identity_of_its_code(beside: Path) -> None:
-    before = embedder_digest("beside:encode")
-    assert embedder_digest("beside:encode") == before
-    beside.write_text("def encode(texts):\n    return [[2.0] for _ in texts]\n")
-    assert embedder_digest("beside:encode") != before
-
-
 def test_a_module_that_was_edited_while_it_is_loaded_keeps_the_identity_of_what_is_loaded(beside: Path) -> None:
     before = embedder_digest("beside:encode")
     assert embedder("beside:encode").run(["a"]) == [[1.0]]
