@@ -26,18 +26,15 @@ if TYPE_CHECKING:
     from hitl.settings import Settings
 
 PING = "ping"
-SHOWN = 80
-"""Maximum characters of a name in a text."""
-LONGEST = 500
-"""Maximum characters of a sentence, such as an error or a reason."""
+SHOWN = 80  # maximum characters of a name in a text
+LONGEST = 500  # maximum characters of a sentence, such as an error or a reason
 LONGEST_TEXT = 3500
 """Maximum characters of a text. Slack cuts at 4,000."""
 
 DOTS = re.compile(r"~*\.{1,2}")
 """Names that browsers drop from a path ("." and ".."), and escaped names that could be confused with them."""
 
-_SECRET = re.compile(r"(TOKEN|SECRET|PASSWORD|EVENTS_\w+_URL)$")
-"""Endings of variables whose values must stay secret."""
+_SECRET = re.compile(r"(TOKEN|SECRET|PASSWORD|EVENTS_\w+_URL)$")  # endings of variables whose values must stay secret
 
 
 def path(part: object) -> str:

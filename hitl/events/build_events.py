@@ -48,14 +48,12 @@ if TYPE_CHECKING:
 
 ITEMS = PROBLEMS = 20
 """Maximum items, or left-out items, that one event names. Its count covers all of them."""
-LOST = 0.1
-"""Share of the allowed error by which accuracy must fall below the target before the target counts as lost."""
+LOST = 0.1  # share of the allowed error by which accuracy must fall below the target before the target counts as lost
 OVER = 0.25
 """An announced change is over once its p-value over all looks exceeds this. Near its limit, the test flips."""
 DRIFTED = 20
 """Maximum annotators announced at once per question, the clearest first. The rest follow in the next run."""
-SEPARATOR = "\x1f"
-"""Separates the labels of several questions."""
+SEPARATOR = "\x1f"  # separates the labels of several questions
 
 _log = logging.getLogger(__name__)
 

@@ -37,20 +37,16 @@ if TYPE_CHECKING:
     from hitl.settings.events import EventSettings
     from hitl.store import Store
 
-SECONDS = 15.0
-"""Timeout of an attempt, in seconds."""
+SECONDS = 15.0  # timeout of an attempt, in seconds
 HELD = 4 * SECONDS
 """Seconds for which a delivery is locked by its sender. After that, the sender must have been killed."""
 PAUSES = (5.0, 5 * 60.0, 30 * 60.0, 2 * 3600.0, 5 * 3600.0, 10 * 3600.0, 14 * 3600.0, 20 * 3600.0, 24 * 3600.0)
 """Seconds before the second attempt, the third, and so on: the schedule of the Standard Webhooks specification."""
-JITTER = 0.2
-"""Maximum share by which a pause is lengthened at random."""
-LONGEST_WAIT = 24 * 3600.0
-"""Maximum seconds that a receiver may ask us to wait."""
+JITTER = 0.2  # maximum share by which a pause is lengthened at random
+LONGEST_WAIT = 24 * 3600.0  # maximum seconds that a receiver may ask us to wait
 KEPT_WAITING = 5 * 24 * 3600.0
 """Seconds after which an unsendable event is given up: its secret is missing, or its address was removed."""
-TURN = 2.0
-"""Seconds between two checks of the queue."""
+TURN = 2.0  # seconds between two checks of the queue
 OFF = "the address answered 410 (gone): nothing more is sent to it; when it takes events again: `hitl events --test`"
 
 _log = logging.getLogger(__name__)

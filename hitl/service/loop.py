@@ -39,18 +39,13 @@ if TYPE_CHECKING:
 
 FIRST_RETRY, LAST_RETRY = 5.0, 600.0
 """Seconds before the first retry, doubled with each, and their maximum, which also caps what a platform asks."""
-LAST_BUSY_RETRY = 60.0
-"""Maximum seconds between retries while another process holds the project."""
+LAST_BUSY_RETRY = 60.0  # maximum seconds between retries while another process holds the project
 FIRST_LOOK_RETRY, LAST_LOOK_RETRY = 0.5, 60.0
 """Seconds before the first retry of a pull between runs, doubled with each, up to the second value."""
-GAP = 0.25
-"""Minimum seconds between two pulls triggered by webhooks, so that other processes can get the lease."""
-LONGEST = 60.0
-"""Maximum seconds between readings of the clock, which may have been set."""
-PROBLEMS = 10
-"""Maximum problems of a run that are reported, as in `hitl run`."""
-MAY_PASS = (Busy, Unreachable, StoreError, OSError)
-"""Errors after which the same run is retried."""
+GAP = 0.25  # minimum seconds between two pulls triggered by webhooks, so that other processes can get the lease
+LONGEST = 60.0  # maximum seconds between readings of the clock, which may have been set
+PROBLEMS = 10  # maximum problems of a run that are reported, as in `hitl run`
+MAY_PASS = (Busy, Unreachable, StoreError, OSError)  # errors after which the same run is retried
 
 Tell = Callable[[str, str, Mapping[str, Any]], None]
 """Called with (event, project, figures). Events: began, done, failed, waits, looked."""

@@ -31,8 +31,7 @@ from hitl.errors import BadSettings
 SECRET_HEADER = "X-Hitl-Secret"
 LARGEST_BODY = 1_000_000
 """Maximum bytes of a body that are read for its action. A larger one counts as a hint without being read."""
-SECONDS = 10.0
-"""Seconds that a client has to send its headers, and again to send its body."""
+SECONDS = 10.0  # seconds that a client has to send its headers, and again to send its body
 CONNECTIONS = 32
 """Maximum connections of `hitl schedule` at a time. Further ones are refused."""
 CONCERNS_LABELS = ("ANNOTATION", "TASK")

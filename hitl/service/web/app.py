@@ -45,8 +45,7 @@ DESCRIPTION = """Labels, annotators and plans of hitl projects.
 Give an API token as `Authorization: Bearer hitl_...` (`hitl tokens create`). Every page is an address: add
 `?format=json` or `?format=csv`, or say so in the Accept header."""
 
-PLAIN = re.compile(rb"[A-Za-z0-9_.-]{1,64}")
-"""Pattern of an accepted request id."""
+PLAIN = re.compile(rb"[A-Za-z0-9_.-]{1,64}")  # pattern of an accepted request id
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr "

@@ -33,8 +33,7 @@ REST = 10.0
 """Pause before a result is computed again, as a multiple of its duration, so that live labels keep no processor busy.
 """
 
-AT_ONCE = 0.2
-"""Seconds that a page waits for a result that it has just requested."""
+AT_ONCE = 0.2  # seconds that a page waits for a result that it has just requested
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)

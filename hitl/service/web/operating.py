@@ -31,8 +31,7 @@ from hitl.status import last_of
 
 router = APIRouter(tags=["operating"])
 
-FIGURES = ("items", "done", "labels", "confidence", "agreement", "cost")
-"""Metrics of a run that are single numbers."""
+FIGURES = ("items", "done", "labels", "confidence", "agreement", "cost")  # metrics of a run that are single numbers
 
 FILES = {
     "service.css": "text/css",

@@ -27,11 +27,9 @@ if TYPE_CHECKING:
     from hitl.service.web.background import Work
     from hitl.settings import Settings
 
-EVERY = 0.5
-"""Seconds between two checks of the stores."""
+EVERY = 0.5  # seconds between two checks of the stores
 
-SHARE = 0.1
-"""Maximum share of the time spent loading while labels come in."""
+SHARE = 0.1  # maximum share of the time spent loading while labels come in
 
 
 class Watched:

@@ -25,11 +25,9 @@ from hitl.service.web.app import application
 from hitl.service.web.projects import Projects
 from hitl.service.webhook import Impatient
 
-FIRST = "admin"
-"""User that is created if there is none and only this machine can log in."""
+FIRST = "admin"  # user that is created if there is none and only this machine can log in
 
-LEAST_SECONDS = 20
-"""Seconds that open requests have to finish when the service stops."""
+LEAST_SECONDS = 20  # seconds that open requests have to finish when the service stops
 
 LOGGED = (
     "due",

@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from hitl.settings import Settings
     from hitl.store import CycleSummary, Store
 
-NOWHERE = -1
-"""Index of an item or annotator that is missing."""
+NOWHERE = -1  # index of an item or annotator that is missing
 
 Rows = npt.NDArray[np.intp]
 Mask = npt.NDArray[np.bool_]

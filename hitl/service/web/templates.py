@@ -19,8 +19,7 @@ from hitl.service.web.access.roles import Caller, Role
 
 FOLDER = Path(__file__).parent
 
-REPORT = FileSystemLoader(Path(report.__file__).parent)
-"""Templates of reports that pages include, as `report/<file>`."""
+REPORT = FileSystemLoader(Path(report.__file__).parent)  # templates of reports that pages include, as `report/<file>`
 
 
 class Templates:

@@ -20,8 +20,7 @@ from hitl.service.web.formats import FORMATS, Format, as_csv, format_of, here, i
 from hitl.service.web.projects import Watched
 from hitl.service.web.snapshot import QuestionView, Snapshot
 
-LARGEST_FORM = 16_384
-"""Maximum bytes of a form."""
+LARGEST_FORM = 16_384  # maximum bytes of a form
 
 PAGE = FORMATS | responses(401, 403, 404, 422, 503)
 ACTION = {**responses(401, 403, 404, 409, 413, 422, 503), 303: {"description": "A browser goes to the page"}}

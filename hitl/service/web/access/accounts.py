@@ -32,18 +32,13 @@ from hitl.service.web.access.roles import EVERY, Caller, Role
 from hitl.store.database import Database
 from hitl.store.schema import grant, session, token, user
 
-LIFETIME = 12 * 3600.0
-"""Seconds after which a session ends."""
-IDLE = 2 * 3600.0
-"""Seconds without a request after which a session ends."""
+LIFETIME = 12 * 3600.0  # seconds after which a session ends
+IDLE = 2 * 3600.0  # seconds without a request after which a session ends
 AHEAD = 300.0
 """Maximum seconds that a session's start may lie in the future. A session from a clock set further ahead is refused."""
-TOUCH = 60.0
-"""Precision of the time of last use, in seconds."""
-TOKEN_PREFIX = "hitl_"
-"""Prefix of API tokens, so that a leaked one is recognized."""
-LONGEST_NAME = 100
-"""Maximum characters of the name of a user or a token."""
+TOUCH = 60.0  # precision of the time of last use, in seconds
+TOKEN_PREFIX = "hitl_"  # prefix of API tokens, so that a leaked one is recognized
+LONGEST_NAME = 100  # maximum characters of the name of a user or a token
 
 _log = logging.getLogger(__name__)
 

@@ -39,11 +39,9 @@ CSRF_HEADER, CSRF_FIELD = "X-CSRF-Token", "csrf_token"
 PLAIN, SECURE = "hitl-session", "__Host-hitl-session"
 """Names of the session's cookie: over http on this machine, and otherwise. The second one is accepted over https only.
 """
-SAFE = ("GET", "HEAD", "OPTIONS")
-"""Methods that change nothing."""
+SAFE = ("GET", "HEAD", "OPTIONS")  # methods that change nothing
 LOGIN = "/login"
-LONGEST_NEXT = 2_000
-"""Maximum characters of an address to return to."""
+LONGEST_NEXT = 2_000  # maximum characters of an address to return to
 
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 _PUBLIC, _REQUIRED = "hitl_public", "hitl_required"

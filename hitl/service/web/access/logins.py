@@ -24,16 +24,11 @@ if TYPE_CHECKING:
 
 SHORTEST, LONGEST = 12, 1_000
 """Minimum and maximum characters of a password. Hashing longer ones takes time and adds no security."""
-FREE = 5
-"""Attempts without a wait."""
-LONGEST_WAIT = 300.0
-"""Maximum seconds to wait."""
-FORGOTTEN = 3600.0
-"""Seconds without an attempt after which the count resets."""
-KEPT = 20_000
-"""Maximum names and addresses counted, and also maximum pairs of them that have logged in."""
-LONGEST_NAME = 200
-"""Maximum characters of a name that are compared."""
+FREE = 5  # attempts without a wait
+LONGEST_WAIT = 300.0  # maximum seconds to wait
+FORGOTTEN = 3600.0  # seconds without an attempt after which the count resets
+KEPT = 20_000  # maximum names and addresses counted, and also maximum pairs of them that have logged in
+LONGEST_NAME = 200  # maximum characters of a name that are compared
 
 
 class Passwords:

@@ -9,8 +9,7 @@ from typing import Literal
 
 from hitl.errors import BadInput
 
-EVERY = ""
-"""Key of a role in all projects; no project has this name."""
+EVERY = ""  # key of a role in all projects; no project has this name
 
 
 class Role(IntEnum):

@@ -30,8 +30,7 @@ from hitl.service.webhook import read_body
 LARGEST_BODY = 64 * 2**20
 """Maximum bytes of a request. Label Studio sends tasks with all their annotations."""
 
-SECONDS = 60.0
-"""Maximum seconds to read a request."""
+SECONDS = 60.0  # maximum seconds to read a request
 
 Allowed = Callable[[str, str, str], bool]
 """Return True if this user with this password may ask for suggestions in the named project."""

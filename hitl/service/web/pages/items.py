@@ -26,11 +26,9 @@ from hitl.store.views import SavedView
 router = pages("items")
 
 COLUMNS = ("item", "text", "label", "confidence", "labels", "contested", "changed", "truth")
-VIEW = ("name", "address", "by", "since")
-"""Columns of an item and of a saved view."""
+VIEW = ("name", "address", "by", "since")  # columns of a saved view
 
-CHANGED = 0.1
-"""An item counts as changed if its probabilities moved by more than this since the last run."""
+CHANGED = 0.1  # an item counts as changed if its probabilities moved by more than this since the last run
 
 ViewName = Annotated[str, Form(max_length=80, description="What it is called")]
 

@@ -18,8 +18,7 @@ router = pages("models")
 
 COLUMNS = ("model", "items", "agreement", "temperature", "verdict")
 
-DISAGREEMENTS = 20
-"""Maximum items shown where a model confidently disagrees with the consensus."""
+DISAGREEMENTS = 20  # maximum items shown where a model confidently disagrees with the consensus
 
 
 @router.get("/projects/{project}/models", summary="Models", responses=PAGE)

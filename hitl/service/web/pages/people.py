@@ -28,14 +28,10 @@ CONFUSION = ("true", "said", "labels", "items", "share", "often", "annotators", 
 """Columns of an annotator, an answer that the consensus contradicts, and a confusion of the team."""
 
 DRIFT_BINS = 8
-CELLS = 30
-"""Maximum classes shown of a confusion matrix."""
-CONFUSIONS = 15
-"""Maximum confusions of the team that are shown."""
-NAMES = 5
-"""Maximum annotators named per confusion: those who make it most often."""
-DISAGREEMENTS = 50
-"""Maximum answers shown that the consensus contradicts."""
+CELLS = 30  # maximum classes shown of a confusion matrix
+CONFUSIONS = 15  # maximum confusions of the team that are shown
+NAMES = 5  # maximum annotators named per confusion: those who make it most often
+DISAGREEMENTS = 50  # maximum answers shown that the consensus contradicts
 
 
 @router.get("/projects/{project}/annotators", summary="Annotators", responses=PAGE)

@@ -22,8 +22,7 @@ COLUMNS = ("item", "text", "annotator", "gain", "right", "why", "since", "check"
 SENT_BACK = ("item", "text", "annotator", "note", "by", "since", "state")
 """Columns of a question, and of an item that was sent back."""
 
-REASONS = 8
-"""Maximum reasons shown why items are done."""
+REASONS = 8  # maximum reasons shown why items are done
 
 Item = Annotated[str, Form(max_length=2000, description="The item's id")]
 Annotator = Annotated[str, Form(max_length=2000, description="The name of the annotator")]

@@ -19,11 +19,9 @@ from hitl.annotations import Floats
 from hitl.service.web.snapshot import QuestionView
 
 SMALLEST = 1e-12
-BELIEFS = 12
-"""Maximum classes shown with their probability."""
+BELIEFS = 12  # maximum classes shown with their probability
 
-ANSWER = ("annotator", "said", "accuracy", "low", "high", "weight", "time")
-"""Columns of an answer."""
+ANSWER = ("annotator", "said", "accuracy", "low", "high", "weight", "time")  # columns of an answer
 
 
 @dataclass(frozen=True)
