@@ -287,6 +287,8 @@ def _moved(now: Consensus, before: Consensus | None) -> Floats:
     """Return (N,) total variation distances between the probabilities, in [0, 1]; 1 for a new item."""
     if before is None or before.classes != now.classes:
         return np.zeros(len(now.items))
+    if before.items == now.items:
+        return np.asarray(np.abs(now.probabilities - before.probabilities).sum(axis=1) / 2)
     row = {item: n for n, item in enumerate(before.items)}
     place = np.array([row.get(item, NOWHERE) for item in now.items])
     moved, there = np.ones(len(now.items)), place >= 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
@@ -26,7 +26,6 @@ PAGE = FORMATS | responses(401, 403, 404, 422, 503)
 ACTION = {**responses(401, 403, 404, 409, 413, 422, 503), 303: {"description": "A browser goes to the page"}}
 """OpenAPI descriptions of the responses of a page, and of an action."""
 
-Row = TypeVar("Row")
 QuestionName = Annotated[str | None, Query(description="One of the project's questions; else the first")]
 PageNumber = Annotated[int, Query(ge=1, le=1_000_000)]
 Size = Annotated[int, Query(ge=1, le=1000, description="Rows per page")]
@@ -136,7 +135,7 @@ def page(
     return HTMLResponse(request.app.state.templates.render(template, **values))
 
 
-def paged(rows: Sequence[Row], number: int, size: int) -> tuple[Sequence[Row], dict[str, int]]:
-    """Return one page of the rows, and the facts about it."""
+def paged(rows: Any, number: int, size: int) -> tuple[Any, dict[str, int]]:
+    """Return one page of the rows, a list or an array, and the facts about it."""
     facts = {"found": len(rows), "page": number, "pages": max(1, -(-len(rows) // size))}
     return rows[(number - 1) * size : number * size], facts

@@ -20,7 +20,7 @@ import time
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -85,14 +85,6 @@ class Token:
     def last_used(self) -> str:
         """Time of last use, to the minute; empty if never used."""
         return "" if self.used is None else _minute(self.used)
-
-
-@dataclass(frozen=True, slots=True)
-class Login:
-    """A session that has just begun, with the secret for its cookie."""
-
-    name: str
-    secret: str = field(repr=False)
 
 
 class Accounts:
@@ -187,8 +179,8 @@ class Accounts:
             return
         self.database.upsert(connection, grant, [{"name": name, "project": where, "role": role.word}])
 
-    def log_in(self, name: str, password: str, address: str = "") -> Login:
-        """Begin a session, from this address. Takes equally long for unknown names.
+    def log_in(self, name: str, password: str, address: str = "") -> str:
+        """Begin a session and return the secret for its cookie. Takes equally long for unknown names.
 
         Raises WrongLogin, or TooManyLogins after too many failures.
         """
@@ -199,7 +191,7 @@ class Accounts:
             connection.execute(sa.update(user).where(user.c.name == name).values(password=renewed))
             return self._begin(connection, name)
 
-    def change_password(self, name: str, old: str, new: str, address: str = "") -> Login:
+    def change_password(self, name: str, old: str, new: str, address: str = "") -> str:
         """Change the password of a user who knows the old one. All sessions end, and a new one begins.
 
         Raises WrongLogin and TooManyLogins as `log_in` does, and BadInput if the new password is too short.
@@ -255,7 +247,7 @@ class Accounts:
         self._slowdown.succeeded(name, address)
         return str(stored)
 
-    def _begin(self, connection: sa.Connection, name: str) -> Login:
+    def _begin(self, connection: sa.Connection, name: str) -> str:
         """Begin a session, and delete those that are over or from a clock that was ahead."""
         secret, now = secrets.token_urlsafe(32), self._clock()
         over = (session.c.created <= now - LIFETIME) | (session.c.seen <= now - IDLE)
@@ -263,7 +255,7 @@ class Accounts:
         connection.execute(sa.delete(session).where(over | ahead))
         row = {"digest": _digest(secret), "name": name, "csrf": secrets.token_urlsafe(32), "created": now, "seen": now}
         connection.execute(sa.insert(session).values(row))
-        return Login(name, secret)
+        return secret
 
     def create_token(self, name: str, role: Role, project: str | None = None) -> str:
         """Create an API token for one project, or for all (None). It is returned once; only its SHA-256 is stored."""

@@ -80,7 +80,7 @@ class TrustProxies:
         names = Headers(scope=scope).getlist(self._proxies.header) if self._proxies.header else []
         if not names:
             return None
-        if (scope["client"] or ("",))[0] not in self._proxies:
+        if (scope.get("client") or ("",))[0] not in self._proxies:
             self._warn("it did not come from a proxy that is trusted")
             return None
         if len(names) > 1:

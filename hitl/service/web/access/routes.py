@@ -73,7 +73,7 @@ async def login(request: Request, name: Text = "", password: Text = "", next: Te
         return page
     except WrongLogin as error:
         return _login_page(request, next, str(error), 401)
-    return await _with_session(request, own_path(next), begun.secret)
+    return await _with_session(request, own_path(next), begun)
 
 
 @router.post("/logout")
@@ -101,7 +101,7 @@ async def change_password(
         begun = await _hashed(accounts_of(request).change_password, caller.name, old, new, _address(request))
     except BadInput as error:
         return _account_page(request, caller, str(error), 429 if isinstance(error, TooManyLogins) else 400)
-    return await _with_session(request, "/account?changed=1", begun.secret)
+    return await _with_session(request, "/account?changed=1", begun)
 
 
 @router.get("/admin/users")

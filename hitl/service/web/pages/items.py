@@ -59,8 +59,8 @@ class Search(BaseModel):
 def items(visit: Viewing, wanted: Annotated[Search, Query()]) -> Response:
     """Show the items that match, page by page."""
     snapshot, (name, view) = visit.snapshot, visit.view(wanted.question)
-    some, facts = paged(find(snapshot, view, wanted).tolist(), wanted.page, wanted.size)
-    rows = [line(snapshot, view, n) for n in some]
+    some, facts = paged(find(snapshot, view, wanted), wanted.page, wanted.size)
+    rows = [line(snapshot, view, int(n)) for n in some]
     now = _as_query(wanted)
     views = [
         {"name": each.name, "query": each.query, "current": each.query == now}

@@ -168,7 +168,7 @@ class _Keys:
     ) -> dict[str, str]:
         if name not in self._sessions:
             self._accounts.add_user(name, PASSWORD, role, project)
-            self._sessions[name] = self._accounts.log_in(name, PASSWORD).secret
+            self._sessions[name] = self._accounts.log_in(name, PASSWORD)
         caller = self._accounts.in_session(self._sessions[name])
         assert caller is not None
         shown = {"X-CSRF-Token": caller.csrf} if csrf else {}

@@ -42,7 +42,7 @@ def test_a_user_has_a_role_in_a_project_or_in_all(ann: Accounts) -> None:
     (user,) = ann.users()
     assert (user.name, user.has_password) == ("ann", True)
     assert user.roles == {"rte": Role.LEAD, EVERY: Role.VIEWER, "pets": Role.ADMIN}
-    caller = ann.in_session(ann.log_in("ann", PASSWORD).secret)
+    caller = ann.in_session(ann.log_in("ann", PASSWORD))
     assert caller is not None
     assert [caller.role_in(name) for name in ("rte", "pets", "new", None)] == [
         Role.LEAD,
@@ -83,11 +83,11 @@ def test_a_password_has_a_length(here: Accounts, length: int) -> None:
 def test_a_removed_user_is_gone_at_once(ann: Accounts) -> None:
     session = ann.log_in("ann", PASSWORD)
     ann.remove_user("ann")
-    assert ann.in_session(session.secret) is None
+    assert ann.in_session(session) is None
     with pytest.raises(WrongLogin):
         ann.log_in("ann", PASSWORD)
     ann.add_user("ann", OTHER, Role.VIEWER)
-    assert ann.in_session(session.secret) is None
+    assert ann.in_session(session) is None
     assert ann.users()[0].roles == {EVERY: Role.VIEWER}, "nothing is left of the former roles"
 
 
@@ -99,7 +99,7 @@ def test_a_login_takes_the_right_password(ann: Accounts) -> None:
         with pytest.raises(WrongLogin, match=r"^name or password is wrong$"):
             ann.log_in(name, password, "10.0.0.1")
         ann._slowdown.succeeded(name, "10.0.0.1")
-    assert ann.log_in("ann", PASSWORD).name == "ann"
+    assert ann.log_in("ann", PASSWORD)
 
 
 def test_letters_may_be_composed_in_either_way(here: Accounts) -> None:
@@ -138,10 +138,10 @@ def test_a_session_ends_after_its_time(ann: Accounts, clock: Clock) -> None:
     begun = clock.now
     while clock.now + IDLE / 2 < begun + LIFETIME:
         clock.now += IDLE / 2
-        assert ann.in_session(session.secret) is not None, "each request puts off the end"
+        assert ann.in_session(session) is not None, "each request puts off the end"
         ann.wait()
     clock.now = begun + LIFETIME
-    assert ann.in_session(session.secret) is None
+    assert ann.in_session(session) is None
 
 
 def test_a_session_ends_without_requests(ann: Accounts, clock: Clock) -> None:
@@ -149,7 +149,7 @@ def test_a_session_ends_without_requests(ann: Accounts, clock: Clock) -> None:
     clock.now += IDLE - 1
     assert ann.log_in("ann", PASSWORD), "another session, which puts off nothing"
     clock.now += 1
-    assert ann.in_session(session.secret) is None
+    assert ann.in_session(session) is None
     assert len(ann.database.rows(schema.session.select())) == 2
     ann.log_in("ann", PASSWORD)
     assert len(ann.database.rows(schema.session.select())) == 2, "what is over is deleted"
@@ -161,7 +161,7 @@ def test_a_session_that_began_while_the_clock_was_ahead_does_not_outlive_it(ann:
     session = ann.log_in("ann", PASSWORD)
     assert ann.by_proxy("ann", None) is not None
     clock.now = now
-    assert ann.in_session(session.secret) is None
+    assert ann.in_session(session) is None
     found = ann.by_proxy("ann", None)
     assert found is not None
     assert found.csrf, "a new session has begun"
@@ -170,10 +170,10 @@ def test_a_session_that_began_while_the_clock_was_ahead_does_not_outlive_it(ann:
 
 def test_logout_ends_one_session_alone(ann: Accounts) -> None:
     first, second = ann.log_in("ann", PASSWORD), ann.log_in("ann", PASSWORD)
-    ann.log_out(first.secret)
+    ann.log_out(first)
     ann.log_out("unknown")
-    assert ann.in_session(first.secret) is None
-    assert ann.in_session(second.secret) is not None
+    assert ann.in_session(first) is None
+    assert ann.in_session(second) is not None
 
 
 def test_another_password_ends_all_sessions(ann: Accounts) -> None:
@@ -183,15 +183,15 @@ def test_another_password_ends_all_sessions(ann: Accounts) -> None:
         ann.change_password("ann", OTHER, OTHER)
     with pytest.raises(BadInput, match="5 characters"):
         ann.change_password("ann", PASSWORD, "short")
-    assert ann.in_session(sessions[0].secret) is not None, "nothing is changed yet"
+    assert ann.in_session(sessions[0]) is not None, "nothing is changed yet"
     new = ann.change_password("ann", PASSWORD, OTHER)
-    assert [ann.in_session(session.secret) for session in sessions] == [None] * 3
-    assert ann.in_session(new.secret) is not None
-    assert ann.in_session(others.secret) is not None
+    assert [ann.in_session(session) for session in sessions] == [None] * 3
+    assert ann.in_session(new) is not None
+    assert ann.in_session(others) is not None
     with pytest.raises(WrongLogin):
         ann.log_in("ann", PASSWORD)
     ann.set_password("ann", PASSWORD)
-    assert ann.in_session(new.secret) is None
+    assert ann.in_session(new) is None
     assert ann.log_in("ann", PASSWORD)
 
 
@@ -219,7 +219,7 @@ def test_a_hash_of_other_parameters_is_made_anew(ann: Accounts, monkeypatch: pyt
     monkeypatch.setattr(Passwords, "_hasher", PasswordHasher(time_cost=2, memory_cost=16, parallelism=1))
     assert ann.log_in("ann", PASSWORD)
     assert "$m=16,t=2,p=1$" in kept()
-    assert ann.in_session(session.secret) is not None, "that the hash is another one ends no session"
+    assert ann.in_session(session) is not None, "that the hash is another one ends no session"
     assert ann.log_in("ann", PASSWORD)
 
 
@@ -284,17 +284,16 @@ def test_no_secret_is_kept(ann: Accounts) -> None:
     text = stored(ann)
     assert "ann" in text
     assert "$argon2id$" in text
-    for secret in (PASSWORD, session.secret, token, token.removeprefix("hitl_")):
+    for secret in (PASSWORD, session, token, token.removeprefix("hitl_")):
         assert secret not in text
-    assert session.secret not in repr(session)
-    caller = ann.in_session(session.secret)
+    caller = ann.in_session(session)
     assert caller is not None
     assert caller.csrf not in repr(caller)
 
 
 def test_secrets_are_of_256_bits(here: Accounts) -> None:
     here.add_user("ann", PASSWORD, Role.VIEWER)
-    made = [here.log_in("ann", PASSWORD).secret for _ in range(3)]
+    made = [here.log_in("ann", PASSWORD) for _ in range(3)]
     made += [here.create_token("ci", Role.VIEWER).removeprefix("hitl_") for _ in range(3)]
     assert [len(secret) for secret in made] == [43] * 6, "32 bytes in base64"
     assert len(set(made)) == 6
@@ -320,7 +319,7 @@ def test_a_database_that_is_locked_stops_no_request(sqlite_url: str, here: Accou
     locker.execute("BEGIN IMMEDIATE")
     try:
         for _ in range(3):
-            assert here.in_session(session.secret) is not None
+            assert here.in_session(session) is not None
             assert here.with_token(token) is not None
     finally:
         locker.execute("ROLLBACK")
@@ -336,9 +335,9 @@ def test_several_threads_at_once(ann: Accounts) -> None:
         try:
             for _ in range(5):
                 session = ann.log_in("ann", PASSWORD)
-                assert ann.in_session(session.secret) is not None
-                ann.log_out(session.secret)
-                assert ann.in_session(session.secret) is None
+                assert ann.in_session(session) is not None
+                ann.log_out(session)
+                assert ann.in_session(session) is None
         except BaseException as error:
             errors.append(error)
 

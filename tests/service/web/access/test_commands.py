@@ -62,7 +62,7 @@ def test_users_from_adding_to_removing(call: Run, accounts: Accounts) -> None:
     new = "another good password"
     said = call("users", "password", "ann", "--password-stdin", typed=new)[1]
     assert said == "ann: the password is changed, and all sessions have ended\n"
-    assert accounts.in_session(session.secret) is None
+    assert accounts.in_session(session) is None
     assert accounts.log_in("ann", new)
     assert call("users", "remove", "bob")[1] == "removed bob\n"
     assert [user.name for user in accounts.users()] == ["ann"]
@@ -134,7 +134,7 @@ def test_a_password_and_a_token_are_in_no_file(call: Run, accounts: Accounts, tm
     token = call("tokens", "create", "ci", "--role", "viewer")[1].strip()
     session = accounts.log_in("ann", PASSWORD)
     accounts.database.engine.dispose()
-    secrets = {"password": PASSWORD, "token": token.removeprefix("hitl_"), "session": session.secret}
+    secrets = {"password": PASSWORD, "token": token.removeprefix("hitl_"), "session": session}
     assert leaks(tmp_path, secrets) == []
 
 
