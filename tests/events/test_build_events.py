@@ -360,17 +360,6 @@ def test_what_is_left_out_is_told_once_each(store: Store, telling: Telling) -> N
     assert told(store)[-1]["data"]["count"] == 100
 
 
-def test_a_plan_that_waits(store: Store, folder: Path, telling: Telling) -> None:
-    settings = telling(URL)
-    connector = Tables(folder)
-    with store.lease("p") as lease:
-        cycle.pull(lease, store, connector)
-        judgement = cycle.judge(settings, store, connector.questions())
-        cycle.record(lease, settings, store, judgement, waits=True)
-    (event,) = told(store, "plan.waits")
-    assert event["data"]["questions"] == len(judgement.plan.asks) > 0
-
-
 # -- words ---------------------------------------------------------------------------------------------------------
 
 HOSTILE = [

@@ -55,20 +55,6 @@ def test_a_run_tells_at_its_end_and_says_no_secret(project: Path, run: Run) -> N
         assert secret not in said
 
 
-def test_a_run_that_fails_tells_too_and_the_next_that_it_works(project: Path, run: Run) -> None:
-    with receiving() as to:
-        told(project, ci=to.url)
-        assert run("run")[0] == 0
-        table = project / "labels/annotations.csv"
-        whole = table.read_text()
-        table.write_text("item,annotator\n1,ann\n")
-        assert run("run")[0] == 65
-        assert run("run")[0] == 65
-        table.write_text(whole)
-        assert run("run")[0] == 0
-        assert [kind for kind in to.kinds if kind.startswith("cycle.")] == ["cycle.failed", "cycle.recovered"]
-
-
 def test_a_plan_waits_and_a_dry_run_tells_nothing(project: Path, run: Run) -> None:
     with receiving() as to:
         told(project, ci=to.url)

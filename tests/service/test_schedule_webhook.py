@@ -38,20 +38,6 @@ def asked(port: int, method: str, path: str, body: bytes = b"", secret: str | No
     return answer.status, data
 
 
-def test_a_webhook_wants_the_secret_and_names_a_project(ear: tuple[int, list[str]]) -> None:
-    port, heard = ear
-    for secret in (None, "", "s3cre", "s3cret!", "ß"):
-        assert asked(port, "POST", "/webhook/p", secret=secret)[0] == 401
-    assert asked(port, "POST", "/webhook/q")[0] == 404
-    assert asked(port, "POST", "/webhook")[0] == 404
-    assert asked(port, "POST", "/other/p")[0] == 404
-    assert asked(port, "GET", "/webhook/p")[0] == 405
-    assert heard == []
-    assert asked(port, "POST", "/webhook/p") == (200, {"queued": True})
-    assert asked(port, "POST", "/webhook/my%20reviews") == (200, {"queued": True})
-    assert heard == ["p", "my reviews"]
-
-
 def test_only_the_action_of_a_body_counts(ear: tuple[int, list[str]]) -> None:
     port, heard = ear
     body = json.dumps({"action": "PROJECT_UPDATED", "project": {"id": 1}}).encode()

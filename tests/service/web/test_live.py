@@ -226,18 +226,6 @@ def test_a_platform_that_hangs_stalls_no_webhook(
     assert service.state()["warning"] is None
 
 
-def test_hints_during_pulls_are_all_answered_in_the_end(service: Served, config: Path) -> None:
-    store = service.projects["p"].store
-    for turn in range(40):
-        answer(config, f"i{turn % 8},new{turn},yes")
-        assert service.hint() == (200, {"queued": True})
-
-    def there() -> set[str]:
-        return {row["annotator"] for row in store.annotations("p", "label").to_pylist()}
-
-    until(lambda: {f"new{turn}" for turn in range(40)} <= there())
-
-
 def test_what_came_while_nobody_listened_is_there_after_the_start(config: Path) -> None:
     answer(config, *MORE)
     with served(config) as service:

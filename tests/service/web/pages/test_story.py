@@ -86,14 +86,6 @@ def test_so_many_answers_turn_the_label_and_one_less_does_not(known: Snapshot, n
     assert turned == story.typical or (turned == 0 and story.typical == 1)
 
 
-@given(crowds.crowds("dawid-skene"), st.integers(0, 7))
-def test_known_truth_is_not_turned(known: Snapshot, n: int) -> None:
-    view = known.view(None)
-    n %= len(known.keys)
-    if view.truth[n] >= 0:
-        assert story_of(view, n).typical is None
-
-
 @pytest.mark.parametrize("method", ["majority", "one-coin"])
 def test_a_refit_with_so_many_more_answers_turns_the_label(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """New annotators of whom nothing else is known give the answer; a refit needs 1 less to 4 more than is told.

@@ -68,12 +68,6 @@ def test_the_rest_is_what_reports_say() -> None:
     assert found.profiles.flags(2) == ["always 'cat'"]
 
 
-def test_the_page_names_whom_to_look_into(served: Served) -> None:
-    page = served.html("/projects/p/team")
-    assert "What to train" in page
-    assert "What the annotators are like" in page
-
-
 # -- studies -----------------------------------------------------------------------------------------------
 
 

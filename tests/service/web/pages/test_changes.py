@@ -1,14 +1,41 @@
-"""What was sent back, and how far that is: to be planned, asked, answered."""
+"""How a project changes: what has moved, what was sent back, which plan is sent, and what Prometheus is told of it."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
 
+import pytest
+import sqlalchemy as sa
+
+from hitl.project import opened
+from hitl.store.schema import cycle, project
 from tests.service.web.pages.test_hostile import Links
-from tests.service.web.served import pull, run, served_crowd, serving, small
+from tests.service.web.served import Served, pull, run, served_crowd, serving, small
 
 PAGE = "/projects/p/rework"
+YEAR = 365 * 24 * 3600.0
+
+
+def words(served: Served) -> str:
+    return " ".join(Links(served.html("/projects/p")).text.split())
+
+
+def test_what_has_moved_since_the_last_cycle(tmp_path: Path) -> None:
+    config = served_crowd(tmp_path / "p", small())
+    with serving(config) as served:
+        assert "has moved" not in words(served)
+        assert "have changed since the last cycle" not in words(served)
+        with (config.parent / "labels" / "annotations.csv").open("a") as file:
+            file.writelines(f"item 11,{who},dog,1800000000\n" for who in ("ann", "bob", "cyd"))
+        pull(config)
+        served.projects.look()
+        (row,) = served.json("/projects/p")["rows"]
+        assert row["changed"] >= 1
+        (link,) = {link for link in Links(served.html("/projects/p")).of("href") if "show=changed" in link}
+        assert served.json(link)["found"] == row["changed"]
+        assert "Since cycle 1 the belief in" in words(served)
+        assert "Annotations or items have changed since the last cycle" in words(served)
 
 
 def test_the_state_goes_from_planned_to_answered(tmp_path: Path) -> None:
@@ -55,3 +82,20 @@ def test_a_plan_is_sent_that_was_looked_at(tmp_path: Path) -> None:
         sent = served.client.post("/projects/p/plan/approve", data={"cycle": seen})
         assert (sent.status_code, "another plan has been made since" in sent.text) == (409, True)
         assert served.client.post("/projects/p/plan/approve", data={"cycle": seen + 1}).status_code == 202
+
+
+@pytest.mark.parametrize("looked", [True, False])
+def test_a_cycle_of_a_clock_that_was_ahead_is_not_the_last_that_finished(tmp_path: Path, *, looked: bool) -> None:
+    now = time.time()
+
+    def afterwards(config: Path) -> None:
+        run(config)
+        with opened(config) as (_, store, _), store.database.write() as connection:
+            connection.execute(sa.update(cycle).values(recorded_at=now + YEAR))
+            connection.execute(sa.update(project).values(looked_at=now - 3600.0 if looked else None))
+
+    with serving(served_crowd(tmp_path / "p", small(), afterwards)) as served:
+        text = served.client.get("/metrics").text
+    told = [float(line.split()[1]) for line in text.splitlines() if line.startswith("hitl_project_finished_timestamp")]
+    assert told == ([pytest.approx(now - 3600.0)] if looked else [])
+    assert 'hitl_project_failed{project="p"} 0.0' in text
