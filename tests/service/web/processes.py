@@ -62,7 +62,9 @@ def first_user(said: str) -> tuple[str, str]:
 def log_in(address: str, said: str) -> httpx.Client:
     """A program that is logged in as the first user."""
     name, password = first_user(said)
-    client = httpx.Client(base_url=address, headers={"Accept": "text/html", "Origin": address}, follow_redirects=True)
+    client = httpx.Client(
+        base_url=address, headers={"Accept": "text/html", "Origin": address}, follow_redirects=True, timeout=60
+    )
     shown = client.post("/login", data={"name": name, "password": password})
     assert shown.status_code == 200
     assert "Log out" in shown.text

@@ -77,7 +77,9 @@ def client(one: One) -> Iterator[httpx.Client]:
     tables = Settings(name="t", source=TablesSettings(path="."))
     with (
         serving(application({"p": one, "t": One(tables, None)})) as url,
-        httpx.Client(base_url=url, auth=(USER, PASSWORD), headers={"User-Agent": "heartex/1.23.2"}) as asking,
+        httpx.Client(
+            base_url=url, auth=(USER, PASSWORD), timeout=60, headers={"User-Agent": "heartex/1.23.2"}
+        ) as asking,
     ):
         yield asking
 
@@ -204,7 +206,10 @@ def test_spans_and_boxes_are_suggested_from_the_consensus_alone(
         folder.mkdir()
         snapshot = stored(folder, page, config, suggest)
         one = One(snapshot.settings, snapshot)
-        with serving(application({"p": one})) as url, httpx.Client(base_url=url, auth=(USER, PASSWORD)) as client:
+        with (
+            serving(application({"p": one})) as url,
+            httpx.Client(base_url=url, auth=(USER, PASSWORD), timeout=60) as client,
+        ):
             entries = predicted(client, 1, 2, 3, config=config)
         read = [None if entry == [] else parse(config).read(entry["result"])[question] for entry in entries]
         assert read == wanted
@@ -215,7 +220,9 @@ def test_nobody_gets_in_without_a_token(client: httpx.Client, route: str) -> Non
     method = "GET" if route in ("health", "versions") else "POST"
     for auth in (None, (USER, "wrong"), ("", "")):
         for project in ("p", "unknown"):  # whether there is such a project is not told either
-            answer = httpx.request(method, f"{client.base_url}/ml/{project}/{route}", auth=auth, content=b"{}")
+            answer = httpx.request(
+                method, f"{client.base_url}/ml/{project}/{route}", auth=auth, content=b"{}", timeout=60
+            )
             assert answer.status_code == 401
             assert answer.headers["WWW-Authenticate"] == 'Basic realm="hitl"'
     assert client.request(method, f"/ml/unknown/{route}", content=b"{}").status_code == 404
@@ -225,8 +232,8 @@ def test_nobody_gets_in_without_a_token(client: httpx.Client, route: str) -> Non
 def test_a_token_of_another_project_does_not_get_in(one: One) -> None:
     app = application({"p": one, "q": one}, lambda user, password, project: project == "q")
     with serving(app) as url:
-        assert httpx.get(f"{url}/ml/q/health", auth=(USER, PASSWORD)).status_code == 200
-        assert httpx.get(f"{url}/ml/p/health", auth=(USER, PASSWORD)).status_code == 401
+        assert httpx.get(f"{url}/ml/q/health", auth=(USER, PASSWORD), timeout=60).status_code == 200
+        assert httpx.get(f"{url}/ml/p/health", auth=(USER, PASSWORD), timeout=60).status_code == 401
 
 
 @pytest.mark.parametrize(
@@ -246,8 +253,8 @@ def test_a_body_that_is_too_large_is_refused(client: httpx.Client, monkeypatch: 
 def test_messages_are_taken_from_anybody_and_nothing_follows(client: httpx.Client) -> None:
     message = {"action": "ANNOTATION_CREATED", "annotation": {"id": 1}, "task": {"id": 1}, "project": {"id": 1}}
     for project in ("p", "unknown"):
-        answer = httpx.post(f"{client.base_url}/ml/{project}/webhook", json=message)
+        answer = httpx.post(f"{client.base_url}/ml/{project}/webhook", json=message, timeout=60)
         assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
-    assert httpx.post(f"{client.base_url}/ml/p/webhook", content=b"x" * 200_000).status_code == 200
+    assert httpx.post(f"{client.base_url}/ml/p/webhook", content=b"x" * 200_000, timeout=60).status_code == 200
     started = {"action": "START_TRAINING", "project": {"id": 1}}
     assert client.post("/ml/p/webhook", json=started).status_code == 200
