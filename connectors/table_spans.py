@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from hitl.annotations import Name
-from hitl.kinds.span_tables import SpanColumns, span_rows
+from hitl.kinds.span_tables import span_rows
 from hitl.parts import Place, spans_as_label
 
 TEXT, RECORDING = "text", "recording"
@@ -35,7 +35,7 @@ def as_answers(
     Raises BadTable, with the row, for a span outside the item's text, or an invalid time segment.
     """
     texts: dict[Name, str] = {key: str(data[TEXT]) for key, data in items.items() if TEXT in data}
-    rows = span_rows(table, "annotations", SpanColumns(item, None, label), texts or None)
+    rows = span_rows(table, "annotations", (item, None, label), texts or None)
     marked: dict[tuple[Any, ...], list[tuple[Place, Place, str]]] = {}
     for (key, _, span), *other in zip(rows, *(table.column(name).to_pylist() for name in others), strict=True):
         marked.setdefault((key, *other), []).extend([] if span is None else [(span[0], span[1], str(span[2]))])

@@ -97,7 +97,7 @@ class Annotations(OneLineRepr):
         if self.anonymous is not None and not 0 <= self.anonymous < self.n_annotators:
             raise BadAnnotations(f"expected 0 <= anonymous < {self.n_annotators} or None, got {self.anonymous}")
         shape = np.shape(self.item)
-        order = np.lexsort((self.annotator, self.item)) if not self._is_sorted() else slice(None)
+        order = slice(None) if self._is_sorted() else np.lexsort((self.annotator, self.item))
         for name, upper in (("item", self.n_items), ("annotator", self.n_annotators), ("label", self.n_options)):
             codes = np.asarray(getattr(self, name))
             if codes.ndim != 1 or codes.shape != shape:
@@ -107,13 +107,13 @@ class Annotations(OneLineRepr):
             if codes.size and not 0 <= codes.min() <= codes.max() < upper:
                 bad = int(np.argmax((codes < 0) | (codes >= upper)))
                 raise BadAnnotations(f"expected 0 <= {name} < {upper}, got {codes[bad]} at {name}[{bad}]")
-            self._freeze(name, _unshared(codes, order, np.int32))
+            self._freeze(name, np.array(codes[order], dtype=np.int32))
         for name in ("time", "duration"):
             values = getattr(self, name)
             if values is not None:
                 if np.shape(values) != shape:
                     raise BadAnnotations(f"{name} has shape {np.shape(values)}; expected {shape}")
-                self._freeze(name, _unshared(np.asarray(values), order, np.float64))
+                self._freeze(name, np.array(np.asarray(values)[order], dtype=np.float64))
         self._check_one_answer_each()
 
     # -- building ------------------------------------------------------------------------------------------
@@ -157,10 +157,8 @@ class Annotations(OneLineRepr):
         annotators, annotator_code, anonymous = annotator_codes(table, annotator)
         seconds = None if time is None else seconds_of(table.column(time), time)
         length = None if duration is None else numbers_of(table.column(duration), f"column {duration!r}")
-        codes = (item_code, annotator_code, label_code)
-        return cls._latest(
-            codes, item_names, annotators, class_names, label_names, anonymous, seconds, length, place_of, strict
-        )
+        columns = item_code, annotator_code, label_code, seconds, length
+        return cls._latest(columns, (item_names, annotators, class_names, label_names), anonymous, place_of, strict)
 
     @classmethod
     def from_codes(
@@ -180,42 +178,26 @@ class Annotations(OneLineRepr):
         named, own, row = distinct_codes(annotator, lambda column: annotator_codes(pa.table({"_": column}), "_"))
         chosen = options_of(classes, options)
         known, own_label, label_row = distinct_codes(label, lambda column: codes_of("label", column, chosen))
-        codes = (item, _recoded(named[1], own)[row], _recoded(known[1], own_label)[label_row])
-        return cls._latest(
-            codes, items, named[0], tuple(classes), known[0], named[2], time, duration, row_number, strict
-        )
+        annotator_code, label_code = _recoded(named[1], own)[row], _recoded(known[1], own_label)[label_row]
+        names = items, named[0], tuple(classes), known[0]
+        return cls._latest((item, annotator_code, label_code, time, duration), names, named[2], row_number, strict)
 
     @classmethod
     def _latest(
         cls,
-        codes: tuple[Ints, Ints, Ints],
-        items: Names,
-        annotators: Names,
-        classes: Names,
-        options: Names,
+        columns: tuple[Ints, Ints, Ints, Floats | None, Floats | None],
+        names: tuple[Names, Names, Names, Names],
         anonymous: int | None,
-        time: Floats | None,
-        duration: Floats | None,
         place_of: Place,
         strict: bool,
     ) -> Annotations:
         """Keep the latest answer of each annotator to each item."""
-        keep, contradicted = latest_answers(*codes, anonymous, time)
+        keep, contradicted = latest_answers(*columns[:3], anonymous, columns[3])
         if len(contradicted):
             report_conflicts(len(contradicted), place_of(int(contradicted.min())), strict, stacklevel=4)
-        item, annotator, label = (_kept(code, keep) for code in codes)
-        return cls(
-            item=item,
-            annotator=annotator,
-            label=label,
-            items=items,
-            annotators=annotators,
-            classes=classes,
-            options=options,
-            anonymous=anonymous,
-            time=None if time is None else _kept(time, keep),
-            duration=None if duration is None else _kept(duration, keep),
-        )
+        item, annotator, label = (code[keep] for code in columns[:3])
+        time, duration = (None if seconds is None else seconds[keep] for seconds in columns[3:])
+        return cls(item, annotator, label, *names, anonymous, time, duration)
 
     @classmethod
     def from_wide(
@@ -400,8 +382,8 @@ def latest_answers(
     pair = item.astype(np.int64)
     pair *= int(annotator.max(initial=0)) + 1
     pair += annotator
-    order, ordered = _order(pair, item)
-    same = _repeats(ordered)
+    order = np.argsort(pair, kind="stable")
+    same = _repeats(pair[order])
     if anonymous is not None:
         same &= annotator[order][1:] != anonymous
     if not same.any():
@@ -418,20 +400,6 @@ def latest_answers(
     return np.asarray(order[ends]), order[contradicted]
 
 
-def _kept(values: npt.NDArray[Any], rows: npt.NDArray[np.intp]) -> npt.NDArray[Any]:
-    """Return these rows, read-only."""
-    found = values[rows]
-    found.setflags(write=False)
-    return found
-
-
-def _unshared(values: npt.NDArray[Any], order: Any, kind: type[Any]) -> npt.NDArray[Any]:
-    """Return the ordered values in their own memory, copying unless they are read-only and own it already."""
-    if isinstance(order, slice) and values.dtype == kind and values.base is None and not values.flags.writeable:
-        return values
-    return np.array(values[order], dtype=kind)
-
-
 def _recoded(codes: Ints, place: Ints) -> Ints:
     """Return `codes[place]`, or zeros if there are no codes, because then no row uses the result."""
     return codes[place] if len(codes) else np.zeros(len(place), np.int32)
@@ -446,34 +414,6 @@ def report_conflicts(number: int, first: str, strict: bool, stacklevel: int = 3)
     if strict:
         raise BadAnnotations(f"{message}; expected one answer each, or a time column")
     warnings.warn(f"{message}; the last row of each wins", ConflictingLabels, stacklevel=stacklevel)
-
-
-def _order(keys: npt.NDArray[np.int64], groups: Ints) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int64]]:
-    """Return the stable argsort of non-negative keys, and the sorted keys.
-
-    With row numbers in the low bits, one plain sort gives both. Keys of a greater group must be greater. If groups are
-    in order, only groups with unsorted keys are sorted.
-    """
-    falls = keys[1:] < keys[:-1]
-    if not (groups[1:] < groups[:-1]).any():
-        mixed = np.zeros(int(groups.max(initial=0)) + 1, bool)
-        mixed[groups[1:][falls]] = True
-        rows = np.flatnonzero(mixed[groups])
-        if len(rows) <= len(keys) // 4:
-            order: npt.NDArray[np.intp] = np.arange(len(keys))
-            order[rows] = rows[np.argsort(keys[rows], kind="stable")]
-            ordered = keys.copy()  # the other keys stay in place
-            ordered[rows] = keys[order[rows]]
-            return order, ordered
-    bits = len(keys).bit_length()
-    if keys.max(initial=0) >= 2 ** (63 - bits):
-        order = np.argsort(keys, kind="stable")
-        return order, keys[order]
-    packed = (keys << bits) | np.arange(len(keys))
-    packed.sort()
-    order = packed & (2**bits - 1)
-    packed >>= bits
-    return order, packed
 
 
 def _repeats(codes: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:

@@ -1,15 +1,6 @@
 """`Consensus`: the best label of every item, how good each annotator is, and how the fit went.
 
-    probabilities   N x J, rows sum to 1
-    annotators      K confusion matrices J x L with their uncertainty
-    class_shares    (J,) class prior
-    temperatures    model name -> T, its overconfidence (> 1)
-    difficulty      (N,) probability that an item is hard, if the method estimates it
-    design_effect   correction for dependent labels, if the method applies one
-    parameters      name -> array, other fitted values that the method needs to judge new items
-    fit             objective trace, iterations, converged, seconds, settings, mixing of chains
-
-Saved and loaded as one versioned file (.npz).
+It is saved and loaded as one versioned file (.npz).
 """
 
 from __future__ import annotations
@@ -30,7 +21,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from hitl.annotations import Floats, Ints, Name, Names
+from hitl.annotations import Floats, Ints, Names
 from hitl.crew import EXPECTED_LABELS
 from hitl.design_effect import DesignEffect
 from hitl.errors import BadInput, BadTable
@@ -46,11 +37,7 @@ BROKEN = (zipfile.BadZipFile, zlib.error)
 """Exceptions raised by a damaged archive."""
 
 FORMAT = 5
-"""Version of the file format.
-
-Format 1 had no mixing, difficulty, dependence, prior or answers. Formats 2 and 3 had other forms of the design effect.
-Formats up to 4 stored item names in the header only, and had no factored matrices.
-"""
+"""Version of the file format."""
 
 SHARED, PARAMETER = "shared errors ", "parameter "
 """Prefixes of the names of shared errors and of parameters in the file."""
@@ -152,9 +139,7 @@ class AnnotatorReport(OneLineRepr):
 
     @cached_property
     def accuracy(self) -> Floats:
-        """(K,) probability that an answer naming a class is right, in [0, 1]; near the crowd's if there are few
-        labels.
-        """
+        """(K,) probability that an answer naming a class is right, in [0, 1]; near the crowd's if labels are few."""
         return self._moments[0]
 
     @cached_property
@@ -198,15 +183,8 @@ class AnnotatorReport(OneLineRepr):
     def frame(self) -> pd.DataFrame:
         """Return one row per annotator: annotator, labels, accuracy, low, high."""
         low, high = self.interval
-        return pd.DataFrame(
-            {
-                "annotator": list(self.names),
-                "labels": self.labels,
-                "accuracy": self.accuracy,
-                "low": low,
-                "high": high,
-            }
-        )
+        columns = {"annotator": list(self.names), "labels": self.labels, "accuracy": self.accuracy}
+        return pd.DataFrame(columns | {"low": low, "high": high})
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -308,10 +286,11 @@ class Consensus(OneLineRepr):
 
     def to_bytes(self) -> bytes:
         """Return the content that `save` writes."""
-        people = self.annotators
+        people, effect, table = self.annotators, self.design_effect, self.annotators.concentration
+        many = isinstance(self.items, CheckedNames)  # a million names as JSON would take longer than everything else
         header = {
             "format": FORMAT,
-            "items": None if isinstance(self.items, CheckedNames) else self.items,
+            "items": None if many else self.items,
             "classes": self.classes,
             "annotators": people.names,
             "options": people.options,
@@ -319,22 +298,26 @@ class Consensus(OneLineRepr):
             "fit": asdict(self.fit),
             "question": None if self.question is None else astuple(self.question),
             "parts": [astuple(part) for part in self.parts],
+            "design effect": [effect.rho, effect.echo, effect.residual],
         }
-        known = {"difficulty": self.difficulty, "dependence": people.dependence, "prior": people.prior}
-        known |= {"answers": people.answers}
-        effect = self.design_effect
-        known |= {"dependence of labels": np.array([effect.rho, effect.echo, effect.residual]), "shift": effect.shift}
-        arrays: dict[str, npt.NDArray[Any]] = {name: array for name, array in known.items() if array is not None}
-        arrays |= {f"{PARAMETER}{name}": value for name, value in self.parameters.items()}
-        arrays |= {
+        arrays: dict[str, Any] = {
             "header": np.frombuffer(json.dumps(header).encode(), dtype=np.uint8),
+            "items": names_as_bytes(self.items.column) if isinstance(self.items, CheckedNames) else None,
             "probabilities": self.probabilities,
             "class_shares": self.class_shares,
             "labels": people.labels,
+            "difficulty": self.difficulty,
+            "dependence": people.dependence,
+            "prior": people.prior,
+            "answers": people.answers,
+            "shift": effect.shift,
+            **{f"{PARAMETER}{name}": value for name, value in self.parameters.items()},
         }
-        if isinstance(self.items, CheckedNames):  # a million names as JSON would take longer than everything else
-            arrays["items"] = names_as_bytes(self.items.column)
-        return _packed(arrays | _matrices(people))
+        if share_errors(table):  # the confusion matrices follow from their parameters
+            arrays |= {f"{SHARED}{name}": array for name, array in table.arrays().items()}
+        else:
+            arrays |= {"concentration": table, "confusion": people.confusion}
+        return _packed({name: array for name, array in arrays.items() if array is not None})
 
     def judging(self, items: Names, probabilities: Floats, report: AnnotatorReport | None = None) -> Consensus:
         """Return a copy with the probabilities (N, J) of other items, and the classes of `report` if given."""
@@ -368,89 +351,43 @@ class Consensus(OneLineRepr):
             with np.load(io.BytesIO(packed), allow_pickle=False) as stored:
                 arrays = dict(stored)
             header = json.loads(arrays["header"].tobytes())
-            version = header["format"]
-            if version in range(1, FORMAT + 1):
+            if header["format"] == FORMAT:
                 return cls._unpacked(header, arrays)
         except (OSError, LookupError, TypeError, ValueError, RuntimeError, EOFError, *BROKEN) as error:
             raise BadTable(f"{where}: not a saved consensus: {error}") from None
-        raise BadTable(f"{where}: saved as format {version}; this version of hitl reads {FORMAT}")
+        raise BadTable(f"{where}: saved as format {header['format']}; this version of hitl reads {FORMAT}")
 
     @classmethod
     def _unpacked(cls, header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> Consensus:
-        classes = tuple(header["classes"])
-        people = AnnotatorReport(
-            tuple(header["annotators"]),
-            classes,
-            tuple(header["options"]),
-            *_read_matrices(arrays),
-            arrays["labels"],
-            arrays["class_shares"],
-            arrays.get("dependence"),
-            arrays.get("prior"),
-            arrays.get("answers"),
-        )
-        stored = dict(header["fit"])
-        mixing = stored.pop("mixing", None)
-        objective = tuple(stored.pop("objective"))
-        fit = Fit(**stored, objective=objective, mixing=None if mixing is None else Mixing(**mixing))
+        classes, shares, mixing = tuple(header["classes"]), arrays["class_shares"], header["fit"]["mixing"]
+        if "concentration" in arrays:
+            matrices = arrays["concentration"], arrays["confusion"]
+        else:
+            table = SharedErrors.from_arrays({name: arrays[f"{SHARED}{name}"] for name in ARRAYS})
+            matrices = as_array(table), as_array(table.of(table.right_k))
+        names, options = tuple(header["annotators"]), tuple(header["options"])
+        optional = (arrays.get(name) for name in ("dependence", "prior", "answers"))
+        people = AnnotatorReport(names, classes, options, *matrices, arrays["labels"], shares, *optional)
+        trace = {"objective": tuple(header["fit"]["objective"]), "mixing": mixing and Mixing(**mixing)}
+        rho, echo, residual = header["design effect"]
+        question = None
+        if header["question"]:
+            name, own_classes, own_options, *rest = header["question"]
+            question = Question(name, tuple(own_classes), tuple(own_options), *rest)
         return cls(
             names_from_bytes(arrays["items"]) if header["items"] is None else tuple(header["items"]),
             classes,
             arrays["probabilities"],
             people,
-            arrays["class_shares"],
+            shares,
             header["temperatures"],
-            fit,
+            Fit(**header["fit"] | trace),
             arrays.get("difficulty"),
-            _design_effect(header, arrays),
-            {_current(name): array for name, array in arrays.items() if name.startswith(PARAMETER)},
-            _question(*header["question"]) if header["question"] else None,
+            DesignEffect(rho, echo, residual, arrays.get("shift")),
+            {name.removeprefix(PARAMETER): array for name, array in arrays.items() if name.startswith(PARAMETER)},
+            question,
             tuple(Part(*part) for part in header["parts"]),
         )
-
-
-def _matrices(people: AnnotatorReport) -> dict[str, npt.NDArray[Any]]:
-    """Return the annotators' matrices as they are saved.
-
-    For shared errors `confusion` follows from their parameters.
-    """
-    table = people.concentration
-    if share_errors(table):
-        return {f"{SHARED}{name}": array for name, array in table.arrays().items()}
-    return {"concentration": table, "confusion": people.confusion}
-
-
-def _read_matrices(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Floats, Floats]:
-    """Return concentration and confusion from the output of `_matrices`."""
-    if "concentration" in arrays:
-        return arrays["concentration"], arrays["confusion"]
-    table = SharedErrors.from_arrays({name: arrays[f"{SHARED}{name}"] for name in ARRAYS})
-    return as_array(table), as_array(table.of(table.right_k))
-
-
-def _question(name: str, classes: list[Name], options: list[Name], kind: str, field: str) -> Question:
-    return Question(name, tuple(classes), tuple(options), kind, field)
-
-
-def _design_effect(header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> DesignEffect:
-    """Read the design effect. Formats up to 3 stored another one for annotators alone, which is ignored."""
-    if "dependence of labels" in arrays:
-        rho, echo, residual = arrays["dependence of labels"].tolist()
-        return DesignEffect(rho, echo, residual, arrays.get("shift"))
-    if not header["temperatures"]:
-        return DesignEffect(shift=arrays.get("shift"))
-    if "design effect" in arrays:
-        rho, _, residual = arrays["design effect"].tolist()
-        return DesignEffect(rho, residual=residual)
-    if "strength" not in arrays:
-        return DesignEffect()
-    return DesignEffect(float(arrays["strength"]), residual=float(arrays.get(f"{PARAMETER}model caution", 1.0)))
-
-
-def _current(stored: str) -> str:
-    """Map a stored parameter name to its current name."""
-    name = stored.removeprefix(PARAMETER)
-    return "residual temperature" if name == "model caution" else name
 
 
 def _packed(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
@@ -460,13 +397,9 @@ def _packed(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
         for name, array in arrays.items():
             content = io.BytesIO()
             np.save(content, array, allow_pickle=False)
-            method = zipfile.ZIP_DEFLATED if _shrinks(array) else zipfile.ZIP_STORED
+            rows = np.atleast_1d(array)
+            sample = rows[:: 1 + len(rows) // 1000].tobytes()
+            shrinks = len(zlib.compress(sample, 1)) < 0.5 * len(sample)  # smaller gains are not worth the time
+            method = zipfile.ZIP_DEFLATED if shrinks else zipfile.ZIP_STORED
             archive.writestr(zipfile.ZipInfo(f"{name}.npy"), content.getbuffer(), method, compresslevel=1)
     return packed.getvalue()
-
-
-def _shrinks(array: npt.NDArray[Any]) -> bool:
-    """Return True if a sample of the rows compresses to less than half; smaller gains are not worth the time."""
-    rows = np.atleast_1d(array)
-    sample = rows[:: 1 + len(rows) // 1000].tobytes()
-    return len(zlib.compress(sample, 1)) < 0.5 * len(sample)

@@ -95,11 +95,15 @@ def encode_values(values: npt.ArrayLike) -> list[int]:
     block = np.full(int(pieces.sum()), longest)
     block[np.cumsum(pieces) - 1] = rest
     size = np.searchsorted(2**SIZES, block)
-    bits = HEADER + int((1 + 2 + SIZES[size] + WORD).sum())
-    packed = np.zeros(-(-bits // 8), dtype=np.uint8)
-    _pack(len(flat), block, size, np.repeat(value, pieces), SIZES, packed)
-    listed: list[int] = packed.tolist()
-    return listed
+    header = f"{len(flat):032b}{WORD - 1:05b}" + "".join(f"{bits - 1:04b}" for bits in SIZES)
+    # A block is one number of 1 + 2 + SIZES[size] + WORD bits.
+    number = ((block > 1) * 4 + size << SIZES[size]) + block - 1 << WORD
+    number += np.repeat(value, pieces)
+    bits = 3 + SIZES[size] + WORD
+    last = np.repeat(np.cumsum(bits), bits)
+    bit = np.repeat(number, bits) >> (last - 1 - np.arange(len(last))) & 1
+    packed: list[int] = np.packbits(np.concatenate((np.array([*header], np.uint8), bit.astype(np.uint8)))).tolist()
+    return packed
 
 
 def _bytes(rle: Sequence[int]) -> Bytes:
@@ -158,24 +162,3 @@ def _unpack(packed: Any, word: int, sizes: Any, values: Any) -> int:
                 at += word
                 done += 1
     return done
-
-
-@compiled
-def _write(packed: Any, first: int, bits: int, value: int) -> int:
-    for i in range(bits):
-        at = first + i
-        packed[at >> 3] |= ((value >> (bits - 1 - i)) & 1) << (7 - (at & 7))
-    return first + bits
-
-
-@compiled
-def _pack(number: int, block: Any, size: Any, value: Any, sizes: Any, packed: Any) -> None:
-    at = _write(packed, 0, 32, number)
-    at = _write(packed, at, 5, WORD - 1)
-    for i in range(4):
-        at = _write(packed, at, 4, sizes[i] - 1)
-    for b in range(len(block)):
-        at = _write(packed, at, 1, 1 if block[b] > 1 else 0)
-        at = _write(packed, at, 2, size[b])
-        at = _write(packed, at, sizes[size[b]], block[b] - 1)
-        at = _write(packed, at, WORD, value[b])

@@ -10,8 +10,7 @@ stretches of time: start and end are numbers below 2**53 (seconds, frames, ...),
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -31,13 +30,8 @@ from hitl.tables.places import name_of, place_in
 TEXT = "text"
 
 
-@dataclass(frozen=True)
-class SpanColumns:
-    """Names of the columns: the document, the annotator (None in a table of ground truth), and the label."""
-
-    document: str = "document"
-    annotator: str | None = "annotator"
-    label: str = "label"
+Columns = tuple[str, str | None, str]
+"""Names of the columns: the document, the annotator (None in a table of ground truth), and the label."""
 
 
 def read_labels(
@@ -61,59 +55,58 @@ def read_labels(
     """
     table = table_of(spans, "spans")
     whole: dict[Name, str] | None = None
-    if texts is not None:
-        whole = read_texts(texts, document)
-    elif TEXT in table.column_names:
-        whole = _texts_in(table, document)
-    by_annotator = read_spans(table, "spans", SpanColumns(document, annotator, label), whole)
+    if texts is not None or TEXT in table.column_names:
+        whole = _texts(table, "spans", document, True) if texts is None else read_texts(texts, document)
+    by_annotator = _spans(table, "spans", (document, annotator, label), whole)
     answers = [Answer(*pair, own) for pair, own in by_annotator.items()]
-    known = {}
+    known: dict[Name, list[Span]] = {}
     if truth is not None:
-        right = read_spans(table_of(truth, "truth"), "truth", SpanColumns(document, None, label), whole)
+        right = _spans(table_of(truth, "truth"), "truth", (document, None, label), whole)
         known = {name: own for (name, _), own in right.items()}
     if whole is not None:
         return SpanLabels.from_texts(whole, answers, known)
     return SpanLabels.from_recordings(dict.fromkeys([*(name for name, _ in by_annotator), *known]), answers, known)
 
 
-def read_spans(
-    table: pa.Table, called: str, columns: SpanColumns, texts: Mapping[Name, str] | None
+def _spans(
+    table: pa.Table, called: str, columns: Columns, texts: Mapping[Name, str] | None
 ) -> dict[tuple[Name, Name], list[Span]]:
-    """Return (document, annotator) -> spans; the annotator is "" if no column is named. Raise BadTable."""
-    found: dict[tuple[Name, Name], list[Span]] = {}
-    where = name_of(table, called)
-    place_of = place_in(table, lambda row: f"{where}, row {row}")
+    """Return (document, annotator) -> spans; the annotator is "" if no column is named."""
+    spans: dict[tuple[Name, Name], list[Span]] = {}
+    place_of = _place_of(table, called)
     for row, (document, annotator, span) in enumerate(span_rows(table, called, columns, texts)):
         if document is None or annotator is None:
-            missing = columns.document if document is None else columns.annotator
+            missing = columns[0] if document is None else columns[1]
             raise BadTable(f"{place_of(row)}: the {missing} is empty; expected one in every row")
-        found.setdefault((document, annotator), []).extend([] if span is None else [span])
-    return found
+        spans.setdefault((document, annotator), []).extend([] if span is None else [span])
+    return spans
+
+
+def _place_of(table: pa.Table, called: str) -> Callable[[int], str]:
+    where = name_of(table, called)
+    return place_in(table, lambda row: f"{where}, row {row}")
 
 
 def span_rows(
-    table: pa.Table, called: str, columns: SpanColumns, texts: Mapping[Name, str] | None
+    table: pa.Table, called: str, columns: Columns, texts: Mapping[Name, str] | None
 ) -> list[tuple[Any, Any, Span | None]]:
     """Return document, annotator and span of each row; None for a row in which nothing is marked. Raise BadTable."""
-    where = name_of(table, called)
-    named = [name for name in (columns.document, columns.annotator, columns.label) if name is not None]
+    named = [name for name in columns if name is not None]
     hint = "A text may also be in a table of its own: document, text (--texts)"
-    require_columns(table, [*named, "start", "end"], where, hint)
-    table, place_of = with_text(table, named), place_in(table, lambda row: f"{where}, row {row}")
+    require_columns(table, [*named, "start", "end"], name_of(table, called), hint)
+    table, place_of = with_text(table, named), _place_of(table, called)
     cells = {name: empty_as_null(names_of(table.column(name))).to_pylist() for name in named}
-    annotators = [""] * table.num_rows if columns.annotator is None else cells[columns.annotator]
+    owners = (cells[name] if name is not None else [""] * table.num_rows for name in columns)
     sides = (table.column(side).to_pylist() for side in ("start", "end"))
     rows = []
-    for row, (document, annotator, label, start, end) in enumerate(
-        zip(cells[columns.document], annotators, cells[columns.label], *sides, strict=True)
-    ):
+    for row, (document, annotator, label, start, end) in enumerate(zip(*owners, *sides, strict=True)):
         try:
             if texts is None:
                 span = time_span(start, end, label)
             elif document not in texts:
                 raise ValueError(f"no text of document {document!r}")
             else:
-                span = _text_span(document, texts[document], start, end, label, columns.label)
+                span = _text_span(document, texts[document], start, end, label, columns[2])
         except ValueError as error:
             raise BadTable(f"{place_of(row)}: {error}") from None
         rows.append((document, annotator, span))
@@ -175,35 +168,24 @@ def _time(value: Any) -> Place | None:
     return int(number) if number.is_integer() and abs(number) < LARGEST else number
 
 
-def _texts_in(table: pa.Table, document: str) -> dict[Name, str]:
-    """Return document -> its text, which all of its rows must share."""
-    where = name_of(table, "spans")
-    require_columns(table, [document], where)
-    place_of = place_in(table, lambda row: f"{where}, row {row}")
+def read_texts(given: Any, document: str) -> dict[Name, str]:
+    """Return document -> text of a table that has these columns, one row each. Raise BadTable, naming the row."""
+    return _texts(table_of(given, "texts"), "texts", document, False)
+
+
+def _texts(table: pa.Table, called: str, document: str, repeated: bool) -> dict[Name, str]:
+    """Return document -> text; if documents may be repeated, all of their rows must share it."""
+    require_columns(table, [document, TEXT], name_of(table, called))
+    place_of = _place_of(table, called)
     names = empty_as_null(names_of(with_text(table, [document]).column(document))).to_pylist()
     texts: dict[Name, str] = {}
     for row, (name, text) in enumerate(zip(names, table.column(TEXT).to_pylist(), strict=True)):
         if name is None or text is None:
-            raise BadTable(f"{place_of(row)}: expected a document and its text")
+            raise BadTable(f"{place_of(row)}: expected a {document} and its text")
+        if name in texts and not repeated:
+            raise BadTable(f"{place_of(row)}: {document} {name!r} appears twice; expected one row")
         if texts.setdefault(name, str(text)) != str(text):
             raise BadTable(f"{place_of(row)}: document {name!r} has another text in an earlier row")
-    return texts
-
-
-def read_texts(given: Any, document: str) -> dict[Name, str]:
-    """Return document -> text of a table that has these columns. Raise BadTable, naming the row."""
-    table = table_of(given, "texts")
-    where = name_of(table, "texts")
-    require_columns(table, [document, TEXT], where)
-    place_of = place_in(table, lambda row: f"{where}, row {row}")
-    texts: dict[Name, str] = {}
-    names = with_text(table, [document]).column(document).to_pylist()
-    for row, (name, text) in enumerate(zip(names, table.column(TEXT).to_pylist(), strict=True)):
-        if not name or text is None:
-            raise BadTable(f"{place_of(row)}: expected a {document} and its text")
-        if name in texts:
-            raise BadTable(f"{place_of(row)}: {document} {name!r} appears twice; expected one row")
-        texts[name] = str(text)
     return texts
 
 
