@@ -23,8 +23,8 @@ from hitl.connectors.label_studio import TOKEN, LabelStudio, replies
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.server import VERSION, LocalServer, Person, installed_in, is_installed
 from hitl.crew import Crew
-from hitl.demo.comparison import HEADER, Comparison
 from hitl.demo.recorded import QUESTION, rte, texts
+from hitl.demo.replayed import HEADER, Comparison
 from hitl.errors import Refused
 from hitl.evidence import Evidence
 from hitl.operations import Judgement

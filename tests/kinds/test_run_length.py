@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from contextlib import suppress
-from types import FrameType
 
 import numpy as np
 import pytest
@@ -15,7 +12,6 @@ from label_studio_sdk.converter import brush
 
 from hitl.errors import BadInput
 from hitl.kinds.run_length import decode, decode_values, encode, encode_values, opacity
-from tests.kinds.simulated_masks import blobs
 
 RUNS = st.lists(st.tuples(st.integers(0, 255), st.sampled_from([1, 2, 7, 8, 9, 15, 16, 17, 255, 256, 257, 300])))
 
@@ -73,30 +69,6 @@ def test_masks_come_back(height: int, width: int, seed: int) -> None:
     rle = encode(mask)
     np.testing.assert_array_equal(decode(rle, height, width), mask)
     np.testing.assert_array_equal(brush.decode_rle(rle).reshape(height, width, 4)[:, :, 3], mask * 255)
-
-
-def calls_of(work: Callable[[], object]) -> int:
-    """How many functions are called: what takes the time, and the same on a busy machine."""
-    calls = 0
-
-    def count(_: FrameType, event: str, __: object) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
-        work()
-    finally:
-        sys.setprofile(before)
-    return calls
-
-
-def test_it_makes_less_than_a_hundredth_of_the_calls_of_the_converter() -> None:
-    mask = blobs(512, 20, np.random.default_rng(0))
-    rle = encode(mask)
-    decode(rle, 512, 512)
-    assert 100 * calls_of(lambda: decode(rle, 512, 512)) < calls_of(lambda: brush.decode_rle(rle))
 
 
 @settings(deadline=None, max_examples=200)
