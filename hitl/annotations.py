@@ -7,8 +7,7 @@ classes, options                    J true classes, L >= J label options; option
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hitl.errors import BadAnnotations, ConflictingLabels
+from hitl.errors import BadAnnotations
 from hitl.formatting import OneLineRepr, counted, listed
 from hitl.tables.arrow import table_of
 from hitl.tables.columns import numbers_of, require_columns
@@ -43,6 +42,7 @@ from hitl.tables.encoding import column_of as column_of
 from hitl.tables.encoding import places_of as places_of
 from hitl.tables.files import read_table, write_table
 from hitl.tables.places import Place, name_of, place_in, row_number
+from hitl.tables.repeated_answers import latest_answers, repeats, report_conflicts
 from hitl.tables.wide import melted
 
 if TYPE_CHECKING:
@@ -144,10 +144,28 @@ class Annotations(OneLineRepr):
         times are known, else the last row, with a ConflictingLabels warning that counts them (an error if `strict`).
         Raises BadAnnotations or BadTable.
         """
-        table = table_of(frame, "annotations")
-        wanted = [name for name in (item, annotator, label, time, duration) if name is not None]
-        hint = "Name them: item=, annotator=, label=; annotator=None where annotators have no ids"
-        require_columns(table, wanted, name_of(table, "annotations"), hint)
+        table = annotation_table(frame, (item, annotator, label, time, duration))
+        return cls.from_table(
+            table, item, annotator, label, items=items, classes=classes, options=options, time=time, duration=duration,
+            strict=strict,
+        )  # fmt: skip
+
+    @classmethod
+    def from_table(
+        cls,
+        table: pa.Table,
+        item: str = "item",
+        annotator: str | None = "annotator",
+        label: str = "label",
+        *,
+        items: Sequence[Name] | None = None,
+        classes: Sequence[Name] | None = None,
+        options: Sequence[Name] | None = None,
+        time: str | None = None,
+        duration: str | None = None,
+        strict: bool = False,
+    ) -> Annotations:
+        """Build as `from_frame`, from the output of `annotation_table`."""
         place_of = place_in(table)
         item_names, item_code = codes_of("item", table.column(item), items, place_of)
         label_names, label_code = codes_of("label", table.column(label), options_of(classes, options), place_of)
@@ -310,9 +328,7 @@ class Annotations(OneLineRepr):
 
     @cached_property
     def cell(self) -> npt.NDArray[np.uint32] | npt.NDArray[np.uint64]:
-        """(M,) annotator and label as one code, annotator * L + label; unsigned, so that compiled loops skip the sign
-        check.
-        """
+        """(M,) annotator * L + label; unsigned, so that compiled loops skip the sign check."""
         cell = self.annotator.astype(np.int64) * self.n_options + self.label
         return cell.astype(np.uint64) if self.n_annotators * self.n_options > 2**32 else cell.astype(np.uint32)
 
@@ -325,16 +341,12 @@ class Annotations(OneLineRepr):
     @cached_property
     def labels_per_item(self) -> npt.NDArray[np.int64]:
         """(N,) number of labels of each item."""
-        found = np.diff(self.item_start)
-        found.setflags(write=False)
-        return found
+        return np.diff(self.item_start)
 
     @cached_property
     def labels_per_annotator(self) -> npt.NDArray[np.int64]:
         """(K,) number of labels by each annotator."""
-        found = np.bincount(self.annotator, minlength=self.n_annotators)
-        found.setflags(write=False)
-        return found
+        return np.bincount(self.annotator, minlength=self.n_annotators)
 
     def select(self, rows: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> Annotations:
         """Return the same items, annotators and options with only these annotations (mask or row numbers)."""
@@ -353,10 +365,10 @@ class Annotations(OneLineRepr):
         item, annotator = np.asarray(self.item), np.asarray(self.annotator)
         if item.shape != annotator.shape or item.ndim != 1:
             return True
-        return bool(np.all((item[1:] > item[:-1]) | (_repeats(item) & (annotator[1:] >= annotator[:-1]))))
+        return bool(np.all((item[1:] > item[:-1]) | (repeats(item) & (annotator[1:] >= annotator[:-1]))))
 
     def _check_one_answer_each(self) -> None:
-        again = _repeats(self.item) & _repeats(self.annotator)
+        again = repeats(self.item) & repeats(self.annotator)
         if self.anonymous is not None:
             again &= self.annotator[1:] != self.anonymous
         if again.any():
@@ -371,54 +383,18 @@ class Annotations(OneLineRepr):
         object.__setattr__(self, name, values)
 
 
-def latest_answers(
-    item: Ints, annotator: Ints, label: Ints, anonymous: int | None, seconds: Floats | None
-) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Return the rows to keep, by item and annotator, and the rows that contradict them.
-
-    One row per pair is kept, and all of the anonymous pool. Of a pair the latest answer is kept, or the last row if
-    times are equal or unknown. A row contradicts it if it has another label and no time tells which is later.
-    """
-    pair = item.astype(np.int64)
-    pair *= int(annotator.max(initial=0)) + 1
-    pair += annotator
-    order = np.argsort(pair, kind="stable")
-    same = _repeats(pair[order])
-    if anonymous is not None:
-        same &= annotator[order][1:] != anonymous
-    if not same.any():
-        return order, np.empty(0, np.intp)
-    if seconds is not None:
-        if np.isnan(seconds).any():  # if one time of a pair is unknown, fall back to row order
-            seconds = np.where(np.isin(pair, pair[np.isnan(seconds)]), 0.0, seconds)
-        order = np.lexsort((seconds, pair))
-    ends = np.flatnonzero(np.append(~same, True))
-    last = order[np.repeat(ends, np.diff(ends, prepend=-1))]  # for each sorted row, the row to keep
-    contradicted = label[order] != label[last]
-    if seconds is not None:  # a later time settles it; equal or unknown times do not
-        contradicted &= seconds[order] == seconds[last]
-    return np.asarray(order[ends]), order[contradicted]
+def annotation_table(frame: Any, columns: Iterable[str | None]) -> pa.Table:
+    """Return an Arrow table of annotations with these columns. Raise BadTable for anything else."""
+    table = table_of(frame, "annotations")
+    hint = "Name them: item=, annotator=, label=; annotator=None where annotators have no ids"
+    wanted = [name for name in columns if name is not None]
+    require_columns(table, wanted, name_of(table, "annotations"), hint)
+    return table
 
 
 def _recoded(codes: Ints, place: Ints) -> Ints:
     """Return `codes[place]`, or zeros if there are no codes, because then no row uses the result."""
     return codes[place] if len(codes) else np.zeros(len(place), np.int32)
-
-
-def report_conflicts(number: int, first: str, strict: bool, stacklevel: int = 3) -> None:
-    """Warn of contradicting labels, the first of them at `first`. Raises BadAnnotations if `strict`."""
-    message = (
-        f"{counted(number, 'label')} contradict{'s' if number == 1 else ''} another answer of the same "
-        f"annotator to the same item, and no time tells which is the later (first at {first})"
-    )
-    if strict:
-        raise BadAnnotations(f"{message}; expected one answer each, or a time column")
-    warnings.warn(f"{message}; the last row of each wins", ConflictingLabels, stacklevel=stacklevel)
-
-
-def _repeats(codes: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Return (size - 1,) True where an entry equals the one before."""
-    return np.asarray(codes[1:] == codes[:-1])
 
 
 def _starts(codes: Ints, size: int) -> npt.NDArray[np.int64]:

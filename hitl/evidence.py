@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hitl.annotations import Annotations, Floats, Ints
+from hitl.annotations import Annotations, Floats, Ints, annotation_table
 from hitl.errors import BadEvidence
 from hitl.formatting import OneLineRepr, counted
 from hitl.tables import alignment, edges
@@ -147,8 +147,8 @@ class Evidence(OneLineRepr):
         of numbers. A graph is anything `Evidence` accepts: items of its edges are items too, and a matrix follows the
         order of `items`. Raises BadEvidence if a table has no item in common with the others.
         """
-        labels = table_of(annotations, "annotations")
-        require_columns(labels, [item, label], name_of(labels, "annotations"))
+        others = (columns.get("annotator", "annotator"), columns.get("time"), columns.get("duration"))
+        labels = annotation_table(annotations, (item, label, *others))
 
         def table(given: Any, name: str, *names: str) -> Any:
             if given is None:
@@ -167,17 +167,17 @@ class Evidence(OneLineRepr):
         if linked is not None and pa.types.is_string(names_of(labels.column(item)).type):
             linked = with_text(linked, [item, edges.NEIGHBOUR])
         told = None if known is None else alignment.filled(known, label)
-        others = {name_of(model, f"probabilities {name!r}"): model.column(item) for name, model in models.items()}
-        others |= {} if told is None else {name_of(known, "truth"): told.column(item)}
-        others |= {} if seen is None else {name_of(seen, "features"): seen.column(item)}
-        others |= {} if linked is None else {name_of(linked, "graph"): edges.ends(linked, item)}
-        if others:  # otherwise the annotations name all items and classes
-            items = items if items is not None else alignment.union_of_items(labels, others, item)
+        named = {name_of(model, f"probabilities {name!r}"): model.column(item) for name, model in models.items()}
+        named |= {} if told is None else {name_of(known, "truth"): told.column(item)}
+        named |= {} if seen is None else {name_of(seen, "features"): seen.column(item)}
+        named |= {} if linked is None else {name_of(linked, "graph"): edges.ends(linked, item)}
+        if named:  # otherwise the annotations name all items and classes
+            items = items if items is not None else alignment.union_of_items(labels, named, item)
             if classes is None and options is None:
                 truths = None if told is None else told.column(label)
                 classes = alignment.union_of_classes(labels.column(label), models.values(), truths)
                 warn_of_similar(classes)
-        built = Annotations.from_frame(
+        built = Annotations.from_table(
             labels, item=item, label=label, items=items, classes=classes, options=options, **columns
         )
         return cls(

@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hitl.annotations import ANONYMOUS, Ints, Name, Names, latest_answers, report_conflicts
+from hitl.annotations import ANONYMOUS, Ints, Name, Names
 from hitl.errors import BadAnnotations, BadEvidence, BadTable
 from hitl.evidence import Evidence
 from hitl.formatting import counted, listed
@@ -40,6 +40,7 @@ from hitl.tables.encoding import check_names, options_of, seconds_of, warn_of_si
 from hitl.tables.files import exclusive_lock, read_parts
 from hitl.tables.limits import limits, require_fit
 from hitl.tables.places import Place, place_in_file
+from hitl.tables.repeated_answers import latest_answers, report_conflicts
 
 PART = 1 << 18
 """Rows processed together."""

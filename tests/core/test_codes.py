@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hitl.annotations import Annotations, CheckedNames, _order, column_of, latest_answers, places_of
+from hitl.annotations import Annotations, CheckedNames, column_of, places_of
 from hitl.errors import BadAnnotations, ConflictingLabels
+from hitl.tables.repeated_answers import latest_answers
 
 ITEMS = tuple(f"i{n}" for n in range(30))
 
@@ -81,32 +82,6 @@ def test_checked_names_are_a_tuple_of_names_that_differ() -> None:
     assert CheckedNames.of(pa.array(ITEMS)) == ITEMS
     with pytest.raises(BadAnnotations, match="twice"):
         CheckedNames.of(pa.array(["a", "b", "a"]))
-
-
-def test_of_groups_in_order_those_alone_are_sorted_that_are_not_in_order() -> None:
-    groups = np.repeat(np.arange(100), 3)
-    keys = groups * 10 + np.tile([1, 4, 4], 100)
-    keys[[30, 90, 91]] += 5
-    order, ordered = _order(keys, groups.astype(np.int32))
-    assert order.tolist() == np.argsort(keys, kind="stable").tolist()
-    assert ordered.tolist() == sorted(keys.tolist())
-    assert (order == np.arange(300)).sum() > 290
-
-
-def test_arrays_of_others_are_copied_and_can_be_changed_by_them() -> None:
-    """What is read-only and nobody else's memory is kept; anything else is copied."""
-    given = np.array([0, 1], np.int32)
-    view = np.array([0, 0], np.int32)
-    window = view.view()
-    window.setflags(write=False)
-    label = np.array([1, 0], np.int32)
-    label.setflags(write=False)
-    made = Annotations(given, window, label, ("a", "b"), ("ann",), ("x", "y"), ("x", "y"))
-    given[0], view[0] = 1, 7
-    assert made.item.tolist() == [0, 1]
-    assert made.annotator.tolist() == [0, 0]
-    assert made.label is label
-    assert not made.item.flags.writeable
 
 
 @pytest.mark.parametrize("seed", range(10))
