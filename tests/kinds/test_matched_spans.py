@@ -1,4 +1,4 @@
-"""Which spans of different annotators are about the same part of a text."""
+"""Which spans of different annotators are about the same part of a text, or of a recording."""
 
 from __future__ import annotations
 
@@ -23,12 +23,20 @@ def labels(known: dict[str, Any] | None = None, **said: Any) -> SpanLabels:
     return SpanLabels.from_texts({"t": WORDS}, answers, known, classes=("A", "B"))
 
 
-def clusters(matched: Matched, names: Any) -> list[set[tuple[str, int, int]]]:
-    rows = zip(matched.cluster_m.tolist(), matched.annotator_m.tolist(), matched.place_md.tolist(), strict=True)
-    found: list[set[tuple[str, int, int]]] = [set() for _ in range(len(matched))]
-    for cluster, who, (start, end) in rows:
-        found[cluster].add((names[who], start, end))
-    return found
+def recording(**said: Any) -> SpanLabels:
+    """Answers to one recording."""
+    answers = [Answer("r", annotator, spans) for annotator, spans in said.items()]
+    return SpanLabels.from_recordings(["r"], answers, classes=("A", "B"))
+
+
+def clusters(found: SpanLabels) -> list[set[tuple[str, float, float]]]:
+    """Who marked from where to where, by cluster."""
+    (matched,) = found.matched
+    places = matched.place_md if found.border_v is None else found.border_v[matched.place_md]
+    clusters: list[set[tuple[str, float, float]]] = [set() for _ in range(len(matched))]
+    for c, who, (start, end) in zip(matched.cluster_m, matched.annotator_m, places.tolist(), strict=True):
+        clusters[c].add((str(found.annotators[who]), start, end))
+    return clusters
 
 
 def said(matched: Matched) -> dict[tuple[str, str], str]:
@@ -40,7 +48,7 @@ def said(matched: Matched) -> dict[tuple[str, str], str]:
 def test_spans_that_overlap_are_one_part_and_who_has_none_says_nothing() -> None:
     found = labels(ann=[(0, 3, "A")], bob=[(0, 5, "B")], cyd=[], dee=[(10, 13, "A")])
     (matched,) = found.matched
-    assert clusters(matched, found.annotators) == [{("ann", 0, 3), ("bob", 0, 5)}, {("dee", 10, 13)}]
+    assert clusters(found) == [{("ann", 0, 3), ("bob", 0, 5)}, {("dee", 10, 13)}]
     first = {who: said(matched)["t[0:3]", who] for who in ("ann", "bob", "cyd", "dee")}
     assert first == {"ann": "A", "bob": "B", "cyd": NOTHING, "dee": NOTHING}
     assert said(matched)["t[10:13]", "dee"] == "A"
@@ -49,9 +57,9 @@ def test_spans_that_overlap_are_one_part_and_who_has_none_says_nothing() -> None
 def test_the_larger_overlap_is_joined_first_and_then_the_kind_decides() -> None:
     """Bob cut one span in two: the longer half is what Ann marked; of equal halves that of her kind."""
     found = labels(ann=[(0, 9, "A")], bob=[(0, 3, "A"), (4, 9, "B")])
-    assert clusters(found.matched[0], found.annotators) == [{("bob", 0, 3)}, {("ann", 0, 9), ("bob", 4, 9)}]
+    assert clusters(found) == [{("bob", 0, 3)}, {("ann", 0, 9), ("bob", 4, 9)}]
     found = labels(ann=[(0, 7, "B")], bob=[(0, 3, "A"), (4, 7, "B")])
-    assert clusters(found.matched[0], found.annotators) == [{("bob", 0, 3)}, {("ann", 0, 7), ("bob", 4, 7)}]
+    assert clusters(found) == [{("bob", 0, 3)}, {("ann", 0, 7), ("bob", 4, 7)}]
 
 
 def test_known_spans_are_truth_of_what_they_match() -> None:
@@ -64,8 +72,11 @@ def test_known_spans_are_truth_of_what_they_match() -> None:
     assert said(matched)["t[14:17]", "ann"] == NOTHING
 
 
-def naive(spans: list[tuple[int, int, str, str]]) -> set[frozenset[tuple[int, int, str]]]:
+def naive(found: SpanLabels) -> set[frozenset[tuple[str, float, float]]]:
     """Average linkage from single spans by plain loops: largest mean overlap, then agreement, then place."""
+    border = (lambda side: side) if found.border_v is None else (lambda side: float(found.border_v[side]))
+    who_a = [str(found.annotators[k]) for k in found.answer_a2[:, 1]]
+    spans = [(border(start), border(end), code, who_a[answer]) for answer, start, end, code in found.span_s4.tolist()]
     groups = [[span] for span in sorted(spans)]
     while True:
         best = None
@@ -82,34 +93,39 @@ def naive(spans: list[tuple[int, int, str, str]]) -> set[frozenset[tuple[int, in
             if overlap > 0 and (best is None or key > best[0]):
                 best = key, one, other
         if best is None:
-            return {frozenset((start, end, who) for start, end, _, who in group) for group in groups}
+            return {frozenset((who, start, end) for start, end, _, who in group) for group in groups}
         _, one, other = best
         groups = [group for group in groups if group not in (one, other)] + [sorted(one + other)]
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_clusters_are_those_of_plain_average_linkage(seed: int) -> None:
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("timed", [False, True])
+def test_clusters_are_those_of_plain_average_linkage(seed: int, timed: bool) -> None:
+    """Of texts with many equal overlaps; of recordings borders are random numbers, so that no two are equal."""
     rng = np.random.default_rng(seed)
-    answers: dict[str, list[tuple[int, int, str]]] = {}
+    answers: dict[str, list[tuple[float, float, str]]] = {}
     for who in "abcd":
-        borders = np.sort(rng.choice(20, size=2 * int(rng.integers(1, 4)), replace=False))
-        answers[who] = [
-            (2 * int(first), 2 * int(last) - 1, str(rng.choice(["A", "B"])))
-            for first, last in borders.reshape(-1, 2)
-            if rng.random() < 0.9
-        ]
-    found = labels(**answers)
-    ours = {
-        frozenset((start, end, who) for who, start, end in one) for one in clusters(found.matched[0], found.annotators)
-    }
-    assert ours == naive([(*span, who) for who, spans in answers.items() for span in spans])
+        size = 2 * int(rng.integers(1, 4))
+        if timed:
+            borders = np.sort(rng.exponential(10, size))
+        else:
+            borders = np.sort(2 * rng.choice(20, size=size, replace=False)) - np.arange(size) % 2
+        pairs = [pair for pair in borders.reshape(-1, 2).tolist() if rng.random() < 0.9]
+        answers[who] = [(start, end, str(rng.choice(["A", "B"]))) for start, end in pairs]
+    found = recording(**answers) if timed else labels(**answers)
+    assert {frozenset(one) for one in clusters(found)} == naive(found)
+
+
+def test_overlaps_are_those_of_times_and_not_of_their_ranks() -> None:
+    """Counted in ranks Bob's first one is what Ann marked, in time his second."""
+    found = recording(ann=[(0, 100, "A")], bob=[(0, 4, "A"), (5, 99, "A")], cyd=[(1, 2, "B")], dee=[(2.5, 3, "B")])
+    assert {("ann", 0.0, 100.0), ("bob", 5.0, 99.0)} in clusters(found)
 
 
 def test_the_order_of_annotators_says_nothing() -> None:
     answers = {"ann": [(0, 5, "A")], "bob": [(2, 9, "B")], "cyd": [(4, 13, "A")], "dee": [(0, 13, "B")]}
     one, other = (labels(**dict(order)) for order in (answers.items(), reversed(answers.items())))
-    ours, theirs = (clusters(found.matched[0], found.annotators) for found in (one, other))
-    assert ours == theirs
+    assert clusters(one) == clusters(other)
 
 
 def test_a_text_stands_for_the_part_with_the_smallest_majority() -> None:

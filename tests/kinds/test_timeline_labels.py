@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -19,16 +18,6 @@ def labels(known: dict[str, Any] | None = None, **said: Any) -> SpanLabels:
     """Answers to one recording, annotator -> stretches."""
     answers = [Answer("r", annotator, segments) for annotator, segments in said.items()]
     return SpanLabels.from_recordings(["r"], answers, known, classes=("A", "B"))
-
-
-def clusters(found: SpanLabels, layer: int = 0) -> set[frozenset[tuple[str, float]]]:
-    """Who and where each begins."""
-    matched = found.matched[layer]
-    rows = [*zip(matched.cluster_m, matched.annotator_m, found.border_v[matched.place_md[:, 0]], strict=True)]
-    return {
-        frozenset((str(found.annotators[who]), float(start)) for c, who, start in rows if c == one)
-        for one in range(len(matched))
-    }
 
 
 def test_borders_are_numbers_or_times_and_are_written_as_they_were() -> None:
@@ -66,48 +55,6 @@ def test_kinds_laid_over_one_another_by_more_than_half_are_in_layers() -> None:
     assert labels(ann=[(0, 10, "A"), (9, 20, "B")]).layers == ((0, 1),)
     assert labels(ann=[(0, 100, "A"), (40, 45, "B")]).layers == ((0,), (1,))
     assert labels({"r": [(0, 10, "A"), (2, 12, "B")]}).layers == ((0,), (1,))
-
-
-def test_overlaps_are_those_of_times_and_not_of_their_ranks() -> None:
-    """Counted in ranks Bob's first one is what Ann marked, in time his second."""
-    found = labels(ann=[(0, 100, "A")], bob=[(0, 4, "A"), (5, 99, "A")], cyd=[(1, 2, "B")], dee=[(2.5, 3, "B")])
-    assert frozenset({("ann", 0.0), ("bob", 5.0)}) in clusters(found)
-
-
-def naive(found: SpanLabels) -> set[frozenset[tuple[str, float]]]:
-    """Average linkage of single stretches by plain loops."""
-    rows = [
-        (str(found.annotators[found.answer_a2[answer, 1]]), *found.border_v[[start, end]].tolist(), kind)
-        for answer, start, end, kind in found.span_s4.tolist()
-    ]
-    groups = [[row] for row in rows]
-
-    def shared(one: Any, other: Any) -> float:
-        both = max(0.0, min(one[2], other[2]) - max(one[1], other[1]))
-        return float(both / (one[2] - one[1] + other[2] - other[1] - both))
-
-    while True:
-        pairs = [
-            (np.mean([shared(a, b) for a in one for b in other]), one, other)
-            for one, other in combinations(groups, 2)
-            if not {row[0] for row in one} & {row[0] for row in other}
-        ]
-        best = max(pairs, key=lambda pair: pair[0], default=None)
-        if best is None or best[0] <= 0:
-            return {frozenset((row[0], row[1]) for row in group) for group in groups}
-        groups = [group for group in groups if group not in best[1:]] + [best[1] + best[2]]
-
-
-@pytest.mark.parametrize("seed", range(30))
-def test_clusters_are_those_of_plain_average_linkage(seed: int) -> None:
-    """Borders are random numbers, so that no two overlaps are equal."""
-    rng = np.random.default_rng(seed)
-    answers = {}
-    for who in ("ann", "bob", "cyd", "dee"):
-        borders = np.sort(rng.exponential(10, 2 * int(rng.integers(1, 5)))).reshape(-1, 2)
-        answers[who] = [(float(start), float(end), "A") for start, end in borders]
-    found = labels(**answers)
-    assert clusters(found) == naive(found)
 
 
 def test_known_stretches_are_truth_of_what_they_match() -> None:
