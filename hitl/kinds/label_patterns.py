@@ -23,7 +23,6 @@ import numpy.typing as npt
 
 from hitl.annotations import Annotations, Floats, Ints, Names
 from hitl.errors import BadAnnotations
-from hitl.models.numerics.compiled import compiled
 from hitl.tables.encoding import natural_order
 
 BREADTHS = 2
@@ -138,8 +137,7 @@ def _patterns(labels: Codes, n_classes: int, breadth: int) -> tuple[Codes, Codes
         size *= n_classes + 1
         if size > DENSE:
             code, size = _renumbered(code, size)
-    thin = np.ones(code.shape, dtype=np.uint8)
-    mark_broad(code, breadth, np.zeros((2, code.shape[1]), dtype=np.int32), thin)
+    thin = (~is_broad(code, breadth)).astype(np.uint8)
     code, size = _renumbered(BREADTHS * code + thin, BREADTHS * size)
     place = np.empty(size, dtype=np.int64)
     place[code.ravel()] = np.arange(code.size)
@@ -164,30 +162,20 @@ def _labels(image: DrawnMasks, table: Codes, row_of: dict[Any, int], first: int)
     return row + first, who[column] + len(row_of) * table[row, 0], table[row, 1 + column]
 
 
-@compiled
-def mark_broad(code: Any, side: int, size: Any, thin: Any) -> None:
-    """Set `thin` (H, W) to 0 where a square of `side` pixels a side holds one code. `size` is zeros (2, W).
-
-    The largest square of one code that ends at a pixel follows from those that end above, left, and above left of it.
-    The marks then spread upwards and to the left, over the whole square.
-    """
-    height, width = code.shape
-    ends = np.zeros((height, width), np.uint8)
-    for y in range(height):
-        old, new = size[(y + 1) % 2], size[y % 2]
-        for x in range(width):
-            new[x] = 1
-            if y and x:
-                value = code[y, x]
-                if value == code[y - 1, x] and value == code[y, x - 1] and value == code[y - 1, x - 1]:
-                    new[x] += min(old[x], old[x - 1], new[x - 1])
-            ends[y, x] = new[x] >= side
-    left = np.zeros(width, np.int32)
-    size[0] = 0
-    for y in range(height - 1, -1, -1):
-        going = 0
-        for x in range(width - 1, -1, -1):
-            going = side if ends[y, x] else max(going - 1, 0)
-            left[x] = side if going > 0 else max(left[x] - 1, 0)
-            if left[x] > 0:
-                thin[y, x] = 0
+def is_broad(code: Codes, side: int) -> npt.NDArray[np.bool_]:
+    """Return (H, W) True where a square of `side` pixels a side holds one code."""
+    height, width = (size - side + 1 for size in code.shape)
+    broad = np.zeros(code.shape, dtype=bool)
+    if min(height, width) < 1:
+        return broad
+    line, whole = np.ones((len(code), width), dtype=bool), np.ones((height, width), dtype=bool)
+    for x in range(side):
+        line &= code[:, x : x + width] == code[:, :width]
+    for y in range(side):
+        whole &= line[y : y + height] & (code[y : y + height, :width] == code[:height, :width])
+    tall = np.zeros_like(line)
+    for y in range(side):
+        tall[y : y + height] |= whole
+    for x in range(side):
+        broad[:, x : x + width] |= tall
+    return broad

@@ -9,7 +9,7 @@ from scipy import sparse
 
 from hitl import Annotations, Evidence
 from hitl.errors import BadAnnotations, BadSettings
-from hitl.kinds.label_patterns import DrawnMasks, LabelPatterns, mark_broad
+from hitl.kinds.label_patterns import DrawnMasks, LabelPatterns, is_broad
 from hitl.kinds.mask_consensus import ImageMasks, MaskConsensus
 from hitl.kinds.mask_field import exponentials
 from hitl.models import VBIBCC, NetworkIBCC
@@ -135,15 +135,14 @@ def test_a_pixel_is_broad_where_a_square_of_one_code_holds_it() -> None:
     rng = np.random.default_rng(0)
     for side in (1, 2, 3, 5):
         code = np.kron(rng.integers(2, size=(9, 7)), np.ones((3, 4), dtype=np.int64)) ^ (rng.random((27, 28)) < 0.03)
-        thin = np.ones(code.shape, dtype=np.uint8)
-        mark_broad(code, side, np.zeros((2, code.shape[1]), dtype=np.int32), thin)
-        expected = np.ones(code.shape, dtype=np.uint8)
+        expected = np.zeros(code.shape, dtype=bool)
         for y in range(code.shape[0] - side + 1):
             for x in range(code.shape[1] - side + 1):
                 square = code[y : y + side, x : x + side]
                 if square.min() == square.max():
-                    expected[y : y + side, x : x + side] = 0
-        np.testing.assert_array_equal(thin, expected)
+                    expected[y : y + side, x : x + side] = True
+        np.testing.assert_array_equal(is_broad(code, side), expected)
+    assert not is_broad(np.zeros((3, 9), dtype=np.int64), 4).any()
 
 
 def test_patterns_stand_for_the_labels() -> None:
