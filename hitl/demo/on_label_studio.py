@@ -84,7 +84,13 @@ def run(output: Path, items: int, keep: bool, progress: Progress = silent) -> No
     folder = next(Path(name) for name in names if not Path(name).exists())
     folder.mkdir()
     recorded, people = _part(rte(), items)
-    print(f"{recorded.annotations!r}\n{_what_starts()}", flush=True)
+    starts = f"starting Label Studio {VERSION} from {installed_in()}"
+    if not is_installed():
+        starts = (
+            f"installing Label Studio {VERSION} and what it needs with pip into {installed_in()} (about 1 GB, some "
+            "minutes, once); to remove it, delete that folder"
+        )
+    print(f"{recorded.annotations!r}\n{starts}", flush=True)
     with LocalServer(folder / "label-studio", progress) as server:
         number = LabelStudio.create_project(server.url, server.token, "hitl demo: does it follow?", CONFIG)
         source = {"kind": "label-studio", "url": server.url, "project": number}
@@ -105,18 +111,13 @@ def run(output: Path, items: int, keep: bool, progress: Progress = silent) -> No
             print(f"login:   {server.admin_email} / {server.admin_password}")
             print(f"or as:   {asked[0]} / {PASSWORD} (their tab holds what is asked next)")
             print(f"go on:   cd {folder} && export {TOKEN}={server.token} && hitl status")
-            _wait()
+            print("\nLabel Studio runs until you press Ctrl-C.", flush=True)
+            try:
+                while True:
+                    time.sleep(3600)
+            except KeyboardInterrupt:
+                print("stopped")
     print(f"Label Studio has stopped; what hitl stored: cd {folder} && hitl status")
-
-
-def _what_starts() -> str:
-    folder = installed_in()
-    if is_installed():
-        return f"starting Label Studio {VERSION} from {folder}"
-    return (
-        f"installing Label Studio {VERSION} and what it needs with pip into {folder} (about 1 GB, some minutes, once); "
-        "to remove it, delete that folder"
-    )
 
 
 def _loop(
@@ -184,12 +185,3 @@ def _part(recorded: Evidence, items: int) -> tuple[Evidence, tuple[str, ...]]:
 
 def _email(name: str) -> str:
     return f"{name}@example.com"
-
-
-def _wait() -> None:
-    print("\nLabel Studio runs until you press Ctrl-C.", flush=True)
-    try:
-        while True:
-            time.sleep(3600)
-    except KeyboardInterrupt:
-        print("stopped")

@@ -15,11 +15,8 @@ from pathlib import Path
 from hitl.demo.recorded import rte, texts
 from hitl.store import Store
 
-FIRST = 2
-"""Labels per item at the start."""
-
-A_SECOND = 2
-"""Questions answered per second."""
+FIRST, A_SECOND = 2, 2
+"""Labels per item at the start; questions answered per second."""
 
 SETTINGS = """name = "rte"
 store = "sqlite:///hitl.db"

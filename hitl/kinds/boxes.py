@@ -114,14 +114,14 @@ class Boxes(PartsKind):
         matched = parts.matched
         judged, q_cj = judge_images(evidence, matched, method)
         marked_c, answers_n = np.bincount(matched.cluster_m, minlength=len(matched)), matched.answers.answers_n
-        found: list[tuple[int, Part]] = []
+        boxes: list[tuple[int, Part]] = []
         for c, code, place, p in place_objects(matched, q_cj):
             n = int(matched.item_c[c])
             sides = dict(zip(SIDES, place, strict=True))
             sides |= {"image_width": parts.sizes[n][1], "image_height": parts.sizes[n][0]}
-            found.append((n, Part(items[n], matched.classes[code], sides, p, int(marked_c[c]), int(answers_n[n]))))
-        found.sort(key=lambda pair: (pair[0], -pair[1].probability, *pair[1].at(*SIDES)))
-        return replace(judged, parts=tuple(box for _, box in found))
+            boxes.append((n, Part(items[n], matched.classes[code], sides, p, int(marked_c[c]), int(answers_n[n]))))
+        boxes.sort(key=lambda pair: (pair[0], -pair[1].probability, *pair[1].at(*SIDES)))
+        return replace(judged, parts=tuple(box for _, box in boxes))
 
     def answers(self, evidence: Evidence, names: Mapping[str, str]) -> pa.Table:
         """Return one row per box of each answer, and one without a box if an annotator drew none."""
@@ -337,9 +337,9 @@ def combine_boxes(
             if box.label == NOTHING:
                 raise BadAnnotations(f"{where}: {NOTHING!r} is no label of a box")
     classes = natural_order(list({box.label for *_, boxes in owned for box in boxes}))
-    found: list[list[Box]] = [[] for _ in images]
+    objects: list[list[Box]] = [[] for _ in images]
     if not classes:
-        return found
+        return objects
     unknown = np.full(len(pair_a2), np.nan)
     known_n = np.isin(np.arange(len(images)), [*known])
     answers = Answers(tuple(range(len(images))), annotators, pair_a2, known_n, unknown, unknown)
@@ -347,5 +347,5 @@ def combine_boxes(
     matched = match_boxes(rows, answers, classes, overlap)
     _, q_cj, _ = fit_clusters(matched, combiner("default") if method is None else method, np.ones(len(images)))
     for c, code, (x, y, width, height), p in place_objects(matched, q_cj, existence):
-        found[matched.item_c[c]].append(Box(x, y, width, height, classes[code], p))
-    return [sorted(boxes, key=lambda box: (-box.confidence, box.place)) for boxes in found]
+        objects[matched.item_c[c]].append(Box(x, y, width, height, classes[code], p))
+    return [sorted(boxes, key=lambda box: (-box.confidence, box.place)) for boxes in objects]

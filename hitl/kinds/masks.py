@@ -144,18 +144,18 @@ class Masks(PartsKind):
         parts, items = evidence.parts, evidence.annotations.items
         assert isinstance(parts, MaskParts)
         judged, q_cj = judge_images(evidence, parts.matched, method)
-        found: dict[int, list[Part]] = {}
+        parts_n: dict[int, list[Part]] = {}
         answered = [(n, own) for n, own in enumerate(parts.drawn) if own is not None]
         if answered:
             field = MaskConsensus().fit([own for _, own in answered], parts.classes)
             for image, (n, _) in enumerate(answered):
                 own = np.flatnonzero(parts.matched.item_c == n)
                 if n not in parts.known:
-                    found[n] = _found(field, image, [parts.pixels[c] for c in own], q_cj[own], items[n])
+                    parts_n[n] = _image_masks(field, image, [parts.pixels[c] for c in own], q_cj[own], items[n])
         for n, masks in parts.known.items():
             size = (masks[0]["height"], masks[0]["width"]) if masks else EMPTY
-            found[n] = [mask for _, mask in _masks(codes_of(masks, parts.classes, size), parts.classes, items[n])]
-        return replace(judged, parts=tuple(mask for n in sorted(found) for mask in found[n]))
+            parts_n[n] = [mask for _, mask in _masks(codes_of(masks, parts.classes, size), parts.classes, items[n])]
+        return replace(judged, parts=tuple(mask for n in sorted(parts_n) for mask in parts_n[n]))
 
 
 def _drawn(item: Name, masks: Mapping[Name, Sequence[Marked]], classes: Names) -> DrawnMasks:
@@ -187,16 +187,16 @@ def codes_of(masks: Sequence[Marked], classes: Names, size: tuple[int, int]) -> 
     return codes
 
 
-def _found(field: ImageMasks, image: int, pixels_c: Sequence[Indices], q_cj: Floats, item: Name) -> list[Part]:
+def _image_masks(field: ImageMasks, image: int, pixels_c: Sequence[Indices], q_cj: Floats, item: Name) -> list[Part]:
     """Return the masks of one image."""
     code_hw, p_hwj = field.mask(image).astype(np.int16), field.probabilities(image)
     sure_hw = _sure_of_objects(code_hw, pixels_c, q_cj, field.classes)
-    found = []
+    parts = []
     for code, mask in _masks(code_hw, field.classes, item):
         there_hw, p_hw = code_hw == code, p_hwj[..., code] * sure_hw
         rle = encode(there_hw, np.round(p_hw * SHADES) / SHADES * 255)
-        found.append(replace(mask, place={**mask.place, "rle": rle}, probability=float(p_hw[there_hw].mean())))
-    return found
+        parts.append(replace(mask, place={**mask.place, "rle": rle}, probability=float(p_hw[there_hw].mean())))
+    return parts
 
 
 def _sure_of_objects(code_hw: Codes, pixels_c: Sequence[Indices], q_cj: Floats, classes: Names) -> Floats:
