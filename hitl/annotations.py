@@ -212,7 +212,7 @@ class Annotations(OneLineRepr):
         """Keep the latest answer of each annotator to each item."""
         keep, contradicted = latest_answers(*columns[:3], anonymous, columns[3])
         if len(contradicted):
-            report_conflicts(len(contradicted), place_of(int(contradicted.min())), strict, stacklevel=4)
+            report_conflicts(len(contradicted), place_of(int(contradicted.min())), strict, stacklevel=5)
         item, annotator, label = (code[keep] for code in columns[:3])
         time, duration = (None if seconds is None else seconds[keep] for seconds in columns[3:])
         return cls(item, annotator, label, *names, anonymous, time, duration)

@@ -111,7 +111,7 @@ def npy() -> bytes:
     [
         (packed(header=header(format=6)), r"c\.npz: saved as format 6; this version of hitl reads 5"),
         (packed(header=header(other=1)), r"c\.npz: not a saved consensus"),
-        (packed(header=header(format=1)), r"c\.npz: not a saved consensus"),
+        (packed(header=header(format=5)), r"c\.npz: not a saved consensus"),
         (packed(header=np.frombuffer(b"[1]", dtype=np.uint8)), r"c\.npz: not a saved consensus"),
         (packed(header=np.frombuffer(b"\xff", dtype=np.uint8)), r"c\.npz: not a saved consensus"),
         (packed(other=np.zeros(1)), r"c\.npz: not a saved consensus"),
