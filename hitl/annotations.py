@@ -171,7 +171,7 @@ class Annotations(OneLineRepr):
         label_names, label_code = codes_of("label", table.column(label), options_of(classes, options), place_of)
         class_names = tuple(classes) if classes is not None else label_names
         if options is None and classes is None:
-            warn_of_similar(class_names)
+            warn_of_similar(class_names, stacklevel=4)
         annotators, annotator_code, anonymous = annotator_codes(table, annotator)
         seconds = None if time is None else seconds_of(table.column(time), time)
         length = None if duration is None else numbers_of(table.column(duration), f"column {duration!r}")

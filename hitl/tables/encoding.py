@@ -114,11 +114,11 @@ def natural_order(names: Sequence[Name]) -> Names:
         return tuple(sorted(names, key=str))
 
 
-def warn_of_similar(classes: Names) -> None:
+def warn_of_similar(classes: Names, stacklevel: int = 3) -> None:
     """Warn if two inferred classes differ only in case, in spaces, or as 1 and 1.0 do."""
     for one, other in similar(classes):
         message = f"the labels {one!r} and {other!r} are taken as two classes; if they are one, write them alike"
-        warnings.warn(message, SimilarClasses, stacklevel=3)
+        warnings.warn(message, SimilarClasses, stacklevel=stacklevel)
 
 
 def similar(names: Iterable[Name]) -> Iterator[tuple[Name, Name]]:
