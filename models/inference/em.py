@@ -97,15 +97,18 @@ def run_em(
     plain = counts is counts_by_all and prior_on is same_for_all and begun is None
     log_pi_klj = annotators.log_pi_klj
     few_passes = plain and working_set.pays(shards.size.labels, log_pi_klj.size, prior)
-    if begun is None:
+
+    def first_pass() -> Expected:
         beliefs = first if callable(first) else partial(_constant, value=first)
-        begun = total(partial(_first, prior=prior, log_pi_klj=log_pi_klj, beliefs=beliefs, **parts))
+        found: Expected = total(partial(_first, prior=prior, log_pi_klj=log_pi_klj, beliefs=beliefs, **parts))
+        return found
+
     limits = loop.Limits(shards.size.counted(least_labels), tolerance, max_iterations)
     if few_passes:
         labels = shards.size.labels
-        found = working_set.iterate_in_few_passes(expected, split, prior, annotators, begun, limits, labels)
+        found = working_set.iterate_in_few_passes(expected, split, prior, annotators, first_pass(), limits, labels)
     else:
-        found = loop.iterate(expected, prior, annotators, begun, limits)
+        found = loop.iterate(expected, prior, annotators, begun or first_pass(), limits)
     return replace(found, q_nj=q_nj)
 
 

@@ -95,9 +95,9 @@ class EMResult(Generic[P, A]):
         return self.expected.statistics
 
 
-def iterate(expected: Pass, prior: P, annotators: A, begun: Expected, limits: Limits) -> EMResult[P, A]:
-    """Iterate from the expectations `begun`."""
-    found, last_klj = begun, begun.counts_klj
+def iterate(expected: Pass, prior: P, annotators: A, found: Expected, limits: Limits) -> EMResult[P, A]:
+    """Iterate from the expectations `found`; no name keeps them, as tables of many classes take gigabytes."""
+    last_klj = found.counts_klj
     trace: list[float] = []
     converged, streak = False, 0
     while not converged and len(trace) < limits.max_iterations:

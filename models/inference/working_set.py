@@ -121,7 +121,7 @@ def iterate_in_few_passes(
     split: Callable[[Any, Floats, int], Split],
     prior: P,
     annotators: A,
-    begun: Expected,
+    found: Expected,
     limits: Limits,
     labels: int,
 ) -> EMResult[P, A]:
@@ -129,7 +129,7 @@ def iterate_in_few_passes(
 
     `split(prior, log_pi_klj, bins)` makes a pass that separates the unsure items.
     """
-    found, trace = begun, list[float]()
+    trace: list[float] = []
     bins, made, near, converged = 0, 0, False, False
     last: Split | None = None
     while not converged and made < limits.max_iterations:
