@@ -176,12 +176,6 @@ def weighted_votes(annotations: Annotations, weight_k: Floats) -> Floats:
     return np.asarray(np.bincount(cell, weight_k[annotations.annotator[row]], n * j).reshape(n, j).astype(np.float64))
 
 
-def loss_rates(evidence: Evidence, weight_k: Floats, loss: Loss, shrinkage: float) -> Floats:
-    """Return (K,) mean loss of each annotator's answers, shrunk to the mean of all; 0 if nobody can be compared."""
-    lost_k, counted_k = losses(evidence, weight_k, loss, "others")
-    return shrunk(lost_k, counted_k, shrinkage)
-
-
 def shrunk(lost_k: Floats, counted_k: Floats, shrinkage: float) -> Floats:
     """Return (K,) mean losses, with `shrinkage` labels' worth of the overall mean added to each annotator."""
     overall = lost_k.sum() / max(1.0, counted_k.sum())

@@ -9,7 +9,7 @@ from hitl import score
 from hitl.annotations import Annotations
 from hitl.evidence import Evidence
 from hitl.models.majority import MajorityVote
-from hitl.models.weighted_majority import WeightedMajority, WeightedSum, contradicted, loss_rates, outvoted
+from hitl.models.weighted_majority import WeightedMajority, WeightedSum, contradicted, losses, outvoted, shrunk
 from tests import oracles
 from tests.reference_data import crowd, without_truth
 
@@ -63,7 +63,7 @@ def test_losses_agree_with_plain_loops(which: str, shape: dict[str, float]) -> N
         np.ones(evidence.annotations.n_annotators),
         rng.uniform(0.1, 2, evidence.annotations.n_annotators),
     ):
-        found = loss_rates(evidence, weight_k, LOSSES[which], 2.5)
+        found = shrunk(*losses(evidence, weight_k, LOSSES[which], "others"), 2.5)
         np.testing.assert_allclose(found, plain_rates(evidence, weight_k, which, 2.5), atol=1e-12)
 
 
@@ -93,7 +93,7 @@ def test_with_all_truth_known_weights_are_those_of_the_algorithm() -> None:
         matrix[:mistakes, k] = 1
     evidence = Evidence(Annotations.from_matrix(matrix), truth=np.zeros(10, int))
     for loss in LOSSES.values():
-        rate_k = loss_rates(evidence, np.ones(4), loss, 1e-12)
+        rate_k = shrunk(*losses(evidence, np.ones(4), loss, "others"), 1e-12)
         np.testing.assert_allclose(0.5 ** (10 * rate_k), [1, 0.5, 0.125, 1 / 128], rtol=1e-9)
 
 
