@@ -14,7 +14,7 @@ from hitl import project as projects
 from hitl.settings import CrewSettings, Settings
 from hitl.store import Store
 from tests.command_line import forked
-from tests.connectors.label_studio.conftest import TOPICS, Project, choice
+from tests.connectors.label_studio.conftest import Project
 from tests.connectors.label_studio.projects import connect, labeled_project, settings_for, shown
 from tests.killing import EVERY, fatal_steps
 
@@ -93,21 +93,6 @@ def test_a_skill_that_nobody_has_closes_no_task_and_mended_all_is_as_before(
         assert not meanwhile["tabs"][f"hitl: {emails[0]}"]
         cycle.run(right, store, connect(project))
         assert shown(project, tasks) == before
-
-
-def test_a_multi_label_project_runs_as_yes_no_questions(make_project: Callable[..., Project], tmp_path: Path) -> None:
-    project = make_project(TOPICS)
-    tasks = project.add(5)
-    for n, task in enumerate(tasks[:4]):
-        for k in range(3):
-            body = {"result": choice(*(["art", "law"] if n % 2 else ["war"]), control="topics")}
-            project.person(k).post(f"/api/tasks/{task}/annotations/", body)
-    with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
-        report = cycle.run(settings_for(project.number, target_confidence=0.9), store, project.connect())
-    assert sorted(report.judgement.results) == ["topics=art", "topics=law", "topics=war"]
-    assert str(report.judgement.plan.asks[0].item) == str(tasks[4])
-    predictions = [row for row in project.task(tasks[1])["predictions"] if "consensus" in row["model_version"]]
-    assert predictions[0]["result"][0]["value"]["choices"] == ["art", "law"]
 
 
 def test_two_stores_that_plan_one_project_notice(make_project: Callable[..., Project], tmp_path: Path) -> None:
