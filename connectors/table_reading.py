@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,34 +17,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hitl.connectors import table_spans
-from hitl.connectors.table_columns import (
-    as_json,
-    data_in,
-    in_codes,
-    is_nothing,
-    nul_error,
-    number_of,
-    require_filled,
-    require_storable,
-)
-from hitl.connectors.table_files import TableFiles, stem
+from hitl.connectors.table_files import MODELS, TableFiles, stem
 from hitl.errors import BadTable
 from hitl.evidence import ROW_TOLERANCE
 from hitl.formatting import counted
 from hitl.platform import PredictionRow, Question
-from hitl.tables.columns import require_columns
-from hitl.tables.encoding import likeness, natural_order, seconds_of, similar
-from hitl.tables.files import read_table
-from hitl.tables.places import Place, place_in
-from hitl.tables.probabilities import read_probabilities
-from hitl.tables.unread_places import box_in
+from hitl.tables.columns import Place, require_columns, unread_boxes
+from hitl.tables.encode import likeness, natural_order, seconds_of, similar
+from hitl.tables.matrices import read_probabilities
+from hitl.tables.read import place_in, read_table
+from hitl.tables.repeated_answers import latest_answers
 
 QUESTION = "label"
-
-FEW_ROWS = 10
-"""Maximum rows per item for which all pairs of its rows are compared."""
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -84,9 +69,6 @@ class Answers:
         return sum(each["counts"] for each in counts if each["values"])
 
 
-NO_ANSWERS = Answers(pa.table({}))
-
-
 class Reading:
     """Content of all tables. Raises BadTable, with the line, if it cannot be read."""
 
@@ -94,21 +76,41 @@ class Reading:
         self._files, self._of = files, columns
         self._tables: dict[str, pa.Table | None] = {}
 
+    def table(self, name: str) -> pa.Table | None:
+        """Return a table as it was read, or None."""
+        if name not in self._tables:
+            of = self._of
+            text = [of.item] if name in ("items", "added_items") else [of.item, of.annotator, of.label]
+            path = self._files.find(name)
+            self._tables[name] = None if path is None else read_table(path, text)
+        return self._tables[name]
+
+    # -- content -----------------------------------------------------------------------------------------------
+
     @cached_property
     def items(self) -> pa.Table | None:
         """Last row of each item in items.* and added_items.*; None without any."""
-        tables = [found for name in ("items", "added_items") if (found := self._named_items(name)) is not None]
+        tables = []
+        for name in ("items", "added_items"):
+            if (table := self.table(name)) is not None:
+                require_columns(table, [self._of.item], name)
+                require_storable(in_codes(table.column(self._of.item)), self._of.item, place_in(table), filled=True)
+                tables.append(as_json(table).replace_schema_metadata(None))
         if not tables:
             return None
-        plain = [table.replace_schema_metadata(None) for table in tables]
         try:
-            whole = pa.concat_tables(plain, promote_options="default")
+            whole = pa.concat_tables(tables, promote_options="default")
         except (pa.ArrowInvalid, pa.ArrowTypeError):  # a column's type differs between the tables
-            whole = pa.Table.from_pylist([*(row for table in plain for row in table.to_pylist())])
+            whole = pa.Table.from_pylist([*(row for table in tables for row in table.to_pylist())])
         names = in_codes(whole.column(self._of.item))
         last = np.zeros(len(names.dictionary), np.int64)
         last[np.asarray(names.indices)] = np.arange(len(names))  # the last row of each item wins
         return whole if len(last) == len(names) else whole.take(pa.array(last))
+
+    def data(self) -> dict[str, Mapping[str, Any]]:
+        """Return item -> data that annotators see."""
+        rows = [] if self.items is None else self.items.to_pylist()
+        return {row[self._of.item]: data_in(row, self._of.item) for row in rows}
 
     @cached_property
     def answers(self) -> Answers:
@@ -117,10 +119,9 @@ class Reading:
 
     def answers_but(self, last: int) -> Answers:
         """Return the answers without this many of the last rows."""
-        of = self._of
-        table = self.table("annotations")
+        of, table = self._of, self.table("annotations")
         if table is None:
-            return NO_ANSWERS
+            return Answers(pa.table({}))
         table = table.slice(0, max(table.num_rows - last, 0))
         if self.marks_parts:
             others = [of.annotator, *([of.time] if of.time else [])]
@@ -133,46 +134,48 @@ class Reading:
         coded = {
             name: in_codes(table.column(name))
             for name in (of.item, of.annotator, of.label)
-            if name in table.schema.names
+            if name in table.column_names
         }
-        require_filled(coded[of.item], legal, of.item, place_of)
-        for name in coded.keys() - {of.item}:
-            require_storable(coded[name], name, place_of)
-        duration = {"duration": table.column("duration")} if "duration" in table.column_names else {}
-        wins, contradicted = self._winners(coded, legal, seconds)
-        if contradicted:
-            problems.append(
-                f"{contradicted} rows contradict an earlier answer of the same annotator; the last row wins"
-            )
-        rows = pa.table(coded | duration)
-        return Answers(rows if wins.all() else rows.filter(pa.array(wins)), tuple(problems))
+        for name, column in coded.items():
+            require_storable(column, name, place_of, legal, filled=name == of.item)
+        columns = coded | ({"duration": table.column("duration")} if "duration" in table.column_names else {})
+        rows = np.flatnonzero(legal)
+        if of.annotator in coded:
+            item, annotator, label = (_codes(coded[name])[rows] for name in (of.item, of.annotator, of.label))
+            nobody, times = len(coded[of.annotator].dictionary), None if seconds is None else seconds[rows]
+            keep, contradicted = latest_answers(item, annotator, label, nobody, times)
+            rows = rows[np.sort(keep)]
+            if len(contradicted):
+                problems.append(
+                    f"{len(contradicted)} rows contradict an earlier answer of the same annotator; the last row wins"
+                )
+        answers = pa.table(columns)
+        return Answers(answers if len(rows) == len(answers) else answers.take(pa.array(rows)), tuple(problems))
 
     @cached_property
     def gold(self) -> dict[str, str]:
         """Item -> its known truth."""
         item, label, classes = self._of.item, self._of.label, self._of.classes
-        known: dict[str, str] = {}
+        truth: dict[str, str] = {}
         for name in ("truth", "gold"):
             table = self.table(name)
-            if table is not None:
-                require_columns(table, [item, label], name)
-                if table_spans.are_in(table):
-                    table = table_spans.as_answers(table, self.data(), item, label)
-                pairs = zip(table.column(item).to_pylist(), table.column(label).to_pylist(), strict=True)
-                place_of = place_in(table)
-                for number, (key, value) in enumerate(pairs):
-                    if not key or not value:
-                        what = label if key else item
-                        raise BadTable(f"{place_of(number)}: the {what} is empty; expected both in every row")
-                    if "\0" in key or "\0" in value:
-                        raise nul_error(item if "\0" in key else label, place_of(number))
-                    if classes and not self.marks_parts and value not in classes:
-                        raise BadTable(
-                            f"{place_of(number)}: {value!r} is no class; expected one of {', '.join(classes)} "
-                            "(source.classes)"
-                        )
-                    known[key] = value
-        return known
+            if table is None:
+                continue
+            require_columns(table, [item, label], name)
+            if table_spans.are_in(table):
+                table = table_spans.as_answers(table, self.data(), item, label)
+            place_of = place_in(table)
+            for column in (item, label):
+                require_storable(in_codes(table.column(column)), column, place_of, filled=True)
+            pairs = zip(table.column(item).to_pylist(), table.column(label).to_pylist(), strict=True)
+            for number, (key, value) in enumerate(pairs):
+                if classes and not self.marks_parts and value not in classes:
+                    raise BadTable(
+                        f"{place_of(number)}: {value!r} is no class; expected one of {', '.join(classes)} "
+                        "(source.classes)"
+                    )
+                truth[key] = value
+        return truth
 
     @cached_property
     def predictions(self) -> tuple[dict[str, list[PredictionRow]], list[str]]:
@@ -180,16 +183,15 @@ class Reading:
         grouped: dict[str, list[PredictionRow]] = {}
         problems: list[str] = []
         for model, table in self._models.items():
-            require_columns(table, [self._of.item], f"probabilities_{model}")
+            require_columns(table, [self._of.item], f"{MODELS}{model}")
             place_of = place_in(table)
+            require_storable(in_codes(table.column(self._of.item)), self._of.item, place_of)
             for number, row in enumerate(table.to_pylist()):
                 key = row[self._of.item]
-                if key and "\0" in key:
-                    raise nul_error(self._of.item, place_of(number))
-                stated = {name[2:]: value for name, value in row.items() if name.startswith("p_")}
-                if key and stated and all(is_nothing(value) for value in stated.values()):
+                shares = {name[2:]: number_of(value) for name, value in row.items() if name.startswith("p_")}
+                stated = [value for name, value in row.items() if name.startswith("p_")]
+                if key and stated and all(value is None or str(value).lower() == "nan" for value in stated):
                     continue
-                shares = {name: number_of(value) for name, value in stated.items()}
                 if key and shares and abs(sum(shares.values()) - 1) <= ROW_TOLERANCE and min(shares.values()) >= 0:
                     grouped.setdefault(key, []).append(PredictionRow(key, QUESTION, model, shares))
                 else:
@@ -202,28 +204,28 @@ class Reading:
         return table_spans.are_in(self.table("annotations"))
 
     def question(self, kept: tuple[str, ...] = ()) -> Question:
-        """Return the only question. Unless configured, its classes are all labels and probability columns seen, and
-        `kept`.
-        """
+        """Return the only question. Unless configured, its classes are all labels and `p_` columns seen, and `kept`."""
         of, parts = self._of, self._parts()
         if of.classes:
             return Question(QUESTION, of.classes, of.classes + of.abstain, *parts)
-        found: dict[str, None] = dict.fromkeys(kept)
+        names: dict[str, None] = dict.fromkeys(kept)
         for name in ("annotations", "truth", *(() if parts else ("gold",))):  # known spans are complete answers
             table = self.table(name)
             if table is not None:
                 require_columns(table, [of.label], str(self._files.find(name)))
-                found |= dict.fromkeys(value for value in pc.unique(table.column(of.label)).to_pylist() if value)
+                names |= dict.fromkeys(value for value in pc.unique(table.column(of.label)).to_pylist() if value)
         for table in self._models.values():
-            found |= dict.fromkeys(name[2:] for name in table.column_names if name.startswith("p_"))
-        classes = tuple(natural_order([name for name in found if name not in of.abstain]))
+            names |= dict.fromkeys(name[2:] for name in table.column_names if name.startswith("p_"))
+        classes = tuple(natural_order([name for name in names if name not in of.abstain]))
         return Question(QUESTION, classes, classes + of.abstain, *parts)
 
     def counted(self, answers: Answers) -> dict[str, int]:
         """Return the number of rows per table."""
-        models = Counter(f"probabilities_{row.model}" for several in self.predictions[0].values() for row in several)
+        models = Counter(f"{MODELS}{row.model}" for several in self.predictions[0].values() for row in several)
         items = 0 if self.items is None else self.items.num_rows
         return {"annotations": answers.table.num_rows, "items": items, "truth": len(self.gold), **models}
+
+    # -- warnings ----------------------------------------------------------------------------------------------
 
     def strange_truth(self, labels: Iterable[str]) -> list[str]:
         """Return warnings about known labels that no annotator uses: rare classes, or typos."""
@@ -239,21 +241,22 @@ class Reading:
         ]
 
     def doubts(self, answers: Answers) -> list[str]:
-        """Return warnings about names that may be misspelled, in any table."""
-        people = alike("the annotators", [*similar(sorted(answers.unique(self._of.annotator)))])
-        labels = self.similar_labels(answers.unique(self._of.label))
-        return [*self._if_anonymous(), *filter(None, [self._boxes(), people]), *labels, *self._strange_items(answers)]
-
-    def _boxes(self) -> str | None:
-        """Return a warning about boxes on images, which can only be read from Label Studio."""
-        table = self.table("annotations")
-        found = None if table is None else box_in(table.column_names)
-        return None if found is None else f"annotations: {found}"
-
-    def similar_labels(self, labels: Iterable[str]) -> list[str]:
-        """Return warnings about labels that count as two classes but may be the same."""
-        found = "" if self._of.classes or self.marks_parts else alike("the labels", [*similar(sorted(labels))])
-        return [found] if found else []
+        """Return warnings about columns that are not read, and names that may be misspelled, in any table."""
+        of, table = self._of, self.table("annotations")
+        warnings = []
+        columns = [] if table is None else table.column_names
+        others = [name for name in columns if name not in {of.item, of.label, of.time, "duration", "start", "end"}]
+        if others and of.annotator not in others:
+            warnings.append(
+                f"annotations.* has no column {of.annotator!r}, so that no answer is told from another's; if one of "
+                f"{', '.join(others)} says who answered, name it in hitl.toml: source.annotator"
+            )
+        if (boxes := unread_boxes(columns)) is not None:
+            warnings.append(f"annotations: {boxes}")
+        warnings.append(alike("the annotators", [*similar(sorted(answers.unique(of.annotator)))]))
+        if not of.classes and not self.marks_parts:
+            warnings.append(alike("the labels", [*similar(sorted(answers.unique(of.label)))]))
+        return [*filter(None, warnings), *self._strange_items(answers)]
 
     def _strange_items(self, answers: Answers) -> list[str]:
         """Return warnings about items that known truth, or a model, spells differently than the answers and items."""
@@ -261,41 +264,20 @@ class Reading:
             return []
         named = {*answers.unique(self._of.item)}
         named |= {*(self.items.column(self._of.item).to_pylist() if self.items is not None else ())}
-        models: dict[str, list[str]] = {}
+        strange = {"known truth: the items": [key for key in self.gold if key not in named]}
         for key, several in self.predictions[0].items():
             for row in several if key not in named else ():
-                models.setdefault(f"model {row.model}: the items", []).append(key)
-        strange = {"known truth: the items": [key for key in self.gold if key not in named], **models}
+                strange.setdefault(f"model {row.model}: the items", []).append(key)
         if not any(strange.values()):
             return []
-        known = {likeness(name): name for name in named}
-        told = []
-        for what, keys in strange.items():
-            told.append(alike(what, [(known[like], key) for key in keys if (like := likeness(key)) in known]))
-        return [*filter(None, told)]
+        usual = {likeness(name): name for name in named}
+        pairs = {
+            what: [(usual[like], key) for key in keys if (like := likeness(key)) in usual]
+            for what, keys in strange.items()
+        }
+        return [*filter(None, (alike(what, own) for what, own in pairs.items()))]
 
-    def data(self) -> dict[str, Mapping[str, Any]]:
-        """Return item -> data that annotators see."""
-        rows = [] if self.items is None else self.items.to_pylist()
-        return {row[self._of.item]: data_in(row, self._of.item) for row in rows}
-
-    def table(self, name: str) -> pa.Table | None:
-        """Return a table as it was read, or None."""
-        if name not in self._tables:
-            of = self._of
-            text = [of.item] if name in ("items", "added_items") else [of.item, of.annotator, of.label]
-            path = self._files.find(name)
-            self._tables[name] = None if path is None else read_table(path, text)
-        return self._tables[name]
-
-    def _named_items(self, name: str) -> pa.Table | None:
-        table = self.table(name)
-        if table is not None:
-            require_columns(table, [self._of.item], name)
-            every = np.ones(table.num_rows, bool)
-            require_filled(in_codes(table.column(self._of.item)), every, self._of.item, place_in(table))
-            table = as_json(table)
-        return table
+    # -- parts -------------------------------------------------------------------------------------------------
 
     @cached_property
     def _models(self) -> dict[str, pa.Table]:
@@ -304,7 +286,7 @@ class Reading:
         order = named.column(item).to_pylist() if named is not None and item in named.column_names else None
         models: dict[str, pa.Table] = {}
         for path in self._files.models():
-            model = stem(path).removeprefix("probabilities_")
+            model = stem(path).removeprefix(MODELS)
             if model in models:
                 raise BadTable(f"{path}: another file of the same name is there; expected one for each model")
             models[model] = read_probabilities(path, item, items=order, classes=self._of.classes or None)
@@ -317,55 +299,16 @@ class Reading:
         of_texts = any(table_spans.TEXT in data for data in self.data().values())
         return ("spans", table_spans.TEXT) if of_texts else ("time_spans", table_spans.RECORDING)
 
-    def _if_anonymous(self) -> list[str]:
-        """Return a warning if there is no column of annotators, but another column may name them."""
-        of, table = self._of, self.table("annotations")
-        usual = {of.item, of.label, of.time, "duration", "start", "end"}
-        others = [] if table is None else [name for name in table.column_names if name not in usual]
-        if of.annotator in others or not others:
-            return []
-        return [
-            f"annotations.* has no column {of.annotator!r}, so that no answer is told from another's; if one of "
-            f"{', '.join(others)} says who answered, name it in hitl.toml: source.annotator"
-        ]
-
     def _legal(self, labels: pa.ChunkedArray, place_of: Place) -> tuple[npt.NDArray[np.bool_], list[str]]:
         """Return a (rows,) mask of labels that are empty or one of the given classes, and warnings about the others."""
-        legal: npt.NDArray[np.bool_] = np.ones(len(labels), bool)
-        if self._of.classes and not self.marks_parts:
-            known = pa.array([*self._of.classes, "", None], pa.string())
-            legal = np.asarray(pc.is_in(labels, value_set=known), dtype=bool)
-        words = [
+        if not self._of.classes or self.marks_parts:
+            return np.ones(len(labels), bool), []
+        legal = np.asarray(pc.is_in(labels, value_set=pa.array([*self._of.classes, "", None], pa.string())), dtype=bool)
+        warnings = [
             f"{place_of(int(row))}: {labels[int(row)].as_py()!r} is not one of source.classes; left out"
             for row in np.flatnonzero(~legal)
         ]
-        return legal, words
-
-    def _winners(
-        self,
-        coded: Mapping[str, pa.DictionaryArray],
-        legal: npt.NDArray[np.bool_],
-        seconds: npt.NDArray[np.float64] | None,
-    ) -> tuple[npt.NDArray[np.bool_], int]:
-        """Return a (rows,) mask of the rows that count, and how many others contradict them at the same time."""
-        wins, contradicted = legal.copy(), 0
-        if self._of.annotator not in coded:
-            return wins, contradicted
-        labels = coded[self._of.label]
-        best: dict[int, tuple[float, int]] = {}
-        pairs, again = _repeated(coded[self._of.item], coded[self._of.annotator], legal)
-        for row in map(int, again):
-            at = -math.inf if seconds is None or math.isnan(seconds[row]) else float(seconds[row])
-            before, other = best.get(int(pairs[row]), (at, row))
-            same = (labels[other].as_py() or None) == (labels[row].as_py() or None)
-            contradicted += other != row and before == at and not same
-            if at >= before:
-                wins[other] = False
-                wins[row] = True
-                best[int(pairs[row])] = at, row
-            else:
-                wins[row] = False
-        return wins, contradicted
+        return legal, warnings
 
 
 def alike(what: str, pairs: Sequence[tuple[Any, Any]]) -> str:
@@ -377,27 +320,79 @@ def alike(what: str, pairs: Sequence[tuple[Any, Any]]) -> str:
     return f"{what} {one!r} and {other!r} are taken as two{more}; if they are one, write them alike"
 
 
-def _repeated(items: pa.DictionaryArray, people: pa.DictionaryArray, legal: npt.NDArray[np.bool_]) -> tuple[Ints, Ints]:
-    """Number the (item, annotator) pairs, (rows,). Return also the legal rows, in order, that share a pair."""
-    names = people.dictionary.to_pylist()
-    codes = np.asarray(pc.fill_null(people.indices, len(names)))
-    item = np.asarray(pc.fill_null(items.indices, len(items.dictionary)), np.int64)
-    pairs = item * (len(names) + 1) + codes
-    if _differ_within_items(item, codes):
-        return pairs, np.empty(0, np.int64)
-    anonymous = [len(names), *(code for code, name in enumerate(names) if not name)]
-    known = np.flatnonzero(legal & ~np.isin(codes, anonymous))
-    order = known[np.argsort(pairs[known], kind="stable")]
-    same = pairs[order][1:] == pairs[order][:-1]
-    among = np.zeros(len(pairs), bool)
-    among[order[1:][same]] = True
-    among[order[:-1][same]] = True
-    return pairs, np.flatnonzero(among)
+# -- columns -------------------------------------------------------------------------------------------------
 
 
-def _differ_within_items(item: Ints, person: npt.NDArray[np.int32]) -> bool:
-    """Return True if each item's rows are adjacent and by different people, as usual. False if not quick to check."""
-    if len(item) < 2 or (item[1:] < item[:-1]).any() or np.bincount(item).max() > FEW_ROWS:
-        return False
-    lags = range(1, int(np.bincount(item).max()))
-    return not any(((item[lag:] == item[:-lag]) & (person[lag:] == person[:-lag])).any() for lag in lags)
+def in_codes(column: pa.ChunkedArray) -> pa.DictionaryArray:
+    """Encode a column as text, with values in order of first appearance."""
+    kind = pa.dictionary(pa.int32(), pa.string())
+    if column.type != kind:
+        column = column.cast(pa.string()).dictionary_encode()
+    return pa.concat_arrays([*column.unify_dictionaries().chunks, pa.array([], kind)][: column.num_chunks or 1])
+
+
+def _codes(column: pa.DictionaryArray) -> npt.NDArray[np.int32]:
+    """Return the codes, with the one after the last for null and empty text."""
+    names = column.dictionary.to_pylist()
+    codes = np.asarray(column.indices.fill_null(len(names)))
+    return np.where(codes == names.index(""), np.int32(len(names)), codes) if "" in names else codes
+
+
+def require_storable(
+    coded: pa.DictionaryArray,
+    name: str,
+    place_of: Place,
+    rows: npt.NDArray[np.bool_] | None = None,
+    *,
+    filled: bool = False,
+) -> None:
+    """Raise BadTable for the first of these rows that cannot be stored: a NUL character or, if `filled`, no name."""
+    names = coded.dictionary
+    cut = np.flatnonzero(np.asarray(pc.match_substring(names, "\0"), dtype=bool))
+    codes = _codes(coded) if filled or len(cut) else np.empty(0, np.int32)
+    empty = (codes == len(names)) & filled
+    wrong = np.flatnonzero((empty | np.isin(codes, cut)) & (True if rows is None else rows[: len(codes)]))
+    if not len(wrong):
+        return
+    first = int(wrong[0])
+    if empty[first]:
+        raise BadTable(f"{place_of(first)}: the {name} is empty; expected a name in every row")
+    raise BadTable(f"{place_of(first)}: the {name} holds a NUL character, which no database keeps; remove it")
+
+
+def data_in(row: Mapping[str, Any], item: str) -> dict[str, Any]:
+    """Return the data of an item from its row in items.*."""
+    return {name: value for name, value in row.items() if name != item and value is not None}
+
+
+def as_json(table: pa.Table) -> pa.Table:
+    """Convert times, decimals and bytes of a table to text, because data of items is stored as JSON."""
+    for place, field in enumerate(table.schema):
+        if _is_of_json(field.type):
+            continue
+        try:
+            values = json.loads(json.dumps(table.column(place).to_pylist(), default=str))
+        except (ArithmeticError, ValueError) as error:  # a year past 9999, or an unknown time zone
+            raise BadTable(f"items.*: the column {field.name!r} cannot be read: {error}; save it as text") from None
+        try:
+            column = pa.array(values)
+        except (pa.ArrowInvalid, pa.ArrowTypeError):  # values without a single type become text
+            column = pa.array([None if value is None else json.dumps(value) for value in values], pa.string())
+        table = table.set_column(place, field.name, column)
+    return table
+
+
+def _is_of_json(kind: pa.DataType) -> bool:
+    inner = [kind.value_type] if pa.types.is_dictionary(kind) else [kind.field(n).type for n in range(kind.num_fields)]
+    if inner:
+        return all(map(_is_of_json, inner))
+    same = pa.types.is_string, pa.types.is_large_string, pa.types.is_boolean, pa.types.is_null
+    return any(holds(kind) for holds in (*same, pa.types.is_integer, pa.types.is_floating)) or kind == pa.struct([])
+
+
+def number_of(value: Any) -> float:
+    """Return a number, or NaN for anything else."""
+    try:
+        return math.nan if value is None else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan

@@ -35,8 +35,9 @@ from hitl.connectors.table_reading import Columns, Reading
 from hitl.errors import BadInput, BadTable, Refused
 from hitl.platform import Check, Connector, Cursor, Operation, Page, Question, Receipt
 from hitl.settings import GraphSettings, SourceSettings
-from hitl.tables.column_operations import ConsensusOperation, WantedOperation
-from hitl.tables.files import atomic, bytes_of, file_name, read_table, table_in
+from hitl.tables.read import read_table, table_in
+from hitl.tables.table_operation import TableOperation, pushed_table
+from hitl.tables.write import atomic, bytes_of, file_name
 
 WHAT_IS_READ = (
     "source.path (relative to hitl.toml) names a folder with annotations.csv, .jsonl or .parquet, or such a file; "
@@ -47,6 +48,7 @@ _IN_DOUBT = (
     "was taken. The next cycle deletes them if the files stay as they are; if they are meant to be gone now, run "
     "`hitl run --accept-deletions`"
 )
+OPERATIONS = ("consensus", "order", "assign", "labels_wanted", "add_items", "gold")
 FEW = 10
 """Rows that may disappear at once if others stay, because small tables are edited by hand."""
 
@@ -159,9 +161,6 @@ class Tables(Connector):
         """Return the name of the table that a file at this path is, or would be, or None."""
         return self._files.table_at(path)
 
-    def _reading(self) -> Reading:
-        return Reading(self._files, self._columns)
-
     @property
     def place(self) -> str:
         """Full path."""
@@ -184,7 +183,7 @@ class Tables(Connector):
         """
         stamp = self._pulled or stamp_of(self._files.digests())
         if self._asked is None or self._asked[0] != stamp:
-            self._asked = stamp, self._reading().question(tuple(self._classes_kept))
+            self._asked = stamp, Reading(self._files, self._columns).question(tuple(self._classes_kept))
         return (self._asked[1],)
 
     def recall(self, cursor: Cursor | None) -> None:
@@ -209,7 +208,7 @@ class Tables(Connector):
         again = all(before.get(name) == value for name, value in read_as.items())
         if again and look.doubted is None:
             return
-        reading = self._reading()
+        reading = Reading(self._files, self._columns)
         answers, rows = reading.answers, reading.counted(reading.answers)
         is_believed = self._accepts_deletions or (again and look.doubted == state)
         lost = [] if is_believed else look.lost(rows, self._max_shrink)
@@ -233,69 +232,43 @@ class Tables(Connector):
 
     def push(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
         """Write the result of each operation. Files that are already up to date are not touched."""
-        writers = {
-            "consensus": self._push_consensus,
-            "order": self._push_order,
-            "assign": self._push_order,
-            "labels_wanted": self._push_labels_wanted,
-        }
-        added = {"add_items": self._added_items, "gold": self._known_truth}
         for operation in operations:
-            if operation.kind not in writers.keys() | added.keys():
-                names = ", ".join([*writers, *added])
-                raise Refused(f"tables: an operation {operation.kind!r} is not known; expected {names}")
+            path, table, changed = self._written(operation)
             (self._output / "assignments").mkdir(parents=True, exist_ok=True)
-            if operation.kind in added:
-                yield self._add(operation, *added[operation.kind](operation))
-                continue
-            path, table = writers[operation.kind](operation)
-            changed = _write_if_changed(path, table)
-            yield Receipt(operation, table.num_rows if changed else 0, str(path))
+            written = _write_if_changed(path, table)
+            yield Receipt(operation, changed if written else 0, str(path))
 
-    def _push_consensus(self, operation: Operation) -> tuple[Path, pa.Table]:
-        path, columns = self._output / "consensus.csv", ["item", "label", "confidence"]
-        if isinstance(operation, ConsensusOperation):
-            tables = [labels.table() for labels in operation.columns.values()]
-            whole = pa.concat_tables(tables, promote_options="default")
-            return path, whole if whole.num_rows else _table_of_rows([], columns)
-        pushed = [row for rows in operation.payload["questions"].values() for row in rows]
-        if any("parts" in row for row in pushed):
-            columns = ["item", "start", "end", "label", "confidence", "text"]
-            return path, _table_of_rows(table_spans.consensus_rows(pushed), columns)
-        rows = [
-            {name: row[name] for name in columns} | {f"p_{name}": p for name, p in row["probabilities"].items()}
-            for row in pushed
-        ]
-        return path, _table_of_rows(rows, columns)
-
-    def _push_order(self, operation: Operation) -> tuple[Path, pa.Table]:
-        """Write the overall order, or the questions for one annotator."""
-        name = "order.csv" if operation.kind == "order" else f"assignments/{file_name(operation.key)}.csv"
-        rows = [{"priority": rank, "item": key} for rank, key in enumerate(operation.payload["items"], start=1)]
-        return self._output / name, _table_of_rows(rows, ["priority", "item"])
-
-    def _push_labels_wanted(self, operation: Operation) -> tuple[Path, pa.Table]:
-        return self._output / "labels_wanted.csv", WantedOperation.of(operation).table
-
-    def _added_items(self, operation: Operation) -> tuple[Path, list[str], list[dict[str, Any]]]:
-        item = self._columns.item
-        rows = [{item: row["key"], **row["data"]} for row in operation.payload["items"]]
-        return self._output / "added_items.jsonl", [item], rows
-
-    def _known_truth(self, operation: Operation) -> tuple[Path, list[str], list[dict[str, Any]]]:
+    def _written(self, operation: Operation) -> tuple[Path, pa.Table, int]:
+        """Return the file of an operation, its content, and the number of rows that change if it is written."""
         item, label = self._columns.item, self._columns.label
-        said = operation.payload["questions"].values()
-        rows = [{item: key, label: value} for labels in said for key, value in labels.items()]
-        return self._output / "gold.csv", [item, label], rows
+        match operation.kind:
+            case "consensus":
+                table, name = _consensus(operation), "consensus.csv"
+            case "order" | "assign":
+                rows = [{"priority": rank, "item": key} for rank, key in enumerate(operation.payload["items"], start=1)]
+                name = "order.csv" if operation.kind == "order" else f"assignments/{file_name(operation.key)}.csv"
+                table = _table_of_rows(rows, ["priority", "item"])
+            case "labels_wanted":
+                table, name = _labels_wanted(operation), "labels_wanted.csv"
+            case "add_items":
+                added = [{item: row["key"], **row["data"]} for row in operation.payload["items"]]
+                return self._with_added("added_items.jsonl", [item], added)
+            case "gold":
+                questions = operation.payload["questions"].values()
+                truth = [{item: key, label: value} for labels in questions for key, value in labels.items()]
+                return self._with_added("gold.csv", [item, label], truth)
+            case _:
+                raise Refused(f"tables: an operation {operation.kind!r} is not known; expected {', '.join(OPERATIONS)}")
+        return self._output / name, table, table.num_rows
 
-    def _add(self, operation: Operation, path: Path, columns: list[str], rows: list[dict[str, Any]]) -> Receipt:
-        """Add rows to the file, replacing those of the same items. The receipt counts those that differ."""
+    def _with_added(self, name: str, columns: list[str], rows: list[dict[str, Any]]) -> tuple[Path, pa.Table, int]:
+        """Add rows to those of the file, replacing those of the same items. Count those that differ."""
+        path = self._output / name
         there = read_table(path, columns).to_pylist() if path.exists() else []
-        known = {row[columns[0]]: row for row in there}
-        whole = known | {row[columns[0]]: row for row in rows}
-        changed = sum(_said(known.get(key, {})) != _said(row) for key, row in whole.items())
-        written = _write_if_changed(path, _table_of_rows(list(whole.values()), columns))
-        return Receipt(operation, changed if written else 0, str(path))
+        before = {row[columns[0]]: row for row in there}
+        after = before | {row[columns[0]]: row for row in rows}
+        changed = sum(_without_nulls(before.get(key, {})) != _without_nulls(row) for key, row in after.items())
+        return path, _table_of_rows(list(after.values()), columns), changed
 
     # -- check ---------------------------------------------------------------------------------------------
 
@@ -304,7 +277,7 @@ class Tables(Connector):
         checks = []
         try:
             self._files.all()
-            reading = self._reading()
+            reading = Reading(self._files, self._columns)
             labels = reading.answers.count_labels(self._columns.label)
             items = len({*reading.answers.unique(self._columns.item), *reading.gold})
             problems = [*reading.answers.problems, *reading.predictions[1]]
@@ -321,10 +294,35 @@ class Tables(Connector):
         return checks
 
 
-def _said(row: Mapping[str, Any]) -> dict[str, Any]:
+def _consensus(operation: Operation) -> pa.Table:
+    """Return the content of consensus.csv."""
+    columns = ["item", "label", "confidence"]
+    if isinstance(operation, TableOperation):
+        whole = pa.concat_tables(map(pushed_table, operation.tables.values()), promote_options="default")
+        return whole if whole.num_rows else _table_of_rows([], columns)
+    pushed = [row for rows in operation.payload["questions"].values() for row in rows]
+    if any("parts" in row for row in pushed):
+        columns = ["item", "start", "end", "label", "confidence", "text"]
+        return _table_of_rows(table_spans.consensus_rows(pushed), columns)
+    rows = [
+        {name: row[name] for name in columns} | {f"p_{name}": p for name, p in row["probabilities"].items()}
+        for row in pushed
+    ]
+    return _table_of_rows(rows, columns)
+
+
+def _labels_wanted(operation: Operation) -> pa.Table:
+    """Return the content of labels_wanted.csv."""
+    if isinstance(operation, TableOperation):
+        return operation.tables[""]
+    rows = [{"item": key, "labels": labels} for key, labels in sorted(operation.payload["items"].items())]
+    return _table_of_rows(rows, ["item", "labels"])
+
+
+def _without_nulls(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row without nulls, also nested ones: a missing value is read back as null."""
-    found = ((name, _said(value) if isinstance(value, Mapping) else value) for name, value in row.items())
-    return {name: value for name, value in found if value is not None}
+    plain = ((name, _without_nulls(value) if isinstance(value, Mapping) else value) for name, value in row.items())
+    return {name: value for name, value in plain if value is not None}
 
 
 def _look_in(cursor: Cursor | None) -> Look:

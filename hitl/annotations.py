@@ -19,31 +19,30 @@ import pyarrow as pa
 
 from hitl.errors import BadAnnotations
 from hitl.formatting import OneLineRepr, counted, listed
-from hitl.tables.arrow import table_of
-from hitl.tables.columns import numbers_of, require_columns
-from hitl.tables.encoding import ANONYMOUS as ANONYMOUS
-from hitl.tables.encoding import CheckedNames as CheckedNames
-from hitl.tables.encoding import Floats as Floats
-from hitl.tables.encoding import Ints as Ints
-from hitl.tables.encoding import Name as Name
-from hitl.tables.encoding import Names as Names
-from hitl.tables.encoding import (
+from hitl.tables.columns import Place, numbers_of, require_columns, row_number, table_of
+from hitl.tables.encode import ANONYMOUS as ANONYMOUS
+from hitl.tables.encode import CheckedNames as CheckedNames
+from hitl.tables.encode import Floats as Floats
+from hitl.tables.encode import Ints as Ints
+from hitl.tables.encode import Name as Name
+from hitl.tables.encode import Names as Names
+from hitl.tables.encode import (
     annotator_codes,
     check_names,
     codes_of,
     decoded,
     distinct_codes,
+    melted,
     options_of,
     plain_names,
     seconds_of,
     warn_of_similar,
 )
-from hitl.tables.encoding import column_of as column_of
-from hitl.tables.encoding import places_of as places_of
-from hitl.tables.files import read_table, write_table
-from hitl.tables.places import Place, name_of, place_in, row_number
+from hitl.tables.encode import column_of as column_of
+from hitl.tables.encode import places_of as places_of
+from hitl.tables.read import name_of, place_in, read_table
 from hitl.tables.repeated_answers import latest_answers, repeats, report_conflicts
-from hitl.tables.wide import melted
+from hitl.tables.write import write_table
 
 if TYPE_CHECKING:
     import pandas as pd

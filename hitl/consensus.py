@@ -28,10 +28,9 @@ from hitl.errors import BadInput, BadTable
 from hitl.formatting import OneLineRepr, counted, listed
 from hitl.parts import Part
 from hitl.platform import Question
-from hitl.tables.encoding import CheckedNames, names_as_bytes, names_from_bytes
-from hitl.tables.files import atomic, write_table
+from hitl.tables.encode import CheckedNames, names_as_bytes, names_from_bytes
 from hitl.tables.shared_errors import ARRAYS, SharedErrors, as_array, share_errors
-from hitl.tables.short_rows import row_maxima, row_sums
+from hitl.tables.write import atomic, write_table
 
 BROKEN = (zipfile.BadZipFile, zlib.error)
 """Exceptions raised by a damaged archive."""
@@ -233,7 +232,7 @@ class Consensus(OneLineRepr):
         shape = (len(self.items), len(self.classes))
         if self.probabilities.shape != shape:
             raise BadInput(f"consensus: probabilities have shape {self.probabilities.shape}; expected {shape}")
-        near = np.abs(row_sums(self.probabilities) - 1) <= 1.1e-5
+        near = np.abs(self.probabilities.sum(axis=1) - 1) <= 1.1e-5
         if not near.all():
             row = int(np.argmin(near))
             raise BadInput(f"consensus: probabilities of item {self.items[row]!r} do not sum to 1")
@@ -248,7 +247,7 @@ class Consensus(OneLineRepr):
     @cached_property
     def confidence(self) -> Floats:
         """(N,) probability of the most probable class, in [1/J, 1]."""
-        return row_maxima(self.probabilities)
+        return np.asarray(self.probabilities.max(axis=1))
 
     @property
     def kind(self) -> str:

@@ -21,8 +21,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from hitl.tables.short_rows import row_maxima, row_sums
-
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.integer]
 Mask = npt.NDArray[np.bool_]
@@ -68,9 +66,9 @@ class DesignEffect:
     def temper(self, log_q0: Floats, labels: Counts, predicted: Mask) -> Floats:
         """Return (n, J) posteriors from the log posterior under independence (n, J), given up to a constant per row."""
         logits = log_q0 / self.temperature(labels, predicted)[..., None] + self._shift(labels)
-        logits -= row_maxima(logits)[..., None]
+        logits -= logits.max(axis=-1, keepdims=True)
         beliefs: Floats = np.exp(logits)
-        beliefs /= row_sums(beliefs)[..., None]
+        beliefs /= beliefs.sum(axis=-1, keepdims=True)
         return beliefs
 
     def untemper(self, q: Floats, labels: Counts, predicted: Mask) -> Floats:

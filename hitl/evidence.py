@@ -21,12 +21,12 @@ import pyarrow as pa
 from hitl.annotations import Annotations, Floats, Ints, annotation_table
 from hitl.errors import BadEvidence
 from hitl.formatting import OneLineRepr, counted
-from hitl.tables import alignment, edges
-from hitl.tables.arrow import has_columns, table_of
-from hitl.tables.columns import require_columns, with_text
-from hitl.tables.encoding import names_of, warn_of_similar
-from hitl.tables.places import name_of
-from hitl.tables.probabilities import ROW_TOLERANCE as ROW_TOLERANCE
+from hitl.tables import align, edges
+from hitl.tables.columns import has_columns, require_columns, table_of, with_text
+from hitl.tables.encode import names_of, warn_of_similar
+from hitl.tables.matrices import ROW_TOLERANCE as ROW_TOLERANCE
+from hitl.tables.matrices import require_distributions
+from hitl.tables.read import name_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -89,10 +89,10 @@ class Evidence(OneLineRepr):
             )
         checked = {name: self._check_probabilities(name, rows) for name, rows in self.probabilities.items()}
         object.__setattr__(self, "probabilities", checked)
-        truth = np.full(n, -1, np.int32) if self.truth is None else alignment.truth_codes(self.annotations, self.truth)
+        truth = np.full(n, -1, np.int32) if self.truth is None else align.truth_codes(self.annotations, self.truth)
         object.__setattr__(self, "truth", self._check_truth(truth))
         if self.features is not None:
-            features = np.asarray(alignment.rows_by_name(self.annotations, "features", self.features), dtype=np.float64)
+            features = np.asarray(align.rows_by_name(self.annotations, "features", self.features), dtype=np.float64)
             self._check_rows("features", features, 2)
             bad = np.flatnonzero(~np.isfinite(features).all(axis=1) & ~np.isnan(features).all(axis=1))
             if bad.size:
@@ -101,7 +101,7 @@ class Evidence(OneLineRepr):
                 )
             object.__setattr__(self, "features", features)
         if self.sequence is not None:
-            sequence = np.asarray(alignment.rows_by_name(self.annotations, "sequence", self.sequence))
+            sequence = np.asarray(align.rows_by_name(self.annotations, "sequence", self.sequence))
             self._check_rows("sequence", sequence, 2)
             if sequence.shape[1] != 2 or not np.issubdtype(sequence.dtype, np.integer):
                 raise BadEvidence(f"sequence: expected integers ({n}, 2), got {sequence.dtype} {sequence.shape}")
@@ -155,7 +155,7 @@ class Evidence(OneLineRepr):
                 return None
             made = table_of(given, name)
             require_columns(made, names, name_of(made, name))
-            return alignment.as_labels_have(labels, made, *names)
+            return align.as_labels_have(labels, made, *names)
 
         models = {name: table(given, f"probabilities {name!r}", item) for name, given in (probabilities or {}).items()}
         for name, model in models.items():
@@ -166,16 +166,16 @@ class Evidence(OneLineRepr):
         linked = edges.edge_table(graph, "graph", item) if edges.names_items(graph) else None
         if linked is not None and pa.types.is_string(names_of(labels.column(item)).type):
             linked = with_text(linked, [item, edges.NEIGHBOUR])
-        told = None if known is None else alignment.filled(known, label)
+        told = None if known is None else align.filled(known, label)
         named = {name_of(model, f"probabilities {name!r}"): model.column(item) for name, model in models.items()}
         named |= {} if told is None else {name_of(known, "truth"): told.column(item)}
         named |= {} if seen is None else {name_of(seen, "features"): seen.column(item)}
         named |= {} if linked is None else {name_of(linked, "graph"): edges.ends(linked, item)}
         if named:  # otherwise the annotations name all items and classes
-            items = items if items is not None else alignment.union_of_items(labels, named, item)
+            items = items if items is not None else align.union_of_items(labels, named, item)
             if classes is None and options is None:
                 truths = None if told is None else told.column(label)
-                classes = alignment.union_of_classes(labels.column(label), models.values(), truths)
+                classes = align.union_of_classes(labels.column(label), models.values(), truths)
                 warn_of_similar(classes)
         built = Annotations.from_table(
             labels, item=item, label=label, items=items, classes=classes, options=options, **columns
@@ -183,8 +183,8 @@ class Evidence(OneLineRepr):
         return cls(
             built,
             {name: _with_column(model, item) for name, model in models.items()},
-            features=None if seen is None else alignment.features_of(built, seen, item),
-            truth=None if known is None else alignment.truth_of(built, known, item, label),
+            features=None if seen is None else align.features_of(built, seen, item),
+            truth=None if known is None else align.truth_of(built, known, item, label),
             graph=graph if linked is None else edges.adjacency(linked, built.items, item=item),
         )
 
@@ -248,7 +248,7 @@ class Evidence(OneLineRepr):
     def _check_probabilities(self, model: str, rows: Any) -> Floats:
         name = f"probabilities {model!r}"
         if has_columns(rows):
-            values, named = alignment.probabilities_of(self.annotations, model, rows)
+            values, named = align.probabilities_of(self.annotations, model, rows)
         else:
             try:
                 values, named = np.array(rows, dtype=np.float64), lambda row: f"{name}: {self._item(row)}"
@@ -259,7 +259,7 @@ class Evidence(OneLineRepr):
             raise BadEvidence(
                 f"{name}: expected {self.annotations.n_classes} columns, one for each class, got {values.shape[1]}"
             )
-        alignment.require_distributions(values, named)
+        require_distributions(values, named, BadEvidence)
         predicts = ~np.isnan(values).all(axis=1)
         values[predicts] /= values[predicts].sum(axis=1, keepdims=True)
         values.setflags(write=False)
@@ -295,5 +295,5 @@ class Evidence(OneLineRepr):
 
 def _with_column(table: pa.Table, item: str) -> pa.Table:
     """Rename the item column to "item"."""
-    names = [alignment.ITEM if name == item else name for name in table.column_names]
+    names = [align.ITEM if name == item else name for name in table.column_names]
     return table.rename_columns(names).replace_schema_metadata(table.schema.metadata)

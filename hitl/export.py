@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from hitl.kinds.kind import Judged, Kind, item_columns, kind_of, layers_by_question
 from hitl.platform import NO, YES
-from hitl.tables.encoding import iso_8601, writable
+from hitl.tables.encode import iso_8601, writable
 
 if TYPE_CHECKING:
     import numpy.typing as npt

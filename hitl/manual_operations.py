@@ -33,8 +33,8 @@ from hitl.platform import (
     silent,
 )
 from hitl.project import item_names, lease_seconds
-from hitl.tables.columns import require_columns
-from hitl.tables.places import Place, place_in, row_number
+from hitl.tables.columns import Place, require_columns, row_number
+from hitl.tables.read import place_in
 
 if TYPE_CHECKING:
     from hitl.settings import Settings

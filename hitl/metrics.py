@@ -20,7 +20,6 @@ from hitl.crew import Budget, Crew
 from hitl.formatting import counted
 from hitl.models.analysis.audited_agreement import AuditedAgreement
 from hitl.plan import DoneItems, Plan
-from hitl.tables.coded import Coded
 
 AT_ONCE = 1 << 16
 """Labels compared at a time, so that intermediate arrays fit in the processor's cache."""
@@ -48,7 +47,7 @@ def metrics_of(questions: Sequence[rules.Judged], plan: Plan, crew: Crew, budget
         "labels": sum(len(given) for given in pool.annotations),
         "annotators": len({a.annotators[k] for a in pool.annotations for k in np.flatnonzero(a.labels_per_annotator)}),
         "done": len(plan.done),
-        "reasons": _counted(DoneItems.of(plan.done).why),
+        "reasons": dict(Counter(DoneItems.of(plan.done).why)),
         "confidence": round(float(np.mean([result.confidence.mean() for result in results])), DIGITS),
         "agreement": round(float(np.mean(known)), DIGITS) if known else None,
         "expected": asdict(pool.expected),
@@ -62,17 +61,6 @@ def metrics_of(questions: Sequence[rules.Judged], plan: Plan, crew: Crew, budget
         "models": _models(pool),
         "corrected": not any(result.design_effect.independent for result in results),
     }
-
-
-def _counted(values: Sequence[str]) -> dict[str, int]:
-    """Count values, in the order of their first appearance."""
-    if not isinstance(values, Coded):
-        return dict(Counter(values))
-    found: dict[str, int] = {}
-    count = np.bincount(values.codes, minlength=len(values.values))
-    for code in sorted(np.flatnonzero(count).tolist(), key=lambda code: int(np.argmax(values.codes == code))):
-        found[values.values[code]] = found.get(values.values[code], 0) + int(count[code])
-    return found
 
 
 def _models(pool: PoolState) -> dict[str, dict[str, Any]]:

@@ -14,13 +14,13 @@ import pyarrow.compute as pc
 from hitl.annotations import column_of, places_of
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
-from hitl.kinds.choices import label_columns
+from hitl.kinds.choices import label_table
 from hitl.kinds.kind import kind_of, layers_by_question
 from hitl.metrics import DIGITS
 from hitl.plan import Ask, DoneItems, Expired, Plan
 from hitl.platform import Operation
 from hitl.project import annotator_names
-from hitl.tables.column_operations import ConsensusOperation, WantedOperation
+from hitl.tables.table_operation import TableOperation, wanted_table
 
 if TYPE_CHECKING:
     from hitl.annotations import Name, Names
@@ -96,7 +96,7 @@ def departed(
     An annotator who answers a task twice, or deletes an answer, changes the number of annotators it is open for.
     """
     served = store.served(project)
-    wanted = [WantedOperation.of(each) for each in operations if each.kind == "labels_wanted"]
+    wanted = [each for each in operations if each.kind == "labels_wanted"]
     if not wanted or not served:
         return frozenset()
     items, _, labels = _standing(judgement.evidence)
@@ -117,7 +117,7 @@ def _consensus(store: Store, project: str, judgement: Judgement) -> Operation:
     """Return the consensus to show, or the one already shown if only the last digits differ."""
     fresh = consensus_operation(judgement)
     for shown, _ in store.operations(project, "consensus"):
-        if isinstance(shown, ConsensusOperation) and isinstance(fresh, ConsensusOperation):
+        if isinstance(shown, TableOperation) and isinstance(fresh, TableOperation):
             same = shown.is_close_to(fresh)
         else:
             same = _same_consensus(shown.payload["questions"], fresh.payload["questions"])
@@ -129,9 +129,9 @@ def _consensus(store: Store, project: str, judgement: Judgement) -> Operation:
 def consensus_operation(judgement: Judgement) -> Operation:
     """Return the consensus of all questions, in columns if each item has one label."""
     if not any(kind_of(result).of_parts for result in judgement.results.values()):
-        return ConsensusOperation(
-            {name: label_columns(judgement.evidence[name], result) for name, result in judgement.results.items()}
-        )
+        results = judgement.results.items()
+        tables = {name: label_table(judgement.evidence[name], result) for name, result in results}
+        return TableOperation("consensus", tables)
     return Operation("consensus", "", {"questions": consensus_rows(judgement.evidence, judgement.results)})
 
 
@@ -220,7 +220,7 @@ def _are_done(names: pa.Array, done: DoneItems) -> npt.NDArray[np.bool_]:
     return found
 
 
-def _labels_wanted(plan: Plan, evidence: Mapping[str, Evidence]) -> WantedOperation:
+def _labels_wanted(plan: Plan, evidence: Mapping[str, Evidence]) -> Operation:
     """Return the total answers each asked item should get, and the answers done items have, which closes them.
 
     An annotator whose question about an item expired, or who is away, may still have the item open. A platform that
@@ -247,4 +247,4 @@ def _labels_wanted(plan: Plan, evidence: Mapping[str, Evidence]) -> WantedOperat
     wanted_n[list(asked)] = list(asked.values())
     told_n[list(asked)] = True
     rows = np.flatnonzero(told_n)
-    return WantedOperation(names.take(pa.array(rows)), wanted_n[rows])
+    return TableOperation("labels_wanted", {"": wanted_table(names.take(pa.array(rows)), wanted_n[rows])})

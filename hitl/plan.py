@@ -18,7 +18,7 @@ import pyarrow as pa
 from hitl.annotations import Name
 from hitl.errors import BadTable
 from hitl.formatting import OneLineRepr, counted
-from hitl.tables.files import atomic, write_table
+from hitl.tables.write import atomic, write_table
 
 if TYPE_CHECKING:
     import numpy as np

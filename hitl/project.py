@@ -175,7 +175,7 @@ def given_evidence(settings: Settings, store: Store, questions: tuple[Question, 
     names = annotator_names(store, project)
     whole = next((question for question in questions if not kind_of(question).of_parts), None)
     first = None if whole is None else store.labels(project, whole, names)
-    items = CheckedNames.trusted(store.key_column(project)) if first is None else cast("CheckedNames", first.items)
+    items = CheckedNames.unchecked(store.key_column(project)) if first is None else cast("CheckedNames", first.items)
     if not items:
         raise BadInput(f"project {project!r}: no items stored; run `hitl pull` first, or add items on the platform")
     files = _model_files(settings, store, questions)
@@ -230,7 +230,7 @@ def _model_files(settings: Settings, store: Store, questions: tuple[Question, ..
     found: dict[str, dict[str, pa.Table]] = {question.name: {} for question in questions}
     if settings.models:
         key_of = {own: key for key, own in item_names(settings, store).items()}
-        from hitl.tables.probabilities import by_question
+        from hitl.tables.matrices import by_question
 
         for model, path in settings.models.items():
             for question, table in by_question(path, key_of, questions).items():

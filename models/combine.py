@@ -10,9 +10,8 @@ from hitl.consensus import Consensus
 from hitl.errors import BadInput, BadSettings
 from hitl.evidence import Evidence
 from hitl.models.registry import chosen
-from hitl.tables.arrow import has_columns, table_of
-from hitl.tables.columns import with_text
-from hitl.tables.wide import melted
+from hitl.tables.columns import has_columns, table_of, with_text
+from hitl.tables.encode import melted
 
 
 def combine(

@@ -31,7 +31,7 @@ from hitl.models.combiner import used
 from hitl.models.inference.voted import report_of_votes
 from hitl.models.numerics import kernels
 from hitl.models.numerics.clamping import clamp
-from hitl.tables.encoding import natural_order
+from hitl.tables.encode import natural_order
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ import pytest
 from hitl.annotations import Annotations, Floats, Ints
 from hitl.evidence import Evidence
 from hitl.models.predictors.transforms import tfidf_svd
-from hitl.tables.files import read_table
-from hitl.tables.vectors import read_vectors
+from hitl.tables.matrices import read_vectors
+from hitl.tables.read import read_table
 
 FOLDER = Path(os.environ.get("HITL_DATA", Path(__file__).parents[2] / "shared" / "data"))
 

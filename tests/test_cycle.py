@@ -29,8 +29,8 @@ from hitl.platform import Question
 from hitl.settings import CrewSettings, Settings
 from hitl.status import status_of
 from hitl.store import Store
-from hitl.tables.files import read_table
-from hitl.tables.probabilities import by_question
+from hitl.tables.matrices import by_question
+from hitl.tables.read import read_table
 from tests.command_line import forked
 from tests.killing import EVERY, fatal_steps
 from tests.projects import HOUR, NOON, answers, folder_with_tables, settings, state

@@ -20,7 +20,6 @@ from hitl.annotations import Annotations, Floats, Name, Names
 from hitl.crew import Budget
 from hitl.errors import BadInput
 from hitl.plan import DoneItems
-from hitl.tables.coded import Coded, Numbers
 
 Rows = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -91,15 +90,17 @@ class PoolState(tuple[Judged, ...]):
     def done(self) -> DoneItems:
         """Items without an open question, with their labels, the least confidence, and why they are done."""
         rows = np.flatnonzero(~self.open)
-        confidence = Numbers(np.min([consensus.confidence for _, consensus in self], axis=0)[rows])
-        why = Coded([rules.REASONS.get(state, "") for state in range(rules.LIMIT + 1)], self.states.max(axis=0)[rows])
-        return DoneItems(Coded(self.items, rows), self._labels(rows), confidence, why, rows)
+        confidence = np.min([consensus.confidence for _, consensus in self], axis=0)[rows].tolist()
+        why = [rules.REASONS.get(state, "") for state in self.states.max(axis=0)[rows].tolist()]
+        items = list(map(self.items.__getitem__, rows.tolist()))
+        return DoneItems(items, self._labels(rows), confidence, why, rows)
 
     def _labels(self, rows: Rows) -> Sequence[tuple[Name, ...]]:
         """Return the labels of these items, a tuple each; with one question all items with one label share a tuple."""
         if len(self) == 1:
             only = self[0][1]
-            return Coded([(name,) for name in only.classes], only.labels[rows])
+            labels = [(name,) for name in only.classes]
+            return list(map(labels.__getitem__, only.labels[rows].tolist()))
         codes = [consensus.labels[rows].tolist() for _, consensus in self]
         named = [map(consensus.classes.__getitem__, of) for (_, consensus), of in zip(self, codes, strict=True)]
         return list(zip(*named, strict=True))

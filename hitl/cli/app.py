@@ -69,7 +69,7 @@ def demo(
     address: Annotated[str, opt("With --serve: where to listen, host:port.")] = "127.0.0.1:8500",
 ) -> None:
     """Replay 164 real annotators through the loop: what is asked next, and what it saves."""
-    from hitl.tables.files import require_folder
+    from hitl.tables.write import require_folder
 
     if served:
         import tempfile

@@ -77,7 +77,7 @@ def combine(
 
 def _files(given: Given, wanted: Results) -> None:
     """Combine, write the requested files without overwriting any input, and show a summary."""
-    from hitl.tables.files import require_distinct, require_folder, require_writable
+    from hitl.tables.write import require_distinct, require_folder, require_writable
 
     output, save, people = wanted.output, wanted.save, wanted.annotators_output
     evidence = given.evidence()
@@ -126,7 +126,7 @@ def _project(config: Path, wanted: Results) -> None:
     from hitl import cycle
     from hitl.kinds.kind import kind_of, layers_by_question
     from hitl.project import item_names, opened
-    from hitl.tables.files import require_writable, write_table
+    from hitl.tables.write import require_writable, write_table
 
     output, people = wanted.output, wanted.annotators_output
     require_writable(output, people)
@@ -165,7 +165,7 @@ def _project(config: Path, wanted: Results) -> None:
 
 def _has_spans(path: Path, item: str) -> bool:
     """Return True if a file of annotations has `start` and `end`, and documents instead of items."""
-    from hitl.tables.batches import column_names
+    from hitl.tables.read import column_names
 
     columns = {*column_names(path)} if path.exists() else set()
     return {"start", "end", _document(item)} <= columns and "item" not in columns
@@ -178,7 +178,7 @@ def _document(item: str) -> str:
 
 def _spans(given: Given, texts: Path | None, wanted: Results) -> None:
     """Combine spans, write the requested files, and show a summary."""
-    from hitl.tables.files import require_distinct, require_writable, write_table
+    from hitl.tables.write import require_distinct, require_writable, write_table
 
     refuse(
         given.other_than(FOR_SPANS) + (["save"] if wanted.save else []),
@@ -227,7 +227,7 @@ def _combined_spans(given: Given, texts: Path | None) -> SpanConsensus:
     from hitl.kinds.span_tables import read_labels
     from hitl.kinds.spans import combine_spans
     from hitl.models.registry import chosen
-    from hitl.tables.files import read_table
+    from hitl.tables.read import read_table
 
     columns = {"document": _document(given.item), "annotator": given.annotator, "label": given.label}
     spans, whole, truth = (

@@ -88,8 +88,8 @@ def embed(
 ) -> None:
     """Make features of items. What was embedded before is kept: the same command embeds only what is new."""
     from hitl.models.predictors.features import describe_left_out
-    from hitl.tables.files import require_distinct, require_writable
-    from hitl.tables.vectors import write_vectors
+    from hitl.tables.matrices import write_vectors
+    from hitl.tables.write import require_distinct, require_writable
 
     _check(seen, how, where, output)
     require_writable(output)
@@ -164,11 +164,11 @@ def _corpus(seen: Seen) -> tuple[list[str], Corpus, Callable[[str], Any] | None]
     """Return all items of the table, their contents, and a function that opens an image."""
     from hitl.models.predictors import features
     from hitl.models.predictors.images import Images
-    from hitl.tables.batches import read_any
     from hitl.tables.columns import require_columns, require_names
+    from hitl.tables.read import read_table
 
     assert seen.items is not None
-    table = read_any(seen.items, [seen.item])
+    table = read_table(seen.items, [seen.item])
     columns = names(seen.columns) or (str(seen.text or seen.image),)
     require_columns(table, [seen.item, *columns], str(seen.items))
     items = require_names(table.column(seen.item).to_pylist(), seen.item, str(seen.items))

@@ -84,9 +84,9 @@ class Given:
         """Read the evidence from the files, and warn of contradictory labels. Raises HitlError."""
         from hitl.evidence import Evidence
         from hitl.models.graphs.neighbours import nearest_neighbours
+        from hitl.tables.columns import unread_parts
         from hitl.tables.edges import COLUMNS, NEIGHBOUR
-        from hitl.tables.unread_places import place_in
-        from hitl.tables.vectors import FEATURES, read_vectors
+        from hitl.tables.matrices import FEATURES, read_vectors
 
         if self.neighbours is not None and self.graph is not None:
             raise BadSettings("--graph and --neighbours exclude each other; expected one graph")
@@ -100,7 +100,7 @@ class Given:
         table = _read(self.annotations, text, ANNOTATION_COLUMNS, times)
         if table.num_rows == 0:
             raise BadTable(f"{self.annotations}: the table is empty; expected one row for each label")
-        unread = place_in(set(table.column_names) - {*text, *times})
+        unread = unread_parts(set(table.column_names) - {*text, *times})
         if unread is not None:
             show.warning(f"{self.annotations}: {unread}")
         features = None
@@ -141,7 +141,7 @@ class Given:
     def judged(self, command: str, saved: Path | None, output: Path | None) -> tuple[Evidence, Consensus]:
         """Return the evidence, and a saved or fitted consensus. Raises BadSettings if both are requested."""
         from hitl.consensus import Consensus
-        from hitl.tables.files import require_distinct
+        from hitl.tables.write import require_distinct
 
         require_distinct([output], [*self.files, *([saved] if saved else [])])
         if (self.method is not None or self.paper) and saved is not None:
@@ -154,7 +154,7 @@ class Given:
     def _models(self, classes: tuple[str, ...] | None) -> dict[str, Any]:
         """Return model -> its probabilities; `items` names the rows of arrays without names."""
         from hitl.tables.columns import require_columns
-        from hitl.tables.probabilities import read_probabilities
+        from hitl.tables.matrices import read_probabilities
 
         order = None if self.items is None else _read(self.items, [self.item]).column(self.item).to_pylist()
         models: dict[str, Any] = {}
@@ -169,7 +169,7 @@ class Given:
 def _read(path: Path | None, text: Sequence[str], hint: str = "", more: Sequence[str] = ()) -> pa.Table:
     """Read a table with the columns `text`, as strings, and `more`. Raises BadTable."""
     from hitl.tables.columns import require_columns
-    from hitl.tables.files import read_table
+    from hitl.tables.read import read_table
 
     assert path is not None
     table = read_table(path, text)
@@ -209,7 +209,7 @@ def require_unread(config: Path, settings: Settings, outputs: Iterable[Path | No
     An output `of_model` may replace an earlier output of a model.
     """
     from hitl.connectors.table_files import MODELS
-    from hitl.tables.files import require_distinct
+    from hitl.tables.write import require_distinct
 
     written = [path for path in outputs if path is not None]
     tables = {path: settings.source.table_at(path, config.parent) for path in written}
@@ -220,7 +220,7 @@ def require_unread(config: Path, settings: Settings, outputs: Iterable[Path | No
 
 def files_for(path: Path | None, questions: Collection[str]) -> dict[str, Path]:
     """Return question -> file: labels.csv, or labels.<question>.csv for several questions. Empty without a path."""
-    from hitl.tables.files import file_name
+    from hitl.tables.write import file_name
 
     if path is None:
         return {}
@@ -239,7 +239,7 @@ def write_annotators(results: Mapping[str, Consensus], path: Path | None) -> lis
     """Write the annotators of each question as tables, and return the files."""
     import pyarrow as pa
 
-    from hitl.tables.files import write_table
+    from hitl.tables.write import write_table
 
     files = files_for(path, results)
     for name, file in files.items():

@@ -56,7 +56,7 @@ class Seen:
         """
         from hitl.export import item_table
         from hitl.project import item_names, stored
-        from hitl.tables.files import write_table
+        from hitl.tables.write import write_table
 
         if self.project == (self.items is not None):
             raise BadSettings("predict: expected either a table of items or --project")
@@ -135,8 +135,8 @@ def predict(
     from hitl import __version__
     from hitl.models.predictors import running
     from hitl.models.predictors.inputs import Inputs
-    from hitl.tables.batches import column_names
-    from hitl.tables.files import require_distinct, require_writable
+    from hitl.tables.read import column_names
+    from hitl.tables.write import require_distinct, require_writable
 
     _check(seen, folds, model)
     items = seen.table(output)

@@ -92,7 +92,7 @@ class Profiler:
         """Make the profile of the given files, or of each question of the project, and show it."""
         import pyarrow as pa
 
-        from hitl.tables.files import require_writable, write_table
+        from hitl.tables.write import require_writable, write_table
 
         require_writable(output)
         project = None

@@ -87,7 +87,7 @@ def add(
 ) -> None:
     """Add new items to the platform, each once."""
     from hitl.manual_operations import new_items
-    from hitl.tables.files import read_table
+    from hitl.tables.read import read_table
 
     _send(config, new_items(read_table(items, [item]), item, str(items)), str(items), dry_run)
 
@@ -105,7 +105,7 @@ def gold(
 ) -> None:
     """Tell the platform the known truth of items, to check and calibrate annotators."""
     from hitl.manual_operations import known_truth
-    from hitl.tables.files import read_table
+    from hitl.tables.read import read_table
 
     table = read_table(truth, ["item", "label"])
     with opened(config) as (_, _, connector):
@@ -140,7 +140,7 @@ def export(
     from hitl.kinds.kind import kind_of
     from hitl.operations import Judgement
     from hitl.project import item_names, stored_evidence
-    from hitl.tables.files import require_writable, write_table
+    from hitl.tables.write import require_writable, write_table
 
     require_writable(output, annotators_output, annotations, asked)
     with opened(config) as (settings, store, connector):
@@ -189,7 +189,7 @@ def report(
     """Write a page with pictures: where it stands, who needs training, contested items, what is asked next."""
     from hitl.report import QuestionPage, Report, write
     from hitl.report.stored import stored_report
-    from hitl.tables.files import require_folder
+    from hitl.tables.write import require_folder
 
     require_folder(output)
     if given.annotations is None:

@@ -220,7 +220,7 @@ def _evidence(recorded: Recorded, simulated: bool) -> Evidence:
 def _near_duplicates(path: Path | None, item: str, items: frozenset[Any]) -> dict[Any, str] | None:
     """Return item -> group, for items that have one. Raises BadTable."""
     from hitl.tables.columns import require_columns
-    from hitl.tables.files import read_table
+    from hitl.tables.read import read_table
 
     if path is None:
         return None
@@ -261,7 +261,8 @@ def _executor(asked: Asked, workers: int) -> Iterator[Executor | None]:
 
 
 def _require_writable(outputs: Sequence[Path], read: Sequence[Path]) -> None:
-    from hitl.tables.files import FORMATS, format_of, require_distinct, require_file, require_folder
+    from hitl.tables.read import format_of
+    from hitl.tables.write import FORMATS, require_distinct, require_file, require_folder
 
     for path in outputs:
         try:
@@ -388,7 +389,7 @@ def _write(report: ReplayReport, tracks: Tracks, path: Path) -> None:
     import pyarrow as pa
 
     from hitl.report.replay import write_page, write_svg
-    from hitl.tables.files import write_table
+    from hitl.tables.write import write_table
 
     suffix = path.suffix.lower()
     if suffix in PICTURES:

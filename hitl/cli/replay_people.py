@@ -48,7 +48,7 @@ def crew_of(path: Path | None, each: int | None, people: Names) -> Crew:
     """Return limits and costs from --capacity and --people. Raises BadTable, and BadInput for an unknown annotator."""
     from hitl.crew import UNLIMITED, Crew
     from hitl.tables.columns import require_columns
-    from hitl.tables.files import read_table
+    from hitl.tables.read import read_table
 
     general = UNLIMITED if each is None else each
     cost: dict[Any, float] = {}

@@ -103,7 +103,7 @@ def combined(
     from hitl.models.registry import chosen
     from hitl.shards.combining import combine
     from hitl.shards.reading import StoredShards
-    from hitl.tables.files import require_writable
+    from hitl.tables.write import require_writable
 
     others = given.other_than(("annotations", "method", "paper", "config"))
     refuse(others, "{}: shards have what they were made with; give it to `hitl shard`")

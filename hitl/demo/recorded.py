@@ -24,7 +24,7 @@ from hitl.platform import (
     Question,
     Receipt,
 )
-from hitl.tables.files import read_table
+from hitl.tables.read import read_table
 
 FOLDER = Path(__file__).parent / "data" / "rte"
 QUESTION = "entails"

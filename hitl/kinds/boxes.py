@@ -34,7 +34,7 @@ from hitl.models.numerics.checks import require_between
 from hitl.models.registry import combiner
 from hitl.parts import BOX_DIGITS, BoxTuple, Part, boxes_as_label, boxes_in
 from hitl.tables.columns import require_columns
-from hitl.tables.encoding import natural_order
+from hitl.tables.encode import natural_order
 
 if TYPE_CHECKING:
     from hitl.platform import Question

@@ -15,8 +15,8 @@ from hitl.formatting import listed
 from hitl.kinds.kind import Judged, Marked, Place, StoredAnswers, item_columns
 from hitl.models.combiner import seen_by
 from hitl.platform import YES
-from hitl.tables.column_operations import LabelColumns
-from hitl.tables.encoding import iso_8601
+from hitl.tables.encode import iso_8601
+from hitl.tables.table_operation import consensus_table, payload_rows
 
 if TYPE_CHECKING:
     from hitl.consensus import Consensus
@@ -61,7 +61,7 @@ class Choices:
     def rows(self, layers: Sequence[Judged]) -> list[dict[str, Any]]:
         """Return the label and probabilities of each item with a label, ground truth or a prediction."""
         ((_, evidence, result),) = layers
-        return label_columns(evidence, result).rows()
+        return payload_rows(label_table(evidence, result))
 
     def table(self, layers: Sequence[Judged], names: Mapping[str, str]) -> pa.Table:
         """Return item, label, confidence and p_<class>, one row per item.
@@ -107,11 +107,11 @@ class Choices:
         return labels
 
 
-def label_columns(evidence: Evidence, result: Consensus) -> LabelColumns:
+def label_table(evidence: Evidence, result: Consensus) -> pa.Table:
     """Return the consensus on items with a label, ground truth or a prediction, in columns."""
     rows = np.flatnonzero((evidence.annotations.labels_per_item > 0) | evidence.known | evidence.predicted)
     items = column_of(result.items)
     items = items if len(rows) == len(items) else items.take(pa.array(rows))
-    return LabelColumns.of(
+    return consensus_table(
         items, result.classes, result.labels[rows], result.confidence[rows], result.probabilities[rows]
     )

@@ -19,7 +19,7 @@ from hitl.formatting import listed
 from hitl.kinds.kind import Marked, PartsKind, StoredAnswers
 from hitl.kinds.matching import Answers, Matched, fit_clusters, judge_items, without_clusters
 from hitl.models.combiner import Combiner
-from hitl.tables.encoding import natural_order
+from hitl.tables.encode import natural_order
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ import pyarrow as pa
 from hitl.annotations import Annotations, Name
 from hitl.errors import BadInput, BadSettings
 from hitl.registry import Registry
-from hitl.tables.encoding import ANONYMOUS
+from hitl.tables.encode import ANONYMOUS
 
 if TYPE_CHECKING:
     from hitl.consensus import Consensus

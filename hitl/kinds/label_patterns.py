@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from hitl.annotations import Annotations, Floats, Ints, Names
 from hitl.errors import BadAnnotations
-from hitl.tables.encoding import natural_order
+from hitl.tables.encode import natural_order
 
 BREADTHS = 2
 """Kinds of pixels: broad and thin."""

@@ -43,7 +43,7 @@ from hitl.kinds.span_labels import SpanLabels, share_half
 from hitl.models.combiner import Combiner
 from hitl.models.sequences.learned_chain import ChainPosterior
 from hitl.parts import Part
-from hitl.tables.encoding import writable
+from hitl.tables.encode import writable
 
 Found = tuple[tuple[Part, ...], Flags, Floats]
 """Candidates, selected clusters (C,), and the probability (C,) of each at its most likely place."""

@@ -33,7 +33,7 @@ from hitl.formatting import OneLineRepr, counted, listed
 from hitl.kinds.kind import NOTHING
 from hitl.kinds.matching import Answers, Flags, Indices, Marks, Matched, link, match, within_groups
 from hitl.parts import Place, number_of
-from hitl.tables.encoding import natural_order
+from hitl.tables.encode import natural_order
 
 Span = tuple[Any, Any, Name]
 """Start, end and class of a span."""

@@ -22,10 +22,9 @@ from hitl.errors import BadTable
 from hitl.kinds.kind import places_type
 from hitl.kinds.span_labels import Answer, Span, SpanLabels, trimmed
 from hitl.parts import LARGEST, Place, number_of
-from hitl.tables.arrow import table_of
-from hitl.tables.columns import empty_as_null, require_columns, with_text
-from hitl.tables.encoding import iso_8601, names_of, writable
-from hitl.tables.places import name_of, place_in
+from hitl.tables.columns import empty_as_null, require_columns, table_of, with_text
+from hitl.tables.encode import iso_8601, names_of, writable
+from hitl.tables.read import name_of, place_in
 
 TEXT = "text"
 

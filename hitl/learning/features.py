@@ -178,7 +178,7 @@ def _data_source(lease: Lease, chosen: FeatureSettings, store: Store, files: Con
 def _file_source(path: str, names: Mapping[str, str]) -> _Source:
     """Return the numbers in a file, by own id. Items missing in it are left out; another file uses another space."""
     from hitl.models.predictors import features
-    from hitl.tables.vectors import read_vectors
+    from hitl.tables.matrices import read_vectors
 
     own, x_nd = read_vectors(path)
     row_of = {name: n for n, name in enumerate(own)}

@@ -11,7 +11,7 @@ from scipy import sparse
 from hitl.annotations import Floats
 from hitl.errors import BadTable
 from hitl.tables.edges import NEIGHBOUR, adjacency, edge_table, ends
-from hitl.tables.files import read_table
+from hitl.tables.read import read_table
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ from hitl.models.analysis.complementarity import reliability
 from hitl.report import annotators, measures, models, plots
 from hitl.report.contents import QuestionPage, Report
 from hitl.report.parts.section import parts_section
-from hitl.tables.files import atomic
+from hitl.tables.write import atomic
 
 ROWS = 25
 """Rows in the tables of contested items, questions to ask, done items, and flagged annotators."""

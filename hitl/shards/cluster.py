@@ -56,7 +56,8 @@ class OnCluster:
         from distributed import as_completed
 
         self._progress("passes", self._passes, None)
-        size = _neighbours(len(shards), len(self._client.nthreads()))
+        least = max(len(shards) // (TASKS * max(len(self._client.nthreads()), 1)), 1)
+        size = 1 << least.bit_length() - 1  # a power of two
         parts = self._begun(work, shards, size)
         for done, _ in enumerate(as_completed(parts, loop=self._client.loop), start=1):
             self._progress("shards of this pass", min(done * size, len(shards)), len(shards))
@@ -71,12 +72,14 @@ class OnCluster:
     def _begun(self, work: Callable[[T], R], shards: Sequence[T], size: int) -> list[Future]:
         """Start a task for each group of `size` shards."""
         if self._sent is None or self._sent[0] is not shards:
-            self._sent = shards, self._given(shards)
-        taken, (_, held) = self._given(work), self._sent
-        runs = [(first, min(first + size, len(shards))) for first in range(0, len(shards), size)]
-        return [self._client.submit(_worked, taken, held, *run, pure=False) for run in runs]
+            self._sent = shards, self._send(shards)
+        sent, groups = self._send(work), range(0, len(shards), size)
+        return [
+            self._client.submit(_worked, sent, self._sent[1], first, min(first + size, len(shards)), pure=False)
+            for first in groups
+        ]
 
-    def _given(self, value: Any) -> Future:
+    def _send(self, value: Any) -> Future:
         """Send a value that workers pass to each other; the scheduler keeps a copy, so no worker has the only one."""
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sending large graph")
@@ -96,12 +99,6 @@ class _Sum:
 
 def _itself(value: T) -> T:
     return value
-
-
-def _neighbours(n_shards: int, n_workers: int) -> int:
-    """Return the number of shards per task, a power of two."""
-    least = max(n_shards // (TASKS * max(n_workers, 1)), 1)
-    return 1 << least.bit_length() - 1
 
 
 def _worked(work: Callable[[T], R], shards: Sequence[T], first: int, end: int) -> R:

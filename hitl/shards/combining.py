@@ -13,7 +13,7 @@ import io
 import json
 import tempfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -31,7 +31,7 @@ from hitl.platform import Progress, silent
 from hitl.shards import places
 from hitl.shards.checkpoints import Checkpointed, SerialWithProgress
 from hitl.shards.reading import StoredShards
-from hitl.tables.files import exclusive_lock
+from hitl.tables.write import exclusive_lock
 
 SUMMARY = "summary.json"
 UNFINISHED = "unfinished"
@@ -72,14 +72,33 @@ def _combined(
     with _claimed(folder, _work(shards, method)) as unfinished:
         passes = Checkpointed(engine, unfinished)
         learned = method.fit(Shards(shards, passes))
-        written = _Written(shards, folder, method, learned)
-        confidence = _write_items(written, engine, progress) / max(1, shards.n_items)
-        _write_annotators(folder, learned)
-        found = Combined(learned, confidence, passes.passes, passes.read)
-        summary = _summary(shards, method, found)
-        places.write(places.join(folder, SUMMARY), json.dumps(summary, indent=1).encode() + b"\n")
+        written, confidence = _Written(shards, folder, method, learned), 0.0
+        for done, of_shard in enumerate(engine.each(written, range(len(shards))), start=1):
+            confidence += of_shard
+            progress("write results", done, len(shards))
+        combined = Combined(learned, confidence / max(1, shards.n_items), passes.passes, passes.read)
+        frame = learned.annotators.frame().sort_values("labels", ascending=False)
+        summary = {
+            "items": shards.n_items,
+            "labels": shards.n_labels,
+            "annotators": len(shards.annotators),
+            "classes": list(shards.classes),
+            "shards": len(shards),
+            "confidence": combined.confidence,
+            "fit": {
+                "method": name_of(method),
+                "iterations": learned.fit.iterations,
+                "converged": learned.fit.converged,
+            },
+        }
+        for name, content in (
+            ("annotators.parquet", _parquet(pa.Table.from_pandas(frame, preserve_index=False))),
+            ("learned.npz", learned.to_bytes()),
+            (SUMMARY, json.dumps(summary, indent=1).encode() + b"\n"),
+        ):
+            places.write(places.join(folder, name), content)
         places.remove(unfinished)
-    return found
+    return combined
 
 
 def shardable() -> list[str]:
@@ -132,15 +151,6 @@ def _work(shards: StoredShards, method: Any) -> bytes:
     return json.dumps(work, indent=1, default=str).encode() + b"\n"
 
 
-def _write_items(written: _Written, engine: Engine, progress: Progress) -> float:
-    """Write one file per shard, except existing ones; return the sum of the confidence of all items."""
-    total = 0.0
-    for done, confidence in enumerate(engine.each(written, range(len(written.shards))), start=1):
-        total += confidence
-        progress("write results", done, len(written.shards))
-    return total
-
-
 @dataclass(frozen=True, eq=False)
 class _Written:
     """Write the results of a numbered shard to its file and return the sum of the confidence of its items."""
@@ -160,27 +170,7 @@ class _Written:
         return float(table.column("confidence").to_numpy().sum())
 
 
-def _write_annotators(folder: str, learned: Consensus) -> None:
-    frame = learned.annotators.frame().sort_values("labels", ascending=False)
-    table = pa.Table.from_pandas(frame, preserve_index=False)
-    places.write(places.join(folder, "annotators.parquet"), _parquet(table))
-    places.write(places.join(folder, "learned.npz"), learned.to_bytes())
-
-
 def _parquet(table: pa.Table) -> pa.Buffer:
     sink = pa.BufferOutputStream()
     parquet.write_table(table, sink)
     return sink.getvalue()
-
-
-def _summary(shards: StoredShards, method: Any, found: Combined) -> Mapping[str, Any]:
-    fit = found.learned.fit
-    return {
-        "items": shards.n_items,
-        "labels": shards.n_labels,
-        "annotators": len(shards.annotators),
-        "classes": list(shards.classes),
-        "shards": len(shards),
-        "confidence": found.confidence,
-        "fit": {"method": name_of(method), "iterations": fit.iterations, "converged": fit.converged},
-    }

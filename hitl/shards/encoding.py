@@ -35,12 +35,12 @@ from hitl.shards import places
 from hitl.shards.forms import MANIFEST, Contents, Folder, Manifest, cell_type, in_order
 from hitl.shards.reading import MappedAnnotations, StoredShards
 from hitl.shards.runs import Runs, equal_ranges
-from hitl.tables.columns import empty_as_null, numbers_of, require_columns, with_text
-from hitl.tables.encoding import check_names, options_of, seconds_of, warn_of_similar
-from hitl.tables.files import exclusive_lock, read_parts
+from hitl.tables.columns import Place, empty_as_null, numbers_of, require_columns, with_text
+from hitl.tables.encode import check_names, options_of, seconds_of, warn_of_similar
 from hitl.tables.limits import limits, require_fit
-from hitl.tables.places import Place, place_in_file
+from hitl.tables.read import place_in_file, read_parts
 from hitl.tables.repeated_answers import latest_answers, report_conflicts
+from hitl.tables.write import exclusive_lock
 
 PART = 1 << 18
 """Rows processed together."""
@@ -201,9 +201,10 @@ class _Encoder:
         runs = self.runs[kind] = Runs(folder, self.run_bytes)
         for place in dict.fromkeys(place for pattern in patterns for place in places.matching(pattern)):
             with places.local(place, self.work) as path:
-                for part, begins in _parts(path):
-                    of_file = place_in_file(path)
-                    runs.add(rows_of(part, place, lambda row, at=begins, of=of_file: of(at + row)), place)  # type: ignore[misc]
+                begins = 0
+                for part in read_parts(path, PART):
+                    runs.add(rows_of(part, place, place_in_file(path, begins)), place)
+                    begins += part.num_rows
                     self.progress(f"read {kind}", runs.n_rows, None)
         runs.flush()
 
@@ -347,20 +348,6 @@ class _Encoder:
             )
         truth[item] = label
         return truth
-
-
-def _parts(path: Path) -> Iterator[tuple[pa.Table, int]]:
-    """Yield the rows of a file in order, in parts of at least PART rows, with the number of their first row."""
-    held: list[pa.Table] = []
-    begins = 0
-    for part in read_parts(path, PART):
-        held.append(part)
-        rows = sum(each.num_rows for each in held)
-        if rows >= PART:
-            yield pa.concat_tables(held, promote_options="default"), begins
-            begins, held = begins + rows, []
-    if held:
-        yield pa.concat_tables(held, promote_options="default"), begins
 
 
 def _items(tables: Mapping[str, pa.Table]) -> tuple[pa.Array, dict[str, Ints]]:

@@ -28,7 +28,7 @@ import pyarrow as pa
 from hitl.annotations import Floats, Ints, Name, Names
 from hitl.errors import BadTable
 from hitl.shards import places
-from hitl.tables.encoding import natural_order
+from hitl.tables.encode import natural_order
 
 MANIFEST = "manifest.json"
 MODEL = "p of "

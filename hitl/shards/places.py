@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from hitl.errors import BadTable, HitlError, MissingExtra
-from hitl.tables.files import atomic
+from hitl.tables.write import atomic
 
 
 def is_address(place: str) -> bool:
@@ -31,35 +31,30 @@ def join(folder: str, name: str) -> str:
 
 def matching(pattern: str) -> list[str]:
     """Return the files or folders that a place or a glob names, in order. Raise BadTable if there are none."""
-    if is_address(pattern):
-        system, path = _system(pattern)
-        with _reached(pattern):
-            several = sorted(map(system.unstrip_protocol, system.glob(path))) if glob.has_magic(path) else []
-            found = several or ([pattern] if system.exists(path) else [])
+    if exists(pattern):  # a name with a bracket is not a pattern
+        return [pattern]
+    if not is_address(pattern):
+        places = sorted(glob.glob(pattern, recursive=True))
     else:
-        there = [pattern] if Path(pattern).exists() else []  # a name with a bracket is not a pattern
-        found = there or sorted(glob.glob(pattern, recursive=True))
-    if not found:
+        with _reached(pattern) as (system, path):
+            places = sorted(map(system.unstrip_protocol, system.glob(path))) if glob.has_magic(path) else []
+    if not places:
         raise BadTable(f"{pattern}: no such file")
-    return found
+    return places
 
 
 def exists(place: str) -> bool:
     """Return True if the file exists."""
     if not is_address(place):
         return Path(place).exists()
-    system, path = _system(place)
-    with _reached(place):
+    with _reached(place) as (system, path):
         return bool(system.exists(path))
 
 
 def read(place: str) -> bytes:
     """Return the bytes of a file. Raise BadTable if it cannot be read."""
-    with _reached(place):
-        if not is_address(place):
-            return Path(place).read_bytes()
-        system, path = _system(place)
-        content: bytes = system.cat_file(path)
+    with _reached(place) as (system, path):
+        content: bytes = system.cat_file(path) if is_address(place) else Path(place).read_bytes()
         return content
 
 
@@ -69,9 +64,8 @@ def write(place: str, content: bytes | pa.Buffer) -> None:
         with atomic(place) as handle:
             handle.write(content)
         return
-    system, path = _system(place)
-    with _reached(place):
-        system.makedirs(system._parent(path), exist_ok=True)
+    with _reached(place) as (system, path):
+        system.makedirs(path.rpartition("/")[0], exist_ok=True)
         system.pipe_file(path, bytes(content))
 
 
@@ -80,8 +74,7 @@ def remove(folder: str) -> None:
     if not is_address(folder):
         shutil.rmtree(folder, ignore_errors=True)
         return
-    system, path = _system(folder)
-    with _reached(folder):
+    with _reached(folder) as (system, path):
         if system.exists(path):
             system.rm(path, recursive=True)
 
@@ -99,8 +92,7 @@ def local(place: str, folder: Path) -> Iterator[Path]:
         yield Path(place)
         return
     copy = folder / place.rpartition("/")[2]
-    system, path = _system(place)
-    with _reached(place):
+    with _reached(place) as (system, path):
         system.get_file(path, str(copy))
     try:
         yield copy
@@ -110,26 +102,27 @@ def local(place: str, folder: Path) -> Iterator[Path]:
         copy.unlink(missing_ok=True)
 
 
+@contextmanager
+def _reached(place: str) -> Iterator[tuple[Any, str]]:
+    """Yield the file system and path of an address. Raise its errors as BadTable, naming the place."""
+    system, path = (None, place) if not is_address(place) else _system(place)
+    try:
+        yield system, path
+    except FileNotFoundError:
+        raise BadTable(f"{place}: no such file") from None
+    except OSError as error:
+        raise BadTable(f"{place}: cannot be reached: {error.strerror or error}") from None
+
+
 def _system(place: str) -> tuple[Any, str]:
     try:
         import fsspec
     except ImportError:
         raise MissingExtra(f"{place}: addresses need fsspec; pip install 'hitl-toolkit[scale]'") from None
     try:
-        found: tuple[Any, str] = fsspec.core.url_to_fs(place)
+        address: tuple[Any, str] = fsspec.core.url_to_fs(place)
     except ImportError as error:
         raise MissingExtra(f"{place}: {error}") from None
     except ValueError as error:
         raise BadTable(f"{place}: {error}") from None
-    return found
-
-
-@contextmanager
-def _reached(place: str) -> Iterator[None]:
-    """Raise file system errors as BadTable, naming the place."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise BadTable(f"{place}: no such file") from None
-    except OSError as error:
-        raise BadTable(f"{place}: cannot be reached: {error.strerror or error}") from None
+    return address

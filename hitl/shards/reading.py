@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import combinations
 from pathlib import Path
 from typing import Any, overload
 
@@ -16,7 +17,7 @@ from hitl.annotations import Annotations, Ints, Names
 from hitl.errors import BadEvidence, BadTable
 from hitl.evidence import Evidence
 from hitl.shards import places
-from hitl.shards.forms import MANIFEST, Contents, Manifest
+from hitl.shards.forms import MANIFEST, Contents, Folder, Manifest
 
 
 class MappedAnnotations(Annotations):
@@ -200,20 +201,16 @@ class StoredShards(Sequence[Evidence]):
 
     def require_disjoint(self) -> None:
         """Raise BadTable if two folders share an item. Only names with equal hashes are compared."""
-        for one, (folder, shard) in enumerate(self._shards):
-            meeting = [
-                other
-                for other, (elsewhere, its) in enumerate(self._shards[:one])
-                if elsewhere != folder and _meet(shard.buckets, its.buckets)
-            ]
-            names = self.contents(one).items if meeting else None
-            for other in meeting:
-                twice = names.filter(pc.is_in(names, value_set=self.contents(other).items))  # type: ignore[union-attr]
-                if len(twice):
-                    raise BadTable(
-                        f"{folder} and {self._shards[other][0]} both have the item {twice[0].as_py()!r}; make one "
-                        "folder of shards of all tables"
-                    )
+        for (other, (elsewhere, its)), (one, (folder, shard)) in combinations(enumerate(self._shards), 2):
+            if elsewhere == folder or not _meet(shard.buckets, its.buckets):
+                continue
+            names = self.contents(one).items
+            twice = names.filter(pc.is_in(names, value_set=self.contents(other).items))
+            if len(twice):
+                raise BadTable(
+                    f"{folder} and {elsewhere} both have the item {twice[0].as_py()!r}; make one folder of shards of "
+                    "all tables"
+                )
 
 
 def _meet(one: Sequence[int] | None, two: Sequence[int] | None) -> bool:
@@ -235,23 +232,6 @@ def write(evidences: Sequence[Evidence], folder: str) -> None:
     Features and graph are not stored. Raise BadTable if the folder does not exist; BadEvidence if a sequence spans
     two of the tables.
     """
-    from hitl.shards.forms import Folder
-
-    _require_whole_sequences(evidences)
-    written = Folder(folder)
-    for evidence in evidences:
-        annotations = evidence.annotations
-        truth = evidence.truth
-        items = pa.array(annotations.items)
-        start, cell = annotations.item_start, annotations.cell
-        others = evidence.probabilities, evidence.sequence
-        written.add(Contents(items, start, cell, annotations.time, truth, *others))
-    first, models = evidences[0].annotations, tuple(evidences[0].probabilities)
-    common = Manifest(first.classes, first.options, first.annotators, first.anonymous, models, True, ())
-    written.conclude(common)
-
-
-def _require_whole_sequences(evidences: Sequence[Evidence]) -> None:
     shard_of: dict[int, int] = {}
     for number, evidence in enumerate(evidences):
         for one in [] if evidence.sequence is None else np.unique(evidence.sequence[:, 0]).tolist():
@@ -259,8 +239,15 @@ def _require_whole_sequences(evidences: Sequence[Evidence]) -> None:
                 raise BadEvidence(
                     f"sequence {one} is in the tables {shard_of[one]} and {number}; expected all its items in one"
                 )
+    written = Folder(folder)
+    for evidence in evidences:
+        of, items = evidence.annotations, pa.array(evidence.annotations.items)
+        arrays = of.item_start, of.cell, of.time, evidence.truth, evidence.probabilities, evidence.sequence
+        written.add(Contents(items, *arrays))
+    first, models = evidences[0].annotations, tuple(evidences[0].probabilities)
+    written.conclude(Manifest(first.classes, first.options, first.annotators, first.anonymous, models, True, ()))
 
 
 def _common(manifest: Manifest) -> tuple[Any, ...]:
-    """Return what all folders must share."""
+    """Return the parts that all folders must share."""
     return manifest.classes, manifest.options, manifest.models

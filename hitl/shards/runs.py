@@ -9,45 +9,25 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pyarrow as pa
 
 from hitl.errors import BadTable
 from hitl.formatting import listed
-from hitl.models.numerics.compiled import compiled
 
 BITS = 16
 BUCKETS = 1 << BITS
-_OFFSET, _PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
-_MIX_1, _MIX_2 = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
 
 
 def buckets_of(items: pa.Array) -> npt.NDArray[np.uint16]:
-    """Return the bucket of each name (string): the first bits of its 64-bit FNV-1a hash, mixed like the end of
-    MurmurHash3.
-
-    It is the same on every machine and in every version.
-    """
-    _, offsets, data = items.buffers()
-    ends = np.frombuffer(offsets, np.int32)[items.offset : items.offset + len(items) + 1]
-    text = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
-    found = np.empty(len(items), np.uint16)
-    _hash(ends, text, found)
-    return found
-
-
-@compiled
-def _hash(ends: Any, text: Any, found: Any) -> None:
-    for n in range(found.shape[0]):
-        code = _OFFSET
-        for place in range(ends[n], ends[n + 1]):
-            code = (code ^ np.uint64(text[place])) * _PRIME
-        code = (code ^ (code >> np.uint64(33))) * _MIX_1
-        code = (code ^ (code >> np.uint64(33))) * _MIX_2
-        found[n] = (code ^ (code >> np.uint64(33))) >> np.uint64(64 - BITS)
+    """Return the bucket of each name (string): the first bits of a hash that is the same on every machine."""
+    coded = items.dictionary_encode()
+    hashes = pd.util.hash_array(np.array(coded.dictionary.to_pylist(), object), categorize=False)
+    buckets: npt.NDArray[np.uint16] = (hashes >> np.uint64(64 - BITS)).astype(np.uint16)[np.asarray(coded.indices)]
+    return buckets
 
 
 class Runs:
@@ -70,8 +50,8 @@ class Runs:
         """Add rows. Raise BadTable, naming their place, if the columns differ from those of earlier rows."""
         self._names = self._names or part.column_names
         if part.column_names != self._names:
-            found, expected = listed(part.column_names), listed(self._names)
-            raise BadTable(f"{place}: found the columns {found}; expected those of the tables before: {expected}")
+            names, expected = listed(part.column_names), listed(self._names)
+            raise BadTable(f"{place}: found the columns {names}; expected those of the tables before: {expected}")
         self._parts.append(part)
         self._bytes += part.nbytes
         self.n_rows += part.num_rows
@@ -85,11 +65,10 @@ class Runs:
         rows = pa.concat_tables(self._parts).combine_chunks().to_batches()[0]
         self._parts, self._bytes = [], 0
         bucket = buckets_of(rows.column("item"))
-        order = np.argsort(bucket, kind="stable")
         sizes = np.bincount(bucket, minlength=BUCKETS)
         np.save(self._folder / f"run-{self._runs}.npy", np.append(0, np.cumsum(sizes)))
         with pa.ipc.new_file(str(self._folder / f"run-{self._runs}.arrow"), rows.schema) as writer:
-            writer.write_batch(rows.take(pa.array(order)))
+            writer.write_batch(rows.take(pa.array(np.argsort(bucket, kind="stable"))))
         self.sizes += sizes
         self._runs += 1
 
@@ -111,5 +90,4 @@ def equal_ranges(sizes: npt.NDArray[np.int64], size: int) -> list[tuple[int, int
     shares = max(1, round(total / size))
     cuts = np.searchsorted(ends, np.arange(1, shares) * (total / shares)) + 1
     bounds = np.unique(np.concatenate([[0], cuts, [len(sizes)]]))
-    pairs = [(int(first), int(last)) for first, last in pairwise(bounds)]
-    return [(first, last) for first, last in pairs if sizes[first:last].any()]
+    return [(int(first), int(last)) for first, last in pairwise(bounds) if sizes[first:last].any()]

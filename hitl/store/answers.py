@@ -22,7 +22,6 @@ from hitl.platform import Question
 from hitl.store.lease import Lease, Leased
 from hitl.store.schema import annotation, item, snapshot
 from hitl.store.schema import project as projects
-from hitl.tables.arrow import renamed
 
 LARGEST = 500_000_000
 """Largest snapshot that is stored, in bytes. Databases accept at most twice as many in one value."""
@@ -160,9 +159,9 @@ class AnswerStore(Leased):
         if items is not None and not found.items.equals(items.column):
             raise BadInput(f"project {project!r}: items came or went while it was read; try again")
         return Annotations.from_codes(
-            items or CheckedNames.trusted(found.items),  # unique, as part of the primary key
+            items or CheckedNames.unchecked(found.items),  # unique, as part of the primary key
             found.item,
-            renamed(found.annotator, names),
+            _renamed(found.annotator, names),
             found.label,
             classes=question.classes,
             options=question.options,
@@ -264,3 +263,9 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(
         [*column.unify_dictionaries().chunks, pa.array([], column.type)][: max(column.num_chunks, 1)]
     )
+
+
+def _renamed(column: pa.DictionaryArray, names: Mapping[str, str]) -> pa.DictionaryArray:
+    """Rename the values of a dictionary column; two values with the same new name are merged."""
+    coded = pa.array([names.get(name, name) for name in column.dictionary.to_pylist()], pa.string()).dictionary_encode()
+    return pa.DictionaryArray.from_arrays(coded.indices.take(column.indices), coded.dictionary)

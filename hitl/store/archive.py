@@ -29,7 +29,7 @@ from hitl.errors import BadInput, Busy, StoreError
 from hitl.store import schema
 from hitl.store.database import Database, is_there, require_known
 from hitl.store.lease import holders
-from hitl.tables.files import atomic, require_file
+from hitl.tables.write import atomic, require_file
 
 Progress = Callable[[str, int, int | None], None]
 

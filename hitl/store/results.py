@@ -33,8 +33,7 @@ from hitl.store.database import Database
 from hitl.store.events import Announcement, announce
 from hitl.store.lease import Lease, Leased
 from hitl.store.schema import consensus, cycle, operation
-from hitl.tables.coded import Coded
-from hitl.tables.column_operations import as_bytes, from_bytes
+from hitl.tables.table_operation import as_bytes, from_bytes
 
 PENDING, CONFIRMED = "pending", "confirmed"
 
@@ -247,8 +246,7 @@ def _forget_plans(connection: sa.Connection, project: str) -> None:
 
 def _table_of(done: DoneItems) -> pa.Table:
     """Convert to a table with the columns of `DONE`."""
-    items = done.items.column if isinstance(done.items, Coded) else done.items
-    columns = (items, _few(done.labels), np.asarray(done.confidence, np.float64), _few(done.why))
+    columns = (done.items, _few(done.labels), np.asarray(done.confidence, np.float64), _few(done.why))
     return pa.table(dict(zip(DONE, columns, strict=True)))
 
 
@@ -264,8 +262,6 @@ def _packed(done: Sequence[Done]) -> bytes:
 
 def _few(values: Sequence[Any]) -> pa.Array:
     """Convert a column with few distinct values, each of them once."""
-    if isinstance(values, Coded):
-        return values.column
     place = {value: n for n, value in enumerate(dict.fromkeys(values))}
     codes = np.fromiter(map(place.__getitem__, values), np.int32, len(values))
     return pa.array(list(place)).take(pa.array(codes))

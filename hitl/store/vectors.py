@@ -18,7 +18,7 @@ from hitl.annotations import Floats
 from hitl.store.lease import Lease, Leased
 from hitl.store.schema import project as projects
 from hitl.store.schema import vector
-from hitl.tables.vectors import packed, unpacked
+from hitl.tables.matrices import packed, unpacked
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,18 @@
-"""Columns of Arrow tables as text, numbers and vectors, and checks of the columns of a table."""
+"""Tables and their columns: anything with named columns as an Arrow table; columns as text, numbers and vectors.
+
+pandas DataFrame                 its columns, and its index if that has a name
+polars DataFrame, and others     through the Arrow C stream that they offer
+Hugging Face Dataset             its rows as selected and ordered
+dict of columns, list of dicts   as they are
+"""
 
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +20,125 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hitl.errors import BadTable
-from hitl.tables.places import Place, row_number
+
+TABLES = "a DataFrame (pandas, polars), an Arrow table, a Hugging Face dataset, a dict of columns or a list of dicts"
+Place = Callable[[int], str]
+"""Row number -> description of its location."""
 
 _UNPARSED = re.compile(r"Failed to parse string: '(.*)' as a scalar of type ", re.DOTALL)
 _DECIMAL_COMMA = re.compile(r"'[+-]?\d+,\d+'")
+
+
+def row_number(row: int) -> str:
+    """Name a row of a table that is not from a file."""
+    return f"row {row}"
+
+
+# -- tables ------------------------------------------------------------------------------------------------
+
+
+def table_of(given: Any, where: str = "the table") -> pa.Table:
+    """Return an Arrow table, text as `string` and NaN as null. Raise BadTable, naming `where`, for anything else."""
+    try:
+        table = _table(given)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        reason = "; ".join(str(part) for part in error.args)
+        raise BadTable(
+            f"{where}: not a table whose columns have one type each: {reason}; expected numbers or text, not both"
+        ) from None
+    if table is None:
+        raise BadTable(f"{where}: {_description(given)}; expected {TABLES}")
+    for place, (entry, column) in enumerate(zip(table.schema, table.columns, strict=True)):
+        plain = nan_as_null(_plain_text(column))
+        if plain is not column:
+            table = table.set_column(place, pa.field(entry.name, plain.type), plain)
+    return table
+
+
+def is_pandas(given: Any, kind: str) -> bool:
+    """Return True for a pandas `DataFrame` or `Series`, without importing pandas for it."""
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(given, getattr(pandas, kind))
+
+
+def has_columns(given: Any) -> bool:
+    """Return True for anything with named columns, which tables have and arrays do not."""
+    return isinstance(given, Mapping | pa.Table | pa.RecordBatch) or hasattr(given, "columns") or _is_dataset(given)
+
+
+def _table(given: Any) -> pa.Table | None:
+    if isinstance(given, pa.Table):
+        return given
+    if isinstance(given, Mapping):
+        if any(_is_dataset(part) for part in given.values()):
+            return None
+        arrow = (pa.Array, pa.ChunkedArray)
+        return pa.table(
+            {str(name): c if isinstance(c, arrow) else pa.array(c, from_pandas=True) for name, c in given.items()}
+        )
+    if is_pandas(given, "DataFrame"):
+        unnamed = all(name is None or name in given.columns for name in given.index.names)
+        return pa.Table.from_pandas(given if unnamed else given.reset_index(), preserve_index=False)
+    if isinstance(given, list | tuple):
+        return pa.Table.from_pylist(list(given)) if all(isinstance(row, Mapping) for row in given) else None
+    if _is_dataset(given):
+        return pa.table(given.with_format("arrow")[:])
+    streamed = hasattr(given, "__arrow_c_stream__") or isinstance(given, pa.RecordBatch)
+    return pa.table(given) if streamed and has_columns(given) else None
+
+
+def _is_dataset(given: Any) -> bool:
+    return hasattr(given, "with_format") and hasattr(given, "column_names")  # of Hugging Face `datasets`
+
+
+def _description(given: Any) -> str:
+    name = type(given).__name__
+    if isinstance(given, str | Path):
+        return f"got the name of a file, {str(given)!r}: read it first, for instance with pandas.read_csv"
+    if isinstance(given, Mapping):
+        return f"got several datasets ({', '.join(map(str, given))}): give one of them"
+    if hasattr(given, "collect"):
+        return f"got {name}: call its .collect() first"
+    return f"got {name}"
+
+
+def require_columns(table: pa.Table, names: Sequence[str], where: str, hint: str = "") -> None:
+    """Raise BadTable unless the table has every column of `names` once."""
+    for name in names:
+        times = table.column_names.count(name)
+        if times == 0:
+            there = ", ".join(table.column_names) or "no columns"
+            raise BadTable(f"{where}: no column {name!r}; found {there}{'. ' + hint if hint else ''}")
+        if times > 1:
+            raise BadTable(f"{where}: column {name!r} appears twice; expected one column of each name")
+
+
+def unread_boxes(columns: Collection[str]) -> str | None:
+    """Describe columns of boxes on images that nothing reads, or return None without any."""
+    if not {"x", "y", "width", "height"} <= set(columns):
+        return None
+    return (
+        "the columns x, y, width and height are not read: each row is a label of a whole item; hitl combines boxes on "
+        "images in projects of Label Studio, and in Python (hitl.kinds.boxes)"
+    )
+
+
+def unread_parts(columns: Collection[str]) -> str | None:
+    """Describe columns of spans, or of boxes, that nothing reads, or return None without any."""
+    if not {"start", "end"} <= set(columns):
+        return unread_boxes(columns)
+    return (
+        "the columns start and end are not read: each row is a label of a whole item; if they are spans of "
+        "texts or recordings, call the column of the items 'document', as a file of spans has it"
+    )
+
+
+# -- text --------------------------------------------------------------------------------------------------
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return True for plain text, of 32-bit or 64-bit offsets."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def with_text(table: pa.Table, names: Sequence[str]) -> pa.Table:
@@ -41,52 +164,16 @@ def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
         raise BadTable(f"a column holds {column.type}; expected plain text or numbers") from None
 
 
-def numbers_of(column: pa.ChunkedArray, where: str) -> npt.NDArray[np.float64]:
-    """Return the (N,) numbers of a column, NaN for null. Raise BadTable, naming `where`, for anything else."""
-    try:
-        values = column.cast(pa.float64(), safe=not pa.types.is_uint64(column.type)).to_numpy()
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        text = unparsed(error)
-        point = ", with a point before the decimals" if _DECIMAL_COMMA.fullmatch(text) else ""
-        raise BadTable(f"{where}: not numeric: {text}; expected numbers{point}") from None
-    return np.asarray(values, dtype=np.float64)
-
-
-def unparsed(error: Exception) -> str:
-    """Return the text that Arrow could not parse, in quotes, or the whole error if it names none."""
-    match = _UNPARSED.match(str(error))
-    return str(error) if match is None else repr(match[1])
-
-
-def vectors(column: pa.ChunkedArray, where: str, place_of: Place = row_number) -> npt.NDArray[np.float64]:
-    """Return (N, D) from a column of numbers (D = 1) or of lists of D numbers; a null row is all NaN.
-
-    Raise BadTable, naming `where` and the row, for lists of different lengths and values that are not numbers.
-    """
-    import pyarrow.compute as pc
-
-    if not is_vector(column.type):
-        return numbers_of(column, where)[:, None]
-    lengths = np.asarray(pc.list_value_length(column).fill_null(-1).to_numpy(), dtype=np.int64)
-    full = lengths >= 0
-    width = int(lengths[full][0]) if full.any() else 0
-    if (lengths[full] != width).any():
-        row = int(np.flatnonzero(full & (lengths != width))[0])
-        raise BadTable(f"{where}: {place_of(row)} has {lengths[row]} numbers, others {width}; expected one length")
-    values = np.full((len(column), width), np.nan)
-    flat = numbers_of(pc.list_flatten(column.filter(pa.array(full))), where)
-    values[full] = flat.reshape(int(full.sum()), width)
-    return values
-
-
-def is_vector(kind: pa.DataType) -> bool:
-    """Return True for a type with a list in each row."""
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
-
-
-def is_text(kind: pa.DataType) -> bool:
-    """Return True for plain text, of 32-bit or 64-bit offsets."""
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+def _plain_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return text of any width or encoding as `string`, the type in which names are compared."""
+    coded = pa.types.is_dictionary(column.type)
+    kind = column.type.value_type if coded else column.type
+    if pa.types.is_string(column.type) or not (is_text(kind) or pa.types.is_string_view(kind)):
+        return column
+    if coded:  # Arrow cannot cast a dictionary of views
+        plain = [chunk.dictionary.cast(pa.string()).take(chunk.indices) for chunk in column.chunks]
+        return pa.chunked_array(plain, pa.string())
+    return column.cast(pa.string())
 
 
 def empty_as_null(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -134,12 +221,47 @@ def require_names(names: Sequence[str | None], column: str, where: str) -> list[
     return filled
 
 
-def require_columns(table: pa.Table, names: Sequence[str], where: str, hint: str = "") -> None:
-    """Raise BadTable unless the table has every column of `names` once."""
-    for name in names:
-        times = table.column_names.count(name)
-        if times == 0:
-            there = ", ".join(table.column_names) or "no columns"
-            raise BadTable(f"{where}: no column {name!r}; found {there}{'. ' + hint if hint else ''}")
-        if times > 1:
-            raise BadTable(f"{where}: column {name!r} appears twice; expected one column of each name")
+# -- numbers -----------------------------------------------------------------------------------------------
+
+
+def numbers_of(column: pa.ChunkedArray, where: str) -> npt.NDArray[np.float64]:
+    """Return the (N,) numbers of a column, NaN for null. Raise BadTable, naming `where`, for anything else."""
+    try:
+        values = column.cast(pa.float64(), safe=not pa.types.is_uint64(column.type)).to_numpy()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        text = unparsed(error)
+        point = ", with a point before the decimals" if _DECIMAL_COMMA.fullmatch(text) else ""
+        raise BadTable(f"{where}: not numeric: {text}; expected numbers{point}") from None
+    return np.asarray(values, dtype=np.float64)
+
+
+def unparsed(error: Exception) -> str:
+    """Return the text that Arrow could not parse, in quotes, or the whole error if it names none."""
+    match = _UNPARSED.match(str(error))
+    return str(error) if match is None else repr(match[1])
+
+
+def is_vector(kind: pa.DataType) -> bool:
+    """Return True for a type with a list in each row."""
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def vectors(column: pa.ChunkedArray, where: str, place_of: Place = row_number) -> npt.NDArray[np.float64]:
+    """Return (N, D) from a column of numbers (D = 1) or of lists of D numbers; a null row is all NaN.
+
+    Raise BadTable, naming `where` and the row, for lists of different lengths and values that are not numbers.
+    """
+    import pyarrow.compute as pc
+
+    if not is_vector(column.type):
+        return numbers_of(column, where)[:, None]
+    lengths = np.asarray(pc.list_value_length(column).fill_null(-1).to_numpy(), dtype=np.int64)
+    full = lengths >= 0
+    width = int(lengths[full][0]) if full.any() else 0
+    if (lengths[full] != width).any():
+        row = int(np.flatnonzero(full & (lengths != width))[0])
+        raise BadTable(f"{where}: {place_of(row)} has {lengths[row]} numbers, others {width}; expected one length")
+    values = np.full((len(column), width), np.nan)
+    flat = numbers_of(pc.list_flatten(column.filter(pa.array(full))), where)
+    values[full] = flat.reshape(int(full.sum()), width)
+    return values

@@ -20,10 +20,19 @@ import pyarrow as pa
 from scipy import sparse
 
 from hitl.errors import BadEvidence, BadTable
-from hitl.tables.arrow import has_columns, table_of
-from hitl.tables.columns import as_text, empty_as_null, numbers_of, require_columns, with_text
-from hitl.tables.encoding import Name, names_of
-from hitl.tables.places import Place, name_of, place_in, row_number
+from hitl.tables.columns import (
+    Place,
+    as_text,
+    empty_as_null,
+    has_columns,
+    numbers_of,
+    require_columns,
+    row_number,
+    table_of,
+    with_text,
+)
+from hitl.tables.encode import Name, names_of
+from hitl.tables.read import name_of, place_in
 
 ITEM, NEIGHBOUR, WEIGHT = "item", "neighbour", "weight"
 COLUMNS = "A graph has the columns item and neighbour, and a column weight where edges differ in weight"
@@ -47,7 +56,14 @@ def edge_table(graph: Any, where: str = "graph", item: str = ITEM) -> pa.Table:
     if _is_networkx(graph):
         graph = [tuple(edge) for edge in graph.edges(data=WEIGHT, default=1.0)]
     if isinstance(graph, list | tuple) and not any(isinstance(row, Mapping) for row in graph):
-        graph = _columns(graph, where, item)
+        for number, row in enumerate(graph):
+            place = f"{where}, {row_number(number)}"
+            if not isinstance(row, list | tuple) or len(row) not in (2, 3):
+                raise BadTable(f"{place}: got {row!r}; expected (item, neighbour) or (item, neighbour, weight)")
+            if not all(isinstance(name, str | Integral) for name in row[:2]):
+                raise BadTable(f"{place}: got {row[:2]!r}; expected names that are text or whole numbers")
+        weights = pa.array([row[2] if len(row) == 3 else 1.0 for row in graph])
+        graph = {item: [row[0] for row in graph], NEIGHBOUR: [row[1] for row in graph], WEIGHT: weights}
     table = table_of(graph, where)
     require_columns(table, [item, NEIGHBOUR], name_of(table, where), COLUMNS)
     return table
@@ -77,7 +93,14 @@ def adjacency(table: pa.Table, items: Sequence[Name], where: str = "graph", item
         table = with_text(table, [item, NEIGHBOUR])
     place_of = place_in(table, lambda row: f"{where}, {row_number(row)}")
     one, other = (_codes(table.column(name), name, items, place_of) for name in (item, NEIGHBOUR))
-    weight = _weights(table, name_of(table, where), place_of)
+    weight = np.ones(table.num_rows)
+    if WEIGHT in table.column_names:
+        weight = numbers_of(table.column(WEIGHT), f"{name_of(table, where)}, column {WEIGHT!r}")
+    wrong = ~(np.isfinite(weight) & (weight >= 0))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        text = "empty" if np.isnan(weight[row]) else f"{weight[row]:g}"
+        raise BadEvidence(f"{place_of(row)}: the weight is {text}; expected a number of at least 0")
     counts = (one != other) & (weight > 0)
     one, other, weight = one[counts], other[counts], weight[counts]
     pair, place = np.unique(np.minimum(one, other) * n + np.maximum(one, other), return_inverse=True)
@@ -89,20 +112,6 @@ def adjacency(table: pa.Table, items: Sequence[Name], where: str = "graph", item
 
 def _is_networkx(graph: Any) -> bool:
     return all(hasattr(graph, name) for name in ("edges", "nodes", "is_multigraph"))  # networkx is not imported
-
-
-def _columns(rows: Sequence[Any], where: str, item: str) -> dict[str, Any]:
-    for number, row in enumerate(rows):
-        if not isinstance(row, list | tuple) or len(row) not in (2, 3):
-            raise BadTable(
-                f"{where}, {row_number(number)}: got {row!r}; expected (item, neighbour) or (item, neighbour, weight)"
-            )
-        if not all(isinstance(name, str | Integral) for name in row[:2]):
-            raise BadTable(
-                f"{where}, {row_number(number)}: got {row[:2]!r}; expected names that are text or whole numbers"
-            )
-    weights = pa.array([row[2] if len(row) == 3 else 1.0 for row in rows])
-    return {item: [row[0] for row in rows], NEIGHBOUR: [row[1] for row in rows], WEIGHT: weights}
 
 
 def _codes(column: pa.ChunkedArray, kind: str, items: Sequence[Name], place_of: Place) -> npt.NDArray[np.int64]:
@@ -118,16 +127,3 @@ def _codes(column: pa.ChunkedArray, kind: str, items: Sequence[Name], place_of: 
             f"{place_of(row)}: {kind} {names[row]!r} is not among the {len(items)} items of the annotations"
         )
     return codes
-
-
-def _weights(table: pa.Table, where: str, place_of: Place) -> npt.NDArray[np.float64]:
-    """Return the (E,) weights of the table, or all 1."""
-    if WEIGHT not in table.column_names:
-        return np.ones(table.num_rows)
-    weight = numbers_of(table.column(WEIGHT), f"{where}, column {WEIGHT!r}")
-    wrong = ~(np.isfinite(weight) & (weight >= 0))
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        text = "empty" if np.isnan(weight[row]) else f"{weight[row]:g}"
-        raise BadEvidence(f"{place_of(row)}: the weight is {text}; expected a number of at least 0")
-    return weight

@@ -1,9 +1,8 @@
-"""Limits on the size, depth and width of a file, checked before parsing, so that a hostile file is an error, not a
-crash.
+"""Limits on the size, depth and width of a file, checked before parsing: a hostile file is an error, not a crash.
 
 The limits are those of `[limits]` in hitl.toml within a project, else those of the environment (HITL_LIMITS__ROWS).
 Compressed files (.gz, and the archives .xlsx and .npz) are limited by unpacked size, also as a multiple of their
-own; all tables by rows, columns and the length of names. `json_lines` checks nesting and sparse rows.
+own; all tables by rows, columns and the length of names. Parsers of JSON check nesting and sparse rows.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from hitl.errors import BadAnnotations, ConflictingLabels
 from hitl.formatting import counted
-from hitl.tables.encoding import Floats, Ints
+from hitl.tables.encode import Floats, Ints
 
 
 def latest_answers(

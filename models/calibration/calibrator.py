@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from hitl.annotations import Floats
 from hitl.errors import BadEvidence
-from hitl.tables.probabilities import ROW_TOLERANCE
+from hitl.tables.matrices import ROW_TOLERANCE
 
 FLOOR = 1e-12
 """Smallest probability, so that no model can rule out a class forever."""

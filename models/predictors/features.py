@@ -27,7 +27,7 @@ from hitl.errors import BadInput, MissingExtra
 from hitl.models.predictors.images import READERS
 from hitl.models.predictors.transforms import principal, scaled, tfidf_svd
 from hitl.platform import Progress, silent
-from hitl.tables.vectors import packed, unpacked
+from hitl.tables.matrices import packed, unpacked
 
 Kind = Literal["text", "image", "columns", "numbers"]
 TFIDF = "tfidf"

@@ -35,8 +35,8 @@ from hitl.models.predictors.predictor import (
     required,
 )
 from hitl.platform import Progress, silent
-from hitl.tables.encoding import natural_order
-from hitl.tables.probabilities import Array
+from hitl.tables.encode import natural_order
+from hitl.tables.matrices import Array
 
 ALL = 0
 """Fold of an item that is predicted by the model trained on all labeled items; folds count from 1."""

@@ -16,10 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hitl.errors import BadSettings, BadTable
-from hitl.tables.batches import batches, column_names, files_of, is_arrow
 from hitl.tables.columns import as_text, empty_as_null, require_columns, require_names, vectors
-from hitl.tables.files import read_table
-from hitl.tables.places import place_in_file
+from hitl.tables.read import batches, column_names, files_of, is_arrow, place_in_file, read_table
 
 Kind = Literal["features", "text", "image"]
 NAME_ROWS = 65_536
@@ -62,7 +60,7 @@ class Inputs:
     """Table of items and the columns that a model sees.
 
     Attributes:
-        path: any table of `hitl.tables.batches`.
+        path: any table of `hitl.tables.read`.
         item: column of the item, unique and never empty.
         features: columns of numbers or of lists of numbers, in the order the model expects; by default all columns but
             the item and the group.
@@ -129,18 +127,18 @@ class Inputs:
     def _items(self, table: pa.Table, first: int) -> list[str]:
         names = _texts(table.column(self.item))
         if None in names:
-            where = place_in_file(self.path)(first + names.index(None))
+            where = place_in_file(self.path, first)(names.index(None))
             raise BadTable(f"{where}: the {self.item} is empty; expected a name in every row")
         return names
 
     def _batch(self, table: pa.Table, first: int, seen: tuple[str, ...]) -> Batch:
-        items, place_of = self._items(table, first), place_in_file(self.path)
+        items = self._items(table, first)
         groups = [None] * len(items) if self.group is None else _texts(table.column(self.group))
         if self.kind == "features":
             parts = []
             for name in seen:
                 where = f"{self.path}, column {name!r} (name the features with --features)"
-                parts.append(vectors(table.column(name), where, lambda row: place_of(first + row)))
+                parts.append(vectors(table.column(name), where, place_in_file(self.path, first)))
             numbers = np.hstack(parts)
             return Batch(first, items, "features", numbers, seen if numbers.shape[1] == len(seen) else (), groups)
         values = _texts(table.column(seen[0]))

@@ -23,7 +23,7 @@ from hitl.models.predictors.features import Embedder
 from hitl.models.predictors.images import READERS, open_image
 from hitl.models.predictors.inputs import Batch
 from hitl.models.predictors.predictor import VISION, checked_predictions, required
-from hitl.tables.probabilities import Array
+from hitl.tables.matrices import Array
 
 torch = required("torch", "a torch model", VISION)
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from hitl.errors import BadInput, BadSettings, MissingExtra
 from hitl.models.predictors.inputs import Batch
-from hitl.tables.probabilities import Array, distributions
+from hitl.tables.matrices import Array, distributions
 
 SKLEARN = "hitl-toolkit[sklearn]"
 VISION = "hitl-toolkit[vision]"

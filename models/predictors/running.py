@@ -20,8 +20,8 @@ from hitl.models.predictors.folds import OutOfFold
 from hitl.models.predictors.inputs import Inputs
 from hitl.models.predictors.predictor import Predictor
 from hitl.platform import Progress, silent
-from hitl.tables.files import require_writable, write_parts
-from hitl.tables.probabilities import as_table
+from hitl.tables.matrices import as_table
+from hitl.tables.write import require_writable, write_parts
 
 ROWS = 10_000
 """Rows written to the output at a time."""

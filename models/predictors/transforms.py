@@ -10,7 +10,7 @@ import numpy as np
 from hitl.annotations import Floats
 from hitl.errors import BadInput
 from hitl.models.predictors.predictor import SKLEARN, required
-from hitl.tables.encoding import natural_order
+from hitl.tables.encode import natural_order
 
 MAX_CATEGORIES = 1_000
 """Maximum number of values of a categorical column; one with more is a name or a text."""

@@ -41,7 +41,7 @@ from hitl.evidence import Evidence
 from hitl.models import DefaultCombiner
 from hitl.models.predictors.folds import Examples, OutOfFold, train
 from hitl.models.predictors.inputs import Batch
-from hitl.tables.files import read_table
+from hitl.tables.read import read_table
 from tests.bench import results
 from tests.reference_data import crowd, folder
 

@@ -35,7 +35,7 @@ from hitl.annotations import Annotations, Floats, Ints
 from hitl.evidence import Evidence
 from hitl.models.gpc_ma import GPCMA
 from hitl.models.learning.gpc_baselines import GPCConcatenated, GPCGold, GPCMajority
-from hitl.tables.files import read_table
+from hitl.tables.read import read_table
 from tests import reference_data
 from tests.bench import results
 

@@ -38,7 +38,7 @@ from hitl.evidence import Evidence
 from hitl.models import VBIBCC, DawidSkene, DefaultCombiner, MajorityVote, NetworkDawidSkene, NetworkIBCC
 from hitl.models.graphs.neighbours import nearest_neighbours
 from hitl.models.priors.graph_field import QUICKEST, GraphField
-from hitl.tables.files import read_table
+from hitl.tables.read import read_table
 from tests import reference_data
 from tests.bench import results
 from tests.bench.scale.passes import many

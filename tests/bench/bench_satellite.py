@@ -22,7 +22,7 @@ from hitl import score
 from hitl.annotations import Annotations, Floats, Ints
 from hitl.evidence import Evidence
 from hitl.models.registry import COMBINERS, combiner
-from hitl.tables.files import read_table
+from hitl.tables.read import read_table
 from tests.bench import results
 from tests.reference_data import folder
 

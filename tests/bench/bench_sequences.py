@@ -31,7 +31,7 @@ from hitl.models.inference import em
 from hitl.models.priors.markov_chain import Sequences
 from hitl.models.registry import combiner
 from hitl.models.sequences.spans import Span, partial, spans, strict
-from hitl.tables.files import read_table
+from hitl.tables.read import read_table
 from tests import reference_data
 from tests.bench import results
 from tests.bench.scale.passes import many

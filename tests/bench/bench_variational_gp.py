@@ -28,7 +28,7 @@ import numpy as np
 from hitl.annotations import Annotations, Floats, Ints
 from hitl.evidence import Evidence
 from hitl.models import DefaultCombiner, VariationalGPCMA
-from hitl.tables.files import read_table
+from hitl.tables.read import read_table
 from tests.bench import results
 from tests.reference_data import crowd, folder, without_truth
 

@@ -13,7 +13,7 @@ from hitl.annotations import Annotations
 from hitl.evidence import Evidence
 from hitl.models import DawidSkene
 from hitl.models.analysis.annotator_profile import AnnotatorProfiler
-from hitl.tables.files import read_table
+from hitl.tables.read import read_table
 from tests.command_line import Run
 
 PEOPLE = {"ann": 0.95, "bob": 0.9, "cyd": 0.85, "dee": 0.9, "eve": 0.8, "fay": 0.9}

@@ -12,7 +12,7 @@ import pytest
 import hitl
 from hitl.cli.app import app
 from hitl.models import VBIBCC
-from hitl.tables.files import read_table
+from hitl.tables.read import read_table
 from tests.cli.test_combine import LABELS, tables
 from tests.command_line import Run
 

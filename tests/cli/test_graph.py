@@ -13,7 +13,7 @@ from hitl.evidence import Evidence
 from hitl.learning.graph import graph_of_file
 from hitl.models import NetworkIBCC
 from hitl.project import load, stored, stored_evidence
-from hitl.tables.files import read_table
+from hitl.tables.read import read_table
 from tests.command_line import Run
 
 SIDE = 16

@@ -12,7 +12,7 @@ import pytest
 from hitl.evidence import Evidence
 from hitl.models import PLEM, DefaultCombiner
 from hitl.models.analysis.model_profile import ModelProfiler
-from hitl.tables.files import read_table
+from hitl.tables.read import read_table
 from tests.command_line import Run
 
 KINDS = ("cat", "cow", "dog")

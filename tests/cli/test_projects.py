@@ -12,7 +12,7 @@ from hitl.cli.app import app
 from hitl.settings import CrewSettings
 from hitl.settings.without_effect import without_effect
 from hitl.store import Store
-from hitl.tables.files import read_table
+from hitl.tables.read import read_table
 from tests.command_line import Run
 
 ROWS = [f"{n},{who},{('cat', 'dog')[n % 2]}" for n in range(6) for who in ("ann", "bob")]

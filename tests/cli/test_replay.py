@@ -27,7 +27,7 @@ from hitl.models import DefaultCombiner
 from hitl.report.contents import Curve
 from hitl.report.plots import ticks
 from hitl.report.replay import ends_of, figure
-from hitl.tables.files import read_table
+from hitl.tables.read import read_table
 from tests.command_line import Run
 
 FLAGS = ("replay", "annotations.csv", "--truth", "truth.csv", "--seeds", "2", "--workers", "1", "--batch", "30")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hitl.tables.files import read_table
+from hitl.tables.read import read_table
 from tests.command_line import Run
 
 SPANS = """\

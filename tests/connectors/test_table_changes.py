@@ -185,36 +185,16 @@ def test_one_row_at_the_top_renames_no_answer_of_nobody(tmp_path: Path, store: S
     assert count(store, "SELECT count(*) FROM hitl_annotation WHERE deleted") == 0
 
 
-def test_much_time_adds_next_to_nothing(tmp_path: Path, store: Store, clock: Clock) -> None:
-    """200 cycles that find nothing new, and then one that deletes; a month later what was deleted is forgotten."""
-    rows = [f"{n},{who},{('yes', 'no')[n % 2]}" for n in range(1500) for who in ("ann", "bob", "cyd")]
+def test_what_was_deleted_is_forgotten_a_month_later(tmp_path: Path, store: Store, clock: Clock) -> None:
+    rows = [f"{n},{who},{('yes', 'no')[n % 2]}" for n in range(300) for who in ("ann", "bob", "cyd")]
     write(tmp_path, *rows)
-    quick = settings(combine={"method": "majority"})
-    for _ in range(20):
-        cycle.run(quick, store, Tables(tmp_path), now=NOON)
-    before, judgement = size(store), cycle.judge(quick, store, Tables(tmp_path).questions(), now=NOON)
-    for _ in range(200):
-        clock.now += 60
-        with store.lease("p") as lease:
-            cycle.record(lease, quick, store, judgement)
-    assert size(store) < 1.05 * before
-    assert len(store.cycles("p")) < 45
+    pull(store, Tables(tmp_path))
     gone = {f"{n},cyd,{('yes', 'no')[n % 2]}" for n in range(9)}
     write(tmp_path, *(row for row in rows if row not in gone))
     pull(store, Tables(tmp_path))
     assert count(store, "SELECT count(*) FROM hitl_annotation WHERE deleted") == 9
     for days, left in ((29, 9), (31, 0)):
         with store.lease("p") as lease:
-            clock.now = NOON + 200 * 60 + days * DAY
+            clock.now = NOON + days * DAY
             store.forget(lease, deleted_seconds=30 * DAY, cycles=1000)
         assert count(store, "SELECT count(*) FROM hitl_annotation WHERE deleted") == left
-
-
-def size(store: Store) -> int:
-    """Bytes in use, without the pages that are free."""
-    with store.database.read() as connection:
-        pages, free, each = (
-            connection.exec_driver_sql(f"PRAGMA {name}").scalar() or 0
-            for name in ("page_count", "freelist_count", "page_size")
-        )
-    return int((pages - free) * each)

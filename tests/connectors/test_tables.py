@@ -18,7 +18,7 @@ from hitl.connectors import table_reading
 from hitl.connectors.tables import Tables
 from hitl.errors import BadTable
 from hitl.platform import Operation, Page
-from hitl.tables.files import read_table
+from hitl.tables.read import read_table
 
 
 def write(folder: Path, **files: str) -> Path:
@@ -169,6 +169,9 @@ def test_a_table_that_was_read_and_is_gone_is_no_deletion(project: Path, name: s
         pulled(Tables(project), page.cursor)
     (project / "moved.txt").rename(project / f"{name}.csv")
     assert pulled(Tables(project), page.cursor) == []
+    (project / f"{name}.tsv").write_text("item\n")
+    with pytest.raises(BadTable, match=r"both are there|another file of the same name"):
+        pulled(Tables(project), page.cursor)
 
 
 def test_other_bytes_of_the_same_size_and_time_are_written(tmp_path: Path) -> None:
@@ -181,14 +184,6 @@ def test_other_bytes_of_the_same_size_and_time_are_written(tmp_path: Path) -> No
         os.utime(path, (43_200, 43_200))
     assert changed == [1, 0, 1, 0, 1]
     assert [each.name for each in path.parent.iterdir() if each.is_file()] == ["order.csv"]
-
-
-def test_a_table_in_another_format_is_the_same_table(project: Path) -> None:
-    (page,) = pulled(Tables(project))
-    (project / "truth.csv").unlink()
-    (project / "truth.jsonl").write_text('{"item": "a", "label": "no"}\n')
-    (again,) = pulled(Tables(project), page.cursor)
-    assert [row.label for row in again.annotations if row.kind == "gold"] == ["no"]
 
 
 def test_a_table_that_goes_while_it_is_read_is_no_deletion(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,12 +229,6 @@ def test_a_receipt_counts_what_is_added_and_not_all_that_is_there(project: Path)
     assert [receipt.changed for receipt in Tables(project).push(items)] == [1, 1, 1]
     found = read_table(project / "hitl-output" / "added_items.jsonl").to_pylist()
     assert [(row["item"], row["text"], row["n"]) for row in found[:2]] == [("n1", "x", None), ("n2", "y", 1)]
-
-
-def test_two_tables_of_one_kind_are_refused(project: Path) -> None:
-    (project / "annotations.tsv").write_text("item\tlabel\na\tyes\n")
-    with pytest.raises(BadTable, match="both are there"):
-        pulled(Tables(project))
 
 
 def test_check_tells_what_is_there_and_what_is_wrong(project: Path, tmp_path: Path) -> None:
@@ -298,24 +287,24 @@ def test_what_json_does_not_have_is_kept_as_text(project: Path) -> None:
     assert {row.key: row.data for row in page.items if row.key in ("a", "b")} == {"a": said, "b": said}
 
 
-def test_a_name_that_no_database_keeps_is_refused(project: Path) -> None:
-    (project / "annotations.csv").write_text("item,annotator,label\na,ann,yes\na\0b,ann,no\n")
-    with pytest.raises(BadTable, match=r"annotations\.csv, line 3: the item holds a NUL character"):
+LABELS = "item,annotator,label\n"
+
+
+@pytest.mark.parametrize(
+    ("table", "text", "line", "column"),
+    [
+        ("annotations", f"{LABELS}a,ann,yes\na\0b,ann,no\n", 3, "item"),
+        ("annotations", f"{LABELS}a,,yes\nb,an\0n,no\n", 3, "annotator"),
+        ("annotations", f"{LABELS}a,ann,yes\nb,ann,n\0o\n", 3, "label"),
+        ("truth", "item,label\na\0b,yes\n", 2, "item"),
+        ("truth", "item,label\na,y\0es\n", 2, "label"),
+        ("probabilities_net", "item,p_no,p_yes\na\0b,0.2,0.8\n", 2, "item"),
+    ],
+)
+def test_a_name_that_no_database_keeps_is_refused(project: Path, table: str, text: str, line: int, column: str) -> None:
+    write(project, **{table: text})
+    with pytest.raises(BadTable, match=rf"{table}\.csv, line {line}: the {column} holds a NUL character"):
         pulled(Tables(project))
-    write(project, annotations="item,annotator,label\na,ann,yes\n", truth="item,label\na\0b,yes\n")
-    with pytest.raises(BadTable, match=r"truth\.csv, line 2: the item holds a NUL character"):
-        pulled(Tables(project))
-    write(project, truth="item,label\na,y\0es\n")
-    with pytest.raises(BadTable, match=r"truth\.csv, line 2: the label holds a NUL character"):
-        pulled(Tables(project))
-    write(project, truth="item,label\na,yes\n", probabilities_net="item,p_no,p_yes\na\0b,0.2,0.8\n")
-    with pytest.raises(BadTable, match=r"probabilities_net\.csv, line 2: the item holds a NUL character"):
-        pulled(Tables(project))
-    write(project, probabilities_net="item,p_no,p_yes\na,0.2,0.8\n")
-    for rows, named in (("a,,yes\nb,an\0n,no\n", "annotator"), ("a,ann,yes\nb,ann,n\0o\n", "label")):
-        write(project, annotations=f"item,annotator,label\n{rows}")
-        with pytest.raises(BadTable, match=rf"annotations\.csv, line 3: the {named} holds a NUL character"):
-            pulled(Tables(project))
 
 
 @pytest.mark.parametrize("column", [pa.array([b"\xff", b"a"]), pa.array([[1], [2]])])

@@ -16,7 +16,7 @@ import hitl
 from hitl.annotations import ANONYMOUS, Annotations
 from hitl.errors import BadAnnotations, BadInput, BadTable, ConflictingLabels, SimilarClasses
 from hitl.evidence import Evidence
-from hitl.tables.encoding import natural_order
+from hitl.tables.encode import natural_order
 from tests.tables import rows, said
 
 

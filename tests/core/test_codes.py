@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from hitl.annotations import Annotations, CheckedNames, column_of, places_of
-from hitl.errors import BadAnnotations, ConflictingLabels
+from hitl.errors import ConflictingLabels
 from hitl.tables.repeated_answers import latest_answers
 
 ITEMS = tuple(f"i{n}" for n in range(30))
@@ -44,7 +44,7 @@ def test_codes_are_read_as_the_text_is(in_order: bool) -> None:
             expected = Annotations.from_frame(said, items=ITEMS, time="time", duration="duration", **known)
             columns = {name: said.column(name).combine_chunks() for name in said.column_names}
             found = Annotations.from_codes(
-                CheckedNames.of(pa.array(ITEMS)),
+                CheckedNames.unchecked(pa.array(ITEMS)),
                 np.array([ITEMS.index(name) for name in columns["item"].to_pylist()], np.int32),
                 columns["annotator"].dictionary_encode(),
                 columns["label"].dictionary_encode(),
@@ -70,18 +70,12 @@ def test_unused_and_repeated_values_of_a_dictionary_are_nobody_else() -> None:
 
 
 def test_a_few_names_are_found_among_all() -> None:
-    for names in (ITEMS, CheckedNames.of(pa.array(ITEMS)), (3, 1, 2)):
+    for names in (ITEMS, CheckedNames.unchecked(pa.array(ITEMS)), (3, 1, 2)):
         assert places_of(names, ["i7", "i2", "none", 1]) == {n: k for k, n in enumerate(names) if n in ("i7", "i2", 1)}
         assert places_of(names, []) == {}
         again = places_of(names, ["none", "i10", "i7"])
         assert list(again.items()) == [(n, k) for k, n in enumerate(names) if n in ("i7", "i10")], "in order, once more"
         assert column_of(names).to_pylist() == list(map(str, names))
-
-
-def test_checked_names_are_a_tuple_of_names_that_differ() -> None:
-    assert CheckedNames.of(pa.array(ITEMS)) == ITEMS
-    with pytest.raises(BadAnnotations, match="twice"):
-        CheckedNames.of(pa.array(["a", "b", "a"]))
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -19,7 +19,7 @@ from hitl.errors import BadInput, BadTable
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
 from hitl.models.default import DefaultCombiner
-from hitl.tables.files import read_table
+from hitl.tables.read import read_table
 
 
 def consensus_of(**changes: Any) -> Consensus:

@@ -17,7 +17,7 @@ from hitl.annotations import Annotations
 from hitl.errors import BadEvidence, BadTable
 from hitl.models import NetworkIBCC
 from hitl.tables.edges import NEIGHBOUR, adjacency, edge_table
-from hitl.tables.files import read_table
+from hitl.tables.read import read_table
 
 PEOPLE = {"item": ["a", "b", "c"], "annotator": ["ann", "ann", "bob"], "label": ["x", "y", "x"]}
 EDGES = [("c", "a", 2.0), ("b", "c", 0.5)]

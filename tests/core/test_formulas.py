@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hitl.tables.files import read_table, write_table
-from hitl.tables.formulas import defused, restored
+from hitl.tables.read import read_table
+from hitl.tables.write import defused, restored, write_table
 
 FORMULAS = ["=1+1", '=HYPERLINK("http://x.example","see")', "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1"]
 HARMLESS = ["-", "+", "-3", "+3.5", "-,5", "-1e-5", "'tis", "a=b", "", "@", "007"]

@@ -12,10 +12,10 @@ import pytest
 
 from hitl import Annotations
 from hitl.errors import BadAnnotations, BadSettings, BadTable
-from hitl.tables.batches import batches, column_names, read_any
-from hitl.tables.files import read_parts, read_table, write_table
 from hitl.tables.limits import Limits, within
-from hitl.tables.probabilities import read_probabilities
+from hitl.tables.matrices import read_probabilities
+from hitl.tables.read import batches, column_names, read_parts, read_table
+from hitl.tables.write import write_table
 from tests.bench.trust import fuzz, hostile
 
 
@@ -106,7 +106,7 @@ def test_a_nested_name_that_is_no_text(tmp_path: Path) -> None:
     for value in (b'{"str\xc0nge": 1}', b'[[{"str\xc0nge": 1}]]'):
         path.write_bytes(b'{"item": "a", "x": ' + value + b"}\n")
         with pytest.raises(BadTable, match=r"labels\.jsonl: cannot be read as jsonl: 'utf-8' codec"):
-            read_any(path)
+            read_table(path)
 
 
 def test_a_column_whose_name_is_no_text(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_column_whose_name_is_no_text(tmp_path: Path) -> None:
     with pa.ipc.new_file(str(path), table.schema) as writer:
         writer.write_table(table)
     path.write_bytes(path.read_bytes().replace(b"strange", b"str\xffnge"))
-    for read in (read_any, column_names):
+    for read in (read_table, column_names):
         with pytest.raises(BadTable, match=r"labels\.arrow: cannot be read as arrow"):
             read(path)
 

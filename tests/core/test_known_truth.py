@@ -10,7 +10,7 @@ import pytest
 from hitl.errors import BadSettings, BadTable
 from hitl.manual_operations import known_truth
 from hitl.platform import Question
-from hitl.tables.files import read_table
+from hitl.tables.read import read_table
 
 TOPICS = tuple(Question(f"topics={name}", ("no", "yes"), ("no", "yes")) for name in ("art", "law", "war, peace"))
 MOOD = Question("mood", ("good", "bad"), ("good", "bad"))

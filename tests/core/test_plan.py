@@ -13,7 +13,7 @@ from hitl.crew import UNLIMITED, Budget, Crew
 from hitl.errors import BadSettings, BadTable
 from hitl.plan import Activity, Ask, Done, DoneItems, Expired, Plan
 from hitl.platform import Operation
-from hitl.tables.files import read_table
+from hitl.tables.read import read_table
 
 PLAN = Plan(
     asks=(

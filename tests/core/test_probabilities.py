@@ -13,8 +13,8 @@ import pytest
 from hitl.connectors.tables import Tables
 from hitl.errors import BadTable
 from hitl.evidence import Evidence
-from hitl.tables.files import write_table
-from hitl.tables.probabilities import read_probabilities, softmax
+from hitl.tables.matrices import distributions, read_probabilities
+from hitl.tables.write import write_table
 from tests.command_line import Run
 from tests.datasets import dataset, feather
 from tests.tables import rows
@@ -159,8 +159,8 @@ def broken(row: list[float]) -> np.ndarray[Any, Any]:
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"probabilities": broken([0.5, np.nan])}, r"row 1 \(item 'b'\) is NaN in part"),
-        ({"probabilities": broken([0.5, 0.6])}, r"row 1 \(item 'b'\) sums to 1\.1, not to 1; are these logits"),
+        ({"probabilities": broken([0.5, np.nan])}, r"row 1 \(item 'b'\) is not finite"),
+        ({"probabilities": broken([0.5, 0.6])}, r"row 1 \(item 'b'\) sums to 1\.1; expected 1; are these logits"),
         ({"probabilities": broken([-0.5, 1.5])}, r"row 1 \(item 'b'\) has a negative probability"),
         ({"logits": broken([np.inf, 0.0])}, r"row 1 \(item 'b'\) is not finite"),
         ({"probabilities": P[:, 0]}, r"shape \(3,\)"),
@@ -186,8 +186,8 @@ def test_files_that_are_no_arrays(tmp_path: Path, name: str, content: bytes | No
 
 
 def test_softmax_is_stable_and_keeps_silence() -> None:
-    np.testing.assert_allclose(softmax(np.array([[1000.0, 1000.0 - np.log(3)]])), [[0.75, 0.25]], rtol=1e-12)
-    assert np.isnan(softmax(np.array([[np.nan, np.nan]]))).all()
+    read = distributions(np.array([[1000.0, 1000.0 - np.log(3)], [np.nan, np.nan]]), True, "p", "ab")
+    np.testing.assert_allclose(read, [[0.75, 0.25], [np.nan, np.nan]], rtol=1e-12)
 
 
 # -- where they are read ---------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ from hitl.report.parts.pictures import SIDE, boxed_images
 from hitl.report.stored import stored_report
 from hitl.settings import Settings
 from hitl.store import Store
-from hitl.tables.files import read_table
+from hitl.tables.read import read_table
 from tests.command_line import Run, caller
 
 QUESTION = Question("box", ("cat", "<dog>"), ("cat", "<dog>"), kind="boxes", field="image")

@@ -31,7 +31,7 @@ from hitl.report.page import render
 from hitl.report.stored import stored_report
 from hitl.settings import Settings
 from hitl.store import Store
-from hitl.tables.files import read_table
+from hitl.tables.read import read_table
 from tests.command_line import Run, caller
 
 TEXTS = {

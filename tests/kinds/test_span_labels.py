@@ -168,7 +168,7 @@ def test_tokens_tile_all_that_is_no_white_space_and_every_span(texts: list[str],
 
 
 def test_rows_of_a_file_are_named_by_their_line(tmp_path: Any) -> None:
-    from hitl.tables.files import read_table
+    from hitl.tables.read import read_table
 
     path = tmp_path / "spans.csv"
     path.write_text("document,annotator,start,end,label\na,ann,0,3,PER\na,ann,0,99,PER\n")

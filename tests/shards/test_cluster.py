@@ -25,8 +25,8 @@ from hitl.shards.cluster import OnCluster, on_dask
 from hitl.shards.combining import combine
 from hitl.shards.encoding import encode
 from hitl.shards.reading import StoredShards
-from hitl.tables.files import write_table
-from hitl.tables.vectors import read_vectors
+from hitl.tables.matrices import read_vectors
+from hitl.tables.write import write_table
 from tests.command_line import Run
 from tests.shards.test_combining import crowd, results_in
 
@@ -76,9 +76,6 @@ def test_neighbours_in_a_task_are_added_up_as_all_are() -> None:
         for size in (1, 2, 4, 8):
             tasks = [summed(parts[first : first + size]) for first in range(0, shards, size)]
             assert summed(tasks) == summed(parts), (shards, size)
-    assert [cluster._neighbours(*each) for each in ((50, 2), (50, 0), (7, 2), (5_000, 2), (5_000, 100))] == [
-        *(4, 8, 1, 512, 8)
-    ]
 
 
 class Labels:

@@ -26,7 +26,7 @@ from hitl.shards.checkpoints import Checkpointed, packed, unpacked
 from hitl.shards.combining import combine
 from hitl.shards.encoding import encode
 from hitl.shards.reading import StoredShards, write
-from hitl.tables.files import write_table
+from hitl.tables.write import write_table
 from tests.command_line import Run
 from tests.killing import EVERY, fatal_steps, run_until, steps_of
 

@@ -19,7 +19,7 @@ from hitl.models.inference.engine import Serial
 from hitl.shards.combining import combine
 from hitl.shards.encoding import encode
 from hitl.shards.reading import StoredShards
-from hitl.tables.files import write_table
+from hitl.tables.write import write_table
 from tests.killing import EVERY, fatal_steps, run_until, steps_of
 from tests.shards.test_combining import bytes_in, crowd, results_in
 

@@ -20,7 +20,8 @@ from hitl.errors import BadAnnotations, BadEvidence, BadTable, Busy, Conflicting
 from hitl.evidence import Evidence
 from hitl.shards.encoding import Columns, encode
 from hitl.shards.reading import StoredShards
-from hitl.tables.files import read_table, write_table
+from hitl.tables.read import read_table
+from hitl.tables.write import write_table
 
 NAMES = st.sampled_from(["a", "b", "é", "x y", "10", "9", "item 7", "=1", "NA"])
 PEOPLE = st.sampled_from(["ann", "bob", "7", "07", None])

@@ -14,7 +14,7 @@ from hitl.models.predictors.transforms import tfidf_svd
 from hitl.settings import FeatureSettings
 from hitl.store import Store
 from hitl.store.vectors import FeaturesNote
-from hitl.tables.vectors import packed, unpacked
+from hitl.tables.matrices import packed, unpacked
 from tests.projects import folder_with_tables, settings
 
 

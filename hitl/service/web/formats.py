@@ -17,7 +17,7 @@ from fastapi import Request
 from pyarrow import csv
 
 from hitl.events.bodies import json_value
-from hitl.tables.formulas import defused
+from hitl.tables.write import defused
 
 Format = Literal["html", "json", "csv"]
 

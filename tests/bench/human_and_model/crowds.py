@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hitl.annotations import Annotations, Floats, Ints, Name
-from hitl.tables.files import read_table
-from hitl.tables.vectors import read_vectors
+from hitl.tables.matrices import read_vectors
+from hitl.tables.read import read_table
 from tests.reference_data import folder
 
 SETS = ("rte", "sentence_polarity", "labelme", "music_genre")

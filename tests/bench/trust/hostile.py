@@ -25,9 +25,8 @@ VECTORS = pa.table({"item": ["a", "b"], "probabilities": [[0.5, 0.5], [0.25, 0.7
 
 def read(path: Path) -> None:
     """As `hitl combine` and `[models]` read a file of this ending."""
-    from hitl.tables.batches import batches, column_names, read_any
-    from hitl.tables.probabilities import read_probabilities
-    from hitl.tables.vectors import read_vectors
+    from hitl.tables.matrices import read_probabilities, read_vectors
+    from hitl.tables.read import batches, column_names, read_table
 
     ending = path.name.partition(".")[2]
     if ending == "npy":
@@ -36,7 +35,7 @@ def read(path: Path) -> None:
         _any(lambda: read_probabilities(path), lambda: read_vectors(path))
     else:
         _any(
-            lambda: read_any(path, ["item", "annotator", "label"]).to_pylist(),
+            lambda: read_table(path, ["item", "annotator", "label"]).to_pylist(),
             lambda: [part.to_pylist() for part in batches(path, column_names(path)[:3], 7)],
             lambda: read_probabilities(path, items=["a", "b"], classes=["x", "y"]),
         )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hitl.tables.files import read_table
+from hitl.tables.read import read_table
 from tests.command_line import COMMAND, forked
 from tests.connectors.label_studio.conftest import Project
 from tests.connectors.label_studio.projects import labeled_project

@@ -13,7 +13,7 @@ import pytest
 from hitl.connectors.label_studio import TOKEN, LabelStudioSettings
 from hitl.connectors.label_studio.client import Client
 from hitl.settings import Keyed
-from hitl.tables.files import read_table
+from hitl.tables.read import read_table
 from tests.command_line import Run, caller
 from tests.connectors.label_studio.conftest import SENTIMENT, TOPICS, Project, choice
 

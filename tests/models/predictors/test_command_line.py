@@ -12,7 +12,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from hitl.errors import BadInput
-from hitl.tables.files import read_table
+from hitl.tables.read import read_table
 from tests.command_line import Run
 
 MODELS = """

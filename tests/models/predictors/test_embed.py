@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hitl.models.predictors.transforms import tfidf_svd
-from hitl.tables.vectors import read_vectors, write_vectors
+from hitl.tables.matrices import read_vectors, write_vectors
 from tests.command_line import Run
 from tests.projects import folder_with_tables
 from tests.test_docs import blocks

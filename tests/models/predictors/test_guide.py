@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from hitl.tables.files import read_table
+from hitl.tables.read import read_table
 from tests.command_line import Run
 from tests.test_docs import blocks
 

@@ -18,8 +18,8 @@ from hitl.errors import BadInput, BadSettings, BadTable, Busy
 from hitl.models.predictors import running
 from hitl.models.predictors.inputs import Batch, Inputs
 from hitl.models.predictors.running import predict
-from hitl.tables.files import read_table
-from hitl.tables.probabilities import Array, read_probabilities
+from hitl.tables.matrices import Array, read_probabilities
+from hitl.tables.read import read_table
 from tests.datasets import dataset
 
 

@@ -27,7 +27,7 @@ from hitl.platform import (
     Receipt,
 )
 from hitl.settings import SourceSettings
-from hitl.tables.encoding import natural_order
+from hitl.tables.encode import natural_order
 
 KINDS = get_args(OperationKind)
 EPOCH = "1970-01-01T00:00:00Z"

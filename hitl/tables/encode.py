@@ -7,7 +7,6 @@ import re
 import unicodedata
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from operator import itemgetter
 from typing import TypeVar
 
 import numpy as np
@@ -17,9 +16,19 @@ import pyarrow.compute as pc
 
 from hitl.errors import BadAnnotations, BadTable, SimilarClasses
 from hitl.formatting import listed
-from hitl.tables.columns import are_whole, as_text, empty_as_null, numbers_of, repeated, unparsed
+from hitl.tables.columns import (
+    Place,
+    are_whole,
+    as_text,
+    empty_as_null,
+    numbers_of,
+    repeated,
+    require_columns,
+    row_number,
+    unparsed,
+)
 from hitl.tables.limits import limits
-from hitl.tables.places import Place, row_number
+from hitl.tables.read import name_of, place_in
 
 Name = str | int
 Names = tuple[Name, ...]
@@ -27,36 +36,36 @@ Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
 T = TypeVar("T")
 
+ANONYMOUS = "(anonymous)"
+"""Name of the pool of annotators without ids."""
+
+LONG = ("item", "annotator", "label")
+"""Columns of a long table."""
+
+OTHERWISE = "Where each row is one label, name the columns: item=, annotator=, label="
+YEAR_1, YEAR_10000 = -62_135_596_800, 253_402_300_800
+"""Range of seconds since the epoch in which ISO 8601 has a four-digit year."""
+
 _NUMBER = re.compile(r"-?\d{1,15}(\.\d{0,9})?")
 """Number that is safe as a float. Longer ones are identifiers: as floats, some distinct ones would be equal."""
 
+_INDEX = re.compile(r"Unnamed: \d+|__index_level_\d+__|")
+"""Names of an unnamed index, in pandas and in the files that it writes."""
 
-def writable(text: str) -> str:
-    r"""Return text that files can hold: a lone surrogate, which JSON allows (`\ud83d`), becomes a question mark."""
-    return text.encode("utf-8", "replace").decode()
+
+# -- names -------------------------------------------------------------------------------------------------
 
 
 class CheckedNames(tuple[Name, ...]):
-    """Distinct text names, checked once, with the column they come from; there may be a million."""
+    """Names as text, known to be distinct, with the column they come from; there may be a million."""
 
     column: pa.Array
-    found: dict[Name, int | None]
-    """Cached positions of names looked up before."""
 
     @classmethod
-    def of(cls, column: pa.Array) -> CheckedNames:
-        """Build from a column of text. Raise BadAnnotations unless the names are distinct."""
-        names = cls.trusted(column)
-        twice = repeated(names)
-        if twice is not None:
-            raise BadAnnotations(f"items: the name {twice!r} appears twice; names must differ")
-        return names
-
-    @classmethod
-    def trusted(cls, column: pa.Array) -> CheckedNames:
+    def unchecked(cls, column: pa.Array) -> CheckedNames:
         """Build from a column of text that was checked before it was stored."""
         made = cls(column.to_pylist())
-        made.column, made.found = column, {}
+        made.column = column
         return made
 
 
@@ -77,26 +86,24 @@ def names_as_bytes(column: pa.Array) -> npt.NDArray[np.uint8]:
 def names_from_bytes(packed: npt.NDArray[np.uint8]) -> CheckedNames:
     """Unpack the output of `names_as_bytes`. Raise ValueError for anything else."""
     column = pa.ipc.open_stream(pa.py_buffer(packed.tobytes())).read_all().column("name")
-    return CheckedNames.trusted(pa.concat_arrays([*column.chunks, pa.array([], pa.string())]))
+    return CheckedNames.unchecked(pa.concat_arrays([*column.chunks, pa.array([], pa.string())]))
 
 
 def places_of(names: Names, wanted: Iterable[Name]) -> dict[Name, int]:
-    """Return the positions of these names, if present, without a dictionary of all names."""
+    """Return the positions of these names, if present, in order, without a dictionary of all names."""
     few = set(wanted)
     if not few:
         return {}
     if isinstance(names, CheckedNames):
-        new = [name for name in few if isinstance(name, str) and name not in names.found]
-        if new:
-            rows = np.flatnonzero(np.asarray(pc.is_in(names.column, value_set=pa.array(new, pa.string()))))
-            names.found.update(dict.fromkeys(new) | {names[row]: row for row in rows.tolist()})
-        known = ((name, names.found.get(name)) for name in few)
-        return dict(sorted(((name, row) for name, row in known if row is not None), key=itemgetter(1)))
+        values = pa.array([name for name in few if isinstance(name, str)], pa.string())
+        rows = np.flatnonzero(np.asarray(pc.is_in(names.column, value_set=values)))
+        return {names[row]: row for row in rows.tolist()}
     return {name: place for place, name in enumerate(names) if name in few}
 
 
-ANONYMOUS = "(anonymous)"
-"""Name of the pool of annotators without ids."""
+def writable(text: str) -> str:
+    r"""Return text that files can hold: a lone surrogate, which JSON allows (`\ud83d`), becomes a question mark."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def natural_order(names: Sequence[Name]) -> Names:
@@ -157,8 +164,21 @@ def check_names(kind: str, names: Names) -> None:
     text = next((name for name in names if isinstance(name, str) and name != ANONYMOUS), None)
     other = next((name for name in names if not isinstance(name, str)), None)
     if other is not None and (text is not None or not isinstance(other, int)):
-        found = f"{other!r} and {text!r}" if text is not None else repr(other)
-        raise BadAnnotations(f"{kind}: found the names {found}; expected all text or all whole numbers")
+        mixture = f"{other!r} and {text!r}" if text is not None else repr(other)
+        raise BadAnnotations(f"{kind}: found the names {mixture}; expected all text or all whole numbers")
+
+
+def options_of(classes: Sequence[Name] | None, options: Sequence[Name] | None) -> Sequence[Name] | None:
+    """Return the options in order: the classes first, then the other answers."""
+    if options is None or classes is None:
+        return options if options is not None else classes
+    outside = [name for name in classes if name not in set(options)]
+    if outside:
+        raise BadAnnotations(f"class {outside[0]!r} is not among the options: {listed(options)}")
+    return [*classes, *(name for name in options if name not in set(classes))]
+
+
+# -- codes -------------------------------------------------------------------------------------------------
 
 
 def names_of(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -184,29 +204,29 @@ def codes_of(
         row = pc.index(pc.is_null(column), True)
         raise BadAnnotations(f"{place_of(row.as_py())}: the {kind} is empty; expected a name in every row")
     coded = names_of(column).dictionary_encode().chunks  # one dictionary, in order of first appearance
-    found: Names = tuple(coded[0].dictionary.to_pylist()) if coded else ()
+    seen: Names = tuple(coded[0].dictionary.to_pylist()) if coded else ()
     codes = np.concatenate([np.empty(0, np.int32), *(np.asarray(chunk.indices) for chunk in coded)])
     if names is None:
-        if kind == "label" and len(found) > limits().classes:
+        if kind == "label" and len(seen) > limits().classes:
             raise BadAnnotations(
-                f"{place_of(0)} and below: {len(found):,} different labels; expected at most {limits().classes:,} "
+                f"{place_of(0)} and below: {len(seen):,} different labels; expected at most {limits().classes:,} "
                 "classes (limits.classes). Is this the column of the labels?"
             )
-        ordered = found if kind == "item" else natural_order(found)
+        ordered = seen if kind == "item" else natural_order(seen)
     else:
         ordered = plain_names(names)
         check_names(f"{kind}s", ordered)
-    if found == ordered:
+    if seen == ordered:
         return ordered, codes
     place = {name: code for code, name in enumerate(ordered)}
-    unknown = [name for name in found if name not in place]
+    unknown = [name for name in seen if name not in place]
     if unknown:
-        row = int(np.flatnonzero(codes == found.index(unknown[0]))[0])
+        row = int(np.flatnonzero(codes == seen.index(unknown[0]))[0])
         raise BadAnnotations(
             f"{place_of(row)}: {kind} {unknown[0]!r} is not one of the {len(ordered)} expected ({listed(ordered)})"
         )
-    recode = np.fromiter((place[name] for name in found), dtype=np.int32, count=len(found))
-    return ordered, recode[codes] if len(found) else codes
+    recode = np.fromiter((place[name] for name in seen), dtype=np.int32, count=len(seen))
+    return ordered, recode[codes] if len(seen) else codes
 
 
 def annotator_codes(table: pa.Table, name: str | None) -> tuple[Names, Ints, int | None]:
@@ -216,9 +236,9 @@ def annotator_codes(table: pa.Table, name: str | None) -> tuple[Names, Ints, int
     column = empty_as_null(table.column(name))
     if not column.null_count:
         return (*codes_of("annotator", column, None), None)
-    names, known = codes_of("annotator", column.drop_null(), None)
+    names, named_codes = codes_of("annotator", column.drop_null(), None)
     codes = np.full(table.num_rows, len(names), np.int32)
-    codes[np.asarray(column.is_valid())] = known
+    codes[np.asarray(column.is_valid())] = named_codes
     return (*names, ANONYMOUS), codes, len(names)
 
 
@@ -236,14 +256,62 @@ def distinct_codes(column: pa.DictionaryArray, codes: Callable[[pa.ChunkedArray]
     return codes(pa.chunked_array([column.dictionary.take(used)])), place, rows
 
 
-def options_of(classes: Sequence[Name] | None, options: Sequence[Name] | None) -> Sequence[Name] | None:
-    """Return the options in order: the classes first, then the other answers."""
-    if options is None or classes is None:
-        return options if options is not None else classes
-    outside = [name for name in classes if name not in set(options)]
-    if outside:
-        raise BadAnnotations(f"class {outside[0]!r} is not among the options: {listed(options)}")
-    return [*classes, *(name for name in options if name not in set(classes))]
+def decoded(names: Sequence[Name | None], codes: Ints) -> pa.Array:
+    """Return the names behind codes."""
+    return pa.array(names).take(pa.array(codes))
+
+
+# -- wide tables -------------------------------------------------------------------------------------------
+
+
+def melted(table: pa.Table, item: str = "item", annotators: Sequence[str] | None = None) -> tuple[pa.Table, list[Name]]:
+    """Return a long table, with one row per label, of a wide one, and the items in order, labeled or not.
+
+    A wide table has one row per item and one column per annotator; default: all columns but the item's. Raise
+    BadAnnotations if an item has two rows, or a column shares no label with the others or numbers the rows.
+    """
+    require_columns(table, [item, *(annotators or ())], name_of(table, "labels"))
+    people = list(annotators) if annotators is not None else [name for name in table.column_names if name != item]
+    column = empty_as_null(names_of(table.column(item)))
+    items: list[Name] = column.to_pylist()
+    if column.null_count:
+        raise BadAnnotations(f"{place_in(table)(items.index(None))}: {item!r} is empty; expected a name in every row")  # type: ignore[arg-type]
+    twice = repeated(items)
+    if twice is not None:
+        raise BadAnnotations(
+            f"item {twice!r} has two rows; expected one row for each item and a column for each annotator. {OTHERWISE}"
+        )
+    if not people:
+        raise BadAnnotations(f"no column beside {item!r}; expected a column for each annotator")
+    index = next((name for name in people if _INDEX.fullmatch(name)), None) if annotators is None else None
+    if index is not None:
+        raise BadAnnotations(
+            f"column {index!r} holds the row numbers of a table that pandas wrote, and no labels; read the file with "
+            "index_col=0, or drop the column"
+        )
+    labels = {}
+    for name in people:
+        answers = table.column(name)
+        empty = pa.types.is_null(answers.type)  # a column without any value
+        labels[name] = empty_as_null(names_of(answers.cast(pa.string()) if empty else answers))
+    if any(pa.types.is_string(answers.type) for answers in labels.values()):
+        labels = {name: answers.cast(pa.string()) for name, answers in labels.items()}
+    values = {name: set(answers.drop_null().unique().to_pylist()) for name, answers in labels.items()}
+    for name, own in values.items():
+        others = set().union(*(theirs for other, theirs in values.items() if other != name))
+        if own and others and own.isdisjoint(others):  # it holds something else
+            raise BadAnnotations(
+                f"column {name!r} has no label in common with the other columns (for instance {min(map(str, own))!r}); "
+                f"expected a column for each annotator. {OTHERWISE}"
+            )
+    long = pa.concat_tables(
+        pa.table([column, pa.array([name] * len(items), pa.string()), answers], names=LONG)
+        for name, answers in labels.items()
+    )
+    return long.filter(long.column("label").is_valid()), items
+
+
+# -- times -------------------------------------------------------------------------------------------------
 
 
 def seconds_of(column: pa.ChunkedArray, name: str) -> Floats:
@@ -268,15 +336,6 @@ def seconds_of(column: pa.ChunkedArray, name: str) -> Floats:
         micros = pc.cast(pc.cast(column, pa.timestamp("us", tz=column.type.tz), safe=False), pa.int64())
         return np.asarray(pc.divide(pc.cast(micros, pa.float64()), 1e6).to_numpy(), dtype=np.float64)
     return numbers_of(column, f"column {name!r}")
-
-
-def decoded(names: Sequence[Name | None], codes: Ints) -> pa.Array:
-    """Return the names behind codes."""
-    return pa.array(names).take(pa.array(codes))
-
-
-YEAR_1, YEAR_10000 = -62_135_596_800, 253_402_300_800
-"""Range of seconds since the epoch in which ISO 8601 has a four-digit year."""
 
 
 def iso_8601(seconds: npt.NDArray[np.float64]) -> pa.Array:

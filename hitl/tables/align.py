@@ -16,23 +16,33 @@ import pyarrow as pa
 from hitl.annotations import Annotations, Floats, Ints, Name, Names
 from hitl.errors import BadEvidence
 from hitl.formatting import listed
-from hitl.tables.arrow import has_columns, is_pandas, table_of
-from hitl.tables.columns import empty_as_null, numbers_of, require_columns, with_text
-from hitl.tables.encoding import names_of, natural_order, places_of
-from hitl.tables.places import Place, name_of, place_in
-from hitl.tables.probabilities import ROW_TOLERANCE
-from hitl.tables.vectors import vectors_of
+from hitl.tables.columns import (
+    Place,
+    empty_as_null,
+    has_columns,
+    is_pandas,
+    numbers_of,
+    require_columns,
+    table_of,
+    with_text,
+)
+from hitl.tables.encode import names_of, natural_order, places_of
+from hitl.tables.matrices import vectors_of
+from hitl.tables.read import name_of, place_in
 
 ITEM = "item"
 """Name of the item column of a table given in place of an array."""
 
 
+# -- before the annotations are built ----------------------------------------------------------------------
+
+
 def as_labels_have(labels: pa.Table, table: pa.Table, *names: str) -> pa.Table:
     """Return the table with these columns as text if the labels have text: 7 is the "7" of a file read as text."""
-    for name in names:
-        if name in table.column_names and pa.types.is_string(names_of(labels.column(name)).type):
-            table = with_text(table, [name])
-    return table
+    textual = [
+        name for name in names if name in table.column_names and pa.types.is_string(names_of(labels.column(name)).type)
+    ]
+    return with_text(table, textual)
 
 
 def union_of_items(labels: pa.Table, others: Mapping[str, pa.ChunkedArray], item: str) -> Names:
@@ -74,22 +84,7 @@ def filled(table: pa.Table, label: str) -> pa.Table:
     return table.filter(empty_as_null(names_of(table.column(label))).is_valid())
 
 
-def with_items(where: str, given: Any, annotations: Annotations) -> pa.Table:
-    """Return the table with a column of items: its own, else the index of a pandas DataFrame."""
-    indexed = is_pandas(given, "DataFrame") and ITEM not in given.columns
-    table = table_of(given.rename_axis(index=ITEM).reset_index() if indexed else given, where)
-    hint = f"An array without names is taken in the order of annotations.items, {annotations.items[0]!r} first"
-    require_columns(table, [ITEM], where, hint)
-    if isinstance(annotations.items[0], str):
-        table = with_text(table, [ITEM])
-    if indexed:
-        names, codes = _codes(table.column(ITEM), annotations.items)
-        if (codes < 0).any():
-            raise BadEvidence(
-                f"{where}: its index names {names[int(np.argmax(codes < 0))]!r}, which is no item "
-                f"({annotations.items[0]!r} is one); set the items as its index, or add a column {ITEM!r}. {hint}"
-            )
-    return table
+# -- with the annotations ----------------------------------------------------------------------------------
 
 
 def probabilities_of(annotations: Annotations, model: str, given: Any) -> tuple[Floats, Place]:
@@ -97,11 +92,14 @@ def probabilities_of(annotations: Annotations, model: str, given: Any) -> tuple[
 
     Classes without a column get 0, as the model does not know them. Raise BadEvidence.
     """
-    table = with_items(f"probabilities {model!r}", given, annotations)
+    table = _with_items(f"probabilities {model!r}", given, annotations)
     where = name_of(table, f"probabilities {model!r}")
     place_of = place_in(table, lambda _: where)
     classes = annotations.classes
-    columns = _p_columns(table, dict.fromkeys(classes)) or _class_columns(table, classes)
+    columns = _p_columns(table, dict.fromkeys(classes))
+    if not columns:  # columns named like the classes
+        named = {str(name): name for name in classes}
+        columns = {named.get(column, column): column for column in table.column_names if column != ITEM}
     if not any(name in columns for name in classes) or any(name not in classes for name in columns):
         raise BadEvidence(
             f"{where}: columns p_<class> name {listed(sorted(map(str, columns)))}; "
@@ -119,20 +117,6 @@ def probabilities_of(annotations: Annotations, model: str, given: Any) -> tuple[
     return values, lambda item: f"{place_of(int(row_of[item]))}: item {annotations.items[item]!r}"
 
 
-def require_distributions(values: Floats, named: Place) -> None:
-    """Raise BadEvidence, naming the row, unless each row is a distribution or all NaN."""
-    predicts = ~np.isnan(values).all(axis=1)
-    checks = (
-        (~np.isfinite(values).all(axis=1), "is not finite; expected numbers, or a row of NaN for no prediction"),
-        ((values < 0).any(axis=1), "has a negative probability; expected values in [0, 1]"),
-        (np.abs(values.sum(axis=1) - 1) > ROW_TOLERANCE, "sums to {total:.6g}; expected 1"),
-    )
-    for wrong, message in checks:
-        bad = np.flatnonzero(wrong & predicts)
-        if bad.size:
-            raise BadEvidence(f"{named(int(bad[0]))} {message.format(total=values[bad[0]].sum())}")
-
-
 def features_of(annotations: Annotations, table: pa.Table, item: str) -> Floats:
     """Return (N, D) in the order of the items; a row of NaN for an item missing from the table."""
     where = name_of(table, "features")
@@ -147,10 +131,10 @@ def rows_by_name(annotations: Annotations, where: str, given: Any) -> Any:
     """Return the (N, D) numbers of a table that has all items, in their order; anything without names unchanged."""
     if not has_columns(given):
         return given
-    table = with_items(where, given, annotations)
+    table = _with_items(where, given, annotations)
     rows = _rows_of(annotations, table.column(ITEM), lambda _: where)
     if len(rows) < annotations.n_items:
-        row = int(np.flatnonzero(np.bincount(rows, minlength=annotations.n_items) == 0)[0])
+        row = int(np.argmin(np.bincount(rows, minlength=annotations.n_items)))
         raise BadEvidence(f"{where}: no row for item {annotations.items[row]!r}; expected one for every item")
     columns = [np.asarray(table.column(name)) for name in table.column_names if name != ITEM]
     return np.stack(columns, axis=1)[np.argsort(rows)]
@@ -160,7 +144,7 @@ def truth_codes(annotations: Annotations, given: Any) -> npt.NDArray[Any]:
     """Return (N,) class codes from a pandas Series by item, of codes or of class names; an array is unchanged."""
     if not is_pandas(given, "Series"):
         return np.asarray(given)
-    table = with_items("truth", given.rename("label").to_frame(), annotations)
+    table = _with_items("truth", given.rename("label").to_frame(), annotations)
     if pa.types.is_string(table.column("label").type):
         return truth_of(annotations, table, ITEM, "label")
     truth = np.full(annotations.n_items, -1, np.asarray(given).dtype)
@@ -186,6 +170,24 @@ def truth_of(annotations: Annotations, table: pa.Table, item: str, label: str) -
     return truth
 
 
+def _with_items(where: str, given: Any, annotations: Annotations) -> pa.Table:
+    """Return the table with a column of items: its own, else the index of a pandas DataFrame."""
+    indexed = is_pandas(given, "DataFrame") and ITEM not in given.columns
+    table = table_of(given.rename_axis(index=ITEM).reset_index() if indexed else given, where)
+    hint = f"An array without names is taken in the order of annotations.items, {annotations.items[0]!r} first"
+    require_columns(table, [ITEM], where, hint)
+    if isinstance(annotations.items[0], str):
+        table = with_text(table, [ITEM])
+    if indexed:
+        names, codes = _codes(table.column(ITEM), annotations.items)
+        if (codes < 0).any():
+            raise BadEvidence(
+                f"{where}: its index names {names[int(np.argmax(codes < 0))]!r}, which is no item "
+                f"({annotations.items[0]!r} is one); set the items as its index, or add a column {ITEM!r}. {hint}"
+            )
+    return table
+
+
 def _unique(column: pa.ChunkedArray) -> list[Name]:
     names: list[Name] = names_of(column).drop_null().unique().to_pylist()
     return names
@@ -201,12 +203,6 @@ def _p_columns(table: pa.Table, like: Mapping[Name, None]) -> dict[Name, str]:
     }
 
 
-def _class_columns(table: pa.Table, classes: Names) -> dict[Name, str]:
-    """Map classes to columns of the same name."""
-    named = {str(name): name for name in classes}
-    return {named.get(column, column): column for column in table.column_names if column != ITEM}
-
-
 def _codes(column: pa.ChunkedArray, among: Names) -> tuple[list[Name], Ints]:
     """Return the names of a column and their positions in `among`, -1 if missing."""
     names: list[Name] = names_of(column).to_pylist()
@@ -218,7 +214,7 @@ def _rows_of(annotations: Annotations, column: pa.ChunkedArray, place_of: Place)
     """Return the item codes of a column of item names, each a known item and at most once."""
     names, rows = _codes(column, annotations.items)
     if (rows < 0).any():
-        first = int(np.flatnonzero(rows < 0)[0])
+        first = int(np.argmax(rows < 0))
         raise BadEvidence(
             f"{place_of(first)}: item {names[first]!r} is not among the {annotations.n_items} items of the annotations"
         )

@@ -1,0 +1,339 @@
+"""Numbers of items in files: features (N, D), and the probabilities (N, J) of a model, by the names of the items.
+
+Features:
+    any table of `hitl.tables.read`    the column of the items, and columns of numbers or of lists of numbers
+    .npz                               arrays `items` (N,), and one of numbers (N, D) under any other name
+
+Probabilities, read as one table of item and p_<class>:
+    any table                          columns item and p_<class>; or item and one column of lists, one number per
+                                       class: `probabilities` or `probs`, or `logits`, which pass through a softmax
+    .npz                               arrays `probabilities` (or `logits`) (N, J), `items` (N,) and `classes` (J,)
+    .npy, .npz without `items`         a bare (N, J) array: the caller names its rows and columns
+
+A list has no names. Its classes are those of the ClassLabel that a Hugging Face dataset stores in its schema, else
+those that the caller names, in order. Without a column of items the rows are those of the caller's items, in order, and
+their number must agree. If a row is null or all NaN the model abstains; a partly NaN row is an error.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hitl.errors import BadInput, BadTable
+from hitl.tables.columns import Place, as_text, is_vector, repeated, require_columns, require_names, vectors
+from hitl.tables.encode import names_of
+from hitl.tables.limits import require_harmless
+from hitl.tables.read import parsing, place_in, read_table
+from hitl.tables.write import write_table
+
+if TYPE_CHECKING:
+    from hitl.platform import Question
+
+ITEM = "item"
+Array = npt.NDArray[np.float64]
+
+ROW_TOLERANCE = 1e-3
+"""Maximum deviation from 1 of the sum of a row of probabilities; within it the row is renormalized."""
+
+FEATURES = "features"
+"""Name of the column of lists that is written."""
+
+ITEMS = "items"
+LISTS = ("probabilities", "probs", "logits")
+"""Names of a column or array with one number per class."""
+
+DTYPES = "fiubUS"
+"""Allowed kinds of numpy arrays: numbers, booleans and text. Objects would be pickled, and a pickle is code."""
+
+LOGITS = "; are these logits? Then name them 'logits'"
+
+
+# -- features ----------------------------------------------------------------------------------------------
+
+
+def read_vectors(path: str | Path, item: str = ITEM) -> tuple[list[str], Array]:
+    """Return N names of items and their (N, D) numbers, NaN where a field is empty.
+
+    Raise BadTable, naming the column, for a value that is not a number, and for an item that is repeated or has no
+    name.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> from hitl.tables.matrices import read_vectors
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "features.csv"
+        >>> _ = path.write_text("item,size,weight\\na,1,2\\nb,3,4\\n")
+        >>> read_vectors(path)[1].tolist()
+        [[1.0, 2.0], [3.0, 4.0]]
+    """
+    path = Path(path)
+    if path.suffix != ".npz":
+        names, x_nd = vectors_of(read_table(path, [item]), str(path), item)
+        return require_names(names, item, str(path)), x_nd
+    arrays, _ = read_arrays(path)
+    own = arrays.pop(ITEMS, None)
+    numbers = [array for array in arrays.values() if array.ndim == 2 and array.dtype.kind in "fiu"]
+    if own is None or len(numbers) != 1 or len(numbers[0]) != len(own):
+        shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
+        raise BadTable(f"{path}: expected arrays {ITEMS!r} (N,) and one of numbers (N, D); found {shapes or 'none'}")
+    return require_names(list(map(str, own.tolist())), item, str(path)), numbers[0].astype(np.float64)
+
+
+def vectors_of(table: pa.Table, where: str, item: str = ITEM) -> tuple[list[Any], Array]:
+    """Return N names of items and their (N, D) numbers, from columns of numbers or of lists of numbers.
+
+    Raise BadTable, naming `where` and the column, for a value that is not a number.
+    """
+    require_columns(table, [item], where)
+    columns = [name for name in table.column_names if name != item]
+    if not columns or not table.num_rows:
+        raise BadTable(
+            f"{where}: expected a column {item!r}, others of numbers or lists of numbers, and one row for each item"
+        )
+    parts = [vectors(table.column(name), f"{where}, column {name!r}") for name in columns]
+    return names_of(table.column(item)).to_pylist(), np.hstack(parts)
+
+
+def write_vectors(path: str | Path, items: Sequence[str], x_nd: Array, item: str = ITEM) -> None:
+    """Write a table: the items and a list of numbers each in Parquet and JSON Lines, else a column per number.
+
+    A row of NaN is written as an empty one.
+    """
+    missing = np.isnan(x_nd).any(axis=1)
+    columns = {item: pa.array(items, pa.string())}
+    if Path(path).suffix in (".parquet", ".jsonl"):
+        columns[FEATURES] = pa.array(x_nd.tolist(), pa.list_(pa.float64()), mask=missing)
+    else:
+        columns |= {f"f{d}": pa.array(x_nd[:, d], mask=missing) for d in range(x_nd.shape[1])}
+    write_table(path, pa.table(columns))
+
+
+def packed(numbers: Array) -> bytes:
+    """Return the numbers as little-endian bytes after a precision code: f if single is exact, else d."""
+    with np.errstate(over="ignore"):
+        short = numbers.astype("<f4")
+    if np.array_equal(short, numbers):
+        return b"f" + bytes(short.tobytes())
+    return b"d" + bytes(numbers.astype("<f8").tobytes())
+
+
+def unpacked(rows: Sequence[bytes]) -> Array:
+    """Return the (N, D) numbers of N packed rows; (0, 0) for none."""
+    numbers = [np.frombuffer(row, "<f4" if row[:1] == b"f" else "<f8", offset=1) for row in rows]
+    return np.stack(numbers).astype(np.float64) if rows else np.empty((0, 0))
+
+
+# -- probabilities -----------------------------------------------------------------------------------------
+
+
+def read_probabilities(
+    path: str | Path,
+    item: str = ITEM,
+    *,
+    items: Sequence[str] | None = None,
+    classes: Sequence[Any] | None = None,
+) -> pa.Table:
+    """Return a table of item (text) and p_<class> (N rows, each a distribution, or all null: the model abstains).
+
+    `items` and `classes` name the rows and columns of an array or list without names. Columns p_<class>
+    are returned unchanged; `hitl.Evidence` checks them. Raise BadTable for a wrong shape, rows that are partly NaN,
+    not finite, negative or do not sum to 1, and for names that are missing or of the wrong number.
+    """
+    path = Path(path)
+    own_items: Any
+    own_classes: Any
+    if path.suffix.lower() in (".npz", ".npy"):
+        ours = (*LISTS, ITEMS, "classes")
+        arrays, there = read_arrays(path, lambda name: name in ("", *ours))
+        if path.suffix.lower() == ".npy":
+            arrays, there = {"probabilities": arrays[""]}, []
+        name, raw = _the_one(path, {key: arrays[key] for key in LISTS if key in arrays}, there)
+        if raw.ndim != 2 or raw.dtype.kind not in "fiu":
+            raise BadTable(f"{path}: {name} has shape {raw.shape} of {raw.dtype}; expected numbers (items, classes)")
+        values, own_items, own_classes = raw.astype(np.float64), arrays.get(ITEMS), arrays.get("classes")
+        where = str(path)
+    else:
+        table = read_table(path, [item])
+        if any(name.startswith("p_") for name in table.column_names):
+            return table
+        lists = {name: table.column(name) for name in LISTS if name in table.column_names}
+        lists = {name: column for name, column in lists.items() if is_vector(column.type)}
+        name, column = _the_one(path, lists, table.column_names)
+        values = vectors(column, f"{path}, column {name!r}")
+        own_items = table.column(item).to_pylist() if item in table.column_names else None
+        if own_items is not None and None in own_items:
+            row = place_in(table)(own_items.index(None))
+            raise BadTable(f"{row}: the {item} is empty; expected a name in every row")
+        own_classes, where = _class_label(path, table, values.shape[1]), f"{path}, {name}"
+    rows = _names(path, "items", own_items, items, len(values))
+    columns = _names(path, "classes", own_classes, classes, values.shape[1])
+
+    return as_table(rows, columns, distributions(values, name == "logits", where, rows), item)
+
+
+def distributions(values: Array, logits: bool, where: str, items: Sequence[object]) -> Array:
+    """Return (N, J) rows that are distributions or all NaN, from probabilities or logits of these items.
+
+    Raise BadTable, naming the row, for any other row; within a tolerance rows are renormalized.
+    """
+    readable = np.isfinite(values).all(axis=1) | np.isnan(values).all(axis=1)
+    if logits and readable.all():
+        values = np.exp(values - values.max(axis=1, keepdims=True))
+        values /= values.sum(axis=1, keepdims=True)
+    require_distributions(values, lambda row: f"{where}: row {row} (item {items[row]!r})", advice=LOGITS)
+    result: Array = values / values.sum(axis=1, keepdims=True)
+    return result
+
+
+def require_distributions(values: Array, place_of: Place, error: type[BadInput] = BadTable, advice: str = "") -> None:
+    """Raise an error, naming the row, unless each row (N, J) is a distribution or all NaN."""
+    predicts = ~np.isnan(values).all(axis=1)
+    checks = (
+        (~np.isfinite(values).all(axis=1), "is not finite; expected numbers, or a row of NaN for no prediction"),
+        ((values < 0).any(axis=1), f"has a negative probability; expected values in [0, 1]{advice}"),
+        (np.abs(values.sum(axis=1) - 1) > ROW_TOLERANCE, f"sums to {{total:.6g}}; expected 1{advice}"),
+    )
+    for wrong, message in checks:
+        bad = np.flatnonzero(wrong & predicts)
+        if bad.size:
+            raise error(f"{place_of(int(bad[0]))} {message.format(total=values[bad[0]].sum())}")
+
+
+def as_table(items: Sequence[object], classes: Sequence[object], values: Array, item: str = ITEM) -> pa.Table:
+    """Return a table of item and p_<class>; a row of NaN is null. Raise BadTable when a class is named twice."""
+    names = [str(int(name) if isinstance(name, float) and name.is_integer() else name) for name in classes]
+    if repeated(names) is not None:
+        raise BadTable(f"the classes {', '.join(map(str, classes))}: one is named twice")
+    columns = {item: as_text(pa.chunked_array([pa.array(items)]))} if len(items) else {item: pa.array([], pa.string())}
+    for code, name in enumerate(names):
+        columns[f"p_{name}"] = pa.array(values[:, code], from_pandas=True)
+    return pa.table(columns)
+
+
+def by_question(path: str | Path, key_of: Mapping[str, str], questions: Sequence[Question]) -> dict[str, pa.Table]:
+    """Return question -> a table of item and p_<class>, from a file that names its items by the user's own ids.
+
+    `key_of` maps an own id to the project's key; rows of other items are left out. The columns p_<class> determine the
+    question: the one with these classes. For yes/no questions "<control>=<class>" the column p_<class> is the
+    chance of yes. Raise BadTable if no item is in the project, or no question or several match.
+    """
+    alone = questions[0].classes if len(questions) == 1 else None
+    table = read_probabilities(path, classes=alone)
+    require_columns(table, [ITEM], str(path))
+    names = as_text(table.column(ITEM)).to_pylist()
+    rows = [row for row, name in enumerate(names) if name in key_of]
+    if not rows:
+        raise BadTable(
+            f"{path}: none of its {len(names)} items is one of the project's {len(key_of)} ({names[:1]} beside "
+            f"{list(key_of)[:1]}); expected the ids that `hitl export` writes"
+        )
+    keys, table = pa.array([key_of[names[row]] for row in rows]), table.take(rows)
+    columns = {name.removeprefix("p_"): table.column(name) for name in table.column_names if name.startswith("p_")}
+    fitting = [question for question in questions if columns.keys() <= set(map(str, question.classes))]
+    ticked = {question.name.partition("=")[2]: question.name for question in questions if "=" in question.name}
+    if len(fitting) == 1:
+        return {fitting[0].name: pa.table({ITEM: keys} | {f"p_{name}": column for name, column in columns.items()})}
+    if fitting or not columns.keys() <= ticked.keys():
+        asked = "; ".join(f"{question.name}: {', '.join(map(str, question.classes))}" for question in questions)
+        raise BadTable(f"{path}: its columns p_{', p_'.join(columns)} fit no single question; there are {asked}")
+    return {
+        ticked[name]: pa.table({ITEM: keys, "p_yes": yes, "p_no": pc.subtract(1.0, pc.cast(yes, pa.float64()))})
+        for name, yes in columns.items()
+    }
+
+
+def _names(path: Path, what: str, own: Any, given: Sequence[Any] | None, number: int) -> list[Any]:
+    """Return the names of the rows or columns: the file's own, else the given ones."""
+    names = own if own is not None else given
+    if names is None:
+        flag = "a table with --items" if what == ITEMS else "them with --classes"
+        raise BadTable(f"{path}: has no {what}; name {flag}, in the order of the array")
+    listed: list[Any] = names.tolist() if isinstance(names, np.ndarray) else list(names)
+    if len(listed) != number or any(isinstance(name, list) for name in listed):
+        whose = "its own" if own is not None else "those given"
+        raise BadTable(f"{path}: {number} {'rows' if what == ITEMS else 'columns'} but {len(listed)} {what} ({whose})")
+    twice = repeated(listed)
+    if twice is not None:
+        raise BadTable(f"{path}: {what} name {twice!r} twice; expected each once")
+    return listed
+
+
+def _the_one(path: Path, lists: Mapping[str, Any], there: Sequence[str]) -> tuple[str, Any]:
+    if not lists:
+        raise BadTable(
+            f"{path}: no column p_<class>, and none of {', '.join(LISTS)}; found {', '.join(there) or 'nothing'}"
+        )
+    if len(lists) > 1:
+        raise BadTable(f"{path}: has {' and '.join(lists)}; expected one of them")
+    return next(iter(lists.items()))
+
+
+def _class_label(path: Path, table: pa.Table, width: int) -> list[str] | None:
+    """Return the classes of the ClassLabel, from the schema that Hugging Face `datasets` writes; None without one."""
+    schema = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
+    labels = {
+        name: tuple(map(str, feature["names"]))
+        for name, feature in schema.get("info", {}).get("features", {}).items()
+        if isinstance(feature, dict) and feature.get("_type") == "ClassLabel" and feature.get("names")
+    }
+    fitting = {name: names for name, names in labels.items() if len(names) == width}
+    if labels and not fitting:
+        sizes = ", ".join(f"{name!r} of {len(names)}" for name, names in labels.items())
+        raise BadTable(f"{path}: {width} numbers a row, but ClassLabel {sizes}; expected one number for each class")
+    different = set(fitting.values())
+    chosen = fitting.get("label") or fitting.get("labels") if len(different) > 1 else next(iter(different), None)
+    if chosen is None and fitting:
+        raise BadTable(f"{path}: several ClassLabel columns ({', '.join(fitting)}); keep the one that is meant")
+    return None if chosen is None else list(chosen)
+
+
+# -- files of numpy ----------------------------------------------------------------------------------------
+
+
+def read_arrays(
+    path: Path, wanted: Callable[[str], bool] = lambda name: True
+) -> tuple[dict[str, npt.NDArray[Any]], list[str]]:
+    """Return the wanted arrays by name, and the names of all; the one of .npy is called "". Raise BadTable.
+
+    Headers are checked first: they may state any shape, for which numpy allocates memory before it reads the numbers.
+    """
+    if not path.is_file():
+        raise BadTable(f"{path}: no such file")
+    with parsing(path, path.suffix.lower().removeprefix(".")):
+        if path.suffix.lower() == ".npy":
+            with path.open("rb") as file:
+                _require_numbers(path, "the array", file, path.stat().st_size)
+            return {"": np.load(path, allow_pickle=False)}, [""]
+        require_harmless(path, "npz")
+        with zipfile.ZipFile(path) as archive:
+            for member in archive.infolist():
+                if member.filename.endswith(".npy") and wanted(member.filename.removesuffix(".npy")):
+                    with archive.open(member) as file:
+                        _require_numbers(path, member.filename, file, member.file_size)
+        with np.load(path, allow_pickle=False) as loaded:
+            return {name: loaded[name] for name in loaded.files if wanted(name)}, list(loaded.files)
+
+
+def _require_numbers(path: Path, name: str, file: IO[bytes], size: int) -> None:
+    """Raise BadTable if a header promises more than the file holds, or objects."""
+    numpy_format: Any = np.lib.format
+    read = {1: numpy_format.read_array_header_1_0, 2: numpy_format.read_array_header_2_0}
+    version = numpy_format.read_magic(file)[0]
+    if version not in read:
+        raise BadTable(f"{path}: {name} is of version {version} of the format; expected 1 or 2")
+    shape, _, kind = read[version](file)
+    if kind.hasobject:
+        raise BadTable(f"{path}: holds Python objects; save names as text, np.array(names, dtype=str)")
+    if kind.kind not in DTYPES:
+        raise BadTable(f"{path}: {name} holds {kind}; expected numbers or text")
+    if math.prod(shape) * max(kind.itemsize, 1) > size:
+        raise BadTable(f"{path}: {name} should have the shape {shape}, for which the file is too short")

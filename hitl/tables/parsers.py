@@ -1,0 +1,326 @@
+"""Parsers of text files and workbooks: each yields the rows as tables, and the lines on which the rows begin."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import warnings
+from collections.abc import Iterator
+from datetime import date, datetime, time
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+import pyarrow as pa
+
+from hitl.errors import BadTable, MissingExtra
+from hitl.tables.limits import limits, require_shape
+
+BLOCK = 1 << 22
+"""Bytes of a CSV file parsed at a time; a row must fit."""
+
+ONE_THREAD = 1 << 28
+"""File size that one thread reads in less than a second; several threads take half as much CPU time again."""
+
+SEPARATORS = (",", ";", "\t")
+"""Possible separators of a .csv file; spreadsheets write ; in locales with decimal commas."""
+
+ROWS = 100_000
+"""Rows of JSON Lines converted to columns at a time."""
+
+SPARSE, FEW_FIELDS = 50, 10_000_000
+"""Maximum fields per value of JSON Lines, for more fields than these: a table has one for every name in every row."""
+
+MAX_LINES, MAX_CELLS = 1 << 20, 50_000_000
+"""Maximum lines, as in Excel, and cells of a sheet; a file may claim any number."""
+
+_NAME = re.compile(r'"([^"\\]*+)"\s*+:')
+
+
+def text_lines(path: Path, errors: str = "strict", newline: str | None = None) -> Iterator[str]:
+    """Yield the lines of a file, compressed or not, without a byte order mark."""
+    with pa.input_stream(path, compression="detect") as raw:
+        yield from io.TextIOWrapper(raw, encoding="utf-8-sig", errors=errors, newline=newline)
+
+
+# -- CSV and TSV -------------------------------------------------------------------------------------------
+
+
+def read_csv(path: Path, size: int | None) -> Iterator[pa.Table]:
+    """Yield the rows in order as text, in tables of some megabytes, or all in one without a `size`; empty is null.
+
+    Raise BadTable, naming the line, for an unclosed quote, a row with more or fewer fields than the first line, and
+    text that is not UTF-8.
+    """
+    from pyarrow import csv as arrow
+
+    if not path.stat().st_size:
+        raise BadTable(f"{path}: the file is empty; expected a header line")
+    separator = _separator_of(path)
+    require_shape(path, 0, next((len(header) for _, header in _csv_rows(path, separator)), 0))
+    _require_closed_quotes(path, separator)
+    parse = arrow.ParseOptions(delimiter=separator, newlines_in_values=True)
+    try:
+        with arrow.open_csv(path, parse_options=parse) as reader:
+            text = {name: pa.string() for name in reader.schema.names}
+        convert = arrow.ConvertOptions(
+            column_types=text, strings_can_be_null=True, quoted_strings_can_be_null=False, null_values=[""]
+        )
+        if size is None:
+            blocks = arrow.ReadOptions(block_size=BLOCK, use_threads=path.stat().st_size > ONE_THREAD)
+            yield arrow.read_csv(path, read_options=blocks, parse_options=parse, convert_options=convert)
+        else:
+            blocks = arrow.ReadOptions(block_size=BLOCK)
+            with arrow.open_csv(path, read_options=blocks, parse_options=parse, convert_options=convert) as reader:
+                yield from map(pa.Table.from_batches, ([batch] for batch in reader))
+    except pa.ArrowInvalid as error:
+        _name_the_line(path, separator)
+        raise BadTable(f"{path}: cannot be read as csv: {error}") from error
+
+
+def csv_lines(path: Path) -> Iterator[int]:
+    """Yield the line, counted from 1, on which each row below the header begins."""
+    return (line for line, _ in islice(_csv_rows(path, _separator_of(path)), 1, None))
+
+
+def _separator_of(path: Path) -> str:
+    """Return the most frequent separator in the first line, outside quotes; a comma if it has none."""
+    if ".tsv" in [suffix.lower() for suffix in path.suffixes[-2:]]:
+        return "\t"
+    first = next((line for line in text_lines(path, "surrogateescape", "") if line.strip()), "")
+    plain = re.sub(r'"(?:[^"]|"")*"', "", first)
+    return max(SEPARATORS, key=plain.count)  # ties go to the first
+
+
+def _csv_rows(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows, header first, each with the line it begins on. Blank lines are skipped, as in Arrow."""
+    reader = csv.reader(text_lines(path, "surrogateescape", ""), delimiter=separator)
+    line = 1
+    try:
+        for fields in reader:
+            if fields:
+                yield line, fields
+            line = reader.line_num + 1
+    except csv.Error:  # a field longer than csv accepts: later rows have no line number
+        return
+
+
+def _name_the_line(path: Path, separator: str) -> None:
+    """Raise BadTable for the first line that is not UTF-8, or has more or fewer fields than the first."""
+    for number, line in enumerate(text_lines(path, "surrogateescape", ""), start=1):
+        if any("\udc80" <= character <= "\udcff" for character in line):
+            raise BadTable(f"{path}, line {number}: not UTF-8; save the file as UTF-8 (in Excel as 'CSV UTF-8')")
+    rows = _csv_rows(path, separator)
+    _, header = next(rows, (0, []))
+    for begins, fields in rows:
+        if len(fields) != len(header):
+            size = f"{len(fields)} field{'' if len(fields) == 1 else 's'}"
+            raise BadTable(f"{path}, line {begins}: {size}; expected {len(header)}, as the first line has")
+
+
+def _require_closed_quotes(path: Path, separator: str) -> None:
+    """Raise BadTable for the first quoted field that does not end before a separator or a line's end.
+
+    Arrow would read everything up to the next quote, or the end of the file, as the text of that field.
+    """
+    ends = rf" *+(?:{separator}|\r?\n|\r)"
+    plain = rf'[^"{separator}\r\n][^{separator}\r\n]*+'
+    fields = re.compile(rf'(?:(?:"(?:[^"]++|"")*+"|{plain})?{ends})*+'.encode())
+    rest, line = b"", 1
+    with pa.input_stream(path, compression="detect") as raw:
+        buffered = io.BufferedReader(raw, BLOCK)
+        while block := buffered.read(BLOCK):
+            block += buffered.readline()
+            rest += block if block.endswith(b"\n") else block + b"\n"
+            match = fields.match(rest) if b'"' in rest and not _quotes_alternate(rest, separator) else None
+            whole = len(rest) if match is None else match.end()
+            line += rest.count(b"\n", 0, whole)
+            rest = rest[whole:]
+            if len(rest) > BLOCK:  # a longer field could not be parsed
+                break
+    if rest:
+        raise BadTable(
+            f"{path}, line {line}: a quote is opened here that does not end its field; close it, or write it twice "
+            "where it belongs to the text"
+        )
+
+
+def _quotes_alternate(lines: bytes, separator: str) -> bool:
+    """Return True if quotes open and close fields in turn, with none in their text: a quick check that often passes."""
+    text = np.frombuffer(b"\n" + lines, dtype=np.uint8)
+    quotes = np.flatnonzero(text == ord('"'))
+    between = np.isin(np.arange(256), [ord(separator), ord("\n"), ord("\r")])
+    return bool(len(quotes) % 2 == 0 and between[text[quotes[::2] - 1]].all() and between[text[quotes[1::2] + 1]].all())
+
+
+# -- JSON Lines --------------------------------------------------------------------------------------------
+
+
+def read_json_lines(path: Path, size: int | None) -> Iterator[pa.Table]:
+    """Yield the rows in order, in tables of about `size` rows, or all in one without a size.
+
+    The standard library parses, line by line. It is slower than Arrow's reader, but hostile text becomes an error that
+    names its line instead of a crash, times stay text as written, and integers of any length keep their digits. Raise
+    BadTable, naming the line, for text that is not JSON, values that are no objects or too deeply nested, and rows that
+    share almost no names.
+    """
+    blocks = map(_json_table, _json_blocks(path, size or ROWS))
+    if size is not None:
+        yield from blocks
+    elif tables := list(blocks):
+        yield pa.concat_tables(_with_long_integers_as_text(tables), promote_options="permissive")
+
+
+def json_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the non-blank lines with their numbers, counted from 1."""
+    return ((number, line) for number, line in enumerate(text_lines(path), start=1) if line.strip())
+
+
+def _json_blocks(path: Path, size: int) -> Iterator[list[dict[str, Any]]]:
+    rows: list[dict[str, Any]] = []
+    names: set[str] = set()
+    count = values = 0
+    allowed = limits()  # once: outside a project they are read from the environment
+    for number, line in json_lines(path):
+        rows.append(_json_row(path, number, line, allowed.nesting))
+        own = _NAME.findall(line)
+        count, values = count + 1, values + len(own)
+        if not names.issuperset(own):
+            names.update(own)
+            if count * len(names) > max(FEW_FIELDS, SPARSE * values) or len(names) > allowed.columns:
+                raise BadTable(
+                    f"{path}, line {number}: the rows so far have {len(names):,} different names, most of them in few "
+                    f"rows; expected a table, with at most {allowed.columns:,} names (limits.columns)"
+                )
+        if len(rows) == size:
+            yield rows
+            rows = []
+    if rows:
+        yield rows
+
+
+def _json_row(path: Path, number: int, line: str, deepest: int) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        message = "values are nested too deeply" if isinstance(error, RecursionError) else f"not JSON: {error}"
+        raise BadTable(f"{path}, line {number}: cannot be read as jsonl: {message}") from None
+    if not isinstance(row, dict):
+        raise BadTable(f"{path}, line {number}: got {line.strip()[:40]!r}; expected an object, {{...}}, in each line")
+    if line.count("[") + line.count("{") > deepest and _depth(row) > deepest:
+        raise BadTable(
+            f"{path}, line {number}: values are nested {_depth(row):,} levels deep; expected at most "
+            f"{deepest:,} (limits.nesting)"
+        )
+    return row
+
+
+def _depth(value: Any) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if inner is None else 1 + max(map(_depth, inner), default=0)
+
+
+def _json_table(rows: list[dict[str, Any]]) -> pa.Table:
+    names = dict.fromkeys(name for row in rows for name in row)
+    return pa.table({name: _json_column(name, [row.get(name) for row in rows]) for name in names})
+
+
+def _json_column(name: str, values: list[Any]) -> pa.Array:
+    try:
+        return pa.array(values)
+    except (OverflowError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        kinds = {type(value) for value in values if value is not None}
+        if kinds == {int, float}:
+            return pa.array([None if value is None else float(value) for value in values])
+        if kinds != {int}:
+            raise ValueError(f"column {name!r}: {error}") from None
+    try:
+        return pa.array(values, pa.uint64())
+    except (OverflowError, pa.ArrowInvalid):
+        return pa.array([None if value is None else str(value) for value in values])
+
+
+def _with_long_integers_as_text(tables: list[pa.Table]) -> list[pa.Table]:
+    """Return the tables with text in every column of integers that is text, or unsigned, in one of them."""
+    integers, text = {pa.int64(), pa.uint64()}, {pa.string(), pa.null()}
+    for name in dict.fromkeys(name for table in tables for name in table.column_names):
+        kinds = {table.schema.field(name).type for table in tables if name in table.column_names}
+        if pa.uint64() in kinds and kinds <= integers | text and kinds != {pa.uint64()}:
+            tables = [
+                table.set_column(table.column_names.index(name), name, table.column(name).cast(pa.string()))
+                if name in table.column_names
+                else table
+                for table in tables
+            ]
+    return tables
+
+
+# -- Excel -------------------------------------------------------------------------------------------------
+
+
+def read_excel(path: Path) -> pa.Table:
+    """Return the non-empty rows of the first sheet, as text: 7.0 is "7", a date is in ISO 8601.
+
+    The first row that has text is the header. Raise BadTable for a file that is no workbook or has no header, and for a
+    value outside the header's columns.
+    """
+    rows = _excel_rows(path)
+    _, header = next(rows, (0, []))
+    while header and header[-1] is None:
+        header.pop()
+    if not header or None in header:
+        raise BadTable(f"{path}: a column of the first row has no name; expected a name for each column")
+    width = len(header)
+    table: list[list[str | None]] = []
+    for line, row in rows:
+        if any(cell is not None for cell in row[width:]):
+            raise BadTable(f"{path}, line {line}: a value stands beside the {width} columns of the first row")
+        table.append([*row[:width], *[None] * (width - len(row))])
+    arrays = [pa.array([row[place] for row in table], pa.string()) for place in range(width)]
+    return pa.Table.from_arrays(arrays, names=[str(name) for name in header])
+
+
+def excel_lines(path: Path) -> Iterator[int]:
+    """Yield the sheet row, counted from 1, of each row of the table."""
+    return (line for line, _ in islice(_excel_rows(path), 1, None))
+
+
+def _excel_rows(path: Path) -> Iterator[tuple[int, list[str | None]]]:
+    """Yield the non-empty rows of the first sheet, with their row numbers."""
+    try:
+        import openpyxl
+    except ImportError:
+        raise MissingExtra(
+            f"{path}: reading Excel needs openpyxl: pip install 'hitl-toolkit[excel]'; or save the sheet as .csv"
+        ) from None
+    try:
+        with warnings.catch_warnings():  # about styles that it skips
+            warnings.simplefilter("ignore")
+            book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+    except (BadZipFile, KeyError, ValueError) as error:
+        raise BadTable(f"{path}: cannot be read as xlsx: {error}; save it anew as .xlsx, or as .csv") from None
+    try:
+        cells_read = 0
+        for number, cells in enumerate(book.worksheets[0].iter_rows(values_only=True), start=1):
+            cells_read += 1 + len(cells)
+            if number > MAX_LINES or cells_read > MAX_CELLS:
+                raise BadTable(f"{path}: more than {MAX_LINES:,} lines or {MAX_CELLS:,} cells; save it as .csv")
+            row = [_excel_text(cell) for cell in cells]
+            if any(cell is not None for cell in row):
+                yield number, row
+    finally:
+        book.close()
+
+
+def _excel_text(cell: Any) -> str | None:
+    if cell is None or cell == "":
+        return None
+    if isinstance(cell, float) and cell.is_integer():
+        return str(int(cell))
+    if isinstance(cell, datetime) and cell.time() == time():
+        return cell.date().isoformat()
+    return cell.isoformat() if isinstance(cell, date | time) else str(cell)

@@ -1,0 +1,256 @@
+"""Read tables in files, whole or in parts, and name the file and line of their rows in messages.
+
+    .csv .tsv .jsonl .parquet (.gz allowed)    .xlsx: the first sheet
+    .arrow .feather, and the folder that `Dataset.save_to_disk` of Hugging Face writes
+
+Item, annotator and label are text as written: "007" and "NA" stay as they are. Memory is bounded by the part that is
+read, not by the file (in Parquet: by a row group).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from hitl.errors import BadTable, HitlError
+from hitl.tables import parsers
+from hitl.tables.columns import Place, require_columns, row_number, with_text
+from hitl.tables.limits import require_fit, require_harmless, require_shape
+from hitl.tables.write import FORMATS, restored, suffix_of
+
+READ = {**FORMATS, ".xlsx": "xlsx"}
+SPREADSHEETS = (".xls", ".xlsb", ".xlsm", ".ods", ".numbers")
+ARROW = (".arrow", ".feather")
+STATE = "state.json"
+
+FILE = b"hitl.file"
+"""Key of a table's schema metadata: the file it was read from."""
+
+
+def format_of(path: Path) -> str:
+    """Return the format of a file to read, by its name. Raise BadTable for an unknown ending."""
+    suffix = suffix_of(path)
+    if suffix in SPREADSHEETS:
+        raise BadTable(f"{path}: {suffix} is not read; save it as .xlsx or .csv")
+    if suffix not in READ or (suffix == ".xlsx" and path.suffix == ".gz"):
+        raise BadTable(f"{path}: unknown table format {suffix!r}; expected one of {', '.join(READ)} (.gz allowed)")
+    return READ[suffix]
+
+
+def is_arrow(path: Path) -> bool:
+    """Return True for an Arrow IPC file or a folder, which is assumed to be a Hugging Face dataset."""
+    return path.is_dir() or path.suffix.lower() in ARROW
+
+
+def read_table(path: str | Path, text: Sequence[str] = ()) -> pa.Table:
+    """Read a file as an Arrow table; the columns named in `text` come back as strings.
+
+    Columns of CSV and Excel are all text (an empty field is null); other formats keep their types elsewhere. Columns of
+    a .csv file may be separated by commas, semicolons or tabs. Raise MissingExtra for Excel without its library, and
+    BadTable when the file is missing, empty, or not of its format.
+    """
+    path = Path(path)
+    tables = list(read_parts(path))
+    if not tables and not is_arrow(path):
+        raise BadTable(f"{path}: cannot be read as {format_of(path)}: the file is empty")
+    table = pa.concat_tables(tables) if tables else pa.table({})
+    table = table.replace_schema_metadata({**(table.schema.metadata or {}), FILE: str(path)})
+    table = with_text(table, text)
+    require_fit(table, path, text)
+    return table
+
+
+def read_parts(path: Path, size: int | None = None, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+    """Yield the rows in order, in tables of about `size` rows, or all in one table without a size.
+
+    Arrow files are read in the parts they were written in. Parquet reads only the `columns`, if any are named; the
+    other formats read all. Raise BadTable as `read_table` does.
+    """
+    if not (path.is_file() or path.is_dir()):
+        raise BadTable(f"{path}: no such file")
+    kind = "arrow" if is_arrow(path) else format_of(path)
+    with parsing(path, kind):
+        if kind == "arrow":
+            yield from chain.from_iterable(map(_read_arrow, files_of(path)))
+            return
+        require_harmless(path, kind)
+        for part in _parts(path, kind, size, columns):
+            require_shape(path, part.num_rows, len(part.column_names))
+            yield restored(part) if kind in ("csv", "tsv") else part
+
+
+def column_names(path: str | Path) -> list[str]:
+    """Return the columns of a table from its beginning; for JSON Lines those of the first lines."""
+    first = next(read_parts(Path(path), 1_000), None)
+    return [] if first is None else list(first.column_names)
+
+
+def batches(path: str | Path, columns: Sequence[str], size: int) -> Iterator[pa.Table]:
+    """Yield the rows in order, in tables of `size` rows (the last may be shorter) with exactly these columns.
+
+    CSV columns are text; a column missing from JSON Lines is null. Raise BadTable as `read_table` does.
+    """
+    path = Path(path)
+    waiting: list[pa.Table] = []
+    for number, part in enumerate(read_parts(path, size, columns)):
+        if number == 0:
+            require_columns(part, columns, str(path))
+        for name in columns:
+            if name not in part.column_names:
+                part = part.append_column(name, pa.nulls(part.num_rows))
+        waiting.append(part.select(list(columns)))
+        while sum(table.num_rows for table in waiting) >= size:
+            rows = pa.concat_tables(waiting, promote_options="permissive")
+            yield rows.slice(0, size)
+            waiting = [rows.slice(size)] if rows.num_rows > size else []
+    if waiting:
+        yield pa.concat_tables(waiting, promote_options="permissive")
+
+
+def files_of(path: str | Path) -> list[Path]:
+    """Return the files whose bytes make the table: itself, or the Arrow files of a dataset folder."""
+    folder = Path(path)
+    if not folder.is_dir():
+        return [folder]
+    if (folder / "dataset_dict.json").is_file():
+        splits = sorted(path.name for path in folder.iterdir() if (path / STATE).is_file())
+        raise BadTable(f"{folder}: a dataset of several splits; name the folder of one: {', '.join(splits)}")
+    if not (folder / STATE).is_file():
+        raise BadTable(f"{folder}: a folder without {STATE}; expected a table, or what Dataset.save_to_disk wrote")
+    state = json.loads((folder / STATE).read_text())
+    if state.get("_indices_files") or state.get("_indices_data_files"):
+        raise BadTable(f"{folder}: its rows are chosen by an index; save dataset.flatten_indices() instead")
+    return [folder / str(entry["filename"]) for entry in state["_data_files"]]
+
+
+def table_in(folder: Path, name: str) -> Path | None:
+    """Find the table of this name, in any format that is written too. Raise BadTable if there are two."""
+    if not folder.is_dir():
+        return None
+    paths = sorted(
+        path for path in folder.iterdir() if path.name.removesuffix(".gz") in {name + suffix for suffix in FORMATS}
+    )
+    if len(paths) > 1:
+        raise BadTable(f"{folder}: {paths[0].name} and {paths[1].name} both are there; expected one {name} table")
+    return paths[0] if paths else None
+
+
+@contextmanager
+def parsing(path: Path, kind: str) -> Iterator[None]:
+    """Turn any error of a parser into BadTable that names the file."""
+    try:
+        yield
+    except HitlError:
+        raise
+    except MemoryError:
+        raise BadTable(f"{path}: cannot be read as {kind}: it takes more memory than there is") from None
+    except Exception as error:  # parsers raise nearly anything for hostile bytes
+        message = " ".join(f"{error}".split())[:300] or type(error).__name__
+        raise BadTable(f"{path}: cannot be read as {kind}: {message}") from error
+
+
+def _parts(path: Path, kind: str, size: int | None, columns: Sequence[str] | None) -> Iterator[pa.Table]:
+    match kind:
+        case "parquet":
+            yield from _read_parquet(path, size, columns)
+        case "jsonl":
+            yield from parsers.read_json_lines(path, size)
+        case "xlsx":
+            yield parsers.read_excel(path)
+        case _:
+            yield from parsers.read_csv(path, size)
+
+
+def _read_parquet(path: Path, size: int | None, columns: Sequence[str] | None) -> Iterator[pa.Table]:
+    from pyarrow import parquet
+
+    with pa.input_stream(path, compression="detect") as handle:
+        source = pa.BufferReader(handle.read()) if path.suffix == ".gz" else path
+    with parquet.ParquetFile(source, pre_buffer=False) as file:  # buffering would read all of it ahead
+        require_shape(path, file.metadata.num_rows, file.metadata.num_columns)
+        there = file.schema_arrow.names
+        wanted = None if columns is None else [name for name in columns if name in there]
+        whole = size is None or not file.metadata.num_rows
+        parts = file.iter_batches(batch_size=size or 1, columns=wanted, use_threads=False)
+        for part in [file.read(wanted)] if whole else map(pa.Table.from_batches, ([batch] for batch in parts)):
+            _require_valid(part)
+            yield part
+
+
+def _read_arrow(path: Path) -> Iterator[pa.Table]:
+    with pa.memory_map(str(path)) as source:
+        try:
+            reader: Any = pa.ipc.open_stream(source)
+        except pa.ArrowInvalid:  # a file with an index at its end, such as Feather
+            source.seek(0)
+            file = pa.ipc.open_file(source)
+            reader = (file.get_batch(number) for number in range(file.num_record_batches))
+        for batch in reader:
+            part = pa.Table.from_batches([batch])
+            _require_valid(part)
+            require_shape(path, part.num_rows, part.num_columns)
+            yield part
+
+
+def _require_valid(part: pa.Table) -> None:
+    """Raise if text or names are not UTF-8, or offsets are out of range: accessing them would crash the process."""
+    part.validate(full=True)
+    fields = list(part.schema)
+    while fields:
+        field = fields.pop()
+        assert field.name is not None  # reading a name decodes it
+        if pa.types.is_struct(field.type):
+            fields += [field.type.field(n) for n in range(field.type.num_fields)]
+        elif pa.types.is_list(field.type):
+            fields.append(field.type.value_field)
+
+
+# -- locations of rows -------------------------------------------------------------------------------------
+
+
+def name_of(table: pa.Table, otherwise: str) -> str:
+    """Return the file that the table was read from, or `otherwise` for a table that is not from a file."""
+    name = (table.schema.metadata or {}).get(FILE)
+    return otherwise if name is None else str(name.decode())
+
+
+def place_in(table: pa.Table, otherwise: Place = row_number) -> Place:
+    """Return a function that names the file and line of a row of this table, or `otherwise` if not from a file.
+
+    Selecting or reordering rows makes the line numbers invalid.
+    """
+    name = name_of(table, "")
+    return place_in_file(Path(name)) if name else otherwise
+
+
+def place_in_file(file: Path, begins: int = 0) -> Place:
+    """Return a function that names the line of a row of this file, or the row (from 0) if rows are not lines.
+
+    Rows are counted from row number `begins` of the file.
+    """
+    lines: list[int] | None = None
+
+    def place_of(row: int) -> str:
+        nonlocal lines
+        if lines is None:  # once for all rows
+            lines = list(_lines(file))
+        row += begins
+        return f"{file}, line {lines[row]}" if row < len(lines) else f"{file}, {row_number(row)}"
+
+    return place_of
+
+
+def _lines(file: Path) -> Iterator[int]:
+    match READ.get(suffix_of(file)):
+        case "csv" | "tsv":
+            yield from parsers.csv_lines(file)
+        case "jsonl":
+            yield from (number for number, _ in parsers.json_lines(file))
+        case "xlsx":
+            yield from parsers.excel_lines(file)

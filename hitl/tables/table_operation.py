@@ -1,0 +1,137 @@
+"""Operations about all items, as tables: fast to compare, store and write for a million items.
+
+    consensus        per question: item, label, confidence, p_<class>, ...; probabilities in millionths, as pushed
+    labels_wanted    item, labels: how many answers each item should get
+
+The payload (see `hitl.platform.Operation`) is built on demand.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from hitl.annotations import Names
+from hitl.platform import Operation, OperationKind
+
+MILLION = 10**6
+CLOSE = 2
+"""Maximum difference, in millionths, of two numbers that are shown as the same."""
+
+QUESTION = b"question"
+"""Key of a table's schema metadata."""
+
+
+class TableOperation(Operation):
+    """An operation of tables: of each question, or the only one, named ""."""
+
+    tables: Mapping[str, pa.Table]
+
+    def __init__(self, kind: OperationKind, tables: Mapping[str, pa.Table]) -> None:
+        for name, value in (("kind", kind), ("key", ""), ("tables", tables)):
+            object.__setattr__(self, name, value)
+
+    @cached_property
+    def payload(self) -> Mapping[str, Any]:
+        """Payload as described in `hitl.platform`, built on demand."""
+        if self.kind == "labels_wanted":
+            return {"items": dict(zip(*self.tables[""].to_pydict().values(), strict=True))}
+        return {"questions": {name: payload_rows(table) for name, table in self.tables.items()}}
+
+    @cached_property
+    def packed(self) -> bytes:
+        """Concatenated Arrow streams of the tables."""
+        sink = pa.BufferOutputStream()
+        for name, table in self.tables.items():
+            named = table.replace_schema_metadata({QUESTION: name})
+            with pa.ipc.new_stream(sink, named.schema) as writer:
+                writer.write_table(named)
+        return bytes(sink.getvalue().to_pybytes())
+
+    @cached_property
+    def digest(self) -> str:
+        """Hex digest of the tables."""
+        return hashlib.sha256(self.packed).hexdigest()[:16]
+
+    def is_close_to(self, other: TableOperation) -> bool:
+        """Return True if the two are shown as the same: equal but for the last digits of probabilities."""
+        return self.tables.keys() == other.tables.keys() and all(
+            table.schema.equals(other.tables[name].schema)
+            and table.num_rows == other.tables[name].num_rows
+            and all(map(_are_close, table.columns, other.tables[name].columns))
+            for name, table in self.tables.items()
+        )
+
+
+def consensus_table(
+    items: pa.Array,
+    classes: Names,
+    labels: npt.NDArray[Any],
+    confidence: npt.NDArray[np.float64],
+    probabilities: npt.NDArray[np.float64],
+) -> pa.Table:
+    """Return the table of a question, of (N,) items and codes of labels, with (N, J) probabilities."""
+    names = list(map(str, classes))
+    label = pa.DictionaryArray.from_arrays(pa.array(labels, pa.int32()), pa.array(names, pa.string()))
+    columns = {"item": items, "label": label}
+    names_of_numbers = ["confidence", *(f"p_{name}" for name in names)]
+    for name, column in zip(names_of_numbers, (confidence, *probabilities.T), strict=True):
+        columns[name] = pa.array(np.rint(column * MILLION).astype(np.int32))
+    return pa.table(columns)
+
+
+def pushed_table(table: pa.Table) -> pa.Table:
+    """Return a table of consensus with labels as text, and probabilities in [0, 1]."""
+    for place, (field, column) in enumerate(zip(table.schema, table.columns, strict=True)):
+        if pa.types.is_dictionary(field.type):
+            table = table.set_column(place, field.name, column.cast(pa.string()))
+        elif pa.types.is_integer(field.type):
+            table = table.set_column(place, field.name, pa.array(column.to_numpy() / MILLION))
+    return table
+
+
+def wanted_table(items: pa.Array, labels: npt.NDArray[Any]) -> pa.Table:
+    """Return the table of (M,) items and the answers they should get, independent of their order."""
+    return pa.table({"item": items, "labels": pa.array(labels, pa.int32())}).sort_by("item").combine_chunks()
+
+
+def as_bytes(operation: Operation) -> bytes:
+    """Return the stored payload of an operation: JSON, or Arrow streams of an operation of tables."""
+    return operation.packed if isinstance(operation, TableOperation) else json.dumps(operation.payload).encode()
+
+
+def from_bytes(kind: OperationKind, key: str, payload: bytes, digest: str) -> Operation:
+    """Rebuild an operation from its stored payload and digest."""
+    if payload.startswith(b"{"):
+        operation = Operation(kind, key, json.loads(payload))
+    else:
+        reader, tables = pa.BufferReader(payload), {}
+        while reader.tell() < reader.size():
+            table = pa.ipc.open_stream(reader).read_all()
+            tables[table.schema.metadata[QUESTION].decode()] = table.replace_schema_metadata(None)
+        operation = TableOperation(kind, tables)
+    operation.__dict__["digest"] = digest  # avoids computing it from the payload
+    return operation
+
+
+def payload_rows(table: pa.Table) -> list[dict[str, Any]]:
+    """Return the rows of a question in a payload."""
+    items, labels, confidence, *shares = (column.to_pylist() for column in pushed_table(table).columns)
+    classes = [name.removeprefix("p_") for name in table.column_names[3:]]
+    return [
+        {"item": item, "label": label, "confidence": sure, "probabilities": dict(zip(classes, row, strict=True))}
+        for item, label, sure, row in zip(items, labels, confidence, zip(*shares, strict=True), strict=True)
+    ]
+
+
+def _are_close(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:
+    if not pa.types.is_integer(one.type):
+        return bool(one.equals(other))
+    return bool((np.abs(one.to_numpy() - other.to_numpy()) <= CLOSE).all())
