@@ -75,22 +75,14 @@ def test_help_names_theirs(installed: Path, tmp_path: Path, command: list[str], 
     assert [name for name in names if name not in said] == []
 
 
-def test_their_combiner_combines_a_file(installed: Path, tmp_path: Path) -> None:
-    labels(tmp_path)
+def test_their_combiner_and_policy_judge_files_and_projects(installed: Path, tmp_path: Path) -> None:
+    policy = '[policy]\nname = "by-name"\n\n[budget]\ntarget_confidence = 1.0\n'
+    project(tmp_path, more=f'[combine]\nmethod = "squared"\noptions = {{ power = 3.0 }}\n{policy}')
     hitl(installed, tmp_path, "combine", "labels.csv", "--method", "squared", "--output", "consensus.csv")
     assert len((tmp_path / "consensus.csv").read_text().splitlines()) == 13
-
-
-def test_their_combiner_judges_a_project(installed: Path, tmp_path: Path) -> None:
-    project(tmp_path, more='[combine]\nmethod = "squared"\noptions = { power = 3.0 }\n')
     hitl(installed, tmp_path, "run")
     found = json.loads(hitl(installed, tmp_path, "annotators", "--json"))
     assert next(iter(found["questions"].values()))["method"] == "squared"
-
-
-def test_their_policy_plans_a_project(installed: Path, tmp_path: Path) -> None:
-    project(tmp_path, more='[policy]\nname = "by-name"\n\n[budget]\ntarget_confidence = 1.0\n')
-    hitl(installed, tmp_path, "run")
 
 
 def test_their_connector_is_a_source_and_a_sink(installed: Path, tmp_path: Path) -> None:
