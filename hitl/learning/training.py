@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from hitl.annotations import Annotations, Floats
     from hitl.evidence import Evidence
-    from hitl.models.learning.out_of_fold import Training
+    from hitl.models.learning.learned import Training
     from hitl.settings import Settings
     from hitl.store import Lease, Store
 
@@ -170,8 +170,7 @@ class _TrainingRun:
     def run(self, groups: Mapping[Name, str] | None) -> StoredTraining | None:
         """Train the folds that are not stored yet. Return None if there is too little data."""
         from hitl.models.combiner import seen_by
-        from hitl.models.learning.learned import is_informative
-        from hitl.models.learning.out_of_fold import plan_training
+        from hitl.models.learning.learned import is_informative, plan_training
         from hitl.models.registry import chosen
 
         learn, combine, items = self.settings.learn, self.settings.combine, self.evidence.annotations.items

@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from hitl.errors import BadInput, BadSettings
 from hitl.evidence import Evidence
 from hitl.models.learning.classifiers import LOGIT_VARIANCE, EstimatorClassifier, classifier
-from hitl.models.learning.out_of_fold import Training, out_of_fold, plan_training, standardised
+from hitl.models.learning.learned import Training, out_of_fold, plan_training, standardised
 from hitl.testing.crowds import crowd, reordered
 
 
