@@ -245,8 +245,7 @@ class Annotations(OneLineRepr):
             raise BadAnnotations(
                 f"expected an integer matrix of N items x K annotators, got {codes.dtype} {codes.shape}"
             )
-        if (codes < -1).any():
-            n, k = np.argwhere(codes < -1)[0]
+        for n, k in np.argwhere(codes < -1)[:1]:
             raise BadAnnotations(f"expected a label code or -1 for a gap, got {codes[n, k]} at matrix[{n}, {k}]")
         item, annotator = (column.astype(np.int32) for column in np.nonzero(codes >= 0))
         label = codes[item, annotator].astype(np.int32)

@@ -36,15 +36,12 @@ BROKEN = (zipfile.BadZipFile, zlib.error)
 """Exceptions raised by a damaged archive."""
 
 FORMAT = 5
-"""Version of the file format."""
 
 SHARED, PARAMETER = "shared errors ", "parameter "
 """Prefixes of the names of shared errors and of parameters in the file."""
 
 TIE = 1e-9
-"""Probabilities closer than this count as equal, because sums differ in the last bits between runs and labels must
-not.
-"""
+"""Probabilities closer than this count as equal: sums differ in the last bits between runs, and labels must not."""
 
 
 @dataclass(frozen=True)
@@ -181,9 +178,8 @@ class AnnotatorReport(OneLineRepr):
 
     def frame(self) -> pd.DataFrame:
         """Return one row per annotator: annotator, labels, accuracy, low, high."""
-        low, high = self.interval
         columns = {"annotator": list(self.names), "labels": self.labels, "accuracy": self.accuracy}
-        return pd.DataFrame(columns | {"low": low, "high": high})
+        return pd.DataFrame(columns | dict(zip(("low", "high"), self.interval, strict=True)))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -197,8 +193,7 @@ class Consensus(OneLineRepr):
         class_shares: (J,) class prior, sums to 1.
         temperatures: temperature T > 0 per model (weight 1/T in the log-linear pool).
         fit: how the fit went.
-        difficulty: (N,) probability that the item is hard (no annotator does better than chance on it), in [0, 1]; None
-            if not modeled.
+        difficulty: (N,) probability that no annotator does better than chance on the item; None if not modeled.
         design_effect: how these probabilities were derived from those under independence.
         parameters: other fitted values, under the method's own names, for its `apply`.
         question: the question, if annotators mark parts of the items; None if items are judged as a whole.
@@ -255,9 +250,9 @@ class Consensus(OneLineRepr):
         return "choices" if self.question is None else self.question.kind
 
     def __str__(self) -> str:
-        said = f"{counted(len(self.items), 'item')}; classes: {listed(self.classes)}"
         sure = f"; mean confidence {self.confidence.mean():.3f}" if len(self.items) else ""
-        return f"{said}{sure}; {counted(len(self.annotators.names), 'annotator')}; {self.fit}"
+        items, people = counted(len(self.items), "item"), counted(len(self.annotators.names), "annotator")
+        return f"{items}; classes: {listed(self.classes)}{sure}; {people}; {self.fit}"
 
     def table(self) -> pa.Table:
         """Return an Arrow table: item, label, confidence, p_<class>."""
@@ -286,10 +281,11 @@ class Consensus(OneLineRepr):
     def to_bytes(self) -> bytes:
         """Return the content that `save` writes."""
         people, effect, table = self.annotators, self.design_effect, self.annotators.concentration
-        many = isinstance(self.items, CheckedNames)  # a million names as JSON would take longer than everything else
+        # A million names as JSON would take longer than everything else.
+        items = names_as_bytes(self.items.column) if isinstance(self.items, CheckedNames) else None
         header = {
             "format": FORMAT,
-            "items": None if many else self.items,
+            "items": self.items if items is None else None,
             "classes": self.classes,
             "annotators": people.names,
             "options": people.options,
@@ -301,7 +297,7 @@ class Consensus(OneLineRepr):
         }
         arrays: dict[str, Any] = {
             "header": np.frombuffer(json.dumps(header).encode(), dtype=np.uint8),
-            "items": names_as_bytes(self.items.column) if isinstance(self.items, CheckedNames) else None,
+            "items": items,
             "probabilities": self.probabilities,
             "class_shares": self.class_shares,
             "labels": people.labels,

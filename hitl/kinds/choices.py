@@ -30,16 +30,13 @@ class Choices:
     of_parts: ClassVar[bool] = False
 
     def read(self, answer: str) -> list[Marked]:
-        """Return the label."""
         return [{"label": answer}]
 
     def write(self, parts: Iterable[Marked]) -> str:
-        """Return the one label."""
         (part,) = parts
         return str(part["label"])
 
     def left_out(self, answer: str, data: object) -> list[str]:
-        """Return nothing: a label is used whole."""
         return []
 
     def evidence(self, stored: StoredAnswers) -> dict[str, Evidence]:

@@ -204,7 +204,6 @@ class PartsKind:
     """
 
     def read(self, answer: str) -> list[Marked]:
-        """Read a stored label. Raise ValueError, KeyError or TypeError for a label of another kind."""
         raise NotImplementedError
 
     def read_stored(self, item: Name, answer: str) -> list[Marked]:
@@ -218,7 +217,6 @@ class PartsKind:
             ) from None
 
     def left_out(self, answer: str, data: object) -> list[str]:
-        """Return nothing: every part is used."""
         return []
 
     def shown(self, part: Part) -> dict[str, Any]:
