@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hitl import cycle
+from hitl.operations import push
 from hitl.platform import Connector, Difference, Operation, Progress, SeenAnswer, Snapshot, silent
 from hitl.project import lease_seconds, require_place
 
@@ -71,7 +72,7 @@ def repair(settings: Settings, store: Store, connector: Connector, found: Audit,
             left_out = cycle.pull(lease, store, connector, progress, anew=True).problems
         if kinds - EVIDENCE:
             store.queue(lease, _taken_back(store, settings.name, found))
-            for _ in cycle.push(lease, store, connector, progress, verify=True):
+            for _ in push(lease, store, connector, progress, verify=True):
                 pass
     return replace(audit(settings, store, connector, progress), left_out=left_out)
 

@@ -16,7 +16,6 @@ from hitl.models.combiner import needs_of
 from hitl.models.registry import chosen
 from hitl.platform import Check, silent
 from hitl.project import (
-    annotator_names,
     combined,
     crew_of,
     graph_of,
@@ -103,7 +102,7 @@ def _crew(settings: Settings, store: Store, connector: Connector) -> Iterator[Ch
         yield from (Check("crew", False, what, fix) for what, fix in ineffective(settings, store, asked))
         if not settings.crew.annotators:
             return
-        crew, unknown = reachable(asked, connector, annotator_names(store, settings.name))
+        crew, unknown = reachable(asked, connector, store.annotator_names(settings.name))
     except HitlError as error:
         yield Check("crew", False, str(error), "fix crew.annotators, or let them sign up on the platform")
         return

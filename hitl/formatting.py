@@ -6,6 +6,7 @@ import html
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -96,3 +97,11 @@ SUBJECTS = {
 def subject_of(operation: Operation) -> str:
     """Describe the subject of an operation: "questions of ann"."""
     return SUBJECTS[operation.kind] + (f" of {operation.key}" if operation.key else "")
+
+
+def expected_fields(field: str, data: Sequence[Mapping[str, Any]]) -> str:
+    """Return the end of a message about a field that no item's data has: the fields there are."""
+    fields = list(dict.fromkeys(name for one in data for name in one))
+    near = get_close_matches(field, fields, 1)
+    meant = f"; did you mean {near[0]!r}?" if near else ""
+    return f"expected one of {', '.join(fields)}{meant}"

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from hitl.cycle import pull, push_collecting_errors
+from hitl.cycle import pull
 from hitl.errors import BadSettings, BadTable, HitlError, raise_all
 from hitl.export import multiple_choices
 from hitl.formatting import listed
 from hitl.kinds.kind import kind_of
+from hitl.operations import push_collecting_errors
 from hitl.platform import (
     NO,
     YES,

@@ -1,8 +1,10 @@
-"""Turn a judgement into operations, each of which describes a desired state on the platform."""
+"""Turn a judgement into operations, each of which describes a desired state on the platform, and push them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,19 +15,20 @@ import pyarrow.compute as pc
 
 from hitl.annotations import column_of, places_of
 from hitl.consensus import Consensus
+from hitl.errors import BadInput, BadSettings, HitlError, LeaseLost, PlatformError, Refused, Unreachable, raise_all
 from hitl.evidence import Evidence
+from hitl.formatting import subject_of
 from hitl.kinds.choices import label_table
 from hitl.kinds.kind import kind_of, layers_by_question
 from hitl.metrics import DIGITS
 from hitl.plan import Ask, DoneItems, Expired, Plan
-from hitl.platform import Operation
-from hitl.project import annotator_names
+from hitl.platform import Connector, Operation, Progress, Receipt, silent
 from hitl.tables.table_operation import TableOperation, wanted_table
 
 if TYPE_CHECKING:
     from hitl.annotations import Name, Names
     from hitl.settings import PushSettings
-    from hitl.store import Store
+    from hitl.store import Lease, Store
 
 Row = TypeVar("Row", Ask, Expired)
 
@@ -108,11 +111,6 @@ def departed(
     return frozenset()
 
 
-def end_of_kind(pending: Sequence[Operation], first: int) -> int:
-    """Return the index where the next kind begins. Operations of one kind go together, as a platform may batch them."""
-    return next((n for n in range(first, len(pending)) if pending[n].kind != pending[first].kind), len(pending))
-
-
 def _consensus(store: Store, project: str, judgement: Judgement) -> Operation:
     """Return the consensus to show, or the one already shown if only the last digits differ."""
     fresh = consensus_operation(judgement)
@@ -139,24 +137,24 @@ def _same_consensus(shown: Mapping[str, list[dict[str, Any]]], fresh: Mapping[st
     """Return True if items and labels are equal, and all probabilities equal to the pushed precision."""
 
     def named(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-        return [(row["item"], row.get("label"), *row.get("probabilities", ()), *_places(row)) for row in rows]
+        found = []
+        for row in rows:
+            parts = [{key: part[key] for key in part if key != "confidence"} for part in row.get("parts", ())]
+            found.append((row["item"], row.get("label"), *row.get("probabilities", ()), *parts))
+        return found
 
     def numbers(rows: list[dict[str, Any]]) -> list[float]:
-        return [p for row in rows for p in (row["confidence"], *row.get("probabilities", {}).values(), *_sure(row))]
+        found = []
+        for row in rows:
+            found += [row["confidence"], *row.get("probabilities", {}).values()]
+            found += [part["confidence"] for part in row.get("parts", ())]
+        return found
 
     return shown.keys() == fresh.keys() and all(
         named(shown[name]) == named(fresh[name])
         and np.allclose(numbers(shown[name]), numbers(fresh[name]), rtol=0, atol=2 * 10.0**-DIGITS)
         for name in fresh
     )
-
-
-def _places(row: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [{name: value for name, value in part.items() if name != "confidence"} for part in row.get("parts", ())]
-
-
-def _sure(row: Mapping[str, Any]) -> list[float]:
-    return [part["confidence"] for part in row.get("parts", ())]
 
 
 def consensus_rows(
@@ -168,7 +166,7 @@ def consensus_rows(
 
 
 def _assignments(store: Store, project: str, plan: Plan) -> Iterator[Operation]:
-    keys = {name: key for key, name in annotator_names(store, project).items()}
+    keys = {name: key for key, name in store.annotator_names(project).items()}
     planned = {name: [str(ask.item) for ask in plan.asks_of(name)] for name in plan.annotators}
     assigned = {keys.get(str(name), str(name)): items for name, items in planned.items()}
     for operation, _ in store.operations(project, "assign"):
@@ -248,3 +246,153 @@ def _labels_wanted(plan: Plan, evidence: Mapping[str, Evidence]) -> Operation:
     told_n[list(asked)] = True
     rows = np.flatnonzero(told_n)
     return TableOperation("labels_wanted", {"": wanted_table(names.take(pa.array(rows)), wanted_n[rows])})
+
+
+# -- push ------------------------------------------------------------------------------------------------
+
+EVERY = 1.0
+"""Seconds after which finished operations are confirmed while others are still being sent."""
+
+NEEDS = {"consensus": "order"}
+"""Kinds not sent if another was refused: without an order, a platform may show annotators the consensus."""
+
+IN_A_ROW = 3
+"""Number of unanswered operations in a row after which the platform counts as down."""
+
+
+def push(
+    lease: Lease,
+    store: Store,
+    connector: Connector,
+    progress: Progress = silent,
+    *,
+    verify: bool = False,
+    by_hand: bool = False,
+) -> Iterator[Receipt]:
+    """Push every unconfirmed operation in order, confirming each once verified on the platform.
+
+    `verify` also checks confirmed operations, compares their full content (`Connector.verify`), and fixes later changes
+    on the platform. A push after one that was cut short does the same. `by_hand` sends only operations queued by hand
+    (`hitl.manual_operations`).
+
+    If the platform refuses an operation or does not answer, the push continues with the others, except those that need
+    it (`NEEDS`), and stops once nothing is answered any more. The errors are raised at the end and the operations sent
+    again next time, except refused ones that were queued by hand.
+    """
+    verify = not by_hand and (verify or store.in_doubt(lease))
+    pending = store.queued(lease.project) if by_hand else store.pending(lease.project)
+    if verify:
+        pending = [operation for operation, _ in store.operations(lease.project)]
+    if not pending and not verify:
+        return
+    send = connector.verify if verify else connector.push
+    failed, kinds = list[HitlError](), set[str]()
+    with _sending(lease, store, connector):
+        done = 0
+        while done < len(pending):
+            kind, end = pending[done].kind, _end_of_kind(pending, done)
+            if NEEDS.get(kind) in kinds:
+                done = end
+                continue
+            store.renew(lease)
+            try:
+                for receipt in confirmed(lease, store, send(pending[done:end]), progress, done, len(pending)):
+                    done += 1
+                    yield receipt
+                done = end
+            except (PlatformError, BadInput, BadSettings) as error:
+                failed.append(_withdrawn(lease, store, pending[min(done, end - 1)], error))
+                kinds.add(kind)
+                done = min(done + 1, end)
+            if len(failed) >= IN_A_ROW and all(isinstance(error, Unreachable) for error in failed[-IN_A_ROW:]):
+                break
+        if any(isinstance(error, Unreachable) for error in failed):
+            store.renew(lease)  # a request may be in flight: raise LeaseLost if overtaken, so the new holder verifies
+        else:
+            store.end_push(lease, verified=verify and not failed)
+    raise_all(failed)
+
+
+def push_collecting_errors(
+    lease: Lease,
+    store: Store,
+    connector: Connector,
+    progress: Progress,
+    failed: list[HitlError],
+    *,
+    by_hand: bool = False,
+) -> tuple[Receipt, ...]:
+    """Return the receipts of `push`, adding its errors to `failed`."""
+    receipts = []
+    try:
+        for receipt in push(lease, store, connector, progress, by_hand=by_hand):
+            receipts.append(receipt)
+    except (PlatformError, BadInput, BadSettings) as error:
+        failed.append(error)
+    return tuple(receipts)
+
+
+def confirmed(
+    lease: Lease, store: Store, receipts: Iterable[Receipt], progress: Progress, before: int, total: int
+) -> Iterator[Receipt]:
+    """Yield the receipts once they are confirmed, counting progress from `before` to `total`.
+
+    Slow operations are confirmed at once. Operations finished before an error or interruption are confirmed too, unless
+    the lease is lost. Operations that a killed process did not confirm are sent again, which changes nothing. A process
+    that was paused for long learns with the next receipt if it has been overtaken.
+    """
+    done, began = list[Receipt](), time.monotonic()
+
+    def noted() -> Iterator[Receipt]:
+        nonlocal done, before, began
+        batch, done, began = done, [], time.monotonic()
+        store.confirm(lease, *batch)
+        for receipt in batch:
+            before += 1
+            progress("push", before, total)
+            yield receipt
+
+    try:
+        for receipt in receipts:
+            progress("pushed", before + len(done) + 1, total)
+            done.append(receipt)
+            if time.monotonic() - began >= EVERY:
+                yield from noted()
+        yield from noted()
+    except (PlatformError, BadInput, BadSettings):
+        yield from noted()
+        raise
+    except BaseException:
+        with suppress(HitlError):
+            store.confirm(lease, *done)
+        raise
+
+
+@contextmanager
+def _sending(lease: Lease, store: Store, connector: Connector) -> Iterator[None]:
+    """Block writes once the lease is lost, and record for the next holder that something may have been sent."""
+
+    def may_write() -> float:
+        store.renew(lease)
+        return lease.seconds
+
+    store.begin_push(lease)
+    connector.fence(may_write)
+    try:
+        yield
+    except LeaseLost:
+        store.doubt(lease)
+        raise
+    finally:
+        connector.fence(None)
+
+
+def _end_of_kind(pending: list[Operation], first: int) -> int:
+    """Return the index where the next kind begins. Operations of one kind go together, as a platform may batch them."""
+    return next((n for n in range(first, len(pending)) if pending[n].kind != pending[first].kind), len(pending))
+
+
+def _withdrawn(lease: Lease, store: Store, operation: Operation, error: HitlError) -> HitlError:
+    if isinstance(error, Unreachable) or not store.withdraw(lease, operation):
+        return error
+    return Refused(f"{error}; not sent again: {subject_of(operation)}. Mend it, then give the command again")

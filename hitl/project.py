@@ -11,17 +11,17 @@ Numerical libraries are imported by the first call that needs them, so `hitl --h
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from hitl.errors import BadInput, BadSettings, PlatformError
-from hitl.formatting import shown_names
+from hitl.formatting import expected_fields
 from hitl.platform import id_in
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from hitl.learning.graph import ProjectGraph
     from hitl.platform import AnnotatorRow, Connector, Progress, Question
     from hitl.settings import Settings
-    from hitl.store import Lease, Store
+    from hitl.store import Store
 
 
 one_fit = RLock()
@@ -90,14 +90,10 @@ def opened(config: Path, *, anew: bool = False) -> Iterator[tuple[Settings, Stor
 
 def recalled(connector: Connector, store: Store, project: str) -> Connector:
     """Tell the connector where the last pull stopped, unless that was another place, and return it."""
-    if _is_of(store.source(project), connector):
+    place = store.source(project)
+    if place is None or connector.is_at(place):
         connector.recall(store.cursor(project))
     return connector
-
-
-def forget(lease: Lease, settings: Settings, store: Store) -> None:
-    """Delete rows removed long ago, and metrics of old runs, as `[retention]` says."""
-    store.forget(lease, deleted_seconds=settings.retention.deleted, cycles=settings.retention.cycles)
 
 
 def store_url(url: str, folder: Path) -> str:
@@ -117,17 +113,13 @@ def store_url(url: str, folder: Path) -> str:
 def require_place(store: Store, project: str, connector: Connector) -> None:
     """Raise BadSettings if the stored project of this name was pulled from another place."""
     place = store.source(project)
-    if _is_of(place, connector):
+    if place is None or connector.is_at(place):
         return
     raise BadSettings(
         f"name: the store has a project {project!r} that was pulled from {place}, and this hitl.toml is for "
         f"{connector.place}; give one of the two another name. If it is the same project at a new address: "
         "`hitl pull --full`"
     )
-
-
-def _is_of(place: str | None, connector: Connector) -> bool:
-    return place is None or connector.is_at(place)
 
 
 def require_one_name(store: Store, project: str, connector: Connector) -> None:
@@ -172,7 +164,7 @@ def given_evidence(settings: Settings, store: Store, questions: tuple[Question, 
     from hitl.learning.features import stored_features
 
     project = settings.name
-    names = annotator_names(store, project)
+    names = store.annotator_names(project)
     whole = next((question for question in questions if not kind_of(question).of_parts), None)
     first = None if whole is None else store.labels(project, whole, names)
     items = CheckedNames.unchecked(store.key_column(project)) if first is None else cast("CheckedNames", first.items)
@@ -203,12 +195,6 @@ def given_evidence(settings: Settings, store: Store, questions: tuple[Question, 
     return {name: replace(known, features=features, graph=adjacency) for name, known in given.items()}
 
 
-def settle(lease: Lease, settings: Settings, store: Store, questions: tuple[Question, ...]) -> None:
-    """Update the snapshots of the answers and the database statistics, so that evidence loads fast."""
-    store.database.analyse()
-    store.keep_answers(lease, [question.name for question in questions])
-
-
 def graph_of(settings: Settings, store: Store, items: Names, features: Floats | None) -> ProjectGraph | None:
     """Return links between these items, as `[graph]` says; None without `[graph]`, or without the features it needs.
 
@@ -227,15 +213,14 @@ def graph_of(settings: Settings, store: Store, items: Names, features: Floats | 
 
 def _model_files(settings: Settings, store: Store, questions: tuple[Question, ...]) -> dict[str, dict[str, pa.Table]]:
     """Return question -> model -> probabilities from the files in `[models]`, by the platform's keys."""
-    found: dict[str, dict[str, pa.Table]] = {question.name: {} for question in questions}
-    if settings.models:
-        key_of = {own: key for key, own in item_names(settings, store).items()}
-        from hitl.tables.matrices import by_question
+    from hitl.tables.matrices import by_question
 
-        for model, path in settings.models.items():
-            for question, table in by_question(path, key_of, questions).items():
-                found[question][model] = table
-    return found
+    files: dict[str, dict[str, pa.Table]] = {question.name: {} for question in questions}
+    key_of = {own: key for key, own in item_names(settings, store).items()} if settings.models else {}
+    for model, path in settings.models.items():
+        for question, table in by_question(path, key_of, questions).items():
+            files[question][model] = table
+    return files
 
 
 def usable(settings: Settings, store: Store, questions: tuple[Question, ...]) -> tuple[Settings, tuple[str, ...]]:
@@ -300,36 +285,18 @@ def item_names(settings: Settings, store: Store) -> dict[str, str]:
 
     Raises BadSettings if no item has the field, BadInput if two items share an own id.
     """
-    table = store.items(settings.name)
-    keys, refs = table.column("item").to_pylist(), table.column("ref").to_pylist()
-    field = key_field(settings)
-    held: list[str | None] = [None] * len(keys)
-    if field is not None:
-        data = [json.loads(text) for text in table.column("data").to_pylist()]
-        held = [id_in(one, field) for one in data]
-        if keys and not any(held):
-            raise BadSettings(_no_such_field(field, data))
-    own = {key: name or ref or None for key, name, ref in zip(keys, held, refs, strict=True)}
-    _refuse_shared_ids(own, field)
-    taken = set(own.values())
-    return {key: name or (f"task {key}" if key in taken else key) for key, name in own.items()}
-
-
-def key_field(settings: Settings) -> str | None:
-    """Return the field of an item's data that holds the own id (`source.key`), if the source has this setting."""
     from hitl.settings import Keyed
 
-    return settings.source.key if isinstance(settings.source, Keyed) else None
-
-
-def _no_such_field(field: str, data: list[dict[str, Any]]) -> str:
-    fields = list(dict.fromkeys(name for one in data for name in one))
-    near = get_close_matches(field, fields, 1)
-    meant = f"; did you mean {near[0]!r}?" if near else ""
-    return f"source.key: no item has an id in the field {field!r}; expected one of {', '.join(fields)}{meant}"
-
-
-def _refuse_shared_ids(own: Mapping[str, str | None], field: str | None) -> None:
+    table = store.items(settings.name)
+    keys, refs = table.column("item").to_pylist(), table.column("ref").to_pylist()
+    field = settings.source.key if isinstance(settings.source, Keyed) else None
+    from_data: list[str | None] = [None] * len(keys)
+    if field is not None:
+        data = [json.loads(text) for text in table.column("data").to_pylist()]
+        from_data = [id_in(one, field) for one in data]
+        if keys and not any(from_data):
+            raise BadSettings(f"source.key: no item has an id in the field {field!r}; {expected_fields(field, data)}")
+    own = {key: name or ref or None for key, name, ref in zip(keys, from_data, refs, strict=True)}
     first: dict[str, str] = {}
     for key, name in own.items():
         if name is not None and first.setdefault(name, key) != key:
@@ -338,15 +305,10 @@ def _refuse_shared_ids(own: Mapping[str, str | None], field: str | None) -> None
                 f"tasks {first[name]} and {key} have one own id, {name!r}, in {where}; expected an id of its own for "
                 "each: mend or delete one of them on the platform, then `hitl pull`"
             )
+    return {key: name or (f"task {key}" if key in first else key) for key, name in own.items()}
 
 
 # -- crew and budget ---------------------------------------------------------------------------------------
-
-
-def annotator_names(store: Store, project: str) -> dict[str, str]:
-    """Return platform's key -> shown name, with the key appended if several annotators share a name."""
-    table = store.annotators(project)
-    return shown_names(dict(zip(table.column("key").to_pylist(), table.column("name").to_pylist(), strict=True)))
 
 
 def crew_of(settings: Settings, store: Store) -> Crew:
@@ -354,9 +316,14 @@ def crew_of(settings: Settings, store: Store) -> Crew:
     from hitl.crew import Crew, skills_needed
 
     crew = settings.crew
-    names = annotator_names(store, settings.name)
+    names = store.annotator_names(settings.name)
     skips = store.skips(settings.name)
-    _refuse_shared_names(crew.annotators, names)
+    for name in crew.annotators:
+        called = [shown for key, shown in names.items() if shown == f"{name} ({key})"]
+        if called:
+            raise BadSettings(
+                f"crew.annotators: several annotators are called {name!r}; expected {' or '.join(called)}"
+            )
     pairs = zip(skips.column("annotator").to_pylist(), skips.column("item").to_pylist(), strict=True)
     never = frozenset((names.get(annotator, annotator), item) for annotator, item in pairs)
     return Crew(
@@ -382,8 +349,8 @@ def people_of(connector: Connector) -> tuple[AnnotatorRow, ...] | None:
 def reachable(crew: Crew, connector: Connector, names: Mapping[str, str]) -> tuple[Crew, tuple[str, ...]]:
     """Return the crew without annotators unknown to the platform, and a warning about each.
 
-    `names` are those of the last pull (`annotator_names`), used if the platform does not answer now. Raises BadSettings
-    if it knows no member, because a crew without names means anyone.
+    `names` are those of the last pull (`Store.annotator_names`), used if the platform does not answer now. Raises
+    BadSettings if it knows no member, because a crew without names means anyone.
     """
     if not crew.names:
         return crew, ()
@@ -396,10 +363,18 @@ def reachable(crew: Crew, connector: Connector, names: Mapping[str, str]) -> tup
             return crew, ()
         there = {name for row in people for name in (row.name, f"{row.name} ({row.key})")}
     known = tuple(name for name in crew.names if name in there)
-    told = tuple(_unknown(str(name), there - set(known)) for name in crew.names if name not in there)
+    warnings = []
+    for name in crew.names:
+        if name not in there:
+            near = get_close_matches(str(name), sorted(there.difference(known)), 1)
+            meant = f" (did you mean {near[0]!r}?)" if near else ""
+            warnings.append(
+                f"crew.annotators: the platform has no user {str(name)!r}, who is not asked. Mend the name{meant}, let "
+                "them sign up there, or take them out"
+            )
     if not known:
-        raise BadSettings("; ".join(told))
-    return replace(crew, names=known), told
+        raise BadSettings("; ".join(warnings))
+    return replace(crew, names=known), tuple(warnings)
 
 
 def ineffective(settings: Settings, store: Store, crew: Crew) -> tuple[tuple[str, str], ...]:
@@ -407,26 +382,7 @@ def ineffective(settings: Settings, store: Store, crew: Crew) -> tuple[tuple[str
     from hitl.settings.without_effect import without_effect
 
     needless = settings.crew.skill_field is not None and not crew.needs and store.items(settings.name).num_rows > 0
-    return tuple(without_effect(settings.crew, annotator_names(store, settings.name).values(), needless))
-
-
-def _unknown(name: str, there: Iterable[str]) -> str:
-    near = get_close_matches(name, list(there), 1)
-    meant = f" (did you mean {near[0]!r}?)" if near else ""
-    return (
-        f"crew.annotators: the platform has no user {name!r}, who is not asked. Mend the name{meant}, let them sign up "
-        "there, or take them out"
-    )
-
-
-def _refuse_shared_names(crew: tuple[str, ...], names: Mapping[str, str]) -> None:
-    """Raise BadSettings for a name that several annotators share; they are distinguished as "name (key)"."""
-    for name in crew:
-        called = [shown for key, shown in names.items() if shown == f"{name} ({key})"]
-        if called:
-            raise BadSettings(
-                f"crew.annotators: several annotators are called {name!r}; expected {' or '.join(called)}"
-            )
+    return tuple(without_effect(settings.crew, store.annotator_names(settings.name).values(), needless))
 
 
 def budget_of(settings: Settings) -> Budget:

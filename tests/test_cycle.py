@@ -5,10 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import signal
-import sqlite3
 import subprocess
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +25,6 @@ from hitl.metrics import outlook
 from hitl.operations import Judgement, operations_of
 from hitl.platform import Question
 from hitl.settings import CrewSettings, Settings
-from hitl.status import status_of
 from hitl.store import Store
 from hitl.tables.matrices import by_question
 from hitl.tables.read import read_table
@@ -257,21 +254,6 @@ def test_metrics_say_where_the_project_stands(folder: Path, store: Store) -> Non
     assert metrics["expected"]["low"] == expected.low < metrics["expected"]["accuracy"]
     assert metrics["forecast"]["labels"] > 0
     assert [line.split(":")[0] for line in outlook(metrics)][:3] == ["accuracy expected now", "spent", "to come"]
-
-
-def test_a_cycle_reads_no_history_but_the_last_one(folder: Path, store: Store) -> None:
-    """A run that was recorded and killed before its push, status, and the schedule's look, after many cycles."""
-    for due in ("2026-11-20", None, "2026-11-21", None):
-        report = cycle.run(settings(), store, Tables(folder), due=due, now=NOON)
-    with closing(sqlite3.connect(folder / "hitl.db")) as database, database:
-        database.execute("UPDATE hitl_cycle SET metrics = 'nobody reads this' WHERE number < 4")
-    again = cycle.run(settings(), store, Tables(folder), due="2026-11-20", now=NOON)
-    assert again.judgement.evidence == {}
-    assert again.judgement.plan == report.judgement.plan
-    assert again.judgement.metrics == report.judgement.metrics
-    fresh = cycle.run(settings(), store, Tables(folder), due="2026-11-22", now=NOON)
-    assert set(fresh.judgement.evidence) == {"label"}
-    assert status_of(settings(), store, NOON).as_json()["cycles"] == 5
 
 
 def test_why_a_cycle_failed_is_kept_until_one_does_not(folder: Path, store: Store) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hitl.platform import Operation, PullSummary, Question, Receipt
     from hitl.settings import Settings
     from hitl.store import Store
-    from hitl.store.model_predictions import Training
+    from hitl.store.learned import Training
 
 AcceptDeletions = Annotated[
     bool, opt("Tables: take rows that are gone for deleted, however many they are.", "--accept-deletions")
@@ -195,14 +195,14 @@ def push(
     as_json: Json = False,
 ) -> None:
     """Make the platform as planned: order, queues, numbers of labels, consensus."""
-    from hitl import cycle
+    from hitl import operations
 
     with opened(config) as (settings, store, connector), show.progress(as_json) as progress:
         if dry_run:
             show_operations(store.pending(settings.name), as_json)
             return
         with store.lease(settings.name, seconds=lease_seconds(connector)) as lease:
-            receipts = tuple(cycle.push(lease, store, connector, progress, verify=verify))
+            receipts = tuple(operations.push(lease, store, connector, progress, verify=verify))
     show_receipts(receipts, as_json)
 
 

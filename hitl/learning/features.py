@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,8 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from hitl.errors import BadInput, BadSettings
+from hitl.formatting import expected_fields
 from hitl.platform import Connector, Progress, silent
-from hitl.store.vectors import FeaturesNote
+from hitl.store.learned import FeaturesNote
 
 if TYPE_CHECKING:
     from hitl.annotations import Floats
@@ -224,9 +224,5 @@ class _StoredVectors:
 
 def _require_field(name: str, key: str, data: Sequence[Mapping[str, Any]]) -> None:
     """Raise BadSettings if no item's data has the field."""
-    if any(name in fields for fields in data):
-        return
-    fields = list(dict.fromkeys(field for item in data for field in item))
-    near = get_close_matches(name, fields, 1)
-    meant = f"; did you mean {near[0]!r}?" if near else ""
-    raise BadSettings(f"features.{key}: no item has the field {name!r}; expected one of {', '.join(fields)}{meant}")
+    if not any(name in fields for fields in data):
+        raise BadSettings(f"features.{key}: no item has the field {name!r}; {expected_fields(name, data)}")

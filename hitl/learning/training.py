@@ -21,9 +21,10 @@ import numpy.typing as npt
 
 from hitl.annotations import Name
 from hitl.errors import BadSettings
+from hitl.formatting import expected_fields
 from hitl.learning.record import TrainingRecord
 from hitl.platform import Progress, silent
-from hitl.store.model_predictions import Training as StoredTraining
+from hitl.store.learned import Training as StoredTraining
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,8 +71,8 @@ def refresh(
         last = before.get(question)
         last = last if last is not None and last.settings == made_from else None
         if (
-            last is None
-            or anew
+            anew
+            or last is None
             or code not in (last.made_by, None)
             or _has_changed(store, settings, record, last, question)
         ):
@@ -146,8 +147,7 @@ def _field_values(settings: Settings, store: Store, key: str, field: str | None)
     items = store.items(settings.name)
     data = [json.loads(text) for text in items.column("data").to_pylist()]
     if not any(field in values for values in data):
-        names = ", ".join(dict.fromkeys(name for values in data for name in values))
-        raise BadSettings(f"learn.{key}: no item has the field {field!r}; expected one of {names}")
+        raise BadSettings(f"learn.{key}: no item has the field {field!r}; {expected_fields(field, data)}")
     pairs = zip(items.column("item").to_pylist(), (values.get(field) for values in data), strict=True)
     return {item: str(value) for item, value in pairs if value not in (None, "")}
 

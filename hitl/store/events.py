@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -147,28 +147,29 @@ class Announced(Leased):
 
     def arrived(self, project: str, it: Delivery, said: str) -> None:
         """Mark the delivery as delivered. Other events for this address become due at once, because it answers."""
-        with self.database.write() as connection:
-            if _settle(connection, project, it, state=DELIVERED, said=said, held=0.0):
-                _count(self.database, connection, project, it.address, delivered=1)
-            waiting = (*_of(project, it.address), events.c.state == WAITING)
-            connection.execute(sa.update(events).where(*waiting).values(due=0.0))
+        self._end(project, it, DELIVERED, said)
+        waiting = (*_of(project, it.address), events.c.state == WAITING, events.c.due > 0)
+        self.database.change(sa.update(events).where(*waiting).values(due=0.0))
 
     def later(self, project: str, it: Delivery, said: str, seconds: float, now: float | None = None) -> None:
         """Schedule a retry of the delivery after `seconds`."""
         when: Any = self.database.now() if now is None else sa.literal(now, sa.Double())
         with self.database.write() as connection:
-            _settle(connection, project, it, due=when + seconds, said=said, held=0.0)
+            _settle(connection, project, it, due=when + seconds, said=said)
 
     def not_sent(self, project: str, it: Delivery) -> None:
         """Undo the claim of a delivery that was not sent."""
         with self.database.write() as connection:
-            _settle(connection, project, it, attempts=it.attempts - 1, held=0.0)
+            _settle(connection, project, it, attempts=it.attempts - 1)
 
     def lost(self, project: str, it: Delivery, said: str) -> None:
         """Mark the delivery as failed, so that it is not sent again."""
+        self._end(project, it, FAILED, said)
+
+    def _end(self, project: str, it: Delivery, state: State, said: str) -> None:
         with self.database.write() as connection:
-            if _settle(connection, project, it, state=FAILED, said=said, held=0.0):
-                _count(self.database, connection, project, it.address, failed=1)
+            if _settle(connection, project, it, state=state, said=said):
+                _count(self.database, connection, project, it.address, **{state: 1})
 
     def give_up(self, project: str, address: str, said: str, before: float | None = None) -> int:
         """Mark deliveries waiting for this address as failed, or only those of events before `before`.
@@ -201,10 +202,8 @@ class Announced(Leased):
 
     def resend(self, project: str) -> int:
         """Queue all failed deliveries again. Return the number."""
-        failed = (events.c.project == project, events.c.state == FAILED)
-        with self.database.write() as connection:
-            again = sa.update(events).where(*failed).values(state=WAITING, attempts=0, due=0.0, held=0.0)
-            return connection.execute(again).rowcount
+        again = sa.update(events).where(events.c.project == project, events.c.state == FAILED)
+        return self.database.change(again.values(state=WAITING, attempts=0, due=0.0, held=0.0))
 
     def deliveries(self, project: str, limit: int = 100) -> list[Delivery]:
         """Return the last deliveries, newest event first."""
@@ -218,18 +217,12 @@ class Announced(Leased):
         Addresses that were never sent anything are left out.
         """
         columns = (addresses.c.address, addresses.c.delivered, addresses.c.failed, addresses.c.gone)
-        over = {
-            str(name): Counted(delivered, failed, 0, gone)
-            for name, delivered, failed, gone in self.database.rows(
-                sa.select(*columns).where(addresses.c.project == project)
-            )
-        }
+        rows = self.database.rows(sa.select(*columns).where(addresses.c.project == project))
+        counts = {name: Counted(delivered, failed, 0, gone) for name, delivered, failed, gone in rows}
         waiting = sa.select(events.c.address, sa.func.count()).group_by(events.c.address)
-        waiting = waiting.where(events.c.project == project, events.c.state == WAITING)
-        for name, count in self.database.rows(waiting):
-            one = over.get(str(name), Counted())
-            over[str(name)] = Counted(one.delivered, one.failed, int(count), one.gone)
-        return dict(sorted(over.items()))
+        for name, count in self.database.rows(waiting.where(events.c.project == project, events.c.state == WAITING)):
+            counts[name] = replace(counts.get(name, Counted()), waiting=int(count))
+        return dict(sorted(counts.items()))
 
 
 def announce(database: Database, connection: sa.Connection, project: str, said: Announcement) -> None:
@@ -241,17 +234,15 @@ def announce(database: Database, connection: sa.Connection, project: str, said: 
         return
     past = (events.c.project == project, events.c.at < database.now() - KEPT, events.c.state != WAITING)
     connection.execute(sa.delete(events).where(*past))
+    blank = {"state": WAITING, "attempts": 0, "due": 0.0, "held": 0.0, "tried": None, "said": ""}
     rows = [
-        {"project": project, "address": name, "event": one.id, "kind": one.kind, "body": one.body, **_NEW}
-        | {"at": one.at + place * BETWEEN}
+        {"event": one.id, "kind": one.kind, "body": one.body, "at": one.at + place * BETWEEN}
+        | {"project": project, "address": name, **blank}
         for place, one in enumerate(said.events)
         for name in one.to
     ]
     if rows:
         connection.execute(sa.insert(events), rows)
-
-
-_NEW: Mapping[str, Any] = {"state": WAITING, "attempts": 0, "due": 0.0, "held": 0.0, "tried": None, "said": ""}
 
 
 def _written(seconds: float) -> str:
@@ -272,7 +263,7 @@ def _settle(connection: sa.Connection, project: str, it: Delivery, **values: Any
     """Record the outcome of an attempt, unless a newer attempt has begun. Return True if it was recorded."""
     this = (*_of(project, it.address), events.c.event == it.event, events.c.state == WAITING)
     this = (*this, events.c.attempts == it.attempts)
-    return connection.execute(sa.update(events).where(*this).values(values)).rowcount == 1
+    return connection.execute(sa.update(events).where(*this).values(held=0.0, **values)).rowcount == 1
 
 
 def _count(database: Database, connection: sa.Connection, project: str, name: str, **more: int) -> None:

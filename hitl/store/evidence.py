@@ -12,7 +12,6 @@ import sqlalchemy as sa
 from hitl.platform import HeldItem, SeenAnswer, Snapshot
 from hitl.store.answers import AnswerStore
 from hitl.store.database import Database
-from hitl.store.lookups import Few
 from hitl.store.schema import NO_ANSWER, SERVED, annotation, annotator, item, prediction
 from hitl.store.versions import sortable
 
@@ -27,10 +26,10 @@ class EvidenceStore(AnswerStore):
 
     def data_of(self, project: str, key: str) -> str | None:
         """Return the data of one item (JSON text), or None if there is no such item."""
-        found: str | None = self.database.scalar(
+        text: str | None = self.database.scalar(
             sa.select(item.c.data).where(item.c.project == project, item.c.item == key)
         )
-        return found
+        return text
 
     def served(self, project: str) -> dict[str, tuple[int, bool]]:
         """Return labels wanted and closed per live item, for items where the platform reports them."""
@@ -110,14 +109,14 @@ class EvidenceStore(AnswerStore):
     def suggested(self, project: str) -> tuple[int, int]:
         """Count the annotations whose origin the platform reports, and those that began as a suggestion."""
         count = sa.func.count(annotation.c.annotation.distinct())
-        told = _live(project, "answer", count).where(annotation.c.suggested.is_not(None))
-        began = told.where(annotation.c.suggested.is_(sa.true()))
-        return int(self.database.scalar(told)), int(self.database.scalar(began))
+        reported = _live(project, "answer", count).where(annotation.c.suggested.is_not(None))
+        began = reported.where(annotation.c.suggested.is_(sa.true()))
+        return int(self.database.scalar(reported)), int(self.database.scalar(began))
 
     def _annotations(self, project: str, asked: list[Any]) -> int:
         """Count annotations. An annotation that answers several questions counts once."""
         if len(asked) == 1:
-            return len(asked[0].item)
+            return len(asked[0].rows)
         return int(self.database.scalar(_live(project, "answer", sa.func.count(annotation.c.annotation.distinct()))))
 
     def _answered(self, project: str) -> Iterator[str]:
@@ -140,22 +139,22 @@ class HeldItems:
         """Count items, excluding `without` and versions after `until`, and their annotations."""
         old = [] if until is None else [item.c.version <= sortable(until)]
         if without:
-            old.append(sa.not_(self._database.among(item.c.item, list(without))))
+            old.append(sa.not_(self._database.among(item.c.item, [*without])))
         tasks = _live_items(self._project, sa.func.count()).where(*old)
-        answers = self._annotated(sa.func.count(annotation.c.annotation.distinct())).where(*old)
+        answers = _live_annotations(self._project, sa.func.count(annotation.c.annotation.distinct())).where(*old)
         return int(self._database.scalar(tasks)), int(self._database.scalar(answers))
 
     def latest(self, until: str) -> str | None:
         """Return the latest version of any item up to `until`, or None."""
         newest = _live_items(self._project, sa.func.max(item.c.version)).where(item.c.version <= sortable(until))
-        found = self._database.scalar(newest)
-        return None if found is None else str(found)
+        version = self._database.scalar(newest)
+        return None if version is None else str(version)
 
     def stored(self, keys: Collection[str] | None = None) -> dict[str, HeldItem]:
         """Return the stored items among `keys` (default: all)."""
-        wanted = sa.true() if keys is None else self._database.among(item.c.item, list(keys))
+        wanted = sa.true() if keys is None else self._database.among(item.c.item, [*keys])
         of: dict[str, set[str]] = {}
-        pairs = self._annotated(annotation.c.item, annotation.c.annotation).where(wanted).distinct()
+        pairs = _live_annotations(self._project, annotation.c.item, annotation.c.annotation).where(wanted).distinct()
         for key, name in self._database.rows(pairs):
             of.setdefault(key, set()).add(name)
         versions = self._database.rows(_live_items(self._project, item.c.item, item.c.version).where(wanted))
@@ -167,7 +166,7 @@ class HeldItems:
         data = {key: json.loads(text) for key, text in rows}
         of: dict[str, set[SeenAnswer]] = {key: set() for key in data}
         names = ("annotation", "question", "annotator", "label", "kind")
-        answers = self._annotated(annotation.c.item, *(annotation.c[name] for name in names))
+        answers = _live_annotations(self._project, annotation.c.item, *(annotation.c[name] for name in names))
         for key, *values in self._database.rows(answers):
             of[key].add(SeenAnswer(*values))
         columns = [prediction.c[name] for name in ("item", "question", "model", "probabilities")]
@@ -175,26 +174,22 @@ class HeldItems:
         predicted = {(key, question, model): json.loads(text) for key, question, model, text in rows if key in of}
         return Snapshot({key: frozenset(answers) for key, answers in of.items()}, data, predicted)
 
-    def _annotated(self, *columns: Any) -> sa.Select[Any]:
-        """Select live annotations of live items."""
-        live = annotation.c.deleted.is_(sa.false()), item.c.deleted.is_(sa.false())
-        return sa.select(*columns).select_from(_OF_ITEM).where(item.c.project == self._project, *live)
-
-
-_OF_ITEM = annotation.join(item, sa.and_(item.c.project == annotation.c.project, item.c.item == annotation.c.item))
-
 
 def _live_items(project: str, *columns: Any) -> sa.Select[Any]:
     return sa.select(*columns).select_from(item).where(item.c.project == project, item.c.deleted.is_(sa.false()))
 
 
+def _live_annotations(project: str, *columns: Any) -> sa.Select[Any]:
+    """Select live annotations of live items."""
+    of_item = sa.and_(annotation.c.project == item.c.project, annotation.c.item == item.c.item)
+    query = sa.select(*columns).select_from(annotation.join(item, of_item)).where(annotation.c.project == project)
+    return query.where(annotation.c.deleted.is_(sa.false()), item.c.deleted.is_(sa.false()))
+
+
 def _live(project: str, kind: str, *columns: Any) -> sa.Select[Any]:
     """Select live annotations of one kind on live items. Rare kinds use their own index."""
-    of_kind = [annotation.c.kind == kind]
-    if kind != "answer":
-        of_kind = [Few(annotation.c.kind == kind), sa.literal_column(f"{annotation.name}.{NO_ANSWER}")]
-    live = annotation.c.deleted.is_(sa.false()), item.c.deleted.is_(sa.false())
-    return sa.select(*columns).select_from(_OF_ITEM).where(annotation.c.project == project, *of_kind, *live)
+    query = _live_annotations(project, *columns).where(annotation.c.kind == kind)
+    return query if kind == "answer" else query.where(sa.literal_column(f"{annotation.name}.{NO_ANSWER}"))
 
 
 def _says_nothing(project: str) -> sa.ColumnElement[bool]:
@@ -218,8 +213,7 @@ def _predicted(project: str, *columns: Any) -> sa.Select[Any]:
 
 
 def _probabilities(rows: list[tuple[str, dict[str, float]]]) -> pa.Table:
-    classes = dict.fromkeys(name for _, shares in rows for name in shares)
     columns = {"item": pa.array([key for key, _ in rows], pa.string())}
-    for name in classes:
+    for name in dict.fromkeys(name for _, shares in rows for name in shares):
         columns[f"p_{name}"] = pa.array([shares.get(name, 0.0) for _, shares in rows], pa.float64())
     return pa.table(columns)

@@ -3,8 +3,7 @@
     acquire   takes a lease that is free or expired, whose holder has died on this machine, or that was written while
               the clock was ahead; the epoch rises by one
     fence     the first statement of every write: fails unless this lease is still the newest, and renews it
-    keep      renews it in the background during fits and pushes that may outlast it
-    release   gives it up
+    release   gives it up; until then it is renewed in the background
 
 A process that was paused past its lease and overtaken (a zombie) still believes it holds the lease. Its epoch is no
 longer the newest, so its next write fails and changes nothing. The fence is an UPDATE of the project's row. It takes
@@ -19,11 +18,10 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -46,9 +44,6 @@ it counts as expired unless its holder is known to be alive. Otherwise a clock o
 for a year.
 """
 
-LONGEST = 86_400.0
-"""Longest duration of a lease, in seconds, for holders of an older version that do not record it."""
-
 _held: set[str] = set()
 """Owners whose leases this process holds."""
 
@@ -63,6 +58,10 @@ class Lease:
     seconds: float
 
 
+class _HeldBriefly(Busy):
+    """The holder soon releases the lease."""
+
+
 class Leased:
     """A database to which only the holder of a project's lease writes."""
 
@@ -70,24 +69,15 @@ class Leased:
         self.database = Database(url)
 
     @contextmanager
-    def lease(
-        self,
-        project: str,
-        *,
-        seconds: float = SECONDS,
-        owner: str | None = None,
-        keep: bool = True,
-        brief: bool = False,
-    ) -> Iterator[Lease]:
+    def lease(self, project: str, *, seconds: float = SECONDS, brief: bool = False) -> Iterator[Lease]:
         """Hold the right to write to a project until the block ends, renewing it in the background.
 
-        With `keep` False the lease ends `seconds` after the last write, as does that of a process that is stopped or
-        killed. `brief` means that it is released within seconds, so others wait for it (at most BRIEF_SECONDS). Raises
-        Busy if another process holds it; an expired lease is taken over.
+        The lease of a process that is stopped or killed ends after `seconds`. `brief` means that it is released within
+        seconds, so others wait for it (at most BRIEF_SECONDS). Raises Busy if another process holds it.
         """
-        lease = self._acquired(project, seconds, owner or (_owner(seconds, BRIEF) if brief else None))
+        lease = self._acquired(project, seconds, owner_of(os.getpid(), seconds, brief))
         try:
-            with self._kept(lease) if keep else nullcontext():
+            with self._kept(lease):
                 yield lease
         finally:
             _held.discard(lease.owner)
@@ -95,15 +85,13 @@ class Leased:
             with suppress(StoreError), self.database.write() as connection:
                 connection.execute(_mine(lease).values(owner="", lease_until=0.0))
 
-    def _acquired(self, project: str, seconds: float, owner: str | None) -> Lease:
-        """Acquire the lease, waiting if it is held only briefly."""
+    def _acquired(self, project: str, seconds: float, owner: str) -> Lease:
         until = time.monotonic() + BRIEF_SECONDS
         while True:
             try:
                 return acquire(self.database, project, seconds, owner)
-            except Busy:
-                held = self.database.scalar(sa.select(projects.c.owner).where(projects.c.project == project))
-                if time.monotonic() > until or (held and BRIEF not in held):
+            except _HeldBriefly:
+                if time.monotonic() > until:
                     raise
             time.sleep(0.02)
 
@@ -129,17 +117,14 @@ class Leased:
             thread.join()
 
     def renew(self, lease: Lease) -> None:
-        """Restart the lease's duration, during long work and just before a push.
-
-        Raises LeaseLost if it was overtaken.
-        """
+        """Restart the lease's duration. Raises LeaseLost if it was overtaken."""
         with self._fenced(lease):
             pass
 
     def holder(self, project: str) -> str | None:
         """Describe who is writing to the project and until when at most, or return None if no live process is."""
         with self.database.read() as connection:
-            return next((_holder(connection, name) for name in _held_by(self.database, connection, project)), None)
+            return holders(self.database, connection).get(project)
 
     @contextmanager
     def _fenced(self, lease: Lease) -> Iterator[sa.Connection]:
@@ -150,20 +135,43 @@ class Leased:
         with self.database.write() as connection:
             renew = _mine(lease).values(lease_until=self.database.now() + lease.seconds)
             if connection.execute(renew).rowcount != 1:
+                query = sa.select(projects.c.owner, projects.c.lease_until).where(projects.c.project == lease.project)
+                row = connection.execute(query).first()
                 raise LeaseLost(
-                    f"project {lease.project!r}: this cycle took too long and was overtaken; "
-                    f"the lease is held by {_holder(connection, lease.project)}. Nothing was written to the store since"
+                    f"project {lease.project!r}: this cycle took too long and was overtaken; the lease is held by "
+                    f"{_described(*row) if row and row.owner else 'nobody'}. Nothing was written to the store since"
                 )
             yield connection
 
 
-BRIEF = ":brief-"
-"""Marks the owner of a brief lease."""
+def acquire(database: Database, project: str, seconds: float, owner: str) -> Lease:
+    """Take the lease of a project, or raise Busy."""
+    _held.add(owner)  # before it is visible in the store, or another thread would take it for dead
+    try:
+        with database.write() as connection:
+            blank = {"epoch": 0, "owner": "", "lease_until": 0.0, "problems": "[]", "problems_epoch": 0}
+            connection.execute(database.insert(projects).values(project=project, **blank).on_conflict_do_nothing())
+            mine = projects.c.project == project
+            query = sa.select(projects.c.epoch, projects.c.owner, projects.c.lease_until).where(mine)
+            row = connection.execute(query.with_for_update()).one()
+            now = connection.execute(sa.select(database.now())).scalar_one()
+            if not _is_over(row.owner, row.lease_until - now):
+                kind = _HeldBriefly if ":brief:" in row.owner else Busy
+                raise kind(f"project {project!r} is held by {_described(row.owner, row.lease_until)}. Try again later")
+            taken = {"epoch": row.epoch + 1, "owner": owner, "lease_until": now + seconds}
+            connection.execute(sa.update(projects).where(mine).values(taken))
+    except BaseException:
+        _held.discard(owner)
+        raise
+    return Lease(project, owner, row.epoch + 1, seconds)
 
 
-def _owner(seconds: float, kind: str = ":") -> str:
-    """Return a unique owner: machine, process, its start time, and the duration of the lease."""
-    return f"{socket.gethostname()}:{os.getpid()}:{_life(os.getpid())}{kind}{uuid.uuid4().hex[:8]}:{seconds:.0f}"
+def holders(database: Database, connection: sa.Connection) -> dict[str, str]:
+    """Return project -> who holds it now, in words, leaving out processes that have died."""
+    left = (projects.c.lease_until - database.now()).label("left")
+    query = sa.select(projects.c.project, projects.c.owner, projects.c.lease_until, left)
+    rows = connection.execute(query.where(projects.c.owner != "")).all()
+    return {row.project: _described(row.owner, row.lease_until) for row in rows if not _is_over(row.owner, row.left)}
 
 
 def _mine(lease: Lease) -> sa.Update:
@@ -173,81 +181,36 @@ def _mine(lease: Lease) -> sa.Update:
     )
 
 
-def acquire(database: Database, name: str, seconds: float, owner: str | None) -> Lease:
-    """Take the lease of a project, or raise Busy."""
-    owner = owner or _owner(seconds)
-    _held.add(owner)  # before it is visible in the store, or another thread would take it for dead
-    try:
-        with database.write() as connection:
-            epoch = _taken(database, connection, name, seconds, owner)
-    except BaseException:
-        _held.discard(owner)
-        raise
-    return Lease(name, owner, epoch, seconds)
+# -- owners ------------------------------------------------------------------------------------------------
 
 
-def _taken(database: Database, connection: sa.Connection, name: str, seconds: float, owner: str) -> int:
-    """Take the lease and return its epoch. Raises Busy."""
-    taken = connection.execute(_take(database, name, seconds, owner)).rowcount == 1
-    if not taken and not _take_what_is_over(database, connection, name, seconds, owner):
-        raise Busy(f"project {name!r} is held by {_holder(connection, name)}. Try again later")
-    return int(connection.execute(sa.select(projects.c.epoch).where(projects.c.project == name)).scalar_one())
+def owner_of(pid: int, seconds: float, brief: bool = False) -> str:
+    """Return a unique owner: machine, process, its life, kind and duration of the lease."""
+    kind = "brief" if brief else "run"
+    return f"{socket.gethostname()}:{pid}:{_life(pid)}:{kind}:{uuid.uuid4().hex[:8]}:{seconds:.0f}"
 
 
-def _take(database: Database, name: str, seconds: float, owner: str) -> Any:
-    """Insert a row, or raise the epoch of an expired lease; otherwise change nothing."""
-    now = database.now()
-    first = database.insert(projects).values(
-        project=name, epoch=1, owner=owner, lease_until=now + seconds, problems="[]", problems_epoch=0
-    )
-    taken = {
-        "epoch": projects.c.epoch + 1,
-        "owner": first.excluded.owner,
-        "lease_until": first.excluded.lease_until,
-    }
-    take = first.on_conflict_do_update(
-        index_elements=[projects.c.project], set_=taken, where=projects.c.lease_until <= now
-    )
-    return take.execution_options(preserve_rowcount=True)
-
-
-def _take_what_is_over(database: Database, connection: sa.Connection, name: str, seconds: float, owner: str) -> bool:
-    """Take over from a dead process of this machine, or from a clock that was ahead."""
-    left = projects.c.lease_until - database.now()
-    found = connection.execute(sa.select(projects.c.owner, left).where(projects.c.project == name)).first()
-    if found is None or not _is_over(*found):
-        return False
-    holder = found.owner
-    take = (
-        sa.update(projects)
-        .where(projects.c.project == name, projects.c.owner == holder)
-        .values(epoch=projects.c.epoch + 1, owner=owner, lease_until=database.now() + seconds)
-    )
-    return connection.execute(take).rowcount == 1
+def _described(owner: str, until: float) -> str:
+    host, pid = owner.split(":")[:2]
+    return f"{host}, process {pid}, until {datetime.fromtimestamp(until, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _is_over(owner: str, left: float) -> bool:
     """Return True if no process holds the owner's lease, which has `left` seconds to go."""
-    lives = _lives(owner)
-    return left <= 0 or lives is False or (lives is None and left > _lasts(owner) + AHEAD)
-
-
-def _lasts(owner: str) -> float:
-    """Return the seconds that the owner's lease lasts after a renewal."""
-    said = owner.rpartition(":")[2]
-    return float(said) if owner.count(":") > 3 and said.isdigit() else LONGEST
+    if left <= 0:
+        return True
+    lives, seconds = _lives(owner), float(owner.rpartition(":")[2])
+    return lives is False or (lives is None and left > seconds + AHEAD)
 
 
 def _lives(owner: str) -> bool | None:
-    """Return True if the process of an owner "host:pid:life:..." is alive, None if it runs on another machine.
+    """Return True if the owner's process is alive, None if it runs on another machine.
 
     The process id may have been reused, even by this process: in a container every start has id 1. If the system hides
     the start time of another user's process, the process is assumed to be the owner.
     """
-    host, _, rest = owner.partition(":")
-    number, _, rest = rest.partition(":")
-    life = rest.partition(":")[0]
-    if not number.isdigit() or (host != socket.gethostname() and not _is_here(life)):
+    host, number, life = owner.split(":")[:3]
+    if host != socket.gethostname() and not (_machine() and life.endswith(f"@{_machine()}")):
         return None
     pid = int(number)
     if pid == os.getpid():
@@ -258,10 +221,7 @@ def _lives(owner: str) -> bool | None:
         return False
     except PermissionError:
         pass
-    return _BEGAN not in life or _life(pid) in ("", life)
-
-
-_BEGAN = "@"
+    return _life(pid) in ("", life)
 
 
 def _life(pid: int) -> str:
@@ -271,49 +231,15 @@ def _life(pid: int) -> str:
     """
     try:
         began = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-        return f"{began}{_BEGAN}{_machine()}"
     except (OSError, IndexError):
         return ""
+    return f"{began}@{_machine()}"
 
 
 def _machine() -> str:
-    """Identify this boot of the machine and the PID namespace (container)."""
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
-    return f"{boot}-{os.readlink('/proc/self/ns/pid').strip('pid:[]')}"
-
-
-def _is_here(life: str) -> bool:
-    """Return True if a process with this life belongs to our machine and PID namespace, whatever the host name."""
-    with suppress(OSError):
-        return life.partition(_BEGAN)[2] == _machine()
-    return False
-
-
-def holders(database: Database, connection: sa.Connection) -> list[str]:
-    """Describe who holds which project now, leaving out processes that have died."""
-    return [f"project {name!r} is held by {_holder(connection, name)}" for name in _held_by(database, connection)]
-
-
-def _held_by(database: Database, connection: sa.Connection, project: str | None = None) -> list[str]:
-    """Return the projects that are held now, or only `project`."""
-    left = (projects.c.lease_until - database.now()).label("left")
-    query = sa.select(projects.c.project, projects.c.owner, left).where(projects.c.owner != "")
-    if project is not None:
-        query = query.where(projects.c.project == project)
-    return [row.project for row in connection.execute(query) if not _is_over(row.owner, row.left)]
-
-
-def _holder(connection: sa.Connection, name: str) -> str:
-    """Describe who holds the lease and until when."""
-    query = sa.select(projects.c.owner, projects.c.lease_until).where(projects.c.project == name)
-    row = connection.execute(query).first()
-    if row is None or not row.owner:
-        return "nobody"
-    until = datetime.fromtimestamp(row.lease_until, UTC)
-    return f"{_shown(row.owner)} until {until:%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _shown(owner: str) -> str:
-    """Format an owner for messages: machine and process id."""
-    parts = owner.split(":")
-    return f"{parts[0]}, process {parts[1]}," if len(parts) > 2 and parts[1].isdigit() else owner
+    """Identify this boot of the machine and the PID namespace (container), "" if the system does not report it."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
+        return f"{boot}-{os.readlink('/proc/self/ns/pid').strip('pid:[]')}"
+    except OSError:
+        return ""

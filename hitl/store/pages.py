@@ -15,7 +15,7 @@ Two versions of the same item are compared as follows:
 - `live` and annotators' names have no version. Pages are saved in the order of the pull, by the one holder of the
   lease, so the last page wins.
 
-Deleted items and annotations stay for a time (`hitl.store.retention`) as marked rows with their version, so that old
+Deleted items and annotations stay for a time (`Store.forget`) as marked rows with their version, so that old
 pages cannot restore them. An item that appears again is live again, with its annotations.
 
 A page is compared with the stored rows before anything is written. A page without news writes no rows.
@@ -33,7 +33,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -42,11 +41,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import sqlalchemy as sa
 
-from hitl.formatting import shown_names
 from hitl.platform import ColumnRows, Page, PullSummary
-from hitl.store.database import Database
+from hitl.store.database import Database, as_stream
 from hitl.store.lease import Lease
-from hitl.store.schema import annotation, annotator, item, prediction, project, rework, snapshot
+from hitl.store.schema import annotation, annotator, item, prediction, project, snapshot
 from hitl.store.versions import fixed_width, parse_time, sortable
 
 MAX_PROBLEMS = 100
@@ -91,9 +89,8 @@ class _Saver:
         self._latest = latest
         self.changed = 0
         self.deleted = 0
-        self._was_empty = (
-            connection.execute(sa.select(item.c.item).where(item.c.project == name).limit(1)).first() is None
-        )
+        one = sa.select(item.c.item).where(item.c.project == name).limit(1)
+        self._was_empty = connection.execute(one).first() is None
         self._touched: set[str] = set()
         """Stored items that may have changed."""
         revision = sa.select(project.c.revision).where(project.c.project == name)
@@ -144,19 +141,16 @@ class _Saver:
         return item_column, np.asarray(digest)
 
     def _keep_digests(self, keys: pa.Array, digests: npt.NDArray[np.uint64]) -> None:
-        table = pa.table({"item": keys, "digest": digests})
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
-        row = {"project": self._project, "name": DIGESTS, "revision": self._revision}
-        self._database.upsert(self._connection, snapshot, [row | {"content": sink.getvalue().to_pybytes()}])
+        content = as_stream(pa.table({"item": keys, "digest": digests}))
+        row = {"project": self._project, "name": DIGESTS, "revision": self._revision, "content": content}
+        self._database.upsert(self._connection, snapshot, [row])
 
     def _stored_keys(self, keys: pa.Array) -> pa.Array:
         """Return the keys that are stored, deleted or not."""
         if self._was_empty:
             return pa.array([], pa.string())
-        of_project = sa.select(item.c.item).where(item.c.project == self._project)
-        query = self._database.looked_up(of_project, item.c.item, keys.to_pylist())
+        named = self._database.among(item.c.item, keys.to_pylist())
+        query = sa.select(item.c.item).where(item.c.project == self._project, named)
         return pa.array([*self._connection.execute(query).scalars()], pa.string())
 
     def _insert(self, page: Page, places: npt.NDArray[np.intp], position: npt.NDArray[np.integer[Any]]) -> None:
@@ -185,6 +179,8 @@ class _Saver:
         """Raise the project's revision and store it with the changed items."""
         mine = project.c.project == self._project
         self._connection.execute(sa.update(project).where(mine).values(revision=self._revision))
+        if self._revision & (self._revision - 1) == 0:  # after 1, 2, 4, ... pages
+            self._database.analyse(self._connection)
         if self._touched:
             named = self._database.among(item.c.item, sorted(self._touched))
             changed = sa.update(item).where(item.c.project == self._project, named)
@@ -259,25 +255,7 @@ class _Saver:
     def annotators(self, page: Page) -> None:
         rows = _newest(annotator, ({"annotator": row.key, "name": row.name} for row in page.annotators))
         stored = self._stored(annotator, annotator.c.annotator, [key for (key,) in rows])
-        sent = sa.select(rework).where(rework.c.project == self._project)
-        back = [dict(row) for row in self._connection.execute(sent).mappings()] if rows else []
-        before = self._shown_names() if back else {}
         self._upsert(annotator, rows, stored)
-        if back:
-            after = self._shown_names()
-            self._follow(back, {name: after[key] for key, name in before.items()})
-
-    def _shown_names(self) -> dict[str, str]:
-        query = sa.select(annotator.c.annotator, annotator.c.name).where(annotator.c.project == self._project)
-        return shown_names({row.annotator: row.name for row in self._connection.execute(query)})
-
-    def _follow(self, back: Sequence[Row], names: Mapping[str, str]) -> None:
-        """Rename annotators in rework rows to the names they are shown under now."""
-        moved = [row | {"annotator": names.get(row["annotator"], row["annotator"])} for row in back]
-        if moved != back:
-            self._connection.execute(sa.delete(rework).where(rework.c.project == self._project))
-            once = {(row["item"], row["annotator"]): row for row in moved}  # two names may have merged
-            self._database.upsert(self._connection, rework, [*once.values()])
 
     def live(self, page: Page) -> None:
         """Mark items outside `live` as deleted, and those inside as live."""
@@ -295,12 +273,9 @@ class _Saver:
     # -- statements ----------------------------------------------------------------------------------------
 
     def _stored(self, table: sa.Table, column: sa.Column[Any], keys: Iterable[str]) -> dict[Key, Row]:
-        mine = sa.select(table).where(table.c.project == self._project)
-        found = self._connection.execute(self._database.looked_up(mine, column, [*keys])).all()
-        names = [column.name for column in table.c]
-        rows = [dict(zip(names, row, strict=True)) for row in found]
-        key = itemgetter(*_key_of(table))
-        return {(name,) if isinstance(name := key(row), str) else name: row for row in rows}
+        query = sa.select(table).where(table.c.project == self._project, self._database.among(column, [*keys]))
+        rows = [dict(row) for row in self._connection.execute(query).mappings()]
+        return {tuple(row[name] for name in _key_of(table)): row for row in rows}
 
     def _upsert(self, table: sa.Table, rows: Mapping[Key, Row], stored: Mapping[Key, Row]) -> None:
         """Write the rows that differ from the stored ones, unless a newer version is stored."""
@@ -402,13 +377,12 @@ def _annotation(row: Any) -> Row:
 def _newest(table: sa.Table, rows: Iterable[Row]) -> dict[Key, Row]:
     """Index rows by key. Of rows with the same key the newest wins, and among equally old ones the last."""
     names = _key_of(table)
-    found: dict[Any, Row] = {}
-    key_of = itemgetter(*names)
+    newest: dict[Key, Row] = {}
     for row in rows:
-        key = key_of(row)
-        if not _older(row, found.get(key)):
-            found[key] = row
-    return found if len(names) > 1 else {(key,): row for key, row in found.items()}
+        key = tuple(row[name] for name in names)
+        if not _older(row, newest.get(key)):
+            newest[key] = row
+    return newest
 
 
 def _older(row: Row, other: Row | None) -> bool:

@@ -2,8 +2,8 @@
 
     project      one row per project: its lease (epoch, owner, until), the cursor, problems of the latest pull, the
                  last failure, the page where annotators answer, this store's mark on the orders it pushes, the features
-                 that are complete, the last trainings, the push in progress, the revision, and when a run last found no
-                 news
+                 that are complete, the last trainings, the push in progress, the revision, when a run last found no
+                 news, and what events have reported
     item, annotator, annotation, prediction     pulled rows, keyed by the platform's own keys
     snapshot                                    derived from rows: the answers per question, and item digests
     vector                                      features of items, keyed also by how they were computed
@@ -28,30 +28,14 @@ from typing import Any
 import sqlalchemy as sa
 
 HEAD = "0001"
-"""The newest migration; a test compares it with the files in `migrations/versions`."""
+"""The newest migration; a test compares it with the files in `migrations/versions`. Versions sort as text."""
 
 VERSION_TABLE = "hitl_schema"
 """Table in which the database records its migration."""
 
 KEY = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
-
-metadata = sa.MetaData()
-
-
-def _table(name: str, *columns: sa.schema.SchemaItem, with_rowid: bool = False) -> sa.Table:
-    """Declare a table. On SQLite rows are stored in the primary key's tree (no rowid), unless they are large."""
-    return sa.Table(name, metadata, *columns, sqlite_with_rowid=with_rowid)
-
-
-def key(name: str) -> sa.Column[Any]:
-    """Return a primary key column."""
-    return sa.Column(name, KEY, primary_key=True)
-
-
-def column(name: str, kind: sa.types.TypeEngine[Any], *, null: bool = False) -> sa.Column[Any]:
-    """Return a column outside the primary key."""
-    return sa.Column(name, kind, nullable=null)
-
+TEXT, INTEGER, FLAG, BYTES = sa.Text(), sa.BigInteger(), sa.Boolean(), sa.LargeBinary()
+NUMBER: sa.Double[float] = sa.Double()
 
 DELETED = "deleted_at IS NOT NULL"
 """Rows marked as deleted, which are few."""
@@ -59,260 +43,220 @@ DELETED = "deleted_at IS NOT NULL"
 NO_ANSWER = "kind <> 'answer'"
 """Skips and ground truth, which are few. A query must repeat the condition, or its index is not used."""
 
-
 SERVED = "labels_wanted > 0"
 """Items for which the platform reports labels wanted. A query must repeat the condition word for word."""
 
-
-def _where(condition: str) -> dict[str, Any]:
-    """Return options that restrict an index to these rows."""
-    return {"sqlite_where": sa.text(condition), "postgresql_where": sa.text(condition)}
+metadata = sa.MetaData()
 
 
-project = _table(
-    "hitl_project",
+def table(name: str, *columns: sa.schema.SchemaItem, with_rowid: bool = True) -> sa.Table:
+    """Declare a table. On SQLite small rows are stored in the primary key's tree (no rowid)."""
+    return sa.Table(f"hitl_{name}", metadata, *columns, sqlite_with_rowid=with_rowid)
+
+
+def key(name: str, kind: Any = KEY) -> sa.Column[Any]:
+    """Return a primary key column."""
+    return sa.Column(name, kind, primary_key=True, autoincrement=False)
+
+
+def columns(kind: Any, *names: str, null: bool = False) -> list[sa.Column[Any]]:
+    """Return columns of one type outside the primary key."""
+    return [sa.Column(name, kind, nullable=null) for name in names]
+
+
+def index(name: str, *names: str, where: str | None = None) -> sa.Index:
+    """Return an index, restricted to the rows that meet a condition."""
+    condition = None if where is None else sa.text(where)
+    return sa.Index(f"hitl_{name}", *names, sqlite_where=condition, postgresql_where=condition)
+
+
+project = table(
+    "project",
     key("project"),
-    column("epoch", sa.BigInteger()),
-    column("owner", sa.Text()),
-    column("lease_until", sa.Double()),
-    column("cursor", sa.Text(), null=True),
-    column("problems", sa.Text()),
-    column("problems_epoch", sa.BigInteger()),
-    column("failure", sa.Text(), null=True),
-    column("source", sa.Text(), null=True),
-    column("workplaces", sa.Text(), null=True),
-    column("mark", sa.Text(), null=True),
-    column("features", sa.Text(), null=True),
-    column("learned", sa.Text(), null=True),
-    column("pushing", sa.Text(), null=True),
-    column("revision", sa.BigInteger(), null=True),
-    column("looked_at", sa.Double(), null=True),
-    column("told", sa.Text(), null=True),
+    *columns(INTEGER, "epoch"),
+    *columns(TEXT, "owner"),
+    *columns(NUMBER, "lease_until"),
+    *columns(TEXT, "problems"),
+    *columns(INTEGER, "problems_epoch"),
+    *columns(TEXT, "cursor", "failure", "source", "workplaces", "mark", "features", "learned", "pushing", null=True),
+    *columns(INTEGER, "revision", null=True),
+    *columns(NUMBER, "looked_at", null=True),
+    *columns(TEXT, "told", null=True),
+    with_rowid=False,
 )
 
-item = _table(
-    "hitl_item",
+item = table(
+    "item",
     key("project"),
     key("item"),
-    column("position", sa.BigInteger()),
-    column("data", sa.Text()),
-    column("version", KEY),
-    column("labels_wanted", sa.Integer()),
-    column("closed", sa.Boolean()),
-    column("deleted", sa.Boolean()),
-    column("ref", sa.Text(), null=True),
-    column("deleted_at", sa.Double(), null=True),
-    column("revision", sa.BigInteger()),
-    sa.Index("hitl_item_position", "project", "position"),
-    sa.Index("hitl_item_revision", "project", "revision"),
-    sa.Index("hitl_item_deleted", "project", "deleted_at", **_where(DELETED)),
-    sa.Index("hitl_item_served", "project", **_where(SERVED)),
-    with_rowid=True,
+    *columns(INTEGER, "position"),
+    *columns(TEXT, "data"),
+    *columns(KEY, "version"),
+    *columns(sa.Integer(), "labels_wanted"),
+    *columns(FLAG, "closed", "deleted"),
+    *columns(TEXT, "ref", null=True),
+    *columns(NUMBER, "deleted_at", null=True),
+    *columns(INTEGER, "revision"),
+    index("item_position", "project", "position"),
+    index("item_revision", "project", "revision"),
+    index("item_deleted", "project", "deleted_at", where=DELETED),
+    index("item_served", "project", where=SERVED),
 )
 
-annotator = _table(
-    "hitl_annotator",
-    key("project"),
-    key("annotator"),
-    column("name", sa.Text()),
-)
+annotator = table("annotator", key("project"), key("annotator"), *columns(TEXT, "name"), with_rowid=False)
 
-annotation = _table(
-    "hitl_annotation",
+annotation = table(
+    "annotation",
     key("project"),
     key("question"),
     key("annotation"),
-    column("item", KEY),
-    column("annotator", KEY, null=True),
-    column("label", sa.Text(), null=True),
-    column("kind", sa.Text()),
-    column("version", KEY),
-    column("time", sa.Double(), null=True),
-    column("created", sa.Text()),
-    column("duration", sa.Double(), null=True),
-    column("suggested", sa.Boolean(), null=True),
-    column("deleted", sa.Boolean()),
-    column("deleted_at", sa.Double(), null=True),
-    sa.Index("hitl_annotation_item", "project", "item"),
-    sa.Index("hitl_annotation_deleted", "project", "deleted_at", **_where(DELETED)),
-    sa.Index("hitl_annotation_kind", "project", "kind", **_where(NO_ANSWER)),
+    *columns(KEY, "item"),
+    *columns(KEY, "annotator", null=True),
+    *columns(TEXT, "label", null=True),
+    *columns(TEXT, "kind"),
+    *columns(KEY, "version"),
+    *columns(NUMBER, "time", null=True),
+    *columns(TEXT, "created"),
+    *columns(NUMBER, "duration", null=True),
+    *columns(FLAG, "suggested", null=True),
+    *columns(FLAG, "deleted"),
+    *columns(NUMBER, "deleted_at", null=True),
+    index("annotation_item", "project", "item"),
+    index("annotation_deleted", "project", "deleted_at", where=DELETED),
+    index("annotation_kind", "project", "kind", where=NO_ANSWER),
+    with_rowid=False,
 )
 
-prediction = _table(
-    "hitl_prediction",
+prediction = table(
+    "prediction",
     key("project"),
     key("item"),
     key("question"),
     key("model"),
-    column("probabilities", sa.Text()),
+    *columns(TEXT, "probabilities"),
+    with_rowid=False,
 )
 
-snapshot = _table(
-    "hitl_snapshot",
-    key("project"),
-    key("name"),
-    column("revision", sa.BigInteger()),
-    column("content", sa.LargeBinary()),
-    with_rowid=True,
+snapshot = table("snapshot", key("project"), key("name"), *columns(INTEGER, "revision"), *columns(BYTES, "content"))
+
+vector = table("vector", key("project"), key("space"), key("item"), *columns(KEY, "digest"), *columns(BYTES, "numbers"))
+
+model_prediction = table(
+    "model_prediction", key("project"), key("question"), key("run"), key("fold"), *columns(BYTES, "predicted")
 )
 
-vector = _table(
-    "hitl_vector",
+cycle = table(
+    "cycle",
     key("project"),
-    key("space"),
-    key("item"),
-    column("digest", KEY),
-    column("numbers", sa.LargeBinary()),
-    with_rowid=True,
+    key("number", INTEGER),
+    *columns(NUMBER, "recorded_at"),
+    *columns(TEXT, "metrics"),
+    *columns(TEXT, "plan", null=True),
+    *columns(BYTES, "done", null=True),
 )
 
-model_prediction = _table(
-    "hitl_model_prediction",
+consensus = table(
+    "consensus",
     key("project"),
-    key("question"),
-    key("run"),
-    key("fold"),
-    column("predicted", sa.LargeBinary()),
-    with_rowid=True,
-)
-
-cycle = _table(
-    "hitl_cycle",
-    key("project"),
-    sa.Column("number", sa.BigInteger(), primary_key=True, autoincrement=False),
-    column("recorded_at", sa.Double()),
-    column("metrics", sa.Text()),
-    column("plan", sa.Text(), null=True),
-    column("due", KEY, null=True),
-    column("done", sa.LargeBinary(), null=True),
-    sa.Index("hitl_cycle_due", "project", "due"),
-    with_rowid=True,
-)
-
-consensus = _table(
-    "hitl_consensus",
-    key("project"),
-    sa.Column("number", sa.BigInteger(), primary_key=True, autoincrement=False),
-    sa.Column("position", sa.Integer(), primary_key=True, autoincrement=False),
-    column("question", sa.Text()),
-    column("packed", sa.LargeBinary()),
+    key("number", INTEGER),
+    key("position", sa.Integer()),
+    *columns(TEXT, "question"),
+    *columns(BYTES, "packed"),
     sa.ForeignKeyConstraint(["project", "number"], ["hitl_cycle.project", "hitl_cycle.number"]),
-    with_rowid=True,
 )
 
-question_log = _table(
-    "hitl_question_log",
+question_log = table(
+    "question_log",
     key("project"),
     key("item"),
     key("annotator"),
-    sa.Column("since", sa.Double(), primary_key=True, autoincrement=False),
-    column("number", sa.BigInteger()),
-    column("position", sa.Integer()),
-    column("probability", sa.Double(), null=True),
-    column("check", sa.Boolean()),
-    column("audit", sa.Boolean()),
-    column("done", sa.Boolean()),
-    column("labels", sa.Text()),
-    sa.Index("hitl_question_log_number", "project", "number", "position"),
-    with_rowid=True,
+    key("since", NUMBER),
+    *columns(INTEGER, "number"),
+    *columns(sa.Integer(), "position"),
+    *columns(NUMBER, "probability", null=True),
+    *columns(FLAG, "check", "audit", "done"),
+    *columns(TEXT, "labels"),
+    index("question_log_number", "project", "number", "position"),
 )
 
-rework = _table(
-    "hitl_rework",
+rework = table(
+    "rework",
     key("project"),
     key("item"),
     key("annotator"),
-    column("since", sa.Double()),
-    column("note", sa.Text()),
-    column("by", sa.Text()),
+    *columns(NUMBER, "since"),
+    *columns(TEXT, "note", "by"),
+    with_rowid=False,
 )
 
-view = _table(
-    "hitl_view",
-    key("project"),
-    key("name"),
-    column("query", sa.Text()),
-    column("by", sa.Text()),
-    column("since", sa.Double()),
+view = table(
+    "view", key("project"), key("name"), *columns(TEXT, "query", "by"), *columns(NUMBER, "since"), with_rowid=False
 )
 
-operation = _table(
-    "hitl_operation",
+operation = table(
+    "operation",
     key("project"),
     key("kind"),
     key("key"),
-    column("number", sa.BigInteger()),
-    column("position", sa.Integer()),
-    column("digest", sa.Text()),
-    column("payload", sa.LargeBinary()),
-    column("state", sa.Text()),
-    column("changed", sa.Integer(), null=True),
-    column("detail", sa.Text(), null=True),
-    sa.Index("hitl_operation_state", "project", "state", "number"),
-    with_rowid=True,
+    *columns(INTEGER, "number"),
+    *columns(sa.Integer(), "position"),
+    *columns(TEXT, "digest"),
+    *columns(BYTES, "payload"),
+    *columns(TEXT, "state"),
+    *columns(sa.Integer(), "changed", null=True),
+    *columns(TEXT, "detail", null=True),
+    index("operation_state", "project", "state", "number"),
 )
 
-user = _table(
-    "hitl_user",
-    key("name"),
-    column("password", sa.Text(), null=True),
-    column("created", sa.Double()),
-)
+user = table("user", key("name"), *columns(TEXT, "password", null=True), *columns(NUMBER, "created"), with_rowid=False)
 
-grant = _table(
-    "hitl_grant",
-    key("name"),
-    key("project"),
-    column("role", sa.Text()),
-)
+grant = table("grant", key("name"), key("project"), *columns(TEXT, "role"), with_rowid=False)
 
-session = _table(
-    "hitl_session",
+session = table(
+    "session",
     key("digest"),
-    column("name", KEY),
-    column("csrf", sa.Text()),
-    column("created", sa.Double()),
-    column("seen", sa.Double()),
-    sa.Index("hitl_session_name", "name"),
+    *columns(KEY, "name"),
+    *columns(TEXT, "csrf"),
+    *columns(NUMBER, "created", "seen"),
+    index("session_name", "name"),
+    with_rowid=False,
 )
 
-token = _table(
-    "hitl_token",
+token = table(
+    "token",
     key("token"),
-    column("digest", KEY),
-    column("name", sa.Text()),
-    column("role", sa.Text()),
-    column("project", KEY),
-    column("created", sa.Double()),
-    column("used", sa.Double(), null=True),
+    *columns(KEY, "digest"),
+    *columns(TEXT, "name", "role"),
+    *columns(KEY, "project"),
+    *columns(NUMBER, "created"),
+    *columns(NUMBER, "used", null=True),
     sa.Index("hitl_token_digest", "digest", unique=True),
+    with_rowid=False,
 )
 
-event = _table(
-    "hitl_event",
+event = table(
+    "event",
     key("project"),
     key("address"),
     key("event"),
-    column("kind", sa.Text()),
-    column("at", sa.Double()),
-    column("body", sa.Text()),
-    column("state", KEY),
-    column("attempts", sa.Integer()),
-    column("due", sa.Double()),
-    column("held", sa.Double()),
-    column("tried", sa.Double(), null=True),
-    column("said", sa.Text()),
-    sa.Index("hitl_event_state", "project", "state", "address", "at"),
-    sa.Index("hitl_event_at", "project", "at"),
-    with_rowid=True,
+    *columns(TEXT, "kind"),
+    *columns(NUMBER, "at"),
+    *columns(TEXT, "body"),
+    *columns(KEY, "state"),
+    *columns(sa.Integer(), "attempts"),
+    *columns(NUMBER, "due", "held"),
+    *columns(NUMBER, "tried", null=True),
+    *columns(TEXT, "said"),
+    index("event_state", "project", "state", "address", "at"),
+    index("event_at", "project", "at"),
 )
 
-address = _table(
-    "hitl_address",
+address = table(
+    "address",
     key("project"),
     key("address"),
-    column("digest", sa.Text()),
-    column("gone", sa.Double(), null=True),
-    column("delivered", sa.BigInteger()),
-    column("failed", sa.BigInteger()),
+    *columns(TEXT, "digest"),
+    *columns(NUMBER, "gone", null=True),
+    *columns(INTEGER, "delivered", "failed"),
+    with_rowid=False,
 )

@@ -1,9 +1,9 @@
 """`Store`: the database behind one or more projects, and the state recorded per project.
 
-Other methods are defined beside their tables: `lease`, `answers` and `evidence` (pulled data), `vectors` (features),
-`model_predictions` (predictions of trained models), `results` (results and the outbox), `pushes` (pushes in progress),
-`question_log` (all questions asked) and `events` (event delivery). Writes take a `Lease`, except those of deliveries;
-each is one transaction that begins with the fence. Reads take a project's name.
+Other methods are defined beside their tables: `lease`, `answers` and `evidence` (pulled data), `learned` (features and
+predictions of trained models), `results` (results of runs), `outbox` (changes to push) and `events` (event delivery).
+Writes of a run take a `Lease`; each is one transaction that begins with the fence. Items sent back to annotators, saved
+searches and deliveries are written without one, because its holder may take long. Reads take a project's name.
 """
 
 from __future__ import annotations
@@ -18,19 +18,18 @@ from typing import Any
 import sqlalchemy as sa
 
 from hitl.errors import HitlError
+from hitl.formatting import shown_names
+from hitl.plan import Rework
 from hitl.platform import Cursor, Page, Pages, PullSummary
 from hitl.store import pages
 from hitl.store.events import Announced, Announcement, announce
 from hitl.store.evidence import EvidenceStore
+from hitl.store.learned import Learned
 from hitl.store.lease import Lease
-from hitl.store.model_predictions import ModelPredictions
-from hitl.store.pushes import Pushes
-from hitl.store.question_log import QuestionLog
+from hitl.store.outbox import Outbox
 from hitl.store.results import Results
-from hitl.store.reworks import SentBack
 from hitl.store.schema import project as projects
-from hitl.store.vectors import Features
-from hitl.store.views import Viewed
+from hitl.store.schema import rework, view
 
 LONGEST = 500
 """Characters stored of an error's message."""
@@ -48,7 +47,17 @@ class Failure:
     messages: tuple[str, ...] = ()
 
 
-class Store(EvidenceStore, Features, ModelPredictions, Results, QuestionLog, SentBack, Viewed, Pushes, Announced):
+@dataclass(frozen=True, slots=True)
+class SavedView:
+    """A saved item search: its name, the URL query, who saved it and when (seconds since the epoch)."""
+
+    name: str
+    query: str
+    by: str
+    since: float
+
+
+class Store(EvidenceStore, Learned, Results, Outbox, Announced):
     """Pulled data, derived data, results, and changes still to be pushed.
 
     `url` is "sqlite:///folder/hitl.db" or "postgresql://user:password@host/database". Opening upgrades the schema. A
@@ -73,6 +82,8 @@ class Store(EvidenceStore, Features, ModelPredictions, Results, QuestionLog, Sen
         """Close all connections."""
         self.database.close()
 
+    # -- pulls ---------------------------------------------------------------------------------------------
+
     def cursor(self, project: str) -> Cursor | None:
         """Return the position where the last pull stopped, or None to pull everything."""
         cursor: Cursor | None = self._noted("cursor", project)
@@ -80,8 +91,8 @@ class Store(EvidenceStore, Features, ModelPredictions, Results, QuestionLog, Sen
 
     def source(self, project: str) -> str | None:
         """Return where the project was pulled from, or None before the first pull."""
-        found = self._noted("source", project)
-        return None if found is None else str(found)
+        place: str | None = self._noted("source", project)
+        return place
 
     def sources(self) -> dict[str, str]:
         """Return where each project was pulled from."""
@@ -91,29 +102,6 @@ class Store(EvidenceStore, Features, ModelPredictions, Results, QuestionLog, Sen
     def bind(self, lease: Lease, source: str, cursor: Cursor | None = None) -> None:
         """Store where the project is pulled from, and the cursor of the next pull (None: from the beginning)."""
         self._note(lease, source=json.dumps(source), cursor=None if cursor is None else json.dumps(cursor))
-
-    def note_workplaces(self, lease: Lease, found: Pages) -> None:
-        """Store the pages where annotators answer, if they have changed."""
-        if found != self.workplaces(lease.project):
-            self._note(lease, workplaces=json.dumps(asdict(found)))
-
-    def workplaces(self, project: str) -> Pages | None:
-        """Return the pages where annotators answer, as of the last run, or None before the first."""
-        found = self._noted("workplaces", project)
-        return None if found is None else Pages(**found)
-
-    def make_mark(self, lease: Lease) -> str:
-        """Return the mark of this store on the orders it pushes, drawing a random one if there is none yet."""
-        mark = self.mark(lease.project)
-        if mark is None:
-            mark = secrets.token_hex(4)
-            self._note(lease, mark=json.dumps(mark))
-        return mark
-
-    def mark(self, project: str) -> str | None:
-        """Return the mark made by `make_mark`, or None."""
-        found = self._noted("mark", project)
-        return None if found is None else str(found)
 
     def save_page(self, lease: Lease, page: Page) -> PullSummary:
         """Save rows and cursor together, or nothing. See `hitl.store.pages` for which of two rows wins."""
@@ -125,6 +113,35 @@ class Store(EvidenceStore, Features, ModelPredictions, Results, QuestionLog, Sen
         query = sa.select(projects.c.revision).where(projects.c.project == project)
         return int(self.database.scalar(query) or 0)
 
+    def problems(self, project: str) -> list[str]:
+        """Return the problems of the latest pull that brought a page (the first hundred)."""
+        return list(map(str, self._noted("problems", project) or ()))
+
+    # -- notes of runs -------------------------------------------------------------------------------------
+
+    def note_workplaces(self, lease: Lease, workplaces: Pages) -> None:
+        """Store the pages where annotators answer, if they have changed."""
+        if workplaces != self.workplaces(lease.project):
+            self._note(lease, workplaces=json.dumps(asdict(workplaces)))
+
+    def workplaces(self, project: str) -> Pages | None:
+        """Return the pages where annotators answer, as of the last run, or None before the first."""
+        fields = self._noted("workplaces", project)
+        return None if fields is None else Pages(**fields)
+
+    def make_mark(self, lease: Lease) -> str:
+        """Return the mark of this store on the orders it pushes, drawing a random one if there is none yet."""
+        mark = self.mark(lease.project)
+        if mark is None:
+            mark = secrets.token_hex(4)
+            self._note(lease, mark=json.dumps(mark))
+        return mark
+
+    def mark(self, project: str) -> str | None:
+        """Return the mark made by `make_mark`, or None."""
+        mark: str | None = self._noted("mark", project)
+        return mark
+
     def note_look(self, lease: Lease) -> None:
         """Record that a run has just found no changes."""
         self._note(lease, looked_at=self.database.now())
@@ -135,31 +152,27 @@ class Store(EvidenceStore, Features, ModelPredictions, Results, QuestionLog, Sen
         at = self.database.scalar(query)
         return None if at is None else datetime.fromtimestamp(at, UTC)
 
-    def problems(self, project: str) -> list[str]:
-        """Return the problems of the latest pull that brought a page (the first hundred)."""
-        return list(map(str, self._noted("problems", project) or ()))
-
     def note_failure(self, lease: Lease, error: Exception | None, told: Announcement | None = None) -> None:
         """Record that a run failed just now, or clear an older failure (None). `told`: events that report it."""
-        said = None
+        note = None
         if error is not None:
-            parts = error.parts[:MOST] if isinstance(error, HitlError) else ()
-            each = {"message": str(error)[:LONGEST], "messages": [str(part)[:LONGEST] for part in parts or (error,)]}
-            said = json.dumps({"at": time.time(), "error": type(error).__name__, **each})
+            parts = (error.parts[:MOST] if isinstance(error, HitlError) else ()) or (error,)
+            messages = {"message": str(error)[:LONGEST], "messages": [str(part)[:LONGEST] for part in parts]}
+            note = json.dumps({"at": time.time(), "error": type(error).__name__, **messages})
         elif self.failure(lease.project) is None:
             return  # the usual case: nothing to write
         with self._fenced(lease) as connection:
             mine = projects.c.project == lease.project
-            connection.execute(sa.update(projects).where(mine).values(failure=said))
+            connection.execute(sa.update(projects).where(mine).values(failure=note))
             announce(self.database, connection, lease.project, told or Announcement())
 
     def failure(self, project: str) -> Failure | None:
         """Return why the last run failed, or None if it did not or did not record it."""
-        found = self._noted("failure", project)
-        if found is None:
+        note = self._noted("failure", project)
+        if note is None:
             return None
-        at = datetime.fromtimestamp(found["at"], UTC)
-        return Failure(at, found["error"], found["message"], tuple(found["messages"]))
+        at = datetime.fromtimestamp(note["at"], UTC)
+        return Failure(at, note["error"], note["message"], tuple(note["messages"]))
 
     def _noted(self, column: str, project: str) -> Any:
         """Return a JSON column of the project's row, or None."""
@@ -169,3 +182,55 @@ class Store(EvidenceStore, Features, ModelPredictions, Results, QuestionLog, Sen
     def _note(self, lease: Lease, **values: Any) -> None:
         with self._fenced(lease) as connection:
             connection.execute(sa.update(projects).where(projects.c.project == lease.project).values(values))
+
+    # -- items sent back to annotators ---------------------------------------------------------------------
+
+    def annotator_names(self, project: str) -> dict[str, str]:
+        """Return platform's key -> shown name, with the key appended if several annotators share a name."""
+        keys, names = (column.to_pylist() for column in self.annotators(project).columns)
+        return shown_names(dict(zip(keys, names, strict=True)))
+
+    def send_back(self, project: str, item: str, annotator: str, by: str, note: str = "") -> Rework:
+        """Ask the annotator (a shown name) about the item (the platform's key), again or for the first time."""
+        row = Rework(item, annotator, time.time(), note, by)
+        stored = {"project": project, **asdict(row), "annotator": self._annotator_key(project, annotator)}
+        with self.database.write() as connection:
+            self.database.upsert(connection, rework, [stored])
+        return row
+
+    def take_back(self, project: str, item: str, annotator: str) -> bool:
+        """Cancel a request. Return True if there was one."""
+        key = self._annotator_key(project, annotator)
+        this = (rework.c.project == project, rework.c.item == item, rework.c.annotator == key)
+        return self.database.change(sa.delete(rework).where(*this)) > 0
+
+    def sent_back(self, project: str) -> tuple[Rework, ...]:
+        """Return all requests, answered or not, oldest first. The next plan includes them."""
+        columns = (rework.c[name] for name in ("item", "annotator", "since", "note", "by"))
+        query = sa.select(*columns).where(rework.c.project == project)
+        rows = self.database.rows(query.order_by(rework.c.since, rework.c.item, rework.c.annotator))
+        names = self.annotator_names(project) if rows else {}
+        return tuple(Rework(item, names.get(key, key), *more) for item, key, *more in rows)
+
+    def _annotator_key(self, project: str, shown: str) -> str:
+        """Return the key of an annotator, which stays if the name changes; without one, the name."""
+        return next((key for key, name in self.annotator_names(project).items() if name == shown), shown)
+
+    # -- saved searches ------------------------------------------------------------------------------------
+
+    def save_view(self, project: str, name: str, query: str, by: str) -> SavedView:
+        """Save a search under this name, replacing any other of that name."""
+        saved = SavedView(name, query, by, time.time())
+        with self.database.write() as connection:
+            self.database.upsert(connection, view, [{"project": project, **asdict(saved)}])
+        return saved
+
+    def forget_view(self, project: str, name: str) -> bool:
+        """Delete a search. Return True if it existed."""
+        return self.database.change(sa.delete(view).where(view.c.project == project, view.c.name == name)) > 0
+
+    def views(self, project: str) -> tuple[SavedView, ...]:
+        """Return all searches of a project, by name."""
+        columns = (view.c[name] for name in ("name", "query", "by", "since"))
+        query = sa.select(*columns).where(view.c.project == project).order_by(view.c.name)
+        return tuple(SavedView(*row) for row in self.database.rows(query))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -25,7 +24,9 @@ from hitl.project import orders_of_others
 from hitl.settings import ScheduleSettings
 from hitl.status import Queue, missed_by, queues_of, status_of
 from hitl.store import Store
+from hitl.store import lease as leases
 from tests.projects import HOUR, NOON, answers, folder_with_tables, settings, status_text
+from tests.store.rows import unrenewed
 
 
 @pytest.fixture
@@ -251,7 +252,7 @@ def test_status_says_who_is_at_work_and_what_was_not_pushed_or_understood(folder
     with pytest.raises(Unreachable, match=r"^down$"):
         cycle.run(settings(), store, down, now=NOON)
     said, found = text(store), data(store)
-    with store.lease("p", owner=f"{socket.gethostname()}:999999999:gone"):
+    with unrenewed(store, seconds=300.0, owner=leases.owner_of(999_999_999, 300.0)):
         assert "running" not in text(store)  # it was killed
     cycle.run(settings(), store, Tables(folder), now=NOON)
     assert "failed" not in text(store)

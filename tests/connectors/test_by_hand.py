@@ -13,6 +13,7 @@ from hitl import cycle
 from hitl.connectors.tables import Tables
 from hitl.errors import BadTable, Refused, Unreachable
 from hitl.manual_operations import known_truth, new_items, send
+from hitl.operations import push
 from hitl.platform import Operation, Receipt
 from hitl.store import Store
 from tests.killing import EVERY, fatal_steps, run_until, steps_of
@@ -120,7 +121,7 @@ def test_what_the_platform_did_before_its_answer_was_lost_is_not_done_twice(fold
         with pytest.raises(Unreachable):
             send(settings(), store, Failing(folder, Unreachable("lost"), pushed=True), items("n1"), "new.csv")
         with store.lease("p") as lease:
-            assert [receipt.changed for receipt in cycle.push(lease, store, Tables(folder))] == [0]
+            assert [receipt.changed for receipt in push(lease, store, Tables(folder))] == [0]
 
 
 def test_what_the_platform_refuses_does_not_block_what_comes_after(folder: Path) -> None:
@@ -149,5 +150,5 @@ def test_verifying_does_not_do_again_what_was_asked_for_once(folder: Path) -> No
         send(settings(), store, Tables(folder), items("n1"), "new.csv")
         (folder / "hitl-output/added_items.jsonl").unlink()
         with store.lease("p") as lease:
-            assert list(cycle.push(lease, store, Tables(folder), verify=True)) == []
+            assert list(push(lease, store, Tables(folder), verify=True)) == []
     assert added(folder) == []

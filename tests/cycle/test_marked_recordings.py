@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from hitl import cycle
-from hitl.connectors.tables import Tables, TablesSettings
+from hitl.connectors.tables import Tables
 from hitl.consensus import Consensus
 from hitl.errors import BadSettings, BadTable
-from hitl.platform import Check, Connector, Cursor, ItemRow, Operation, Page, Question, Receipt
 from hitl.report.page import render
 from hitl.report.stored import stored_report
-from hitl.settings import Settings
 from hitl.store import Store
 from hitl.tables.read import read_table
 from tests.command_line import Run, caller
+from tests.cycle.marked import CREW, settings, write_config
 
 RIGHT: dict[str, list[tuple[float, float, str]]] = {
     "r0": [(0, 12.5, "walk"), (12.5, 30, "run"), (40, 55.25, "walk")],
@@ -27,7 +24,6 @@ RIGHT: dict[str, list[tuple[float, float, str]]] = {
     "r3": [(3, 20, "walk"), (30, 50, "run"), (34, 38, "cough")],
     "r4": [],
 }
-CREW = ("ann", "bob", "cyd", "dee")
 
 
 def folder(path: Path, answered: int = 4) -> Path:
@@ -42,12 +38,6 @@ def folder(path: Path, answered: int = 4) -> Path:
     (path / "annotations.csv").write_text("\n".join(rows) + "\n")
     (path / "items.csv").write_text("item,recording\n" + "".join(f"{name},{name}.wav\n" for name in RIGHT))
     return path
-
-
-def settings(**changes: Any) -> Settings:
-    crew = {"annotators": CREW, "capacity": 4}
-    budget = {"open_questions": 4, "target_confidence": 0.97}
-    return Settings(name="p", source=TablesSettings(path="."), budget=budget, crew=crew, **changes)
 
 
 def test_a_cycle_finds_stretches_asks_about_recordings_and_says_so(tmp_path: Path) -> None:
@@ -96,11 +86,7 @@ def test_what_is_no_stretch_is_named(tmp_path: Path) -> None:
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
     folder(tmp_path / "t")
-    crew = ", ".join(f'"{who}"' for who in CREW)
-    (tmp_path / "hitl.toml").write_text(
-        f'name = "p"\n[source]\nkind = "tables"\npath = "t"\n[crew]\nannotators = [{crew}]\ncapacity = 4\n'
-        "[budget]\nopen_questions = 4\n"
-    )
+    write_config(tmp_path)
     return caller(tmp_path, monkeypatch, capfd)
 
 
@@ -139,31 +125,8 @@ def test_known_stretches_are_told(run: Run, tmp_path: Path) -> None:
     assert "'label' asks about stretches of time" in run("gold", "truth.csv")[2]
 
 
-class Unanswered(Connector):
-    """A platform that asks about stretches of three recordings, none of which has an answer."""
-
-    def questions(self) -> tuple[Question, ...]:
-        return (Question("q", ("walk", "run"), ("walk", "run"), kind="time_spans", field="sound"),)
-
-    def pull(self, cursor: Cursor | None) -> Iterator[Page]:
-        rows = tuple(ItemRow(str(n), {"sound": f"{n}.wav"}, "1") for n in range(3))
-        yield Page({"at": 1}, rows, live=frozenset(row.key for row in rows))
-
-    def push(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
-        return (Receipt(operation, 1) for operation in operations)
-
-    def check(self) -> list[Check]:
-        return []
-
-
 def test_a_stretch_next_to_nothing_is_in_the_report(run: Run, tmp_path: Path) -> None:
     rows = "".join(f"{name},{who},0,5e-324,walk\n" for name in RIGHT for who in CREW)
     (tmp_path / "t" / "annotations.csv").write_text("item,annotator,start,end,label\n" + rows)
     assert run("run")[0] == 0
     assert run("report", "--output", "page.html")[0] == 0
-
-
-def test_it_begins_without_an_answer(tmp_path: Path) -> None:
-    with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
-        report = cycle.run(settings(), store, Unanswered())
-    assert {str(ask.item) for ask in report.judgement.plan.asks} == {"0", "1", "2"}

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from hitl import cycle
-from hitl.connectors.tables import Tables, TablesSettings
+from hitl.connectors.tables import Tables
 from hitl.consensus import Consensus
 from hitl.errors import BadTable
 from hitl.export import label_tables
@@ -29,10 +28,10 @@ from hitl.platform import (
 )
 from hitl.report.page import render
 from hitl.report.stored import stored_report
-from hitl.settings import Settings
 from hitl.store import Store
 from hitl.tables.read import read_table
 from tests.command_line import Run, caller
+from tests.cycle.marked import CREW, settings, write_config
 
 TEXTS = {
     "t0": ("Ada met Bob in Rome.", [(0, 3, "PER"), (8, 11, "PER"), (15, 19, "LOC")]),
@@ -41,7 +40,6 @@ TEXTS = {
     "t3": ("Bob left Oslo & <Rome>.", [(0, 3, "PER"), (9, 13, "LOC"), (17, 21, "LOC")]),
     "t4": ("Eve saw Rome.", []),
 }
-CREW = ("ann", "bob", "cyd", "dee")
 
 
 def folder(path: Path, answered: int = 4) -> Path:
@@ -59,18 +57,13 @@ def folder(path: Path, answered: int = 4) -> Path:
     return path
 
 
-def settings(**changes: Any) -> Settings:
-    crew = {"annotators": CREW, "capacity": 4}
-    budget = {"open_questions": 4, "target_confidence": 0.97}
-    return Settings(name="p", source=TablesSettings(path="."), budget=budget, crew=crew, **changes)
-
-
 def test_a_cycle_finds_spans_asks_about_texts_and_says_so(tmp_path: Path) -> None:
     root = folder(tmp_path / "t")
     with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
         report = cycle.run(settings(), store, Tables(root))
         again = cycle.run(settings(), store, Tables(root))
         latest = store.latest("p")
+        page = render(stored_report(settings(), store, Tables(root).questions()))
     assert report.pulled.problems == ()
     assert again.changed == 0
     found = read_table(root / "hitl-output" / "consensus.csv", ["start", "end"]).to_pylist()
@@ -84,7 +77,15 @@ def test_a_cycle_finds_spans_asks_about_texts_and_says_so(tmp_path: Path) -> Non
     asked = {str(ask.item) for ask in report.judgement.plan.asks}
     assert "t4" in asked
     assert latest is not None
-    assert latest[0]["label"].parts == report.judgement.results["label"].parts
+    spans = report.judgement.results["label"].parts
+    assert latest[0]["label"].parts == spans
+    report.judgement.results["label"].save(tmp_path / "c.npz")
+    assert Consensus.load(tmp_path / "c.npz").parts == spans
+    assert "Texts, the least sure first" in page
+    assert page.count('<mark class="s') > 20
+    assert "Rome<sub>LOC</sub>" in page
+    assert "&lt;<mark" in page, "a text is escaped"
+    assert "3 of 4 marked exactly this" in page
 
 
 def test_a_text_stands_for_the_part_about_which_annotators_agree_least(tmp_path: Path) -> None:
@@ -115,34 +116,10 @@ def test_known_spans_are_truth(tmp_path: Path) -> None:
     assert {("t4", 0, "PER"), ("t4", 8, "LOC")} <= spans
 
 
-def test_a_stored_consensus_keeps_its_spans(tmp_path: Path) -> None:
-    root = folder(tmp_path / "t")
-    with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
-        found = cycle.run(settings(), store, Tables(root)).judgement.results["label"]
-    found.save(tmp_path / "c.npz")
-    assert Consensus.load(tmp_path / "c.npz").parts == found.parts
-
-
-def test_the_report_shows_texts_with_everybodys_spans(tmp_path: Path) -> None:
-    root = folder(tmp_path / "t")
-    with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
-        cycle.run(settings(), store, Tables(root))
-        page = render(stored_report(settings(), store, Tables(root).questions()))
-    assert "Texts, the least sure first" in page
-    assert page.count('<mark class="s') > 20
-    assert "Rome<sub>LOC</sub>" in page
-    assert "&lt;<mark" in page, "a text is escaped"
-    assert "3 of 4 marked exactly this" in page
-
-
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
     folder(tmp_path / "t")
-    crew = ", ".join(f'"{who}"' for who in CREW)
-    (tmp_path / "hitl.toml").write_text(
-        f'name = "p"\n[source]\nkind = "tables"\npath = "t"\n[crew]\nannotators = [{crew}]\ncapacity = 4\n'
-        "[budget]\nopen_questions = 4\n"
-    )
+    write_config(tmp_path)
     return caller(tmp_path, monkeypatch, capfd)
 
 

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from hitl import cycle
 from hitl.connectors.tables import Tables
 from hitl.errors import HitlError, LeaseLost, Refused, Unreachable
+from hitl.operations import IN_A_ROW, push
 from hitl.platform import Operation, Receipt
 from hitl.store import Store
 from hitl.store.schema import project as projects
@@ -95,7 +96,7 @@ def test_a_platform_that_is_down_is_not_asked_for_ever(place: tuple[Path, Store]
     picky = Picky(folder, lambda _: Unreachable("down", 7.0))
     with pytest.raises(Unreachable, match="down") as caught:
         cycle.run(settings(), store, picky)
-    assert len(picky.asked) == cycle.IN_A_ROW
+    assert len(picky.asked) == IN_A_ROW
     assert caught.value.retry_after == 7.0
 
 
@@ -112,7 +113,7 @@ def test_no_answer_after_the_lease_was_lost_leaves_all_in_doubt(place: tuple[Pat
         return Unreachable("no answer")
 
     with store.lease("p") as lease, pytest.raises(LeaseLost):
-        list(cycle.push(lease, store, Picky(folder, overtaken), verify=True))
+        list(push(lease, store, Picky(folder, overtaken), verify=True))
     with store.lease("p") as lease:
         assert store.in_doubt(lease)
 
@@ -128,7 +129,7 @@ def test_after_a_push_that_was_cut_short_all_is_verified(place: tuple[Path, Stor
     cycle.run(settings(), store, calm)
     assert calm.asked == []
     with store.lease("p") as lease, pytest.raises(LeaseLost):
-        list(cycle.push(lease, store, Picky(folder, overtaken), verify=True))
+        list(push(lease, store, Picky(folder, overtaken), verify=True))
     cycle.run(settings(), store, calm)
     assert {what.split()[0] for what in calm.asked} == {"order", "assign", "labels_wanted", "consensus"}
 

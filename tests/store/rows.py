@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,8 @@ from hitl.platform import (
     Page,
     PredictionRow,
 )
-from hitl.store import CycleRecord
+from hitl.store import CycleRecord, Lease, Store
+from hitl.store import lease as leases
 
 
 def at(second: int) -> str:
@@ -91,3 +94,13 @@ def assign(annotator: str, *items: str) -> Operation:
 
 def record(*operations: Operation, metrics: Mapping[str, Any] | None = None, **results: Consensus) -> CycleRecord:
     return CycleRecord(results, PLAN, operations, metrics or {})
+
+
+@contextmanager
+def unrenewed(store: Store, project: str = "p", *, seconds: float = 0.05, owner: str | None = None) -> Iterator[Lease]:
+    """A lease that nobody renews and nobody gives back, as of a process that is stopped."""
+    lease = leases.acquire(store.database, project, seconds, owner or leases.owner_of(os.getpid(), seconds))
+    try:
+        yield lease
+    finally:
+        leases._held.discard(lease.owner)

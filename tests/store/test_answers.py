@@ -63,8 +63,8 @@ def test_after_random_changes_they_are_what_the_rows_say(store: Store, seed: int
                 store.keep_answers(lease, ["q"])
             found = store.answers("p", "q")
             assert found.table().to_pylist() == by_rows(store)
-            assert found.items.equals(store.key_column("p"))
-            assert found.items.to_pylist() == store.items("p").column("item").to_pylist()
+            assert found.keys.equals(store.key_column("p"))
+            assert found.keys.to_pylist() == store.items("p").column("item").to_pylist()
             labels = store.counts("p")["labels"]
             assert labels == len({(row["item"], row["annotator"]) for row in by_rows(store)})
 
@@ -88,41 +88,35 @@ def test_a_snapshot_of_before_what_was_deleted_and_forgotten(store: Store) -> No
         store.save_page(lease, page(99, live={str(n) for n in range(N - 1)}))
         store.forget(lease, deleted_seconds=-1, cycles=10)
     assert store.answers("p", "q").table().to_pylist() == by_rows(store)
-    assert len(store.answers("p", "q").items) == N - 1
+    assert len(store.answers("p", "q").keys) == N - 1
 
 
-def test_with_a_snapshot_the_rows_of_what_has_changed_alone_are_read(sqlite_url: str) -> None:
-    with Store(sqlite_url) as store, store.lease("p") as lease:
-        fill(store, lease)
-        store.keep_answers(lease, ["q"])
-        store.save_page(lease, page(99, item("9"), said("9 0", "9", "no", 60, who="w0")))
-        steps = _steps(store, "FROM json_each", lambda: store.annotations("p", "q"))
-    assert not any(step.startswith("SCAN hitl") for step in steps), steps
-
-
-@pytest.mark.parametrize("what", ["skips", "gold"])
-def test_what_is_few_is_read_by_its_kind(sqlite_url: str, what: str) -> None:
-    with Store(sqlite_url) as store, store.lease("p") as lease:
-        fill(store, lease)
-        steps = _steps(store, "kind", lambda: store.gold("p", "q") if what == "gold" else store.skips("p"))
-    assert any("hitl_annotation_kind" in step for step in steps), steps
-
-
-def _steps(store: Store, word: str, read: Callable[[], Any]) -> list[str]:
-    """How SQLite goes about the queries with this word."""
+@pytest.mark.parametrize("what", ["annotations", "skips", "gold"])
+def test_few_rows_are_found_by_an_index(sqlite_url: str, what: str) -> None:
+    """Those of items that have changed since a snapshot, and those of rare kinds."""
     queries: list[tuple[str, Any]] = []
-
-    def note(_: Any, __: Any, statement: str, values: Any, *___: Any) -> None:
-        queries.append((statement, values))
-
-    sa.event.listen(store.database.engine, "before_cursor_execute", note)
-    read()
-    sa.event.remove(store.database.engine, "before_cursor_execute", note)
-    chosen = [query for query in queries if word in query[0]]
-    assert chosen
-    with store.database.read() as connection:
-        plans = [connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", values).all() for text, values in chosen]
-    return [str(row[3]) for plan in plans for row in plan]
+    with Store(sqlite_url) as store, store.lease("p") as lease:
+        items = [item(str(n)) for n in range(2000)]
+        store.save_page(lease, page(1, *items, *(said(f"{n}", str(n // 3)) for n in range(6000))))
+        store.keep_answers(lease, ["q"])
+        store.save_page(lease, page(2, item("9"), said("27", "9", "no", 60)))
+        read: dict[str, Callable[[], Any]] = {
+            "annotations": lambda: store.annotations("p", "q"),
+            "skips": lambda: store.skips("p"),
+            "gold": lambda: store.gold("p", "q"),
+        }
+        sa.event.listen(
+            store.database.engine, "before_cursor_execute", lambda _, __, text, *more: queries.append((text, more[0]))
+        )
+        read[what]()
+        of_rows = [query for query in queries if "FROM hitl_annotation" in query[0]]
+        assert of_rows
+        with store.database.read() as connection:
+            plans = [connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", values).all() for text, values in of_rows]
+    steps = [str(row[3]) for plan in plans for row in plan]
+    index = "hitl_annotation_item" if what == "annotations" else "hitl_annotation_kind"
+    assert any(index in step for step in steps), steps
+    assert not any(step.startswith("SCAN hitl") for step in steps), steps
 
 
 def test_versions_order_the_answers_of_an_item(store: Store) -> None:

@@ -15,7 +15,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from hitl.errors import BadInput, MissingExtra, StoreError
-from hitl.store import Store, connecting, schema
+from hitl.store import Store, database, schema
 from hitl.store.database import migrations
 from tests.store.rows import item, page
 
@@ -148,10 +148,6 @@ def test_connections_that_broke_are_replaced(postgres_url: str, use: str) -> Non
 
 
 def test_missing_extra(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Store(postgres_url) as store:
-        monkeypatch.setitem(sys.modules, "adbc_driver_postgresql", None)
-        with pytest.raises(MissingExtra, match="hitl-toolkit\\[postgres\\]"):
-            store.items("p")
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(MissingExtra, match="hitl-toolkit\\[postgres\\]"):
         Store(postgres_url)
@@ -172,7 +168,7 @@ def test_a_path_is_taken_as_it_is(tmp_path: Path) -> None:
 
 
 def test_another_program_keeps_it_locked(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connecting, "BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(database, "BUSY_SECONDS", 0.1)
     with Store(sqlite_url) as store, Store(sqlite_url) as other, other.database.write():
         assert store.counts("p")["items"] == 0, "reading does not wait"
         with pytest.raises(StoreError, match="kept the database locked"), store.lease("p"):
@@ -183,12 +179,3 @@ def test_sqlite_keeps_a_log(sqlite_url: str) -> None:
     with Store(sqlite_url) as store, store.database.read() as connection:
         pragmas = [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "foreign_keys")]
     assert pragmas == ["wal", 1]
-
-
-def test_counting_is_left_while_somebody_writes(url: str) -> None:
-    with Store(url) as store, Store(url) as other, other.database.write() as connection:
-        connection.execute(sa.insert(schema.view).values(project="p", name="v", query="", by="ann", since=0.0))
-        store.database.analyse()  # neither an error nor a wait
-        if not store.database.postgres:
-            with store.database.read() as reading:
-                assert reading.exec_driver_sql("PRAGMA busy_timeout").scalar() == 1000 * connecting.BUSY_SECONDS

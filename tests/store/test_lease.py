@@ -19,23 +19,28 @@ from hitl.errors import Busy, LeaseLost, StoreError
 from hitl.platform import Receipt
 from hitl.store import Lease, Store, pages, schema
 from hitl.store import lease as leases
-from tests.store.rows import consensus, item, order, page, record
+from tests.store.rows import consensus, item, order, page, record, unrenewed
 
 SHORT = 0.05
+HOST, PID = socket.gethostname(), os.getpid()
+
+
+def acquire(store: Store, project: str = "p", seconds: float = 60, pid: int = PID) -> Lease:
+    return leases.acquire(store.database, project, seconds, leases.owner_of(pid, seconds))
+
+
+def assert_busy(store: Store, project: str = "p") -> None:
+    with pytest.raises(Busy), store.lease(project):
+        raise AssertionError
 
 
 def test_busy_says_by_whom_and_until_when(store: Store) -> None:
-    with store.lease("p", owner="Ann's laptop"):
+    with store.lease("p"):
         until = r"until 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC"
-        with pytest.raises(Busy, match=f"'p' is held by Ann's laptop {until}"), store.lease("p"):
+        with pytest.raises(Busy, match=f"'p' is held by {HOST}, process {PID}, {until}"), store.lease("p"):
             raise AssertionError
         with store.lease("another project"):
             pass
-
-
-def test_the_owner_does_not_get_it_twice(store: Store) -> None:
-    with store.lease("p", owner="me"), pytest.raises(Busy), store.lease("p", owner="me"):
-        raise AssertionError
 
 
 def test_the_epoch_rises_and_the_block_ends_the_lease(store: Store) -> None:
@@ -51,17 +56,16 @@ def test_the_epoch_rises_and_the_block_ends_the_lease(store: Store) -> None:
 
 
 def test_writing_renews(store: Store) -> None:
-    with store.lease("p", keep=False) as lease:
+    with unrenewed(store, seconds=60) as lease:
         for number in range(2):
             with store.database.write() as connection:
                 connection.exec_driver_sql("UPDATE hitl_project SET lease_until = 0.0")
             store.save_page(lease, page(number))
-            with pytest.raises(Busy), store.lease("p"):
-                raise AssertionError
+            assert_busy(store)
 
 
 def test_a_lease_whose_time_is_over_still_writes_while_nobody_wants_it(store: Store) -> None:
-    with store.lease("p", seconds=SHORT, keep=False) as lease:
+    with unrenewed(store, seconds=SHORT) as lease:
         time.sleep(2 * SHORT)
         store.save_page(lease, page(1, item("1")))
     assert store.cursor("p") == {"page": 1}
@@ -85,28 +89,30 @@ def _state(store: Store) -> tuple[Any, ...]:
     )
 
 
-@pytest.mark.parametrize("overtaker_is_done", [False, True])
 @pytest.mark.parametrize("write", WRITES)
-def test_a_zombie_writes_nothing(store: Store, write: str, overtaker_is_done: bool) -> None:
-    with store.lease("p", seconds=SHORT, keep=False, owner="zombie") as zombie:
+def test_a_zombie_writes_nothing(store: Store, write: str) -> None:
+    """Neither while its overtaker works, nor after it, nor does it end the lease of its overtaker."""
+    with unrenewed(store, seconds=SHORT) as zombie:
         store.save_page(zombie, page(1, item("1")))
         store.record_cycle(zombie, record(order("1")))
         before = _state(store)
         time.sleep(2 * SHORT)
-        with store.lease("p", owner="zombie") as overtaker:  # even under the same name
+        with unrenewed(store, owner=zombie.owner, seconds=60) as overtaker:  # even under the same name
             assert overtaker.epoch == zombie.epoch + 1
-            if not overtaker_is_done:
-                with pytest.raises(LeaseLost, match="overtaken"):
-                    WRITES[write](store, zombie)
+            with pytest.raises(LeaseLost, match="overtaken"):
+                WRITES[write](store, zombie)
+            store.renew(overtaker)
+        with store.lease("p"):
+            pass
         with pytest.raises(LeaseLost):
             WRITES[write](store, zombie)
         assert _state(store) == before
 
 
-def test_a_zombie_does_not_end_the_lease_of_its_overtaker(store: Store) -> None:
-    with store.lease("p", seconds=SHORT, keep=False):
-        time.sleep(2 * SHORT)
-        overtaker = leases.acquire(store.database, "p", 60, None)
+def test_the_block_of_a_zombie_does_not_end_the_lease_of_its_overtaker(store: Store) -> None:
+    with store.lease("p") as zombie:
+        leases._held.discard(zombie.owner)  # as if its process had died
+        overtaker = acquire(store)
     store.renew(overtaker)
 
 
@@ -119,7 +125,7 @@ def test_each_project_has_its_own_lease(store: Store) -> None:
 
 def test_threads_race_for_it(store: Store) -> None:
     """Six at once, for a lease nobody had and for one whose time is over: one gets it."""
-    with store.lease("over", seconds=0.0, keep=False):
+    with unrenewed(store, "over", seconds=0.0):
         for project, epoch in (("new", 1), ("over", 2)):
             assert _race(store, project, 6) == ([epoch], 5)
 
@@ -130,7 +136,7 @@ def _race(store: Store, project: str, runners: int) -> tuple[list[int], int]:
     def run() -> None:
         barrier.wait()
         try:
-            got.append(leases.acquire(store.database, project, 60, None).epoch)
+            got.append(acquire(store, project).epoch)
         except Busy:
             busy.append(1)
 
@@ -152,10 +158,10 @@ def test_a_lease_just_taken_is_not_one_of_the_dead(store: Store, monkeypatch: py
             yield connection
         monkeypatch.undo()
         with pytest.raises(Busy):
-            leases.acquire(store.database, "p", 60, None)
+            acquire(store)
 
     monkeypatch.setattr(store.database, "write", then_another_comes)
-    store.renew(leases.acquire(store.database, "p", 60, None))
+    store.renew(acquire(store))
 
 
 def test_a_takeover_waits_for_a_write_that_has_passed_the_fence(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,16 +173,13 @@ def test_a_takeover_waits_for_a_write_that_has_passed_the_fence(store: Store, mo
         assert go_on.wait(10)
         return save(*arguments)
 
-    def overtake() -> None:
-        epochs.append(leases.acquire(store.database, "p", 60, None).epoch)
-
     monkeypatch.setattr(pages, "save", slow)
-    with store.lease("p", seconds=SHORT, keep=False) as lease:
+    with unrenewed(store, seconds=SHORT) as lease:
         writer = threading.Thread(target=store.save_page, args=(lease, page(1, item("1"))))
         writer.start()
         assert inside.wait(10)
         time.sleep(2 * SHORT)  # its time is over in the middle of the transaction
-        overtaker = threading.Thread(target=overtake)
+        overtaker = threading.Thread(target=lambda: epochs.append(acquire(store).epoch))
         overtaker.start()
         time.sleep(0.2)
         assert epochs == [], "the overtaker has to wait"
@@ -201,50 +204,66 @@ def test_a_database_that_fails_at_the_end_does_not_hide_what_happened(store: Sto
         work()
 
 
-def test_a_holder_that_died_on_this_machine_is_succeeded_at_once(store: Store) -> None:
-    """A killed process cannot release its lease; nobody should have to wait for it to expire."""
-    gone = subprocess.run(
-        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True
-    )
-    with store.lease("p", owner=f"{socket.gethostname()}:{gone.stdout.strip()}:x") as dead, store.lease("p") as heir:
-        assert heir.epoch == dead.epoch + 1
-        with pytest.raises(LeaseLost):
-            store.renew(dead)
-        store.renew(heir)
+def of(host: str, pid: int, life: str, kind: str = "run", seconds: int = 300) -> str:
+    return f"{host}:{pid}:{life}:{kind}:0a1b2c3d:{seconds}"
 
 
-def test_a_holder_elsewhere_or_alive_is_not_succeeded(store: Store) -> None:
-    for owner in (f"elsewhere:{2**22 + 1}:x", f"{socket.gethostname()}:{os.getpid()}:x", "Ann's laptop"):
-        with store.lease("p", owner=owner), pytest.raises(Busy), store.lease("p"):
-            pass
+HERE, PARENT = leases._machine(), leases._life(os.getppid())
 
 
-def test_a_lease_that_a_clock_wrote_which_was_ahead_is_over(store: Store) -> None:
-    """It would close the project for as long as the clock was ahead; a holder that lives goes on all the same."""
-    now, seconds = time.time(), 300.0
-    for owner, ahead, over in (
-        ("elsewhere:1:12@other-1:0a1b2c3d:300", 365 * 86_400, True),
-        ("elsewhere:1:12@other-1:0a1b2c3d:300", leases.AHEAD + 1, True),
-        ("elsewhere:1:12@other-1:0a1b2c3d:300", leases.AHEAD - 10, False),
-        ("elsewhere:1:12@other-1:0a1b2c3d:90000", 86_000, False),
-        ("elsewhere:1:12@other-1:12345678", 80_000, False),  # of an older version, which does not say how long
-        ("elsewhere:1:12@other-1:12345678", 86_400, True),
-        (f"{socket.gethostname()}:{os.getppid()}:12@{leases._machine()}:0a1b2c3d:300", 365 * 86_400, True),
-        (f"{socket.gethostname()}:{os.getppid()}:{leases._life(os.getppid())}:0a1b2c3d:300", 365 * 86_400, False),
-    ):
-        lease = leases.acquire(store.database, "p", seconds, owner)
-        with store.database.write() as connection:
-            until = now + ahead + seconds
-            connection.execute(sa.update(schema.project).values(lease_until=until))
-        assert (store.holder("p") is None) == over, owner
-        if over:
-            with store.lease("p") as heir:
-                assert heir.epoch == lease.epoch + 1
+def dead_pid() -> int:
+    command = [sys.executable, "-c", "import os; print(os.getpid())"]
+    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+@pytest.mark.parametrize(
+    ("owner", "held"),
+    [
+        (of(HOST, os.getppid(), PARENT), True),
+        (of("elsewhere", 1, "12@other-1"), True),
+        (of(HOST, PID, leases._life(PID)), False),
+        (of(HOST, PID, "12@other-1"), False),
+        (of("another name of this machine", PID, leases._life(PID)), False),
+        (of(HOST, os.getppid(), f"12@{HERE}"), False),
+        (of(HOST, dead_pid(), ""), False),
+    ],
+    ids=["alive", "elsewhere", "before", "another-boot", "renamed", "reused", "dead"],
+)
+def test_a_dead_holder_is_succeeded_at_once(store: Store, owner: str, held: bool) -> None:
+    """Also one whose number another process has by now: in a container every start has number 1."""
+    with unrenewed(store, owner=owner, seconds=60) as before:
+        leases._held.discard(owner)
+        if held:
+            assert_busy(store)
         else:
-            with pytest.raises(Busy), store.lease("p"):
-                pass
-        with store.database.write() as connection:
-            connection.execute(sa.update(schema.project).values(owner="", lease_until=0.0))
+            with store.lease("p") as heir:
+                assert heir.epoch == before.epoch + 1
+                with pytest.raises(LeaseLost):
+                    store.renew(before)
+
+
+@pytest.mark.parametrize(
+    ("owner", "ahead", "over"),
+    [
+        (of("elsewhere", 1, "12@other-1"), 365 * 86_400, True),
+        (of("elsewhere", 1, "12@other-1"), leases.AHEAD + 1, True),
+        (of("elsewhere", 1, "12@other-1"), leases.AHEAD - 10, False),
+        (of("elsewhere", 1, "12@other-1", seconds=90_000), 86_000, False),
+        (of(HOST, os.getppid(), f"12@{HERE}"), 365 * 86_400, True),
+        (of(HOST, os.getppid(), PARENT), 365 * 86_400, False),
+    ],
+)
+def test_a_lease_that_a_clock_wrote_which_was_ahead_is_over(store: Store, owner: str, ahead: float, over: bool) -> None:
+    """It would close the project for as long as the clock was ahead; a holder that lives goes on all the same."""
+    lease = leases.acquire(store.database, "p", 300.0, owner)
+    with store.database.write() as connection:
+        connection.execute(sa.update(schema.project).values(lease_until=time.time() + ahead + 300.0))
+    assert (store.holder("p") is None) == over
+    if over:
+        with store.lease("p") as heir:
+            assert heir.epoch == lease.epoch + 1
+    else:
+        assert_busy(store)
 
 
 def test_a_process_that_the_system_hides_lives(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,27 +272,24 @@ def test_a_process_that_the_system_hides_lives(store: Store, monkeypatch: pytest
     def hidden(pid: int, signal: int) -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    owner = f"{socket.gethostname()}:{os.getppid()}:{leases._life(os.getppid())}:x"
-    monkeypatch.setattr(leases.os, "kill", hidden)
-    monkeypatch.setattr(leases, "_life", lambda pid: "")
-    with store.lease("p", owner=owner), pytest.raises(Busy), store.lease("p", owner="another"):
-        pass
+    with unrenewed(store, owner=of(HOST, os.getppid(), PARENT), seconds=60):
+        monkeypatch.setattr(leases.os, "kill", hidden)
+        monkeypatch.setattr(leases, "_life", lambda pid: "")
+        assert_busy(store)
 
 
 def test_a_lease_is_kept_while_its_holder_works_longer_than_it_lasts(store: Store) -> None:
     """Two starters whose fits are longer than the lease: one is busy, none overtakes the other for ever."""
 
     def until() -> float:
-        with store.database.read() as connection:
-            return float(connection.exec_driver_sql("SELECT lease_until FROM hitl_project").scalar_one())
+        return float(store.database.scalar(sa.select(schema.project.c.lease_until)))
 
-    with store.lease("p", seconds=2.0) as lease:
-        end = until() + 2.0  # by then it would be over twice
+    with store.lease("p", seconds=1.0) as lease:
+        end = until() + 1.0  # by then it would be over twice
         for _ in range(600):
             if until() > end:
                 break
-            with pytest.raises(Busy), store.lease("p"):
-                pass
+            assert_busy(store)
             time.sleep(0.1)
         assert until() > end
         store.renew(lease)
@@ -281,27 +297,20 @@ def test_a_lease_is_kept_while_its_holder_works_longer_than_it_lasts(store: Stor
         assert next_one.epoch == lease.epoch + 1
 
 
-def test_a_number_that_another_process_has_by_now_is_no_holder(store: Store) -> None:
-    """In a container every start has number 1: the lease of the start before is taken over at once."""
-    host, pid = socket.gethostname(), os.getpid()
-    life = leases._life(pid)
-    for owner in (
-        f"{host}:{pid}:{life}:of a start before",
-        f"{host}:{pid}:12@other-1:of another start of the machine",
-        f"another name of this machine:{pid}:{life}:x",
-        f"{host}:{os.getppid()}:12@{leases._machine()}:its number is another's by now",
-    ):
-        leases.acquire(store.database, "p", 60, owner)
-        leases._held.discard(owner)
-        with store.lease("p"):
-            pass
-    for owner in (f"{host}:{os.getppid()}:{leases._life(os.getppid())}:x", "elsewhere:1:12@other-1:x"):
-        with store.lease("p", owner=owner), pytest.raises(Busy), store.lease("p"):
-            pass
+def test_a_brief_lease_is_waited_for(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    with store.lease("p", brief=True):
+        monkeypatch.setattr(leases, "BRIEF_SECONDS", 0.1)
+        assert_busy(store)
+        monkeypatch.undo()
+        epochs: list[int] = []
+        waiting = threading.Thread(target=lambda: epochs.append(store._acquired("p", 60, of(HOST, PID, "")).epoch))
+        waiting.start()
+    waiting.join()
+    assert epochs == [2]
 
 
 def test_a_push_that_was_cut_short_is_doubted_until_a_lease_later(store: Store) -> None:
-    with store.lease("p", seconds=SHORT, keep=False) as first:
+    with unrenewed(store, seconds=SHORT) as first:
         assert not store.in_doubt(first)
         store.begin_push(first)
         assert not store.in_doubt(first)

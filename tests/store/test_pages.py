@@ -288,22 +288,10 @@ def test_a_failure_inside_leaves_nothing(store: Store, monkeypatch: pytest.Monke
     assert (keys(store), answers(store), store.problems("p")) == (["1"], [("1", "ann", "yes")], [])
 
 
-def test_reading_does_not_lose_what_is_written_later(sqlite_url: str) -> None:
-    """A second copy of the SQLite library in the process would: see hitl/store/arrow.py."""
-    with Store(sqlite_url) as store:
-        save(store, page(1, item("1"), said("a", "1")))
-        assert len(answers(store)) == 1
-        save(store, page(2, item("2")))
-        code = "import sys, sqlite3; c = sqlite3.connect(sys.argv[1]); print(*c.execute('SELECT item FROM hitl_item'))"
-        path = sqlite_url.removeprefix("sqlite:///")
-        seen = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True)
-    assert seen.stdout.split() == ["('1',)", "('2',)"]
-
-
 _KILLED = """
 import sys, time
 from hitl.store import Store, pages, versions
-from tests.store.rows import item, page, said
+from tests.store.rows import item, page, said, unrenewed
 
 def pause(*arguments):
     save(*arguments)  # everything is written, nothing committed
@@ -311,7 +299,7 @@ def pause(*arguments):
     time.sleep(60)
 
 store = Store(sys.argv[1])
-with store.lease("p", seconds=0.5, keep=False) as lease:
+with unrenewed(store, seconds=0.5) as lease:
     store.save_page(lease, page(1, item("1"), said("a", "1")))
     save, pages.save = pages.save, pause
     many = [item(str(n), 1) for n in range(5000)]

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from hitl import operations
 from hitl.errors import LeaseLost, Refused
+from hitl.operations import confirmed
 from hitl.plan import Plan
 from hitl.platform import Operation, Receipt, silent
-from hitl.store import CycleRecord, Lease, Store, pushes
-from hitl.store.pushes import confirmed
+from hitl.store import CycleRecord, Lease, Store
 
 OPERATIONS = tuple(Operation("assign", f"p{n}", {"items": [f"i{n}"]}) for n in range(6))
 
@@ -95,7 +96,7 @@ def test_what_was_done_before_a_failure_is_confirmed(store: Store, lease: Lease,
 def test_what_was_done_is_confirmed_where_nobody_asks_for_more(
     store: Store, lease: Lease, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pushes, "EVERY", 0.0)
+    monkeypatch.setattr(operations, "EVERY", 0.0)
     receipts = confirmed(lease, store, (Receipt(each, 1) for each in OPERATIONS), silent, 0, 6)
     assert next(receipts).operation.key == "p0"
     receipts.close()  # type: ignore[attr-defined]

@@ -13,9 +13,10 @@ from hitl.errors import LeaseLost
 from hitl.models.predictors.transforms import tfidf_svd
 from hitl.settings import FeatureSettings
 from hitl.store import Store
-from hitl.store.vectors import FeaturesNote
+from hitl.store.learned import FeaturesNote
 from hitl.tables.matrices import packed, unpacked
 from tests.projects import folder_with_tables, settings
+from tests.store.rows import unrenewed
 
 
 def test_numbers_come_back_exactly() -> None:
@@ -56,7 +57,7 @@ def test_projects_are_apart(store: Store) -> None:
 
 
 def test_who_was_overtaken_writes_nothing(store: Store) -> None:
-    with store.lease("p", seconds=0, keep=False) as late, store.lease("p"):
+    with unrenewed(store, seconds=0) as late, store.lease("p"):
         with pytest.raises(LeaseLost):
             store.save_vectors(late, "s", {"a": "1"}, np.ones((1, 2)))
         with pytest.raises(LeaseLost):

@@ -20,6 +20,7 @@ from starlette.exceptions import HTTPException
 
 from hitl import cycle
 from hitl.errors import HitlError
+from hitl.operations import push
 from hitl.project import lease_seconds, one_fit, opened
 from hitl.service.web.snapshot import QuestionView
 
@@ -73,7 +74,7 @@ def _plan(settings: Settings, store: Store, connector: Connector, work: Work) ->
 
 def _push(settings: Settings, store: Store, connector: Connector, work: Work) -> str:
     with store.lease(settings.name, seconds=lease_seconds(connector)) as lease:
-        receipts = list(cycle.push(lease, store, connector, work.progress))
+        receipts = list(push(lease, store, connector, work.progress))
     changed = sum(receipt.changed for receipt in receipts)
     return f"sent {len(receipts):,} operations, {changed:,} changes on the platform"
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hitl import audit, cycle
+from hitl import audit
 from hitl.connectors.label_studio import LabelStudioSettings
+from hitl.operations import push
 from hitl.settings import BudgetSettings, CrewSettings, Settings
 from hitl.store import Store
 from tests.connectors.label_studio.conftest import Project, choice
@@ -44,7 +45,7 @@ def untouched(settings: Settings, store: Store, connector: Any) -> None:
     """Nothing differs from what was pushed: an audit finds nothing, and a push that compares it all writes nothing."""
     assert audit.audit(settings, store, connector).differences == ()
     with store.lease(settings.name) as lease:
-        receipts = list(cycle.push(lease, store, connector, verify=True))
+        receipts = list(push(lease, store, connector, verify=True))
     assert receipts
     assert sum(receipt.changed for receipt in receipts) == 0
 

@@ -12,6 +12,7 @@ from hitl import cycle
 from hitl.consensus import Consensus
 from hitl.doctor import checks
 from hitl.errors import BadSettings, Refused
+from hitl.operations import push
 from hitl.plan import Plan
 from hitl.platform import Operation, Receipt
 from hitl.store import Store
@@ -48,7 +49,7 @@ def test_an_operation_for_somebody_unknown_neither_stops_the_others_nor_stays(
         with store.lease("p") as lease:
             store.record_cycle(lease, CycleRecord(no_results, Plan(), older))
             receipts: list[Receipt] = []
-            pushed = cycle.push(lease, store, connect(project))
+            pushed = push(lease, store, connect(project))
             with pytest.raises(Refused, match=r"no user ann@exmaple\.org: fix crew\.annotators"):
                 receipts.extend(pushed)  # what comes before the error stays
         assert [receipt.operation.kind for receipt in receipts] == ["assign", "labels_wanted"]

@@ -21,7 +21,7 @@ from hitl.service.web.pages.story import ANSWER, story_of
 from hitl.service.web.snapshot import NOWHERE, Mask, QuestionView, Rows, Snapshot
 from hitl.service.web.templates import named
 from hitl.service.web.visits import ACTION, PAGE, Leading, QuestionName, Viewing, paged, pages
-from hitl.store.views import SavedView
+from hitl.store.store import SavedView
 
 router = pages("items")
 

@@ -104,7 +104,8 @@ def main() -> None:
     """An action whose process stops itself before a request; prints ok, or which error it ended with."""
     import httpx
 
-    from hitl import cycle, manual_operations
+    from hitl import manual_operations
+    from hitl import project as projects
     from hitl.connectors.label_studio.connections import BoundedTransport
     from hitl.errors import HitlError
     from hitl.store import Store
@@ -120,7 +121,7 @@ def main() -> None:
         return send(self, request)
 
     BoundedTransport.handle_request = handle  # type: ignore[method-assign]
-    for module in (cycle, manual_operations):
+    for module in (projects, manual_operations):
         module.lease_seconds = lambda _: LEASE  # type: ignore[attr-defined]
     Store._kept = lambda *_: nullcontext()  # type: ignore[method-assign] # no stop within a transaction: SQLite waits
     server = SimpleNamespace(url=said["url"], token=said["token"])

@@ -1,0 +1,140 @@
+"""Numbers made from items and labels: features, and predictions of classifiers trained on the labels.
+
+Features: one row per item and space. A space is one way of computing them: the input, the model and its training data;
+numbers of two spaces are never combined. Predictions: one table per question, run and fold. A run is one training,
+identified by its inputs and its code.
+
+Both are saved in batches, so that an interruption loses little. When all are saved, the project switches to them and
+deletes the others, in one transaction. Until then the older ones are read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import sqlalchemy as sa
+
+from hitl.annotations import Floats
+from hitl.store.database import as_stream
+from hitl.store.lease import Lease, Leased
+from hitl.store.schema import model_prediction as folds
+from hitl.store.schema import project as projects
+from hitl.store.schema import vector
+from hitl.tables.matrices import packed, unpacked
+
+
+@dataclass(frozen=True, slots=True)
+class FeaturesNote:
+    """Which features are complete.
+
+    Attributes:
+        space: the space they are stored in.
+        settings: digest of their settings.
+        together: items left out when all items were processed together, and why.
+        model: digest of the model that embeds items one by one, with weights and code; empty if there is none.
+    """
+
+    space: str
+    settings: str
+    together: Mapping[str, str] = field(default_factory=dict)
+    model: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """A complete training.
+
+    Attributes:
+        run: its digest.
+        settings: digest of its settings.
+        labels: number of labels and ground-truth answers at the time.
+        items: number of items it was trained on.
+        informs: True if it predicts better than the class shares; otherwise it is not used.
+        agreement: share of these items whose consensus class it predicts out of fold, in [0, 1].
+        made_by: digest of the user's training code and of the model that made the features; None if not found.
+    """
+
+    run: str
+    settings: str
+    labels: int
+    items: int
+    informs: bool
+    agreement: float
+    made_by: str | None = None
+
+
+class Learned(Leased):
+    """Features of items, and predictions of models trained on the labels."""
+
+    def vector_digests(self, project: str, space: str) -> dict[str, str]:
+        """Return the digest of each item's feature input."""
+        return dict(map(tuple, self.database.rows(_in(sa.select(vector.c.item, vector.c.digest), project, space))))
+
+    def vector_width(self, project: str, space: str) -> int | None:
+        """Return the number of features per item, or None if there are none."""
+        row = self.database.scalar(_in(sa.select(vector.c.numbers), project, space).limit(1))
+        return None if row is None else unpacked([bytes(row)]).shape[1]
+
+    def vectors(self, project: str, space: str) -> tuple[list[str], Floats]:
+        """Return N items and their features (N, D)."""
+        table = self.database.table(_in(sa.select(vector.c.item, vector.c.numbers), project, space))
+        return table.column("item").to_pylist(), unpacked(table.column("numbers").to_pylist())
+
+    def save_vectors(self, lease: Lease, space: str, rows: Mapping[str, str], x_nd: Floats) -> None:
+        """Save the features (N, D) of N items; `rows` maps each item to the digest of its input."""
+        values = [
+            {"project": lease.project, "space": space, "item": item, "digest": digest, "numbers": packed(numbers)}
+            for (item, digest), numbers in zip(rows.items(), x_nd, strict=True)
+        ]
+        with self._fenced(lease) as connection:
+            self.database.upsert(connection, vector, values)
+
+    def features_note(self, project: str) -> FeaturesNote | None:
+        """Return which features are complete, or None."""
+        text = self.database.scalar(sa.select(projects.c.features).where(projects.c.project == project))
+        return None if text is None else FeaturesNote(**json.loads(text))
+
+    def note_features(
+        self, lease: Lease, note: FeaturesNote | None, spaces: Sequence[str] = (), gone: Sequence[str] = ()
+    ) -> None:
+        """Record that these features are complete. Delete all other spaces except `spaces`, and the items `gone`."""
+        mine = vector.c.project == lease.project
+        text = None if note is None else json.dumps(asdict(note))
+        with self._fenced(lease) as connection:
+            connection.execute(sa.delete(vector).where(mine, vector.c.space.not_in(spaces)))
+            if gone:
+                connection.execute(sa.delete(vector).where(mine, self.database.among(vector.c.item, gone)))
+            connection.execute(sa.update(projects).where(projects.c.project == lease.project).values(features=text))
+
+    def trainings(self, project: str) -> dict[str, Training]:
+        """Return the last complete training per question."""
+        text = self.database.scalar(sa.select(projects.c.learned).where(projects.c.project == project))
+        return {} if text is None else {name: Training(**one) for name, one in json.loads(text).items()}
+
+    def predicted(self, project: str, question: str, run: str) -> dict[int, pa.Table]:
+        """Return all saved predictions of the run, per fold: item, p_<class>."""
+        of_run = (folds.c.project == project, folds.c.question == question, folds.c.run == run)
+        rows = self.database.rows(sa.select(folds.c.fold, folds.c.predicted).where(*of_run))
+        return {int(fold): pa.ipc.open_stream(bytes(content)).read_all() for fold, content in rows}
+
+    def save_predicted(self, lease: Lease, question: str, run: str, fold: int, predicted: pa.Table) -> None:
+        """Save the predictions of one fold's model."""
+        place = {"project": lease.project, "question": question, "run": run, "fold": str(fold)}
+        with self._fenced(lease) as connection:
+            self.database.upsert(connection, folds, [{**place, "predicted": as_stream(predicted)}])
+
+    def note_trainings(self, lease: Lease, complete: Mapping[str, Training]) -> None:
+        """Record these trainings, by question, as the ones to read, and delete all other folds."""
+        text = json.dumps({name: asdict(one) for name, one in complete.items()})
+        current = sa.tuple_(folds.c.question, folds.c.run).in_([(name, one.run) for name, one in complete.items()])
+        with self._fenced(lease) as connection:
+            connection.execute(sa.delete(folds).where(folds.c.project == lease.project, ~current))
+            connection.execute(sa.update(projects).where(projects.c.project == lease.project).values(learned=text))
+
+
+def _in(query: sa.Select[Any], project: str, space: str) -> sa.Select[Any]:
+    return query.where(vector.c.project == project, vector.c.space == space).order_by(vector.c.item)
