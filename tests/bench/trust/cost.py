@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from hitl import cycle
+from hitl import cycle, project
 from hitl.connectors.tables import Tables, TablesSettings
 from hitl.settings import Settings
 from hitl.store import Store
@@ -83,7 +83,8 @@ def timed() -> Iterator[dict[str, float]]:
 
     with ExitStack() as stack:
         for name, function in TIMED.items():
-            stack.enter_context(patch.object(cycle, function, watched(name, getattr(cycle, function))))
+            module = project if hasattr(project, function) else cycle
+            stack.enter_context(patch.object(module, function, watched(name, getattr(module, function))))
         yield spent
 
 
