@@ -1,7 +1,7 @@
 """Run several replays of several strategies, over the same annotators and seeds, in several processes.
 
-Seed s of n is child s of SeedSequence(seed). So the draws of one seed do not depend on the number of workers,
-seeds and strategies, and all strategies meet the same annotators under the same seed.
+The seed of each trial is a child of SeedSequence(seed). So its draws do not depend on the number of workers, trials and
+strategies, and in trial s all strategies meet the same annotators.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hitl.errors import BadEvidence, IgnoredEvidence
 from hitl.evidence import Evidence
 
 FEW = 10
-"""Number of seeds below which a band is from the lowest to the highest; else from the 10th to the 90th percentile."""
+"""Number of seeds below which a band spans lowest to highest; otherwise it spans the 10th to 90th percentile."""
 
 POINTS = 200
 """Number of points at which curves are compared."""
@@ -77,9 +77,9 @@ class Simulation:
     """Simulated annotators, drawn again for each seed, on items whose truth is known.
 
     Attributes:
-        evidence: items with their truth, and features or probabilities of models if there are; its labels are ignored.
+        evidence: items with their truth and, if any, features or probabilities of models; its labels are ignored.
         groups: groups of annotators.
-        correlation: how much all find the same items hard, in [0, 1).
+        correlation: how strongly annotators agree on which items are hard, in [0, 1).
 
     Example:
         >>> import numpy as np
@@ -98,7 +98,7 @@ class Simulation:
     correlation: float = 0.0
 
     def begin(self, rng: np.random.Generator, replay: Replay) -> tuple[Answers, Evidence, Replay]:
-        """Draw a crew of newcomers, with its speeds, and who joins and leaves."""
+        """Draw a new crew: its confusion matrices, costs and speeds, and when annotators join and leave."""
         annotations, truth = self.evidence.annotations, self.evidence.truth
         assert truth is not None
         if not self.evidence.known.all():
@@ -114,7 +114,7 @@ class Simulation:
 
 
 def reordered(evidence: Evidence, rng: np.random.Generator) -> Evidence:
-    """Permute items and annotators, which affects ties alone."""
+    """Permute items and annotators, which affects only how ties are broken."""
     annotations = evidence.annotations
     item, person = rng.permutation(annotations.n_items), rng.permutation(annotations.n_annotators)
     place_n, place_k = np.argsort(item).astype(np.int32), np.argsort(person).astype(np.int32)
@@ -158,7 +158,7 @@ def run_trials(
 ) -> dict[str, tuple[Track, ...]]:
     """Return strategy -> a track for each seed, in order. `on_done(replays done, total)` is called as they end.
 
-    `executor` replaces `workers`: any of `concurrent.futures`, or `get_executor()` of a Dask client.
+    `executor`, if given, replaces `workers`: one of `concurrent.futures`, or `get_executor()` of a Dask client.
 
     Example:
         >>> import numpy as np
@@ -171,7 +171,8 @@ def run_trials(
         >>> {name: len(seeds) for name, seeds in tracks.items()}
         {'gain': 2, 'even': 2}
     """
-    children = np.random.SeedSequence(seed).spawn(seeds)  # strategies differ in speed: mix them
+    children = np.random.SeedSequence(seed).spawn(seeds)
+    # Interleave strategies, because they differ in speed.
     calls = {(name, rank): (source, replays[name], child) for rank, child in enumerate(children) for name in replays}
     tracks: dict[Job, Track] = {}
     with ExitStack() as stack:
@@ -192,7 +193,7 @@ def one_trial(source: Source, replay: Replay, seed: np.random.SeedSequence) -> T
     """Run one replay. Annotators, responses and policy have separate generators, so all strategies meet the same
     annotators.
 
-    Warnings about unused evidence are suppressed, because another process would print them once per replay.
+    Warnings about unused evidence are suppressed, because each worker process would repeat them for every replay.
     """
     state = [int(word) for word in seed.generate_state(3)]
     answers, known, ready = source.begin(np.random.default_rng(state[0]), replay)
@@ -206,11 +207,11 @@ def one_trial(source: Source, replay: Replay, seed: np.random.SeedSequence) -> T
 
 @dataclass(frozen=True)
 class Spent:
-    """Labels and cost that one strategy spent until it reached a target for good, over all its seeds.
+    """Labels and cost that a strategy needed to reach a target for good, summarized over its seeds.
 
     Attributes:
         labels, cost: (median, lowest, highest); infinite if it was not reached.
-        reached: number of seeds in which it was.
+        reached: number of seeds that reached it.
     """
 
     labels: tuple[float, float, float]
@@ -252,14 +253,14 @@ def band(tracks: Sequence[Track], over_cost: bool = False) -> Band:
 
 
 def _held(x: Floats, spent: Floats, accuracy: Floats) -> Floats:
-    """Return (P,) accuracy after x: that of the last step which had not spent more."""
+    """Return the (P,) accuracy at each x: that of the last step that had spent at most x."""
     return np.asarray(accuracy[np.searchsorted(spent, x * (1 + 1e-12), side="right") - 1])
 
 
 def seeded(policy: Any, seed: int) -> Any:
     """Return the policy with this seed, if it has a setting of that name."""
-    draws = is_dataclass(policy) and any(field.name == "seed" for field in fields(policy))
-    return replace(policy, seed=seed) if draws and not isinstance(policy, type) else policy
+    has_seed = is_dataclass(policy) and any(field.name == "seed" for field in fields(policy))
+    return replace(policy, seed=seed) if has_seed and not isinstance(policy, type) else policy
 
 
 def _single_threaded() -> None:

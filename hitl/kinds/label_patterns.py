@@ -1,14 +1,14 @@
-"""Group pixels of an image that all annotators labeled alike, because their labels carry the same information.
+"""Group the pixels of an image that got the same label from each annotator, because these carry the same information.
 
-A pattern is a column of labels in one image. Five annotators and two classes make at most 32 of them, so the labels of
-a million pixels are a table of patterns, and a code for each pixel.
+A pattern is the labels of one pixel, one per annotator. Five annotators who label every pixel with one of two classes
+make at most 32, so the labels of a million pixels reduce to a table of patterns and a code for each pixel.
 
-Patterns are also split by breadth: a pixel is *broad* if it lies in a square of `breadth` pixels a side, all of
-one pattern, and else *thin*. Annotators err in two ways. They miss or invent a whole object, which makes broad
+Patterns are also split by breadth: a pixel is *broad* if it lies in a `breadth` x `breadth` square of one pattern,
+otherwise *thin*. Annotators err in two ways. They miss or invent a whole object, which makes broad
 patterns; and they draw a boundary some pixels off, which makes thin ones. Nearly all pixels are far from every
-boundary, and there annotators are nearly always right. With one error rate for both, an annotator who draws a
-boundary too wide would seem to give a next to impossible answer, and would be trusted: two votes of five would win. So
-each annotator counts as two, one for broad pixels and one for thin ones, and so do the class shares.
+boundary, and there annotators are nearly always right. With one low error rate for both, a mistake at a
+boundary would seem nearly impossible, so annotators who draw it too wide would be believed: two votes of five would
+win. So each annotator counts as two, one for broad pixels and one for thin ones, and there are class shares for each.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from hitl.annotations import Annotations, Floats, Ints, Names
 from hitl.errors import BadAnnotations
 from hitl.tables.encode import natural_order
 
-BREADTHS = 2
-"""Kinds of pixels: broad and thin."""
+PIXEL_KINDS = 2
+"""Number of kinds of pixels: broad and thin."""
 
 DENSE = 2**20
-"""Maximum code renumbered by a table; larger codes are renumbered by sorting."""
+"""Number of possible codes above which they are renumbered: by a table, or by sorting above four times this."""
 
 Codes = npt.NDArray[np.integer[Any]]
 
@@ -52,7 +52,8 @@ class DrawnMasks:
         labels = np.asarray(self.labels)
         if labels.ndim != 3 or not np.issubdtype(labels.dtype, np.integer) or 0 in labels.shape:
             raise BadAnnotations(
-                f"labels: expected integer codes of annotators x height x width, got {labels.dtype} {labels.shape}"
+                "labels: expected an integer array (annotators, height, width) without empty axes, "
+                f"got {labels.dtype} {labels.shape}"
             )
         if len(self.annotators) != len(labels) or len(set(self.annotators)) != len(labels):
             raise BadAnnotations(f"annotators: expected {len(labels)} different names, got {list(self.annotators)}")
@@ -65,12 +66,12 @@ class LabelPatterns:
     """Patterns of I images, P in total.
 
     Attributes:
-        annotations: items are patterns; annotator k is k for broad pixels, and K + k for thin ones.
+        annotations: items are patterns; annotator k has code k for broad pixels, and K + k for thin ones.
         names: K names.
         height_i, width_i: (I,) size of each image.
-        code: (sum H W,) pattern of each pixel, counted from the first one of its image.
+        code: (sum H W,) index of the pattern of each pixel within its image.
         first_i: (I + 1,) index of each image's first pattern.
-        pixels_p: (P,) pixels that have the pattern.
+        pixels_p: (P,) number of pixels with the pattern.
         thin_p: (P,) 1 for patterns of thin pixels, else 0.
     """
 
@@ -97,7 +98,13 @@ class LabelPatterns:
         pixels = [np.bincount(code.ravel(), minlength=len(table)) for code, table in found]
         return cls(
             Annotations(
-                item, annotator, label, tuple(range(first_i[-1])), tuple(range(BREADTHS * len(names))), classes, classes
+                item,
+                annotator,
+                label,
+                tuple(range(first_i[-1])),
+                tuple(range(PIXEL_KINDS * len(names))),
+                classes,
+                classes,
             ),
             names,
             np.array([image.labels.shape[1] for image in images], dtype=np.int32),
@@ -120,7 +127,7 @@ class LabelPatterns:
 
     @cached_property
     def belief_i(self) -> npt.NDArray[np.int64]:
-        """(I + 1,) index of each image's first belief: J planes with a border of one pixel."""
+        """(I + 1,) index of each image's first belief in a flat array: J planes each, with a border of one pixel."""
         planes = (self.height_i.astype(np.int64) + 2) * (self.width_i + 2) * self.annotations.n_classes
         return np.concatenate(([0], np.cumsum(planes)))
 
@@ -138,7 +145,7 @@ def _patterns(labels: Codes, n_classes: int, breadth: int) -> tuple[Codes, Codes
         if size > DENSE:
             code, size = _renumbered(code, size)
     thin = (~is_broad(code, breadth)).astype(np.uint8)
-    code, size = _renumbered(BREADTHS * code + thin, BREADTHS * size)
+    code, size = _renumbered(PIXEL_KINDS * code + thin, PIXEL_KINDS * size)
     place = np.empty(size, dtype=np.int64)
     place[code.ravel()] = np.arange(code.size)
     table = np.stack([thin.ravel()[place], *(one.ravel()[place] for one in labels)], axis=1).astype(np.int32)
@@ -163,7 +170,7 @@ def _labels(image: DrawnMasks, table: Codes, row_of: dict[Any, int], first: int)
 
 
 def is_broad(code: Codes, side: int) -> npt.NDArray[np.bool_]:
-    """Return (H, W) True where a square of `side` pixels a side holds one code."""
+    """Return (H, W) True for pixels in some `side` x `side` square of one code."""
     height, width = (size - side + 1 for size in code.shape)
     broad = np.zeros(code.shape, dtype=bool)
     if min(height, width) < 1:

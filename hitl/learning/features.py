@@ -37,9 +37,8 @@ ROWS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Contents of items and, if vectors are computed item by item, their space in the store and their embedder.
-
-    `model` is the digest of the embedder, empty if the numbers come from a file.
+    """Contents of items and, if vectors are computed item by item, the name of their set in the store
+    (`space`) and their embedder. `model` is the digest of the embedder, empty if none embeds item by item.
     """
 
     corpus: Corpus
@@ -56,10 +55,10 @@ def refresh(
     files: Connector | None = None,
     progress: Progress = silent,
 ) -> dict[str, str]:
-    """Compute the features of new and changed items; `names` maps item keys to own ids.
+    """Compute the features of new and changed items; `names` maps item keys to the user's ids.
 
-    Return the items without features, by own id, and why. Raises BadSettings if no item has the fields; BadInput if no
-    item can have features or, with `features.missing = "refuse"`, if any item cannot.
+    Return the items without features, by the user's id, and why. Raises BadSettings if a field of the settings is in no
+    item; BadInput if no item can have features or, with `features.missing = "refuse"`, if any item cannot.
     """
     from hitl.models.predictors.features import BATCH, describe_left_out, embed_each
 
@@ -70,7 +69,7 @@ def refresh(
     def require(corpus: Corpus, left_out: Mapping[str, str]) -> None:
         if left_out and (chosen.missing == "refuse" or not corpus.items):
             why = describe_left_out({names[key]: reason for key, reason in left_out.items()})
-            skip = '; with features.missing = "skip" they are left without' if corpus.items else ""
+            skip = '; with features.missing = "skip" the others are computed' if corpus.items else ""
             raise BadInput(f"features: {why}{skip}")
 
     source = (
@@ -129,7 +128,7 @@ def _embed_together(
     before: FeaturesNote | None,
     progress: Progress,
 ) -> FeaturesNote:
-    """Compute features from all items together, unless no item has changed, and return a note of them."""
+    """Compute and store features of all items together if items or settings have changed; return their note."""
     from hitl.models.predictors.features import digest_of, embed_together
 
     space = digest_of(_digest(chosen), vectors and vectors.space, corpus.digest())
@@ -176,7 +175,7 @@ def _data_source(lease: Lease, chosen: FeatureSettings, store: Store, files: Con
 
 
 def _file_source(path: str, names: Mapping[str, str]) -> _Source:
-    """Return the numbers in a file, by own id. Items missing in it are left out; another file uses another space."""
+    """Return a file's numbers, by the user's ids. Items not in it are left out; another file makes another set."""
     from hitl.models.predictors import features
     from hitl.tables.matrices import read_vectors
 
@@ -185,7 +184,7 @@ def _file_source(path: str, names: Mapping[str, str]) -> _Source:
     keys = [key for key, name in names.items() if name in row_of]
     if not keys:
         first = next(iter(names.values()))
-        raise BadInput(f"{path}: none of its {len(own):,} items is one of the project, such as {first!r}")
+        raise BadInput(f"{path}: none of its {len(own):,} items is in the project; expected ids such as {first!r}")
     corpus = features.numbers(keys, x_nd[[row_of[names[key]] for key in keys]])
     missing = {key: f"not in {path}" for key, name in names.items() if name not in row_of}
     corpus = replace(corpus, left_out={**corpus.left_out, **missing})

@@ -43,7 +43,7 @@ from hitl.models.inference.engine import Shards
 from hitl.models.majority import MajorityVote
 from hitl.models.registry import COMBINERS
 from hitl.testing.contract import DoesNotApply, Fact, add_to, check, refused
-from hitl.testing.crowds import of_use, part, reordered, sample, with_everything
+from hitl.testing.crowds import part, reordered, restricted_to_uses, sample, with_everything
 
 FACTS: dict[str, Fact[Any]] = {}
 """Fact in words -> a function that checks a combiner."""
@@ -119,7 +119,7 @@ def _accuracies(combiner: Combiner) -> tuple[float, float]:
     """Return the accuracies of this combiner and of the majority vote, on items without known truth."""
     evidence, truth = sample(combiner, seed=1, n_items=200)
     unknown = ~evidence.known
-    vote = MajorityVote().fit(of_use(MajorityVote(), evidence))
+    vote = MajorityVote().fit(restricted_to_uses(MajorityVote(), evidence))
     p, voted = combiner.fit(evidence).probabilities, vote.probabilities
     return score.accuracy(p[unknown], truth[unknown]), score.accuracy(voted[unknown], truth[unknown])
 
@@ -158,7 +158,7 @@ def an_item_without_labels_or_predictions_gets_the_prior(combiner: Combiner) -> 
     truth[:20] = evidence.annotations.label[evidence.annotations.item_start[:20]] % 3
     abstaining = {model: np.where(first[:, None] >= 36, np.nan, p) for model, p in evidence.probabilities.items()}
     bare = replace(evidence, probabilities=abstaining, truth=truth, features=np.zeros((40, 2)))
-    consensus = combiner.fit(of_use(combiner, bare))
+    consensus = combiner.fit(restricted_to_uses(combiner, bare))
     last = consensus.probabilities[36:]
     np.testing.assert_allclose(last, np.tile(last[0], (4, 1)), atol=1e-9)
     even, shares = np.full(3, 1 / 3), consensus.class_shares
@@ -372,7 +372,7 @@ def two_items_and_one_label_are_enough(combiner: Combiner) -> None:
         sequence=np.array([[0, 0], [0, 1]]),
         graph=sparse.csr_array([[0, 1], [1, 0]]),
     )
-    p = combiner.fit(of_use(combiner, evidence)).probabilities
+    p = combiner.fit(restricted_to_uses(combiner, evidence)).probabilities
     assert np.isfinite(p).all()
     assert p[0].tolist() == [1, 0]
     assert p[1].min() > 0  # close to maximum likelihood, it may be very sure after one label, but never certain
@@ -399,7 +399,7 @@ def all_agreeing_is_no_error_and_very_sure(combiner: Combiner) -> None:
         sequence=np.stack((np.zeros(12, int), np.arange(12)), axis=1),
         graph=sparse.csr_array((12, 12)),
     )
-    consensus = combiner.fit(of_use(combiner, evidence))
+    consensus = combiner.fit(restricted_to_uses(combiner, evidence))
     assert (consensus.labels == matrix[:, 0]).all()
     assert consensus.confidence.min() > 0.75
 

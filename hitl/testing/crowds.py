@@ -15,7 +15,7 @@ from hitl.models.combiner import Combiner, given, without
 
 
 def names(letter: str, size: int) -> tuple[str, ...]:
-    """Return a0, a1, ..."""
+    """Return `size` names: the letter "a" gives a0, a1, ..."""
     return tuple(f"{letter}{number}" for number in range(size))
 
 
@@ -36,9 +36,10 @@ def crowd(
 ) -> tuple[Evidence, NDArray[np.int32]]:
     """Simulate evidence and its truth.
 
-    The last `unlabeled` items have no label. A pool of annotators without ids gives `pool` labels, repeats included.
-    The truth of a share `known` of the items is known. `models` models predict, and abstain on a share `abstaining` of
-    the items. Each annotator labels an item with probability `asked`, and has one accuracy drawn from `accuracy`.
+    The last `unlabeled` items have no label. A pool of annotators without ids gives `pool` labels, possibly several on
+    one item. Each truth is known with probability `known`. Each of `models` models abstains on an item with probability
+    `abstaining`. With `n_options` above `n_classes`, annotators may also give answers that are no class. Each annotator
+    labels an item with probability `asked`, and has one accuracy drawn from `accuracy`.
 
     Example:
         >>> import numpy as np
@@ -90,7 +91,7 @@ def predictions(
 
 
 def with_everything(seed: int = 0, n_items: int = 40, **shape: Any) -> tuple[Evidence, NDArray[np.int32]]:
-    """Return (evidence, truth), with every kind of evidence that a combiner may use; `shape` as for `crowd`."""
+    """Return (evidence, truth), with every kind of evidence that a combiner may use; `shape` is passed to `crowd`."""
     rng = np.random.default_rng(seed)
     shape = {"n_annotators": 5, "n_classes": 3, "models": 2, "known": 0.3, "asked": 0.8} | shape
     evidence, truth = crowd(rng, n_items, **shape)
@@ -106,10 +107,10 @@ def with_everything(seed: int = 0, n_items: int = 40, **shape: Any) -> tuple[Evi
 def sample(combiner: Combiner, seed: int = 0, n_items: int = 40, **shape: Any) -> tuple[Evidence, NDArray[np.int32]]:
     """Return (evidence, truth), with every kind of evidence that this combiner uses."""
     evidence, truth = with_everything(seed, n_items, **shape)
-    return of_use(combiner, evidence), truth
+    return restricted_to_uses(combiner, evidence), truth
 
 
-def of_use(combiner: Combiner, evidence: Evidence) -> Evidence:
+def restricted_to_uses(combiner: Combiner, evidence: Evidence) -> Evidence:
     """Return the evidence without the kinds that this combiner does not declare in `uses`."""
     assert hasattr(combiner, "uses"), f"{type(combiner).__name__} does not declare `uses`; see hitl.models.combiner"
     return without(evidence, given(evidence) - combiner.uses)
@@ -122,7 +123,7 @@ def reordered(
     classes: NDArray[np.intp] | None = None,
     rows: NDArray[np.intp] | None = None,
 ) -> Evidence:
-    """Return the same evidence with new codes: new code i is the old code items[i], and so on."""
+    """Return the same evidence recoded: new item i is old item items[i], and so on; `rows` reorders the labels."""
     a = evidence.annotations
     items = np.arange(a.n_items) if items is None else items
     annotators = np.arange(a.n_annotators) if annotators is None else annotators
@@ -153,7 +154,7 @@ def reordered(
 
 
 def part(evidence: Evidence, first: int, last: int) -> Evidence:
-    """Return the items first to last, with the codes of the whole table."""
+    """Return items first to last - 1, renumbered from 0, without features and graph; other codes are kept."""
     whole = evidence.annotations
     some = whole.select((whole.item >= first) & (whole.item < last))
     assert evidence.truth is not None

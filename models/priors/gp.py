@@ -1,22 +1,22 @@
 """Gaussian process over features as the prior of two classes (Rodrigues 2014, section 3).
 
-    f ~ GP(0, k)            p(z_n = 1 | f) = Phi(f(x_n))            z_n given the messages: L[n, 1] and L[n, 0]
+    f ~ GP(0, k)            p(z_n = 1 | f) = Phi(f(x_n))            messages L[n, j] = ln p(labels of n | z_n = j)
 
 The beliefs combine the item's own labels with its cavity N(m, v), the evidence of all other items:
 
     q_n1 ∝ a_n Phi(m / sqrt(1 + v))      q_n0 ∝ b_n (1 - Phi(m / sqrt(1 + v)))      a = exp L[n, 1], b = exp L[n, 0]
 
-(eqs. 8 and 10 with the marginal of f alone shrink everybody's accuracy towards chance). Summed over z that is EP's own
-Z_n, so the gradient of ln Z_EP in the annotator parameters is that of the expected log likelihood under q: the
-loop of `inference.em` climbs it.
+(The marginal of f alone, as in eqs. 8 and 10, would shrink every annotator's accuracy towards chance.) Their sum over z
+is EP's Z_n, so the gradient of ln Z_EP in the annotator parameters is that of the expected log likelihood under q, and
+the loop of `inference.em` increases ln Z_EP.
 
-Items with flat messages have no site. They are predicted, and do not add to the N^3 cost.
+Items with equal messages for both classes have no site. They are predicted, and do not add to the N^3 cost.
 
-The statistics are the sites: natural parameters, which add up. At the fixed point of EP the gradient of ln Z_EP + log
-density in the scale and lengths of the kernel is that at given sites, so learning needs no sweep. The first
-two turns maximize with the sites held; later ones are quasi-Newton steps (BFGS), which learn from the last moves how
-the sites follow. No turn lowers the evidence. EP starts from the last sites if the messages or the kernel have moved
-only a little.
+The prior learns from the process at these sites (`Process`). At the fixed point of EP the gradient of ln Z_EP + log
+density in the scale and lengths of the kernel equals that with the sites held, so the gradient needs no extra sweep.
+The first two turns maximize with the sites held; later ones are quasi-Newton steps (BFGS), which learn from previous
+moves how the sites respond. No turn lowers the evidence. EP starts from the last sites if the messages or the kernel
+have moved only a little.
 """
 
 from __future__ import annotations
@@ -41,19 +41,20 @@ AT_SITES, EVALUATIONS = 2, 10
 """Number of turns with the sites held, and maximum evaluations in one."""
 
 FLAT = 0.2
-"""Gradient below which a kernel is not moved: a move gains at most half its square, as the prior alone has curvature 1.
+"""Largest gradient at which the kernel is kept: the prior alone has curvature 1, so a move would gain at most half the
+square of the gradient.
 """
 
 FURTHEST, HALVINGS = 1.0, 4
-"""Largest move of a logarithm in one turn, because the sites fit nearby kernels only; and how often a move that lowers
-the evidence is halved before giving up.
+"""Largest change of a log hyperparameter in one turn, because the sites fit nearby kernels only; and how many sizes of
+a move are tried, each half the last.
 """
 
 TRIAL, SETTLED = 2, 200
-"""Maximum sweeps with a candidate kernel, enough to see nearly all its gain, and at the end, to the fixed point."""
+"""Maximum sweeps to try a candidate kernel, which show nearly all its gain, and to reach the fixed point at the end."""
 
 NO_CURVATURE = 1e-3
-"""Smallest cosine between a move and its change of the gradient that updates the Hessian."""
+"""Smallest cosine between a move and the resulting fall of the gradient at which the inverse Hessian is updated."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -62,7 +63,8 @@ class Process:
 
     Attributes:
         kernel: its covariance.
-        rows: the items that have sites, with features `x_rd`, their likelihoods and EP result.
+        rows: items with sites.
+        x_rd, likelihoods, found: their features, likelihoods and EP result.
         l_rr: root of their covariance.
         n_items: N, all items.
     """
@@ -123,7 +125,7 @@ class Process:
         return of_evidence + self.kernel.log_density_gradient()
 
     def at_these_sites(self, gradient: Floats) -> Turn:
-        """Take a few BFGS steps with the sites held; `gradient` is the gradient here."""
+        """Take a few BFGS steps with the sites held; `gradient` is that at the current kernel."""
         theta, sites = self.kernel.theta, self.collapsed
         value = ep.log_gaussian(self.found.posterior, sites) + self.kernel.log_density()
         turn = Turn(theta, gradient, np.eye(theta.size) / max(1.0, float(np.linalg.norm(gradient))))
@@ -169,14 +171,15 @@ class Turn:
 
 @dataclass(frozen=True, eq=False)
 class GaussianProcess:
-    """Latent Gaussian process through a probit.
+    """Latent Gaussian process with a probit link.
 
     Attributes:
-        x_nd: (N, D) standardized features; NaN in the rows of items without.
+        x_nd: (N, D) standardized features; NaN in the rows of items without features.
         kernel: its covariance.
-        sites: (2, C, N) nu and tau at which EP starts: of the messages (C = 1), and of observed classes 1 and 0.
+        sites: (2, C, N) initial nu and tau of EP, of the messages (C = 1), and of observed classes 1 and 0 too (C = 3).
         observed_nj: (N, 2) how often each class was observed as the truth of the item, in addition to the messages; or
             None.
+        last: the last turn of the kernel; None at first.
         held: True if `learn` keeps the kernel.
         sweeps: maximum sweeps per posterior.
     """
@@ -225,7 +228,7 @@ class GaussianProcess:
         return replace(stays, last=None)
 
     def _turn(self, statistics: Process) -> tuple[Turn, Floats]:
-        """Return this turn and its move: quasi-Newton, or in the first turns with the sites held."""
+        """Return this turn and its move: quasi-Newton or, in the first turns, with the sites held."""
         theta, gradient = self.kernel.theta, statistics.gradient()
         steps = 0 if self.last is None else self.last.steps
         if np.abs(gradient).max() < FLAT:
@@ -260,7 +263,7 @@ class GaussianProcess:
 
 
 def beliefs(message_nj: Floats, mean_n: Floats, variance_n: Floats) -> Floats:
-    """Return (N, 2) beliefs given messages and the cavity of f (N,); with flat messages these are the chances Phi."""
+    """Return (N, 2) beliefs given messages and the cavity of f (N,); with equal messages, the prior Phi."""
     eta_n = mean_n / np.sqrt(1 + variance_n)
     log_q_nj = message_nj + log_ndtr(np.stack((-eta_n, eta_n), axis=1))
     log_q_nj -= np.logaddexp(log_q_nj[:, :1], log_q_nj[:, 1:])

@@ -92,7 +92,9 @@ def test_an_item_without_text_is_named_and_has_no_features(tmp_path: Path) -> No
     assert report.pulled.problems == (told,)
     again = run(folder, **features(text="text"))
     assert again.pulled.problems == (told,)
-    with pytest.raises(BadInput, match=r"'0': 'text' is empty.; with features.missing = .skip. they are left without"):
+    with pytest.raises(
+        BadInput, match=r"'0': 'text' is empty.; with features.missing = .skip. the others are computed"
+    ):
         run(folder, **features(text="text", missing="refuse"))
     write_items(folder, ["?!", *texts(11)])
     with pytest.raises(BadInput, match=r"no features of 1 item \('0': its text has no word.*\); with features.missing"):
@@ -159,7 +161,7 @@ def test_a_file_has_them_by_own_id(tmp_path: Path) -> None:
     found = np.array([fewer[list(evidence.annotations.items).index(str(n))] for n in range(11)])
     np.testing.assert_allclose(np.abs(found), np.abs(u[:, :2] * s[:2]), atol=1e-9)
     np.savez(folder / "vgg.npz", items=np.arange(100, 111), X=rows)
-    with pytest.raises(BadInput, match="none of its 11 items is one of the project, such as '0'"):
+    with pytest.raises(BadInput, match="none of its 11 items is in the project; expected ids such as '0'"):
         run(folder, **features(file=str(folder / "vgg.npz")))
 
 
