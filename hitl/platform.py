@@ -1,4 +1,4 @@
-"""The contract of connectors, which read pages from a labeling platform into the store and push operations back.
+"""The contract of connectors: pages in, operations out. Long because a connector is written from this one page.
 
     Connector.pull(cursor) -> pages          rows keyed by the platform's own ids, and the cursor after them
     Connector.push(operations) -> receipts   each operation describes a state, so repeating it changes nothing

@@ -36,8 +36,7 @@ from hitl.active.assignment.eligibility import Eligibility, Rows
 from hitl.active.assignment.transport import MOST, best_pairs, best_purchases, in_steps, most_profit
 from hitl.annotations import Floats
 
-BLOCK = 4096
-"""Items whose values are computed at a time."""
+BLOCK = 4096  # items whose values are computed at a time
 
 BEYOND = 0.5
 """Share of its value that an answer beyond an annotator's share counts: others half as good are asked instead.
@@ -46,15 +45,9 @@ The middle between 1, which spreads nothing, and 0, a hard cap, which gives the 
 value was measured, on five public crowds and simulated ones (docs/decisions.md, 2026-11-20).
 """
 
-AHEAD = 256
-"""Minimum number of items evaluated first, beyond the number wanted."""
-
-NUMBERS = 2**22
-"""Maximum number of values computed at a time."""
-
-BISECTIONS = 30
-"""Maximum number of steps to find the price of money."""
-
+AHEAD = 256  # minimum number of items evaluated first, beyond the number wanted
+NUMBERS = 2**22  # maximum number of values computed at a time
+BISECTIONS = 30  # maximum number of steps to find the price of money
 ROUGH = 0.02
 """Share of the limit on cost that may be left over if many pairs are chosen: it is spent one by one."""
 

@@ -395,10 +395,6 @@ def _write(report: ReplayReport, tracks: Tracks, path: Path) -> None:
     if suffix in PICTURES:
         (write_page if suffix == ".html" else write_svg)(report, path)
         return
-    columns = ("labels", "cost", "accuracy", "done")
-    steps = [
-        pd.DataFrame({"strategy": name, "seed": rank, **{key: getattr(track, key) for key in columns}})
-        for name, several in tracks.items()
-        for rank, track in enumerate(several)
-    ]
-    write_table(path, pa.Table.from_pandas(pd.concat(steps), preserve_index=False))
+    steps = {(name, rank): track.frame() for name, several in tracks.items() for rank, track in enumerate(several)}
+    frame = pd.concat(steps, names=["strategy", "seed"]).reset_index(["strategy", "seed"])
+    write_table(path, pa.Table.from_pandas(frame, preserve_index=False))

@@ -28,7 +28,7 @@ from hitl.annotations import Floats, Name, Names
 from hitl.consensus import AnnotatorReport, Fit
 from hitl.errors import BadAnnotations
 from hitl.evidence import Evidence
-from hitl.kinds.label_patterns import BREADTHS, DrawnMasks, LabelPatterns
+from hitl.kinds.label_patterns import PIXEL_KINDS, DrawnMasks, LabelPatterns
 from hitl.kinds.mask_field import PixelField, Singles
 from hitl.models.annotators import confusion
 from hitl.models.annotators.dirichlet_confusion import DirichletConfusion
@@ -174,7 +174,7 @@ class MaskConsensus:
     def _report(self, result: Result) -> AnnotatorReport:
         """Report the annotators over all pixels."""
         patterns, prior_jl = result.prior.patterns, result.annotators.prior_jl
-        classes, both = patterns.annotations.classes, (BREADTHS, len(patterns.names))
+        classes, both = patterns.annotations.classes, (PIXEL_KINDS, len(patterns.names))
         ones_nj = np.repeat(patterns.pixels_p[:, None], len(classes), axis=1)
         labels = kernels.counts(patterns.annotations, ones_nj).sum(axis=1)[:, 0].reshape(both).sum(axis=0)
         counts_klj = result.annotators.counts_klj
@@ -200,7 +200,7 @@ def _score(result: Result) -> float:
     log_pi_klj, hyper_jl, own_nj = result.annotators.log_pi_klj, result.annotators.hyper_jl, field.own_nj
     folds, score = min(FOLDS, len(patterns.names)), 0.0
     for fold in range(folds):
-        held_k = np.tile(np.arange(len(patterns.names)) % folds == fold, BREADTHS)[:, None, None]
+        held_k = np.tile(np.arange(len(patterns.names)) % folds == fold, PIXEL_KINDS)[:, None, None]
         votes_nj = kernels.messages(annotations, np.where(held_k, 0.0, np.eye(annotations.n_classes)))
         votes_nj += 1 / annotations.n_classes
         votes_nj /= votes_nj.sum(axis=1, keepdims=True)

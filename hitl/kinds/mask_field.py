@@ -24,7 +24,7 @@ import numpy.typing as npt
 from numba import prange
 
 from hitl.annotations import Floats
-from hitl.kinds.label_patterns import BREADTHS, LabelPatterns
+from hitl.kinds.label_patterns import PIXEL_KINDS, LabelPatterns
 from hitl.models.numerics import kernels
 from hitl.models.numerics.compiled import compiled, threaded
 from hitl.models.numerics.mean_field import ENOUGH
@@ -77,7 +77,7 @@ class PixelField:
         """Build a field with uniform shares."""
         classes = patterns.annotations.n_classes
         q = np.zeros(patterns.belief_i[-1] if strength else 0, dtype=np.float32)
-        return cls(patterns, strength, np.full((BREADTHS, classes), 1 / classes), smoothing, q)
+        return cls(patterns, strength, np.full((PIXEL_KINDS, classes), 1 / classes), smoothing, q)
 
     @property
     def own_nj(self) -> Floats:
@@ -132,7 +132,7 @@ class PixelField:
         return believed_nj, expected_nj, float(evidence_i.sum())
 
     def _counts(self, believed_nj: Floats, expected_nj: Floats, counted_n: Mask) -> ShareCounts:
-        rows = [counted_n & (self.patterns.thin_p == b) for b in range(BREADTHS)]
+        rows = [counted_n & (self.patterns.thin_p == b) for b in range(PIXEL_KINDS)]
         return ShareCounts(*(np.stack([sums[row].sum(axis=0) for row in rows]) for sums in (believed_nj, expected_nj)))
 
     @property

@@ -1,4 +1,4 @@
-"""Contract of a combiner: evidence in, consensus out.
+"""Contract of a combiner: evidence in, consensus out. Long because it is one list of facts.
 
 `check_combiner` checks all facts. FACTS lists them one by one, for one test each:
 
