@@ -11,6 +11,7 @@ from tests.deploy.rehearsal import rehearse
 from tests.deploy.test_files import expressions, metrics_in
 
 
+@pytest.mark.journey
 @pytest.mark.server
 def test_what_the_files_start_works_and_stops(tmp_path: Path) -> None:
     pytest.importorskip("yaml")

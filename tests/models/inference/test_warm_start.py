@@ -12,7 +12,7 @@ from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.combiner import Combiner, needs_of
 from hitl.models.registry import COMBINERS, combiner
-from hitl.testing.crowds import of_use, sample, with_everything
+from hitl.testing.crowds import restricted_to_uses, sample, with_everything
 from tests.models.test_combiners_contract import CHEAP
 
 every_method = pytest.mark.parametrize("name", COMBINERS)
@@ -38,7 +38,7 @@ def known_without_a_class() -> Evidence:
 
 
 def fit_without_a_class(method: Combiner) -> Consensus:
-    return method.fit(of_use(method, known_without_a_class()))
+    return method.fit(restricted_to_uses(method, known_without_a_class()))
 
 
 @every_method
