@@ -187,11 +187,14 @@ class AnswerStore(Leased):
             annotation.c.kind == "answer",
             annotation.c.deleted.is_(sa.false()),
         )
-        query = query if keys is None else query.where(self.database.among(annotation.c.item, keys))
-        query = query.order_by(annotation.c.annotation)
+        if keys is None:
+            query = query.order_by(annotation.c.annotation)
+        else:  # sorted below: asked for an order, SQLite would walk through all rows
+            query = query.add_columns(annotation.c.annotation).where(self.database.among(annotation.c.item, keys))
         rows = self.database.table(query)
         if rows.column("time").null_count:  # some versions are not times, so order by the versions themselves
             rows = self.database.table(query.add_columns(annotation.c.version))
+        rows = rows if keys is None else rows.sort_by("annotation")
         code = _one(pc.index_in(rows.column("item"), value_set=_one(items.column("item"))))
         if code.null_count:  # deleted items, and items that arrived after `items` was read
             rows, code = rows.filter(code.is_valid()), code.drop_null()

@@ -81,6 +81,8 @@ def audited_agreement(asks: pa.Table, evidence: Mapping[str, Evidence]) -> Audit
 
 def _answers(given: Annotations, pairs: Collection[tuple[str, str]]) -> dict[tuple[str, str], str]:
     """Return the answers of these pairs; the last of an annotator counts."""
+    if not pairs:
+        return {}
     items = {item for item, _ in pairs}
     place = {str(name): k for k, name in enumerate(given.annotators)}
     row = {str(name): n for n, name in enumerate(given.items) if str(name) in items}
