@@ -59,8 +59,8 @@ lint: $(TEST)/.ready
 	$(TEST)/bin/ruff format --check .
 	$(TEST)/bin/python -m bandit -c pyproject.toml -q -r hitl connectors models active
 
-types: $(TEST)/.ready  # mypy cannot see the folder mapping in a checkout: it checks an installed copy
-	rm -rf .venv/typed build && $(TEST)/bin/pip install -q --no-deps --target .venv/typed .
+types: $(TEST)/.ready  # mypy cannot see the folder mapping of pyproject.toml: it checks a copy laid out by it
+	rm -rf .venv/typed && mkdir -p .venv/typed && cp -r hitl .venv/typed/ && cp -r connectors models active .venv/typed/hitl/
 	cd .venv/typed && ../test/bin/mypy --config-file ../../pyproject.toml --cache-dir ../../.mypy_cache -p hitl
 
 unit: $(TEST)/.ready  # side by side, a file on one worker; `.venv/test/bin/python -m pytest tests/test_x.py` runs one alone

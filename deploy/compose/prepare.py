@@ -40,7 +40,7 @@ def keep(name: str, content: str) -> None:
 
 
 def read(name: str) -> str:
-    """A secret."""
+    """Return the secret of this name."""
     return (SECRETS / name).read_text().strip()
 
 
@@ -53,7 +53,7 @@ def start_label_studio(command: list[str]) -> None:
 
 
 def make_project(config: Path) -> None:
-    """A project to begin with, and hitl.toml for it."""
+    """Create a project to begin with, and hitl.toml for it."""
     if config.exists():
         print(f"{config} is there already")
         return

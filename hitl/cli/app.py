@@ -57,7 +57,7 @@ def _version(show: bool) -> None:
 def root(
     version: Annotated[bool, opt("Show the version and exit.", "--version", callback=_version, is_eager=True)] = False,
 ) -> None:
-    """What goes before a command."""
+    """Accept the options that stand before a command."""
 
 
 def demo(

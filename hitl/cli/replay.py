@@ -154,7 +154,7 @@ def replay(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """What would it have saved? Policies on recorded labels or simulated annotators, beside labels spread evenly."""
+    """Show the labels each policy would have saved on recorded or simulated annotators, beside labels spread evenly."""
     from hitl.active.replay import strategies as known
     from hitl.active.replay.experiments import Recording, Simulation
     from hitl.active.replay.simulated_annotators import names_of
