@@ -199,13 +199,13 @@ def _predictor(
     from hitl.models.predictors.folds import labeled, train
     from hitl.models.predictors.inputs import file_digest, read_labels
 
-    loaded = loading.load(settings)
     if folds.folds is None or folds.truth is None:
-        return loading.ready(settings, loaded, inputs.kind)
-    make = loading.estimator_maker(loaded)
+        return loading.ready(settings, inputs.kind)
+    model, digest = loading.load(settings.name, settings.trust)
+    make = loading.estimator_maker(model)
     examples = labeled(inputs, read_labels(folds.truth, inputs.item), batch_size)
     trained = train(make, examples, folds.folds, settings.classes, folds.seed, progress)
-    parts = (loaded.digest, loading.estimator_digest(make()), file_digest(folds.truth), folds.folds, folds.seed)
+    parts = (digest, loading.estimator_digest(make()), file_digest(folds.truth), folds.folds, folds.seed)
     return trained, repr(parts)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,7 +37,7 @@ ROWS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Source:
+class Source:
     """Contents of items and, if vectors are computed item by item, the name of their set in the store
     (`space`) and their embedder. `model` is the digest of the embedder, empty if none embeds item by item.
     """
@@ -72,9 +73,12 @@ def refresh(
             skip = '; with features.missing = "skip" the others are computed' if corpus.items else ""
             raise BadInput(f"features: {why}{skip}")
 
-    source = (
-        _file_source(str(chosen.file), names) if chosen.kind == "file" else _data_source(lease, chosen, store, files)
-    )
+    if chosen.kind == "file":
+        source = _file_source(str(chosen.file), names)
+    else:
+        table = store.items(settings.name)
+        data = [json.loads(text) for text in table.column("data").to_pylist()]
+        source = source_of(chosen, table.column("item").to_pylist(), data, files)
     corpus, left_out, vectors = source.corpus, dict(source.corpus.left_out), None
     note = FeaturesNote(source.space, _digest(chosen), model=source.model)
     if source.make is not None:
@@ -145,36 +149,37 @@ def _embed_together(
     return FeaturesNote(space, _digest(chosen), left_out)
 
 
-def _data_source(lease: Lease, chosen: FeatureSettings, store: Store, files: Connector | None) -> _Source:
-    """Return the contents of the data fields named in the settings."""
+def source_of(
+    chosen: FeatureSettings, items: Sequence[str], data: Sequence[Mapping[str, Any]], files: Connector | None = None
+) -> Source:
+    """Return the contents of the fields that the settings name, given the data of each item.
+
+    Raises BadSettings if a field is in no item.
+    """
     from hitl.models.predictors import features, loading
     from hitl.models.predictors.images import Images
 
-    table = store.items(lease.project)
-    keys = table.column("item").to_pylist()
-    data = [json.loads(text) for text in table.column("data").to_pylist()]
-    if chosen.kind == "columns":
-        for name in chosen.columns:
-            _require_field(name, "columns", data)
-        values = [[fields.get(name) for name in chosen.columns] for fields in data]
-        return _Source(features.rows(keys, values, chosen.columns))
-    field = str(chosen.text or chosen.image)
-    _require_field(field, str(chosen.kind), data)
-    contents = [fields.get(field) for fields in data]
-    read = None
+    fields = chosen.columns or (str(chosen.text or chosen.image),)
+    for name in fields:
+        if not any(name in values for values in data):
+            raise BadSettings(f"features.{chosen.kind}: no item has the field {name!r}; {expected_fields(name, data)}")
+    rows = [[values.get(name) for name in fields] for values in data]
+    if chosen.columns:
+        return Source(features.rows(items, rows, fields))
+    contents, read = [value for (value,) in rows], None
     if chosen.text:
-        corpus = features.texts(keys, contents, field)
+        corpus = features.texts(items, contents, fields[0])
         if chosen.model in (None, features.TFIDF):
-            return _Source(corpus)
+            return Source(corpus)
     else:
         images = Images(Path(chosen.folder), files)
-        corpus, read = features.places(keys, contents, images.stamp, field), images.open
-    model = str(chosen.model)
-    digest = loading.embedder_digest(model, chosen.weights)
-    return _Source(corpus, digest, lambda: loading.embedder(model, read, chosen.weights, chosen.device), digest)
+        corpus, read = features.places(items, contents, images.stamp, fields[0]), images.open
+    digest = loading.embedder_digest(str(chosen.model), chosen.weights)
+    make = partial(loading.embedder, str(chosen.model), read, chosen.weights, chosen.device)
+    return Source(corpus, digest, make, digest)
 
 
-def _file_source(path: str, names: Mapping[str, str]) -> _Source:
+def _file_source(path: str, names: Mapping[str, str]) -> Source:
     """Return a file's numbers, by the user's ids. Items not in it are left out; another file makes another set."""
     from hitl.models.predictors import features
     from hitl.tables.matrices import read_vectors
@@ -189,7 +194,7 @@ def _file_source(path: str, names: Mapping[str, str]) -> _Source:
     missing = {key: f"not in {path}" for key, name in names.items() if name not in row_of}
     corpus = replace(corpus, left_out={**corpus.left_out, **missing})
     space = features.digest_of("file", own, x_nd.shape, sha256(np.ascontiguousarray(x_nd).data).hexdigest())
-    return _Source(corpus, space, lambda: features.Embedder(np.stack))
+    return Source(corpus, space, lambda: features.Embedder(np.stack))
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,9 +224,3 @@ class _StoredVectors:
         from hitl.models.predictors.features import align
 
         return align(*self.store.vectors(self.lease.project, self.space), items)
-
-
-def _require_field(name: str, key: str, data: Sequence[Mapping[str, Any]]) -> None:
-    """Raise BadSettings if no item's data has the field."""
-    if not any(name in fields for fields in data):
-        raise BadSettings(f"features.{key}: no item has the field {name!r}; {expected_fields(name, data)}")

@@ -207,11 +207,9 @@ class FeatureSettings(Section):
         if not self.kinds and self.model_fields_set:
             raise ValueError("nothing to make them of; expected one of file, columns, text and image")
         if self.model is not None and self.kind not in ("text", "image"):
-            raise ValueError("model: sees a text or an image; expected features.text or features.image as well")
+            raise ValueError("model: sees a text or an image; expected one of these as well")
         if self.image is not None and self.model is None:
-            raise ValueError(
-                "image needs features.model, such as 'torchvision:resnet18', 'module:name', 'file.py:name'"
-            )
+            raise ValueError("image: needs a model, such as 'torchvision:resnet18', 'module:name', 'file.py:name'")
         return self
 
 

@@ -194,7 +194,7 @@ def _umask() -> int:
 
 @contextmanager
 def exclusive_lock(path: Path, written: str) -> Iterator[None]:
-    """Hold the lock of a folder that is `written`. Raise Busy if another process holds it."""
+    """Hold the lock of a file or folder that is `written`. Raise Busy if another process holds it."""
     with open(path, "wb") as lock:
         with suppress(ImportError):  # no fcntl on Windows: users must avoid two runs at once
             import fcntl
@@ -205,7 +205,7 @@ def exclusive_lock(path: Path, written: str) -> Iterator[None]:
             except OSError:
                 ours = False
             if not ours:
-                raise Busy(f"{written}: another process writes it; wait for it, or name another folder") from None
+                raise Busy(f"{written}: another process writes it; wait for it, or write elsewhere") from None
         yield
 
 

@@ -18,7 +18,7 @@ from hitl.annotations import Floats
 from hitl.errors import BadInput, BadSettings
 from hitl.evidence import Evidence
 from hitl.models.predictors.folds import over_all_classes
-from hitl.models.predictors.loading import ModelSettings, estimator_maker, load
+from hitl.models.predictors.loading import estimator_maker, load
 from hitl.models.predictors.predictor import SKLEARN, require_probabilities, required
 
 Mask = npt.NDArray[np.bool_]
@@ -128,7 +128,7 @@ def classifier(name: str, input_n: npt.NDArray[np.object_] | None = None) -> Cla
             f"learn.model {name!r} is unknown; expected one of {', '.join(NAMES)}, or module:name or file.py:name of "
             "an estimator with fit and predict_proba"
         )
-    make = estimator_maker(load(ModelSettings(name)))
+    make = estimator_maker(load(name)[0])
     return EstimatorClassifier(lambda n_features: make(), input_n)
 
 

@@ -148,7 +148,7 @@ class VectorCache:
             with closing(sqlite3.connect(self._path)) as database, database:
                 return [database.execute(statement, row).fetchall() for row in parameters][-1]
         except sqlite3.Error as error:
-            raise BadInput(f"{self._path}: cannot be used as a cache of features: {error}; remove it") from None
+            raise BadInput(f"{self._path}: cannot be used as a cache: {error}; remove it") from None
 
 
 # -- corpora -----------------------------------------------------------------------------------------------

@@ -27,10 +27,9 @@ from typing import Any
 from hitl.errors import BadInput, BadSettings
 from hitl.models.predictors.features import Embedder, digest_of
 from hitl.models.predictors.inputs import Kind, file_digest
-from hitl.models.predictors.predictor import SKLEARN, VISION, Predictor, fitted, required
+from hitl.models.predictors.predictor import SKLEARN, Predictor, fitted, required
 
 PICKLES = (".joblib", ".pkl", ".pickle")
-WEIGHTS = (".pt", ".pth", ".safetensors", ".ckpt", ".bin")
 TORCHVISION = "torchvision"
 
 
@@ -57,88 +56,74 @@ class ModelSettings:
     device: str = "auto"
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedModel:
-    """Loaded model, with a digest of its source and the transforms and classes that came with it."""
+def load(name: str, trust: bool = False) -> tuple[Any, str]:
+    """Return a pickled model or one of your code, and a digest of its source. Raise BadSettings or BadInput."""
+    path = Path(name)
+    if path.suffix.lower() not in PICKLES:
+        thing = import_name(name, "--model")
+        model = thing if hasattr(thing, "predict_proba") and not isinstance(thing, type) else _make(thing)
+        return model, f"{name}{source_digest(name.rpartition(':')[0])}"
+    if not path.is_file():
+        raise BadSettings(f"--model {path}: no such file")
+    if not trust:
+        raise BadSettings(
+            f"--model {path}: a pickle is a program that runs when it is read; if you know who made it, add --trust"
+        )
+    joblib = required("joblib", "a .joblib or .pkl model", SKLEARN)
+    _add_working_folder()
+    try:
+        return joblib.load(path), file_digest(path)
+    except Exception as error:  # a pickle may raise anything
+        raise BadInput(f"{path}: cannot be read as a pickled model: {type(error).__name__}: {error}") from error
 
-    model: Any
-    digest: str
-    transforms: Any = None
-    classes: tuple[str, ...] | None = None
 
+def ready(settings: ModelSettings, kind: Kind) -> tuple[Predictor, str]:
+    """Return a predictor and a digest of everything that its answers depend on, except the inputs.
 
-def load(settings: ModelSettings) -> LoadedModel:
-    """Load the model. Raise BadSettings, BadInput or MissingExtra, saying what was expected instead."""
+    Raise BadSettings, BadInput or MissingExtra, saying what was expected instead.
+    """
     library, _, name = settings.name.partition(":")
-    suffix = Path(settings.name).suffix.lower()
+    place, colon, _ = (settings.transforms or "").rpartition(":")
+    transform, classes = None, settings.classes
     if library in (TORCHVISION, "timm"):
         from hitl.models.predictors import networks
 
         if settings.weights is None:
             raise BadSettings(f"--model {settings.name}: untrained; name a file with --weights (nothing is downloaded)")
-        if library == TORCHVISION:
-            stated = None if settings.transforms and ":" in settings.transforms else settings.transforms
-            model, transforms, classes = networks.torchvision_model(name, settings.classes, stated)
-        else:
-            model, transforms, classes = networks.timm_model(name, settings.classes)
-        return LoadedModel(model, settings.name, transforms, tuple(classes))
-    if suffix in PICKLES:
-        return _load_pickle(Path(settings.name), settings.trust)
-    if suffix in WEIGHTS:
-        raise BadSettings(
-            f"--model {settings.name}: weights alone are no model; name what makes it: "
-            f"--model module:callable --weights {settings.name}"
-        )
-    thing, source = import_name(settings.name, "--model")
-    model = thing if hasattr(thing, "predict_proba") and not isinstance(thing, type) else _make(thing)
-    return LoadedModel(model, settings.name + ("" if source is None else file_digest(source)))
-
-
-def ready(settings: ModelSettings, loaded: LoadedModel, kind: Kind) -> tuple[Predictor, str]:
-    """Return a predictor and a digest of everything that its answers depend on, except the inputs."""
-    if not is_module(loaded.model):
-        if kind == "image":
-            raise BadSettings("--image: a scikit-learn estimator sees numbers or text; expected a torch model")
-        if settings.weights is not None:
-            raise BadSettings("--weights: a scikit-learn estimator is its own file; expected a torch model")
-        return fitted(loaded.model, settings.classes), f"{loaded.digest} {estimator_digest(loaded.model)}"
+        stated = None if colon else settings.transforms
+        model, transform, classes = networks.library_model(library, name, classes, stated)
+        digest = settings.name
+    else:
+        model, digest = load(settings.name, settings.trust)
+    if not is_module(model):
+        if kind == "image" or settings.weights is not None:
+            raise BadSettings("--image, --weights: a scikit-learn estimator has neither; expected a torch model")
+        return fitted(model, classes), f"{digest} {estimator_digest(model)}"
     from hitl.models.predictors import networks
 
-    classes, transform = loaded.classes or settings.classes, loaded.transforms
     if classes is None:
         raise BadSettings("--classes: a torch model does not name its outputs; name them in order")
-    place, colon, _ = (settings.transforms or "").rpartition(":")
     if colon:
-        transform = _make(import_name(str(settings.transforms), "--transforms")[0])
+        transform = _make(import_name(str(settings.transforms), "--transforms"))
     elif settings.transforms and transform is None:
-        models = required("torchvision.models", "--transforms", VISION)
-        try:
-            transform = models.get_weight(settings.transforms).transforms()
-        except ValueError as error:
-            raise BadSettings(f"--transforms {settings.transforms}: {error}; or name module:callable") from None
-    predictor = networks.network(
-        loaded.model,
-        classes,
-        weights=settings.weights,
-        device=settings.device,
-        logits=not settings.probabilities,
-        transform=transform,
-    )
+        transform = networks.stated_transforms(settings.transforms)
+    logits = not settings.probabilities
+    predictor = networks.network(model, classes, settings.weights, settings.device, logits, transform)
     printed = re.sub(r" at 0x[0-9a-fA-F]+", "", str(predictor.transform))  # the address differs between processes
-    parts = (loaded.digest, networks.state_digest(predictor.module), settings.probabilities, printed)
-    return predictor, repr((*parts, source_digest(place) if place else None))
+    parts = (digest, networks.state_digest(predictor.module), logits, printed, source_digest(place) if place else None)
+    return predictor, repr(parts)
 
 
-def estimator_maker(loaded: LoadedModel) -> Callable[[], Any]:
+def estimator_maker(model: Any) -> Callable[[], Any]:
     """Return a function that makes an unfitted copy of the estimator."""
     base = required("sklearn.base", "--folds", SKLEARN)
-    if is_module(loaded.model):
+    if is_module(model):
         raise BadSettings("--folds: trains scikit-learn estimators; a torch model is trained by you, fold by fold")
     try:
-        base.clone(loaded.model)
+        base.clone(model)
     except TypeError as error:
         raise BadSettings(f"--folds: the model cannot be made anew: {' '.join(str(error).split())[:200]}") from None
-    return lambda: base.clone(loaded.model)
+    return lambda: base.clone(model)
 
 
 def estimator_digest(estimator: Any) -> str:
@@ -158,12 +143,10 @@ def embedder(
     if library == TORCHVISION:
         from hitl.models.predictors import networks
 
-        if read is None:
-            raise BadSettings(f"model {model}: sees images")
-        if weights is None:
-            raise BadSettings(f"model {model}: needs weights: DEFAULT, a file, or random")
+        if read is None or weights is None:
+            raise BadSettings(f"model {model}: sees images, and needs weights: DEFAULT, a file, or random")
         return networks.backbone(name, weights, device, read)
-    thing = import_name(model, "model")[0]
+    thing = import_name(model, "model")
     if inspect.isclass(thing) or (inspect.isroutine(thing) and not inspect.signature(thing).parameters):
         thing = _make(thing, f"model {model}")
     if is_module(thing) and read is not None:
@@ -174,11 +157,9 @@ def embedder(
         if not callable(getattr(thing, "transforms", None)):
             raise BadSettings(f"model {model}: a torch module says how images are transformed; expected .transforms")
         return networks.image_embedder(thing, thing.transforms, device, read)
-    if weights is not None:
-        raise BadSettings(f"weights: are those of a torch model; {model} is {type(thing).__name__}")
     run = getattr(thing, "encode", thing)
-    if not callable(run):
-        raise BadSettings(f"model {model}: {type(thing).__name__} cannot be called; expected a function of a list")
+    if weights is not None or not callable(run):
+        raise BadSettings(f"model {model}: {type(thing).__name__}; expected a function of a list, without weights")
     return Embedder(run) if read is None else Embedder(run, read)
 
 
@@ -202,23 +183,21 @@ def is_module(model: Any) -> bool:
     return torch is not None and isinstance(model, torch.nn.Module)
 
 
-def import_name(name: str, setting: str) -> tuple[Any, Path | None]:
-    """Import what module:attribute names; also return the file that defines it."""
-    place, colon, attribute = name.rpartition(":")
-    if not colon or not place or not attribute:
+def import_name(name: str, setting: str) -> Any:
+    """Import the object that module:attribute names."""
+    place, _, attribute = name.rpartition(":")
+    if not place or not attribute:
         raise BadSettings(
             f"{setting} {name!r}: expected a file ({', '.join(PICKLES)}), package.module:callable or file.py:callable, "
             "torchvision:NAME or timm:NAME"
         )
-    module = _import(place, setting)
-    thing: Any = module
+    thing: Any = _import(place, setting)
     try:
         for part in attribute.split("."):
             thing = getattr(thing, part)
     except AttributeError:
         raise BadSettings(f"{setting} {name!r}: {place} has no {attribute!r}") from None
-    source = getattr(module, "__file__", None)
-    return thing, Path(source) if source and Path(source).is_file() else None
+    return thing
 
 
 def source_digest(place: str) -> str | None:
@@ -274,18 +253,3 @@ def _make(thing: Any, setting: str = "") -> Any:
     except Exception as error:  # user code
         name = setting or f"{getattr(thing, '__qualname__', thing)}()"
         raise BadSettings(f"{name}: {type(error).__name__}: {error}") from error
-
-
-def _load_pickle(path: Path, trust: bool) -> LoadedModel:
-    if not path.is_file():
-        raise BadSettings(f"--model {path}: no such file")
-    if not trust:
-        raise BadSettings(
-            f"--model {path}: a pickle is a program that runs when it is read; if you know who made it, add --trust"
-        )
-    joblib = required("joblib", "a .joblib or .pkl model", SKLEARN)
-    _add_working_folder()
-    try:
-        return LoadedModel(joblib.load(path), file_digest(path))
-    except Exception as error:  # a pickle may raise anything
-        raise BadInput(f"{path}: cannot be read as a pickled model: {type(error).__name__}: {error}") from error

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hitl.errors import BadInput, BadSettings
+from hitl.errors import BadInput, BadSettings, MissingExtra
 from hitl.models.predictors.features import Embedder
 from hitl.models.predictors.images import READERS, open_image
 from hitl.models.predictors.inputs import Batch
@@ -107,7 +107,6 @@ class NetworkPredictor:
 def network(
     module: Any,
     classes: Sequence[str],
-    *,
     weights: Path | None = None,
     device: str = "auto",
     logits: bool = True,
@@ -168,31 +167,39 @@ def without_last_layer(module: Any) -> str:
     return linear[-1]
 
 
-def torchvision_model(name: str, classes: Sequence[str] | None, transforms: str | None) -> tuple[Any, Any, list[str]]:
-    """Return an untrained classification model of torchvision, its transforms and its classes.
+def library_model(
+    library: str, name: str, classes: Sequence[str] | None, transforms: str | None
+) -> tuple[Any, Any, tuple[str, ...]]:
+    """Return an untrained classification model of torchvision or timm, its transforms and its classes.
 
-    The transforms are those of the weights that `transforms` names, else of the model's default weights.
+    For torchvision, the transforms are those of the weights that `transforms` names, else of the model's default ones.
     """
+    if library == "timm":
+        timm = required("timm", "a timm model", "timm")
+        if classes is None:
+            raise BadSettings("--model timm:...: name the classes with --classes, in the order of the outputs")
+        try:
+            module = timm.create_model(name, pretrained=False, num_classes=len(classes))
+        except (RuntimeError, ValueError) as error:
+            raise BadSettings(f"--model timm:{name}: {error}") from None
+        stated = timm.data.resolve_model_data_config(module)
+        return module, timm.data.create_transform(**stated, is_training=False), tuple(classes)
     models = _torchvision(f"--model torchvision:{name}", name)
-    try:
-        stated = models.get_weight(transforms) if transforms else models.get_model_weights(name).DEFAULT
-    except (ValueError, AttributeError) as error:
-        raise BadSettings(f"--transforms {transforms}: {error}") from None
-    names = list(classes) if classes is not None else [str(category) for category in stated.meta["categories"]]
+    stated = _weights_named(transforms) if transforms else models.get_model_weights(name).DEFAULT
+    names = tuple(map(str, stated.meta["categories"] if classes is None else classes))
     return models.get_model(name, weights=None, num_classes=len(names)), stated.transforms(), names
 
 
-def timm_model(name: str, classes: Sequence[str] | None) -> tuple[Any, Any, list[str]]:
-    """Return an untrained model of timm and the transforms its configuration asks for. Raise BadSettings."""
-    timm = required("timm", "a timm model", "timm")
-    if classes is None:
-        raise BadSettings("--model timm:...: name the classes with --classes, in the order of the outputs")
+def stated_transforms(weights: str) -> Any:
+    """Return the transforms that torchvision states for these weights."""
+    return _weights_named(weights).transforms()
+
+
+def _weights_named(name: str) -> Any:
     try:
-        module = timm.create_model(name, pretrained=False, num_classes=len(classes))
-    except (RuntimeError, ValueError) as error:
-        raise BadSettings(f"--model timm:{name}: {error}") from None
-    stated = timm.data.resolve_model_data_config(module)
-    return module, timm.data.create_transform(**stated, is_training=False), list(classes)
+        return required("torchvision.models", "--transforms", VISION).get_weight(name)
+    except (ValueError, AttributeError) as error:
+        raise BadSettings(f"--transforms {name}: {error}; or name module:callable") from None
 
 
 def load_weights(module: Any, path: Path, skip: str | None = None) -> None:
@@ -238,15 +245,13 @@ def _on_device(module: Any, device: str) -> tuple[Any, str]:
 def _read_weights(path: Path) -> Mapping[str, Any]:
     if not path.is_file():
         raise BadInput(f"--weights {path}: no such file")
-    if path.suffix == ".safetensors":
-        reader = required("safetensors.torch", "a .safetensors file", "safetensors")
-        try:
-            tensors: Mapping[str, Any] = reader.load_file(path)
-        except Exception as error:
-            raise BadInput(f"{path}: cannot be read as safetensors: {error}") from None
-        return tensors
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        if path.suffix == ".safetensors":
+            state = required("safetensors.torch", "a .safetensors file", "safetensors").load_file(path)
+        else:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+    except MissingExtra:
+        raise
     except Exception as error:  # torch raises pickle's, zip's and its own errors here
         raise BadInput(
             f"{path}: cannot be read as weights alone ({type(error).__name__}); save module.state_dict(), "

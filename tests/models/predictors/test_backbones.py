@@ -125,7 +125,12 @@ def test_the_code_of_a_user_sees_images_or_is_a_module(tmp_path: Path, pictures:
 @pytest.mark.parametrize(
     ("model", "kind", "weights", "message"),
     [
-        ("torchvision:resnet18", "image", None, "torchvision:resnet18: needs weights: DEFAULT, a file, or random"),
+        (
+            "torchvision:resnet18",
+            "image",
+            None,
+            "torchvision:resnet18: sees images, and needs weights: DEFAULT, a file, or random",
+        ),
         (
             "torchvision:resnet18",
             "image",
@@ -134,9 +139,9 @@ def test_the_code_of_a_user_sees_images_or_is_a_module(tmp_path: Path, pictures:
         ),
         ("torchvision:resnet17", "image", "random", "resnet17: no such image classification model"),
         ("torchvision:resnet18", "text", "random", "torchvision:resnet18: sees images"),
-        ("{folder}/mine.py:NUMBER", "text", None, "int cannot be called; expected a function of a list"),
+        ("{folder}/mine.py:NUMBER", "text", None, "int; expected a function of a list"),
         ("{folder}/mine.py:absent", "text", None, "mine.py has no 'absent'"),
-        ("{folder}/mine.py:means", "text", "w.pt", "weights: are those of a torch model"),
+        ("{folder}/mine.py:means", "text", "w.pt", "function; expected a function of a list, without weights"),
         ("nowhere", "text", None, "expected a file"),
     ],
 )

@@ -205,7 +205,6 @@ def stop(seen: list[str], fingerprint: str) -> None:
         (["-m", "clf.joblib", "--trust", "-o", "items.csv"], 65, "named twice"),
         (["-m", "gone.joblib", "--trust", "-o", "p.csv"], 78, "gone.joblib: no such file"),
         (["-m", "items.pkl", "--trust", "-o", "p.csv"], 65, "cannot be read as a pickled model"),
-        (["-m", "w.pt", "-o", "p.csv"], 78, "weights alone are no model"),
         (["-m", "clf", "-o", "p.csv"], 78, "expected a file (.joblib, .pkl, .pickle), package.module:callable"),
         (["-m", "nowhere:model", "-o", "p.csv"], 78, "cannot be imported: ModuleNotFoundError"),
         (["-m", "gone.py:model", "-o", "p.csv"], 78, "gone.py: no such file"),
@@ -235,7 +234,6 @@ def test_bad_input_is_a_clear_error_and_writes_nothing(
 ) -> None:
     (folder / "mine.py").write_text(MODELS + "\nMODELS = object()\n")
     (folder / "items.pkl").write_text("item,a\n")
-    (folder / "w.pt").write_bytes(b"x")
     (folder / "empty.csv").write_text("item,label\nelse,cat\n")
     import sys
 

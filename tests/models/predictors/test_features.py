@@ -244,7 +244,7 @@ def test_numbers_of_another_length_than_those_that_are_kept_are_refused(tmp_path
 
 def test_a_cache_that_is_something_else(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("no database " * 100)
-    with pytest.raises(BadInput, match=r"cache: cannot be used as a cache of features: .*; remove it"):
+    with pytest.raises(BadInput, match=r"cache: cannot be used as a cache: .*; remove it"):
         VectorCache(tmp_path / "cache", "x")
 
 

@@ -257,11 +257,11 @@ def test_a_digest_of_all_that_answers_depend_on_is_the_same_in_each_process(tmp_
     digests, alive = [], []
     for changes in ({}, {}, {"probabilities": True}, {"transforms": f"{tmp_path}/cut.py:make"}):
         settings = loading.ModelSettings(f"{tmp_path}/net.py:net", classes=("a", "b"), device="cpu", **changes)
-        found = loading.load(settings)
-        alive.append(found)
-        digests.append(loading.ready(settings, found, "image")[1])
+        predictor, digest = loading.ready(settings, "image")
+        alive.append(predictor)
+        digests.append(digest)
     (tmp_path / "cut.py").write_text(f"{CODE}#")
-    digests.append(loading.ready(settings, found, "image")[1])
+    digests.append(loading.ready(settings, "image")[1])
     assert digests[0] == digests[1]
     assert len(set(digests)) == 4
 
@@ -269,8 +269,8 @@ def test_a_digest_of_all_that_answers_depend_on_is_the_same_in_each_process(tmp_
 def test_torchvision_by_name_with_the_transforms_of_its_weights(tmp_path: Path) -> None:
     torchvision = pytest.importorskip("torchvision")
     inputs = pictures(tmp_path, {"a": 30, "b": 220}, size=300)
-    module, transform, names = networks.torchvision_model("squeezenet1_1", ["cat", "dog", "cow"], None)
-    assert names == ["cat", "dog", "cow"]
+    module, transform, names = networks.library_model("torchvision", "squeezenet1_1", ["cat", "dog", "cow"], None)
+    assert names == ("cat", "dog", "cow")
     (batch,) = inputs.batches(10)
     values = network(module, names, transform=transform, device="cpu").predict(batch)
     from PIL import Image
@@ -280,7 +280,7 @@ def test_torchvision_by_name_with_the_transforms_of_its_weights(tmp_path: Path) 
         stacked = torch.stack([stated(Image.open(tmp_path / f"{name}.png").convert("RGB")) for name in "ab"])
         plain = torch.softmax(module.eval()(stacked), dim=1)
     np.testing.assert_allclose(values, plain, atol=1e-6)
-    _, other, categories = networks.torchvision_model("resnet18", None, "ResNet50_Weights.IMAGENET1K_V2")
+    _, other, categories = networks.library_model("torchvision", "resnet18", None, "ResNet50_Weights.IMAGENET1K_V2")
     assert len(categories) == 1000
     assert "resize_size=[232]" in str(other)
 
@@ -294,7 +294,7 @@ def test_nothing_is_downloaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("urllib.request.urlopen", refuse)
     monkeypatch.setattr("socket.socket.connect", refuse)
     for name in ("resnet18", "mobilenet_v3_small", "shufflenet_v2_x0_5"):
-        module, _, names = networks.torchvision_model(name, ["a", "b"], None)
+        module, _, names = networks.library_model("torchvision", name, ["a", "b"], None)
         assert network(module, names, device="cpu").module is module
 
 
@@ -315,13 +315,13 @@ def test_timm_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
         create_transform=lambda input_size, is_training: (input_size, is_training),
     )
     monkeypatch.setitem(sys.modules, "timm", stand_in)
-    module, transform, names = networks.timm_model("resnet50d", ["x", "y"])
-    assert (type(module), transform, names) == (Brightness, ((3, 32, 32), False), ["x", "y"])
+    module, transform, names = networks.library_model("timm", "resnet50d", ["x", "y"], None)
+    assert (type(module), transform, names) == (Brightness, ((3, 32, 32), False), ("x", "y"))
     assert asked == [("resnet50d", False, 2)]
     with pytest.raises(BadSettings, match="Unknown model"):
-        networks.timm_model("nothing", ["x", "y"])
+        networks.library_model("timm", "nothing", ["x", "y"], None)
     with pytest.raises(BadSettings, match="name the classes"):
-        networks.timm_model("resnet50d", None)
+        networks.library_model("timm", "resnet50d", None, None)
     monkeypatch.setitem(sys.modules, "timm", None)
     with pytest.raises(MissingExtra, match="pip install 'timm'"):
-        networks.timm_model("resnet50d", ["x", "y"])
+        networks.library_model("timm", "resnet50d", ["x", "y"], None)
