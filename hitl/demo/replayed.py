@@ -88,8 +88,7 @@ class Comparison:
         asked, truth = "does the text entail the hypothesis?", self.recorded.truth
         page = QuestionPage(asked, evidence, consensus, lines, truth=truth)
         subtitle = f"real people of 2008 (Snow et al.), asked by hitl; the band is the range of {SEEDS} even spreads"
-        heading = "Accuracy against labels spent"
-        return Report(title, (page,), judgement.plan, curves, heading, subtitle=subtitle, command=command)
+        return Report(title, (page,), judgement.plan, curves, subtitle=subtitle, command=command)
 
 
 def run(output: Path) -> None:

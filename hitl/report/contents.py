@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-import numpy as np
-
 from hitl.annotations import Floats, Ints, Name
 from hitl.consensus import Consensus
 from hitl.errors import BadInput
@@ -25,16 +23,6 @@ class Curve:
     value: Floats
     low: Floats | None = None
     high: Floats | None = None
-
-    def __post_init__(self) -> None:
-        for kind in ("value", "low", "high"):
-            values = getattr(self, kind)
-            if values is not None and np.shape(values) != np.shape(self.labels):
-                raise BadInput(
-                    f"curve {self.name!r}: {kind} has shape {np.shape(values)}; expected {np.shape(self.labels)}"
-                )
-        if (self.low is None) != (self.high is None):
-            raise BadInput(f"curve {self.name!r}: expected both low and high, or neither")
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,15 +42,9 @@ class QuestionPage:
     truth: Ints | None = None
 
     def __post_init__(self) -> None:
-        annotations = self.evidence.annotations
         for kind in ("items", "classes"):
-            if getattr(annotations, kind) != getattr(self.consensus, kind):
+            if getattr(self.evidence.annotations, kind) != getattr(self.consensus, kind):
                 raise BadInput(f"report, question {self.name!r}: evidence and consensus differ in their {kind}")
-        if self.truth is not None and np.shape(self.truth) != (annotations.n_items,):
-            raise BadInput(
-                f"report, question {self.name!r}: truth has shape {np.shape(self.truth)}; "
-                f"expected {(annotations.n_items,)}"
-            )
 
 
 @dataclass(frozen=True)
@@ -92,7 +74,7 @@ class Report:
 
     Attributes:
         plan: the next questions and the done items, or None.
-        curves: lines over labels spent; `curve_title` is their heading, `curve_axis` the name of the y axis.
+        curves: lines of accuracy over labels spent.
         history: runs so far, oldest first.
         subtitle: a line under the title.
         outlook: expected accuracy and remaining work, one sentence each.
@@ -105,8 +87,6 @@ class Report:
     questions: tuple[QuestionPage, ...]
     plan: Plan | None = None
     curves: tuple[Curve, ...] = ()
-    curve_title: str = "Accuracy over labels spent"
-    curve_axis: str = "accuracy (% of items)"
     history: tuple[Cycle, ...] = ()
     subtitle: str = ""
     outlook: tuple[str, ...] = ()

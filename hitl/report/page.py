@@ -12,7 +12,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from hitl.report import annotators, measures, models, plots
 from hitl.report.contents import QuestionPage, Report
 from hitl.report.parts.section import parts_section
 from hitl.tables.write import atomic
+
+if TYPE_CHECKING:
+    import jinja2
 
 ROWS = 25
 """Rows in the tables of contested items, questions to ask, done items, and flagged annotators."""
@@ -57,7 +60,7 @@ def render(report: Report) -> str:
     ]
     figures = {key: value for question in questions for key, value in question.pop("figures").items()}
     if report.curves:
-        figures["curves"] = plots.curves_figure(report.curves, report.curve_axis)
+        figures["curves"] = plots.curves_figure(report.curves, "accuracy (% of items)")
     if len(report.history) > 1:
         figures["history"] = plots.history_figure(report.history)
     confusions = {question["id"]: question.pop("confusions") for question in questions}
@@ -82,27 +85,34 @@ def write(report: Report, path: str | Path) -> None:
     write_text(path, render(report))
 
 
-def document(template: str, data: Any, **content: Any) -> str:
-    """Fill a template with `content`, inlining the styles and the script's `data`."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from markupsafe import Markup
+def templates() -> jinja2.Environment:
+    """Return the environment of the templates of this folder."""
+    import jinja2
 
-    folder = Path(__file__).parent
-    environment = Environment(
-        loader=FileSystemLoader(folder),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+    loader = jinja2.FileSystemLoader(Path(__file__).parent)
+    environment = jinja2.Environment(
+        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= FILTERS
     environment.globals |= GLOBALS
+    return environment
+
+
+def document(template: str, data: Any, **content: Any) -> str:
+    """Fill a template with `content`, inlining the styles and the script's `data`."""
+    from markupsafe import Markup
+
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
-    return environment.get_template(template).render(
-        css=Markup((folder / "page.css").read_text(encoding="utf-8")),  # nosec B704  # our own file
-        data=Markup(text.replace("<", "\\u003c")),  # nosec B704  # cannot contain an end tag or a comment
-        version=hitl.__version__,
-        **content,
+    css = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
+    return (
+        templates()
+        .get_template(template)
+        .render(
+            css=Markup(css),  # nosec B704  # our own file
+            data=Markup(text.replace("<", "\\u003c")),  # nosec B704  # cannot contain an end tag or a comment
+            version=hitl.__version__,
+            **content,
+        )
     )
 
 

@@ -102,13 +102,14 @@ def end_names(ends: Sequence[tuple[str, Any, float] | None], span: float) -> lis
     ]
 
 
-def line_ends(curves: Sequence[Curve]) -> list[tuple[str, float, float] | None]:
-    """Return the name and last finite point of each curve, for `end_names`."""
+def curve_names(curves: Sequence[Curve], span: float) -> list[Figure]:
+    """Return the names at the last finite point of each curve."""
     last = [np.flatnonzero(np.isfinite(curve.value))[-1:] for curve in curves]
-    return [
+    ends = [
         (shown(curve.name, 28), float(curve.labels[row[0]]), float(curve.value[row[0]])) if row.size else None
         for curve, row in zip(curves, last, strict=True)
     ]
+    return end_names(ends, span)
 
 
 def spread(sorted_values: Floats, gap: float) -> Floats:
@@ -141,12 +142,12 @@ def curves_figure(curves: Sequence[Curve], value: str, spent: str = "labels spen
         mode = "lines" if len(curve.labels) > 1 else "markers"
         named = {"name": shown(curve.name), "hovertemplate": "%{y:.1%}"}
         data.append(scatter(x, numbers(curve.value), mode, colour, size=7, **named))
-    ends = line_ends(curves)
-    values = [v for c in curves for v in (c.value, c.low, c.high) if v is not None]
-    height = float(np.ptp([f(np.concatenate(values)) for f in (np.nanmin, np.nanmax)])) if any(ends) else 0.0
+    values = np.concatenate([v for c in curves for v in (c.value, c.low, c.high) if v is not None] or [np.zeros(1)])
+    finite = values[np.isfinite(values)]
+    height = float(np.ptp(finite)) if finite.size else 0.0
     most = max((float(np.nanmax(curve.labels)) for curve in curves if len(curve.labels)), default=1.0)
     x_axis = axis(spent, tickformat=",d", range=[0.0, most * 1.005])
-    return figure(data, 380, x_axis, axis(escape(value), **PERCENT), annotations=end_names(ends, height or 0.1))
+    return figure(data, 380, x_axis, axis(escape(value), **PERCENT), annotations=curve_names(curves, height or 0.1))
 
 
 def history_figure(history: Sequence[Cycle]) -> Figure:
