@@ -16,28 +16,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from hitl.annotations import Floats, Name, Names
 from hitl.consensus import Consensus
-from hitl.errors import BadAnnotations, BadEvidence, BadTable
+from hitl.errors import BadAnnotations, BadTable
 from hitl.evidence import Evidence
 from hitl.formatting import listed
 from hitl.kinds.images import judge_images, read_images
-from hitl.kinds.kind import NOTHING, Marked, PartsKind, Place, StoredAnswers
-from hitl.kinds.matching import Answers, Indices, Marks, Matched, fit_clusters, link, match, within_groups
+from hitl.kinds.kind import Marked, PartsKind, Place, StoredAnswers
+from hitl.kinds.matching import Answers, Indices, Marks, Matched, link, match, within_groups
 from hitl.models.combiner import Combiner
-from hitl.models.numerics.checks import require_between
 from hitl.models.registry import combiner
 from hitl.parts import BOX_DIGITS, BoxTuple, Part, boxes_as_label, boxes_in
+from hitl.platform import Question
 from hitl.tables.columns import require_columns
 from hitl.tables.encode import natural_order
-
-if TYPE_CHECKING:
-    from hitl.platform import Question
 
 SIDES = ("x", "y", "width", "height")
 
@@ -115,7 +112,7 @@ class Boxes(PartsKind):
         judged, q_cj = judge_images(evidence, matched, method)
         marked_c, answers_n = np.bincount(matched.cluster_m, minlength=len(matched)), matched.answers.answers_n
         boxes: list[tuple[int, Part]] = []
-        for c, code, place, p in place_objects(matched, q_cj):
+        for c, code, place, p in _place_objects(matched, q_cj):
             n = int(matched.item_c[c])
             sides = dict(zip(SIDES, place, strict=True))
             sides |= {"image_width": parts.sizes[n][1], "image_height": parts.sizes[n][0]}
@@ -175,7 +172,7 @@ def _size(sizes: Counter[Size]) -> Size:
 # -- the objects -------------------------------------------------------------------------------------------
 
 
-def match_boxes(rows: Sequence[tuple[Any, ...]], answers: Answers, classes: Names, overlap: float = OVERLAP) -> Matched:
+def match_boxes(rows: Sequence[tuple[Any, ...]], answers: Answers, classes: Names) -> Matched:
     """Match boxes: rows of item, annotator (-1: known), class, x, y, width and height."""
     column_7 = np.array(rows, np.float64).reshape(-1, 7).T
     item, annotator, label = column_7[:3].astype(np.int64)
@@ -183,34 +180,27 @@ def match_boxes(rows: Sequence[tuple[Any, ...]], answers: Answers, classes: Name
     order = np.lexsort((label, *corners(place).T[::-1], item))
     marks = Marks(item[order], annotator[order], label[order], place[order])
     cluster_s, count = np.empty(len(order), np.int64), 0
-    for first, last in zip(*_runs(marks.item_s), strict=True):
-        own = slice(first, last)
-        cluster_s[own] = count + _clusters(Marks(*(column[own] for column in marks)), overlap)
-        count = int(cluster_s[own].max()) + 1
+    for own in np.split(np.arange(len(order)), np.flatnonzero(np.diff(marks.item_s)) + 1):
+        cluster_s[own] = count + _clusters(Marks(*(column[own] for column in marks)))
+        count = int(cluster_s[own].max(initial=-1)) + 1
     return match(marks, cluster_s, answers, classes)
 
 
-def _runs(value_s: Indices) -> tuple[list[int], list[int]]:
-    """Return first rows, and one past the last ones, of runs of equal values."""
-    change = (np.flatnonzero(np.diff(value_s)) + 1).tolist()
-    return ([0, *change], [*change, len(value_s)]) if len(value_s) else ([], [])
-
-
-def _clusters(marks: Marks, least: float) -> Indices:
+def _clusters(marks: Marks) -> Indices:
     """Return (S,) the cluster of each box of one image: by place, and last those that all annotators missed."""
     drawn, known = np.flatnonzero(marks.annotator_s >= 0), np.flatnonzero(marks.annotator_s < 0)
     corner_s4, cluster_s = corners(marks.place_sd), np.full(len(marks.item_s), -1, np.int64)
     overlap_bb = np.triu(overlap_of(corner_s4[drawn, None], corner_s4[drawn]), 1)
     pair_e2 = np.argwhere(overlap_bb > 0)
     columns = np.arange(len(drawn)), marks.label_s[drawn], marks.annotator_s[drawn]
-    cluster_b = link(pair_e2, overlap_bb[tuple(pair_e2.T)], *columns, least)
+    cluster_b = link(pair_e2, overlap_bb[tuple(pair_e2.T)], *columns, OVERLAP)
     cluster_s[drawn] = cluster_b
     in_cluster_cb = np.arange(cluster_b.max(initial=-1) + 1)[:, None] == cluster_b
     mean_ck = in_cluster_cb @ overlap_of(corner_s4[drawn, None], corner_s4[known]) / in_cluster_cb.sum(1)[:, None]
     taken = set[int]()
     for place in np.argsort(-mean_ck, axis=None, kind="stable").tolist():
         c, k = divmod(place, len(known))
-        if mean_ck[c, k] > least and c not in taken and cluster_s[known[k]] < 0:
+        if mean_ck[c, k] > OVERLAP and c not in taken and cluster_s[known[k]] < 0:
             cluster_s[known[k]] = c
             taken.add(c)
     missed = np.flatnonzero(cluster_s < 0)
@@ -218,18 +208,14 @@ def _clusters(marks: Marks, least: float) -> Indices:
     return cluster_s
 
 
-def place_objects(
-    matched: Matched, q_cj: Floats, existence: float = 0.5
-) -> Iterator[tuple[int, int, list[float], float]]:
-    """Yield cluster, class, place and probability of the objects: those at least as probable as `existence`, and all
-    known ones.
-    """
+def _place_objects(matched: Matched, q_cj: Floats) -> Iterator[tuple[int, int, list[float], float]]:
+    """Yield cluster, class, place and probability of objects that probably exist, and of all known ones."""
     weight_m = _agreement(matched)[matched.annotator_m]
     first_c, last_c = (np.searchsorted(matched.cluster_m, np.arange(len(matched)), side) for side in ("left", "right"))
     for c, known in enumerate(matched.answers.known_n[matched.item_c].tolist()):
         if known and matched.known_c[c] >= 0:
             yield c, int(matched.known_c[c]), matched.known_place_cd[c].tolist(), 1.0
-        elif not known and 1 - q_cj[c, 0] >= existence:
+        elif not known and q_cj[c, 0] <= 0.5:
             own, code = slice(first_c[c], last_c[c]), int(q_cj[c, 1:].argmax())
             side_4m = corners(matched.place_md[own]).T
             left, top, right, bottom = (weighted_median(side, weight_m[own]) for side in side_4m)
@@ -277,75 +263,35 @@ def overlap_of(one: Floats, other: Floats) -> Floats:
 # -- boxes in Python ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Box:
-    """Box drawn by an annotator, or in the consensus; x, y is the upper left corner.
-
-    `confidence` is the probability that the object exists and is of this class, in [0, 1]; 1 for a drawn box.
-    """
-
-    x: float
-    y: float
-    width: float
-    height: float
-    label: Name
-    confidence: float = 1.0
-
-    @property
-    def place(self) -> tuple[float, float, float, float]:
-        """x, y, width and height."""
-        return self.x, self.y, self.width, self.height
-
-
 def combine_boxes(
-    images: Sequence[Mapping[Name, Sequence[Box]]],
-    known: Mapping[int, Sequence[Box]] | None = None,
-    method: Combiner | None = None,
-    *,
-    overlap: float = OVERLAP,
-    existence: float = 0.5,
-) -> list[list[Box]]:
-    """Return the objects of each image, most certain first, from annotator -> their boxes of it.
+    images: Sequence[Mapping[Name, Sequence[BoxTuple]]], method: Combiner | None = None
+) -> list[list[Part]]:
+    """Return the objects of each image, most certain first, from annotator -> their boxes (x, y, width, height, label).
 
-    `known`: number of an image -> its known boxes, which are returned as they are. `overlap`: minimum intersection over
-    union of two boxes of one object; `existence`: minimum probability of an object; both in (0, 1). Raise
-    BadAnnotations for boxes without an area, BadEvidence for a known image that is not there.
+    Raise BadAnnotations for a box without an area.
 
     Example:
-        >>> from hitl.kinds.boxes import Box, combine_boxes
-        >>> drawn = {who: [Box(10, 10, 20, 20, "cat")] for who in ("ann", "bob", "eve")}
-        >>> [(box.label, box.place) for box in combine_boxes([drawn])[0]]
+        >>> from hitl.kinds.boxes import combine_boxes
+        >>> drawn = {who: [(10, 10, 20, 20, "cat")] for who in ("ann", "bob", "eve")}
+        >>> [(box.label, box.at("x", "y", "width", "height")) for box in combine_boxes([drawn])[0]]
         [('cat', (10.0, 10.0, 20.0, 20.0))]
     """
-    require_between("overlap", overlap, 0, 1)
-    require_between("existence", existence, 0, 1)
-    known = known or {}
-    beyond = [number for number in known if not 0 <= number < len(images)]
-    if beyond:
-        raise BadEvidence(f"known boxes of image {beyond[0]}; expected a number below {len(images)}")
-    annotators = natural_order(list({name for drawn in images for name in drawn}))
-    owned = [
-        (i, k, drawn[name]) for i, drawn in enumerate(images) for k, name in enumerate(annotators) if name in drawn
-    ]
-    pair_a2 = np.array([(i, k) for i, k, _ in owned], np.int64).reshape(-1, 2)
-    owned += [(i, -1, boxes) for i, boxes in known.items()]
-    for i, k, boxes in owned:
-        where = f"image {i}, annotator {annotators[k] if k >= 0 else '(known)'!r}"
-        for box in boxes:
-            if not (np.isfinite(box.place).all() and box.width > 0 and box.height > 0):
-                raise BadAnnotations(f"{where}: expected a box with an area, got {box}")
-            if box.label == NOTHING:
-                raise BadAnnotations(f"{where}: {NOTHING!r} is no label of a box")
-    classes = natural_order(list({box.label for *_, boxes in owned for box in boxes}))
-    objects: list[list[Box]] = [[] for _ in images]
-    if not classes:
-        return objects
-    unknown = np.full(len(pair_a2), np.nan)
-    known_n = np.isin(np.arange(len(images)), [*known])
-    answers = Answers(tuple(range(len(images))), annotators, pair_a2, known_n, unknown, unknown)
-    rows = [(i, k, classes.index(box.label), *box.place) for i, k, boxes in owned for box in boxes]
-    matched = match_boxes(rows, answers, classes, overlap)
-    _, q_cj, _ = fit_clusters(matched, combiner("default") if method is None else method, np.ones(len(images)))
-    for c, code, (x, y, width, height), p in place_objects(matched, q_cj, existence):
-        objects[matched.item_c[c]].append(Box(x, y, width, height, classes[code], p))
-    return [sorted(boxes, key=lambda box: (-box.confidence, box.place)) for boxes in objects]
+    rows = [(n, str(who), own) for n, drawn in enumerate(images) for who, own in drawn.items()]
+    for n, who, own in rows:
+        for drawn_box in own:
+            if not (np.isfinite(drawn_box[:4]).all() and min(drawn_box[2:4]) > 0):
+                raise BadAnnotations(f"image {n}, annotator {who!r}: expected a box with an area, got {drawn_box}")
+    objects: list[list[Part]] = [[] for _ in images]
+    classes = natural_order(list({box[4] for *_, own in rows for box in own}))
+    if classes:
+        columns = {"item": [n for n, *_ in rows], "annotator": [who for _, who, _ in rows]}
+        columns |= {"label": [boxes_as_label(0, 0, own) for *_, own in rows]}
+        answers = pa.table(columns | dict.fromkeys(("time", "duration"), pa.nulls(len(rows))))
+        items = pa.table({"item": range(len(images))})
+        stored = StoredAnswers(
+            Question("boxes", classes, classes, "boxes"), {}, lambda: items, lambda: answers, answers.schema.empty_table
+        )
+        (evidence,) = Boxes().evidence(stored).values()
+        for box in Boxes().consensus(evidence, method or combiner("default")).parts:
+            objects[int(str(box.item))].append(box)
+    return objects

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from hitl.annotations import column_of
+from hitl.consensus import Consensus
 from hitl.errors import BadTable
 from hitl.evidence import Evidence
 from hitl.formatting import listed
 from hitl.kinds.kind import Judged, Marked, Place, StoredAnswers, item_columns
-from hitl.models.combiner import seen_by
-from hitl.platform import YES
+from hitl.models.combiner import Combiner, seen_by
+from hitl.platform import YES, Question
 from hitl.tables.encode import iso_8601
 from hitl.tables.table_operation import consensus_table, payload_rows
-
-if TYPE_CHECKING:
-    from hitl.consensus import Consensus
-    from hitl.models.combiner import Combiner
-    from hitl.platform import Question
 
 
 class Choices:
@@ -41,6 +37,7 @@ class Choices:
 
     def evidence(self, stored: StoredAnswers) -> dict[str, Evidence]:
         """Build evidence of answers, predictions of models and ground truth that is one of the classes."""
+        assert stored.annotations is not None
         question = stored.question
         columns = {"item", *(f"p_{name}" for name in question.classes)}
         predictions = {

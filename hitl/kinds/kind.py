@@ -7,6 +7,7 @@ part: an annotator's answer about that part is their label of the item.
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -71,7 +72,7 @@ class StoredAnswers:
         items: item, data (JSON text), ...
         answers: item, annotator, label, time, duration.
         gold: item, label: ground truth.
-        annotations: answers that are one of the options.
+        annotations: answers that are one of the options, for a kind without parts.
         predictions: model -> item, p_<class>, ...
     """
 
@@ -80,8 +81,8 @@ class StoredAnswers:
     items: Callable[[], pa.Table]
     answers: Callable[[], pa.Table]
     gold: Callable[[], pa.Table]
-    annotations: Callable[[], Annotations]
-    predictions: Callable[[], Mapping[str, pa.Table]]
+    annotations: Callable[[], Annotations] | None = None
+    predictions: Callable[[], Mapping[str, pa.Table]] = dict[str, pa.Table]
 
     def by_annotator(self) -> Iterator[tuple[Name, Name, str, float, float]]:
         """Yield item, annotator, label, time and duration (NaN if unknown) of each answer.
@@ -191,7 +192,7 @@ def is_answered(evidence: Evidence) -> npt.NDArray[np.bool_]:
     return (evidence.annotations.labels_per_item > 0) | evidence.known
 
 
-class PartsKind:
+class PartsKind(ABC):
     """Base of all kinds that mark parts; each adds `read`, `write`, `evidence` and `consensus`."""
 
     of_parts: ClassVar[bool] = True
@@ -203,8 +204,8 @@ class PartsKind:
     None: text or numbers, as the values are.
     """
 
-    def read(self, answer: str) -> list[Marked]:
-        raise NotImplementedError
+    @abstractmethod
+    def read(self, answer: str) -> list[Marked]: ...
 
     def read_stored(self, item: Name, answer: str) -> list[Marked]:
         """Read the answer to an item. Raise BadInput for a label of another kind."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -38,9 +38,7 @@ from hitl.kinds.matching import Indices, Marks, Matched, link, match
 from hitl.kinds.run_length import decode, encode
 from hitl.models.combiner import Combiner
 from hitl.parts import Part, drawn_as_label, drawn_in
-
-if TYPE_CHECKING:
-    from hitl.platform import Question
+from hitl.platform import Question
 
 Codes = npt.NDArray[np.int16]
 Numbers = npt.NDArray[np.int32]

@@ -10,14 +10,12 @@ or nothing.
                  second begins
     missed       spans that none of an item's annotators marked (`hitl.models.inference.missed_objects`)
 
-Selected clusters are more likely a span than nothing. An item is right with the probability that all of its spans are,
-and that nothing was missed.
+Selected clusters are more likely a span than nothing.
 
 With a method for sequences (such as `bsc_seq`) the classes of the tokens of a text are a chain:
 
     selected     spans on the most probable path of each text (Viterbi)
     p(span)    = p(z_first = B, z = I from there to its end, z_end is not I | all labels of the text)
-    p(text)    = p(the whole path | all labels of the text)
 
 with z the true classes of its tokens, by forward passes in which the span is known.
 """
@@ -45,9 +43,6 @@ from hitl.models.sequences.learned_chain import ChainPosterior
 from hitl.parts import Part
 from hitl.tables.encode import writable
 
-Found = tuple[tuple[Part, ...], Flags, Floats]
-"""Candidates, selected clusters (C,), and the probability (C,) of each at its most likely place."""
-
 
 @dataclass(frozen=True, eq=False)
 class LayerFit:
@@ -59,7 +54,6 @@ class LayerFit:
         q_cj: (C, J) beliefs in the class of each cluster of `SpanLabels.matched`.
         nothing_n: (N,) probability that there is no span at all, for items in which nothing was marked.
         parts: spans of the consensus, and all others that an annotator marked.
-        right_n: (N,) probability that all spans of an item are right, and no others.
     """
 
     consensus: Consensus
@@ -67,7 +61,6 @@ class LayerFit:
     q_cj: Floats
     nothing_n: Floats
     parts: tuple[Part, ...]
-    right_n: Floats
 
 
 @runtime_checkable
@@ -94,16 +87,13 @@ def fit_layer(labels: SpanLabels, layer: int, method: Combiner) -> LayerFit:
         size_n = np.bincount(labels.tokens.item_t, minlength=len(size_n)).astype(np.float64)
     consensus, q_cj, nothing_n = fit_clusters(matched, method, size_n)
     find = _find_in_time if labels.texts is None else _find_in_texts
-    parts, chosen_c, p_c = find(labels, matched, q_cj)
-    right_n = nothing_n.copy()
-    np.multiply.at(right_n, matched.item_c, np.where(chosen_c, p_c, q_cj[:, 0]))
-    return LayerFit(consensus, consensus.annotators, q_cj, nothing_n, parts, right_n)
+    return LayerFit(consensus, consensus.annotators, q_cj, nothing_n, find(labels, matched, q_cj))
 
 
 # -- matched spans of texts --------------------------------------------------------------------------------
 
 
-def _find_in_texts(labels: SpanLabels, matched: Matched, q_cj: Floats) -> Found:
+def _find_in_texts(labels: SpanLabels, matched: Matched, q_cj: Floats) -> tuple[Part, ...]:
     known = np.flatnonzero(matched.known_c >= 0)
     cluster_m = np.concatenate((matched.cluster_m, known))  # marked spans, and then the known ones
     place_m2 = np.concatenate((matched.place_md, matched.known_place_cd[known]))
@@ -115,23 +105,19 @@ def _find_in_texts(labels: SpanLabels, matched: Matched, q_cj: Floats) -> Found:
         member_m3 = np.column_stack((matched.cluster_m, matched.annotator_m, place_m2[marked, side]))
         sides.append(learn_borders(member_m3, 1 - q_cj[:, 0], known_c, len(labels.annotators)))
 
-    def probability(span_e4: Indices) -> Floats:
-        cluster, first, last, code = span_e4.T
-        p_e: Floats = q_cj[cluster, 1 + code] * sides[0].at(cluster, first) * sides[1].at(cluster, last)
-        return p_e
-
     p_m2 = np.column_stack([side.at(cluster_m, place_m2[:, s]) for s, side in enumerate(sides)])
     best_c2 = _best_borders(cluster_m, place_m2, p_m2, len(matched))
     best_c4 = np.column_stack((np.arange(len(matched)), best_c2, q_cj[:, 1:].argmax(axis=1)))
     chosen_c = _best_apart(matched.item_c, best_c2, q_cj[:, 0])
     marked_m4 = np.column_stack((matched.cluster_m, place_m2[marked], matched.label_m))
-    count_of, found = Counter(map(tuple, marked_m4.tolist())), set(map(tuple, best_c4[chosen_c].tolist()))
+    count_of, chosen = Counter(map(tuple, marked_m4.tolist())), set(map(tuple, best_c4[chosen_c].tolist()))
     span_e4 = np.unique(np.concatenate((marked_m4, best_c4[chosen_c])), axis=0)
-    rows = zip(map(tuple, span_e4.tolist()), probability(span_e4).tolist(), strict=True)
-    parts = [
-        _text_part(labels, matched.classes[row[3]], row[1], row[2], p, count_of[row], row in found) for row, p in rows
-    ]
-    return tuple(parts), chosen_c, probability(best_c4)
+    cluster, first, last, code = span_e4.T
+    p_e = q_cj[cluster, 1 + code] * sides[0].at(cluster, first) * sides[1].at(cluster, last)
+    rows = zip(map(tuple, span_e4.tolist()), p_e.tolist(), strict=True)
+    return tuple(
+        _text_part(labels, matched.classes[row[3]], row[1], row[2], p, count_of[row], row in chosen) for row, p in rows
+    )
 
 
 def _text_part(labels: SpanLabels, label: Name, first: int, last: int, p: float, marked: int, found: bool) -> Part:
@@ -193,7 +179,7 @@ def without_overlap(start: Sequence[int], end: Sequence[int], gain: Sequence[flo
 # -- matched spans of time ---------------------------------------------------------------------------------
 
 
-def _find_in_time(labels: SpanLabels, matched: Matched, q_cj: Floats) -> Found:
+def _find_in_time(labels: SpanLabels, matched: Matched, q_cj: Floats) -> tuple[Part, ...]:
     """Return one candidate per class marked in a cluster, all with the cluster's borders."""
     assert labels.border_v is not None
     item_c, nothing_c = matched.item_c, q_cj[:, 0]
@@ -213,9 +199,9 @@ def _find_in_time(labels: SpanLabels, matched: Matched, q_cj: Floats) -> Found:
     over = (item_c[first] == item_c[then]) & (place_c2[first, 1] > place_c2[then, 0])
     place_c2[first[over], 1] = place_c2[then[over], 0]
     count_of = Counter(zip(matched.cluster_m.tolist(), matched.label_m.tolist(), strict=True))
-    found = set(zip(np.flatnonzero(chosen_c).tolist(), code_c[chosen_c].tolist(), strict=True))
+    consensus = set(zip(np.flatnonzero(chosen_c).tolist(), code_c[chosen_c].tolist(), strict=True))
     starts, ends = labels.written(place_c2[:, 0]), labels.written(place_c2[:, 1])
-    parts = [
+    return tuple(
         Part(
             labels.items[item_c[c]],
             matched.classes[code],
@@ -223,11 +209,10 @@ def _find_in_time(labels: SpanLabels, matched: Matched, q_cj: Floats) -> Found:
             float(q_cj[c, 1 + code]),
             count_of[c, code],
             int(labels.answers_n[item_c[c]]),
-            (c, code) in found,
+            (c, code) in consensus,
         )
-        for c, code in sorted({*count_of, *found})
-    ]
-    return tuple(parts), chosen_c, q_cj[np.arange(len(matched)), 1 + code_c]
+        for c, code in sorted({*count_of, *consensus})
+    )
 
 
 # -- chains of tokens --------------------------------------------------------------------------------------
@@ -237,14 +222,12 @@ def _fit_tokens(labels: SpanLabels, layer: int, method: Chained) -> LayerFit:
     evidence, matched = labels.token_evidence(layer), labels.matched[layer]
     consensus = method.fit(evidence)
     posterior = method.chain_posterior(consensus, evidence)
-    path = posterior.path
     return LayerFit(
         consensus,
         _report_of_classes(consensus.annotators, matched),
         _by_class(posterior.passed.q_nj[_most_marked(labels, matched)]),
-        _of_whole_texts(labels, posterior, np.zeros_like(path)),
-        tuple(_candidates(labels, matched.classes, posterior, path)),
-        _of_whole_texts(labels, posterior, path),
+        _nothing_in_texts(labels, posterior),
+        tuple(_candidates(labels, matched.classes, posterior, posterior.path)),
     )
 
 
@@ -282,17 +265,16 @@ def _report_of_classes(report: AnnotatorReport, matched: Matched) -> AnnotatorRe
     return AnnotatorReport(report.names, classes, classes, concentration, confusion, report.labels, shares)
 
 
-def _of_whole_texts(labels: SpanLabels, posterior: ChainPosterior, path: Ints) -> Floats:
-    """Return (N,) probability of this path of each text; 1 for a text without a token."""
+def _nothing_in_texts(labels: SpanLabels, posterior: ChainPosterior) -> Floats:
+    """Return (N,) probability that a text has no span: all of its tokens are O."""
     sequences = posterior.chain.sequences
     item = labels.tokens.item_t[sequences.rows[sequences.start[:-1]]]
 
-    def as_on_path(event: int, message_tj: Floats) -> None:
-        rows = sequences.rows[sequences.start[event] : sequences.start[event + 1]]
-        message_tj[np.arange(message_tj.shape[1]) != path[rows][:, None]] = -np.inf
+    def all_outside(_: int, message_tj: Floats) -> None:
+        message_tj[:, 1:] = -np.inf
 
     probability = np.ones(len(labels.items))
-    probability[item] = posterior.probabilities(np.arange(len(item)), as_on_path)
+    probability[item] = posterior.probabilities(np.arange(len(item)), all_outside)
     return probability
 
 

@@ -9,11 +9,11 @@ chain counts as so many errors that confirm each other.
 from __future__ import annotations
 
 import json
-from collections import Counter
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -31,10 +31,8 @@ from hitl.kinds.span_tables import answer_table, time_span
 from hitl.models.combiner import Combiner
 from hitl.models.registry import combiner
 from hitl.parts import Part, number_of, spans_as_label, spans_in
+from hitl.platform import Question
 from hitl.tables.columns import require_columns
-
-if TYPE_CHECKING:
-    from hitl.platform import Question
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,8 +83,8 @@ class _Spans(PartsKind):
         truth = {item: spans(item, label) for item, label in stored.known().items()}
         return layer_evidence(self._labels(stored, answers, truth), stored.question)
 
-    def _labels(self, stored: StoredAnswers, answers: list[Answer], truth: dict[Name, list[Span]]) -> SpanLabels:
-        raise NotImplementedError
+    @abstractmethod
+    def _labels(self, stored: StoredAnswers, answers: list[Answer], truth: dict[Name, list[Span]]) -> SpanLabels: ...
 
     def consensus(self, evidence: Evidence, method: Combiner) -> Consensus:
         """Give each document the beliefs of the part it stands for."""
@@ -122,8 +120,8 @@ class _Spans(PartsKind):
             spans.setdefault(item, []).extend([] if span is None else [span])
         return {item: spans_as_label(own) for item, own in spans.items()}
 
-    def _known_span(self, start: Any, end: Any, label: Any) -> Span | None:
-        raise NotImplementedError
+    @abstractmethod
+    def _known_span(self, start: Any, end: Any, label: Any) -> Span | None: ...
 
     def changed(self, evidence: Evidence, results: Sequence[Consensus]) -> set[Name]:
         """Return documents that are marked now and had no candidate at the last fit."""
@@ -209,13 +207,11 @@ class SpanConsensus(OneLineRepr):
         labels: what annotators marked.
         layers: the consensus about matched spans, or about tokens, for each layer of classes.
         candidates: spans of the consensus, and all others that an annotator marked, by document and place.
-        right_n: (N,) probability that all spans of a document are right, and no others; NaN without an answer.
     """
 
     labels: SpanLabels
     layers: tuple[Consensus, ...]
     candidates: tuple[Part, ...]
-    right_n: Floats
 
     @cached_property
     def spans(self) -> tuple[Part, ...]:
@@ -230,7 +226,7 @@ class SpanConsensus(OneLineRepr):
     def __str__(self) -> str:
         confidence = [span.probability for span in self.spans]
         mean = f"; mean confidence {np.mean(confidence):.3f}" if confidence else ""
-        answered = int((~np.isnan(self.right_n)).sum())
+        answered = int(self.labels.judged_n.sum())
         fits = "; ".join(str(layer.fit) for layer in self.layers)
         return f"{counted(len(confidence), 'span')} in {counted(answered, self.document)}{mean}; {fits}"
 
@@ -241,18 +237,6 @@ class SpanConsensus(OneLineRepr):
         for span in self.spans:
             by_document.setdefault(span.item, []).append(span)
         return kind.part_table(by_document.items(), pa.array(self.labels.items).type)
-
-    def documents(self) -> pa.Table:
-        """Return for each document: spans, answers, confidence (that all of its spans are right)."""
-        count = Counter(span.item for span in self.spans)
-        return pa.table(
-            {
-                "document": pa.array(self.labels.items),
-                "spans": pa.array([count[name] for name in self.labels.items]),
-                "answers": pa.array(self.labels.answers_n),
-                "confidence": pa.array(self.right_n, mask=np.isnan(self.right_n)),
-            }
-        )
 
     def annotators(self) -> pa.Table:
         """Return annotator, texts (or recordings), spans, precision, recall and f1, weighted by the probability of each
@@ -313,5 +297,4 @@ def combine_spans(labels: SpanLabels, method: Combiner | None = None) -> SpanCon
     layers = [fit_layer(labels, number, method) for number in range(len(labels.layers))]
     spans = [span for layer in layers for span in layer.parts]
     spans.sort(key=lambda span: (place[span.item], *map(number_of, span.at("start", "end")), str(span.label)))
-    right_n = np.where(labels.judged_n, np.prod([layer.right_n for layer in layers], axis=0), np.nan)
-    return SpanConsensus(labels, tuple(layer.consensus for layer in layers), tuple(spans), right_n)
+    return SpanConsensus(labels, tuple(layer.consensus for layer in layers), tuple(spans))

@@ -1,4 +1,4 @@
-"""Contract suites: what every combiner, prior, policy and connector must do, including those of other packages.
+"""Contract suites: what every combiner, policy and connector must do, including those of other packages.
 
     from hitl.testing import check_combiner
 
@@ -19,7 +19,5 @@ if TYPE_CHECKING:
     from hitl.testing.connectors import check_connector as check_connector
     from hitl.testing.crowds import crowd as crowd
     from hitl.testing.policies import check_policy as check_policy
-    from hitl.testing.priors import PriorCase as PriorCase
-    from hitl.testing.priors import check_prior as check_prior
 
 __getattr__, __dir__, __all__ = lazy(__name__)

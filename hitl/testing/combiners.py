@@ -126,13 +126,11 @@ def _accuracies(combiner: Combiner) -> tuple[float, float]:
 
 @fact
 def better_than_chance(combiner: Combiner) -> None:
-    """Check that more than 40 % of items are right, with three classes."""
     assert _accuracies(combiner)[0] > 0.4
 
 
 @fact
 def not_worse_than_a_vote(combiner: Combiner) -> None:
-    """Check that accuracy is at most two points below the majority vote."""
     found, vote = _accuracies(combiner)
     assert vote > 0.7
     assert found >= vote - 0.02
@@ -140,7 +138,6 @@ def not_worse_than_a_vote(combiner: Combiner) -> None:
 
 @fact
 def known_truth_is_kept_whatever_annotators_say(combiner: Combiner) -> None:
-    """Check that an item of known truth has that class with certainty, even if the truth is wrong."""
     evidence, truth = sample(combiner, seed=2, known=0.4)
     assert "truth" in combiner.uses
     wrong = np.where(evidence.known, (truth + 1) % 3, -1)
@@ -151,7 +148,6 @@ def known_truth_is_kept_whatever_annotators_say(combiner: Combiner) -> None:
 
 @fact
 def an_item_without_labels_or_predictions_gets_the_prior(combiner: Combiner) -> None:
-    """Check that items without evidence are all alike: uniform, or at the class shares."""
     evidence, _ = sample(combiner, seed=3, unlabeled=4, known=0.0)
     first = np.arange(40)
     truth = np.where(first < 20, 0, -1)
@@ -189,7 +185,6 @@ def _changed(evidence: Evidence, kind: str) -> Evidence:
 
 @fact
 def what_is_not_used_is_named_in_a_warning(combiner: Combiner) -> None:
-    """Check that each kind of evidence either changes the answer or is reported as ignored, never both or neither."""
     everything, _ = with_everything(seed=22)
     used = without(everything, given(everything) - combiner.uses)
     answer, said = _without_words(combiner, used)
@@ -207,7 +202,6 @@ def what_is_not_used_is_named_in_a_warning(combiner: Combiner) -> None:
 
 @fact
 def without_what_it_needs_it_says_what_to_supply(combiner: Combiner) -> None:
-    """Check that BadEvidence names each kind that is needed and missing."""
     full, truth = sample(combiner, seed=15)
     bare = Evidence(full.annotations)
     if needs_of(combiner):
@@ -251,7 +245,6 @@ def assert_permuted(
 
 @fact
 def names_do_not_matter(combiner: Combiner) -> None:
-    """Check that renaming items, annotators and classes (also to other types) leaves the answer the same."""
     evidence, _ = sample(combiner, seed=6)
     a = evidence.annotations
     renamed = replace(
@@ -278,7 +271,6 @@ def _snapshot(evidence: Evidence) -> list[bytes]:
 
 @fact
 def a_fit_changes_nothing_and_remembers_nothing(combiner: Combiner) -> None:
-    """Check that a fit changes neither the evidence nor the combiner, even with another fit in between."""
     evidence, _ = sample(combiner, seed=7)
     before, as_it_was = _snapshot(evidence), copy(combiner)
     first = combiner.fit(evidence).probabilities
@@ -291,7 +283,6 @@ def a_fit_changes_nothing_and_remembers_nothing(combiner: Combiner) -> None:
 
 @fact
 def settings_are_frozen(combiner: Any) -> None:
-    """Check for a frozen dataclass with slots, so that a fit cannot leave anything behind."""
     for field in dataclasses.fields(combiner):
         try:
             setattr(combiner, field.name, 1)
@@ -303,7 +294,6 @@ def settings_are_frozen(combiner: Any) -> None:
 
 @fact
 def how_the_fit_went_is_part_of_the_result(combiner: Combiner) -> None:
-    """Check the method's name, seconds, trace and convergence, and that settings can be written as JSON."""
     fit = combiner.fit(sample(combiner, seed=9)[0]).fit
     assert fit.method in COMBINERS, f"{fit.method!r} is no registered method; see hitl.registry"
     assert fit.seconds > 0
@@ -314,14 +304,12 @@ def how_the_fit_went_is_part_of_the_result(combiner: Combiner) -> None:
 
 @fact
 def its_settings_are_those_of_the_fit(combiner: Any) -> None:
-    """Check that the result holds every setting by its name."""
     fit = combiner.fit(sample(combiner, seed=9)[0]).fit
     assert set(fit.settings) == {field.name for field in dataclasses.fields(combiner)}
 
 
 @fact
 def a_result_is_saved_and_loaded_whole(combiner: Combiner) -> None:
-    """Check that saving and loading keeps every bit."""
     consensus = combiner.fit(sample(combiner, seed=10, pool=5)[0])
     with tempfile.TemporaryDirectory() as folder:
         consensus.save(Path(folder) / "c.npz")
@@ -335,7 +323,6 @@ def a_result_is_saved_and_loaded_whole(combiner: Combiner) -> None:
 
 @fact
 def a_start_changes_nothing_in_the_answer(combiner: Combiner) -> None:
-    """Check that starting from its own answer gives the same answer in fewer iterations."""
     evidence, _ = sample(combiner, seed=11, n_items=80)
     cold = combiner.fit(evidence)
     warm = combiner.fit(evidence, start=cold)
@@ -345,7 +332,6 @@ def a_start_changes_nothing_in_the_answer(combiner: Combiner) -> None:
 
 @fact
 def a_start_of_other_annotators_items_or_classes_does_no_harm(combiner: Combiner) -> None:
-    """Check that a start is used as far as it fits, or not at all."""
     evidence, truth = sample(combiner, seed=12, n_items=150)
     unknown = ~evidence.known
     plain = score.accuracy(combiner.fit(evidence).probabilities[unknown], truth[unknown])
@@ -360,7 +346,6 @@ def a_start_of_other_annotators_items_or_classes_does_no_harm(combiner: Combiner
 
 @fact
 def two_items_and_one_label_are_enough(combiner: Combiner) -> None:
-    """Check that the answer is finite, and never certain without known truth."""
     annotations = Annotations.from_frame(
         {"item": ["a"], "annotator": ["ann"], "label": ["x"]}, items=["a", "b"], classes=["x", "y"]
     )
@@ -380,7 +365,6 @@ def two_items_and_one_label_are_enough(combiner: Combiner) -> None:
 
 @fact
 def no_labels_and_no_annotators_are_no_error(combiner: Combiner) -> None:
-    """Check evidence with annotators but no labels, and without annotators."""
     evidence, _ = sample(combiner, seed=14, known=0.2)
     none = evidence.annotations.select(np.zeros(len(evidence.annotations), dtype=bool))
     for nothing in (none, replace(none, annotators=())):
@@ -389,7 +373,6 @@ def no_labels_and_no_annotators_are_no_error(combiner: Combiner) -> None:
 
 @fact
 def all_agreeing_is_no_error_and_very_sure(combiner: Combiner) -> None:
-    """Check four annotators and a model that agree on every item."""
     matrix = np.tile(np.arange(12)[:, None] % 3, (1, 4))
     evidence = Evidence(
         Annotations.from_matrix(matrix),
@@ -409,7 +392,6 @@ def all_agreeing_is_no_error_and_very_sure(combiner: Combiner) -> None:
 
 @fact
 def what_was_learned_judges_other_items(combiner: Any) -> None:
-    """Check that `apply` uses the fitted parameters, keeps known truth, and changes nothing."""
     asked(combiner, Applicable)
     evidence, truth = sample(combiner, seed=16, n_items=200)
     learned = combiner.fit(evidence)
@@ -430,7 +412,6 @@ def what_was_learned_judges_other_items(combiner: Any) -> None:
 
 @fact
 def items_it_learned_from_are_judged_as_before(combiner: Any) -> None:
-    """Check that `apply` on the evidence of the fit returns the fit's answer."""
     asked(combiner, Applicable)
     evidence, _ = sample(combiner, seed=16, n_items=200)
     learned, unknown = combiner.fit(evidence), ~evidence.known
@@ -440,7 +421,6 @@ def items_it_learned_from_are_judged_as_before(combiner: Any) -> None:
 
 @fact
 def gold_questions_can_be_checked(combiner: Any) -> None:
-    """Check that without the truth, `apply` predicts gold items from labels alone, and gets most of them right."""
     asked(combiner, Applicable)
     evidence, truth = sample(combiner, seed=23, n_items=120, known=0.4)
     gold = evidence.known
@@ -451,7 +431,6 @@ def gold_questions_can_be_checked(combiner: Any) -> None:
 
 @fact
 def other_classes_cannot_be_judged(combiner: Any) -> None:
-    """Check that `apply` refuses evidence with other classes than the fit had."""
     asked(combiner, Applicable)
     learned = combiner.fit(sample(combiner, seed=17)[0])
     for shape in ({"n_classes": 4}, {"n_classes": 2}):
@@ -461,7 +440,6 @@ def other_classes_cannot_be_judged(combiner: Any) -> None:
 
 @fact
 def shards_are_fitted_as_one_table(combiner: Any) -> None:
-    """Check that `fit` on shards learns the same as on one table, and that `apply` then gives the same answer."""
     if not fits_shards(combiner):
         raise DoesNotApply(f"{type(combiner).__name__} needs all labels in memory")
     evidence, _ = sample(combiner, seed=24, n_items=80)

@@ -59,7 +59,6 @@ def check_connector(connector: Connector, exempt: Mapping[str, str] | None = Non
 
 @fact
 def questions_are_stable(connector: Connector) -> None:
-    """Check that questions stay the same, names are unique, and the classes come first among the options."""
     questions = connector.questions()
     assert questions, "no question"
     assert connector.questions() == questions
@@ -72,7 +71,6 @@ def questions_are_stable(connector: Connector) -> None:
 
 @fact
 def a_first_pull_brings_every_item_once(connector: Connector) -> None:
-    """Check that pages hold each item once with all its annotations, and that answers are valid options."""
     pages = list(connector.pull(None))
     items = [item.key for page in pages for item in page.items]
     assert len(items) >= 3, f"{len(items)} items; a contract needs a project with 3 or more"
@@ -97,7 +95,6 @@ def _is_legal(label: str | None, question: Question) -> bool:
 
 @fact
 def a_pull_goes_on_after_each_page(connector: Connector) -> None:
-    """Check that a cursor is JSON, and that a pull from it yields the remaining pages."""
     pages = list(connector.pull(None))
     for number, page in enumerate(pages):
         cursor: Cursor = json.loads(json.dumps(page.cursor))
@@ -108,7 +105,6 @@ def a_pull_goes_on_after_each_page(connector: Connector) -> None:
 
 @fact
 def a_pull_after_the_last_page_brings_nothing_new(connector: Connector) -> None:
-    """Check that rows that come again are unchanged."""
     pages = list(connector.pull(None))
     again = list(connector.pull(pages[-1].cursor))
     assert _rows(again, "items") <= _rows(pages, "items")
@@ -117,7 +113,6 @@ def a_pull_after_the_last_page_brings_nothing_new(connector: Connector) -> None:
 
 @fact
 def the_same_operation_twice_changes_nothing(connector: Connector) -> None:
-    """Check that the second receipt reports 0 changes for every operation."""
     for operation in operations(connector):
         list(connector.push([operation]))
         (again,) = connector.push([operation])
@@ -128,7 +123,6 @@ def the_same_operation_twice_changes_nothing(connector: Connector) -> None:
 
 @fact
 def receipts_come_in_order_one_each(connector: Connector) -> None:
-    """Check that there is one receipt per operation, including for no operations."""
     several = operations(connector)
     receipts: list[Receipt] = list(connector.push(several))
     assert [receipt.operation for receipt in receipts] == several
@@ -137,7 +131,6 @@ def receipts_come_in_order_one_each(connector: Connector) -> None:
 
 @fact
 def an_unknown_operation_is_refused(connector: Connector) -> None:
-    """Check that the message names the operation, and that nothing is confirmed."""
     strange = Operation(cast("Any", "paint"), "", {"items": []})
     with refused(Refused, "paint"):
         list(connector.push([strange]))
@@ -145,7 +138,6 @@ def an_unknown_operation_is_refused(connector: Connector) -> None:
 
 @fact
 def an_added_item_comes_back_and_only_once(connector: Connector) -> None:
-    """Check that an item added twice exists once, under the id that it was added with."""
     list(connector.push([_added(connector)]))
     once = _items(list(connector.pull(None)))
     list(connector.push([_added(connector)]))
@@ -157,7 +149,6 @@ def an_added_item_comes_back_and_only_once(connector: Connector) -> None:
 
 @fact
 def known_truth_comes_back_as_truth(connector: Connector) -> None:
-    """Check that known truth comes back as annotations of the kind "gold", not as answers."""
     gold = _gold(connector)
     list(connector.push([gold]))
     rows = [row for page in connector.pull(None) for row in page.annotations if row.kind == "gold"]
@@ -168,7 +159,6 @@ def known_truth_comes_back_as_truth(connector: Connector) -> None:
 
 @fact
 def a_check_says_what_was_looked_at(connector: Connector) -> None:
-    """Check that checks have names and details, and that those that fail say how to fix it."""
     found = connector.check()
     assert found
     assert all(isinstance(check, Check) and check.name and check.detail for check in found)

@@ -155,7 +155,6 @@ def projects() -> Iterator[Project]:
 
 @fact
 def it_keeps_to_the_budget(policy: Policy) -> None:
-    """Check that there are at most `budget.open_questions` questions, which cost at most `budget.cost` in total."""
     for one in projects():
         asks = one.plan(policy).asks
         assert len(asks) <= one.budget.open_questions
@@ -164,7 +163,6 @@ def it_keeps_to_the_budget(policy: Policy) -> None:
 
 @fact
 def it_keeps_to_the_capacities(policy: Policy) -> None:
-    """Check that no annotator exceeds their capacity, counting their pending answers."""
     for one in projects():
         if one.crew.names:
             expected = Counter(who for who, item in one.crew.asked if one.may_answer(who, item))
@@ -192,7 +190,6 @@ def it_asks_only_who_may_be_asked(policy: Policy) -> None:
 
 @fact
 def it_asks_nothing_twice(policy: Policy) -> None:
-    """Check that no (annotator, item) pair occurs twice, and that no item with a pending answer is asked about."""
     for one in projects():
         pairs = [(ask.annotator, ask.item) for ask in one.plan(policy).asks]
         assert len(set(pairs)) == len(pairs)
@@ -201,7 +198,6 @@ def it_asks_nothing_twice(policy: Policy) -> None:
 
 @fact
 def it_leaves_done_items_alone(policy: Policy) -> None:
-    """Check that done items are left alone, except gold items to check annotators, and items of a marked audit."""
     for one in projects():
         place = {name: n for n, name in enumerate(one.items)}
         for ask in one.plan(policy).asks:
@@ -211,7 +207,6 @@ def it_leaves_done_items_alone(policy: Policy) -> None:
 
 @fact
 def it_says_how_probable_each_question_was(policy: Policy) -> None:
-    """Check that each question's probability is above 0 and at most 1, or unknown. That of an audit must be known."""
     for one in projects():
         for ask in one.plan(policy).asks:
             assert ask.probability is None or 0 < ask.probability <= 1
@@ -220,7 +215,6 @@ def it_says_how_probable_each_question_was(policy: Policy) -> None:
 
 @fact
 def it_lists_the_finished_items_with_their_labels(policy: Policy) -> None:
-    """Check that every item is open or done, and that done items have the consensus label of every question."""
     for one in projects():
         plan = one.plan(policy)
         finished = {done.item: done.labels for done in plan.done}
@@ -233,7 +227,6 @@ def it_lists_the_finished_items_with_their_labels(policy: Policy) -> None:
 
 @fact
 def it_asks_nothing_where_nothing_may_be_asked(policy: Policy) -> None:
-    """Check budgets with no questions, no money or no capacity. Done items must still be listed."""
     for one in projects():
         full = one.plan(policy)
         for nothing in (
@@ -248,7 +241,6 @@ def it_asks_nothing_where_nothing_may_be_asked(policy: Policy) -> None:
 
 @fact
 def it_asks_where_it_can(policy: Policy) -> None:
-    """Check that open items are asked about if nothing prevents it, and more so if more labels may be asked for."""
     for seed in range(SEEDS):
         one = project(seed)
         free = replace(
@@ -261,14 +253,12 @@ def it_asks_where_it_can(policy: Policy) -> None:
 
 @fact
 def it_asks_the_same_again(policy: Policy) -> None:
-    """Check that the same input gives the same plan, so that a run that was killed repeats its plan."""
     for one in projects():
         assert one.plan(policy) == one.plan(policy)
 
 
 @fact
 def the_order_of_items_and_annotators_does_not_matter(policy: Policy) -> None:
-    """Check that reordered items and annotators give as many questions, with the same total gain."""
     for seed in range(SEEDS):
         one = project(seed)
         mixed = [reordered(evidence, np.random.default_rng(seed)) for evidence, _ in one.questions]
