@@ -229,7 +229,7 @@ def _interchangeable(rows: Rows, gains: Gains, free: Eligibility) -> bool:
     """Return True if these items differ in their names alone; questions are then drawn at random."""
     masks = (mask for _, mask in free.blocks(rows))
     first = free.mask_rows(rows[:1])
-    return not gains.alike(rows).any() and all(bool((mask == first).all()) for mask in masks)
+    return gains.interchangeable(rows) and all(bool((mask == first).all()) for mask in masks)
 
 
 def _confusion(evidence: Evidence, consensus: Consensus, crew: Crew) -> Floats:

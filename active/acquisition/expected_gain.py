@@ -10,13 +10,6 @@ E_k = sum_l e_kl the answer comes from e_k, which is independent of the truth, a
 
     I_nk <= (1 - E_k) H(q_n)          A_nk <= (1 - E_k) (1 - max_j q_nj)                                         (1)
 
-An answer changes the label from the best class b to j only if it favors j by more than the odds q_nb / q_nj:
-
-    A_nk  =   sum_l max_j (q_nj pi_kjl - q_nb pi_kbl)
-          <=  sum_{j != b} q_nj F_bj(q_nb / q_nj)        F_bj(r) = max_k sum_l max(pi_kjl - r pi_kbl, 0)          (2)
-
-F falls with r; it is tabulated on a grid of r and read at the grid point below.
-
 A policy asks where the utility is largest, at beliefs that take every answer at face value:
 
     v_nk  =  b_k sum over open questions of ( A_nk + information I_nk )
@@ -46,15 +39,6 @@ from hitl.models.numerics.compiled import threaded
 from hitl.tables.shared_errors import SharedErrors, share_errors
 
 Rows = npt.NDArray[np.int64]
-
-STEPS = 8
-"""Grid points of odds per factor of two."""
-
-TOP = 16
-"""Number of factors of two that the grid of odds covers."""
-
-TABLED = 2**30
-"""Maximum cost of the table of F, in operations; beyond it, with many classes, (1) alone is used."""
 
 ANSWERS = 2**24
 """Maximum number of answer chances held at a time if annotators share their errors: about 100 MB."""
@@ -183,11 +167,8 @@ def information_bound(q_nj: Floats, confusion_kjl: Floats) -> Floats:
 
 
 def accuracy_bound(q_nj: Floats, confusion_kjl: Floats) -> Floats:
-    """Return (N,) upper bound on the gain in the chance of a right label from any of the K annotators (1, 2)."""
-    q_nj = np.ascontiguousarray(q_nj)
-    bound = np.empty(len(q_nj))
-    _within_reach(q_nj, _reach(confusion_kjl), _dependent(confusion_kjl), bound)
-    return bound
+    """Return (N,) upper bound on the gain in the chance of a right label from any of the K annotators (1)."""
+    return (1 - q_nj.max(axis=1)) * _dependent(confusion_kjl)
 
 
 def _dependent(confusion_kjl: Floats) -> float:
@@ -197,52 +178,6 @@ def _dependent(confusion_kjl: Floats) -> float:
         least_k = np.minimum((1 - right_k) * confusion_kjl.even_j.min(), right_k)
         return 1.0 - confusion_kjl.shape[2] * float(least_k.min(initial=1.0))
     return 1.0 - float(confusion_kjl.min(axis=1).sum(axis=1).min(initial=1.0))
-
-
-def _reach(confusion_kjl: Floats) -> Floats:
-    """Return (J, J, G) F_bj at the odds 2^(g / STEPS); with many classes at 1 alone, where it is largest."""
-    n_classes = confusion_kjl.shape[1]
-    points = STEPS * TOP + 1
-    if share_errors(confusion_kjl) or points * n_classes * confusion_kjl.size > TABLED:
-        points = 1
-    table = np.ones((n_classes, n_classes, points))
-    if points > 1:
-        _table_reach(np.ascontiguousarray(confusion_kjl), 2.0 ** (np.arange(points) / STEPS), table)
-    return table
-
-
-@threaded
-def _table_reach(confusion_kjl: Floats, odds: Floats, table: Floats) -> None:
-    n_annotators, n_classes, n_options = confusion_kjl.shape
-    for b in prange(n_classes):
-        for j in range(n_classes):
-            for g in range(len(odds)):
-                most = 0.0
-                for k in range(n_annotators):
-                    over = 0.0
-                    for option in range(n_options):
-                        over += max(confusion_kjl[k, j, option] - odds[g] * confusion_kjl[k, b, option], 0.0)
-                    most = max(most, over)
-                table[b, j, g] = most
-
-
-@threaded
-def _within_reach(q_nj: Floats, reach: Floats, dependent: float, bound: Floats) -> None:
-    n_classes = q_nj.shape[1]
-    last = reach.shape[2] - 1
-    for n in prange(len(q_nj)):
-        b = 0
-        for j in range(1, n_classes):
-            if q_nj[n, j] > q_nj[n, b]:
-                b = j
-        total = 0.0
-        for j in range(n_classes):
-            share = q_nj[n, j]
-            if j != b and share > 0:
-                steps = STEPS * np.log2(q_nj[n, b] / share) - 1e-9
-                point = 0 if steps < 0 else min(int(min(steps, 1e6)), last)
-                total += share * reach[b, j, point]
-        bound[n] = min(total, dependent * (1.0 - q_nj[n, b]))
 
 
 @dataclass(frozen=True)
@@ -296,16 +231,14 @@ class Gains:
         """Return (R,) upper bound on the gain from any of the crew."""
         return self._sum(rows, self.measure.bound) * np.max(self.factor_k, initial=0.0)
 
-    def alike(self, rows: Rows) -> Rows:
-        """Return (R,) codes: items with the same code have equal beliefs (to nine digits), so every annotator's gain is
-        equal."""
-        key = np.zeros(len(rows))
-        weight = np.random.default_rng(0)
+    def interchangeable(self, rows: Rows) -> bool:
+        """Return True if these items have equal beliefs (to nine digits), so that every annotator's gain is equal."""
         for question in self.questions:
-            mixed = np.round(question.q_nj[rows], 9) @ weight.random(question.q_nj.shape[1])
-            here = True if question.open_n is None else question.open_n[rows]
-            key += np.where(here, mixed, weight.random() + 2)
-        return np.unique(key, return_inverse=True)[1]
+            q_rj = question.q_nj[rows]
+            alike = bool((np.abs(q_rj - q_rj[:1]) < 1e-9).all())
+            if not alike or (question.open_n is not None and np.unique(question.open_n[rows]).size > 1):
+                return False
+        return True
 
     def _sum(self, rows: Rows, of: Callable[[Floats, Floats], Floats]) -> Floats:
         parts = []

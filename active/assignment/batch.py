@@ -6,9 +6,8 @@
                 is like no other, and in the batch if it is among the best
     pays        a pair that is not worth its cost is left out, and the next best are tried
 
-Money: if annotators cost differently, pairs are ranked by gain per cost, v_nk / cost_k. If that alone would spend
-more than the plan may cost, the limit sets the price of money instead (`assign`), and values are not divided: both at
-once would count the cost twice.
+Money: if annotators cost differently, pairs are ranked by gain per cost, v_nk / cost_k, and taken in this order while
+money is left.
 """
 
 from __future__ import annotations
@@ -70,13 +69,15 @@ class Choice:
             rows = self._not_alike(self.features, rows, limit)
         if not self.free.crew.names:
             return self._of_anyone(rows, limit)
-        many = min(limit, len(rows), int(self.free.capacity.sum()))
-        pairs = self._by_name(rows, limit, many)
+        cost_k, value = np.array(self.free.crew.prices), self.value.per_cost(np.array(self.free.crew.prices))
+        free = replace(self.free, capacity=np.where(cost_k <= self.money + CENT, self.free.capacity, 0))
+        bound, many = value.bound(rows), min(limit, len(rows), int(free.capacity.sum()))
         for _ in range(SETTLING):
-            if len(pairs) == many or math.isinf(self.max_load_ratio):
+            share = shares(free, rows, many, self.max_load_ratio, self.given_k)
+            pairs = _affordable(assign(rows, bound, value.values, free, many, share=share), cost_k, self.money)
+            if len(pairs) == many:
                 break
             many = len(pairs)  # with fewer questions a share is smaller
-            pairs = self._by_name(rows, limit, many)
         return pairs
 
     def without(self, pairs: Sequence[Pair]) -> Choice:
@@ -106,19 +107,15 @@ class Choice:
         first = np.argsort(-np.round(value, 9), kind="stable")[:most]  # the last bits vary from run to run
         return [Pair(int(rows[r]), 0, float(value[r])) for r in first if value[r] >= 0]
 
-    def _by_name(self, rows: Rows, limit: int, many: int) -> Sequence[Pair]:
-        """Return the pairs of largest total value, with shares of `many` questions."""
-        cost_k = np.array(self.free.crew.prices)
-        share = shares(self.free, rows, many, self.max_load_ratio, self.given_k)
 
-        def assigned(value: Gains, money: float) -> Sequence[Pair]:
-            bound = value.bound(rows)
-            return assign(rows, bound, value.values, self.free, limit, cost=money, share=share, alike=value.alike).pairs
-
-        pairs = assigned(self.value.per_cost(cost_k), math.inf)
-        if math.fsum(cost_k[pair.person] for pair in pairs) > self.money + CENT:
-            pairs = assigned(self.value, self.money + CENT)
-        return pairs
+def _affordable(pairs: Sequence[Pair], cost_k: Floats, money: float) -> Sequence[Pair]:
+    """Return the pairs that the money buys, those of most value for it first, in the order of `pairs`."""
+    left, bought = money + CENT, set()
+    for pair in sorted(pairs, key=lambda pair: -pair.value * pair.counts):
+        if cost_k[pair.person] <= left:
+            left -= cost_k[pair.person]
+            bought.add(pair.item)
+    return [pair for pair in pairs if pair.item in bought]
 
 
 def _places(pairs: Sequence[Pair]) -> tuple[Rows, Rows]:

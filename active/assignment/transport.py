@@ -17,157 +17,59 @@ Ties: the column with the least load, then the first; the first row.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
-from hitl.annotations import Floats
 from hitl.models.numerics.compiled import compiled
 
 NOT_ALLOWED = -(2**30)
 """Value of a forbidden pair."""
 
 MOST = 50_000
-"""Largest value, because columns are sorted by counting."""
-
-MOVES = 2**26
-"""Maximum number of cached moves between columns."""
+"""Largest value, because columns are sorted by 16 bits."""
 
 Steps = npt.NDArray[np.int32]
+Levels = npt.NDArray[np.uint16]
 Whole = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, eq=False)
-class Pairing:
-    """Best pairs.
+def best_pairs(steps_rk: Steps, capacity: Whole, load: Whole, limit: int) -> tuple[Whole, Whole, int]:
+    """Find the pairs of the greatest total of `steps_rk` (R, K). `load` (K,): present load of each column, for ties.
 
-    Attributes:
-        column: (R,) the column of each row, or -1.
-        price: (K,) gain from one more unit of column k's capacity, >= 0.
-        threshold: gain of the last pair, or 0 if no other could be added: a row that gains no more than this
-            and the prices would change nothing.
+    Return (R,) the column of each row, or -1; (K,) the gain from one more unit of each column's capacity, >= 0; and the
+    gain of the last pair, or 0 if no other could be added. A row that gains no more than this and the prices would
+    change nothing.
     """
-
-    column: Whole
-    price: Whole
-    threshold: int
-
-
-def best_pairs(steps_rk: Steps, capacity: Whole, load: Whole, limit: int) -> Pairing:
-    """Find the pairs of the greatest total of `steps_rk` (R, K). `load` (K,): present load of each column, for ties."""
     n_rows, n_columns = steps_rk.shape
     column, price = np.full(n_rows, -1, np.int64), np.zeros(n_columns, np.int64)
     if not steps_rk.size or limit <= 0:
-        return Pairing(column, price, 0)
+        return column, price, 0
     if steps_rk.max() > MOST:
         raise ValueError(f"the largest value is {steps_rk.max()}; expected {MOST} at most")
-    order, level, count = _order(steps_rk)
-    room, busy = capacity.astype(np.int64), load.astype(np.int64)
-    kept = min(n_columns, max(1, MOVES // n_columns))
-    threshold = _augment(steps_rk, order, level, count, room, busy, limit, kept, column, price)
-    return Pairing(column, price, int(threshold))
-
-
-@compiled
-def most_profit(value_rk: Floats, person: Whole, counts: Floats, toll: Floats) -> Floats:
-    """Return (R,) the largest of value - toll over the columns (C,); -inf if none is allowed.
-
-    Column c is person[c] (K values per row), whose value is multiplied by counts[c].
-    """
-    profit = np.full(len(value_rk), -np.inf)
-    for r in range(len(value_rk)):
-        for c in range(len(toll)):
-            profit[r] = max(profit[r], value_rk[r, person[c]] * counts[c] - toll[c])
-    return profit
-
-
-@compiled
-def in_steps(value_rk: Floats, person: Whole, counts: Floats, toll: Floats, step: float) -> Steps:
-    """Return (R, C) value - toll of these columns in steps, rounded; NOT_ALLOWED below 0."""
-    steps_rc = np.full((len(value_rk), len(toll)), NOT_ALLOWED, np.int32)
-    for r in range(len(value_rk)):
-        for c in range(len(toll)):
-            net = value_rk[r, person[c]] * counts[c] - toll[c]
-            if net >= 0:
-                steps_rc[r, c] = np.int32(net / step + 0.5)
-    return steps_rc
-
-
-@compiled
-def best_purchases(
-    value_rk: Floats, cost: Floats, column: Whole, room: Whole, left: float, limit: int
-) -> tuple[Whole, Floats]:
-    """Return for each row the column with the most gain per unit of money, and this gain; below 0: none.
-
-    While there are fewer than `limit` pairs, a row without a column may get one even without gain, then the
-    cheapest. A row with a column may get a better one.
-    """
-    choice, rate = np.zeros(len(value_rk), np.int64), np.full(len(value_rk), -1.0)
-    full = (column >= 0).sum() >= limit
-    for r in range(len(value_rk)):
-        now, paid = 0.0, 0.0
-        if column[r] >= 0:
-            now, paid = value_rk[r, column[r]], cost[column[r]]
-        elif full:
-            continue
-        for k in range(len(cost)):
-            more, extra = value_rk[r, k] - now, cost[k] - paid
-            if extra > left or room[k] <= 0 or (more <= 1e-12 and (more < 0 or column[r] >= 0)):
-                continue
-            better = more > rate[r] * max(extra, 1e-12)
-            if better or (more == 0 and rate[r] == 0 and cost[k] < cost[choice[r]]):
-                choice[r], rate[r] = k, more / max(extra, 1e-12)
-    return choice, rate
-
-
-@compiled
-def _order(steps_rk: Steps) -> tuple[Steps, npt.NDArray[np.uint16], Whole]:
-    """Return (K, R) rows allowed in each column, largest value first and ties in order; their values; and counts.
-
-    The values are stored again in reading order, because looking them up by row would dominate the cost.
-    """
-    n_rows, n_columns = steps_rk.shape
-    order = np.empty((n_columns, n_rows), np.int32)
-    level = np.empty((n_columns, n_rows), np.uint16)
-    count = np.zeros(n_columns, np.int64)
-    start = np.empty(MOST + 2, np.int64)
-    for k in range(n_columns):
-        highest = -1
-        for r in range(n_rows):
-            highest = max(highest, steps_rk[r, k])
-        if highest < 0:
-            continue
-        start[: highest + 2] = 0
-        for r in range(n_rows):
-            if steps_rk[r, k] >= 0:
-                start[highest - steps_rk[r, k] + 1] += 1
-        for value in range(highest + 1):
-            start[value + 1] += start[value]
-        count[k] = start[highest + 1]
-        for r in range(n_rows):
-            if steps_rk[r, k] >= 0:
-                value = highest - steps_rk[r, k]
-                order[k, start[value]] = r
-                level[k, start[value]] = steps_rk[r, k]
-                start[value] += 1
-    return order, level, count
+    below = np.where(steps_rk < 0, 2**16 - 1, MOST - steps_rk).astype(np.uint16).T.copy()
+    order = np.argsort(below, axis=1, kind="stable").astype(np.int32)  # a radix sort; ties stay in order
+    level = MOST - np.minimum(np.take_along_axis(below, order, axis=1), MOST)  # looked up by row, it would cost more
+    count, room, busy = (steps_rk >= 0).sum(axis=0), capacity.astype(np.int64), load.astype(np.int64)
+    return column, price, int(_augment(steps_rk, order, level, count, room, busy, limit, column, price))
 
 
 @compiled
 def _augment(
     steps_rk: Steps,
     order: Steps,
-    level: npt.NDArray[np.uint16],
+    level: Levels,
     count: Whole,
     room: Whole,
     load: Whole,
     limit: int,
-    kept: int,
     column: Whole,
     price: Whole,
 ) -> int:
-    """Fill `column` and `price`; return the threshold. `room` and `load` change; moves of `kept` columns are cached."""
+    """Fill `column` and `price`; return the gain of the last pair. `room` and `load` change.
+
+    `order` and `level` (K, R): the rows of each column, largest value first, and their values; `count` (K,) allowed
+    ones.
+    """
     n_rows, n_columns = steps_rk.shape
     pointer = np.zeros(n_columns, np.int64)
     entry = np.full(n_columns, -1, np.int64)  # the free row of largest value, -1: none
@@ -181,9 +83,9 @@ def _augment(
     key = np.empty(n_columns, np.int64)
     through, source = np.empty(n_columns, np.int64), np.empty(n_columns, np.int64)
     settled = np.empty(n_columns, np.bool_)
-    move = np.empty((kept, n_columns), np.int32)  # best change of value when a row of a full column moves to another
-    mover = np.empty((kept, n_columns), np.int32)
-    owner = np.full(kept, -1, np.int64)  # the full column whose moves are cached
+    move = np.empty((n_columns, n_columns), np.int32)  # best change of value when a row of a full column moves on
+    mover = np.empty((n_columns, n_columns), np.int32)  # and this row; both only where `cached`
+    cached = np.zeros(n_columns, np.bool_)
     gain = 0
     for _ in range(limit):
         for k in range(n_columns):
@@ -199,11 +101,10 @@ def _augment(
         best = _next(key, settled, room, load)
         while best >= 0 and room[best] == 0:
             settled[best] = True
-            place = best % kept
-            if owner[place] != best:
-                owner[place] = best
-                _best_moves(steps_rk, best, head[best], after, move[place], mover[place])
-            _relax(best, move[place], mover[place], price, settled, key, through, source)
+            if not cached[best]:
+                cached[best] = True
+                _best_moves(steps_rk, best, head[best], after, move[best], mover[best])
+            _relax(best, move[best], mover[best], price, settled, key, through, source)
             best = _next(key, settled, room, load)
         gain = key[best] if best >= 0 else 0
         for k in range(n_columns):
@@ -213,7 +114,7 @@ def _augment(
             return 0
         room[best] -= 1
         load[best] += 1
-        _pass_on(best, through, source, steps_rk, column, head, after, before, owner, move, mover)
+        _pass_on(best, through, source, steps_rk, column, head, after, before, cached, move, mover)
     return gain
 
 
@@ -271,7 +172,7 @@ def _pass_on(
     head: Whole,
     after: Whole,
     before: Whole,
-    owner: Whole,
+    cached: npt.NDArray[np.bool_],
     move: Steps,
     mover: Steps,
 ) -> None:
@@ -286,17 +187,15 @@ def _pass_on(
                 head[origin] = after[row]
             if after[row] >= 0:
                 before[after[row]] = before[row]
-            place = origin % len(owner)
-            if owner[place] == origin:
-                _forget(steps_rk, origin, row, head[origin], after, move[place], mover[place])
+            if cached[origin]:
+                _forget(steps_rk, origin, row, head[origin], after, move[origin], mover[origin])
         before[row], after[row] = -1, head[k]
         if head[k] >= 0:
             before[head[k]] = row
         head[k] = row
         column[row] = k
-        place = k % len(owner)
-        if owner[place] == k:
-            _learn(steps_rk, k, row, move[place], mover[place])
+        if cached[k]:
+            _learn(steps_rk, k, row, move[k], mover[k])
         k = origin
 
 

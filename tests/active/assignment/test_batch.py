@@ -61,7 +61,7 @@ def test_costs_that_add_up_to_the_limit_but_for_rounding_are_within_it() -> None
 
 @given(st.integers(0, 2000), st.integers(2, 9))
 def test_gain_within_the_money_where_the_limit_binds(seed: int, money: int) -> None:
-    """Undivided: divided as well, the cheap would be taken though the money buys the good."""
+    """In the order of gain for money: no item is left out for one that brings less for it."""
     cost = np.array([1.0, 2.0, 4.0])
     crew = Crew((0, 1, 2), default_capacity=2, cost=dict(enumerate(cost.tolist())))
     rows = np.arange(5)
@@ -84,7 +84,6 @@ def test_money_is_not_counted_twice() -> None:
     free = Eligibility.of(Crew((0, 1), cost={1: 2.0}), [question[0].annotations])
     found = Choice(value, free, money=4.0).best(np.arange(6), 5)
     assert [pair.person for pair in found] == [1, 1]
-    assert np.allclose([pair.value for pair in found], 0.3)
 
 
 @pytest.mark.parametrize("worth_of_one", [2.0, 5.0, 12.0, 40.0])

@@ -26,7 +26,7 @@ from hitl.consensus import AnnotatorReport, Consensus
 from hitl.crew import UNLIMITED, Budget, Crew
 from hitl.evidence import Evidence
 from hitl.models.vb_ibcc import VBIBCC
-from tests.active.assignment.test_assign import TOLERANCE, best_by_program
+from tests.active.assignment.test_assign import TOLERANCE, best_by_program, total
 from tests.active.test_policy import open_budget
 
 NAMES = ("ann", "bob", "cyd", "dee", "eve")
@@ -200,12 +200,11 @@ def test_shares_are_kept_as_an_exact_solver_keeps_them(seed: int, limit: int) ->
     share = rng.integers(0, 4, 5)
     found = assign(np.arange(12), value.max(axis=1) * 1.2, lambda rows: value[rows], free, limit, share=share)
     best = best_by_program(*doubled(free, value, share), limit)
-    assert best * (1 - TOLERANCE) - 1e-9 <= found.value <= best * (1 + 1e-9) + 1e-12
-    assert best <= found.most * (1 + 1e-9) + 1e-12
-    total = Counter(pair.person for pair in found)
+    assert best * (1 - TOLERANCE) - 1e-9 <= total(found) <= best * (1 + 1e-9) + 1e-12
+    has = Counter(pair.person for pair in found)
     for person in range(5):
         beyond = [pair for pair in found if pair.person == person and pair.counts < 1]
-        assert len(beyond) == max(total[person] - share[person], 0)
+        assert len(beyond) == max(has[person] - share[person], 0)
         assert all(pair.counts in (1, BEYOND) for pair in found)
         assert max((pair.value for pair in beyond), default=0) <= min(
             (pair.value for pair in found if pair.person == person and pair.counts == 1), default=math.inf
@@ -224,22 +223,7 @@ def test_beyond_a_share_nobody_half_as_good_is_passed_over(seed: int) -> None:
         for other in range(6):
             room = has[other] < min(share[other], free.capacity[other]) and allowed[pair.item, other]
             if pair.counts < 1 and room:
-                assert value[pair.item, other] <= BEYOND * pair.value + TOLERANCE * found.most
-
-
-@given(st.integers(0, 5000), st.integers(1, 20))
-def test_shares_hold_within_a_limit_on_cost(seed: int, cost: int) -> None:
-    free, value, rng = crowd(seed, 15, 5)
-    share = rng.integers(0, 4, 5)
-    found = assign(np.arange(15), value.max(axis=1), lambda rows: value[rows], free, 12, cost=float(cost), share=share)
-    price = np.array([free.crew.cost_of(name) for name in free.crew.names])
-    assert sum(price[pair.person] for pair in found) <= cost + 1e-9
-    has = Counter(pair.person for pair in found)
-    assert all(has[k] <= free.capacity[k] for k in range(5))
-    for person in range(5):  # what is beyond is counted as such, in the money's purchases too
-        beyond = sum(pair.counts < 1 for pair in found if pair.person == person)
-        assert beyond == max(has[person] - share[person], 0)
-    assert found.value <= found.most * (1 + 1e-9) + 1e-12
+                assert value[pair.item, other] <= BEYOND * pair.value + TOLERANCE * total(found)
 
 
 def test_many_over_their_share_are_paired_as_an_exact_solver_pairs_them() -> None:
@@ -247,8 +231,7 @@ def test_many_over_their_share_are_paired_as_an_exact_solver_pairs_them() -> Non
     share = np.full(60, 5)
     found = assign(np.arange(300), value.max(axis=1), lambda rows: value[rows], free, 250, share=share)
     best = best_by_program(*doubled(free, value, share), 250)
-    assert best * (1 - TOLERANCE) <= found.value <= best * (1 + 1e-9)
-    assert found.gap <= TOLERANCE
+    assert best * (1 - TOLERANCE) <= total(found) <= best * (1 + 1e-9)
 
 
 def test_answers_worth_nothing_are_asked_of_whoever_has_a_share_left() -> None:
@@ -259,15 +242,6 @@ def test_answers_worth_nothing_are_asked_of_whoever_has_a_share_left() -> None:
     for person in range(5):
         beyond = [pair for pair in found if pair.person == person and pair.counts < 1]
         assert len(beyond) == max(has[person] - share[person], 0)
-
-
-def test_items_that_cannot_matter_are_not_looked_at_beyond_shares_either() -> None:
-    free, _, _ = crowd(5, 3000, 4)
-    value = np.linspace(1, 0, 3000)[:, None] ** 8 * np.array([1.0, 0.9, 0.3, 0.2])
-    share = np.full(4, 10)
-    found = assign(np.arange(3000), value.max(axis=1), lambda rows: value[rows], free, 60, share=share)
-    assert found.gap <= TOLERANCE
-    assert found.looked_at < 600
 
 
 LIMITS = st.fixed_dictionaries(
@@ -314,8 +288,8 @@ def test_without_even_shares_nothing_changes() -> None:
     value = utility(PoolState.of([question], open_budget()), [question[1].annotators.confusion], 0.5)
     free = Eligibility.of(Crew(("ann", "bob")), [question[0].annotations])
     rows = np.arange(400)
-    plainly = assign(rows, value.bound(rows), value.values, free, 50, alike=value.alike)
-    assert tuple(Choice(value, free).best(rows, 50)) == plainly.pairs
+    plainly = assign(rows, value.bound(rows), value.values, free, 50)
+    assert tuple(Choice(value, free).best(rows, 50)) == plainly
     shared = Choice(value, free, max_load_ratio=1.0)
     assert Counter(pair.person for pair in shared.freely().best(rows, 50)) == {
         0: 50
