@@ -168,7 +168,7 @@ def information_bound(q_nj: Floats, confusion_kjl: Floats) -> Floats:
 
 def accuracy_bound(q_nj: Floats, confusion_kjl: Floats) -> Floats:
     """Return (N,) upper bound on the gain in the chance of a right label from any of the K annotators (1)."""
-    return (1 - q_nj.max(axis=1)) * _dependent(confusion_kjl)
+    return np.asarray((1 - q_nj.max(axis=1)) * _dependent(confusion_kjl))
 
 
 def _dependent(confusion_kjl: Floats) -> float:
