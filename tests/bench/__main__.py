@@ -2,56 +2,19 @@
 
 python -m tests.bench
 
-Only the speed has an environment of its own, for what it is compared with: make bench-speed.
+Those that other packages are compared in have an environment of their own: make bench-speed, make bench-peers.
 """
 
 from __future__ import annotations
 
-from tests.bench import (
-    bench_assign,
-    bench_calibration,
-    bench_demo,
-    bench_diverse,
-    bench_gpc,
-    bench_gpc_active,
-    bench_honesty,
-    bench_label_studio_pull,
-    bench_learn,
-    bench_many_items,
-    bench_masks,
-    bench_pl,
-    bench_replay_cifar10h,
-    bench_replay_crew,
-    bench_replay_people,
-    bench_satellite,
-    bench_schedule_crashes,
-    bench_sequences,
-)
-from tests.bench.honesty import stops
-from tests.bench.papers import __main__ as bench_papers
+from importlib import import_module
 
-for bench in (
-    bench_pl,
-    bench_calibration,
-    bench_replay_cifar10h,
-    bench_replay_crew,
-    bench_replay_people,
-    bench_demo,
-    bench_diverse,
-    bench_gpc,
-    bench_gpc_active,
-    bench_honesty,
-    stops,
-    bench_label_studio_pull,
-    bench_learn,
-    bench_many_items,
-    bench_masks,
-    bench_satellite,
-    bench_schedule_crashes,
-    bench_sequences,
-    bench_assign,
-    bench_papers,
-):
-    print(f"\n== {bench.__name__}", flush=True)
-    bench.main(["--save"])
-bench_learn.main(["--noise", "--save"])
+NAMES = (
+    *("pl", "calibration", "replay_cifar10h", "replay_crew", "replay_people", "demo", "diverse", "gpc", "gpc_active"),
+    *("accuracy", "honesty", "learn", "masks", "networks", "satellite", "schedule_crashes", "sequences", "assign"),
+)
+
+for name in (*(f"bench_{name}" for name in NAMES), "honesty.stops", "honesty.policy", "papers"):
+    print(f"\n== {name}", flush=True)
+    import_module(f"tests.bench.{name}").main(["--save"])
+import_module("tests.bench.bench_learn").main(["--noise", "--save"])

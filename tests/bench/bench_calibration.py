@@ -99,29 +99,20 @@ def run(model: str, splits: int) -> dict[tuple[int, str], np.ndarray]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the table of each model; with --save also write docs/benchmarks/calibration.*."""
     options = results.options(__doc__, arguments, models=["resnet-110", "resnet-low-acc", "preresnet-110"], splits=25)
-    lines: list[str] = []
-    figures: dict[str, dict[str, float]] = {}
+    page, figures = results.Page(), {}
+    head = "   error %   ECE  cwECE     NLL"
     for model in options.models:
-        head = "   error %   ECE  cwECE     NLL"
-        lines += ["", f"{model} ({options.splits} splits)"]
-        lines += [
-            f"{'':25s}model alone:{'':20s}with one human label:",
-            f"    n  {'calibrator':17s}{head} {head}       ms",
-        ]
+        page.tell("", f"{model} ({options.splits} splits)")
+        page.tell(f"{'':25s}model alone:{'':20s}with one human label:")
+        page.tell(f"    n  {'calibrator':17s}{head} {head}       ms")
         for (n, name), values in sorted(run(model, options.splits).items(), key=lambda entry: entry[0][0]):
-            alone, both = (
-                f"{m[0]:10.2f} {m[1]:5.2f}  {m[2]:5.2f}  {m[3]:6.4f}"
-                for m in (values.mean(axis=0)[part] for part in (slice(0, 4), slice(4, 8)))
-            )
-            lines.append(f"{n:5d}  {name:17s}{alone} {both}  {np.median(values[:, 8]):7.1f}")
-            figures[f"{model} {n} {name}"] = dict(
-                zip(FIGURES, values.mean(axis=0)[KEPT].round(4).tolist(), strict=True)
-            )
-    print("\n".join(lines))
+            m = values.mean(axis=0)
+            both = "".join(f"{a:10.2f} {b:5.2f}  {c:5.2f}  {d:6.4f} " for a, b, c, d in (m[:4], m[4:8]))
+            page.tell(f"{n:5d}  {name:17s}{both} {np.median(values[:, 8]):7.1f}")
+            figures[f"{model} {n} {name}"] = dict(zip(FIGURES, m[KEPT].round(4).tolist(), strict=True))
     if options.save:
-        results.save("calibration", lines, figures)
+        page.save("calibration", figures)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,6 @@ import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -43,7 +42,7 @@ from hitl.models.predictors.folds import Examples, OutOfFold, train
 from hitl.models.predictors.inputs import Batch
 from hitl.tables.read import read_table
 from tests.bench import results
-from tests.reference_data import crowd, folder
+from tests.reference_data import crowd, features, folder
 
 SETS = ("optdigits", "satellite", "music_genre")
 ITEMS, HELD_OUT, FOLDS = 1_000, 1_000, 3
@@ -63,20 +62,17 @@ class Task:
 
     @classmethod
     def of(cls, name: str, seed: int) -> Task:
-        """What this seed draws."""
+        """Draw the items and people of this seed."""
         rng = np.random.default_rng([seed, SETS.index(name)])
-        path = folder(name)
-        x, truth, classes = rows_of(path, "features.csv.gz", "truth.csv")
+        x, truth, classes = rows_of(name)
         if name == "music_genre":
-            x_test, truth_test, _ = rows_of(path, "features_test.csv.gz", "truth_test.csv")
+            x_test, truth_test, _ = rows_of(name, "_test")
             evidence = reordered(crowd(name), rng)
             assert evidence.truth is not None
             here = [int(item) for item in evidence.annotations.items]
-            told = [str(one) for one in evidence.annotations.classes]
-            assert [told[code] for code in evidence.truth] == [classes[code] for code in truth[here]]
             answers: Answers = RecordedAnswers(evidence.annotations, rng)
-            return cls(*scaled(x[here], x_test, evidence.truth, truth_test), tuple(told), answers)
-        training = np.array(read_table(path / "split.csv").column("split").to_pylist()) == "train"
+            return cls(*scaled(x[here], x_test, evidence.truth, truth_test), classes, answers)
+        training = np.array(read_table(folder(name) / "split.csv").column("split").to_pylist()) == "train"
         pool = rng.permutation(np.flatnonzero(training))[:ITEMS]
         test = rng.permutation(np.flatnonzero(~training))[:HELD_OUT]
         people = SimulatedCrew.draw(PEOPLE, len(classes), rng, 0.1)
@@ -84,15 +80,11 @@ class Task:
         return cls(*scaled(x[pool], x[test], truth[pool], truth[test]), classes, answers)
 
 
-def rows_of(path: Path, features: str, truth: str) -> tuple[Floats, Ints, tuple[str, ...]]:
+def rows_of(name: str, part: str = "") -> tuple[Floats, Ints, tuple[str, ...]]:
     """(N, D) features, class codes and the class names."""
-    table, labels = read_table(path / features), read_table(path / truth)
-    columns = [column for column in table.column_names if column != "item"]
-    x = np.stack([np.asarray(table.column(column).cast("float64")) for column in columns], axis=1)
-    names = [str(label) for label in labels.column("label").to_pylist()]
-    classes = tuple(sorted(set(names)))
-    assert table.column("item").equals(labels.column("item"))
-    return x, np.array([classes.index(label) for label in names], np.int32), classes
+    x, labels = features(name, part)
+    classes = tuple(sorted(map(str, set(labels))))
+    return x, np.array([classes.index(str(label)) for label in labels], np.int32), classes
 
 
 def scaled(x: Floats, x_test: Floats, truth: Ints, truth_test: Ints) -> tuple[Floats, Ints, Floats, Ints]:
@@ -101,22 +93,17 @@ def scaled(x: Floats, x_test: Floats, truth: Ints, truth_test: Ints) -> tuple[Fl
     return (x - mean) / deviation, truth, (x_test - mean) / deviation, truth_test
 
 
-def classifier() -> Any:
-    """What is trained after every batch."""
+def taught(x: Floats, evidence: Evidence, people: Consensus) -> OutOfFold | None:
+    """The classifier that learned the people's consensus; None while there are too few labels."""
     from sklearn.linear_model import LogisticRegression
 
-    return LogisticRegression(C=0.1, max_iter=100)
-
-
-def taught(x: Floats, evidence: Evidence, people: Consensus) -> OutOfFold | None:
-    """The classifier by what the people's answers say; None while there are too few."""
     rows = np.flatnonzero(evidence.annotations.labels_per_item)
-    labels = [people.classes[people.labels[row]] for row in rows]
-    examples = Examples([str(row) for row in rows], x[rows], (), [str(label) for label in labels], [None] * len(rows))
+    labels = [str(people.classes[people.labels[row]]) for row in rows]
+    examples = Examples([str(row) for row in rows], x[rows], (), labels, [None] * len(rows))
     try:
         with warnings.catch_warnings():  # not converged after so many steps: good enough
             warnings.simplefilter("ignore")
-            return train(classifier, examples, FOLDS)
+            return train(lambda: LogisticRegression(C=0.1, max_iter=100), examples, FOLDS)
     except BadInput:  # fewer than two classes in a fold
         return None
 
@@ -156,62 +143,46 @@ def run(name: str, seed: int, batch: int, diverse: float, most: int) -> tuple[Fl
         answers.reveal([(ask.item, ask.annotator) for ask in plan.asks])
 
 
+PARTS = ("labels", "labels at the end", "classifier", "classifier at the end")
+
+
 def figures_of(name: str, batch: int, most: int, diverse: Sequence[float], seeds: int) -> dict[str, Any]:
-    """For each `diverse` the curves of all seeds."""
+    """`diverse` -> by seed the PARTS, and seconds a seed."""
     found: dict[str, Any] = {}
     for times in diverse:
         began = time.perf_counter()
         curves = [run(name, seed, batch, times, most) for seed in range(seeds)]
         labels, model = (np.stack([curve[part] for curve in curves]) for part in (0, 1))
-        found[f"{times:g}"] = {
-            "labels": labels.mean(axis=1).tolist(),
-            "labels at the end": labels[:, -1].tolist(),
-            "classifier": model.mean(axis=1).tolist(),
-            "classifier at the end": model[:, -1].tolist(),
-            "seconds": (time.perf_counter() - began) / seeds,
-        }
+        columns = labels.mean(axis=1), labels[:, -1], model.mean(axis=1), model[:, -1]
+        found[f"{times:g}"] = {part: column.tolist() for part, column in zip(PARTS, columns, strict=True)}
+        found[f"{times:g}"]["seconds"] = (time.perf_counter() - began) / seeds
     return found
 
 
-PARTS = ("labels", "labels at the end", "classifier", "classifier at the end")
-
-
-def rows(name: str, batch: int, most: int, found: dict[str, Any]) -> list[str]:
-    """A line for each `diverse`: percent right, and the difference to the first, by seed."""
-    first = next(iter(found.values()))
-    lines = []
-    for times, kept in found.items():
-        cells = []
-        for part in PARTS:
-            gain = 100 * (np.array(kept[part]) - np.array(first[part]))
-            spread = gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else np.nan
-            told = "" if kept is first else f"{gain.mean():+.1f} ± {spread:.1f}"
-            cells.append(f"{np.mean(kept[part]):7.1%} {told:>12}")
-        lines.append(f"{name:10}{batch:>6}{most:>7,}{times:>8} {''.join(cells)}{kept['seconds']:6.0f}")
-    return lines
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the table; with --save also write docs/benchmarks/diverse.*."""
     options = results.options(
         __doc__, arguments, sets=list(SETS), seeds=10, batches=[10, 50], diverse=[1.0, 2.0, 5.0, 10.0], rounds=30
     )
-    lines = [
+    page, figures = results.Page(), {}
+    page.tell(
         f"people with a logistic regression beside them; {options.seeds} seeds; differences to the first",
         f"{'set':10}{'batch':>6}{'labels':>7}{'diverse':>8} {'labels right: mean':>20}{'at the end':>20}"
         f"{'classifier: mean':>20}{'at the end':>20}     s",
-    ]
-    print("\n".join(lines), flush=True)
-    figures: dict[str, Any] = {}
-    for name in options.sets:
-        for batch in options.batches:
-            most = batch * options.rounds
-            found = figures_of(name, batch, most, options.diverse, options.seeds)
-            figures[f"{name}, batches of {batch}"] = found
-            lines += rows(name, batch, most, found)
-            print("\n".join(lines[-len(found) :]), flush=True)
+    )
+    for name, batch in ((name, batch) for name in options.sets for batch in options.batches):
+        most = batch * options.rounds
+        found = figures[f"{name}, batches of {batch}"] = figures_of(name, batch, most, options.diverse, options.seeds)
+        first = found[f"{options.diverse[0]:g}"]
+        for times, kept in found.items():
+            cells = ""
+            for part in PARTS:
+                gain = 100 * (np.array(kept[part]) - np.array(first[part]))
+                spread = gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else np.nan
+                more = "" if kept is first else f"{gain.mean():+.1f} ± {spread:.1f}"
+                cells += f"{np.mean(kept[part]):7.1%} {more:>12}"
+            page.tell(f"{name:10}{batch:>6}{most:>7,}{times:>8} {cells}{kept['seconds']:6.0f}")
     if options.save:
-        results.save("diverse", lines, figures)
+        page.save("diverse", figures)
 
 
 if __name__ == "__main__":

@@ -53,8 +53,6 @@ PAPER = {
 }
 """Accuracy (music_genre: F1) and AUC on the test set, as printed."""
 
-Bar = tuple[str, str, bool]
-
 Parts = tuple[Evidence, Evidence, Ints]
 """Labeled evidence with its truth, unlabeled evidence, the truth of the latter."""
 
@@ -95,11 +93,11 @@ def unlabeled(x_nd: Floats, classes: Sequence[Any]) -> Evidence:
 
 def scored(truth: Ints, q_nj: Floats) -> tuple[float, float]:
     """Accuracy (of several classes: the mean F1) and AUC (of several classes: its mean over one against the rest)."""
+    label_n = q_nj.argmax(axis=1)
     if q_nj.shape[1] == 2:
-        return float(np.mean(q_nj.argmax(axis=1) == truth)), float(roc_auc_score(truth, q_nj[:, 1]))
-    return float(f1_score(truth, q_nj.argmax(axis=1), average="macro")), float(
-        np.mean([roc_auc_score(truth == j, q_nj[:, j]) for j in range(q_nj.shape[1])])
-    )
+        return float(np.mean(label_n == truth)), float(roc_auc_score(truth, q_nj[:, 1]))
+    areas = [roc_auc_score(truth == j, q_nj[:, j]) for j in range(q_nj.shape[1])]
+    return float(f1_score(truth, label_n, average="macro")), float(np.mean(areas))
 
 
 def one_run(parts: Parts, method: str, ard: bool) -> list[float]:
@@ -172,73 +170,30 @@ SOURCES: dict[str, Callable[[int], Parts]] = {
 }
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the tables; with --save also write docs/benchmarks/gpc.*."""
-    options = results.options(__doc__, arguments, sets=list(SOURCES), seeds=30, ard=False, keep=False)
-    figures: dict[str, Any] = results.load("gpc") if options.keep else {}
-    for name in options.sets:
-        runs = options.seeds if name in POSITIVE else SPLITS[name]
-        figures[name] = {"runs": runs, **table(name, runs, options.ard and name == "music_genre")}
-        print("\n".join(described(name, figures[name])), flush=True)
-    if "ionosphere" in options.sets:
-        figures["warm"] = dict(zip(("ratio", "difference"), warm_ratio(min(options.seeds, 10)), strict=True))
-    told = results.held(bars(figures))
-    print("\n".join(told))
-    if options.save:
-        lines = [line for name in SOURCES if name in figures for line in described(name, figures[name])]
-        results.save("gpc", [*lines, *told], figures)
-
-
-def described(name: str, rows: dict[str, Any]) -> list[str]:
-    """The table of a set."""
-    runs, score = rows["runs"], "F1" if name == "music_genre" else "acc."
-    lines = ["", f"{name}, {runs} run{'' if runs == 1 else 's'}"]
-    lines.append(f"{'':6}{f'train {score}':>12}{'AUC':>8}{f'test {score}':>12}{'AUC':>8}{'seconds':>10}   paper's test")
-    for method in METHODS:
-        train, train_auc, test, test_auc, seconds = rows[method]
-        cells = f"{train:12.3f}{train_auc:8.3f}{test:12.3f}{test_auc:8.3f}{seconds:10.2f}"
-        lines.append(f"{method:6}{cells}   {PAPER[name][method]}")
-    return lines
-
-
 SPLITS = {"sentence_polarity": 5, "music_genre": 1}
 """Runs of the sets with recorded labels: one split of the sentences more or less decides which method is first."""
 
-LEAST = {
-    "ionosphere": ((0, 0.976), (2, 0.916), (3, 0.978)),
-    "pima": ((2, 0.767),),
-    "breast_cancer_wisconsin": ((2, 0.955),),
-    "music_genre": ((2, 0.60), (3, 0.882)),
-}
-"""Set -> what MA has to reach, by the place in its row."""
 
-WHICH = ("train score", "train AUC", "test score", "test AUC")
-
-
-def bars(figures: dict[str, Any]) -> list[Bar]:
-    """The bars of the issue, of the sets that were run."""
-    told: list[Bar] = []
-    for name in (name for name in SOURCES if name in figures):
-        rows = figures[name]
-        ours = rows["MA"]
-        for place, least in LEAST.get(name, ()):
-            told.append((f"{name}: {WHICH[place]} >= {least}", f"{ours[place]:.3f}", ours[place] >= least))
-        gold, concatenated, majority = (rows[method][2] for method in ("GOLD", "CONC", "MV"))
-        ordered = gold >= ours[2] > max(concatenated, majority)
-        found = f"{gold:.3f}, {ours[2]:.3f}, {concatenated:.3f}, {majority:.3f}"
-        told.append((f"{name}: test score GOLD >= MA > CONC, MV", found, ordered))
-        ratio = ours[4] / rows["MV"][4]
-        told.append((f"{name}: MA takes at most twice MV's time", f"{ratio:.2f}", ratio <= 2))
-    if "warm" in figures:
-        ratio, difference = figures["warm"]["ratio"], figures["warm"]["difference"]
-        told.append(("ionosphere: ten more labels cost at most a fifth of a fit", f"{ratio:.2f}", ratio <= 0.2))
-        told.append(("ionosphere: and end alike (largest difference)", f"{difference:.3f}", difference <= 0.02))
-    if "sentence_polarity" in figures:
-        rows = figures["sentence_polarity"]
-        gain = [rows["MA"][place] - rows["MV"][place] for place in (2, 3)]
-        enough = min(gain) >= 0.002
-        told.append(("sentence_polarity: +.002 / +.002 over MV", f"{gain[0]:+.3f} / {gain[1]:+.3f}", enough))
-    return told
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = results.options(__doc__, arguments, sets=list(SOURCES), seeds=30, ard=False)
+    page, figures = results.Page(), dict[str, Any]()
+    for name in options.sets:
+        runs = SPLITS.get(name, options.seeds)
+        rows = figures[name] = table(name, runs, options.ard and name == "music_genre")
+        measure = "F1" if name == "music_genre" else "acc."
+        page.tell("", f"{name}, {runs} run{'s' if runs > 1 else ''}")
+        page.tell(
+            f"{'':6}{f'train {measure}':>12}{'AUC':>8}{f'test {measure}':>12}{'AUC':>8}{'seconds':>10}   paper's test"
+        )
+        for method, (train, train_auc, test, test_auc, seconds) in rows.items():
+            cells = f"{train:12.3f}{train_auc:8.3f}{test:12.3f}{test_auc:8.3f}{seconds:10.2f}"
+            page.tell(f"{method:6}{cells}   {PAPER[name][method]}")
+    if "ionosphere" in options.sets:
+        ratio, difference = warm_ratio(min(options.seeds, 10))
+        figures["warm"] = {"ratio": ratio, "difference": difference}
+        page.tell("", f"ionosphere, ten more labels: {ratio:.2f} of a fit; largest difference {difference:.3f}")
+    if options.save:
+        page.save("gpc", figures)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,6 @@ of the method with every label that anybody can give, on the same splits.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -129,10 +128,10 @@ def run(task: Task, strategy: str, seed: int) -> list[float]:
     return trace
 
 
-def limits(name: str, seeds: int) -> list[float]:
-    """Mean test AUC over the splits of a set: with the truth of all training items, and with all labels."""
+def limits(seeds: int) -> list[float]:
+    """Mean test AUC over the splits of ionosphere: with the truth of all training items, and with all labels."""
     found = []
-    for task in (SETS[name](seed)[0] for seed in range(seeds)):
+    for task in (ionosphere(seed)[0] for seed in range(seeds)):
         annotations, test = Annotations.from_matrix(task.answer_nk, classes=[0, 1]), task.test
         told = task.truth.astype(np.int32)
         told[test] = -1
@@ -193,99 +192,40 @@ def one(run_of: tuple[str, str, int, int]) -> list[float]:
     return run(SETS[name](seed)[number], strategy, seed)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the table; with --save also write docs/benchmarks/gpc_active.*."""
-    options = results.options(
-        __doc__, arguments, sets=list(SETS)[:2], seeds=10, genres=10, strategies=list(STRATEGIES), workers=2, keep=False
-    )
-    figures: dict[str, Any] = results.load("gpc_active") if options.keep else {}
-    with ProcessPoolExecutor(options.workers) as pool:
-        for name in options.sets:
-            tasks = min(options.genres, len(SETS[name](0)))
-            for strategy in options.strategies:
-                runs = [(name, strategy, seed, task) for seed in range(options.seeds) for task in range(tasks)]
-                traces = np.array(list(pool.map(one, runs))).reshape(options.seeds, tasks, -1)
-                figures.setdefault(name, {})[strategy] = summary(traces)
-                print(f"{name:18}{row(strategy, figures[name][strategy])}", flush=True)
-                if options.save:
-                    save(figures)
-            if name == "ionosphere":
-                figures["limits"] = {name: limits(name, options.seeds)}
-    if options.save:
-        save(figures)
-    print("\n".join(page(figures)))
-
-
 def summary(traces: Floats) -> dict[str, Any]:
-    """What is told of traces (seeds, tasks, batches)."""
+    """Means and deviations of traces (seeds, tasks, batches)."""
     by_seed = traces.mean(axis=1)[:, [after // BATCH for after in SHOWN]]
-    flipped = int((traces[:, :, -1] < 0.5).sum())
     deviation = by_seed.std(axis=0, ddof=1) if len(by_seed) > 1 else np.full(by_seed.shape[1], np.nan)
     return {
         "seeds": len(traces),
         "tasks": traces.shape[1],
         "mean": by_seed.mean(axis=0).round(4).tolist(),
         "deviation": deviation.round(4).tolist(),
-        "flipped": flipped,
+        "flipped": int((traces[:, :, -1] < 0.5).sum()),
     }
 
 
-def row(strategy: str, told: dict[str, Any]) -> str:
-    """A line of the table."""
-    cells = "".join(f"{mean:8.3f} ({spread:.3f})" for mean, spread in zip(told["mean"], told["deviation"], strict=True))
-    return f"{strategy:12}{cells}{told['flipped']:6} of {told['seeds'] * told['tasks']}"
-
-
-def page(figures: dict[str, Any]) -> list[str]:
-    """The tables of the sets and what holds."""
-    lines = []
-    for name in (name for name in SETS if name in figures):
-        many = max(told["seeds"] for told in figures[name].values())
-        lines += ["", f"{name}: mean test AUC after queries (standard deviation over the {many} seeds)"]
-        lines.append(f"{'':12}{''.join(f'{after:8}        ' for after in SHOWN)}  flipped")
-        lines += [row(strategy, figures[name][strategy]) for strategy in STRATEGIES if strategy in figures[name]]
-    if "limits" in figures:
-        truth, every = figures["limits"]["ionosphere"]
-        lines += [
-            "",
-            f"ionosphere, the same splits: the truth of all training items gives {truth:.4f}, all 1,715 labels",
-        ]
-        lines += [f"{every:.4f}: .979 after 350 labels would be more than the truth itself gives."]
-    if "music_genre" in figures:
-        lines += [
-            "",
-            "music_genre: all 2,945 labels give .958, the true genres .970 (bench_gpc): what is 10 % above random",
-        ]
-        lines += ["after 300 is above both."]
-    return [*lines, *results.held(bars(figures))]
-
-
-def save(figures: dict[str, Any]) -> None:
-    """What there is so far, so that the next run goes on with --keep."""
-    results.save("gpc_active", page(figures), figures)
-
-
-def bars(figures: dict[str, Any]) -> list[tuple[str, str, bool]]:
-    """The bars of the issue, of the sets that were run."""
-    told = []
-    of = figures.get("ionosphere", {}).get("both")
-    if of:
-        after, last, flipped = of["mean"][SHOWN.index(100)], of["mean"][SHOWN.index(300)], of["flipped"]
-        holds = after >= 0.896 and last >= 0.979 and not flipped
-        found = f"{after:.3f} / {last:.3f}, {flipped} flipped"
-        told.append(("ionosphere, both: .896 / .979 after 100 / 300, none flipped", found, holds))
-    of = figures.get("music_genre", {})
-    if {"both", "item", "random"} <= set(of):
-        mean = [float(np.mean(of[strategy]["mean"][1:])) for strategy in ("both", "item", "random")]
-        order = ", ".join(f"{one:.3f}" for one in mean)
-        told.append(("music_genre: both > item > random, mean of the columns", order, mean[0] > mean[1] > mean[2]))
-        last = [of[strategy]["mean"][-1] for strategy in ("both", "item", "random")]
-        order = ", ".join(f"{one:.3f}" for one in last)
-        told.append(("music_genre: both > item > random after 300", order, last[0] > last[1] > last[2]))
-        told.append(
-            ("music_genre: both 10 % above random after 300", f"{last[0] / last[2] - 1:+.1%}", last[0] >= 1.1 * last[2])
-        )
-    return told
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = results.options(
+        __doc__, arguments, sets=list(SETS)[:2], seeds=10, genres=10, strategies=list(STRATEGIES), workers=2
+    )
+    page, figures = results.Page(), dict[str, Any]()
+    for name in options.sets:
+        page.tell("", f"{name}: mean test AUC after queries (standard deviation over the {options.seeds} seeds)")
+        page.tell(f"{'':12}{''.join(f'{after:8}        ' for after in SHOWN)}  flipped")
+        tasks, figures[name] = min(options.genres, len(SETS[name](0))), {}
+        for strategy in options.strategies:
+            runs = [(name, strategy, seed, task) for seed in range(options.seeds) for task in range(tasks)]
+            traces = results.side_by_side(one, runs, options.workers)
+            found = figures[name][strategy] = summary(np.array(traces).reshape(options.seeds, tasks, -1))
+            pairs = zip(found["mean"], found["deviation"], strict=True)
+            cells = "".join(f"{mean:8.3f} ({spread:.3f})" for mean, spread in pairs)
+            page.tell(f"{strategy:12}{cells}{found['flipped']:6} of {len(runs)}")
+        if name == "ionosphere":
+            truth, every = figures["limits"] = limits(options.seeds)
+            page.tell(f"limits: the truth of all training items gives {truth:.4f}, all 1,715 labels {every:.4f}")
+    if options.save:
+        page.save("gpc_active", figures)
 
 
 if __name__ == "__main__":

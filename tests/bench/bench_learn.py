@@ -3,7 +3,6 @@
     python -m tests.bench.bench_learn                                 all sets, 10 seeds, logistic
     python -m tests.bench.bench_learn --sets labelme --seeds 3 --model gp
     python -m tests.bench.bench_learn --save                          also docs/benchmarks/learn.*
-    python -m tests.bench.bench_learn --keep --save --seeds 20        only the seeds that are not saved yet
     python -m tests.bench.bench_learn --noise                         what it costs where features say nothing
 
 The same policy (expected-gain) and combiner (default) with and without `[learn]`, on recorded labels; an answer that
@@ -16,23 +15,18 @@ Noise: twenty features of standard normal noise an item, on crowds of many kinds
 labels. Something differs only where the model was kept though it knows nothing. With independent predictions that would
 be one fit of 44 (`informative`); out of fold they are not quite independent, and it is some more.
 
-With --keep a run that takes a night can take several: what was saved of the same seeds and batches is not made again,
-and other sets stay in the table. Each seed is saved when it is done. Seconds are of a process with one thread.
+Seconds are of a process with one thread. A run by `gp` takes a night.
 
 No constant of the learner was chosen on these sets (LOGIT_VARIANCE is derived, folds are the usual five).
 """
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
-from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,14 +34,12 @@ from threadpoolctl import threadpool_limits
 
 from hitl import score
 from hitl.active.registry import policy
-from hitl.active.replay.experiments import band, reordered
+from hitl.active.replay.experiments import reordered
 from hitl.active.replay.replay import Replay, Track, accuracy_of
 from hitl.crew import Budget
 from hitl.evidence import Evidence
 from hitl.models import DefaultCombiner, Learned
 from hitl.models.registry import combiner
-from hitl.report.contents import Curve
-from hitl.report.replay import ReplayReport, write_svg
 from tests.bench import results
 from tests.reference_data import crowd, simulated_crowd, with_features
 
@@ -74,7 +66,6 @@ NOISE_SETS = (
     "reuters_crowd",
 )
 SHARES = (0.15, 0.4, 1.0)
-FIGURES = ("more", "more log loss", "kept")
 
 WITHIN = 0.005
 ALONE, LEARNING = "annotators alone", "with a model that learns"
@@ -147,9 +138,7 @@ def compared(name: str, share: float, seeds: int) -> dict[str, Any]:
         bare = replace(recorded, annotations=recorded.annotations.select(there), truth=None)
         fits = DefaultCombiner().fit(bare), Learned().fit(replace(bare, features=noise_nd))
         right = [score.accuracy(fit.probabilities[known], recorded.truth[known]) for fit in fits]
-        loss = [
-            -float(np.mean(np.log(np.maximum(fit.probabilities[known, recorded.truth[known]], 1e-12)))) for fit in fits
-        ]
+        loss = [score.log_loss(fit.probabilities[known], recorded.truth[known], 1e-12) for fit in fits]
         found.append((right[0], right[1] - right[0], loss[0], loss[1] - loss[0], bool(fits[1].temperatures)))
     mean = np.mean(found, axis=0)
     keys = ("accuracy", "more", "log loss", "more log loss", "kept")
@@ -158,116 +147,41 @@ def compared(name: str, share: float, seeds: int) -> dict[str, Any]:
 
 def noise(seeds: int, save: bool) -> None:
     """Print the table of noise as features; `save`: also write docs/benchmarks/learn_noise.*."""
-    lines = [
+    page, figures = results.Page(), dict[str, Any]()
+    page.tell(
         f"noise as features, {seeds} seeds: what is more with a model that learns",
         f"{'set':24}{'labels':>8}{'accuracy':>10}{'more':>9}{'worst':>9}{'log loss':>10}{'more':>9}{'kept':>7}",
-    ]
-    print("\n".join(lines))
-    figures: dict[str, Any] = {}
-    for name in NOISE_SETS:
-        for share in SHARES:
-            kept = figures[f"{name} {share}"] = compared(name, share, seeds)
-            lines.append(
-                f"{name:24}{share:8.0%}{kept['accuracy']:10.4f}{kept['more']:+9.4f}{kept['least']:+9.4f}"
-                f"{kept['log loss']:10.4f}{kept['more log loss']:+9.4f}{kept['kept']:7.0%}"
-            )
-            print(lines[-1], flush=True)
-    more, loss, kept_in = (float(np.mean([one[key] for one in figures.values()])) for key in FIGURES)
-    lines.append(f"\nthe model was kept in {kept_in:.1%} of the fits")
-    asked = [
-        ("accuracy on average: at most 0.002 lower", f"{more:+.4f}", more >= -0.002),
-        ("log loss on average: at most 0.01 higher", f"{loss:+.4f}", loss <= 0.01),
-    ]
-    told = results.held(asked)
-    print("\n".join(told))
-    if save:
-        results.save("learn_noise", [*lines, *told], figures, f"bench_learn --noise --seeds {seeds} --save")
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the table; with --save also write docs/benchmarks/learn.*."""
-    options = results.options(
-        __doc__, arguments, sets=list(SETS), seeds=10, steps=50, model="logistic", workers=2, noise=False, keep=False
     )
-    if options.noise:
-        return noise(options.seeds, options.save)
-    title = "learn" if options.model == "logistic" else f"learn_{options.model.replace('-', '_')}"
-    figures: dict[str, Any] = earlier(title) if options.keep else {}
-    for name in options.sets:
-        kept = runs_of(figures.get(name, {}), options.steps)
-        jobs = [Job(name, seed, options.model, options.steps) for seed in range(options.seeds) if seed not in kept]
-        with ProcessPoolExecutor(options.workers, get_context("spawn"), one_thread) as pool:
-            waiting = {pool.submit(run, job): job.seed for job in jobs}
-            for future in as_completed(waiting):  # after each seed: a long run that ends early has not been for nothing
-                kept[waiting[future]] = future.result()
-                figures[name] = figures_of(name, kept, options.steps)
-                if options.save:
-                    saved(title, name, kept, figures, options)
-        print(row(name, figures[name]), flush=True)
-    print("\n".join(results.held(bars(figures))))
+    for name, share in ((name, share) for name in NOISE_SETS for share in SHARES):
+        kept = figures[f"{name} {share}"] = compared(name, share, seeds)
+        page.tell(
+            f"{name:24}{share:8.0%}{kept['accuracy']:10.4f}{kept['more']:+9.4f}{kept['least']:+9.4f}"
+            f"{kept['log loss']:10.4f}{kept['more log loss']:+9.4f}{kept['kept']:7.0%}"
+        )
+    keys = ("kept", "more", "more log loss")
+    kept_in, more, loss = (float(np.mean([one[key] for one in figures.values()])) for key in keys)
+    page.tell("", f"the model was kept in {kept_in:.1%} of the fits; accuracy {more:+.4f}, log loss {loss:+.4f}")
+    if save:
+        page.save("learn_noise", figures, f"bench_learn --noise --seeds {seeds} --save")
 
 
-def saved(
-    title: str, name: str, kept: Mapping[int, Run], figures: Mapping[str, Any], options: argparse.Namespace
-) -> None:
-    """Write the table of all sets, and the picture of one."""
-    rows = {one: figures[one] for one in SETS if one in figures}
-    model = options.model
-    made = f"bench_learn --model {model} --seeds {options.seeds} --steps {options.steps} --keep --save"
-    head = f"{'set':20}{'N':>6}{'labels':>8}{'target':>8}"
-    lines = [
-        f"expected-gain and default, with and without {model}",
-        head
-        + "".join(f"  {what:>9}{'alone':>8}{'ratio':>7}" for what in ("first", "in mean", "for good"))
-        + "  cpu s  seeds  batches",
-        *(row(one, found) for one, found in rows.items()),
-    ]
-    picture(title, name, list(kept.values()), model, made)
-    results.save(title, [*lines, *results.held(bars(rows))], rows, made)
-
-
-def earlier(title: str) -> dict[str, Any]:
-    """The figures that were saved."""
-    return results.load(title) if (results.FOLDER / f"{title}.json").exists() else {}
-
-
-def runs_of(saved: Mapping[str, Any], steps: int) -> dict[int, Run]:
-    """The runs that were saved of so many batches, by seeds."""
-    if saved.get("batches") != steps or "runs" not in saved:
-        return {}
-    return {
-        int(seed): ({which: _track(*one[which]) for which in (ALONE, LEARNING)}, one["seconds"])
-        for seed, one in saved["runs"].items()
-    }
-
-
-def _track(labels: Sequence[int], accuracy: Sequence[float]) -> Track:
-    """As it was saved: labels cost one each, and how many items were done is not kept."""
-    return Track(np.array(labels), np.array(labels, float), np.array(accuracy), np.zeros(len(labels), np.int64))
-
-
-def figures_of(name: str, kept: Mapping[int, Run], steps: int) -> dict[str, Any]:
-    """What is kept of one set."""
-    found = [kept[seed] for seed in sorted(kept)]
+def figures_of(name: str, found: Sequence[Run], steps: int) -> dict[str, Any]:
+    """The figures of one set."""
     evidence = SETS[name]()
     full = accuracy_of(combiner("default").fit(replace(evidence, truth=None, features=None)), evidence)
     target = full - max(WITHIN, 1 / int(evidence.known.sum()))
+    ends = {which: float(np.mean([tracks[which].accuracy[-1] for tracks, _ in found])) for which in (LEARNING, ALONE)}
     return {
         "items": evidence.annotations.n_items,
         "labels": len(evidence.annotations),
         "target": target,
         "learning": needed([tracks[LEARNING] for tracks, _ in found], target),
         "alone": needed([tracks[ALONE] for tracks, _ in found], target),
-        "accuracy at the end": float(np.mean([tracks[LEARNING].accuracy[-1] for tracks, _ in found])),
-        "accuracy at the end, alone": float(np.mean([tracks[ALONE].accuracy[-1] for tracks, _ in found])),
+        "accuracy at the end": ends[LEARNING],
+        "accuracy at the end, alone": ends[ALONE],
         "seconds": float(np.median([seconds for _, seconds in found])),
         "seeds": len(found),
         "batches": steps,
-        "runs": {
-            str(seed): {which: [track.labels.tolist(), track.accuracy.tolist()] for which, track in tracks.items()}
-            | {"seconds": seconds}
-            for seed, (tracks, seconds) in sorted(kept.items())
-        },
     }
 
 
@@ -277,37 +191,31 @@ def row(name: str, kept: Mapping[str, Any]) -> str:
     for which in ("first", "mean", "stays"):
         ours, theirs = kept["learning"][which], kept["alone"][which]
         parts += f"  {ours:9,.0f}{theirs:8,.0f}{ours / theirs:7.2f}"
-    seconds = "-" if kept["seconds"] is None else f"{kept['seconds']:.0f}"
-    return f"{parts}{seconds:>7}{kept['seeds']:7}{kept['batches']:9}"
+    return f"{parts}{kept['seconds']:7.0f}{kept['seeds']:7}{kept['batches']:9}"
 
 
-def bars(figures: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
-    """The bars: 0.7 of the labels on average, 1.05 on the worst set."""
-    found = []
-    for which, words in (("first", "first reached"), ("mean", "in the mean"), ("stays", "for good")):
-        ratio = {name: kept["learning"][which] / kept["alone"][which] for name, kept in figures.items()}
-        mean, worst = float(np.mean(list(ratio.values()))), max(ratio, key=lambda name: ratio[name])
-        found.append((f"{words}: at most 0.7 of the labels on average", f"{mean:.2f}", mean <= 0.7))
-        found.append((f"{words}: at most 1.05 on each set", f"{ratio[worst]:.2f} on {worst}", ratio[worst] <= 1.05))
-    return found
-
-
-def picture(title: str, name: str, found: Sequence[Run], model: str, command: str) -> None:
-    """Accuracy against labels of both, with bands over the seeds."""
-    curves = []
-    for which in (ALONE, LEARNING):
-        one = band([tracks[which] for tracks, _ in found])
-        curves.append(Curve(which, one.x, one.middle, one.low, one.high))
-    report = ReplayReport(
-        title=f"{name}: accuracy against labels",
-        subtitle=f"{model}; {len(found)} seeds",
-        by_labels=tuple(curves),
-        by_cost=(),
-        rows=(),
-        band="10th to 90th in a hundred of the seeds",
-        command=f"python -m tests.bench.{command}",
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = results.options(
+        __doc__, arguments, sets=list(SETS), seeds=10, steps=50, model="logistic", workers=2, noise=False
     )
-    write_svg(report, Path(results.FOLDER) / f"{title}_{name}.svg")
+    if options.noise:
+        return noise(options.seeds, options.save)
+    page, figures = results.Page(), {}
+    page.tell(
+        f"expected-gain and default, with and without {options.model}",
+        f"{'set':20}{'N':>6}{'labels':>8}{'target':>8}"
+        + "".join(f"  {what:>9}{'alone':>8}{'ratio':>7}" for what in ("first", "in mean", "for good"))
+        + "  cpu s  seeds  batches",
+    )
+    for name in options.sets:
+        jobs = [Job(name, seed, options.model, options.steps) for seed in range(options.seeds)]
+        runs = results.side_by_side(run, jobs, options.workers, one_thread)
+        figures[name] = figures_of(name, runs, options.steps)
+        page.tell(row(name, figures[name]))
+    if options.save:
+        title = "learn" if options.model == "logistic" else f"learn_{options.model.replace('-', '_')}"
+        made = f"bench_learn --model {options.model} --seeds {options.seeds} --steps {options.steps} --save"
+        page.save(title, figures, made)
 
 
 if __name__ == "__main__":

@@ -6,21 +6,17 @@
 citations   cora and pubmed: ten classifiers of scikit-learn, each trained on so many random documents, label all that
             have words (of pubmed 1,060 of 19,717). Macro F of all documents with a label; ten draws.
 features    music_genre and labelme: each item linked to those with the nearest features (standardised, Euclidean)
-steps       60 small graphs, some of which say nothing: fits by long steps of the strengths beside fits by half steps
-cost        a million items and four million edges, 10 classes, 5 labels an item: seconds beside VB-IBCC, as it is and
-            with all iterations over all items
+cost        a million items and four million edges, 10 classes, 5 labels an item: seconds beside VB-IBCC
 
 No constant was chosen on these sets. The strength is learned from the labels; no truth is seen.
 """
 
 from __future__ import annotations
 
-import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 from scipy import sparse
@@ -37,11 +33,9 @@ from hitl.annotations import Annotations, Ints
 from hitl.evidence import Evidence
 from hitl.models import VBIBCC, DawidSkene, DefaultCombiner, MajorityVote, NetworkDawidSkene, NetworkIBCC
 from hitl.models.graphs.neighbours import nearest_neighbours
-from hitl.models.priors.graph_field import QUICKEST, GraphField
 from hitl.tables.read import read_table
 from tests import reference_data
 from tests.bench import results
-from tests.bench.scale.passes import many
 
 ALONE = {"majority": MajorityVote(), "dawid-skene": DawidSkene(), "vb-ibcc": VBIBCC(), "default": DefaultCombiner()}
 LINKED = {
@@ -51,16 +45,15 @@ LINKED = {
     "network-ibcc": NetworkIBCC(),
 }
 TRAINED_ON = (60, 150)
-ALL_ITEMS = "vb-ibcc, all items"
-"""VB-IBCC whose iterations all go over all items, as those of the others do; it takes fewer itself."""
 NEIGHBOURS = (5, 10, 20)
 
 Part = tuple[list[str], dict[str, Any]]
 
 
-def classifiers(seed: int) -> list[Any]:
-    """Those of the notes to Traganitis & Giannakis 2019."""
-    return [
+def said(words: Any, truth: Ints, trained_on: int, seed: int) -> Ints:
+    """(N, 10) labels of the classifiers of Traganitis & Giannakis 2019, each trained on other documents."""
+    rng, columns = np.random.default_rng(seed), []
+    for model in (
         LogisticRegression(),
         RidgeClassifier(),
         Perceptron(random_state=seed),
@@ -71,14 +64,7 @@ def classifiers(seed: int) -> list[Any]:
         LinearSVC(C=0.1, random_state=seed),
         RandomForestClassifier(50, random_state=seed),
         GaussianNB(),
-    ]
-
-
-def said(words: Any, truth: Ints, trained_on: int, seed: int) -> Ints:
-    """(N, 10) the labels of ten classifiers, each trained on other documents."""
-    rng = np.random.default_rng(seed)
-    columns = []
-    for model in classifiers(seed):
+    ):
         rows = rng.choice(len(truth), trained_on, replace=False)
         seen = words.toarray() if isinstance(model, GaussianNB) else words
         columns.append(model.fit(seen[rows], truth[rows]).predict(seen))
@@ -144,47 +130,6 @@ def features(seeds: int) -> Part:
     return lines, figures
 
 
-def small(seed: int) -> tuple[Evidence, Ints]:
-    """Few items, some of them with few labels, and a graph that says more or less of them."""
-    rng = np.random.default_rng(seed)
-    n, j, k = int(rng.integers(20, 800)), int(rng.integers(2, 6)), int(rng.integers(3, 12))
-    share, alike = rng.uniform(0.1, 0.9), rng.choice([0, 0.3, 0.7, 0.95])
-    truth = rng.integers(j, size=n).astype(np.int32)
-    ends = rng.integers(n, size=(2, int(n * rng.uniform(0.5, 6))))
-    chosen = rng.random(ends.shape[1]) < alike
-    for c in set(truth[ends[0][chosen]]):
-        own = chosen & (truth[ends[0]] == c)
-        ends[1][own] = rng.choice(np.flatnonzero(truth == c), own.sum())
-    ends = ends[:, ends[0] != ends[1]]
-    half = sparse.csr_array((np.ones(ends.shape[1]), ends), shape=(n, n))
-    right = rng.random((n, k)) < rng.uniform(0.2, 0.9, size=k)
-    said = np.where(right, truth[:, None], rng.integers(j, size=(n, k)))
-    said[rng.random((n, k)) > share] = -1
-    return Evidence(Annotations.from_matrix(said, classes=list(range(j))), graph=half.maximum(half.T)), truth
-
-
-def steps(seeds: int) -> Part:
-    even = GraphField.even.__func__  # type: ignore[attr-defined]
-    found: dict[float, list[tuple[float, float, float]]] = {1.0: [], QUICKEST: []}
-    for seed in range(60):
-        evidence, truth = small(seed)
-        for quickest, figures in found.items():
-            begun = classmethod(lambda of, *given, most=quickest: replace(even(of, *given), quickest=most))
-            with patch.object(GraphField, "even", begun):
-                for method in (NetworkDawidSkene(), NetworkIBCC()):
-                    fit = method.fit(evidence)
-                    right = float((fit.labels == truth).mean())
-                    figures.append((fit.fit.iterations, fit.fit.objective[-1] / len(truth), right))
-    half, long = (np.array(figures) for figures in found.values())
-    lines = [f"{'':12}{'iterations':>12}{'objective an item':>20}{'right':>10}"]
-    for name, rows in (("half steps", half), ("long steps", long)):
-        lines.append("{:12}{:12.0f}{:20.4f}{:10.4f}".format(name, *rows.mean(axis=0)))
-    worst, best = (long - half).min(axis=0), (long - half).max(axis=0)
-    spread = f"objective {worst[1]:+.4f} to {best[1]:+.4f}, right {worst[2]:+.4f} to {best[2]:+.4f}"
-    lines.append(f"long beside half, {len(half)} fits: {spread}")
-    return lines, {"half": half.mean(axis=0).tolist(), "long": long.mean(axis=0).tolist(), "spread": spread}
-
-
 def cost(seeds: int) -> Part:
     rng, n, j, k = np.random.default_rng(0), 1_000_000, 10, 300
     truth = np.repeat(rng.integers(j, size=n // 20), 20)
@@ -199,45 +144,31 @@ def cost(seeds: int) -> Part:
     ends = np.concatenate([[np.arange(n), other % n] for other in near], axis=1)
     half = sparse.csr_array((np.ones(ends.shape[1]), ends), shape=(n, n))
     linked = half.maximum(half.T)
-    timed: dict[str, Any] = {
-        "vb-ibcc": VBIBCC(),
-        "network-dawid-skene": NetworkDawidSkene(),
-        "network-ibcc": NetworkIBCC(),
-    }
-    seconds, lines = {}, []
-    for name, method in timed.items():
-        graph = None if name == "vb-ibcc" else linked
-        replace(method, max_iterations=1).fit(Evidence(annotations, graph=graph))  # compiles
-        began = time.perf_counter()
-        found = method.fit(Evidence(annotations, graph=graph))
-        seconds[name] = time.perf_counter() - began
-        if name == "vb-ibcc":
-            began = time.perf_counter()
-            steps = many(method, Evidence(annotations)).fit.iterations
-            seconds[ALL_ITEMS] = time.perf_counter() - began
-            lines.append(f"{ALL_ITEMS:24}{seconds[ALL_ITEMS]:8.1f} s {steps:5} iterations")
+    seconds, lines = dict[str, float](), [f"{linked.nnz // 2:,} edges"]
+    for name, method in (
+        ("vb-ibcc", VBIBCC()),
+        ("network-dawid-skene", NetworkDawidSkene()),
+        ("network-ibcc", NetworkIBCC()),
+    ):
+        evidence = Evidence(annotations, graph=None if name == "vb-ibcc" else linked)
+        replace(method, max_iterations=1).fit(evidence)  # compiles
+        found = method.fit(evidence)
+        seconds[name] = found.fit.seconds
         ratio, share = seconds[name] / seconds["vb-ibcc"], (found.labels == truth).mean()
-        beside = seconds[name] / seconds[ALL_ITEMS]
-        told = f"{found.fit.iterations:5} iterations {ratio:8.2f} x vb-ibcc {beside:8.2f} x that   right {share:.3f}"
+        told = f"{found.fit.iterations:5} iterations {ratio:8.2f} x vb-ibcc   right {share:.3f}"
         lines.append(f"{name:24}{seconds[name]:8.1f} s {told}")
-    return [f"{linked.nnz // 2:,} edges", *lines], seconds
-
-
-PARTS: dict[str, Callable[[int], Part]] = {"citations": citations, "features": features, "steps": steps, "cost": cost}
+    return lines, seconds
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    chosen = results.options(__doc__, arguments, parts=list(PARTS), seeds=10)
-    lines: list[str] = []
-    figures = {}
+    parts = {"citations": citations, "features": features, "cost": cost}
+    options = results.options(__doc__, arguments, parts=list(parts), seeds=10)
+    page = results.Page()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        for name in chosen.parts:
-            part, figures[name] = PARTS[name](chosen.seeds)
-            lines += [name, *part, ""]
-            print("\n".join([name, *part, ""]), flush=True)
-    if chosen.save:
-        results.save("networks", lines, figures)
+        figures = page.parts(parts, options.parts, options.seeds)
+    if options.save:
+        page.save("networks", figures)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ from hitl.active.replay.replay import Replay, ReplayResult, spread_evenly
 from hitl.annotations import Annotations, Floats, Ints
 from hitl.crew import Budget
 from hitl.evidence import Evidence
-from hitl.models.combiner import Combiner
 from hitl.models.majority import MajorityVote
 from hitl.models.pl_em import PLEM
 from tests.bench import results
@@ -28,10 +27,6 @@ from tests.reference_data import cifar10h_counts, cifar10h_probabilities, cifar1
 
 TARGETS = (0.98, 0.985, 0.99)
 MODELS = ("resnet-110", "resnet-low-acc", "preresnet-110")
-ONE, THREE = "resnet-110", "three models"
-MOST = {(ONE, 0.985): 3_600, (ONE, 0.99): 9_000, (THREE, 0.99): 5_000}
-"""What is asked of it."""
-
 BATCH = 25
 """The smaller, the sooner an answer is heard: 200 instead of 50 need 5 to 10 % more labels, 50 instead of 25 1 %."""
 
@@ -39,28 +34,24 @@ AT = (0, 1_000, 2_000, 4_000, 6_000, 8_000, 10_000, 14_000)
 EVEN = (10_000, 20_000, 30_000, 40_000, 50_000, 75_000, 100_000, 140_000, 200_000, 300_000)
 
 
-def recorded(model: str = "resnet-110", file: Path | None = None) -> Evidence:
-    """All recorded labels of all images, from one anonymous pool, with the model's probabilities."""
+def recorded(file: Path | None = None) -> Evidence:
+    """All recorded labels of all images, from one anonymous pool, with the probabilities of resnet-110."""
     if file is None:
-        truth, _ = cifar10h_truth()
-        return pooled(truth, cifar10h_counts(), cifar10h_probabilities(model), model)
-    table = np.loadtxt(file, delimiter=",")
-    probabilities = table[:, 11:] / table[:, 11:].sum(axis=1, keepdims=True)
-    return pooled(table[:, 0].astype(np.int32), table[:, 1:11].astype(np.int64), probabilities, model)
-
-
-def pooled(truth: Ints, counts: Ints, probabilities: Floats, model: str) -> Evidence:
-    """Evidence of (N, J) label counts; a label is one answer of somebody unknown."""
+        truth, counts, probabilities = cifar10h_truth()[0], cifar10h_counts(), cifar10h_probabilities(MODELS[0])
+    else:
+        table = np.loadtxt(file, delimiter=",")
+        truth, counts = table[:, 0].astype(np.int32), table[:, 1:11].astype(np.int64)
+        probabilities = table[:, 11:] / table[:, 11:].sum(axis=1, keepdims=True)
     n, j = counts.shape
     item = np.repeat(np.arange(n, dtype=np.int32), counts.sum(axis=1))
     label = np.repeat(np.tile(np.arange(j, dtype=np.int32), n), counts.ravel())
     classes = tuple(range(j))
     people = Annotations(item, np.zeros_like(item), label, tuple(range(n)), ("people",), classes, classes, anonymous=0)
-    return Evidence(people, {model: probabilities}, truth=truth)
+    return Evidence(people, {MODELS[0]: probabilities}, truth=truth)
 
 
 def run(evidence: Evidence, seed: int, most_labels: int, batch: int = BATCH) -> ReplayResult:
-    """One replay, to `most_labels` labels in batches."""
+    """Replay to `most_labels` labels in batches."""
     budget = Budget(open_questions=batch, target_confidence=1.0, min_labels=0, max_labels=40)
     return Replay(PLEM(), budget=budget, most_labels=most_labels).run(evidence, np.random.default_rng(seed))
 
@@ -77,72 +68,51 @@ def needed(curves: Floats, labels: Ints, target: float) -> dict[str, list[int | 
 
 
 def middle(labels: Sequence[int | None]) -> float:
-    """The median; never is more than any number."""
+    """The median, where never is more than any number."""
     return float(np.median([np.inf if one is None else one for one in labels]))
 
 
-def replays(evidence: Evidence, seeds: int, most_labels: int) -> tuple[Ints, Floats, float]:
-    """Labels (S,), accuracy (seeds, S), and seconds a replay."""
-    began = time.perf_counter()
-    runs = [run(evidence, seed, most_labels) for seed in range(seeds)]
-    steps = min(len(result.labels) for result in runs)
-    curves = np.stack([result.accuracy[:steps] for result in runs])
-    return runs[0].labels[:steps], curves, (time.perf_counter() - began) / seeds
-
-
-def evenly(evidence: Evidence, combiner: Combiner, seeds: int) -> Floats:
-    """(seeds, len(EVEN)) accuracy of labels spread evenly."""
-    return np.stack([spread_evenly(evidence, combiner, EVEN, np.random.default_rng(seed)) for seed in range(seeds)])
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the table; with --save also write docs/benchmarks/replay_cifar10h.* and the figure."""
     options = results.options(__doc__, arguments, file=None, seeds=5, labels=12_000)
-    known = {ONE: recorded(file=options.file and Path(options.file))}
+    seeds = range(options.seeds)
+    people = recorded(options.file and Path(options.file))
+    known = {"resnet-110": people}
     if options.file is None:
         three = {model: cifar10h_probabilities(model) for model in MODELS}
-        known[THREE] = Evidence(known[ONE].annotations, three, truth=known[ONE].truth)
-    lines = [f"CIFAR-10H, {options.seeds} seeds, batches of {BATCH}: labels until it is first reached, and for good it"]
+        known["three models"] = Evidence(people.annotations, three, truth=people.truth)
     figures: dict[str, object] = {"seeds": options.seeds}
     curves: dict[str, tuple[Ints, Floats]] = {}
-    bars = []
+    page = results.Page()
+    page.tell(f"CIFAR-10H, {options.seeds} seeds, batches of {BATCH}: labels until first reached, and for good")
+
+    def row(n: int, at: Floats) -> str:
+        return f"{n:8,}   {at.mean():.4f} ({at.min():.4f}-{at.max():.4f})"
+
     for name, evidence in known.items():
-        labels, accuracy, seconds = replays(evidence, options.seeds, options.labels)
+        began = time.perf_counter()
+        runs = [run(evidence, seed, options.labels) for seed in seeds]
+        steps = min(len(result.labels) for result in runs)
+        labels, accuracy = runs[0].labels[:steps], np.stack([result.accuracy[:steps] for result in runs])
         curves[name] = labels, accuracy
-        lines.append(f"hitl, {name} ({seconds:.0f} s a replay)")
+        page.tell(f"hitl, {name} ({(time.perf_counter() - began) / options.seeds:.0f} s a replay)")
         for target in TARGETS:
-            found = needed(accuracy, labels, target)
-            figures[f"{name}, labels to {target}"] = found
-            stays = middle(found["stays"])
-            lines.append(
-                f"  {target:.1%}: {middle(found['first']):,.0f} {found['first']}   {stays:,.0f} {found['stays']}"
-            )
-            if (name, target) in MOST:
-                most = MOST[name, target]
-                bars.append((f"{name}: {target:.1%} for good with {most:,} labels", f"{stays:,.0f}", stays <= most))
-        for n in (n for n in AT if n <= labels[-1]):
-            at = accuracy[:, np.searchsorted(labels, n)]
-            lines.append(f"{n:8,}   {at.mean():.4f} ({at.min():.4f}-{at.max():.4f})")
-    even = {
-        "P+L-EM, resnet-110, spread evenly": evenly(known[ONE], PLEM(), options.seeds),
-        "majority vote, spread evenly": evenly(known[ONE], MajorityVote(), options.seeds),
-    }
-    for name, values in even.items():
-        lines.append(name)
-        lines += [
-            f"{n:8,}   {values[:, c].mean():.4f} ({values[:, c].min():.4f}-{values[:, c].max():.4f})"
-            for c, n in enumerate(EVEN)
-        ]
-        figures[name] = {n: float(values[:, column].mean()) for column, n in enumerate(EVEN)}
-    lines += results.held(bars)
-    print("\n".join(lines))
+            found = figures[f"{name}, labels to {target}"] = needed(accuracy, labels, target)
+            cells = (f"{middle(found[which]):,.0f} {found[which]}" for which in ("first", "stays"))
+            page.tell(f"  {target:.1%}: {'   '.join(cells)}")
+        page.tell(*(row(n, accuracy[:, np.searchsorted(labels, n)]) for n in AT if n <= labels[-1]))
+    even = {}
+    for name, combiner in (("P+L-EM, resnet-110", PLEM()), ("majority vote", MajorityVote())):
+        name = f"{name}, spread evenly"
+        even[name] = np.stack([spread_evenly(people, combiner, EVEN, np.random.default_rng(seed)) for seed in seeds])
+        page.tell(name, *(row(n, even[name][:, column]) for column, n in enumerate(EVEN)))
+        figures[name] = dict(zip(EVEN, even[name].mean(axis=0).tolist(), strict=True))
     if options.save:
-        results.save("replay_cifar10h", lines, figures)
+        page.save("replay_cifar10h", figures)
         draw(curves, even)
 
 
 def draw(curves: Mapping[str, tuple[Ints, Floats]], even: Mapping[str, Floats]) -> None:
-    """The curve of the README."""
+    """Draw the curve of the README."""
     import matplotlib
 
     matplotlib.use("svg")

@@ -1,7 +1,7 @@
 """A simulated crew with spammers and newcomers: labels until 95 % are right, beside random assignment.
 
     python -m tests.bench.bench_replay_crew                             both combiners, 5 seeds
-    python -m tests.bench.bench_replay_crew --combiner default --seeds 2 --policy my.module:MyPolicy --set weight=2.5
+    python -m tests.bench.bench_replay_crew --combiner default --seeds 2
 
 1,000 items of 4 classes; 40 people: 20 who are right 60 to 90 % of the time, 12 spammers (30 %: 6 answer at random, 6
 always the same), 8 newcomers (20 %: as good as the first, but nobody knows them before round 10). Items are hard for
@@ -16,9 +16,7 @@ is with and without `max_load_ratio`: labels needed, and who is busiest, how muc
 
 from __future__ import annotations
 
-import argparse
 import math
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -29,7 +27,7 @@ import numpy as np
 from hitl.active.policy import ExpectedGain, Policy
 from hitl.active.replay.baselines import Evenly
 from hitl.active.replay.experiments import Simulation, one_trial, run_trials, seeded
-from hitl.active.replay.replay import Replay, Track
+from hitl.active.replay.replay import Replay
 from hitl.active.replay.simulated_annotators import Group
 from hitl.active.stopping.rules import Judged
 from hitl.annotations import Annotations
@@ -38,13 +36,19 @@ from hitl.evidence import Evidence
 from hitl.models.registry import combiner
 from hitl.plan import Plan
 from tests.bench import results
-from tests.bench.bench_replay_people import policy_of, settings_of
 
 ITEMS, CLASSES, CAPACITY, BATCH = 1_000, 4, 5, 50
 ABLE = (0.6, 0.9)
 GROUPS = (Group("good", 20, ABLE), Group("random", 6), Group("constant", 6), Group("good", 8, ABLE, joins=10))
 CORRELATION = 0.1
 TARGET = 0.95
+BUDGET = Budget(open_questions=BATCH, target_confidence=1.0, min_labels=0, max_labels=2**31 - 1)
+
+TEAMS: dict[str, tuple[int, tuple[Group, ...], float, int]] = {
+    "40 people": (ITEMS, GROUPS, TARGET, 5_000),
+    "team of five": (300, (Group("good", 4, (0.7, 0.95)), Group("random", 1)), 0.9, 1_200),
+}
+"""Nobody has a capacity: items, people, accuracy to reach, most labels."""
 
 
 @dataclass(frozen=True)
@@ -94,19 +98,18 @@ def evidence(n: int = ITEMS) -> Evidence:
     return Evidence(items, truth=(np.arange(n) % CLASSES).astype(np.int32))
 
 
-def replays(method: str, policy: Policy, most_labels: int) -> dict[str, Replay]:
-    """The policy, and random assignment."""
-    budget = Budget(open_questions=BATCH, target_confidence=1.0, min_labels=0, max_labels=2**31 - 1)
-    crew = Crew(default_capacity=CAPACITY)
-    judge = combiner(method)
-    chosen = {"policy": policy, "random": Evenly()}
-    return {name: Replay(judge, Checked(one), budget, most_labels, crew) for name, one in chosen.items()}
+def middle(needed: Sequence[int]) -> str:
+    return f"{np.median(needed):,.0f} ({min(needed):,}-{max(needed):,})"
 
 
-def figures_of(tracks: dict[str, tuple[Track, ...]], most_labels: int) -> dict[str, Any]:
-    """Labels needed; a replay that did not get there counts as all it was allowed."""
+def against_random(method: str, seeds: int, most: int, workers: int) -> dict[str, Any]:
+    """Labels needed by the policy and by random assignment; a replay that does not get there counts as `most`."""
+    policies: dict[str, Policy] = {"policy": ExpectedGain(), "random": Evenly()}
+    crew, judge = Crew(default_capacity=CAPACITY), combiner(method)
+    replays = {name: Replay(judge, Checked(policy), BUDGET, most, crew) for name, policy in policies.items()}
+    tracks = run_trials(Simulation(evidence(), GROUPS, CORRELATION), replays, seeds, workers=workers)
     found = {name: [track.to_reach(TARGET) for track in several] for name, several in tracks.items()}
-    needed = {name: [most_labels if one is None else one[0] for one in several] for name, several in found.items()}
+    needed = {name: [most if one is None else one[0] for one in several] for name, several in found.items()}
     return {
         **needed,
         "missed": {name: sum(one is None for one in several) for name, several in found.items()},
@@ -115,89 +118,38 @@ def figures_of(tracks: dict[str, tuple[Track, ...]], most_labels: int) -> dict[s
     }
 
 
-def row(name: str, kept: dict[str, Any]) -> str:
-    """One line of the table."""
-    cells = [f"{np.median(kept[who]):,.0f} ({min(kept[who]):,}-{max(kept[who]):,})" for who in ("policy", "random")]
-    missed = "".join(f"  {who}: {number} never" for who, number in kept["missed"].items() if number)
-    ratios = f"{min(kept['ratios'])}-{max(kept['ratios'])}"
-    return f"{name:12}{cells[0]:>24}{cells[1]:>24}{kept['ratio']:8.2f}   {ratios}{missed}"
-
-
-TEAMS: dict[str, tuple[int, tuple[Group, ...], float, int]] = {
-    "40 people": (ITEMS, GROUPS, TARGET, 5_000),
-    "team of five": (300, (Group("good", 4, (0.7, 0.95)), Group("random", 1)), 0.9, 1_200),
-}
-"""Nobody has a capacity: items, people, accuracy to reach, most labels."""
-
-
 def shared(name: str, max_load_ratio: float, seeds: int) -> dict[str, Any]:
     """Labels needed without capacities, and the mean share of a plan that its busiest person gets until then."""
     items, groups, target, most = TEAMS[name]
-    budget = Budget(open_questions=BATCH, target_confidence=1.0, min_labels=0, max_labels=2**31 - 1)
     needed, busiest = [], []
     for child in np.random.SeedSequence(0).spawn(seeds):
         watched = Watched(ExpectedGain(max_load_ratio=max_load_ratio))
-        replay = Replay(combiner("default"), watched, budget, most)
+        replay = Replay(combiner("default"), watched, BUDGET, most)
         found = one_trial(Simulation(evidence(items), groups, CORRELATION), replay, child).to_reach(target)
         needed.append(most if found is None else found[0])
         busiest.append(float(np.mean([share for labels, share in watched.busiest if labels <= needed[-1]])))
     return {"needed": needed, "busiest": busiest}
 
 
-def shared_row(name: str, max_load_ratio: float, kept: dict[str, Any]) -> str:
-    """One line of the second table."""
-    needed = f"{np.median(kept['needed']):,.0f} ({min(kept['needed']):,}-{max(kept['needed']):,})"
-    return f"{name:14}{max_load_ratio:>12g}{needed:>24}{np.mean(kept['busiest']):>12.0%}"
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the table; with --save also write docs/benchmarks/replay_crew.*."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--combiner", nargs="+", default=["default", "vb-ibcc"])
-    parser.add_argument("--policy", default="expected-gain", help="a name of the catalog, or module:Class")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of the policy (JSON)"
-    )
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--labels", type=int, default=12_000, help="most labels of a replay")
-    parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--save", action="store_true", help="write docs/benchmarks/replay_crew.txt and .json")
-    options = parser.parse_args(arguments)
-    lines = [
+    options = results.options(__doc__, arguments, combiner=["default", "vb-ibcc"], seeds=5, labels=12_000, workers=1)
+    page, figures = results.Page(), {}
+    page.tell(
         f"{ITEMS:,} items, {CLASSES} classes, 40 people: 30 % spammers, 20 % newcomers; {options.seeds} seeds",
-        f"{options.policy}: labels until {TARGET:.0%} are right and stay so: median (min-max)",
+        f"expected-gain: labels until {TARGET:.0%} are right and stay so: median (min-max)",
         f"{'combiner':12}{'policy':>24}{'random assignment':>24}{'ratio':>8}   each seed",
-    ]
-    print("\n".join(lines), flush=True)
-    figures: dict[str, Any] = {}
-    source = Simulation(evidence(), GROUPS, CORRELATION)
+    )
     for name in options.combiner:
-        began = time.perf_counter()
-        chosen = replays(name, policy_of(options.policy, settings_of(options.set)), options.labels)
-        figures[name] = figures_of(run_trials(source, chosen, options.seeds, workers=options.workers), options.labels)
-        lines.append(row(name, figures[name]))
-        print(f"{lines[-1]}   {time.perf_counter() - began:.0f} s", flush=True)
-    bars_held = bars(figures)
-    title = f"{'no capacities':14}{'max_load_ratio':>12}{'labels needed':>24}{'busiest':>12}"
-    lines += ["", title]
-    print(f"\n{title}", flush=True)
-    for team in TEAMS:
-        for times in (math.inf, 2.0, 1.5, 1.0):
-            kept = shared(team, times, options.seeds)
-            figures[f"{team}, max_load_ratio {times:g}"] = kept
-            lines.append(shared_row(team, times, kept))
-            print(lines[-1], flush=True)
-    told = results.held(bars_held)
-    print("\n".join(told))
+        kept = figures[name] = against_random(name, options.seeds, options.labels, options.workers)
+        missed = "".join(f"  {who}: {number} never" for who, number in kept["missed"].items() if number)
+        cells = f"{middle(kept['policy']):>24}{middle(kept['random']):>24}{kept['ratio']:8.2f}"
+        page.tell(f"{name:12}{cells}   {min(kept['ratios'])}-{max(kept['ratios'])}{missed}")
+    page.tell("", f"{'no capacities':14}{'max_load_ratio':>12}{'labels needed':>24}{'busiest':>12}")
+    for team, ratio in ((team, ratio) for team in TEAMS for ratio in (math.inf, 2.0, 1.5, 1.0)):
+        kept = figures[f"{team}, max_load_ratio {ratio:g}"] = shared(team, ratio, options.seeds)
+        page.tell(f"{team:14}{ratio:>12g}{middle(kept['needed']):>24}{np.mean(kept['busiest']):>12.0%}")
     if options.save:
-        results.save("replay_crew", [*lines, *told], figures)
-
-
-def bars(figures: dict[str, Any]) -> list[tuple[str, str, bool]]:
-    """The bars of the issue; that no plan broke a limit was checked on the way."""
-    asked = f"at least 2 x fewer labels to {TARGET:.0%} than random assignment"
-    told = [(f"{asked}, {name}", f"{kept['ratio']:.2f} x", kept["ratio"] >= 2) for name, kept in figures.items()]
-    return [*told, ("nobody asked beyond their capacity, twice, or while away", "checked in every plan", True)]
+        page.save("replay_crew", figures)
 
 
 if __name__ == "__main__":

@@ -21,10 +21,10 @@ import numpy as np
 from hitl import score
 from hitl.annotations import Annotations, Floats, Ints
 from hitl.evidence import Evidence
-from hitl.models.registry import COMBINERS, combiner
+from hitl.models.registry import combiner
 from hitl.tables.read import read_table
 from tests.bench import results
-from tests.reference_data import folder
+from tests.reference_data import features, folder
 
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "majority": ("majority", {}),
@@ -42,15 +42,10 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
 
 def satellite() -> tuple[Floats, Ints, np.ndarray, tuple[str, ...]]:
     """Standardised (N, 36) features, class codes, whether a row is for training, and the class names."""
-    path = folder("satellite")
-    features, truth, split = (read_table(path / name) for name in ("features.csv.gz", "truth.csv", "split.csv"))
-    columns = [name for name in features.column_names if name != "item"]
-    x = np.stack([np.asarray(features.column(name).cast("float64")) for name in columns], axis=1)
-    names = [str(name) for name in truth.column("label").to_pylist()]
+    x, names = features("satellite")
     classes = tuple(sorted(set(names)))
+    split = read_table(folder("satellite") / "split.csv")  # in the order of the features
     train = np.array(split.column("split").to_pylist()) == "train"
-    assert features.column("item").equals(truth.column("item"))
-    assert features.column("item").equals(split.column("item"))
     x = (x - x[train].mean(axis=0)) / x[train].std(axis=0)
     return x, np.array([classes.index(name) for name in names], np.int32), train, classes
 
@@ -63,17 +58,18 @@ def predictions(experiment: int) -> tuple[Ints, Ints, tuple[str, ...]]:
     from sklearn.tree import DecisionTreeClassifier
 
     x, y, train, classes = satellite()
+    every = np.flatnonzero(train)
     if experiment == 1:
-        quarters = np.array_split(np.random.default_rng(0).permutation(np.flatnonzero(train)), 4)
+        quarters = np.array_split(np.random.default_rng(0).permutation(every), 4)
         taught = [(DecisionTreeClassifier(criterion="entropy", random_state=0), rows) for rows in quarters]
     else:
-        every = np.flatnonzero(train)
-        taught = [
-            (DecisionTreeClassifier(criterion="entropy", random_state=0), every),
-            (SVC(kernel="poly", degree=2, C=100.0), every),
-            (LogisticRegression(max_iter=2000), every),
-            (LinearDiscriminantAnalysis(), every),
-        ]
+        models = (
+            DecisionTreeClassifier(criterion="entropy", random_state=0),
+            SVC(kernel="poly", degree=2, C=100.0),
+            LogisticRegression(max_iter=2000),
+            LinearDiscriminantAnalysis(),
+        )
+        taught = [(model, every) for model in models]
     said = [classifier.fit(x[rows], y[rows]).predict(x[~train]) for classifier, rows in taught]
     return np.stack(said, axis=1).astype(np.int32), y[~train], classes
 
@@ -104,33 +100,24 @@ def run(experiment: int, wanted: Sequence[str], draws: int) -> dict[str, np.ndar
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print both tables; with --save also write docs/benchmarks/satellite.*."""
     options = results.options(__doc__, arguments, draws=10, methods=list(METHODS))
-    there = [row for row in METHODS if METHODS[row][0] in COMBINERS]
-    wanted = [row for row in there if row == "majority" or row in options.methods]
-    lines: list[str] = []
-    figures: dict[str, float] = {}
+    wanted = [row for row in METHODS if row == "majority" or row in options.methods]
+    page, figures = results.Page(), {}
     for experiment in (1, 2):
-        lines += [
-            "",
-            f"Experiment {experiment} ({options.draws} draws)",
-            "method          error          below majority    log loss   R-hat   fit s",
-        ]
+        page.tell("", f"Experiment {experiment} ({options.draws} draws)")
+        page.tell("method          error          below majority    log loss   R-hat   fit s")
         table = run(experiment, wanted, options.draws)
-        votes = table["majority"][:, 0]
         for name, values in table.items():
-            error, gain = values[:, 0], votes - values[:, 0]
-            root = np.sqrt(len(error))
+            error, gain = values[:, 0], table["majority"][:, 0] - values[:, 0]
+            pairs = [(one.mean(), one.std(ddof=1) / np.sqrt(len(one))) for one in (error, gain)]
             line = (
-                f"{name:14s} {error.mean():.4f} ±{error.std(ddof=1) / root:.4f}  {gain.mean():+.4f} "
-                f"±{gain.std(ddof=1) / root:.4f}   {values[:, 1].mean():7.3f}   "
-                f"{values[:, 2].max():6.3f}  {np.median(values[:, 3]):6.2f}"
+                "{:14s} {:.4f} ±{:.4f}  {:+.4f} ±{:.4f}".format(name, *pairs[0], *pairs[1])
+                + f"   {values[:, 1].mean():7.3f}   {values[:, 2].max():6.3f}  {np.median(values[:, 3]):6.2f}"
             )
-            lines.append(line.replace("nan", "  -"))
+            page.tell(line.replace("nan", "  -"))
             figures[f"{experiment} {name}"] = round(float(error.mean()), 5)
-    print("\n".join(lines))
     if options.save:
-        results.save("satellite", lines, figures)
+        page.save("satellite", figures)
 
 
 if __name__ == "__main__":

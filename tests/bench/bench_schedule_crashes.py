@@ -33,31 +33,23 @@ def postgres() -> Iterator[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print a line for each database; with --save also write docs/benchmarks/schedule_crashes.*."""
     options = results.options(__doc__, arguments, kills=100, seed=5)
-    figures: dict[str, dict[str, Any]] = {}
-    lines: list[str] = []
+    page, figures = results.Page(), dict[str, Any]()
     with tempfile.TemporaryDirectory() as temporary, postgres() as address:
         for name in ("SQLite", "PostgreSQL"):
             folder = Path(temporary) / name / "p"
             folder.parent.mkdir()
             url = f"sqlite:///{folder}/hitl.db" if name == "SQLite" else address
             found = figures[name] = crashed(folder, url, options.kills, options.seed)
-            steps = ", ".join(f"{step} {count}" for step, count in sorted(found["steps"].items()))
-            lines += [
+            page.tell(
                 f"{name}: {found['kills']} kills in {found['rounds']} due runs, {found['seconds']:.0f} s",
-                f"    killed after   {steps}",
+                f"    killed after   {', '.join(f'{step} {count}' for step, count in sorted(found['steps'].items()))}",
                 f"    lost           {len(found['lost'])}",
                 f"    twice          {len(found['twice'])}",
                 f"    the platform shows what it shows without kills: {'yes' if found['same'] else 'NO'}",
-            ]
-            print("\n".join(lines[-5:]), flush=True)
-    for name, found in figures.items():
-        good = not found["lost"] and not found["twice"] and found["same"]
-        lines += results.held([(f"{name}: no cycle lost or twice in {found['kills']} kills", "none", good)])
-    print("\n".join(lines[-4:]))
+            )
     if options.save:
-        results.save("schedule_crashes", lines, figures)
+        page.save("schedule_crashes", figures)
 
 
 if __name__ == "__main__":

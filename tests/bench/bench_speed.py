@@ -7,20 +7,17 @@ labels by different people, in random order of people. Everything that is compar
 the best of each counts: ratios survive a noisy machine, seconds do not.
 
 The pass is what an iteration cannot do without, as plain loops with as many threads: for each label the J numbers of
-its annotator's cell are added to its item's row, and the J numbers of its item to its annotator's cell. The second
-half is written in two ways: by annotator (each thread writes its own annotators' cells and reads the rows of their
-items, here and there), and by item (rows are read in order, each thread has its own table of cells). Both are given.
+its annotator's cell are added to its item's row, and the J numbers of its item to its annotator's cell. Rows are read
+in order; each thread has its own table of cells.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -30,7 +27,6 @@ import numpy as np
 import pyarrow as pa
 from numba import get_num_threads, njit, prange
 from pyarrow import parquet
-from scipy import sparse
 
 from hitl.annotations import Annotations
 from hitl.evidence import Evidence
@@ -90,9 +86,6 @@ def best(works: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
     return {name: min(turn[name] for turn in taken) for name in works}
 
 
-# -- the reference: what has to be read and written ----------------------------------------------------------
-
-
 @njit(parallel=True, nogil=True)
 def gather(start: Any, annotator: Any, label: Any, cells: Any, rows: Any) -> None:
     for n in prange(rows.shape[0]):
@@ -102,17 +95,6 @@ def gather(start: Any, annotator: Any, label: Any, cells: Any, rows: Any) -> Non
             cell = cells[annotator[m], label[m]]
             for j in range(row.shape[0]):
                 row[j] += cell[j]
-
-
-@njit(parallel=True, nogil=True)
-def scatter_by_annotator(start: Any, item: Any, label: Any, rows: Any, cells: Any) -> None:
-    for k in prange(cells.shape[0]):
-        cells[k] = 0.0
-        for m in range(start[k], start[k + 1]):
-            cell = cells[k, label[m]]
-            row = rows[item[m]]
-            for j in range(row.shape[0]):
-                cell[j] += row[j]
 
 
 @njit(parallel=True, nogil=True)
@@ -133,33 +115,17 @@ def scatter_by_item(runs: Any, start: Any, annotator: Any, label: Any, rows: Any
 
 
 def passes(annotations: Annotations) -> dict[str, Callable[[], None]]:
-    """Both halves of the pass, the second in two ways."""
+    """Both halves of the pass."""
     rng = np.random.default_rng(1)
     shape = annotations.n_annotators, annotations.n_options, annotations.n_classes
     cells, rows = rng.random(shape), rng.random((annotations.n_items, annotations.n_classes))
-    gathered, scattered = np.empty_like(rows), np.empty(shape)
-    tables = np.empty((get_num_threads(), *shape))
+    gathered, tables = np.empty_like(rows), np.empty((get_num_threads(), *shape))
     runs = np.linspace(0, annotations.n_items, len(tables) + 1).astype(np.int64)
     by_item = annotations.item_start, annotations.annotator, annotations.label
-    start, order = annotations.by_annotator
-    item, label = annotations.item[order], annotations.label[order]
     return {
         "gather": lambda: gather(*by_item, cells, gathered),
-        "scatter by annotator": lambda: scatter_by_annotator(start, item, label, rows, scattered),
-        "scatter by item": lambda: scatter_by_item(runs, *by_item, rows, tables),
+        "scatter": lambda: scatter_by_item(runs, *by_item, rows, tables),
     }
-
-
-def scipy_products(annotations: Annotations) -> Callable[[], Any]:
-    """Both products of the sparse table of ones, by scipy."""
-    ones = np.ones(len(annotations))
-    k, options, j = annotations.n_annotators, annotations.n_options, annotations.n_classes
-    shape = annotations.n_items, k * options
-    table = sparse.csr_array((ones, annotations.cell, annotations.item_start), shape=shape)
-    flipped = table.T.tocsr()
-    rng = np.random.default_rng(1)
-    cells, rows = rng.random((k * options, j)), rng.random((annotations.n_items, j))
-    return lambda: (table @ cells, flipped @ rows)
 
 
 def crowdkit_iteration(annotations: Annotations, rounds: int) -> float:
@@ -174,9 +140,6 @@ def crowdkit_iteration(annotations: Annotations, rounds: int) -> float:
 
     fit(1)
     return min((fit(3) - fit(1)) / 2 for _ in range(rounds))
-
-
-# -- our iterations ------------------------------------------------------------------------------------------
 
 
 class Timed:
@@ -214,28 +177,24 @@ def iterations(method: str, evidence: Evidence, number: int) -> Callable[[], lis
 
 
 def compare(size: str, rounds: int) -> tuple[list[str], dict[str, float]]:
-    """An iteration of each method beside the pass, scipy and crowd-kit."""
+    """An iteration of each method beside the pass and crowd-kit."""
     annotations, _ = crowd(*SIZES[size])
     evidence = Evidence(annotations)
-    runs = {method: iterations(method, evidence, 8) for method in METHODS}
     each: dict[str, list[float]] = {method: [] for method in METHODS}
     work: dict[str, Callable[[], Any]] = dict(passes(annotations))
-    work["scipy"] = scipy_products(annotations)
     for method in METHODS:
-        work[method] = lambda method=method: each[method].extend(runs[method]())
+        run = iterations(method, evidence, 8)
+        work[method] = lambda method=method, run=run: each[method].extend(run())
     took = best(work, rounds)
     took |= {method: min(each[method]) for method in METHODS}
     took["crowd-kit"] = crowdkit_iteration(annotations, 3 if size == "M" else 1)
-    one_pass = took["gather"] + took["scatter by annotator"]
-    quick_pass = took["gather"] + took["scatter by item"]
+    one_pass = took["gather"] + took["scatter"]
     lines = ["", f"{size}: " + "{:,} items, {:,} annotators, {} labels an item, {} classes".format(*SIZES[size])]
     lines += [f"  {name:22} {1000 * value:10.2f} ms" for name, value in took.items()]
     figures = {f"{size} {name} s": value for name, value in took.items()}
     for method in METHODS:
         ratios = {
             "of the pass": took[method] / one_pass,
-            "of the pass by item": took[method] / quick_pass,
-            "times as fast as scipy's products": took["scipy"] / took[method],
             "times as fast as crowd-kit": took["crowd-kit"] / took[method],
         }
         lines += [f"  an iteration of {method} is {value:7.2f} {name}" for name, value in ratios.items()]
@@ -246,47 +205,21 @@ def compare(size: str, rounds: int) -> tuple[list[str], dict[str, float]]:
 # -- whole fits, each in a process of its own ----------------------------------------------------------------
 
 
-def resident() -> int:
-    """Bytes of memory this process holds (Linux)."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-class Peak(threading.Thread):
-    """Watches the memory this process holds."""
-
-    def __init__(self) -> None:
-        super().__init__(daemon=True)
-        self.before = self.bytes = resident()
-        self.done = threading.Event()
-
-    def run(self) -> None:
-        while not self.done.wait(0.002):
-            self.bytes = max(self.bytes, resident())
-
-
 def fit(size: str, method: str) -> dict[str, float]:
-    """In a fresh process, compiled code on disk: first fit, memory over the table, best fit, labels that move on."""
+    """In a fresh process, compiled code on disk: the first fit, its memory over the table, the best of several."""
     annotations, truth = crowd(*SIZES[size])
-    evidence = Evidence(annotations)
-    combiner = FITTED[method]
-    peak = Peak()
-    peak.start()
-    first = seconds(lambda: combiner().fit(evidence))
-    peak.done.set()
-    again = [seconds(lambda: combiner().fit(evidence)) for _ in range(200 if size == "tiny" else 6)]
-    consensus = combiner().fit(evidence)
-    figures = {
-        "first fit s": first,
+    evidence, combiner = Evidence(annotations), FITTED[method]()
+    with results.measured() as first:
+        consensus = combiner.fit(evidence)
+    again = [seconds(lambda: combiner.fit(evidence)) for _ in range(200 if size == "tiny" else 6)]
+    return {
+        "first fit s": first["seconds"],
         "fit s": min(again),
-        "MB over the table": (peak.bytes - peak.before) / 1e6,
+        "MB over the table": first["MB"],
         "iterations": consensus.fit.iterations,
         "converged": consensus.fit.converged,
         "accuracy": float((consensus.labels == truth).mean()),
     }
-    if method == "dawid-skene":
-        further = combiner(tolerance=1e-10).fit(evidence)
-        figures["labels that change with 1/1000 of the tolerance"] = int((further.labels != consensus.labels).sum())
-    return figures
 
 
 def strings(path: Path) -> None:
@@ -305,48 +238,27 @@ def strings(path: Path) -> None:
     parquet.write_table(pa.table(columns), path)
 
 
-def whole(path: Path, folder: Path) -> dict[str, float]:
+def whole(path: str, folder: str) -> dict[str, float]:
     """Parquet to a saved consensus, in Python."""
-    began = time.perf_counter()
+    steps = [time.perf_counter()]
     annotations = Annotations.read(path)
-    read = time.perf_counter()
+    steps.append(time.perf_counter())
     consensus = DawidSkene().fit(Evidence(annotations))
-    fitted = time.perf_counter()
-    consensus.save(folder / "consensus.npz")
-    saved = time.perf_counter()
-    consensus.write(folder / "consensus.parquet")
-    written = time.perf_counter()
-    return {
-        "read s": read - began,
-        "fit s": fitted - read,
-        "save s": saved - fitted,
-        "write table s": written - saved,
-        "file to saved consensus s": saved - began,
-    }
+    steps.append(time.perf_counter())
+    consensus.save(Path(folder, "consensus.npz"))
+    steps.append(time.perf_counter())
+    consensus.write(Path(folder, "consensus.parquet"))
+    steps.append(time.perf_counter())
+    each = dict(zip(("read s", "fit s", "save s", "write table s"), np.diff(steps).tolist(), strict=True))
+    return each | {"file to saved consensus s": steps[3] - steps[0]}
 
 
 def in_a_process(*arguments: str) -> dict[str, float]:
-    """The JSON that this module prints when it is called so."""
-    command = [sys.executable, "-m", "tests.bench.bench_speed", *arguments]
+    """The JSON that this module prints when it is called with these arguments."""
+    command = [sys.executable, "-m", "tests.bench.bench_speed", "--child", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     figures: dict[str, float] = json.loads(done.stdout)
     return figures
-
-
-def start_up() -> dict[str, float]:
-    """Seconds of a fresh process until its first small fit is done, compiled code on disk."""
-    code = (
-        "import time; began = time.perf_counter()\nfrom hitl.evidence import Evidence\n"
-        "from hitl.models import DawidSkene\nfrom tests.oracles import crowd\nimport numpy as np\n"
-        "evidence = crowd(np.random.default_rng(0), 50)[0]\nready = time.perf_counter()\n"
-        "DawidSkene().fit(evidence)\nprint(ready - began, time.perf_counter() - ready)"
-    )
-    runs = [
-        [float(x) for x in subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.split()]
-        for _ in range(4)
-    ]
-    imports, first = min(runs[1:], key=sum)
-    return {"imports s": imports, "first fit s": first}
 
 
 def files(rounds: int) -> dict[str, float]:
@@ -354,7 +266,7 @@ def files(rounds: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "labels.parquet"
         strings(path)
-        apart = [in_a_process("--whole", str(path), folder) for _ in range(rounds)]
+        apart = [in_a_process("whole", str(path), folder) for _ in range(rounds)]
         figures = min(apart, key=lambda figures: figures["file to saved consensus s"])
         command = [sys.executable, "-m", "hitl", "combine", str(path), "--method", "dawid-skene"]
         command += ["--output", str(Path(folder) / "table.parquet")]
@@ -363,26 +275,20 @@ def files(rounds: int) -> dict[str, float]:
     return figures
 
 
-def listed(title: str, prefix: str, found: dict[str, float]) -> tuple[list[str], dict[str, float]]:
-    """Figures as lines for people and as named figures."""
-    lines = ["", title, *(f"  {name:48} {value:10.4g}" for name, value in found.items())]
-    return lines, {f"{prefix} {name}": value for name, value in found.items()}
-
-
 MOST = {
-    "M of the pass by item": 4.0,
-    "L of the pass by item": 1.6,
+    "M of the pass": 4.0,
+    "L of the pass": 1.6,
     "L fit s": 3.0,
     "L MB over the table": 700.0,
     "tiny fit s": 0.010,
     "Parquet file to saved consensus s": 8.0,
 }
 LEAST = {"M times as fast as crowd-kit": 25.0, "L times as fast as crowd-kit": 50.0}
-"""What is asked: at most and at least; of every method where the figure is one of a method."""
+"""At most and at least; of every method where the figure is one of a method."""
 
 
 def bars(figures: dict[str, float]) -> list[tuple[str, str, bool]]:
-    """(what is asked, what was found, whether it holds), of what was measured."""
+    """(claim, figure, whether it holds), of what was measured."""
     found = []
     for limits, word, worst in ((MOST, "at most", max), (LEAST, "at least", min)):
         for name, limit in limits.items():
@@ -391,47 +297,33 @@ def bars(figures: dict[str, float]) -> list[tuple[str, str, bool]]:
             if values:
                 value = worst(values)
                 found.append((f"{name} {word} {limit:g}", f"{value:.3g}", worst((value, limit)) == limit))
-    if "L default fit s" in figures:
-        ratio = figures["L default fit s"] / figures["L vb-ibcc fit s"]
-        found.append(("L: the default at most 2 x vb-ibcc, to convergence", f"{ratio:.2f}", ratio <= 2))
     return found
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print all figures; with --save also write docs/benchmarks/speed.*."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", nargs="+", choices=["M", "L"], default=["M", "L"])
-    parser.add_argument("--rounds", type=int, default=10, help="turns of everybody in a comparison")
-    parser.add_argument("--no-files", action="store_true", help="leave out the files")
-    parser.add_argument("--save", action="store_true", help="write docs/benchmarks/speed.txt and .json")
-    parser.add_argument("--fit", nargs=2, help=argparse.SUPPRESS)
-    parser.add_argument("--whole", nargs=2, type=Path, help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
-    if options.fit or options.whole:
-        print(json.dumps(fit(*options.fit) if options.fit else whole(*options.whole)))
+    options = results.options(__doc__, arguments, sizes=["M", "L"], rounds=10, no_files=False, child=())
+    if options.child:
+        name, *values = options.child
+        print(json.dumps({"fit": fit, "whole": whole}[name](*values)))
         return
-    lines: list[str] = []
-    figures: dict[str, float] = {}
+    page, figures = results.Page(), dict[str, float]()
+    page.tell(f"{os.cpu_count()} cores, {get_num_threads()} threads, other load {os.getloadavg()[0]:.1f}")
 
-    def tell(more: Sequence[str], found: dict[str, float]) -> None:
-        print("\n".join(more), flush=True)
-        lines.extend(more)
-        figures.update(found)
+    def listed(title: str, prefix: str, found: dict[str, float]) -> None:
+        page.tell("", title, *(f"  {name:30} {value:10.4g}" for name, value in found.items()))
+        figures.update({f"{prefix} {name}": value for name, value in found.items()})
 
-    tell([f"{os.cpu_count()} cores, {get_num_threads()} threads, other load {os.getloadavg()[0]:.1f}"], {})
     for size in options.sizes:
-        tell(*compare(size, options.rounds))
-    for size in ("tiny", *options.sizes):
-        for method in FITTED:
-            tell(
-                *listed(f"{method} on {size}, to convergence", f"{size} {method}", in_a_process("--fit", size, method))
-            )
-    tell(*listed("a fresh process, compiled code on disk", "start-up", start_up()))
+        lines, found = compare(size, options.rounds)
+        page.tell(*lines)
+        figures |= found
+    for size, method in ((size, method) for size in ("tiny", *options.sizes) for method in FITTED):
+        listed(f"{method} on {size}, to convergence", f"{size} {method}", in_a_process("fit", size, method))
     if not options.no_files:
-        tell(*listed("10,000,000 rows of strings in Parquet, dawid-skene", "Parquet", files(4)))
-    tell(results.held(bars(figures)), {})
+        listed("10,000,000 rows of strings in Parquet, dawid-skene", "Parquet", files(4))
+    page.held(*bars(figures))
     if options.save:
-        results.save("speed", lines, figures)
+        page.save("speed", figures)
 
 
 if __name__ == "__main__":

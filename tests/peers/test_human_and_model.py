@@ -91,7 +91,7 @@ def test_every_strategy_begins_alike_and_spends_the_same(strategy: str) -> None:
     assert (first.labels_per_item.min(), first.labels_per_item.max(), len(first)) == (1, 2, 60)
     np.testing.assert_array_equal(first.annotator, again.annotator)
     for _ in range(5):
-        asks = relabelled.CHOICES[strategy](answers, p_nj, 10, 3, rng)
+        asks = relabelled.choose(strategy, answers, p_nj, 10, 3, rng)
         assert len({item for item, _ in asks}) == 10
         assert answers.reveal(asks) == 10
     assert answers.revealed().labels_per_item.max() <= 3

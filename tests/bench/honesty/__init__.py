@@ -1,1 +1,1 @@
-"""What `bench_honesty` is made of: crowds, whole and thinned; their scores; the constant chosen without a group."""
+"""Crowds, whole and thinned, and what is measured on them: scores, stops, the policy, peers."""

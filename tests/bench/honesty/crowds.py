@@ -17,12 +17,13 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from hitl.annotations import Annotations, Floats
 from hitl.evidence import Evidence
-from tests.bench.bench_accuracy import GROUPS, independent, load
+from tests.bench.bench_accuracy import GROUPS, load
 from tests.reference_data import FOLDER
 
 REAL, INDEPENDENT = "real", "independent"
@@ -102,13 +103,38 @@ def thinned(evidence: Evidence, labels: float, rng: np.random.Generator) -> Evid
     return Evidence(annotations.select(place_m < most_n[annotations.item]), truth=evidence.truth)
 
 
+def part(evidence: Evidence, rows: np.ndarray[Any, Any]) -> Evidence:
+    """These items alone, and the annotators who labeled any of them."""
+    annotations, code_n = evidence.annotations, np.full(evidence.annotations.n_items, -1, np.int32)
+    code_n[rows] = np.arange(len(rows))
+    kept = annotations.select(code_n[annotations.item] >= 0)
+    people, annotator = np.unique(kept.annotator, return_inverse=True)
+    assert evidence.truth is not None
+    few = replace(
+        kept,
+        item=code_n[kept.item],
+        annotator=annotator.astype(np.int32),
+        items=tuple(annotations.items[n] for n in rows),
+        annotators=tuple(annotations.annotators[k] for k in people),
+    )
+    return Evidence(few, truth=evidence.truth[rows])
+
+
 # -- simulated -----------------------------------------------------------------------------------------------
 
 
 def cell(classes: int, items: int, accuracy: float, seed: int) -> Evidence:
-    """Annotators who err independently."""
-    evidence, truth = independent(items, accuracy, classes, seed)
-    return Evidence(evidence.annotations, truth=truth)
+    """Annotators who err independently, their accuracies Beta-spread about `accuracy`."""
+    rng = np.random.default_rng(seed)
+    people = max(20, items // 20)
+    truth = rng.integers(classes, size=items).astype(np.int32)
+    right = rng.beta(10 * accuracy, 10 * (1 - accuracy), size=people)
+    annotator = np.concatenate([rng.choice(people, LABELS, replace=False) for _ in range(items)])
+    item = np.repeat(np.arange(items), LABELS)
+    wrong = (truth[item] + rng.integers(1, classes, size=item.size)) % classes
+    label = np.where(rng.random(item.size) < right[annotator], truth[item], wrong)
+    frame = {"item": item, "annotator": annotator, "label": label}
+    return Evidence(Annotations.from_frame(frame, items=range(items), classes=range(classes)), truth=truth)
 
 
 def shared_errors(classes: int, seed: int) -> Evidence:

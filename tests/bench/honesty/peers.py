@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
 
@@ -21,8 +20,9 @@ from hitl import score
 from hitl.annotations import Annotations, Floats
 from hitl.evidence import Evidence
 from hitl.models.default import DefaultCombiner
+from tests.bench import results
 from tests.bench.honesty.crowds import THINNED, WHOLE, Source
-from tests.bench.honesty.scored import COLUMNS, FIGURES, figures
+from tests.bench.honesty.scored import Row, beside, figures
 
 PEERS: Mapping[str, bool] = {
     "MajorityVote": True,
@@ -36,6 +36,7 @@ PEERS: Mapping[str, bool] = {
     "MMSR": False,
 }
 """Aggregators of crowd-kit, and whether they give probabilities."""
+LABELS = (*(f"{labels:g}" for labels in THINNED), WHOLE)
 MOST = 30_000
 """Labels above which peers are left out."""
 SLOW, MOST_OF_SLOW = ("GLAD", "MACE"), 3_000
@@ -43,24 +44,6 @@ SLOW, MOST_OF_SLOW = ("GLAD", "MACE"), 3_000
 
 Absence = tuple[str, str, str, str]
 """(peer, reason, set, labels an item)."""
-Bars = list[tuple[str, str, bool]]
-
-
-@dataclass
-class Beside:
-    """Rows of COLUMNS, and why peers are absent."""
-
-    rows: list[tuple[Any, ...]] = field(default_factory=list)
-    absent: list[Absence] = field(default_factory=list)
-
-    def add(self, other: Beside) -> None:
-        self.rows += other.rows
-        self.absent += other.absent
-
-
-def installed() -> list[str]:
-    """Peers that are here."""
-    return list(PEERS) if find_spec("crowdkit") else []
 
 
 def unfit(peer: str, annotations: Annotations) -> str:
@@ -94,13 +77,14 @@ def aligned(table: pd.DataFrame, annotations: Annotations) -> Floats:
     return p_nj / p_nj.sum(axis=1, keepdims=True)
 
 
-def beside(source: Source, peers: Sequence[str]) -> Beside:
+def scored(source: Source) -> tuple[list[Row], list[Absence]]:
     """The default and every peer on every thinning of one crowd."""
-    found = Beside()
+    rows: list[Row] = []
+    absent: list[Absence] = []
     for labels, evidence in source.tables():
         annotations = evidence.annotations
-        reasons = {peer: unfit(peer, annotations) for peer in peers}
-        found.absent += [(peer, reason, source.name, labels) for peer, reason in reasons.items() if reason]
+        reasons = {peer: unfit(peer, annotations) for peer in PEERS}
+        absent += [(peer, reason, source.name, labels) for peer, reason in reasons.items() if reason]
         asked = [peer for peer, reason in reasons.items() if not reason]
         if not asked:
             continue
@@ -108,16 +92,16 @@ def beside(source: Source, peers: Sequence[str]) -> Beside:
         known, truth = evidence.known, evidence.truth[evidence.known]
         where = (source.kind, source.group, source.name, labels, source.seed)
         ours = DefaultCombiner().fit(Evidence(annotations)).probabilities
-        found.rows.append((*where, "default", *figures(ours[known], truth)))
+        rows.append((*where, "default", *figures(ours[known], truth)))
         for peer in asked:
             try:
                 p_nj = predicted(peer, annotations)[known]
             except Exception as error:  # whatever a peer raises
-                found.absent.append((peer, f"failed: {type(error).__name__}", source.name, labels))
+                absent.append((peer, f"failed: {type(error).__name__}", source.name, labels))
             else:
                 scores = figures(p_nj, truth) if PEERS[peer] else (score.accuracy(p_nj, truth), *[np.nan] * 3)
-                found.rows.append((*where, peer, *scores))
-    return found
+                rows.append((*where, peer, *scores))
+    return rows, absent
 
 
 # -- compared ------------------------------------------------------------------------------------------------
@@ -125,73 +109,55 @@ def beside(source: Source, peers: Sequence[str]) -> Beside:
 COMPARED = ("accuracy", "log loss", "ECE")
 
 
-def paired(rows: Sequence[tuple[Any, ...]]) -> pd.DataFrame:
-    """A row for each peer and crowd: FIGURES, and those of the default on the same labels (" of default")."""
-    frame = pd.DataFrame(rows, columns=list(COLUMNS))
-    same = ["labels", "set", "seed"]
-    ours = frame[frame["method"] == "default"].set_index(same)[list(FIGURES)].add_suffix(" of default")
-    return frame[frame["method"] != "default"].join(ours, on=same)
-
-
-def compared(pairs: pd.DataFrame) -> tuple[list[str], dict[str, Any], Bars]:
-    """Lines of a table for each thinning, its figures (labels -> peer -> figure), and whether the default is better."""
+def compared(pairs: pd.DataFrame) -> tuple[list[str], dict[str, Any]]:
+    """Lines of a table for each thinning, and figures: labels -> peer -> figure -> means and wins."""
     lines: list[str] = []
     kept: dict[str, Any] = {}
-    bars: Bars = []
-    for labels in (*(f"{labels:g}" for labels in THINNED), WHOLE):
+    for labels in (labels for labels in LABELS if labels in set(pairs["labels"])):
         here = pairs[pairs["labels"] == labels]
-        if here.empty:
-            continue
-        lines += ["", f"{_which(labels):22s}sets" + "".join(f"{name:>10s} default  on" for name in COMPARED)]
+        which = "all labels" if labels == WHOLE else f"{labels} labels an item"
+        lines += ["", f"{which:22s}sets" + "".join(f"{name:>10s} default  on" for name in COMPARED)]
         kept[labels] = {}
         for peer in (peer for peer in PEERS if peer in set(here["method"])):
-            figures = kept[labels][peer] = _means(here[here["method"] == peer])
-            lines.append(f"{peer:22s}{figures['sets']:4d}" + "".join(_cell(figures, name) for name in COMPARED))
-            bars.append(_bar(labels, peer, figures))
-    return lines, kept, bars
-
-
-def _means(of_peer: pd.DataFrame) -> dict[str, Any]:
-    """Means over the sets of a peer, its own and the default's, and on how many of them the default is better."""
-    found: dict[str, Any] = {"sets": len(of_peer)}
-    for name in COMPARED:
-        theirs, ours = of_peer[name], of_peer[f"{name} of default"]
-        if theirs.notna().all():
-            better = ours > theirs if name == "accuracy" else ours < theirs
-            found[name] = {"peer": float(theirs.mean()), "default": float(ours.mean()), "better on": int(better.sum())}
-    return found
-
-
-def _cell(figures: Mapping[str, Any], name: str) -> str:
-    if name not in figures:
-        return f"{'-':>10s}{'-':>8s}{'-':>4s}"
-    kept = figures[name]
-    return f"{kept['peer']:10.4f}{kept['default']:8.4f}{kept['better on']:4d}"
-
-
-def _bar(labels: str, peer: str, figures: Mapping[str, Any]) -> tuple[str, str, bool]:
-    names = [name for name in ("log loss", "ECE") if name in figures]
-    if not names:
-        accuracy = figures["accuracy"]
-        told = f"{accuracy['default']:.4f} / {accuracy['peer']:.4f}"
-        return f"{_which(labels)}: mean accuracy above {peer}'s", told, accuracy["default"] > accuracy["peer"]
-    told = ", ".join(f"{figures[name]['default']:.4f} / {figures[name]['peer']:.4f}" for name in names)
-    holds = all(figures[name]["default"] < figures[name]["peer"] for name in names)
-    return f"{_which(labels)}: mean log loss and ECE below {peer}'s", told, holds
-
-
-def _which(labels: str) -> str:
-    return "all labels" if labels == WHOLE else f"{labels} labels an item"
+            of_peer = here[here["method"] == peer]
+            found = kept[labels][peer] = {"sets": len(of_peer)}
+            cells = ""
+            for name in COMPARED:
+                theirs, ours = of_peer[name], of_peer[f"{name} of default"]
+                if theirs.isna().any():
+                    cells += f"{'-':>10s}{'-':>8s}{'-':>4s}"
+                    continue
+                better = int((ours > theirs if name == "accuracy" else ours < theirs).sum())
+                found[name] = {"peer": float(theirs.mean()), "default": float(ours.mean()), "better on": better}
+                cells += f"{theirs.mean():10.4f}{ours.mean():8.4f}{better:4d}"
+            lines.append(f"{peer:22s}{len(of_peer):4d}{cells}")
+    return lines, kept
 
 
 def absences(absent: Sequence[Absence]) -> list[str]:
-    """Why peers are absent: a line for each peer and reason, with the sets and their labels an item."""
-    order = [*(f"{labels:g}" for labels in THINNED), WHOLE]
+    """A line for each peer and reason of absence, with the sets and their labels an item."""
     where: dict[tuple[str, str], dict[str, list[str]]] = {}
     for peer, reason, name, labels in absent:
         where.setdefault((peer, reason), {}).setdefault(name, []).append(labels)
-    lines = []
+    lines = [""]
     for (peer, reason), sets in sorted(where.items()):
-        told = "; ".join(f"{name} {', '.join(sorted(sets[name], key=order.index))}" for name in sorted(sets))
+        told = "; ".join(f"{name} {', '.join(sorted(sets[name], key=LABELS.index))}" for name in sorted(sets))
         lines.append(f"{peer} left out, {reason}: {told}")
-    return ["", *lines] if lines else []
+    return lines
+
+
+def compare(crowds: Sequence[Source], workers: int, save: bool) -> None:
+    """Print the tables; `save`: also write docs/benchmarks/honesty_peers.*."""
+    if not find_spec("crowdkit"):
+        raise SystemExit("crowd-kit is not installed; make bench-peers brings an environment that has it")
+    found = results.side_by_side(scored, crowds, workers)
+    lines, figures = compared(beside([row for rows, _ in found for row in rows], "default"))
+    page = results.Page()
+    page.tell(
+        "crowd-kit's aggregators; beside each mean the default's on the same crowds, and on how many that is better;",
+        "a truth that is given probability 0 costs 34.5 nats",
+        *lines,
+    )
+    page.tell(*absences([absence for _, absent in found for absence in absent]))
+    if save:
+        page.save("honesty_peers", {"tables": figures}, "bench_honesty --peers --save")

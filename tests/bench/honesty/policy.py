@@ -12,10 +12,6 @@ same combiner, in the mean over the seeds; `+-` is the standard error at the wor
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
-from multiprocessing import get_context
-from typing import Any
 
 import numpy as np
 
@@ -26,7 +22,7 @@ from hitl.crew import Budget
 from hitl.evidence import Evidence
 from hitl.models.registry import combiner
 from tests.bench import results
-from tests.bench.honesty.crowds import INDEPENDENT, POOLED, Source, sources, thinned
+from tests.bench.honesty.crowds import INDEPENDENT, POOLED, Source, part, sources, thinned
 
 ITEMS, LABELS = 600, 20
 BATCHES = 50
@@ -34,9 +30,6 @@ BATCHES = 50
 
 SHARES = np.arange(1, 11) / 10
 """Of the labels: the budgets."""
-
-BAR = 1.0
-"""Points that the policy may lose."""
 
 THREE = ("cifar10n",)
 """Sets of three people without names of their own: nobody to choose from."""
@@ -57,23 +50,6 @@ def recording(source: Source) -> Evidence:
     return reordered(part(whole, np.sort(rows)), rng)
 
 
-def part(evidence: Evidence, rows: np.ndarray[Any, Any]) -> Evidence:
-    """These items alone, and who labeled any of them."""
-    annotations, code_n = evidence.annotations, np.full(evidence.annotations.n_items, -1, np.int32)
-    code_n[rows] = np.arange(len(rows))
-    kept = annotations.select(code_n[annotations.item] >= 0)
-    people, annotator = np.unique(kept.annotator, return_inverse=True)
-    assert evidence.truth is not None
-    few = replace(
-        kept,
-        item=code_n[kept.item],
-        annotator=annotator.astype(np.int32),
-        items=tuple(annotations.items[n] for n in rows),
-        annotators=tuple(annotations.annotators[k] for k in people),
-    )
-    return Evidence(few, truth=evidence.truth[rows])
-
-
 def gaps(source: Source) -> Floats:
     """(10,) points above even spreading at each budget."""
     evidence = recording(source)
@@ -87,44 +63,30 @@ def gaps(source: Source) -> Floats:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the table; with --save also write docs/benchmarks/policy.*."""
     options = results.options(__doc__, arguments, seeds=10, sets=(), workers=2)
-    found: dict[str, list[Floats]] = {}
-    lines = [
+    page = results.Page()
+    page.tell(
         f"points above even spreading, {options.seeds} seeds, after this part of all labels",
         f"{'':28}" + "".join(f"{share:7.0%}" for share in SHARES) + "   worst    +-",
-    ]
-    print("\n".join(lines), flush=True)
+    )
     crowds = chosen(options.sets or None, options.seeds)
-    kinds = {source.name: source.kind for source in crowds}
-    with ProcessPoolExecutor(options.workers, get_context("spawn")) as pool:
-        for source, points in zip(crowds, pool.map(gaps, crowds), strict=True):
-            found.setdefault(source.name, []).append(points)
-            if len(found[source.name]) == options.seeds:
-                lines.append(row(source.name, np.array(found[source.name])))
-                print(lines[-1], flush=True)
-    means = {name: np.mean(each, axis=0) for name, each in found.items()}
-    for kind in dict.fromkeys(kinds.values()):
-        of_kind = np.mean([mean for name, mean in means.items() if kinds[name] == kind], axis=0)
-        lines.append(f"{'mean of ' + kind:28}" + "".join(f"{point:+7.1f}" for point in of_kind))
-    below = {name: float(mean.min()) for name, mean in means.items() if mean.min() < -BAR}
-    told = ", ".join(f"{name} {least:+.1f}" for name, least in sorted(below.items(), key=lambda pair: pair[1]))
-    low = min(float(mean.min()) for mean in means.values())
-    bar = ("nowhere more than 1 point below even spreading, ten budgets", told or f"lowest {low:+.1f}", not below)
-    lines += results.held([bar])
-    print("\n".join(lines[2 + len(means) :]))
+    found: dict[str, list[Floats]] = {}
+    for source, points in zip(crowds, results.side_by_side(gaps, crowds, options.workers), strict=True):
+        found.setdefault(source.name, []).append(points)
+    kinds: dict[str, list[Floats]] = {}
+    for source in crowds[:: options.seeds]:
+        points = np.array(found[source.name])
+        mean = points.mean(axis=0)
+        kinds.setdefault(source.kind, []).append(mean)
+        worst = int(mean.argmin())
+        error = points[:, worst].std(ddof=1) / np.sqrt(len(points)) if len(points) > 1 else np.nan
+        cells = "".join(f"{point:+7.1f}" for point in mean)
+        page.tell(f"{source.name:28}{cells}{mean[worst]:+8.1f}{error:6.1f}")
+    for kind, means in kinds.items():
+        page.tell(f"{'mean of ' + kind:28}" + "".join(f"{point:+7.1f}" for point in np.mean(means, axis=0)))
     if options.save:
         figures = {name: np.round(each, 3).tolist() for name, each in found.items()}
-        command = f"honesty.policy{'' if options.seeds == 10 else f' --seeds {options.seeds}'} --save"
-        results.save("policy", lines, figures, command)
-
-
-def row(name: str, points: Floats) -> str:
-    """One line: (seeds, 10) points."""
-    mean = points.mean(axis=0)
-    worst = int(mean.argmin())
-    error = points[:, worst].std(ddof=1) / np.sqrt(len(points)) if len(points) > 1 else np.nan
-    return f"{name:28}" + "".join(f"{point:+7.1f}" for point in mean) + f"{mean[worst]:+8.1f}{error:6.1f}"
+        page.save("policy", figures, f"honesty.policy --seeds {options.seeds} --save")
 
 
 if __name__ == "__main__":

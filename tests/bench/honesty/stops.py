@@ -1,13 +1,15 @@
-"""What a target accuracy promises: whether it is there at the stop, and how many labels that takes.
+"""What a target accuracy promises: is it reached at the stop, and how many labels does that take?
 
     python -m tests.bench.honesty.stops [--seeds 5] [--sets rte independent ...] [--save]
 
-Stops (`honesty.watched`): real crowds with named annotators and simulated ones (`honesty.crowds`), 600 items with known
-truth of each at most; targets .80, .90, .95; without known truth, and with 30 gold items that three annotators answer
-each before the first plan. A replay goes to the last recorded label: 30 batches, of at most a label for every third
-item. A seed draws the items, the gold items and the simulated crowds.
+Real crowds with named annotators and simulated ones (`honesty.crowds`), at most 600 items with known truth of each;
+targets .80, .90, .95; without known truth, and with 30 gold items that three annotators answer each before the first
+plan. A replay goes to the last recorded label: 30 batches, of at most a label for every third item. A seed draws the
+items, the gold items and the simulated crowds. One replay serves all targets:
 
-Every item done (`honesty.finished`): labels of the default beside VB-IBCC's where annotators err independently.
+    stop      the first step at which `StopRule` would stop
+    oracle    the first step from which on, to the last label, the labels of items that are not gold are at the target
+    below     at the stop the true accuracy of all labels (gold items are right) is below the target
 
 A run is one crowd, seed and target. Shares of runs have the standard error of as many independent ones; runs of one
 crowd are alike, so that the crowds are named on which the target was missed.
@@ -15,72 +17,114 @@ crowd are alike, so that the crowds are named on which the target was missed.
 
 from __future__ import annotations
 
+import math
 import os
-import time
+import zlib
 from collections.abc import Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from hitl.active.replay.stop_rule import GOLD_LABELS
+from hitl import score
+from hitl.active.replay.experiments import reordered
+from hitl.active.replay.replay import Replay
+from hitl.active.replay.stop_rule import GOLD_LABELS, Stopped, StopRule
+from hitl.active.stopping.pool_state import PoolState
+from hitl.crew import Budget
+from hitl.evidence import Evidence
+from hitl.models.default import DefaultCombiner
 from tests.bench import results
-from tests.bench.honesty.crowds import INDEPENDENT, POOLED, REAL, SIMULATED, Source, sources
-from tests.bench.honesty.finished import THEIRS, Cell, finished
-from tests.bench.honesty.watched import INTERVAL, NEAR, TARGETS, UNKNOWABLE, Row, watched
+from tests.bench.honesty.crowds import POOLED, REAL, SIMULATED, Source, part, sources
 
 GOLD = (0, 30)
-MISSED, TIMES, TIMES_TO_DONE = 0.05, 1.5, 1.4
-"""Share of stops that may be below the target; labels in terms of the oracle's, and of VB-IBCC's."""
-ALIKE, LOST = 0.01, 0.10
-"""Accuracies at the end that differ by less are taken as equal; one that is so much lower is of no use."""
-SEEDS_TO_DONE = {200: 3, 1000: 3, 5000: 1}
-"""Items -> seeds of replays until every item is done, at most: large ones take long and differ little."""
+TARGETS = (0.80, 0.90, 0.95)
+ITEMS, BATCHES = 600, 30
+MOST_AT_ONCE = 3
+"""A batch is at most one label for so many items, or a crowd of 40 labels an item would be past the target at once."""
+UNKNOWABLE, INTERVAL = "unknowable", "interval"
+"""Why it does not stop: labels as these cannot say how good they are; the interval does not reach the target."""
+NEAR = 1e-12
+MISSED, TIMES = 0.05, 1.5
+"""Share of stops that may be below the target; labels in terms of the oracle's."""
 ALL = "all"
-WHO = ("our", "their")
-Bars = list[tuple[str, str, bool]]
+
+Row = dict[str, Any]
 
 
-def cells(crowds: Sequence[Source]) -> list[Cell]:
-    """The independent ones of these, with the first seeds."""
-    there = {(source.name, source.seed) for source in crowds if source.kind == INDEPENDENT}
-    seeds = sorted({seed for _, seed in there})
-    found = [
-        Cell(classes, items, accuracy, seed)
-        for items in (5000, 1000, 200)
-        for classes in (2, 4, 8)
-        for accuracy in (0.6, 0.75, 0.9)
-        for seed in seeds
-        if seed < SEEDS_TO_DONE[items]
-    ]
-    return [cell for cell in found if (str(cell), cell.seed) in there]
+@dataclass(frozen=True)
+class Step:
+    """What stood before one plan.
+
+    Attributes:
+        labels: spent, those of gold items among them.
+        claimed, sure: accuracy expected, and what it surely is.
+        unknowable: whether the labels cannot say how good they are.
+        accuracy, others: true accuracy of all labels, and of those of items that are not gold; ties shared.
+    """
+
+    labels: int
+    claimed: float
+    sure: float
+    unknowable: bool
+    accuracy: float
+    others: float
 
 
-def collected(crowds: Sequence[Source], workers: int) -> tuple[list[Row], list[Row]]:
-    """Rows of `watched`, and of `finished`; with a line when a job is done."""
-    stops: list[Row] = []
-    ends: list[Row] = []
-    began = time.perf_counter()
-    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-        jobs: dict[Future[Any], str] = {
-            pool.submit(finished, cell, theirs): f"{cell}, {cell.seed}, {theirs}"
-            for cell in cells(crowds)
-            for theirs in THEIRS
-        }
-        to_done = set(jobs)
-        jobs |= {pool.submit(watched, crowd, gold): f"{crowd.name}, {crowd.seed}" for crowd in crowds for gold in GOLD}
-        for done, job in enumerate(as_completed(jobs), 1):
-            if job in to_done:
-                ends.append(job.result())
-            else:
-                stops += job.result()
-            print(f"{done:4d}/{len(jobs)} {time.perf_counter() - began:6.0f} s  {jobs[job]}", flush=True)
-    return stops, ends
+@dataclass(frozen=True, slots=True, eq=False)
+class Watched(StopRule):
+    """A stop rule that never stops, and keeps what it saw of each step."""
+
+    steps: list[Step] = field(default_factory=list)
+
+    def stopped(self, pool: PoolState, known: Evidence, spent: int) -> Stopped | None:
+        """None; every item has a truth in `known`."""
+        (evidence, consensus), expected = pool[0], pool.expected
+        assert known.truth is not None
+        gold = evidence.known
+        others = score.accuracy(consensus.probabilities[~gold], known.truth[~gold])
+        accuracy = float(gold.mean() + (1 - gold.mean()) * others)
+        step = Step(spent, expected.accuracy, expected.sure, bool(expected.unknowable), accuracy, others)
+        self.steps.append(step)
+        return None
 
 
-# -- stops ---------------------------------------------------------------------------------------------------
+def watched(job: tuple[Source, int]) -> list[Row]:
+    """A row for each target: one replay of the default policy and combiner, that no item is done for."""
+    source, gold = job
+    rng = np.random.default_rng([source.seed, zlib.crc32(source.name.encode())])
+    whole = source.whole()
+    candidates = np.flatnonzero(whole.known & (whole.annotations.labels_per_item > 0))
+    evidence = reordered(part(whole, rng.choice(candidates, min(ITEMS, candidates.size), replace=False)), rng)
+    a = evidence.annotations
+    batch = max(1, min(math.ceil(len(a) / BATCHES), a.n_items // MOST_AT_ONCE))
+    rule = Watched(max(TARGETS), gold)
+    budget = Budget(batch, 1.0, min_labels=0, max_labels=2**31 - 1)
+    Replay(DefaultCombiner(), budget=budget, stop=rule).run(evidence, rng)
+    where = {"kind": source.kind, "group": source.group, "set": source.name, "seed": source.seed, "gold": gold}
+    return [where | ended(rule.steps, target) for target in TARGETS]
+
+
+def ended(steps: Sequence[Step], target: float) -> Row:
+    """Where it would have stopped, where it should have, and why it did not; None where there is nothing."""
+    stop = next((step for step in steps if step.sure >= target and not step.unknowable), None)
+    low = [number for number, step in enumerate(steps) if step.others < target - NEAR]
+    first = low[-1] + 1 if low else 0
+    last = steps[-1]
+    return {
+        "target": target,
+        "all labels": last.labels,
+        "labels": None if stop is None else stop.labels,
+        "oracle": steps[first].labels if first < len(steps) else None,
+        "claimed": None if stop is None else stop.claimed,
+        "sure": None if stop is None else stop.sure,
+        "true": None if stop is None else stop.accuracy,
+        "others": None if stop is None else stop.others,
+        "why": None if stop is not None else UNKNOWABLE if last.unknowable else INTERVAL,
+        "end": last.accuracy,
+        "sure at the end": last.sure,
+    }
 
 
 def judged(rows: Sequence[Row]) -> pd.DataFrame:
@@ -194,143 +238,37 @@ def _number(value: float | None, width: int, digits: int = 2) -> str:
     return f"{'-':>{width}s}" if value is None else f"{value:{width}.{digits}f}"
 
 
-# -- every item done -----------------------------------------------------------------------------------------
-
-
-def to_done(rows: Sequence[Row]) -> pd.DataFrame:
-    """Cells: means over seeds of what `compared` says, and of ratios: labels of the default in terms of the other's.
-
-    ratio           to equal accuracy
-    ratio, sound    the same where the other ends less than ten points below the default (NaN: nowhere)
-    ratio at done   of all labels, where both end within a point of each other
-    ratio asked on  all labels of the default, in terms of the other's, asked on, to the same accuracy; 1, which is more
-                    than it is, where the other does not get there with as many labels
-    sound, alike, gets there    shares of the seeds
-    """
-    frame = pd.DataFrame(rows)
-    lead = frame["our accuracy"] - frame["their accuracy"]
-    ratio, on = frame["our to equal"] / frame["their to equal"].clip(lower=1), frame["asked on"].astype(float)
-    made = {
-        "asked on": on,
-        "ratio": ratio,
-        "ratio, sound": ratio.where(lead < LOST),
-        "ratio at done": (frame["our labels"] / frame["their labels"]).where(lead.abs() <= ALIKE),
-        "ratio asked on": (frame["our labels"] / on.clip(lower=1)).fillna(1.0),
-        "sound": (lead < LOST).astype(float),
-        "alike": (lead.abs() <= ALIKE).astype(float),
-        "gets there": on.notna().astype(float),
-    }
-    return frame.assign(**made).drop(columns="seed").groupby(["theirs", "cell"], sort=False).mean()
-
-
-def table_of_cells(means: pd.DataFrame, theirs: str) -> list[str]:
-    """A line for each cell."""
-    lines = [
-        "",
-        f"every item done, independent annotators: labels an item and true accuracy, the default beside {theirs}",
-        f"{'':26s}{'default':>15s}{theirs:>17s}   {'at equal accuracy':29s} ten points or more below"
-        "   both within a point   asked on",
-        f"{'':26s}" + f"{'labels':>8s}{'true':>7s}  " * 2 + f"{'true':>7s}{'labels':>8s}{'other':>8s}{'ratio':>6s}"
-        f"{'of seeds':>25s}{'of seeds':>16s}{'ratio':>6s}{'gets there':>13s}{'ratio':>6s}",
-    ]
-    for cell, mean in means.iterrows():
-        items = int(str(cell).split("N=")[1].split()[0])
-        ends = "".join(f"{mean[f'{who} labels'] / items:8.2f}{mean[f'{who} accuracy']:7.3f}  " for who in WHO)
-        equal = "".join(f"{mean[f'{who} to equal'] / items:8.2f}" for who in WHO)
-        last = None if np.isnan(mean["ratio at done"]) else float(mean["ratio at done"])
-        lines.append(
-            f"{cell:26s}{ends}{mean['equal accuracy']:7.3f}{equal}{mean['ratio']:6.2f}{1 - mean['sound']:25.0%}"
-            f"{mean['alike']:16.0%}{_number(last, 6)}{mean['gets there']:13.0%}{mean['ratio asked on']:6.2f}"
-        )
-    return lines
-
-
-# -- bars ----------------------------------------------------------------------------------------------------
-
-
-def bars(runs: pd.DataFrame, means: pd.DataFrame | None) -> Bars:
-    """(what is asked, what was found, whether it holds), of what there is."""
-    found: Bars = []
+def bars(runs: pd.DataFrame) -> list[tuple[str, str, bool]]:
+    """(claim, figure, whether it holds), of what there is."""
+    found = []
     for gold, of_gold in runs.groupby("gold"):
         real = of_gold["kind"] == REAL
         for name, some in (("all crowds", of_gold), ("real crowds", of_gold[real]), ("simulated", of_gold[~real])):
-            if some["stopped"].any():
-                found.append(_rarely_below(f"{gold} gold items, {name}", some))
-    with_gold = runs[(runs["gold"] == max(GOLD))]
-    if with_gold["ratio"].notna().any():
-        found += _near_oracle(with_gold)
-    for theirs in THEIRS if means is not None else ():
-        found += _near_independent(means.loc[theirs], theirs)
-    return found
-
-
-def _rarely_below(which: str, runs: pd.DataFrame) -> tuple[str, str, bool]:
-    stops, below = int(runs["stopped"].sum()), int(runs["below"].sum())
-    most = MISSED + 2 * float(np.sqrt(MISSED * (1 - MISSED) / stops))
-    asked = f"{which}: at most {MISSED:.0%} of the stops (+ 2 standard errors) below the target"
-    share = f"{below / len(runs):.1%} of all {len(runs)} runs"
-    told = f"{below / stops:.1%} ({below} of {stops} stops, {share}; at most {most:.1%})"
-    return asked, told, below / stops <= most
-
-
-def _near_oracle(runs: pd.DataFrame) -> Bars:
-    ratio = runs["ratio"].dropna()
-    worst = runs.loc[ratio.idxmax()]
-    mean, within = float(ratio.mean()), int((ratio <= TIMES).sum())
-    reachable = int(runs["reachable"].sum())
-    asked = f"{max(GOLD)} gold items: at most {TIMES} x the labels of the oracle"
-    return [
-        (f"{asked}, in the mean of the runs where both stop", f"{mean:.2f} ({len(ratio)} runs)", mean <= TIMES),
-        (
-            f"{asked}, in each run where the oracle stops",
-            f"in {within} of {reachable}; {reachable - len(ratio)} never stop, and the most is {worst['ratio']:.1f} on "
-            f"{worst['set']}",
-            within == reachable,
-        ),
-    ]
-
-
-def _near_independent(means: pd.DataFrame, theirs: str) -> Bars:
-    found: Bars = []
-    for words, which in (
-        ("to equal accuracy", "ratio"),
-        (f"to equal accuracy where it ends less than {100 * LOST:.0f} points lower", "ratio, sound"),
-        ("to done where both end within a point", "ratio at done"),
-        ("to done and its own, asked on, to the same accuracy", "ratio asked on"),
-    ):
-        ratio = means[which].dropna()
-        if len(ratio):
-            asked = f"at most {TIMES_TO_DONE} x the labels of {theirs}, {words}"
-            mean, most = float(ratio.mean()), float(ratio.max())
-            found.append((f"{asked}, mean over {len(ratio)} cells", f"{mean:.2f}", mean <= TIMES_TO_DONE))
-            found.append((f"{asked}, in each cell", f"most {most:.2f} at {ratio.idxmax()}", most <= TIMES_TO_DONE))
+            stops, below = int(some["stopped"].sum()), int(some["below"].sum())
+            if stops:
+                most = MISSED + 2 * float(np.sqrt(MISSED * (1 - MISSED) / stops))
+                claim = f"{gold} gold items, {name}: at most {MISSED:.0%} of stops (+ 2 se) below the target"
+                found.append((claim, f"{below / stops:.1%} ({below} of {stops} stops)", below / stops <= most))
+    ratio = runs.loc[runs["gold"] == max(GOLD), "ratio"].dropna()
+    if len(ratio):
+        claim = f"{max(GOLD)} gold items: at most {TIMES} x the labels of the oracle, in the mean where both stop"
+        found.append((claim, f"{ratio.mean():.2f} ({len(ratio)} runs)", bool(ratio.mean() <= TIMES)))
     return found
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the tables and the bars; with --save also write docs/benchmarks/stops.*."""
     options = results.options(__doc__, arguments, seeds=5, sets=(), workers=1)
     for threads in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):
         os.environ[threads] = "1"  # of the workers, which are started anew
     crowds = [source for source in sources(options.sets or None, options.seeds) if source.name != POOLED]
-    lines, figures = reported(*collected(crowds, options.workers), options.seeds)
-    print("\n".join(lines))
+    jobs = [(source, gold) for source in crowds for gold in GOLD]
+    runs = judged([row for rows in results.side_by_side(watched, jobs, options.workers) for row in rows])
+    lines, figures = tables(runs)
+    page = results.Page()
+    page.tell(f"{options.seeds} seeds, {len(runs):,} runs", *lines)
+    page.held(*bars(runs))
     if options.save:
-        results.save("stops", lines, figures, f"honesty.stops --seeds {options.seeds} --save")
-
-
-def reported(stops: Sequence[Row], ends: Sequence[Row], seeds: int) -> tuple[list[str], dict[str, Any]]:
-    """Lines of the page, and its figures."""
-    runs, means = judged(stops), to_done(ends) if ends else None
-    table, figures = tables(runs)
-    asked = bars(runs, means)
-    lines = [f"{seeds} seeds, {len(runs):,} runs", *table]
-    done: dict[str, Any] = {}
-    for theirs in THEIRS if means is not None else ():
-        lines += table_of_cells(means.loc[theirs], theirs)
-        done[theirs] = {str(cell): dict(mean.dropna()) for cell, mean in means.loc[theirs].iterrows()}
-    held = {what: {"found": figure, "holds": bool(ok)} for what, figure, ok in asked}
-    return [*lines, *results.held(asked)], {"stops": figures, "every item done": done, "bars": held}
+        page.save("stops", {"stops": figures}, f"honesty.stops --seeds {options.seeds} --save")
 
 
 if __name__ == "__main__":

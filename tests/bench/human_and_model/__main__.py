@@ -10,19 +10,16 @@ among those on which the default for annotators alone was chosen; nothing was ch
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from importlib.util import find_spec
-from multiprocessing import get_context
+from typing import Any
 
 from tests.bench import results
 from tests.bench.human_and_model import combined, relabelled
 from tests.bench.human_and_model.combined import Job, Row
 from tests.bench.human_and_model.crowds import SETS
 
-WHY = """
-Where hitl is worse, and why:
+WHY = """Where hitl is worse, and why:
 rte        TF-IDF says nothing of entailment: the classifier is right on one pair of two. The default sees that it knows
            nothing: labels are within a quarter of a point of people alone. CROWDLAB's with up to three labels are 3 to
            13 points below people alone.
@@ -35,43 +32,25 @@ music      Accuracy with the classifier is up to .3 points below people alone wi
 """Of the figures kept; counts and what was tried were measured beside them."""
 
 
-def collected(work: Callable[[Job], list[Row]], jobs: Sequence[Job], workers: int) -> list[Row]:
-    """The rows of all jobs in the order of the jobs, with a line when one is done."""
-    began = time.perf_counter()
-    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-        waiting = {pool.submit(work, job): job for job in jobs}
-        for done, future in enumerate(as_completed(waiting), 1):
-            job = waiting[future]
-            told = f"{done:4d}/{len(jobs)} {time.perf_counter() - began:6.0f} s  {job.name}, seed {job.seed}"
-            print(told, flush=True)
-        return [row for future in waiting for row in future.result()]
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the tables; with --save also write docs/benchmarks/human_and_model.*."""
     options = results.options(__doc__, arguments, sets=list(SETS), seeds=5, curves=3, workers=2)
     if not find_spec("cleanlab"):
         raise SystemExit("cleanlab is not installed; make bench-peers brings an environment that has it")
-    jobs, again = (
-        [Job(name, seed) for name in options.sets for seed in range(n)] for n in (options.seeds, options.curves)
-    )
-    lines, figures, bars = combined.tables(collected(combined.scored, jobs, options.workers))
-    more, curves, sooner = relabelled.tables(collected(relabelled.curves, again, options.workers))
-    lines = [
-        f"labels judged together, {options.seeds} seeds: mean ± standard deviation",
-        *lines,
-        "",
-        f"items labeled again, {options.curves} seeds: accuracy after each batch, and its mean over the batches",
-        *more,
-        *results.held([*bars, *sooner]),
-        *WHY,
-    ]
-    print("\n".join(lines))
+    page = results.Page()
+
+    def measured(work: Callable[[Job], list[Row]], tables: Any, seeds: int) -> Any:
+        jobs = [Job(name, seed) for name in options.sets for seed in range(seeds)]
+        lines, figures = tables([row for rows in results.side_by_side(work, jobs, options.workers) for row in rows])
+        page.tell(*lines, "")
+        return figures
+
+    page.tell(f"labels judged together, {options.seeds} seeds: mean ± standard deviation")
+    figures = {"together": measured(combined.scored, combined.tables, options.seeds)}
+    page.tell(f"items labeled again, {options.curves} seeds: accuracy after each batch, and its mean over the batches")
+    figures["again"] = measured(relabelled.curves, relabelled.tables, options.curves)
+    page.tell(*WHY)
     if options.save:
-        held = {what: {"found": figure, "holds": bool(ok)} for what, figure, ok in (*bars, *sooner)}
-        results.save(
-            "human_and_model", lines, {"together": figures, "again": curves, "bars": held}, "human_and_model --save"
-        )
+        page.save("human_and_model", figures, "human_and_model --save")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from hitl.evidence import Evidence
 from hitl.models.default import DefaultCombiner
 from hitl.models.registry import combiner
 from tests.bench.honesty.crowds import WHOLE, real, thinned
+from tests.bench.honesty.scored import FIGURES
 from tests.bench.honesty.scored import figures as of_probabilities
 from tests.bench.human_and_model.crowdlab import crowdlab
 from tests.bench.human_and_model.crowds import classified, inputs, majority_labels
@@ -26,10 +28,7 @@ LABELS = ("1.2", "2", "3", WHOLE)
 ALONE = ("majority", "dawid-skene", "default")
 MODEL, BOTH, CROWDLAB, CALIBRATED = "model alone", "default with model", "CROWDLAB", "CROWDLAB calibrated"
 METHODS = (*ALONE, MODEL, BOTH, CROWDLAB, CALIBRATED)
-FIGURES = ("accuracy", "log loss", "ECE", "over")
-"""`over` is mean confidence - accuracy."""
 Row = tuple[Any, ...]
-Bars = list[tuple[str, str, bool]]
 
 
 @dataclass(frozen=True)
@@ -79,8 +78,8 @@ def figures(q_nj: Floats, label_n: Ints | None, truth: Ints) -> tuple[float, flo
 # -- compared ------------------------------------------------------------------------------------------------
 
 
-def tables(rows: Sequence[Row]) -> tuple[list[str], dict[str, Any], Bars]:
-    """Lines of a table for each set, figures (set -> labels -> method -> figure), and whether hitl is better."""
+def tables(rows: Sequence[Row]) -> tuple[list[str], dict[str, Any]]:
+    """Lines of a table for each set, and figures: set -> labels -> method -> figure -> mean and sd."""
     frame = pd.DataFrame(rows, columns=["set", "labels", "seed", "method", *FIGURES])
     cells = frame.groupby(["set", "labels", "method"])[list(FIGURES)]
     mean, spread = cells.mean(), cells.std(ddof=1).fillna(0.0)
@@ -88,7 +87,7 @@ def tables(rows: Sequence[Row]) -> tuple[list[str], dict[str, Any], Bars]:
     kept: dict[str, Any] = {}
     for name in dict.fromkeys(frame["set"]):
         lines += ["", f"{name:20s}{'':22s}" + "".join(f"{figure:>18s}" for figure in FIGURES)]
-        for labels, method in ((labels, method) for labels in LABELS for method in METHODS):
+        for labels, method in product(LABELS, METHODS):
             if (name, labels, method) in mean.index:
                 at, by = mean.loc[(name, labels, method)], spread.loc[(name, labels, method)]
                 parts = "".join(f"{at[figure]:11.4f} ±{by[figure]:.3f}" for figure in FIGURES)
@@ -96,36 +95,4 @@ def tables(rows: Sequence[Row]) -> tuple[list[str], dict[str, Any], Bars]:
                 kept.setdefault(name, {}).setdefault(labels, {})[method] = {
                     figure: {"mean": float(at[figure]), "sd": float(by[figure])} for figure in FIGURES
                 }
-    return lines, kept, bars(mean)
-
-
-def bars(mean: pd.DataFrame) -> Bars:
-    """Means over sets: accuracy not below, log loss and ECE not above CROWDLAB's; and each set by itself."""
-    found: Bars = []
-    for labels in (labels for labels in LABELS if labels in set(mean.index.get_level_values("labels"))):
-        here = mean.xs(labels, level="labels")
-        which = "all labels" if labels == WHOLE else f"{labels} labels an item"
-        over = here.groupby("method").mean()
-        for other in (CROWDLAB, CALIBRATED):
-            found += [(f"{which}, mean of sets: {asked}", told, ok) for asked, told, ok in _against(over, other)]
-        for name in sorted(set(here.index.get_level_values("set"))):
-            of_set = here.loc[name]
-            found += [(f"{which}, {name}: {asked}", told, ok) for asked, told, ok in _against(of_set, CROWDLAB)]
-            ours, alone = of_set.loc[BOTH], of_set.loc["default"]
-            told = f"{ours['accuracy']:.4f} / {alone['accuracy']:.4f}, {ours['log loss']:.4f} / {alone['log loss']:.4f}"
-            ok = ours["accuracy"] >= alone["accuracy"] and ours["log loss"] <= alone["log loss"]
-            found.append(
-                (f"{which}, {name}: the model does no harm (accuracy, log loss; people alone)", told, bool(ok))
-            )
-    return found
-
-
-def _against(methods: pd.DataFrame, other: str) -> Bars:
-    ours, theirs = methods.loc[BOTH], methods.loc[other]
-    right = f"{ours['accuracy']:.4f} / {theirs['accuracy']:.4f}"
-    rest = ", ".join(f"{ours[figure]:.4f} / {theirs[figure]:.4f}" for figure in ("log loss", "ECE"))
-    below = all(ours[figure] < theirs[figure] for figure in ("log loss", "ECE"))
-    return [
-        (f"accuracy above {other}'s", right, bool(ours["accuracy"] > theirs["accuracy"])),
-        (f"log loss and ECE below {other}'s", rest, below),
-    ]
+    return lines, kept

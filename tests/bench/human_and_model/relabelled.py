@@ -16,7 +16,8 @@ After each batch the labels are judged by the default with the classifier, and b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -68,13 +69,16 @@ def curves(job: Job) -> list[Row]:
     batch = round((LAST.get(job.name, 3.0) - FIRST) * n_items / ROUNDS)
     for strategy in STRATEGIES:
         answers = first_labels(recorded.annotations, job.seed)
-        p_nj = _classifier(job, answers.revealed())
+        first = answers.revealed()
+        label_n = majority_labels(first, np.random.default_rng([job.seed, 1]))
+        p_nj = classified(inputs(job.name, first.items), label_n, first.n_classes, job.seed)
         for place in range(ROUNDS + 1):
             annotations = answers.revealed()
             for judge, accuracy in _accuracies(recorded, annotations, p_nj).items():
                 found.append((job.name, job.seed, strategy, judge, place, len(annotations) / n_items, accuracy))
             if place < ROUNDS:
-                asks = CHOICES[strategy](answers, p_nj, batch, MOST[job.name], np.random.default_rng([job.seed, place]))
+                rng = np.random.default_rng([job.seed, place])
+                asks = choose(strategy, answers, p_nj, batch, MOST[job.name], rng)
                 assert answers.reveal(asks) == batch, "every ask is answered, and the batch is full"
     return found
 
@@ -90,11 +94,6 @@ def first_labels(annotations: Annotations, seed: int) -> RecordedAnswers:
     return answers
 
 
-def _classifier(job: Job, annotations: Annotations) -> Floats:
-    label_n = majority_labels(annotations, np.random.default_rng([job.seed, 1]))
-    return classified(inputs(job.name, annotations.items), label_n, annotations.n_classes, job.seed)
-
-
 def _accuracies(recorded: Evidence, annotations: Annotations, p_nj: Floats) -> dict[str, float]:
     assert recorded.truth is not None
     ours = DefaultCombiner().fit(Evidence(annotations, {"classifier": p_nj})).probabilities
@@ -105,22 +104,21 @@ def _accuracies(recorded: Evidence, annotations: Annotations, p_nj: Floats) -> d
 
 # -- strategies ----------------------------------------------------------------------------------------------
 
-Choose = Callable[[RecordedAnswers, Floats, int, int, np.random.Generator], Sequence[Pair]]
-"""(answers, (N, J) classifier, how many, most labels of an item, rng) -> whom to ask what."""
 
-
-def by_active_lab(
-    answers: RecordedAnswers, p_nj: Floats, batch: int, most: int, rng: np.random.Generator
+def choose(
+    strategy: str, answers: RecordedAnswers, p_nj: Floats, batch: int, most: int, rng: np.random.Generator
 ) -> list[Pair]:
-    """The items of lowest score that may have another label."""
+    """Whom to ask what: `batch` pairs, of items with fewer than `most` labels."""
     annotations = answers.revealed()
-    return lowest(annotations, active_lab(annotations, p_nj), batch, most)
-
-
-def evenly(answers: RecordedAnswers, p_nj: Floats, batch: int, most: int, rng: np.random.Generator) -> list[Pair]:
-    """Items with fewest labels, drawn among equals."""
-    annotations = answers.revealed()
-    return lowest(annotations, annotations.labels_per_item + rng.random(annotations.n_items), batch, most)
+    if strategy == ACTIVE_LAB:
+        return lowest(annotations, active_lab(annotations, p_nj), batch, most)
+    if strategy == EVENLY:
+        return lowest(annotations, annotations.labels_per_item + rng.random(annotations.n_items), batch, most)
+    evidence = Evidence(annotations, {"classifier": p_nj})
+    crew = answers.crew(Crew()) if strategy == WHOM else Crew()
+    budget = Budget(open_questions=batch, target_confidence=1.0, min_labels=0, max_labels=most)
+    plan = ExpectedGain().plan([(evidence, DefaultCombiner().fit(evidence))], crew, budget)
+    return [(ask.item, ask.annotator) for ask in plan.asks]
 
 
 def lowest(annotations: Annotations, score_n: npt.NDArray[Any], batch: int, most: int) -> list[Pair]:
@@ -130,62 +128,23 @@ def lowest(annotations: Annotations, score_n: npt.NDArray[Any], batch: int, most
     return [(annotations.items[n], None) for n in first]
 
 
-def by_hitl(answers: RecordedAnswers, p_nj: Floats, batch: int, most: int, rng: np.random.Generator) -> list[Pair]:
-    """The items of largest expected gain, each to anyone."""
-    return _planned(answers, p_nj, Crew(), batch, most)
-
-
-def by_hitl_and_whom(
-    answers: RecordedAnswers, p_nj: Floats, batch: int, most: int, rng: np.random.Generator
-) -> list[Pair]:
-    """The pairs of item and person of largest expected gain."""
-    return _planned(answers, p_nj, answers.crew(Crew()), batch, most)
-
-
-def _planned(answers: RecordedAnswers, p_nj: Floats, crew: Crew, batch: int, most: int) -> list[Pair]:
-    evidence = Evidence(answers.revealed(), {"classifier": p_nj})
-    budget = Budget(open_questions=batch, target_confidence=1.0, min_labels=0, max_labels=most)
-    plan = ExpectedGain().plan([(evidence, DefaultCombiner().fit(evidence))], crew, budget)
-    return [(ask.item, ask.annotator) for ask in plan.asks]
-
-
-CHOICES: Mapping[str, Choose] = {
-    ACTIVE_LAB: by_active_lab,
-    HITL: by_hitl,
-    WHOM: by_hitl_and_whom,
-    EVENLY: evenly,
-}
-
-
 # -- compared ------------------------------------------------------------------------------------------------
 
 
-def tables(rows: Sequence[Row]) -> tuple[list[str], dict[str, Any], list[tuple[str, str, bool]]]:
-    """Lines of a table for each set, its curves (set -> judge -> strategy -> accuracies), and bars."""
+def tables(rows: Sequence[Row]) -> tuple[list[str], dict[str, Any]]:
+    """Lines of a table for each set, and its curves: set -> judge -> strategy -> accuracies."""
     frame = pd.DataFrame(rows, columns=["set", "seed", "strategy", "judge", "round", "labels", "accuracy"])
     mean = frame.groupby(["set", "judge", "strategy", "round"])["accuracy"].mean()
     seeds = frame[frame["round"] > 0].groupby(["set", "judge", "strategy", "seed"])["accuracy"].mean()
     lines: list[str] = []
     kept: dict[str, Any] = {}
-    bars = []
     for name in dict.fromkeys(frame["set"]):
         labels = frame[frame["set"] == name].groupby("round")["labels"].mean()
         lines += ["", f"{name:20s}{'labels an item':18s}" + "".join(f"{at:7.2f}" for at in labels) + "    mean"]
         kept[name] = {"labels an item": [float(at) for at in labels]}
-        for judge in JUDGES:
-            for strategy in STRATEGIES:
-                curve, area = mean.loc[(name, judge, strategy)], seeds.loc[(name, judge, strategy)]
-                parts = "".join(f"{at:7.3f}" for at in curve)
-                lines.append(f"{judge:20s}{strategy:18s}{parts}{area.mean():8.4f} ±{area.std(ddof=1):.3f}")
-                kept[name].setdefault(judge, {})[strategy] = [float(at) for at in curve]
-            for ours in (HITL, WHOM):
-                told = [float(seeds.loc[(name, judge, strategy)].mean()) for strategy in (ours, ACTIVE_LAB)]
-                asked = f"{name}, judged by {judge}: mean accuracy of '{ours}' at least ActiveLab's"
-                bars.append((asked, f"{told[0]:.4f} / {told[1]:.4f}", told[0] >= told[1]))
-        own = [
-            float(seeds.loc[(name, judge, strategy)].mean())
-            for judge, strategy in zip(JUDGES, (HITL, ACTIVE_LAB), strict=True)
-        ]
-        asked = f"{name}, each judged by its own: mean accuracy of 'hitl' at least ActiveLab's"
-        bars.append((asked, f"{own[0]:.4f} / {own[1]:.4f}", own[0] >= own[1]))
-    return lines, kept, bars
+        for judge, strategy in product(JUDGES, STRATEGIES):
+            curve, area = mean.loc[(name, judge, strategy)], seeds.loc[(name, judge, strategy)]
+            parts = "".join(f"{at:7.3f}" for at in curve)
+            lines.append(f"{judge:20s}{strategy:18s}{parts}{area.mean():8.4f} ±{area.std(ddof=1):.3f}")
+            kept[name].setdefault(judge, {})[strategy] = [float(at) for at in curve]
+    return lines, kept

@@ -1,4 +1,4 @@
-"""What the default costs with many classes: a fit, its memory, and the consensus that it leaves.
+"""The cost of the default with many classes: a fit, its memory, and its consensus.
 
 python -m tests.bench.scale.classes [--classes 2000] [--items 10000] [--annotators 1000] [--labels 5] [--save]
 
@@ -10,10 +10,9 @@ right     share of labels that are right, beside that of a majority vote; log lo
 
 from __future__ import annotations
 
-import argparse
-import multiprocessing
 import resource
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -57,29 +56,22 @@ def measured(shape: tuple[int, int, int, int]) -> dict[str, float]:
     }
 
 
-def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--classes", type=int, nargs="+", default=[2000])
-    for name, value in (("items", 10_000), ("annotators", 1000), ("labels", 5)):
-        parser.add_argument(f"--{name}", type=int, default=value)
-    parser.add_argument("--save", action="store_true")
-    given = parser.parse_args(argv)
-    lines, figures = ["A fit of the default with many classes (python -m tests.bench.scale.classes)"], dict[str, Any]()
-    for classes in given.classes:
-        shape = classes, given.items, given.annotators, given.labels
-        lines.append(f"{classes:,} classes, {given.items:,} items, {given.annotators} annotators, {given.labels} each")
-        with multiprocessing.get_context("spawn").Pool(1) as pool:
-            figures[f"{classes}"] = found = pool.apply(measured, (shape,))
-        lines.append(
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = results.options(__doc__, arguments, classes=[2000], items=10_000, annotators=1000, labels=5)
+    page, figures = results.Page(), dict[str, Any]()
+    page.tell("A fit of the default with many classes")
+    for classes in options.classes:
+        shape = classes, options.items, options.annotators, options.labels
+        (found,) = results.side_by_side(measured, [shape], 1)
+        figures[f"{classes}"] = found
+        page.tell("{:,} classes, {:,} items, {} annotators, {} each".format(*shape))
+        page.tell(
             f"  {found['seconds']:.1f} s   memory {found['memory'] / 1e9:.2f} GB   "
             f"stored {found['stored'] / 1e9:.2f} GB"
         )
-        lines.append(
-            f"  right {found['right']:.4f} (majority {found['majority']:.4f})   log loss {found['log_loss']:.3f}"
-        )
-    print("\n".join(lines))
-    if given.save:
-        results.save("classes", lines, figures, "scale.classes --save")
+        page.tell(f"  right {found['right']:.4f} (majority {found['majority']:.4f})   log loss {found['log_loss']:.3f}")
+    if options.save:
+        page.save("classes", figures, "scale.classes --save")
 
 
 if __name__ == "__main__":

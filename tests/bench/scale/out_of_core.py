@@ -1,4 +1,4 @@
-"""Labels that do not fit in memory: names to shards, a pass, a fit, beside the same in memory and on a cluster.
+"""Labels that do not fit in memory: names to shards, a fit, beside the same in memory and on a cluster.
 
     python -m tests.bench.scale.out_of_core [--rows 100000000] [--parts 1] [--kind csv|parquet] [--save]
 
@@ -14,7 +14,6 @@ whose work is nothing but that each shard gives a table of the size that a fit's
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -22,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv, parquet
 
-from hitl.annotations import Annotations, Floats
+from hitl.annotations import Floats
 from hitl.evidence import Evidence
 from hitl.models.default import DefaultCombiner
 from hitl.models.inference.engine import SERIAL, Engine
@@ -51,12 +50,6 @@ IN_MEMORY = 10_000_000
 
 FILE = 10_000_000
 """Rows of a table; there are as many tables as it takes."""
-
-MEMORY = 1.5e9
-ENCODING_MEMORY = 2e9
-TIMES, ON_CLUSTER = 1.5, 1.3
-"""The bars: bytes of a fit and of encoding; time per label of a fit beside the one in memory, and on a cluster beside
-the one in a single process."""
 
 
 def peak() -> int:
@@ -114,14 +107,14 @@ def fitted(folders: str, out: str, runs: str) -> dict[str, float]:
 
 
 def fitted_by_default(folders: str, out: str, runs: str) -> dict[str, float]:
-    """The same of the default, once."""
+    """The same by the default, once."""
     return _fitted(folders, f"{out}-default", Timed(), DefaultCombiner()) | {"peak": peak()}
 
 
 def on_cluster(folders: str, out: str, runs: str) -> dict[str, float]:
     """The same on two workers of this machine, which have compiled and seen the shards before."""
     with on_dask(None, 2) as cluster:
-        cluster.total(_Nothing((ANNOTATORS, CLASSES, CLASSES), touch=True), StoredShards.open(folders))
+        cluster.total(_Nothing(touch=True), StoredShards.open(folders))
         found = [_fitted(folders, f"{out}-{number}", Timed(cluster), VBIBCC()) for number in range(int(runs))]
         most = max(cluster._client.run(peak).values())
         return min(found, key=lambda run: run["s"]) | {"peak": most, "overhead s": _overhead(cluster, folders)}
@@ -133,28 +126,26 @@ def _fitted(folders: str, out: str, timed: Timed, method: Any) -> dict[str, floa
     whole = time.perf_counter() - timed.began
     shutil.rmtree(out)
     figures = {"s": fit.seconds, "all s": whole, "processor s": timed.processor}
-    return figures | {"labels": shards.n_labels, "iterations": fit.iterations, "converged": float(fit.converged)}
+    return figures | {"iterations": fit.iterations, "converged": float(fit.converged)}
 
 
 @dataclass(frozen=True, eq=False)
 class _Nothing:
-    """Of each shard a table; the labels are looked at only where they should be in memory."""
+    """A table of each shard; the labels are looked at only where they should be in memory."""
 
-    shape: tuple[int, ...]
     touch: bool = False
 
     def __call__(self, evidence: Evidence) -> Floats:
-        given = np.zeros(self.shape)
-        return (
-            kernels.counts(evidence.annotations, kernels.messages(evidence.annotations, given)) if self.touch else given
-        )
+        table = np.zeros((ANNOTATORS, CLASSES, CLASSES))
+        if not self.touch:
+            return table
+        return kernels.counts(evidence.annotations, kernels.messages(evidence.annotations, table))
 
 
 def _overhead(engine: Engine, folders: str) -> float:
-    """Seconds of a pass without work: that tables are sent, added up and given back."""
+    """Seconds of a pass without work: tables are sent, added up and given back."""
     shards = StoredShards.open(folders)
-    table = (ANNOTATORS, CLASSES, CLASSES)
-    return best({"nothing": lambda: engine.total(_Nothing(table), shards)}, 3)["nothing"]
+    return best({"nothing": lambda: engine.total(_Nothing(), shards)}, 3)["nothing"]
 
 
 class Timed:
@@ -182,39 +173,6 @@ def in_memory() -> dict[str, float]:
     return min(runs, key=lambda run: run["s"]) | {"peak": peak()}
 
 
-def one_pass(folder: str) -> dict[str, float]:
-    """Gather and scatter over shards, each mapped anew, and over the same labels as one table in memory."""
-    shards = StoredShards.open(folder)
-    taken, labels = 0, 0
-    while taken < len(shards) and labels < IN_MEMORY:
-        labels += len(shards[taken].annotations)
-        taken += 1
-    shards = shards[:taken]  # type: ignore[assignment]
-    table = _together(shards)
-    log_pi_klj = np.random.default_rng(0).random((table.n_annotators, table.n_options, table.n_classes))
-
-    def over(annotations: Annotations) -> None:
-        kernels.counts(annotations, kernels.messages(annotations, log_pi_klj))
-
-    works: dict[str, Callable[[], Any]] = {
-        "in memory": lambda: over(table),
-        "over shards": lambda: [over(shards[number].annotations) for number in range(taken)],
-        "open shards": lambda: [shards[number].annotations.cell[::1024].sum() for number in range(taken)],
-    }
-    return {name: 1e9 * value / labels for name, value in best(works, 5).items()} | {"labels": labels}
-
-
-def _together(shards: Any) -> Annotations:
-    parts = [shards[number].annotations for number in range(len(shards))]
-    first = np.cumsum([0, *(part.n_items for part in parts)])
-    item = np.concatenate([part.item + begin for part, begin in zip(parts, first[:-1], strict=True)])
-    annotator, label = (np.concatenate([getattr(part, name) for part in parts]) for name in ("annotator", "label"))
-    one = parts[0]
-    return Annotations(
-        item.astype(np.int32), annotator, label, tuple(range(first[-1])), one.annotators, one.classes, one.options
-    )
-
-
 STEPS: dict[str, Callable[..., dict[str, float]]] = {
     "make": lambda folder, part, rows, kind: make(folder, int(part), int(rows), kind),
     "encode": encoded,
@@ -222,7 +180,6 @@ STEPS: dict[str, Callable[..., dict[str, float]]] = {
     "default": fitted_by_default,
     "cluster": on_cluster,
     "memory": in_memory,
-    "pass": one_pass,
 }
 
 
@@ -233,14 +190,6 @@ def step(name: str, *arguments: str) -> dict[str, float]:
     figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     print(name, figures, file=sys.stderr, flush=True)
     return figures
-
-
-def measured(rows: int, parts: int, runs: int, kind: str, folder: Path) -> dict[str, dict[str, float]]:
-    """All steps."""
-    found = sharded(rows, parts, kind, folder)
-    folders, out = str(folder / "shards-*"), str(folder / "results")
-    found |= {"memory": step("memory"), "pass": step("pass", str(folder / "shards-000"))}
-    return found | {name: step(name, folders, out, str(runs)) for name in ("fit", "cluster", "default")}
 
 
 def sharded(rows: int, parts: int, kind: str, folder: Path) -> dict[str, dict[str, float]]:
@@ -261,21 +210,18 @@ def sharded(rows: int, parts: int, kind: str, folder: Path) -> dict[str, dict[st
     }
 
 
-def report(rows: int, kind: str, found: dict[str, dict[str, float]]) -> tuple[list[str], dict[str, Any]]:
-    """Lines for people, figures for tests."""
-    made, fit, memory, one = found["encode"], found["fit"], found["memory"], found["pass"]
-    cluster, default = found["cluster"], found["default"]
+def report(rows: int, kind: str, found: dict[str, dict[str, float]]) -> results.Page:
+    """Tell the figures of all steps."""
+    made, fit, memory, cluster, default = (found[name] for name in ("encode", "fit", "memory", "cluster", "default"))
     each, each_in_memory = 1e9 * fit["s"] / rows, 1e9 * memory["s"] / IN_MEMORY
-    ratio = each / each_in_memory
-    lines = [
+    page = results.Page()
+    page.tell(
         f"{rows:,} labels of {ANNOTATORS:,} annotators, {EACH} an item, {CLASSES} classes; {os.cpu_count()} cores",
         "",
         f"names to shards: {kind}, {found['make']['bytes'] / 1e9:.1f} GB -> {made['bytes'] / 1e9:.1f} GB in "
         f"{made['shards']:.0f} shards, {made['s']:.0f} s ({made['processor s']:.0f} of a processor), "
         f"{1e6 * made['s'] / rows:.2f} us a label, at most "
         f"{made['peak'] / 1e9:.2f} GB of memory",
-        f"a pass (gather and scatter) over {one['labels']:,.0f} labels: {one['over shards']:.2f} ns a label over "
-        f"shards (to open them: {one['open shards']:.3f}), {one['in memory']:.2f} in memory",
         f"VB-IBCC to convergence over shards: {fit['iterations']:.0f} passes, {fit['s']:.0f} s, {each:.0f} ns a label "
         f"({1e9 * fit['processor s'] / rows:.0f} of a processor); with results written {fit['all s']:.0f} s; at most "
         f"{fit['peak'] / 1e9:.2f} GB of memory; {1e3 * fit['overhead s']:.0f} ms a pass without work",
@@ -286,44 +232,33 @@ def report(rows: int, kind: str, found: dict[str, dict[str, float]]) -> tuple[li
         f"VB-IBCC of {IN_MEMORY:,} labels in memory: {memory['iterations']:.0f} passes, {memory['s']:.1f} s, "
         f"{each_in_memory:.0f} ns a label ({1e9 * memory['processor s'] / IN_MEMORY:.0f} of a processor); at most "
         f"{memory['peak'] / 1e9:.2f} GB",
-    ]
-    bars = [
-        ("encoding in at most 2 GB", f"{made['peak'] / 1e9:.2f} GB", made["peak"] <= ENCODING_MEMORY),
-        ("a fit over shards in at most 1.5 GB", f"{fit['peak'] / 1e9:.2f} GB", fit["peak"] <= MEMORY),
-        ("of the default too", f"{default['peak'] / 1e9:.2f} GB", default["peak"] <= MEMORY),
-        ("at most 1.5 times the time per label in memory", f"{ratio:.2f}", ratio <= TIMES),
-        (
-            "on a cluster at most 1.3 times as long",
-            f"{cluster['s'] / fit['s']:.2f}",
-            cluster["s"] <= ON_CLUSTER * fit["s"],
-        ),
-        ("converged", str(bool(fit["converged"])), bool(fit["converged"])),
-    ]
-    return [*lines, *results.held(bars)], {"rows": rows, "times the time per label": ratio, **found}
+    )
+    ratio, slower = each / each_in_memory, cluster["s"] / fit["s"]
+    page.held(
+        ("encoding in at most 2 GB", f"{made['peak'] / 1e9:.2f} GB", made["peak"] <= 2e9),
+        ("a fit over shards in at most 1.5 GB", f"{fit['peak'] / 1e9:.2f} GB", fit["peak"] <= 1.5e9),
+        ("of the default too", f"{default['peak'] / 1e9:.2f} GB", default["peak"] <= 1.5e9),
+        ("at most 1.5 times the time per label in memory", f"{ratio:.2f}", ratio <= 1.5),
+        ("on a cluster at most 1.3 times as long", f"{slower:.2f}", slower <= 1.3),
+    )
+    return page
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rows", type=int, default=10_000_000)
-    parser.add_argument("--parts", type=int, default=1, help="tables are made and encoded in so many parts")
-    parser.add_argument("--runs", type=int, default=2, help="fits, of which the best counts")
-    parser.add_argument("--kind", choices=("csv", "parquet"), default="csv")
-    parser.add_argument("--folder", help="where tables and shards are kept meanwhile; default: a temporary folder")
-    parser.add_argument("--save", action="store_true")
-    parser.add_argument("--step", nargs="+", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.step:
-        print(json.dumps(STEPS[given.step[0]](*given.step[1:])))
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = results.options(__doc__, arguments, rows=10_000_000, parts=1, runs=2, kind="csv", folder=None, step=())
+    if options.step:
+        print(json.dumps(STEPS[options.step[0]](*options.step[1:])))
         return
-    with tempfile.TemporaryDirectory(prefix="hitl-scale-", dir=given.folder) as folder:
-        found = measured(given.rows, given.parts, given.runs, given.kind, Path(folder))
-    lines, figures = report(given.rows, given.kind, found)
-    print("\n".join(lines))
-    if given.save:
-        more = "" if given.kind == "csv" else f" --kind {given.kind}"
-        more += "" if given.parts == 1 else f" --parts {given.parts}"
-        name = f"scale_out_of_core{'' if given.parts == 1 else '_in_parts'}"
-        results.save(name, lines, figures, f"scale.out_of_core --rows {given.rows}{more} --save")
+    rows, kind, parts = options.rows, options.kind, options.parts
+    with tempfile.TemporaryDirectory(prefix="hitl-scale-", dir=options.folder) as folder:
+        found = sharded(rows, parts, kind, Path(folder)) | {"memory": step("memory")}
+        places = f"{folder}/shards-*", f"{folder}/results", str(options.runs)
+        found |= {name: step(name, *places) for name in ("fit", "cluster", "default")}
+    page = report(rows, kind, found)
+    if options.save:
+        name = f"scale_out_of_core{'' if parts == 1 else '_in_parts'}"
+        command = f"scale.out_of_core --rows {rows} --kind {kind} --parts {parts} --save"
+        page.save(name, {"rows": rows, **found}, command)
 
 
 if __name__ == "__main__":

@@ -5,12 +5,12 @@ An attack disturbs an action (`scenes.ACTIONS`) at one request after the other, 
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -77,48 +77,21 @@ Attack = Callable[[Stage, int, int], Outcome]
 def main(name: str, what: str, doc: str | None, attack: Attack, arguments: Sequence[str] | None) -> int:
     """Print a line for each action; with --save also write docs/benchmarks/trust_<name>.*; 1 where anything is wrong.
 
-    `what` is done, in words, at every so many requests. Of the actions that are left out the last figures are kept.
+    `what` is done, in words, at every so many requests, from the one numbered --first (from 0).
     """
-    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--save", action="store_true")
-    parser.add_argument("--every", type=int, default=1)
-    parser.add_argument("--first", type=int, default=0, help="begin with this one, from 0: the other parts of --every")
-    parser.add_argument("--action", action="append", choices=list(ACTIONS))
-    parser.add_argument("--seconds", type=float, default=3600.0, help="the most that one action may take")
-    chosen = parser.parse_args(arguments)
-    figures: dict[str, Any] = {}
+    options = results.options(doc, arguments, every=1, first=0, action=list(ACTIONS), seconds=3600.0)
+    page, figures = results.Page(), dict[str, Any]()
+    page.tell(f"{datetime.now(UTC):%Y-%m-%d}, {what} every {options.every}. request, from {options.first}")
     with LocalServer() as server, tempfile.TemporaryDirectory() as folder:
-        for action in chosen.action or ACTIONS:
-            stage = Stage(server, action, Path(folder) / action, chosen.seconds)
-            found = attack(stage, chosen.every, chosen.first)
+        for action in options.action:
+            stage = Stage(server, action, Path(folder) / action, options.seconds)
+            found = attack(stage, options.every, options.first)
             stage.close()
-            figures[action] = {
-                "date": time.strftime("%Y-%m-%d", time.gmtime()),
-                "every": chosen.every,
-                "first": chosen.first,
-                "ended": dict(sorted(found.ended.items())),
-                "wrong": found.wrong,
-            }
-            print("\n".join(_words(action, figures[action], what)), flush=True)
-            if chosen.save:
-                _save(name, what, figures)
-    return int(any(one["wrong"] for one in figures.values()))
-
-
-def _words(action: str, figures: Mapping[str, Any], what: str) -> list[str]:
-    """The figures of one action, and a line for each thing that was wrong."""
-    ended = ", ".join(f"{how} {n}" for how, n in figures["ended"].items())
-    return [f"{action:<12} {figures['date']}, {what} every {figures['every']}. request: {ended}", *figures["wrong"]]
-
-
-def _save(name: str, what: str, fresh: Mapping[str, Any]) -> None:
-    """Write these figures beside those of the other actions."""
-    try:
-        last = results.load(f"trust_{name}")
-        kept = {action: last[action] for action in ACTIONS if "ended" in last.get(action, {})}
-    except FileNotFoundError:
-        kept = {}
-    figures = {action: {**kept, **fresh}[action] for action in ACTIONS if action in {**kept, **fresh}}
-    lines = [line for action, each in figures.items() for line in _words(action, each, what)]
+            figures[action] = {"ended": dict(sorted(found.ended.items())), "wrong": found.wrong}
+            ended = ", ".join(f"{how} {n}" for how, n in figures[action]["ended"].items())
+            page.tell(f"{action:<12} {ended}", *found.wrong)
     wrong = sum(len(each["wrong"]) for each in figures.values())
-    results.save(f"trust_{name}", [*lines, "", f"wrong: {wrong}"], figures, f"trust.{name} --save")
+    page.tell("", f"wrong: {wrong}")
+    if options.save:
+        page.save(f"trust_{name}", figures, f"trust.{name} --save")
+    return min(wrong, 1)

@@ -167,7 +167,6 @@ def trial(server: LocalServer, people: Sequence[Person], seeds: Sequence[int]) -
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run, print a table; ends with status 1 when a difference was found."""
     options = results.options(__doc__, arguments, runs=RUNS, first=0, minutes=60.0)
     total, wrong, done, end = Outcome(), [], 0, time.monotonic() + 60 * options.minutes
     with LocalServer() as server:
@@ -180,13 +179,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
             wrong += [seed] if one.differences else []
             done += 1
     figures = {"runs": done, **vars(total), "runs with a difference": len(wrong)}
-    lines = [f"{name:24}{value:>8,}" for name, value in figures.items()]
-    lines += [f"seeds with a difference: {wrong}"] if wrong else []
-    print("\n".join(lines))
+    page = results.Page()
+    page.tell(*(f"{name:24}{value:>8,}" for name, value in figures.items()))
     if options.save:
-        results.save("trust_clocks", lines, figures, f"trust.clocks --runs {options.runs} --save")
+        page.save("trust_clocks", figures, f"trust.clocks --runs {options.runs} --save")
     if wrong:
-        sys.exit(1)
+        sys.exit(f"seeds with a difference: {wrong}")
 
 
 if __name__ == "__main__":

@@ -3,8 +3,7 @@
     python -m tests.bench.trust.cost 50000 200000 1000000 --save
 
 N items have 5 labels each, of 100 annotators who are right four times of five. `ratio` is the processor time of the
-cycle beside that of what has to be done, the fit and the plan; `judge` is these two and all that is read for them. At
-last 200 cycles, each with 10 changed labels, over a small project: how much the store grows.
+cycle beside that of what has to be done, the fit and the plan; `judge` is these two and all that is read for them.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from __future__ import annotations
 import argparse
 import os
 import resource
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +29,7 @@ from hitl.settings import Settings
 from hitl.store import Store
 from tests.bench import results
 
-LABELS, ANNOTATORS, CHANGED, CYCLES, SMALL = 5, 100, 10, 200, 10_000
+LABELS, ANNOTATORS, CHANGED = 5, 100, 10
 TIMED = {"fit": "combined", "plan": "next_plan", "judge": "judge"}
 
 
@@ -56,11 +54,11 @@ def write(folder: Path, n: int) -> None:
     pyarrow.csv.write_csv(table, folder / "annotations.csv")
 
 
-def change(folder: Path, first: int = 1) -> None:
+def change(folder: Path) -> None:
     """Give 10 labels, all over the file, another class."""
     path = folder / "annotations.csv"
     lines = path.read_bytes().splitlines()
-    for place in range(first, len(lines), len(lines) // CHANGED)[:CHANGED]:
+    for place in range(1, len(lines), len(lines) // CHANGED)[:CHANGED]:
         head, _, label = lines[place].rpartition(b",")
         lines[place] = head + b',"c%d"' % ((int(label.strip(b'"')[1:]) + 1) % 4)
     path.write_bytes(b"\n".join(lines) + b"\n")
@@ -111,33 +109,6 @@ def of_size(n: int) -> dict[str, dict[str, float]]:
     return found | {"size": {"store MB": store, "peak GB": peak}}
 
 
-def growth(cycles: int, n: int) -> dict[str, float]:
-    """By how much the store grows over so many cycles with changed labels, and over as many that find nothing new."""
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
-        (root / "d").mkdir()
-        write(root / "d", n)
-        sizes = []
-        with Store(f"sqlite:///{root}/h.db") as store:
-            for number in range(2 * cycles + 21):
-                cycle.run_if_changed(settings(), store, Tables(root / "d"))
-                sizes.append(in_use(store))
-                if number < cycles + 20:
-                    change(root / "d", 1 + number % 900)
-    begun, changed, end = sizes[20], sizes[cycles + 20], sizes[-1]
-    return {"items": n, "bytes": begun, "changed": changed - begun, "unchanged": end - changed}
-
-
-def in_use(store: Store) -> int:
-    """Bytes of the store, without the pages that are free."""
-    with store.database.read() as connection:
-        pages, free, each = (
-            int(connection.exec_driver_sql(f"PRAGMA {name}").scalar() or 0)
-            for name in ("page_count", "freelist_count", "page_size")
-        )
-    return (pages - free) * each
-
-
 def lines_of(n: int, found: dict[str, dict[str, float]]) -> list[str]:
     """A table of one size."""
     size = found["size"]
@@ -154,29 +125,18 @@ def lines_of(n: int, found: dict[str, dict[str, float]]) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sizes", type=int, nargs="*", default=[50_000, 200_000, 1_000_000])
-    parser.add_argument("--cycles", type=int, default=CYCLES)
-    parser.add_argument("--small", type=int, default=SMALL, help="items of the project that grows")
     parser.add_argument("--save", action="store_true", help="write docs/benchmarks/trust_cost.*")
     options = parser.parse_args(arguments)
-    figures: dict[str, Any] = {}
-    lines: list[str] = []
+    page, figures = results.Page(), dict[str, Any]()
     of_size(500)  # so that compiled kernels are loaded
     for n in options.sizes:
         figures[str(n)] = of_size(n)
-        lines += lines_of(n, figures[str(n)])
-        print("\n".join(lines_of(n, figures[str(n)])), flush=True)
-    figures["growth"] = grown = growth(options.cycles, options.small)
-    before = f"{options.cycles} cycles over {options.small:,} items, store of {grown['bytes'] / 1e6:.1f} MB"
-    for what in ("changed", "unchanged"):
-        each = grown[what] / options.cycles
-        lines.append(f"{before}, {what}: {grown[what] / grown['bytes']:+.2%}, {each:,.0f} bytes a cycle")
-    print("\n".join(lines[-2:]))
+        page.tell(*lines_of(n, figures[str(n)]))
     if options.save:
-        results.save("trust_cost", lines, figures, "trust.cost " + " ".join(arguments or sys.argv[1:]))
+        page.save("trust_cost", figures, f"trust.cost {' '.join(map(str, options.sizes))} --save")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -10,7 +10,6 @@ with, and what reads it.
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import resource
@@ -20,16 +19,16 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
+from tests.bench import results
 from tests.bench.trust import answers, hostile
 
 ROOT = Path(__file__).parents[3]
-SAVED = ROOT / "docs" / "benchmarks" / "trust_fuzz.txt"
 LONGEST = 20.0
 """Seconds after which a case hangs."""
 
@@ -165,32 +164,20 @@ def _most_memory() -> int:
     return int(line.split()[1]) * 1024
 
 
-def main() -> int:
-    """The exit code: 1 where anything went wrong."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=10.0)
-    parser.add_argument("--only", choices=TARGETS, action="append")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--save", action="store_true")
-    parser.add_argument("--child", choices=TARGETS, help=argparse.SUPPRESS)
-    parser.add_argument("--begin", type=int, default=0, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.child:
-        child(asked.child, asked.seed, asked.begin)
-    names = asked.only or list(TARGETS)
-    lines = [f"{datetime.now(UTC):%Y-%m-%d}", "", HEAD]
-    print("\n".join(lines), flush=True)
-    wrong: list[str] = []
-    for name in names:
-        result = fuzz(name, asked.minutes * 60 / len(names), asked.seed)
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = results.options(__doc__, arguments, minutes=10.0, only=list(TARGETS), seed=0, child=None, begin=0)
+    if options.child:
+        child(options.child, options.seed, options.begin)
+    page, wrong = results.Page(), list[str]()
+    page.tell(f"{datetime.now(UTC):%Y-%m-%d}", "", HEAD)
+    for name in options.only:
+        result = fuzz(name, options.minutes * 60 / len(options.only), options.seed)
         wrong += result.wrong
-        lines.append(result.line(name))
-        print(lines[-1], flush=True)
-    lines += ["", f"{len(wrong)} wrong", *wrong]
-    print("\n".join(lines[-len(wrong) - 1 :]))
-    if asked.save:
-        made = f"$ python -m tests.bench.trust.fuzz --minutes {asked.minutes:g} --seed {asked.seed} --save"
-        SAVED.write_text("\n".join([made, *lines]) + "\n", encoding="utf-8")
+        page.tell(result.line(name))
+    page.tell("", f"{len(wrong)} wrong", *wrong)
+    if options.save:
+        made = f"trust.fuzz --minutes {options.minutes:g} --seed {options.seed} --save"
+        page.save("trust_fuzz", {"wrong": wrong}, made)
     return int(bool(wrong))
 
 

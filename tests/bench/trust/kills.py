@@ -12,7 +12,6 @@ The process that is killed: `python -m tests.bench.trust.kills --child URL TOKEN
 
 from __future__ import annotations
 
-import argparse
 import random
 import signal
 import subprocess
@@ -58,14 +57,8 @@ class World:
         project, crew = self.scene.project, self.scene.settings.crew.annotators
         place = [project.server.url, project.server.token, str(project.number), self.store, *crew]
         command = [sys.executable, "-m", "tests.bench.trust.kills", "--child", *place]
-        child = subprocess.Popen(
-            [*(CONTAINER if contained else ()), *command],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        child = subprocess.Popen([*(CONTAINER if contained else ()), *command], cwd=ROOT, text=True, **pipes)
         assert child.stdout is not None
         assert child.stdout.readline() == "ready\n"
         return child
@@ -133,24 +126,17 @@ def may_contain() -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the figures; with --save also write docs/benchmarks/trust_kills.*."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=300)
-    parser.add_argument("--minutes", type=float, default=60.0, help="no further cycle is begun after so long")
-    parser.add_argument("--save", action="store_true")
-    parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
-    chosen = parser.parse_args(arguments)
-    if chosen.child:
-        child(chosen.child)
+    options = results.options(__doc__, arguments, kills=300, minutes=60.0, child=())
+    if options.child:
+        child(options.child)
         return 0
     ended: Counter[str] = Counter()
     wrong: list[str] = []
-    contained, until = may_contain(), time.monotonic() + 60 * chosen.minutes
+    contained, until, turn = may_contain(), time.monotonic() + 60 * options.minutes, 0
     with LocalServer() as server, tempfile.TemporaryDirectory() as folder, postgres() as database:
         stores = {"SQLite": f"sqlite:///{folder}/killed.db", "PostgreSQL": database}
         worlds = {name: World(server, Path(folder) / name, url, n) for n, (name, url) in enumerate(stores.items())}
-        turn = 0
-        while sum(ended[f"{name} killed"] for name in worlds) < chosen.kills and time.monotonic() < until:
+        while sum(ended[f"{name} killed"] for name in worlds) < options.kills and time.monotonic() < until:
             name = list(worlds)[turn % 2]
             as_first = contained and turn % 4 > 1
             how, found = worlds[name].kill_one(as_first)
@@ -160,12 +146,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             turn += 1
         for world in worlds.values():
             world.scene.store.close()
-    lines = [f"{datetime.now(UTC):%Y-%m-%d}, cycles killed at any moment on a real Label Studio", ""]
-    lines += [f"{how:<32} {number:>6}" for how, number in sorted(ended.items())]
-    lines += [f"{'wrong':<32} {len(wrong):>6}", *wrong]
-    print("\n".join(lines))
-    if chosen.save:
-        results.save("trust_kills", lines, {**ended, "wrong": wrong}, f"trust.kills --kills {chosen.kills} --save")
+    page = results.Page()
+    page.tell(f"{datetime.now(UTC):%Y-%m-%d}, cycles killed at any moment on a real Label Studio", "")
+    page.tell(*(f"{how:<32} {number:>6}" for how, number in sorted(ended.items())))
+    page.tell(f"{'wrong':<32} {len(wrong):>6}", *wrong)
+    if options.save:
+        page.save("trust_kills", {**ended, "wrong": wrong}, f"trust.kills --kills {options.kills} --save")
     return min(len(wrong), 1)
 
 

@@ -109,17 +109,15 @@ PARTS: dict[str, Callable[[], Figures]] = {"crowds": crowds, "known": known, "sa
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print a table for each part; with --save also write docs/benchmarks/papers.*."""
     options = results.options(__doc__, arguments, parts=list(PARTS))
     figures = {part: PARTS[part]() for part in options.parts}
-    lines: list[str] = []
+    page = results.Page()
     for part, rows in figures.items():
-        measures = list(next(iter(rows.values())))
-        lines += ["", f"{part:32s}" + "".join(f"{measure:>10s}" for measure in measures)]
-        lines += [f"{row:32s}" + "".join(f"{value:10.4f}" for value in values.values()) for row, values in rows.items()]
-    print("\n".join(lines))
+        page.tell("", f"{part:32s}" + "".join(f"{measure:>10s}" for measure in next(iter(rows.values()))))
+        for row, values in rows.items():
+            page.tell(f"{row:32s}" + "".join(f"{value:10.4f}" for value in values.values()))
     if options.save:
-        results.save("papers", lines, figures, "papers --save")
+        page.save("papers", figures, "papers --save")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,106 @@
+"""What benchmarks share: arguments, tables that are printed as they come and saved, processes side by side, memory.
+
+The last figures are in docs/benchmarks/: text for people and JSON for tests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+FOLDER = Path(__file__).parents[2] / "docs" / "benchmarks"
+
+
+def options(doc: str | None, arguments: Sequence[str] | None, /, **defaults: Any) -> argparse.Namespace:
+    """Parse --save and an option for each default: a flag if False, several values if a sequence, text if None."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--save", action="store_true", help="write the figures to docs/benchmarks/")
+    for name, default in defaults.items():
+        flag = f"--{name.replace('_', '-')}"
+        if default is False:
+            parser.add_argument(flag, action="store_true")
+        elif isinstance(default, Sequence) and not isinstance(default, str):
+            parser.add_argument(flag, nargs="+", type=type(default[0]) if default else str, default=list(default))
+        else:
+            parser.add_argument(flag, type=str if default is None else type(default), default=default)
+    return parser.parse_args(arguments)
+
+
+class Page(list[str]):
+    """Lines that are printed as they come."""
+
+    def tell(self, *lines: str) -> None:
+        """Print and keep these lines."""
+        print("\n".join(lines), flush=True)
+        self.extend(lines)
+
+    def held(self, *bars: tuple[str, str, bool]) -> None:
+        """Tell a line for each bar: the claim, the figure, and whether it holds."""
+        self.tell("", *(f"{'holds' if ok else 'FAILS'}  {claim}: {figure}" for claim, figure, ok in bars))
+
+    def parts(self, parts: Mapping[str, Callable[..., Any]], chosen: Sequence[str], *arguments: Any) -> dict[str, Any]:
+        """Tell the lines that each chosen part returns beside its figures; return the figures by part."""
+        figures = {}
+        for name in chosen:
+            lines, figures[name] = parts[name](*arguments)
+            self.tell(name, *lines, "")
+        return figures
+
+    def save(self, name: str, figures: Mapping[str, Any], command: str | None = None) -> None:
+        """Write <name>.txt and <name>.json; `command`: default bench_<name> --save."""
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        made = f"$ python -m tests.bench.{command or f'bench_{name} --save'}"
+        (FOLDER / f"{name}.txt").write_text("\n".join([made, *self]) + "\n")
+        (FOLDER / f"{name}.json").write_text(json.dumps(figures, indent=1) + "\n")
+
+
+def load(name: str) -> dict[str, Any]:
+    """Return the figures last saved."""
+    figures: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
+    return figures
+
+
+def side_by_side(
+    work: Callable[[Any], T], jobs: Sequence[Any], workers: int, start: Callable[[], None] | None = None
+) -> list[T]:
+    """Return the results of all jobs in their order, from `workers` processes; print a line as each is done."""
+    began = time.perf_counter()
+    with ProcessPoolExecutor(workers, get_context("spawn"), start) as pool:
+        waiting = {pool.submit(work, job): job for job in jobs}
+        for done, future in enumerate(as_completed(waiting), 1):
+            print(f"{done:4d}/{len(jobs)} {time.perf_counter() - began:6.0f} s  {waiting[future]}", flush=True)
+        return [future.result() for future in waiting]
+
+
+@contextmanager
+def measured() -> Iterator[dict[str, float]]:
+    """Measure a block on Linux: seconds, processor seconds (cpu) and megabytes of memory over those before (MB)."""
+    most, over, figures = [_resident()], threading.Event(), dict[str, float]()
+
+    def watch() -> None:
+        while not over.wait(0.002):
+            most.append(max(most.pop(), _resident()))
+
+    before, thread = most[0], threading.Thread(target=watch, daemon=True)
+    thread.start()
+    began, busy = time.perf_counter(), time.process_time()
+    yield figures
+    figures |= {"seconds": time.perf_counter() - began, "cpu": time.process_time() - busy}
+    over.set()
+    thread.join()
+    figures["MB"] = (most[0] - before) / 1e6
+
+
+def _resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
