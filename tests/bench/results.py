@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+Bar = tuple[str, str, bool]
+"""(claim, figure, whether it holds)."""
 
 FOLDER = Path(__file__).parents[2] / "docs" / "benchmarks"
 
@@ -45,8 +47,8 @@ class Page(list[str]):
         print("\n".join(lines), flush=True)
         self.extend(lines)
 
-    def held(self, *bars: tuple[str, str, bool]) -> None:
-        """Tell a line for each bar: the claim, the figure, and whether it holds."""
+    def held(self, *bars: Bar) -> None:
+        """Tell a line for each bar."""
         self.tell("", *(f"{'holds' if ok else 'FAILS'}  {claim}: {figure}" for claim, figure, ok in bars))
 
     def parts(self, parts: Mapping[str, Callable[..., Any]], chosen: Sequence[str], *arguments: Any) -> dict[str, Any]:
@@ -63,6 +65,16 @@ class Page(list[str]):
         made = f"$ python -m tests.bench.{command or f'bench_{name} --save'}"
         (FOLDER / f"{name}.txt").write_text("\n".join([made, *self]) + "\n")
         (FOLDER / f"{name}.json").write_text(json.dumps(figures, indent=1) + "\n")
+
+
+def at_most(name: str, figure: float, limit: float, shown: str = ".4f") -> Bar:
+    """Return the bar of a figure that may not be above its limit."""
+    return f"{name} at most {limit:g}", format(figure, shown), bool(figure <= limit)
+
+
+def at_least(name: str, figure: float, limit: float, shown: str = ".4f") -> Bar:
+    """Return the bar of a figure that may not be below its limit."""
+    return f"{name} at least {limit:g}", format(figure, shown), bool(figure >= limit)
 
 
 def load(name: str) -> dict[str, Any]:

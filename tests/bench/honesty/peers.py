@@ -109,9 +109,10 @@ def scored(source: Source) -> tuple[list[Row], list[Absence]]:
 COMPARED = ("accuracy", "log loss", "ECE")
 
 
-def compared(pairs: pd.DataFrame) -> tuple[list[str], dict[str, Any]]:
-    """Lines of a table for each thinning, and figures: labels -> peer -> figure -> means and wins."""
+def compared(pairs: pd.DataFrame) -> tuple[list[str], dict[str, Any], list[results.Bar]]:
+    """Lines of a table for each thinning, figures (labels -> peer -> figure -> means and wins), and bars."""
     lines: list[str] = []
+    bars: list[results.Bar] = []
     kept: dict[str, Any] = {}
     for labels in (labels for labels in LABELS if labels in set(pairs["labels"])):
         here = pairs[pairs["labels"] == labels]
@@ -131,7 +132,17 @@ def compared(pairs: pd.DataFrame) -> tuple[list[str], dict[str, Any]]:
                 found[name] = {"peer": float(theirs.mean()), "default": float(ours.mean()), "better on": better}
                 cells += f"{theirs.mean():10.4f}{ours.mean():8.4f}{better:4d}"
             lines.append(f"{peer:22s}{len(of_peer):4d}{cells}")
-    return lines, kept
+            bars.append(bar(which, peer, found))
+    return lines, kept, bars
+
+
+def bar(which: str, peer: str, found: Mapping[str, Any]) -> results.Bar:
+    """Is the default better than a peer in log loss and ECE, or in accuracy where a peer gives no probabilities?"""
+    names = [name for name in ("log loss", "ECE") if name in found]
+    means = [(found[name]["default"], found[name]["peer"]) for name in names or ["accuracy"]]
+    better = all(ours < theirs for ours, theirs in means) if names else means[0][0] > means[0][1]
+    claim = f"mean log loss and ECE below {peer}'s" if names else f"mean accuracy above {peer}'s"
+    return f"{which}: {claim}", ", ".join(f"{ours:.4f} / {theirs:.4f}" for ours, theirs in means), better
 
 
 def absences(absent: Sequence[Absence]) -> list[str]:
@@ -151,7 +162,7 @@ def compare(crowds: Sequence[Source], workers: int, save: bool) -> None:
     if not find_spec("crowdkit"):
         raise SystemExit("crowd-kit is not installed; make bench-peers brings an environment that has it")
     found = results.side_by_side(scored, crowds, workers)
-    lines, figures = compared(beside([row for rows, _ in found for row in rows], "default"))
+    lines, figures, bars = compared(beside([row for rows, _ in found for row in rows], "default"))
     page = results.Page()
     page.tell(
         "crowd-kit's aggregators; beside each mean the default's on the same crowds, and on how many that is better;",
@@ -159,5 +170,6 @@ def compare(crowds: Sequence[Source], workers: int, save: bool) -> None:
         *lines,
     )
     page.tell(*absences([absence for _, absent in found for absence in absent]))
+    page.held(*bars)
     if save:
         page.save("honesty_peers", {"tables": figures}, "bench_honesty --peers --save")

@@ -1,8 +1,9 @@
-"""Scores of methods without known truth: rows of COLUMNS."""
+"""Scores of every method on one crowd, without known truth or beside a few known items: rows of COLUMNS."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,18 @@ import pandas as pd
 
 from hitl import score
 from hitl.annotations import Floats, Ints
+from hitl.consensus import Consensus
+from hitl.design_effect import DesignEffect
 from hitl.evidence import Evidence
+from hitl.models.dependence.design_effect import EXPECTED, independent
 from hitl.models.registry import combiner
-from tests.bench.honesty.crowds import Source
+from tests.bench.honesty.crowds import REAL, Source
 
 METHODS = ("majority", "weighted-majority", "vb-ibcc", "default")
+TEMPERED: Mapping[str, float] = {f"rho {rho:g}": rho for rho in (0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)}
+"""The default with another constant than EXPECTED, as if it were a method."""
+N_KNOWN = 30
+KNOWN = f"{N_KNOWN} known"
 FIGURES = ("accuracy", "log loss", "ECE", "over")
 """`over` is mean confidence - accuracy."""
 COLUMNS = ("kind", "group", "set", "labels", "seed", "method", *FIGURES)
@@ -30,15 +38,44 @@ def figures(probabilities: Floats, truth: Ints) -> tuple[float, float, float, fl
 
 
 def scored(source: Source) -> list[Row]:
-    """Every method on every thinning of one crowd."""
+    """Score every method on every thinning of one crowd; on real crowds also the default with each rho of TEMPERED."""
     rows: list[Row] = []
     for labels, evidence in source.tables():
         assert evidence.truth is not None
-        known, truth = evidence.known, evidence.truth[evidence.known]
-        for method in METHODS:
-            q_nj = combiner(method).fit(Evidence(evidence.annotations)).probabilities
-            where = source.kind, source.group, source.name, labels, source.seed, method
-            rows.append((*where, *figures(q_nj[known], truth)))
+        bare, known, truth = Evidence(evidence.annotations), evidence.known, evidence.truth[evidence.known]
+        fits = {method: combiner(method).fit(bare) for method in METHODS}
+        beliefs = {method: consensus.probabilities for method, consensus in fits.items()}
+        if source.kind == REAL:
+            beliefs |= {name: tempered(fits["default"], bare, rho) for name, rho in TEMPERED.items()}
+        where = source.kind, source.group, source.name, labels, source.seed
+        rows += [(*where, method, *figures(q_nj[known], truth)) for method, q_nj in beliefs.items()]
+    return rows
+
+
+def tempered(consensus: Consensus, bare: Evidence, rho: float) -> Floats:
+    """Return (N, J) beliefs of the default if EXPECTED were rho: the same fit with another correction.
+
+    Without known truth the design effect's rho is EXPECTED times the probability that annotators err together.
+    """
+    alpha_kjl = consensus.annotators.concentration
+    assert alpha_kjl is not None
+    effect = DesignEffect(rho * consensus.design_effect.rho / EXPECTED, echo=1.0)
+    return independent(bare.annotations, alpha_kjl, consensus.class_shares).tempered(effect)
+
+
+def scored_with_known(source: Source) -> list[Row]:
+    """Score majority vote and the default on a whole crowd without N_KNOWN items, drawn by the seed and known."""
+    evidence = source.whole()
+    assert evidence.truth is not None
+    gold = np.flatnonzero(evidence.known)
+    shown = np.random.default_rng(source.seed).choice(gold, N_KNOWN, replace=False)
+    rest, truth = np.setdiff1d(gold, shown), np.full_like(evidence.truth, -1)
+    truth[shown] = evidence.truth[shown]
+    rows: list[Row] = []
+    for method in ("majority", "default"):
+        q_nj = combiner(method).fit(replace(evidence, truth=truth)).probabilities[rest]
+        where = KNOWN, source.group, source.name, KNOWN, source.seed, method
+        rows.append((*where, *figures(q_nj, evidence.truth[rest])))
     return rows
 
 
