@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from hitl.annotations import Annotations, Floats, Ints
+from hitl.annotations import Annotations, Floats, Ints, Name
 from hitl.evidence import Evidence
 from hitl.models.predictors.transforms import tfidf_svd
 from hitl.tables.matrices import read_vectors
@@ -94,18 +96,28 @@ def anonymous(labels: Ints, classes: tuple[str, ...]) -> Annotations:
     )
 
 
-def with_features(name: str) -> Evidence:
-    """The same with features: those of the set, or TF-IDF and SVD of its texts as `[features] text` makes them."""
-    path, evidence = folder(name), crowd(name)
+def inputs(name: str, items: Sequence[Name]) -> np.ndarray[Any, Any]:
+    """(N,) texts or (N, D) features of a set, in the order of the items."""
+    path = folder(name)
     if (path / "texts.csv.gz").exists():
         table = read_table(path / "texts.csv.gz")
-        rows = zip(
-            *(table.column(column).to_pylist() for column in table.column_names if column != "item"), strict=True
-        )
-        names, x_nd = table.column("item").to_pylist(), tfidf_svd([" ".join(map(str, row)) for row in rows])
+        columns = [table.column(column).to_pylist() for column in table.column_names if column != "item"]
+        names, rows = table.column("item").to_pylist(), [" ".join(map(str, row)) for row in zip(*columns, strict=True)]
+        values = np.array(rows, dtype=object)
     else:
-        names, x_nd = read_vectors(next(path.glob("features.*")))
+        names, values = read_vectors(next(path.glob("features.*")))
     row = {str(item): n for n, item in enumerate(names)}
+    return values[[row[str(item)] for item in items]]
+
+
+def with_features(name: str) -> Evidence:
+    """The same with features: those of the set, or TF-IDF and SVD of its texts as `[features] text` makes them."""
+    evidence = crowd(name)
+    if not (folder(name) / "texts.csv.gz").exists():
+        return replace(evidence, features=inputs(name, evidence.annotations.items))
+    names = read_table(folder(name) / "texts.csv.gz").column("item").to_pylist()
+    row = {str(item): n for n, item in enumerate(names)}
+    x_nd = tfidf_svd(list(inputs(name, names)))
     return replace(evidence, features=x_nd[[row[str(item)] for item in evidence.annotations.items]])
 
 

@@ -134,16 +134,14 @@ def grouped(scores: Mapping[str, Scores]) -> Scores:
     return np.mean([np.mean(group, axis=0) for group in present if group], axis=0)
 
 
-def report(table: Mapping[str, Mapping[str, Scores]], names: Sequence[str]) -> list[str]:
+def report(scores: Mapping[str, Mapping[str, Scores]], names: Sequence[str]) -> list[str]:
     """A table for each measure, methods in rows; means of methods that were run on all sets."""
     lines = []
     for place, measure_name in enumerate(MEASURES):
-        lines += ["", f"{measure_name:16s}" + "".join(f"{name[:9]:>10s}" for name in names) + "      mean    groups"]
-        for method, scores in table.items():
-            values = [scores[name][place] for name in names if name in scores]
-            if len(values) == len(names):
-                values += [np.nanmean(values), grouped(scores)[place]]
-            lines.append(f"{method:16s}" + "".join(f"{value:10.4f}" for value in values))
+        rows = {method: {name[:9]: found[name][place] for name in found} for method, found in scores.items()}
+        for method in (method for method in rows if len(rows[method]) == len(names)):
+            rows[method] |= {"mean": np.nanmean([*rows[method].values()]), "groups": grouped(scores[method])[place]}
+        lines += ["", measure_name, *results.table(rows, 4)]
     return lines
 
 

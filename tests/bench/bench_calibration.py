@@ -56,6 +56,8 @@ CALIBRATORS: dict[str, Calibrator | CalibrateFromAnnotators | None] = {
     "people: vector": CalibrateFromAnnotators(VectorScaling()),
 }
 
+MEASURES = ("error %", "ECE %", "cwECE %", "NLL")
+COLUMNS = (*MEASURES, *(f"{name}, label" for name in MEASURES), "ms")
 FIGURES, KEPT = ("ECE", "NLL", "error with a label", "NLL with a label"), [1, 3, 4, 7]
 
 
@@ -101,16 +103,14 @@ def run(model: str, splits: int) -> dict[tuple[int, str], np.ndarray]:
 def main(arguments: Sequence[str] | None = None) -> None:
     options = results.options(__doc__, arguments, models=["resnet-110", "resnet-low-acc", "preresnet-110"], splits=25)
     page, figures = results.Page(), {}
-    head = "   error %   ECE  cwECE     NLL"
     for model in options.models:
-        page.tell("", f"{model} ({options.splits} splits)")
-        page.tell(f"{'':25s}model alone:{'':20s}with one human label:")
-        page.tell(f"    n  {'calibrator':17s}{head} {head}       ms")
+        rows = {}
         for (n, name), values in sorted(run(model, options.splits).items(), key=lambda entry: entry[0][0]):
-            m = values.mean(axis=0)
-            both = "".join(f"{a:10.2f} {b:5.2f}  {c:5.2f}  {d:6.4f} " for a, b, c, d in (m[:4], m[4:8]))
-            page.tell(f"{n:5d}  {name:17s}{both} {np.median(values[:, 8]):7.1f}")
-            figures[f"{model} {n} {name}"] = dict(zip(FIGURES, m[KEPT].round(4).tolist(), strict=True))
+            mean = values.mean(axis=0)
+            rows[n, name] = dict(zip(COLUMNS, [*mean[:8], np.median(values[:, 8])], strict=True))
+            figures[f"{model} {n} {name}"] = dict(zip(FIGURES, mean[KEPT].round(4).tolist(), strict=True))
+        page.tell("", f"{model} ({options.splits} splits): the model alone; with one human label")
+        page.tell(*results.table(rows))
     if options.save:
         page.save("calibration", figures)
 

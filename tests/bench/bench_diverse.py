@@ -23,6 +23,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -163,24 +164,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = results.options(
         __doc__, arguments, sets=list(SETS), seeds=10, batches=[10, 50], diverse=[1.0, 2.0, 5.0, 10.0], rounds=30
     )
-    page, figures = results.Page(), {}
-    page.tell(
-        f"people with a logistic regression beside them; {options.seeds} seeds; differences to the first",
-        f"{'set':10}{'batch':>6}{'labels':>7}{'diverse':>8} {'labels right: mean':>20}{'at the end':>20}"
-        f"{'classifier: mean':>20}{'at the end':>20}     s",
-    )
-    for name, batch in ((name, batch) for name in options.sets for batch in options.batches):
+    page, figures, rows = results.Page(), {}, {}
+    for name, batch in product(options.sets, options.batches):
         most = batch * options.rounds
         found = figures[f"{name}, batches of {batch}"] = figures_of(name, batch, most, options.diverse, options.seeds)
         first = found[f"{options.diverse[0]:g}"]
         for times, kept in found.items():
-            cells = ""
+            row = rows[name, batch, times] = {"seconds": kept["seconds"]}
             for part in PARTS:
                 gain = 100 * (np.array(kept[part]) - np.array(first[part]))
                 spread = gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else np.nan
-                more = "" if kept is first else f"{gain.mean():+.1f} ± {spread:.1f}"
-                cells += f"{np.mean(kept[part]):7.1%} {more:>12}"
-            page.tell(f"{name:10}{batch:>6}{most:>7,}{times:>8} {cells}{kept['seconds']:6.0f}")
+                more = "" if kept is first else f" {gain.mean():+.1f} ± {spread:.1f}"
+                row[part] = f"{np.mean(kept[part]):.1%}{more}"
+    page.tell(f"people beside a logistic regression; {options.seeds} seeds; points above the first `diverse`")
+    page.tell(*results.table(rows, 0))
     if options.save:
         page.save("diverse", figures)
 

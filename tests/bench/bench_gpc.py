@@ -28,6 +28,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.special import ndtr
 from sklearn.metrics import f1_score, roc_auc_score
 
@@ -35,7 +36,6 @@ from hitl.annotations import Annotations, Floats, Ints
 from hitl.evidence import Evidence
 from hitl.models.gpc_ma import GPCMA
 from hitl.models.learning.gpc_baselines import GPCConcatenated, GPCGold, GPCMajority
-from hitl.tables.read import read_table
 from tests import reference_data
 from tests.bench import results
 
@@ -134,11 +134,8 @@ def sentences(seed: int, labeled: int = 1200, dimensions: int = 100) -> Parts:
     evidence = reference_data.crowd("sentence_polarity")
     annotations, truth = evidence.annotations, evidence.truth
     assert truth is not None
-    table = read_table(reference_data.folder("sentence_polarity") / "texts.csv.gz")
-    text = dict(zip(table.column("item").to_pylist(), table.column("text").to_pylist(), strict=True))
-    counts = TfidfVectorizer(sublinear_tf=True, min_df=2, ngram_range=(1, 2)).fit_transform(
-        [text[item] for item in annotations.items]
-    )
+    texts = reference_data.inputs("sentence_polarity", annotations.items)
+    counts = TfidfVectorizer(sublinear_tf=True, min_df=2, ngram_range=(1, 2)).fit_transform(texts)
     x_nd = TruncatedSVD(dimensions, random_state=0).fit_transform(counts)
     order = np.random.default_rng(seed).permutation(len(truth))
     train, test = np.sort(order[:labeled]), order[-len(order) // 5 :]
@@ -180,14 +177,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in options.sets:
         runs = SPLITS.get(name, options.seeds)
         rows = figures[name] = table(name, runs, options.ard and name == "music_genre")
-        measure = "F1" if name == "music_genre" else "acc."
-        page.tell("", f"{name}, {runs} run{'s' if runs > 1 else ''}")
-        page.tell(
-            f"{'':6}{f'train {measure}':>12}{'AUC':>8}{f'test {measure}':>12}{'AUC':>8}{'seconds':>10}   paper's test"
-        )
-        for method, (train, train_auc, test, test_auc, seconds) in rows.items():
-            cells = f"{train:12.3f}{train_auc:8.3f}{test:12.3f}{test_auc:8.3f}{seconds:10.2f}"
-            page.tell(f"{method:6}{cells}   {PAPER[name][method]}")
+        measure = "F1" if name == "music_genre" else "accuracy"
+        columns = [f"train {measure}", "train AUC", f"test {measure}", "test AUC", "seconds"]
+        frame = pd.DataFrame.from_dict(rows, orient="index", columns=columns).assign(paper=PAPER[name])
+        page.tell("", f"{name}, {runs} run{'s' if runs > 1 else ''}", *results.table(frame))
     if "ionosphere" in options.sets:
         ratio, difference = warm_ratio(min(options.seeds, 10))
         figures["warm"] = {"ratio": ratio, "difference": difference}

@@ -211,16 +211,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     page, figures = results.Page(), dict[str, Any]()
     for name in options.sets:
-        page.tell("", f"{name}: mean test AUC after queries (standard deviation over the {options.seeds} seeds)")
-        page.tell(f"{'':12}{''.join(f'{after:8}        ' for after in SHOWN)}  flipped")
-        tasks, figures[name] = min(options.genres, len(SETS[name](0))), {}
+        tasks, figures[name], rows = min(options.genres, len(SETS[name](0))), {}, {}
         for strategy in options.strategies:
             runs = [(name, strategy, seed, task) for seed in range(options.seeds) for task in range(tasks)]
             traces = results.side_by_side(one, runs, options.workers)
             found = figures[name][strategy] = summary(np.array(traces).reshape(options.seeds, tasks, -1))
-            pairs = zip(found["mean"], found["deviation"], strict=True)
-            cells = "".join(f"{mean:8.3f} ({spread:.3f})" for mean, spread in pairs)
-            page.tell(f"{strategy:12}{cells}{found['flipped']:6} of {len(runs)}")
+            pairs = zip(SHOWN, found["mean"], found["deviation"], strict=True)
+            rows[strategy] = {str(after): f"{mean:.3f} ({spread:.3f})" for after, mean, spread in pairs}
+            rows[strategy]["flipped"] = f"{found['flipped']} of {len(runs)}"
+        page.tell("", f"{name}: mean test AUC after queries (standard deviation over {options.seeds} seeds)")
+        page.tell(*results.table(rows))
         if name == "ionosphere":
             truth, every = figures["limits"] = limits(options.seeds)
             page.tell(f"limits: the truth of all training items gives {truth:.4f}, all 1,715 labels {every:.4f}")

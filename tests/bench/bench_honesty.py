@@ -58,18 +58,15 @@ def tables(sets: pd.DataFrame) -> tuple[list[str], dict[str, Any]]:
     lines: list[str] = []
     figures: dict[str, Any] = {}
     for kind in (kind for kind in (REAL, KNOWN, *SIMULATED) if kind in sets.index.get_level_values("kind")):
-        lines += ["", f"{kind:15s}{'method':18s}sets accuracy    gap  log loss     ECE    over   lowest gaps"]
         there = set(sets.loc[kind].index.droplevel("set"))
+        rows = {}
         for labels, method in (pair for pair in product(LABELS, METHODS) if pair in there):
             here = sets.loc[(kind, labels, method)]
-            mean = here.mean()
+            means = here.mean().to_dict() | {"sets": len(here)}
+            figures.setdefault(kind, {}).setdefault(labels, {})[method] = means
             lowest = ", ".join(f"{name} {100 * gap:+.1f}" for name, gap in here["gap"].nsmallest(3).items())
-            lines.append(
-                f"{labels:15s}{method:18s}{len(here):4d}{mean['accuracy']:9.4f}{100 * mean['gap']:+7.2f}"
-                f"{mean['log loss']:10.4f}{mean['ECE']:8.4f}{mean['over']:+8.3f}   {lowest}"
-            )
-            kept = figures.setdefault(kind, {}).setdefault(labels, {})
-            kept[method] = {name: float(value) for name, value in mean.items()} | {"sets": len(here)}
+            rows[labels, method] = means | {"gap": 100 * means["gap"], "lowest gaps": lowest}
+        lines += ["", kind, *results.table(rows, 4)]
     return lines, figures
 
 
@@ -160,15 +157,11 @@ def covered(source: Source) -> list[dict[str, float | str]]:
 def table_of_intervals(rows: Sequence[dict[str, float | str]]) -> list[str]:
     """Lines: kinds x labels, means over the sets of the means over seeds."""
     means = pd.DataFrame(rows).groupby(["kind", "labels", "set"]).mean()
-    lines = ["", f"share of intervals that hold the truth (a: PRIOR_ERRORS; it is {PRIOR_ERRORS:g})"]
-    project = "".join(f"  a={doubt:<3g} (truth below)" for doubt in DOUBTS)
-    lines.append(f"{'':15s}labels{project}  annotators  width/exact")
-    for (kind, labels), mean in means.groupby(["kind", "labels"]).mean().iterrows():
-        project = "".join(f"  {mean[f'in {doubt:g}']:5.2f} {mean[f'below {doubt:g}']:13.2f}" for doubt in DOUBTS)
-        lines.append(f"{kind:15s}{labels:>6s}{project}{mean['annotators in']:12.2f}{mean['width']:13.2f}")
+    lines = ["", f"share of intervals that hold the truth, by PRIOR_ERRORS (it is {PRIOR_ERRORS:g}); truth below them"]
+    lines += results.table(means.groupby(["kind", "labels"]).mean(), 2)
     if REAL in means.index:
         every = means.loc[REAL].mean()
-        lines.append("all real tables  " + "; ".join(f" a={doubt:g}: {every[f'in {doubt:g}']:.3f}" for doubt in DOUBTS))
+        lines.append("all real tables: " + "; ".join(f"in {doubt:g} {every[f'in {doubt:g}']:.3f}" for doubt in DOUBTS))
     return lines
 
 

@@ -27,6 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -148,16 +149,10 @@ def compared(name: str, share: float, seeds: int) -> dict[str, Any]:
 def noise(seeds: int, save: bool) -> None:
     """Print the table of noise as features; `save`: also write docs/benchmarks/learn_noise.*."""
     page, figures = results.Page(), dict[str, Any]()
-    page.tell(
-        f"noise as features, {seeds} seeds: what is more with a model that learns",
-        f"{'set':24}{'labels':>8}{'accuracy':>10}{'more':>9}{'worst':>9}{'log loss':>10}{'more':>9}{'kept':>7}",
-    )
-    for name, share in ((name, share) for name in NOISE_SETS for share in SHARES):
-        kept = figures[f"{name} {share}"] = compared(name, share, seeds)
-        page.tell(
-            f"{name:24}{share:8.0%}{kept['accuracy']:10.4f}{kept['more']:+9.4f}{kept['least']:+9.4f}"
-            f"{kept['log loss']:10.4f}{kept['more log loss']:+9.4f}{kept['kept']:7.0%}"
-        )
+    for name, share in product(NOISE_SETS, SHARES):
+        figures[f"{name} {share}"] = compared(name, share, seeds)
+    page.tell(f"noise as features, {seeds} seeds: what is more with a model that learns; `least`: of any seed")
+    page.tell(*results.table(figures, 4))
     keys = ("kept", "more", "more log loss")
     kept_in, more, loss = (float(np.mean([one[key] for one in figures.values()])) for key in keys)
     page.tell("", f"the model was kept in {kept_in:.1%} of the fits; accuracy {more:+.4f}, log loss {loss:+.4f}")
@@ -185,33 +180,23 @@ def figures_of(name: str, found: Sequence[Run], steps: int) -> dict[str, Any]:
     }
 
 
-def row(name: str, kept: Mapping[str, Any]) -> str:
-    """One line of the table."""
-    parts = f"{name:20}{kept['items']:6,}{kept['labels']:8,}{kept['target']:8.1%}"
-    for which in ("first", "mean", "stays"):
-        ours, theirs = kept["learning"][which], kept["alone"][which]
-        parts += f"  {ours:9,.0f}{theirs:8,.0f}{ours / theirs:7.2f}"
-    return f"{parts}{kept['seconds']:7.0f}{kept['seeds']:7}{kept['batches']:9}"
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     options = results.options(
         __doc__, arguments, sets=list(SETS), seeds=10, steps=50, model="logistic", workers=2, noise=False
     )
     if options.noise:
         return noise(options.seeds, options.save)
-    page, figures = results.Page(), {}
-    page.tell(
-        f"expected-gain and default, with and without {options.model}",
-        f"{'set':20}{'N':>6}{'labels':>8}{'target':>8}"
-        + "".join(f"  {what:>9}{'alone':>8}{'ratio':>7}" for what in ("first", "in mean", "for good"))
-        + "  cpu s  seeds  batches",
-    )
+    page, figures, rows = results.Page(), {}, {}
     for name in options.sets:
         jobs = [Job(name, seed, options.model, options.steps) for seed in range(options.seeds)]
         runs = results.side_by_side(run, jobs, options.workers, one_thread)
-        figures[name] = figures_of(name, runs, options.steps)
-        page.tell(row(name, figures[name]))
+        kept = figures[name] = figures_of(name, runs, options.steps)
+        rows[name] = {key: kept[key] for key in ("items", "labels", "target", "seconds", "seeds", "batches")}
+        for which in ("first", "mean", "stays"):
+            ours, alone = kept["learning"][which], kept["alone"][which]
+            rows[name] |= {which: ours, f"{which}, alone": alone, f"{which}, ratio": ours / alone}
+    page.tell(f"expected-gain and default, with and without {options.model}: labels to the target")
+    page.tell(*results.table(rows))
     if options.save:
         title = "learn" if options.model == "logistic" else f"learn_{options.model.replace('-', '_')}"
         made = f"bench_learn --model {options.model} --seeds {options.seeds} --steps {options.steps} --save"

@@ -53,14 +53,10 @@ def quality(seeds: int) -> Part:
         chosen = max(names, key=lambda name: sum(one[name] for one in others))
         for one in drawn[kind]:
             one["held out"] = one[chosen]
-    methods = list(next(iter(drawn.values()))[0])
-    lines = [f"{'Dice':10}" + "".join(f"{name:>15}" for name in methods)]
-    figures: dict[str, Any] = {}
-    for kind, found in drawn.items():
-        columns = {name: [one[name] for one in found] for name in methods}
-        figures[kind] = {name: float(np.mean(column)) for name, column in columns.items()}
-        lines.append(f"{kind:10}" + "".join(f"{np.mean(one):8.3f} ({np.std(one):.3f})" for one in columns.values()))
-    return [*lines, f"means of {seeds} seeds (standard deviation)"], figures
+    columns = {kind: {name: [one[name] for one in found] for name in found[0]} for kind, found in drawn.items()}
+    figures = {kind: {name: float(np.mean(one)) for name, one in row.items()} for kind, row in columns.items()}
+    cells = {kind: {name: results.spread(one) for name, one in row.items()} for kind, row in columns.items()}
+    return [*results.table(cells), f"Dice: means of {seeds} seeds (standard deviation)"], figures
 
 
 def cost(seeds: int) -> Part:

@@ -90,7 +90,7 @@ def documents(name: str) -> tuple[Any, Ints, Ints, sparse.csr_array]:
 
 
 def citations(seeds: int) -> Part:
-    lines, figures = [f"{'macro F':20}" + "".join(f"{name:>22}" for name in [*ALONE, *LINKED])], {}
+    cells, figures = {}, {}
     for name in ("cora", "pubmed"):
         words, rows, truth, linked = documents(name)
         for trained_on in TRAINED_ON:
@@ -103,14 +103,14 @@ def citations(seeds: int) -> Part:
                     evidence = Evidence(annotations, graph=linked if method in LINKED else None)
                     found = combiner.fit(evidence).labels[rows]
                     scores.setdefault(method, []).append(float(f1_score(truth[rows], found, average="macro")))
-            figures[f"{name}, {trained_on}"] = {method: float(np.mean(one)) for method, one in scores.items()}
-            cells = "".join(f"{np.mean(one):14.3f} ({np.std(one):.3f})" for one in scores.values())
-            lines.append(f"{f'{name}, {trained_on}':20}{cells}")
-    return [*lines, f"means of {seeds} draws (standard deviation)"], figures
+            row = f"{name}, {trained_on}"
+            figures[row] = {method: float(np.mean(one)) for method, one in scores.items()}
+            cells[row] = {method: results.spread(one) for method, one in scores.items()}
+    return [*results.table(cells), f"macro F: means of {seeds} draws (standard deviation)"], figures
 
 
 def features(seeds: int) -> Part:
-    lines, figures = [f"{'accuracy':20}" + "".join(f"{name:>20}" for name in [*ALONE, *LINKED])], {}
+    figures: dict[str, Any] = {}
     for name in ("music_genre", "labelme"):
         evidence, truth = reference_data.with_features(name), reference_data.crowd(name).truth
         assert evidence.features is not None
@@ -124,10 +124,9 @@ def features(seeds: int) -> Part:
         alone = {method: right(combiner, bare) for method, combiner in ALONE.items()}
         for k in NEIGHBOURS:
             given = Evidence(evidence.annotations, graph=nearest_neighbours(evidence.features, k))
-            found = alone | {method: right(combiner, given) for method, combiner in LINKED.items()}
-            figures[f"{name}, {k}"] = found
-            lines.append(f"{f'{name}, {k} nearest':20}" + "".join(f"{one:20.3f}" for one in found.values()))
-    return lines, figures
+            linked = {method: right(combiner, given) for method, combiner in LINKED.items()}
+            figures[f"{name}, {k}"] = alone | linked
+    return ["accuracy, by the nearest neighbors that are linked", *results.table(figures)], figures
 
 
 def cost(seeds: int) -> Part:

@@ -4,7 +4,7 @@
 
 Protocol: each image's labels are shuffled once with a fixed seed and the first is taken; 25 splits 70/30; a method is
 fitted on the first n of the 70 % and scored on the 30 %. ECE and class-wise ECE over 15 equal-mass bins. Error in
-percent, mean over splits ± its standard error; NLL in nats an item; the median time of a fit. Which labels were drawn
+percent, mean over splits ± its standard error; NLL in nats an item; the mean time of a fit. Which labels were drawn
 matters more than which split: a standard error over splits of one draw does not show it.
 
 "model" is the network as it is and, with an n, at the temperature that n known items give it. "human" is one person's
@@ -145,15 +145,12 @@ def own_cell(model: str, splits: int) -> Rows:
 
 def table(rows: Rows) -> list[str]:
     order = {name: place for place, name in enumerate(("human", "model", *METHODS))}
-    lines = ["method             n    error %         ECE     cwECE     NLL    fit ms"]
-    for (name, n), values in sorted(rows.items(), key=lambda row: (order.get(row[0][0], len(order)), row[0][1])):
-        mean = values.mean(axis=0)
-        se = values[:, 0].std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
-        cells = [f"{mean[1]:.4f}", f"{mean[2]:.4f}", f"{mean[3]:.3f}", f"{1000 * np.median(values[:, 4]):.1f}"]
-        ece, classwise, nll, ms = ("" if cell == "nan" else cell for cell in cells)
-        line = f"{name:14s} {n or '':>5}   {mean[0]:5.2f} ±{se:.2f}   {ece:>7s}   {classwise:>7s}  {nll:>6s}   {ms:>7s}"
-        lines.append(line.rstrip())
-    return lines
+    cells = {}
+    for name, n in sorted(rows, key=lambda row: (order.get(row[0], len(order)), row[1])):
+        values = rows[name, n]
+        cells[name, n] = dict(zip(FIGURES, values.mean(axis=0), strict=True))
+        cells[name, n]["±"] = values[:, 0].std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
+    return results.table(cells, 4)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from hitl.active.replay.experiments import reordered
 from hitl.active.replay.replay import Replay, accuracy_of, spread_evenly
@@ -106,31 +107,18 @@ def figures_of(name: str, found: Sequence[Curves]) -> dict[str, Any]:
     }
 
 
-def row(name: str, kept: dict[str, Any]) -> str:
-    """One line of the table."""
-    total = kept["labels"]
-    parts = [f"{name:22}{kept['items']:6,}{kept['annotators']:5}{total:8,}{kept['accuracy']:7.1%}"]
-    for which in ("first", "mean", "stays"):
-        ours, theirs = kept[which], kept[f"even {which}"]
-        parts.append(f"{ours:7,.0f}{ours / total:7.1%}{theirs:8,.0f}{ours / max(theirs, 1):6.2f}")
-    gap = f"{kept['points at 35 %']:+5.1f} ({kept['points at 35 %, evenly']:+.1f})"
-    return "  ".join([*parts, f"{gap:>15}{kept['seconds']:6.1f}"])
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     options = results.options(__doc__, arguments, sets=list(SETS), seeds=10, steps=100, workers=1)
     page, figures = results.Page(), {}
-    page.tell(
-        f"expected-gain and default, {options.seeds} seeds, batches of 1/{options.steps} of the labels",
-        f"{'':48}{'within half a point first':30}{'first in the mean':30}{'from where it stays':30} points below at",
-        f"{'set':22}{'N':>6}{'K':>5}{'M':>8}{'full':>7}"
-        + 3 * f"  {'labels':>7}{'share':>7}{'evenly':>8}{'ratio':>6}"
-        + "   35 % (evenly)     s",
-    )
+    page.tell(f"expected-gain and default, {options.seeds} seeds, batches of 1/{options.steps} of the labels")
     for name in options.sets:
         jobs = [Job(name, seed, options.steps) for seed in range(options.seeds)]
         figures[name] = figures_of(name, results.side_by_side(run, jobs, options.workers))
-        page.tell(row(name, figures[name]))
+    frame = pd.DataFrame.from_dict(figures, orient="index")
+    for which in ("first", "mean", "stays"):
+        frame[f"{which}, share"] = frame[which] / frame["labels"]
+    page.tell("first within half a point, first in the mean, from where it stays; `even`: of labels spread evenly")
+    page.tell(*results.table(frame.drop(columns=["by seed", "evenly by seed"])))
     for which in ("first", "mean", "stays"):
         ours, theirs = (
             np.mean([kept[key] / kept["labels"] for kept in figures.values()]) for key in (which, f"even {which}")

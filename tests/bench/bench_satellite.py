@@ -104,18 +104,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     wanted = [row for row in METHODS if row == "majority" or row in options.methods]
     page, figures = results.Page(), {}
     for experiment in (1, 2):
-        page.tell("", f"Experiment {experiment} ({options.draws} draws)")
-        page.tell("method          error          below majority    log loss   R-hat   fit s")
-        table = run(experiment, wanted, options.draws)
+        table, rows = run(experiment, wanted, options.draws), {}
         for name, values in table.items():
             error, gain = values[:, 0], table["majority"][:, 0] - values[:, 0]
-            pairs = [(one.mean(), one.std(ddof=1) / np.sqrt(len(one))) for one in (error, gain)]
-            line = (
-                "{:14s} {:.4f} ±{:.4f}  {:+.4f} ±{:.4f}".format(name, *pairs[0], *pairs[1])
-                + f"   {values[:, 1].mean():7.3f}   {values[:, 2].max():6.3f}  {np.median(values[:, 3]):6.2f}"
-            )
-            page.tell(line.replace("nan", "  -"))
+            rows[name] = {
+                what: f"{one.mean():.4f} ± {one.std(ddof=1) / np.sqrt(len(one)):.4f}"
+                for what, one in (("error", error), ("below majority", gain))
+            }
+            rows[name] |= {"log loss": values[:, 1].mean(), "R-hat": values[:, 2].max(), "s": np.median(values[:, 3])}
             figures[f"{experiment} {name}"] = round(float(error.mean()), 5)
+        page.tell("", f"Experiment {experiment} ({options.draws} draws)", *results.table(rows))
     if options.save:
         page.save("satellite", figures)
 

@@ -60,7 +60,7 @@ def fitted(name: str, evidence: Evidence) -> Any:
 
 
 def near_the_oracle(seeds: int) -> Part:
-    lines, figures = [f"{'macro F':24}" + "".join(f"{name:>24}" for name in [*METHODS, "oracle"])], {}
+    cells, figures = {}, {}
     for kind, options in KINDS.items():
         for n_items in (1_000, 10_000):
             scores: dict[str, list[float]] = {name: [] for name in [*METHODS, "oracle"]}
@@ -69,10 +69,10 @@ def near_the_oracle(seeds: int) -> Part:
                 for name in METHODS:
                     scores[name].append(macro_f(truth, fitted(name, evidence).probabilities))
                 scores["oracle"].append(macro_f(truth, em.expectation(evidence, chain, log_pi_klj).q_nj))
-            figures[f"{kind}, {n_items}"] = {name: float(np.mean(one)) for name, one in scores.items()}
-            cells = "".join(f"{np.mean(one):16.4f} ({np.std(one):.4f})" for one in scores.values())
-            lines.append(f"{kind + f', {n_items:,}':24}{cells}")
-    return [*lines, f"means of {seeds} seeds (standard deviation)"], figures
+            row = f"{kind}, {n_items}"
+            figures[row] = {name: float(np.mean(one)) for name, one in scores.items()}
+            cells[row] = {name: results.spread(one, 4) for name, one in scores.items()}
+    return [*results.table(cells), f"macro F: means of {seeds} seeds (standard deviation)"], figures
 
 
 def entities(seeds: int) -> Part:
@@ -88,15 +88,17 @@ def entities(seeds: int) -> Part:
     known = dict(zip(truth.column("item").to_pylist(), truth.column("label").to_pylist(), strict=True))
     right = spans([known.get(item) for item in annotations.items], order)
     labeled = annotations.labels_per_item > 0
-    lines = [f"{len(right):,} entities: precision, recall, F1{'':10}strict{'':33}partial{'':15}s"]
-    figures = {}
+    figures, rows = {}, {}
 
     def tell(name: str, found: list[Span], began: float) -> None:
         exact, loose = strict(found, right), partial(found, right)
         figures[name] = {"strict": exact.f1, "partial": loose.f1}
-        columns = zip((exact, loose), (17, 21), strict=True)
-        cells = "".join(f"{one.precision:{width}.3f}{one.recall:9.3f}{one.f1:9.3f}" for one, width in columns)
-        lines.append(f"{name:24}{cells}{time.perf_counter() - began:9.1f}")
+        rows[name] = {
+            f"{what}, {figure}": getattr(one, figure)
+            for what, one in (("strict", exact), ("partial", loose))
+            for figure in ("precision", "recall", "f1")
+        }
+        rows[name]["seconds"] = time.perf_counter() - began
 
     for name in METHODS:
         began = time.perf_counter()
@@ -108,7 +110,7 @@ def entities(seeds: int) -> Part:
         began, found = time.perf_counter(), combine_spans(marked, combiner(name)).spans
         ends = [(one, one.place["start"] // 2, (one.place["end"] + 1) // 2) for one in found]
         tell(f"matched, {name}", [Span(int(one.item), first, end, str(one.label)) for one, first, end in ends], began)
-    return lines, figures
+    return [f"{len(right):,} entities", *results.table(rows)], figures
 
 
 def as_span_labels(annotations: Annotations, place_n2: Any) -> SpanLabels:
@@ -128,7 +130,7 @@ def as_span_labels(annotations: Annotations, place_n2: Any) -> SpanLabels:
 
 
 def crowds(seeds: int) -> Part:
-    lines, figures = [f"{'strict F1 (surer than right)':30}" + "".join(f"{name:>24}" for name in FOUND)], {}
+    cells, figures = {}, {}
     for kind, crowd in CROWDS.items():
         scores: dict[str, list[tuple[float, float]]] = {name: [] for name in FOUND}
         for seed in range(seeds):
@@ -141,8 +143,8 @@ def crowds(seeds: int) -> Part:
                 scores[name].append((2 * hits.sum() / (len(found) + total), sure.mean() - hits.mean()))
         mean = {name: np.mean(one, axis=0) for name, one in scores.items()}
         figures[kind] = {name: {"strict": float(f1), "over-sure": float(over)} for name, (f1, over) in mean.items()}
-        lines.append(f"{kind:30}" + "".join(f"{f1:15.3f} ({over:+.3f})" for f1, over in mean.values()))
-    return [*lines, f"means of {seeds} seeds"], figures
+        cells[kind] = {name: f"{f1:.3f} ({over:+.3f})" for name, (f1, over) in mean.items()}
+    return [*results.table(cells), f"strict F1 (surer than right): means of {seeds} seeds"], figures
 
 
 def cost(seeds: int) -> Part:

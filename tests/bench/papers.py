@@ -113,9 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     figures = {part: PARTS[part]() for part in options.parts}
     page = results.Page()
     for part, rows in figures.items():
-        page.tell("", f"{part:32s}" + "".join(f"{measure:>10s}" for measure in next(iter(rows.values()))))
-        for row, values in rows.items():
-            page.tell(f"{row:32s}" + "".join(f"{value:10.4f}" for value in values.values()))
+        page.tell("", part, *results.table(rows, 4))
     if options.save:
         page.save("papers", figures, "papers --save")
 

@@ -17,6 +17,11 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+import pandas as pd
+
+from hitl.annotations import Floats
+
 T = TypeVar("T")
 Bar = tuple[str, str, bool]
 """(claim, figure, whether it holds)."""
@@ -75,6 +80,18 @@ def at_most(name: str, figure: float, limit: float, shown: str = ".4f") -> Bar:
 def at_least(name: str, figure: float, limit: float, shown: str = ".4f") -> Bar:
     """Return the bar of a figure that may not be below its limit."""
     return f"{name} at least {limit:g}", format(figure, shown), bool(figure >= limit)
+
+
+def table(rows: Mapping[Any, Mapping[str, Any]] | pd.DataFrame, digits: int = 3) -> list[str]:
+    """Lines of a table, by row names; nothing stands for NaN."""
+    frame = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame.from_dict(rows, orient="index")
+    lines: list[str] = frame.to_string(float_format=lambda value: f"{value:.{digits}f}", na_rep="").splitlines()
+    return lines
+
+
+def spread(values: Sequence[float] | Floats, digits: int = 3) -> str:
+    """Mean and standard deviation."""
+    return f"{np.mean(values):.{digits}f} ({np.std(values):.{digits}f})"
 
 
 def load(name: str) -> dict[str, Any]:

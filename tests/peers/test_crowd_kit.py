@@ -52,7 +52,7 @@ def test_a_peer_is_compared_with_the_default_on_its_own_crowds_alone() -> None:
         row("one", "KOS", 0.95, np.nan, np.nan),
         row("two", "KOS", 0.4, np.nan, np.nan),
     ]
-    lines, kept = peers.compared(beside(rows, "default"))
+    lines, kept, _ = peers.compared(beside(rows, "default"))
     assert kept["2"]["GLAD"]["log loss"] == {"peer": 0.3, "default": 0.2, "better on": 1}
     assert kept["2"]["KOS"]["accuracy"] == {"peer": pytest.approx(0.675), "default": 0.7, "better on": 1}
     assert "log loss" not in kept["2"]["KOS"]

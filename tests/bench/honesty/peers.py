@@ -115,24 +115,19 @@ def compared(pairs: pd.DataFrame) -> tuple[list[str], dict[str, Any], list[resul
     bars: list[results.Bar] = []
     kept: dict[str, Any] = {}
     for labels in (labels for labels in LABELS if labels in set(pairs["labels"])):
-        here = pairs[pairs["labels"] == labels]
+        here, rows = pairs[pairs["labels"] == labels], {}
         which = "all labels" if labels == WHOLE else f"{labels} labels an item"
-        lines += ["", f"{which:22s}sets" + "".join(f"{name:>10s} default  on" for name in COMPARED)]
-        kept[labels] = {}
         for peer in (peer for peer in PEERS if peer in set(here["method"])):
             of_peer = here[here["method"] == peer]
-            found = kept[labels][peer] = {"sets": len(of_peer)}
-            cells = ""
-            for name in COMPARED:
+            found, cells = {"sets": len(of_peer)}, {"sets": len(of_peer)}
+            for name in (name for name in COMPARED if of_peer[name].notna().all()):
                 theirs, ours = of_peer[name], of_peer[f"{name} of default"]
-                if theirs.isna().any():
-                    cells += f"{'-':>10s}{'-':>8s}{'-':>4s}"
-                    continue
                 better = int((ours > theirs if name == "accuracy" else ours < theirs).sum())
                 found[name] = {"peer": float(theirs.mean()), "default": float(ours.mean()), "better on": better}
-                cells += f"{theirs.mean():10.4f}{ours.mean():8.4f}{better:4d}"
-            lines.append(f"{peer:22s}{len(of_peer):4d}{cells}")
+                cells |= {name: theirs.mean(), f"{name}, default": ours.mean(), f"on, {name}": better}
+            kept.setdefault(labels, {})[peer], rows[peer] = found, cells
             bars.append(bar(which, peer, found))
+        lines += ["", which, *results.table(rows, 4)]
     return lines, kept, bars
 
 

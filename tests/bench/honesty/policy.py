@@ -31,6 +31,8 @@ BATCHES = 50
 SHARES = np.arange(1, 11) / 10
 """Of the labels: the budgets."""
 
+COLUMNS = [f"{share:.0%}" for share in SHARES]
+
 THREE = ("cifar10n",)
 """Sets of three people without names of their own: nobody to choose from."""
 
@@ -64,26 +66,23 @@ def gaps(source: Source) -> Floats:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = results.options(__doc__, arguments, seeds=10, sets=(), workers=2)
-    page = results.Page()
-    page.tell(
-        f"points above even spreading, {options.seeds} seeds, after this part of all labels",
-        f"{'':28}" + "".join(f"{share:7.0%}" for share in SHARES) + "   worst    +-",
-    )
     crowds = chosen(options.sets or None, options.seeds)
     found: dict[str, list[Floats]] = {}
     for source, points in zip(crowds, results.side_by_side(gaps, crowds, options.workers), strict=True):
         found.setdefault(source.name, []).append(points)
     kinds: dict[str, list[Floats]] = {}
+    rows = {}
     for source in crowds[:: options.seeds]:
         points = np.array(found[source.name])
         mean = points.mean(axis=0)
-        kinds.setdefault(source.kind, []).append(mean)
+        kinds.setdefault(f"mean of {source.kind}", []).append(mean)
         worst = int(mean.argmin())
         error = points[:, worst].std(ddof=1) / np.sqrt(len(points)) if len(points) > 1 else np.nan
-        cells = "".join(f"{point:+7.1f}" for point in mean)
-        page.tell(f"{source.name:28}{cells}{mean[worst]:+8.1f}{error:6.1f}")
-    for kind, means in kinds.items():
-        page.tell(f"{'mean of ' + kind:28}" + "".join(f"{point:+7.1f}" for point in np.mean(means, axis=0)))
+        rows[source.name] = dict(zip(COLUMNS, mean, strict=True)) | {"worst": mean[worst], "+-": error}
+    rows |= {kind: dict(zip(COLUMNS, np.mean(means, axis=0), strict=True)) for kind, means in kinds.items()}
+    page = results.Page()
+    page.tell(f"points above even spreading, {options.seeds} seeds, after this part of all labels")
+    page.tell(*results.table(rows, 1))
     if options.save:
         figures = {name: np.round(each, 3).tolist() for name, each in found.items()}
         page.save("policy", figures, f"honesty.policy --seeds {options.seeds} --save")

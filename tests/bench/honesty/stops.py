@@ -30,7 +30,7 @@ import pandas as pd
 from hitl import score
 from hitl.active.replay.experiments import reordered
 from hitl.active.replay.replay import Replay
-from hitl.active.replay.stop_rule import GOLD_LABELS, Stopped, StopRule
+from hitl.active.replay.stop_rule import Stopped, StopRule
 from hitl.active.stopping.pool_state import PoolState
 from hitl.crew import Budget
 from hitl.evidence import Evidence
@@ -48,7 +48,6 @@ UNKNOWABLE, INTERVAL = "unknowable", "interval"
 NEAR = 1e-12
 MISSED, TIMES = 0.05, 1.5
 """Share of stops that may be below the target; labels in terms of the oracle's."""
-ALL = "all"
 
 Row = dict[str, Any]
 
@@ -147,33 +146,28 @@ def judged(rows: Sequence[Row]) -> pd.DataFrame:
     )
 
 
-def summary(runs: pd.DataFrame) -> dict[str, Any]:
-    """Counts and means of some runs; a mean of nothing is None."""
-    stops, missed = runs[runs["stopped"]], runs[runs["below"]]
-    reachable = runs[runs["reachable"]]
-    never = reachable[~reachable["stopped"]]
-    ratio = runs["ratio"].dropna()
+def summary(runs: pd.DataFrame) -> dict[str, float]:
+    """Counts and means of some runs; a mean of nothing is NaN.
+
+    below       of the stops; `short` is the most by which one is below its target
+    never       the oracle stops and this does not: as labels cannot tell, or as the interval is too wide
+    ratio       labels at the stop in terms of the oracle's, where both stop: mean and quantiles
+    """
+    stops, ratio = runs[runs["stopped"]], runs["ratio"].dropna()
+    missed, never = runs[runs["below"]], runs[runs["reachable"] & ~runs["stopped"]]
     return {
         "runs": len(runs),
         "stopped": len(stops),
         "below": len(missed),
-        "claimed": _mean(stops["claimed"]),
-        "true": _mean(stops["true"]),
-        "most missing": _mean((missed["target"] - missed["true"]).nlargest(1)),
-        "missed on": {str(name): int(n) for name, n in missed["set"].value_counts().items()},
-        "refused": {why: int((runs["why"] == why).sum()) for why in (UNKNOWABLE, INTERVAL)},
-        "reachable": len(reachable),
-        "never though reachable": {why: int((never["why"] == why).sum()) for why in (UNKNOWABLE, INTERVAL)},
-        "never though surely reachable": int((never["end"] >= never["target"] + 0.02).sum()),
-        "ratio": _mean(ratio),
-        "ratio quantiles": {f"{q:g}": float(ratio.quantile(q)) for q in (0.1, 0.5, 0.9) if len(ratio)},
-        "within": int((ratio <= TIMES).sum()),
-        "ratios": len(ratio),
+        "share": len(missed) / len(stops) if len(stops) else np.nan,
+        "short": (missed["target"] - missed["true"]).max(),
+        "claimed": stops["claimed"].mean(),
+        "true": stops["true"].mean(),
+        "ratio": ratio.mean(),
+        **{f"{q:.0%}": ratio.quantile(q) for q in (0.1, 0.5, 0.9)},
+        "reachable": int(runs["reachable"].sum()),
+        **{f"never, {why}": int((never["why"] == why).sum()) for why in (UNKNOWABLE, INTERVAL)},
     }
-
-
-def _mean(values: pd.Series[float]) -> float | None:
-    return float(values.mean()) if len(values) else None
 
 
 def tables(runs: pd.DataFrame) -> tuple[list[str], dict[str, Any]]:
@@ -181,61 +175,23 @@ def tables(runs: pd.DataFrame) -> tuple[list[str], dict[str, Any]]:
     lines: list[str] = []
     figures: dict[str, Any] = {}
     for gold, of_gold in runs.groupby("gold"):
-        kept = figures[f"{gold} gold"] = {name: summary(some) for name, some in _parts(of_gold)}
-        lines += [
-            "",
-            f"{f'{gold} gold items':24s}{'':21s}{'':9s}{'when it stops':19s}   {'it never stops':18s} "
-            f"{'labels / oracle':22s} {'truth reached, but it never stops':s}",
-            f"{'':24s}{'runs':>7s}{'stopped':>8s}{'below':>6s}{'share':>6s}{'most':>6s} {'claimed':>8s}{'true':>7s}"
-            f"   {'unknowable':>11s}{'interval':>9s}  {'mean':>5s}{'10 %':>6s}{'50 %':>6s}{'90 %':>6s}"
-            f"   of {'unknowable':>11s}{'interval':>9s}{'by 2 points':>12s}",
-            *(_line(name, found) for name, found in kept.items()),
-        ]
-        missed = kept[ALL]["missed on"]
+        kept = {name: summary(some) for name, some in _parts(of_gold)}
+        lines += ["", f"{gold} gold items", *results.table(kept)]
+        missed = of_gold.loc[of_gold["below"], "set"].value_counts()
         told = ", ".join(f"{name} {count}" for name, count in missed.items())
         lines.append(f"below the target on {len(missed)} of {of_gold['set'].nunique()} crowds: {told or 'none'}")
-        lines += _beyond_gold(of_gold) if gold else []
+        figures[f"{gold} gold"] = kept
     return lines, figures
-
-
-def _beyond_gold(runs: pd.DataFrame) -> list[str]:
-    """Gold items alone can tell the commonest class, which may be right often enough: an oracle asks nothing then."""
-    asks = runs["oracle"] > runs["gold"] * GOLD_LABELS
-    without = int((runs["ratio"].notna() & ~asks).sum())
-    ratio = runs["ratio"][asks].dropna()
-    if not without or ratio.empty:
-        return []
-    return [
-        f"without the {without} runs in which the oracle needs no label but those of gold items: labels / oracle "
-        f"{ratio.mean():.2f} in the mean, {ratio.quantile(0.9):.2f} at 90 %"
-    ]
 
 
 def _parts(runs: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     """All, each target, real ones and simulated ones, each real group and each family."""
     real = runs["kind"] == REAL
-    found = [(ALL, runs), *((f"target {target:.2f}", runs[runs["target"] == target]) for target in TARGETS)]
+    found = [("all", runs), *((f"target {target:.2f}", runs[runs["target"] == target]) for target in TARGETS)]
     found += [("real", runs[real]), ("simulated", runs[~real])]
     found += [(f"  {group}", some) for group, some in runs[real].groupby("group", sort=False)]
     found += [(f"  {kind}", runs[runs["kind"] == kind]) for kind in SIMULATED]
     return [(name, some) for name, some in found if len(some)]
-
-
-def _line(name: str, found: dict[str, Any]) -> str:
-    share = found["below"] / found["stopped"] if found["stopped"] else None
-    never, q = found["never though reachable"], found["ratio quantiles"]
-    return (
-        f"{name:24s}{found['runs']:7d}{found['stopped']:8d}{found['below']:6d}{_number(share, 6)}"
-        f"{_number(found['most missing'], 6)} {_number(found['claimed'], 8, 3)}{_number(found['true'], 7, 3)}"
-        f"   {found['refused'][UNKNOWABLE]:11d}{found['refused'][INTERVAL]:9d}  {_number(found['ratio'], 5)}"
-        + "".join(_number(q.get(at), 6) for at in ("0.1", "0.5", "0.9"))
-        + f"{found['reachable']:5d} {never[UNKNOWABLE]:11d}{never[INTERVAL]:9d}"
-        f"{found['never though surely reachable']:12d}"
-    )
-
-
-def _number(value: float | None, width: int, digits: int = 2) -> str:
-    return f"{'-':>{width}s}" if value is None else f"{value:{width}.{digits}f}"
 
 
 def bars(runs: pd.DataFrame) -> list[tuple[str, str, bool]]:

@@ -18,11 +18,13 @@ from hitl.annotations import Floats, Ints
 from hitl.evidence import Evidence
 from hitl.models.default import DefaultCombiner
 from hitl.models.registry import combiner
+from tests.bench import results
 from tests.bench.honesty.crowds import WHOLE, real, thinned
 from tests.bench.honesty.scored import FIGURES
 from tests.bench.honesty.scored import figures as of_probabilities
 from tests.bench.human_and_model.crowdlab import crowdlab
-from tests.bench.human_and_model.crowds import classified, inputs, majority_labels
+from tests.bench.human_and_model.crowds import classified, majority_labels
+from tests.reference_data import inputs
 
 LABELS = ("1.2", "2", "3", WHOLE)
 ALONE = ("majority", "dawid-skene", "default")
@@ -86,13 +88,12 @@ def tables(rows: Sequence[Row]) -> tuple[list[str], dict[str, Any]]:
     lines: list[str] = []
     kept: dict[str, Any] = {}
     for name in dict.fromkeys(frame["set"]):
-        lines += ["", f"{name:20s}{'':22s}" + "".join(f"{figure:>18s}" for figure in FIGURES)]
+        told = {}
         for labels, method in product(LABELS, METHODS):
-            if (name, labels, method) in mean.index:
-                at, by = mean.loc[(name, labels, method)], spread.loc[(name, labels, method)]
-                parts = "".join(f"{at[figure]:11.4f} ±{by[figure]:.3f}" for figure in FIGURES)
-                lines.append(f"{labels:20s}{method:22s}{parts}")
+            if (key := (name, labels, method)) in mean.index:
+                told[labels, method] = {f: f"{mean.loc[key, f]:.4f} ± {spread.loc[key, f]:.3f}" for f in FIGURES}
                 kept.setdefault(name, {}).setdefault(labels, {})[method] = {
-                    figure: {"mean": float(at[figure]), "sd": float(by[figure])} for figure in FIGURES
+                    f: {"mean": float(mean.loc[key, f]), "sd": float(spread.loc[key, f])} for f in FIGURES
                 }
+        lines += ["", name, *results.table(told)]
     return lines, kept

@@ -16,29 +16,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hitl.annotations import Annotations, Floats, Ints, Name
-from hitl.tables.matrices import read_vectors
-from hitl.tables.read import read_table
-from tests.reference_data import folder
+from hitl.annotations import Annotations, Floats, Ints
 
 SETS = ("rte", "sentence_polarity", "labelme", "music_genre")
 FOLDS = 5
-
-
-def inputs(name: str, items: tuple[Name, ...]) -> npt.NDArray[Any]:
-    """(N,) texts or (N, D) features, in the order of the items."""
-    path = folder(name)
-    if not (path / "texts.csv.gz").exists():
-        names, x_nd = read_vectors(next(path.glob("features.*")))
-        row = {str(item): n for n, item in enumerate(names)}
-        return np.asarray(x_nd[[row[str(item)] for item in items]])
-    table = read_table(path / "texts.csv.gz")
-    columns = [table.column(column).to_pylist() for column in table.column_names if column != "item"]
-    text = {
-        str(item): " ".join(map(str, parts))
-        for item, *parts in zip(table.column("item").to_pylist(), *columns, strict=True)
-    }
-    return np.array([text[str(item)] for item in items], dtype=object)
 
 
 def majority_labels(annotations: Annotations, rng: np.random.Generator) -> Ints:

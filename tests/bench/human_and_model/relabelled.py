@@ -31,10 +31,12 @@ from hitl.annotations import Annotations, Floats
 from hitl.crew import Budget, Crew
 from hitl.evidence import Evidence
 from hitl.models.default import DefaultCombiner
+from tests.bench import results
 from tests.bench.honesty.crowds import real, thinned
 from tests.bench.human_and_model.combined import Job, Row
 from tests.bench.human_and_model.crowdlab import active_lab, crowdlab
-from tests.bench.human_and_model.crowds import classified, inputs, majority_labels
+from tests.bench.human_and_model.crowds import classified, majority_labels
+from tests.reference_data import inputs
 
 ROUNDS, FIRST, ITEMS = 10, 1.2, 600
 MOST: Mapping[str, int] = {"rte": 5, "sentence_polarity": 5, "labelme": 3, "music_genre": 5}
@@ -140,11 +142,11 @@ def tables(rows: Sequence[Row]) -> tuple[list[str], dict[str, Any]]:
     kept: dict[str, Any] = {}
     for name in dict.fromkeys(frame["set"]):
         labels = frame[frame["set"] == name].groupby("round")["labels"].mean()
-        lines += ["", f"{name:20s}{'labels an item':18s}" + "".join(f"{at:7.2f}" for at in labels) + "    mean"]
-        kept[name] = {"labels an item": [float(at) for at in labels]}
+        kept[name], told = {"labels an item": [float(at) for at in labels]}, {}
         for judge, strategy in product(JUDGES, STRATEGIES):
             curve, area = mean.loc[(name, judge, strategy)], seeds.loc[(name, judge, strategy)]
-            parts = "".join(f"{at:7.3f}" for at in curve)
-            lines.append(f"{judge:20s}{strategy:18s}{parts}{area.mean():8.4f} ±{area.std(ddof=1):.3f}")
             kept[name].setdefault(judge, {})[strategy] = [float(at) for at in curve]
+            told[judge, strategy] = {f"{n:.2f}": at for n, at in zip(labels, curve, strict=True)}
+            told[judge, strategy] |= {"mean": area.mean(), "±": area.std(ddof=1)}
+        lines += ["", f"{name}, by labels an item", *results.table(told)]
     return lines, kept

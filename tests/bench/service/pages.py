@@ -1,9 +1,9 @@
 """How long the pages of a large project take at the server, and what memory they need.
 
-    python -m tests.bench.service.pages --items 1000000 --labels 10 --annotators 10000 --save [--folder F]
+    python -m tests.bench.service.pages --items 1000000 --labels 10 --annotators 10000 --save
 
 A project over tables, one cycle, then every page is asked for REPEATS times through a real server on this machine.
-The bar: 300 ms at the server for each page, 4 GB. `--folder` keeps the project, for a second run without the cycle.
+The bar: 300 ms at the server for each page, 4 GB.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from tests.bench import results
+from tests.service.web.processes import log_in, serving
 
 REPEATS = 7
 PAGES = {
@@ -65,25 +65,6 @@ target_confidence = 0.95
 max_labels = 20
 """
 
-NAME, PASSWORD = "ann", "a long password"
-"""Who may do everything there."""
-
-SERVER = """
-import sys
-from pathlib import Path
-from hitl.service.web.access.accounts import Accounts
-from hitl.service.web.access.roles import Role
-from hitl.service.web import server
-config, port, told = Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
-(told.parent / "access.db").unlink(missing_ok=True)
-accounts = Accounts(f"sqlite:///{told.parent}/access.db")
-accounts.add_user(sys.argv[4], sys.argv[5], Role.ADMIN)
-told.write_text(accounts.create_token("bench", Role.ADMIN))
-accounts.close()
-server.serve([config], "127.0.0.1", port, access=f"sqlite:///{told.parent}/access.db", scheduler=False, say=
-             lambda line: None)
-"""
-
 
 def write(folder: Path, n: int, labels: int, annotators: int) -> None:
     """A project of n items with so many labels each; annotators differ in how much they label, as they do."""
@@ -104,55 +85,19 @@ def write(folder: Path, n: int, labels: int, annotators: int) -> None:
     (folder / "hitl.toml").write_text(SETTINGS)
 
 
-def cycle(folder: Path) -> float:
-    """Run a cycle; its seconds."""
-    start = time.perf_counter()
-    subprocess.run([sys.executable, "-m", "hitl", "run"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
-    return time.perf_counter() - start
-
-
-@contextmanager
-def served(folder: Path, port: int) -> Iterator[tuple[httpx.Client, subprocess.Popen[bytes]]]:
-    """The project behind a server in a process of its own, when it is ready: a program that may do all, the process."""
-    told = folder / "token"
-    told.unlink(missing_ok=True)
-    arguments = [sys.executable, "-c", SERVER, str(folder / "hitl.toml"), str(port), str(told), NAME, PASSWORD]
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen(arguments, stderr=log)
-    try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
-            _wait(client, process)
-            client.headers.update({"Authorization": f"Bearer {told.read_text()}", "Accept": "text/html"})
-            yield client, process
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
-def measure(folder: Path, port: int) -> list[str]:
-    """Milliseconds of each page at the server: median and worst."""
-    start = time.perf_counter()
-    with served(folder, port) as (client, process):
+def measure(folder: Path) -> tuple[list[str], dict[str, Any]]:
+    """Milliseconds of each page at the server, and the memory of the process."""
+    start, figures = time.perf_counter(), {}
+    with serving(folder, "serve", "--no-scheduler") as (address, said, process):
+        client = log_in(address, said)
         ready = time.perf_counter() - start
-        lines = [f"ready after {ready:.0f} s", "", f"{'page':26}{'median ms':>12}{'worst ms':>12}{'kB':>10}"]
         for name, path in PAGES.items():
             took, size = _asked(client, path)
-            lines.append(f"{name:26}{np.median(took):>12.0f}{max(took):>12.0f}{size / 1e3:>10.0f}")
-        lines += ["", f"memory: {_memory(process.pid):.2f} GB, {_memory(process.pid, 'VmHWM'):.2f} GB at most"]
-    return lines
-
-
-def _wait(client: httpx.Client, process: subprocess.Popen[bytes]) -> None:
-    for _ in range(6000):
-        if process.poll() is not None:
-            raise SystemExit("the server ended; see the log in the folder")
-        try:
-            if client.get("/readyz").status_code == 200:
-                return
-        except httpx.TransportError:
-            pass
-        time.sleep(0.1)
-    raise SystemExit("the server was not ready in ten minutes")
+            figures[name] = {"median ms": float(np.median(took)), "worst ms": max(took), "kB": size / 1e3}
+        status = dict(line.split(":") for line in Path(f"/proc/{process.pid}/status").read_text().splitlines())
+    memory, most = (int(status[name].split()[0]) / 1e6 for name in ("VmRSS", "VmHWM"))
+    lines = [f"ready after {ready:.0f} s", "", *results.table(figures, 0), ""]
+    return [*lines, f"memory: {memory:.2f} GB, {most:.2f} GB at most"], figures
 
 
 def _asked(client: httpx.Client, path: str) -> tuple[list[float], int]:
@@ -166,33 +111,25 @@ def _asked(client: httpx.Client, path: str) -> tuple[list[float], int]:
     return took, size
 
 
-def _memory(pid: int, what: str = "VmRSS") -> float:
-    """Gigabytes of a process."""
-    text = Path(f"/proc/{pid}/status").read_text()
-    return int(next(line.split()[1] for line in text.splitlines() if line.startswith(what))) / 1e6
-
-
-def of_command_line(
-    doc: str | None, port: int, measured: Callable[[Path, int], tuple[list[str], Any]], name: str
+def main(
+    doc: str | None = __doc__,
+    name: str = "pages",
+    measured: Callable[[Path], tuple[list[str], dict[str, Any]]] = measure,
 ) -> None:
-    """Make the project that is asked for, measure, print, and save what the command line says."""
-    given = results.options(doc, None, items=100_000, labels=10, annotators=10_000, port=port, folder=None)
+    """Make the project that the command line asks for, run a cycle, and measure."""
+    options = results.options(doc, None, items=100_000, labels=10, annotators=10_000)
+    page = results.Page()
+    page.tell(f"{options.items:,} items, {options.items * options.labels:,} labels, {options.annotators:,} annotators")
     with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(given.folder or temporary)
-        lines = [f"{given.items:,} items, {given.items * given.labels:,} labels, {given.annotators:,} annotators"]
-        if not (folder / "hitl.toml").exists():
-            write(folder, given.items, given.labels, given.annotators)
-            lines.append(f"first cycle: {cycle(folder):.0f} s")
-        found, figures = measured(folder, given.port)
-        lines += found
-    print("\n".join(lines))
-    if given.save:
-        results.save(f"service_{name}", lines, figures, f"service.{name} --items {given.items} --save")
-
-
-def main() -> None:
-    """As the first lines say."""
-    of_command_line(__doc__, 8533, lambda folder, port: (measure(folder, port), {}), "pages")
+        folder = Path(temporary)
+        write(folder, options.items, options.labels, options.annotators)
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "hitl", "run"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        page.tell(f"first cycle: {time.perf_counter() - start:.0f} s")
+        lines, figures = measured(folder)
+    page.tell(*lines)
+    if options.save:
+        page.save(f"service_{name}", figures, f"service.{name} --items {options.items} --save")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """When a browser first paints the pages of a large project, what it loads for that, and how much there is to lay out.
 
-    python -m tests.bench.service.paint --items 1000000 --labels 10 --annotators 10000 --save [--folder F]
+    python -m tests.bench.service.paint --items 1000000 --labels 10 --annotators 10000 --save
 
 The project and the server of `pages`, and a headless Chromium on the same machine that has nothing kept of what it
 loads. Each page is opened REPEATS times as on two devices:
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,12 @@ import httpx
 import numpy as np
 
 from tests.bench import results
-from tests.bench.service.pages import NAME, PAGES, PASSWORD, of_command_line, served
+from tests.bench.service.pages import PAGES, main
 from tests.scheduled import until
 from tests.service.web.browser.seen import browser
+from tests.service.web.processes import first_user, log_in, serving
 
 REPEATS = 5
-BAR = 1000.0
-"""Milliseconds to the first paint."""
 
 SEEN = {
     **{name: path for name, path in PAGES.items() if "JSON" not in name and name != "metrics"},
@@ -70,29 +70,31 @@ def opened(chromium: Any, device: str, address: str, kept: Any) -> dict[str, flo
     return found
 
 
-def measure(folder: Path, port: int) -> tuple[list[str], dict[str, Any]]:
-    """A line a page, and the same as figures."""
+def measure(folder: Path) -> tuple[list[str], dict[str, Any]]:
+    """Milliseconds to the first paint of each page on each device, what it loads, and its elements."""
     figures: dict[str, dict[str, Any]] = {}
-    with served(folder, port) as (client, _), browser() as chromium:
-        _settled(client)
-        base = str(client.base_url).rstrip("/")
+    with serving(folder, "serve", "--no-scheduler") as (address, said, _), browser() as chromium:
+        with closing(log_in(address, said)) as client:
+            _settled(client)
         context = chromium.new_context()
         page = context.new_page()
-        page.goto(f"{base}/login")
-        page.get_by_label("Name").fill(NAME)
-        page.get_by_label("Password").fill(PASSWORD)
+        page.goto(f"{address}/login")
+        name, password = first_user(said)
+        page.get_by_label("Name").fill(name)
+        page.get_by_label("Password").fill(password)
         page.get_by_role("button", name="Log in").click()
-        page.wait_for_url(f"{base}/")
+        page.wait_for_url(f"{address}/")
         kept = context.storage_state()
         context.close()
         for name, path in SEEN.items():
             figures[name] = {}
             for device in DEVICES:
-                found = [opened(chromium, device, base + path, kept) for _ in range(REPEATS)]
+                found = [opened(chromium, device, address + path, kept) for _ in range(REPEATS)]
                 paints = [each["paint"] for each in found]
-                figures[name][device] = {"median": float(np.median(paints)), "worst": max(paints)}
+                figures[name] |= {device: float(np.median(paints)), f"{device}, worst": max(paints)}
                 figures[name] |= {"kB": found[-1]["bytes"] / 1e3, "elements": found[-1]["elements"]}
-    return _said(figures), figures
+    load = f"load of the machine: {os.getloadavg()[1]:.1f} on {os.cpu_count()} processors"
+    return ["milliseconds to the first paint", *results.table(figures, 0), "", load], figures
 
 
 def _settled(client: httpx.Client) -> None:
@@ -104,25 +106,5 @@ def _settled(client: httpx.Client) -> None:
     raise SystemExit("the server did not come to rest in ten minutes")
 
 
-def _said(figures: dict[str, dict[str, Any]]) -> list[str]:
-    lines = ["", f"{'':26}{'desktop':>18}{'phone':>18}", f"{'paint ms':26}" + f"{'median':>9}{'worst':>9}" * 2]
-    lines[-1] += f"{'kB':>8}{'elements':>10}"
-    for name, found in figures.items():
-        paints = "".join(f"{found[device]['median']:>9.0f}{found[device]['worst']:>9.0f}" for device in DEVICES)
-        lines.append(f"{name:26}{paints}{found['kB']:>8.0f}{found['elements']:>10.0f}")
-    lines += ["", f"load of the machine: {os.getloadavg()[1]:.1f} on {os.cpu_count()} processors"]
-    worst = {device: max(found[device]["median"] for found in figures.values()) for device in DEVICES}
-    bars = [
-        (f"first paint of every page within {BAR:.0f} ms, {device}", f"{slowest:.0f} ms", slowest <= BAR)
-        for device, slowest in worst.items()
-    ]
-    return lines + results.held(bars)
-
-
-def main() -> None:
-    """As the first lines say."""
-    of_command_line(__doc__, 8534, measure, "paint")
-
-
 if __name__ == "__main__":
-    main()
+    main(__doc__, "paint", measure)

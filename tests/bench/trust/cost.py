@@ -20,6 +20,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 
@@ -111,17 +112,12 @@ def of_size(n: int) -> dict[str, dict[str, float]]:
 
 def lines_of(n: int, found: dict[str, dict[str, float]]) -> list[str]:
     """A table of one size."""
-    size = found["size"]
-    lines = [
-        f"{n:,} items, {LABELS * n:,} labels: store {size['store MB']:,.0f} MB, peak {size['peak GB']:.1f} GB",
-        f"  {'':18}{'wall s':>9}{'cpu s':>9}{'fit s':>9}{'plan s':>9}{'judge s':>9}{'ratio':>9}",
-    ]
-    for name, one in found.items():
-        if name != "size":
-            needed = one["fit"] + one["plan"]
-            shown = "".join(f"{one[part]:9.2f}" for part in ("wall", "cpu", *TIMED))
-            lines.append(f"  {name:18}{shown}" + (f"{one['cpu'] / needed:9.2f}" if needed else ""))
-    return [*lines, ""]
+    size, rows = found["size"], pd.DataFrame.from_dict(found, orient="index").drop(index="size").dropna(axis=1)
+    rows["ratio"] = (rows["cpu"] / (rows["fit"] + rows["plan"])).where(rows["fit"] > 0)
+    head = (
+        f"{n:,} items, {LABELS * n:,} labels: {size['store MB']:,.0f} MB stored, peak {size['peak GB']:.1f} GB; seconds"
+    )
+    return [head, *results.table(rows, 2), ""]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
