@@ -138,7 +138,7 @@ def report(scores: Mapping[str, Mapping[str, Scores]], names: Sequence[str]) -> 
     """A table for each measure, methods in rows; means of methods that were run on all sets."""
     lines = []
     for place, measure_name in enumerate(MEASURES):
-        rows = {method: {name[:9]: found[name][place] for name in found} for method, found in scores.items()}
+        rows = {method: {name: found[name][place] for name in found} for method, found in scores.items()}
         for method in (method for method in rows if len(rows[method]) == len(names)):
             rows[method] |= {"mean": np.nanmean([*rows[method].values()]), "groups": grouped(scores[method])[place]}
         lines += ["", measure_name, *results.table(rows, 4)]
