@@ -108,7 +108,6 @@ class Client:
         self._token = token
         self._transport = transport
         self._connecting = Lock()
-        self._quiet_until = 0.0
         self._may_write: Callable[[], float] | None = None
 
     def fence(self, may_write: Callable[[], float] | None) -> None:
@@ -248,12 +247,7 @@ class Client:
     def map(self, function: Callable[[Any], Any], items: Sequence[Any], threads: int = 4) -> list[Any]:
         """Call `function` on each item, a few at a time. Raise the first error, and do not start the rest."""
         with ThreadPoolExecutor(threads) as pool:
-            results = [pool.submit(function, item) for item in items]
-            try:
-                return [result.result() for result in results]
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+            return list(pool.map(function, items))
 
     def _repeat(
         self, method: str, path: str, shape: Shape, parameters: Mapping[str, object], body: object = None
@@ -272,14 +266,10 @@ class Client:
                     raise
                 wait = WAITS[tries] if error.retry_after is None else min(error.retry_after, LONGEST_WAIT)
                 tries += 1
-                now = time.monotonic()
-                if now + wait > until:
+                if time.monotonic() + wait > until:
                     raise
-            with self._connecting:
-                warned, self._quiet_until = now < self._quiet_until, max(self._quiet_until, now + wait)
-            if not warned:  # once for all threads that wait
-                again = "no answer from %s, trying again in %.0f s (%d of %d)"
-                _log.warning(again, self.url, wait, tries, len(WAITS))
+            again = "no answer from %s, trying again in %.0f s (%d of %d)"
+            _log.warning(again, self.url, wait, tries, len(WAITS))
             time.sleep(wait)
 
     @contextmanager
@@ -297,12 +287,7 @@ class Client:
             raise Unreachable(f"{self.url} did not answer {asked}: {self._safe(repr(error))}. {_GONE}") from None
         except ApiError as error:  # from an SDK method, or from renewing the access token
             raise self._error(asked, error.status_code or 401, str(error.body), None) from None
-        except (
-            ValueError,
-            KeyError,
-            TypeError,
-            AttributeError,
-        ) as error:  # from the SDK: unexpected
+        except (ValueError, LookupError, TypeError, AttributeError) as error:  # from the SDK: unexpected
             raise NoAnswer(f"{self.url} did not answer {asked}: {self._safe(repr(error))}") from None
 
     def _request(self, method: str, path: str, parameters: Mapping[str, object], body: object = None) -> httpx.Response:

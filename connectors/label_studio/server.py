@@ -19,9 +19,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,25 +53,15 @@ class Person:
     token: str
 
 
-def home() -> Path:
-    """Return the folder for hitl's installations: $HITL_HOME, else hitl in the XDG cache folder."""
-    if chosen := os.environ.get("HITL_HOME"):
-        return Path(chosen).absolute()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hitl"
-
-
 def installed_in() -> Path:
-    """Return the installation folder of the server."""
-    return home() / f"label-studio-{VERSION}"
+    """Return the installation folder of the server: in $HITL_HOME, else in hitl of the XDG cache folder."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("HITL_HOME") or Path(cache) / "hitl").absolute() / f"label-studio-{VERSION}"
 
 
 def is_installed() -> bool:
     """Return True if `install` has nothing to do."""
-    return (installed_in() / "installed").exists() and _python().exists()
-
-
-def _python() -> Path:
-    return installed_in() / "venv" / "bin" / "python"
+    return (installed_in() / "installed").exists()
 
 
 def install(progress: Progress = silent) -> Path:
@@ -80,12 +69,22 @@ def install(progress: Progress = silent) -> Path:
 
     The stamp is written last, so an interrupted installation is repeated. Raises MissingExtra if pip fails.
     """
-    if not is_installed():
-        with _locked(installed_in()):
-            if not _works(_python()):
-                _install(_python(), progress)
-            (installed_in() / "installed").write_text(VERSION + "\n")
-    return _python()
+    environment = installed_in() / "venv"
+    python = environment / "bin" / "python"
+    if is_installed():
+        return python
+    with _locked(installed_in()):
+        if is_installed():  # another process installed it meanwhile
+            return python
+        progress(f"install Label Studio {VERSION}", 0, None)
+        shutil.rmtree(environment, ignore_errors=True)
+        pip = [str(python), "-m", "pip", "install", "--quiet", f"label-studio=={VERSION}"]
+        for step in ([sys.executable, "-m", "venv", str(environment)], pip):
+            done = subprocess.run(step, capture_output=True, text=True, errors="replace", check=False, env=_clean())
+            if done.returncode != 0:
+                raise MissingExtra(f"{' '.join(step)} failed:\n{(done.stdout + done.stderr).strip()[-2000:]}")
+        (installed_in() / "installed").write_text(VERSION + "\n")
+    return python
 
 
 def template(python: Path, progress: Progress = silent) -> Path:
@@ -93,23 +92,18 @@ def template(python: Path, progress: Progress = silent) -> Path:
     ready = installed_in() / "template"
     if (ready / _ACCOUNT).exists():
         return ready
-    with _locked(installed_in()):
+    with _locked(installed_in()), tempfile.TemporaryDirectory(prefix="template-", dir=installed_in()) as folder:
         if (ready / _ACCOUNT).exists():  # another process created it meanwhile
             return ready
         progress("prepare Label Studio", 0, 1)
-        with tempfile.TemporaryDirectory(prefix="template-", dir=installed_in()) as folder:
-            data = Path(folder) / "data"
-            data.mkdir()
-            account = {
-                "email": "admin@example.com",
-                "password": secrets.token_urlsafe(12),
-                "token": secrets.token_hex(20),
-            }
-            process, _ = _start(python, data, account)
-            _end(process)
+        data = Path(folder) / "data"
+        data.mkdir()
+        secret = {"password": secrets.token_urlsafe(12), "token": secrets.token_hex(20)}
+        account = {"email": "admin@example.com", **secret}
+        with _running(python, data, account):
             _write_account(data, account)
-            shutil.rmtree(ready, ignore_errors=True)
-            data.rename(ready)
+        shutil.rmtree(ready, ignore_errors=True)
+        data.rename(ready)
         progress("prepare Label Studio", 1, 1)
     return ready
 
@@ -126,46 +120,29 @@ class LocalServer:
     def __init__(self, data: Path | None = None, progress: Progress = silent) -> None:
         """Set the `data` folder to keep (filled from the template if empty). None: use a temporary one."""
         self.folder = data
-        self._progress = progress
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._progress, self._open = progress, ExitStack()
         self.url = self.token = self.admin_email = self.admin_password = ""
 
     def __enter__(self) -> LocalServer:
-        return self.start()
-
-    def __exit__(self, *error: object) -> None:
-        self.stop()
-
-    def start(self) -> LocalServer:
         """Start it and wait until it responds.
 
         Raises Unreachable with the end of its log if it does not, and BadSettings for a folder of another program.
         """
         python = install(self._progress)
         source = template(python, self._progress)
-        if self.folder is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="hitl-label-studio-")
-            self.folder = Path(self._temporary.name)
-        _fill(source, self.folder)
-        account = json.loads((self.folder / _ACCOUNT).read_text())
-        try:
-            self._process, self.url = _start(python, self.folder, account)
-        except BaseException:
-            self.stop()
-            raise
-        self.token = account["token"]
-        self.admin_email, self.admin_password = account["email"], account["password"]
+        with ExitStack() as opened:
+            if self.folder is None:
+                self.folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="hitl-label-studio-")))
+            data = self.folder
+            _fill(source, data)
+            account = json.loads((data / _ACCOUNT).read_text())
+            self.url = opened.enter_context(_running(python, data, account))
+            self._open = opened.pop_all()
+        self.token, self.admin_email, self.admin_password = account["token"], account["email"], account["password"]
         return self
 
-    def stop(self) -> None:
-        """Stop the server (SIGTERM, then SIGKILL), and remove its folder if it is temporary."""
-        if self._process is not None:
-            _end(self._process)
-            self._process = None
-        if self._temporary is not None:
-            self._temporary.cleanup()
-            self._temporary = self.folder = None
+    def __exit__(self, *error: object) -> None:
+        self._open.close()
 
     def sign_up(self, email: str, password: str) -> Person:
         """Add an annotator through the invitation page, as an annotator would. Raises Unreachable on failure."""
@@ -180,41 +157,6 @@ class LocalServer:
                 raise Unreachable(f"{self.url}: signing up {email} failed (HTTP {answer.status_code})")
             whoami = browser.get("/api/current-user/whoami").json()
         return Person(id=str(whoami["id"]), email=email, token=answer.json()["token"])
-
-
-def _works(python: Path) -> bool:
-    probe = "import importlib.metadata as m, label_studio; print(m.version('label-studio'))"
-    if not python.exists():
-        return False
-    done = subprocess.run([str(python), "-c", probe], capture_output=True, text=True, check=False, env=_clean())
-    return done.returncode == 0 and done.stdout.strip().endswith(VERSION)
-
-
-def _install(python: Path, progress: Progress) -> None:
-    """Create the virtual environment, and report how many packages pip has found."""
-    what = f"install Label Studio {VERSION}: packages"
-    progress(what, 0, None)
-    shutil.rmtree(python.parents[1], ignore_errors=True)
-    for step in (
-        [sys.executable, "-m", "venv", str(python.parents[1])],
-        [str(python), "-m", "pip", "install", "--progress-bar", "off", f"label-studio=={VERSION}"],
-    ):
-        _run(step, what, progress)
-
-
-def _run(step: Sequence[str], what: str, progress: Progress) -> None:
-    last: deque[str] = deque(maxlen=30)
-    packages = 0
-    with subprocess.Popen(
-        step, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=_clean()
-    ) as process:
-        for line in process.stdout or ():
-            last.append(line)
-            if line.startswith("Collecting "):
-                packages += 1
-                progress(what, packages, None)
-    if process.returncode != 0:
-        raise MissingExtra(f"{' '.join(step)} failed:\n{''.join(last).strip()[-2000:]}")
 
 
 def _clean() -> dict[str, str]:
@@ -255,8 +197,9 @@ def _write_account(data: Path, account: Mapping[str, str]) -> None:
     path.write_text(json.dumps(account))
 
 
-def _start(python: Path, data: Path, account: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], str]:
-    """Start the server on a free port and wait for it. Return process and URL."""
+@contextmanager
+def _running(python: Path, data: Path, account: Mapping[str, str]) -> Iterator[str]:
+    """Start the server on a free port, yield its URL once it responds, and stop it (SIGTERM, then SIGKILL)."""
     environment = _clean() | {
         "LABEL_STUDIO_BASE_DATA_DIR": str(data),
         "LABEL_STUDIO_ENABLE_LEGACY_API_TOKEN": "true",
@@ -272,32 +215,32 @@ def _start(python: Path, data: Path, account: Mapping[str, str]) -> tuple[subpro
     }
     log = data / "server.log"
     for _ in range(3):  # the port may be taken between our check and the server's bind
-        with socket.socket() as probe:
-            probe.bind((LOOPBACK, 0))
-            port = int(probe.getsockname()[1])
-        step = [str(python), "-c", _AT_ONCE, "start", "--no-browser", "--internal-host", LOOPBACK, "--port", str(port)]
-        with open(log, "ab") as output:
-            process = subprocess.Popen(
+        with socket.create_server((LOOPBACK, 0)) as probe:
+            port = str(probe.getsockname()[1])
+        step = [str(python), "-c", _AT_ONCE, "start", "--no-browser", "--internal-host", LOOPBACK, "--port", port]
+        with (
+            open(log, "ab") as output,
+            subprocess.Popen(
                 [*step, "--log-level", "ERROR"],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                cwd=data,
-            )
-        url = f"http://{LOOPBACK}:{port}"
-        try:
-            if _wait(process, url, account["token"]):
-                return process, url
-        except BaseException:
-            _end(process)
-            raise
-        _end(process)
-    tail = log.read_text(errors="replace")[-2000:] if log.exists() else ""
+                env=environment, cwd=data, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+            ) as process,
+        ):  # fmt: skip
+            url = f"http://{LOOPBACK}:{port}"
+            try:
+                if _responds(process, url, account["token"]):
+                    yield url
+                    return
+            finally:
+                process.terminate()
+                try:
+                    process.wait(STOP_SECONDS)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+    tail = log.read_text(errors="replace")[-2000:]
     raise Unreachable(f"Label Studio did not start within {START_SECONDS:.0f} s; the end of {log}:\n{tail}")
 
 
-def _wait(process: subprocess.Popen[bytes], url: str, token: str) -> bool:
+def _responds(process: subprocess.Popen[bytes], url: str, token: str) -> bool:
     """Return True if our server responds at the URL within START_SECONDS, False if it ended or does not."""
     deadline = time.monotonic() + START_SECONDS
     # A single client: creating one takes a fifth of the time between requests.
@@ -309,13 +252,3 @@ def _wait(process: subprocess.Popen[bytes], url: str, token: str) -> bool:
                     return bool(answer.status_code == 200)
             time.sleep(0.1)
     return False
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        process.terminate()
-    try:
-        process.wait(STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()

@@ -40,7 +40,6 @@ def schedule(
     """
     from hitl.service.loops import GRACE, Loops, projects_of, require_secrets
 
-    loops: Loops
     projects = projects_of(configs or [HERE])
     if not listing:
         require_secrets(projects)

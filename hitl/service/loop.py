@@ -32,7 +32,6 @@ from hitl.platform import Connector, Progress, silent
 from hitl.project import lease_seconds, load, opened, recalled
 from hitl.settings import ScheduleSettings, Settings
 from hitl.settings.times import spelled
-from hitl.store import Store
 from hitl.store.results import BASIS
 from hitl.tables.limits import within
 
@@ -101,21 +100,11 @@ def is_late(schedule: ScheduleSettings, finished: datetime, begun: datetime | No
     return begun is not None and now > begun + timedelta(seconds=LAST_RETRY * schedule.late_after)
 
 
-@dataclass
-class PullFigures:
-    """Counts of pulls between runs, for Prometheus. Times are in seconds, 0 before the first pull."""
-
-    pulls: int = 0
-    failures: int = 0
-    seconds: float = 0.0
-    pulled_at: float = 0.0
-
-
 class ProjectLoop(threading.Thread):
     """Do the runs of one project, and pull in between, until stopped.
 
     Args:
-        project: the project to run; store: its store.
+        project: the project to run.
         tell: called when a run begins, ends, fails or waits; progress: called within runs.
         runs: do the runs; False if another process does them.
         follows: pull at every webhook and every `schedule.poll`, so that pages show new labels.
@@ -125,7 +114,6 @@ class ProjectLoop(threading.Thread):
     def __init__(
         self,
         project: Project,
-        store: Store,
         tell: Tell,
         progress: Progress = silent,
         *,
@@ -134,9 +122,10 @@ class ProjectLoop(threading.Thread):
         pulled: Callable[[], object] = lambda: None,
     ) -> None:
         super().__init__(name=f"hitl {project.name}", daemon=True)  # a fit cannot be stopped midway, only abandoned
-        self.project, self.figures = project, PullFigures()
-        self.unread: str | None = None  # why the last pull failed
-        self._store, self._told, self._shown = store, tell, progress
+        self.project, self.unread = project, ""  # why the last pull failed
+        # For Prometheus: pulls between runs. Times are in seconds, 0 before the first pull.
+        self.figures = dict.fromkeys(("pulls_total", "failures_total", "pull_seconds", "pulled_timestamp_seconds"), 0.0)
+        self._store, self._told, self._shown = project.store, tell, progress
         self._runs, self._follows, self._pulled = runs, follows, pulled
         self._counts = runs and project.schedule.after_annotations is not None
         self._debounce = Debounce(project.schedule.debounce, project.schedule.debounce_at_most)
@@ -285,9 +274,9 @@ class ProjectLoop(threading.Thread):
             return
         took = time.monotonic() - start
         self._failed_looks, self._blind = 0, None
-        self._reached(None)
-        self.figures.pulls += 1
-        self.figures.seconds, self.figures.pulled_at = took, time.time()
+        self._reached("")
+        self.figures["pulls_total"] += 1
+        self.figures |= {"pull_seconds": took, "pulled_timestamp_seconds": time.time()}
         self._not_before = clock() + timedelta(seconds=max(GAP, took))
         self._pulled()
         if self._counts and (new is None or new >= (self.project.schedule.after_annotations or 1)):
@@ -324,14 +313,14 @@ class ProjectLoop(threading.Thread):
             return
         self.__dict__.pop("_connector", None)  # a new connector reloads what it cached about its platform
         self._blind = self._blind or clock()
-        self.figures.failures += 1
+        self.figures["failures_total"] += 1
         if self._counts:
             self._tell("failed", look=True, **_in_words(error))
         self._reached(str(error))
 
-    def _reached(self, why: str | None) -> None:
+    def _reached(self, why: str) -> None:
         if self._follows and why != self.unread:
-            _log.warning("%s: %s", self.project.name, "the platform is read again" if why is None else why)
+            _log.warning("%s: %s", self.project.name, why or "the platform is read again")
         self.unread = why
 
     def _require_same_name(self, settings: Settings) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -19,7 +19,7 @@ from hitl.platform import Progress, silent
 from hitl.project import load, store_url
 from hitl.service import loop as looping
 from hitl.service.loop import ProjectLoop, Tell
-from hitl.settings import WEBHOOK_SECRET, ScheduleSettings, Settings
+from hitl.settings import WEBHOOK_SECRET
 from hitl.store import Store
 
 if TYPE_CHECKING:
@@ -29,27 +29,19 @@ GRACE = 20.0
 """Seconds that a run has to reach its next step when the loops stop. After that it is abandoned, as in a crash."""
 
 
-@dataclass(frozen=True)
 class Project:
-    """A served project: the path of its hitl.toml and its settings."""
+    """A project of the service. Raises what `hitl.project.load` raises, and `Store` on first use."""
 
-    config: Path
-    settings: Settings
+    def __init__(self, config: Path) -> None:
+        self.config = config.resolve()
+        self.settings = load(self.config)
+        self.name, self.schedule = self.settings.name, self.settings.schedule
+        self.address = store_url(self.settings.store, self.config.parent)
 
-    @property
-    def name(self) -> str:
-        """Name of the project in its store."""
-        return self.settings.name
-
-    @property
-    def schedule(self) -> ScheduleSettings:
-        """Schedule of its runs."""
-        return self.settings.schedule
-
-    @property
-    def store(self) -> str:
-        """Address of its store."""
-        return store_url(self.settings.store, self.config.parent)
+    @cached_property
+    def store(self) -> Store:
+        """Its store, opened."""
+        return Store(self.address)
 
     @property
     def is_scheduled(self) -> bool:
@@ -65,14 +57,29 @@ class Project:
 
 
 class Loops:
-    """Loops of several projects, each with its own store, the webhook listeners, and the sender of events."""
+    """Loops of several projects, the listeners for their webhooks, and the sender of their events.
 
-    def __init__(self, projects: Sequence[Project], tell: Tell, progress: Progress = silent) -> None:
+    Args:
+        projects, tell, progress: see `ProjectLoop`.
+        runs, follows, pulled: as for `ProjectLoop`, where pages are served.
+    """
+
+    def __init__(
+        self,
+        projects: Sequence[Project],
+        tell: Tell,
+        progress: Progress = silent,
+        *,
+        runs: bool = True,
+        follows: bool = False,
+        pulled: Callable[[], object] = lambda: None,
+    ) -> None:
         self.projects, self._stop, self._listeners = tuple(projects), threading.Event(), list["Listener"]()
-        self._stores = [Store(project.store) for project in projects]
-        pairs = list(zip(projects, self._stores, strict=True))
-        self.loops = [ProjectLoop(project, store, tell, progress) for project, store in pairs]
-        self._sender = Sender((project.settings, store) for project, store in pairs)
+        self.loops = [
+            ProjectLoop(project, tell, progress, runs=runs and project.is_scheduled, follows=follows, pulled=pulled)
+            for project in projects
+        ]
+        self._sender = Sender((project.settings, project.store) for project in projects)
 
     def __enter__(self) -> Loops:
         return self
@@ -83,8 +90,7 @@ class Loops:
     def prepare(self) -> None:
         """Listen on the addresses of webhooks, without starting the loops. Raise BadSettings if that fails."""
         require_secrets(self.projects)
-        addresses = dict.fromkeys(project.schedule.webhook for project in self.projects)
-        for address in filter(None, addresses):
+        for address in filter(None, dict.fromkeys(project.schedule.webhook for project in self.projects)):
             try:
                 from hitl.service.webhook import Listener
             except ImportError as error:
@@ -115,8 +121,15 @@ class Loops:
         return all(loop.is_alive() for loop in self.loops)
 
     def trouble(self) -> Mapping[str, Any] | None:
-        """Return what is wrong, for /health, or None if every project is served."""
-        return trouble_of(self.loops)
+        """Return what is wrong, for /health and /readyz, or None if every project is served."""
+        if not self.alive:
+            return {"status": "the scheduler has stopped"}
+        now, late = looping.clock(), {}
+        for loop in self.loops:
+            since = loop.late_since(now) if loop.project.is_scheduled else None
+            if since is not None:
+                late[loop.project.name] = f"no cycle has finished since {since:%Y-%m-%d %H:%M:%S}Z"
+        return {"status": "late", "projects": late} if late else None
 
     def next_runs(self) -> list[dict[str, Any]]:
         """List what is due next in all projects, the earliest first."""
@@ -143,44 +156,23 @@ class Loops:
     def stop(self, grace: float = GRACE) -> bool:
         """Stop the loops at their next step. Return True if all stopped within `grace` seconds."""
         self._stop.set()
-        for listener in self._listeners:
-            listener.stop()
-        stopped = stop_all(self.loops, grace)
+        deadline = time.monotonic() + grace
+        for each in (*self._listeners, *self.loops):
+            each.stop()
+        for loop in self.loops:
+            if loop.ident is not None:
+                loop.join(max(deadline - time.monotonic(), 0.0))
         self._sender.stop()
-        if stopped:
-            for store in self._stores:
-                store.close()
+        if stopped := not any(loop.is_alive() for loop in self.loops):
+            for project in self.projects:
+                project.store.close()
         return stopped
-
-
-def stop_all(loops: Sequence[ProjectLoop], grace: float = GRACE) -> bool:
-    """Stop loops. Return True if all ended within `grace` seconds."""
-    deadline = time.monotonic() + grace
-    for loop in loops:
-        loop.stop()
-    for loop in loops:
-        if loop.ident is not None:
-            loop.join(max(deadline - time.monotonic(), 0.0))
-    return not any(loop.is_alive() for loop in loops)
-
-
-def trouble_of(loops: Sequence[ProjectLoop]) -> Mapping[str, Any] | None:
-    """Return what is wrong with these loops, or None."""
-    if not all(loop.is_alive() for loop in loops):
-        return {"status": "the scheduler has stopped"}
-    now, late = looping.clock(), {}
-    for loop in loops:
-        since = loop.late_since(now) if loop.project.is_scheduled else None
-        if since is not None:
-            late[loop.project.name] = f"no cycle has finished since {since:%Y-%m-%d %H:%M:%S}Z"
-    return {"status": "late", "projects": late} if late else None
 
 
 def projects_of(configs: Sequence[Path]) -> tuple[Project, ...]:
     """Load the projects to schedule. Raise BadSettings if one is given twice, or has no schedule."""
-    projects = [Project(config.resolve(), load(config)) for config in configs]
+    projects = tuple(map(Project, configs))
     seen: dict[tuple[str, str], Path] = {}
-    listening: dict[tuple[str, str], Path] = {}
     for project in projects:
         schedule = project.schedule
         if not project.is_scheduled:
@@ -190,18 +182,14 @@ def projects_of(configs: Sequence[Path]) -> tuple[Project, ...]:
             )
         if schedule.cron is not None and schedule.next_after(datetime.now(UTC)) is None:
             raise BadSettings(f"schedule.cron: {schedule.cron!r} never comes")
-        other = seen.setdefault((project.store, project.name), project.config)
-        if other is not project.config:
-            raise BadSettings(f"{project.config}: project {project.name!r} of the same store is in {other} too")
-        if schedule.webhook is None:
-            continue
-        other = listening.setdefault((schedule.webhook, project.name), project.config)
-        if other is not project.config:
-            raise BadSettings(
-                f"{project.config}: a project {project.name!r} listens at {schedule.webhook} already ({other}); "
-                "expected another name, or another schedule.webhook"
-            )
-    return tuple(projects)
+        for where, message in (
+            (project.address, "project {!r} of the same store is in {} too"),
+            (schedule.webhook, f"a project {{!r}} listens at {schedule.webhook} already ({{}}); expected another name"),
+        ):
+            other = project.config if where is None else seen.setdefault((where, project.name), project.config)
+            if other is not project.config:
+                raise BadSettings(f"{project.config}: {message.format(project.name, other)}")
+    return projects
 
 
 def require_secrets(projects: Iterable[Project]) -> None:

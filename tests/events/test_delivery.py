@@ -12,7 +12,7 @@ import pytest
 
 from hitl.events import sender
 from hitl.events.bodies import body_of
-from hitl.events.sender import PAUSES, Sender, addresses_of, deliver, forget_others, pause
+from hitl.events.sender import PAUSES, Sender, addresses_of, deliver, give_up_unsendable, pause
 from hitl.plan import Plan
 from hitl.settings import Settings
 from hitl.store import CycleRecord, Store
@@ -273,7 +273,7 @@ def test_without_a_secret_it_waits_and_is_given_up_after_days(
 
 def test_addresses_that_are_no_longer_named(store: Store, telling: Telling) -> None:
     announce(store, event(at=time.time() - 6 * 24 * 3600, to=("former",)), event(to=("former",)))
-    forget_others(telling({"url": "http://127.0.0.1:9/"}), store)
+    give_up_unsendable(telling({"url": "http://127.0.0.1:9/"}), store)
     assert [state for _, state, _ in states(store)] == ["failed", "waiting"]
 
 

@@ -19,7 +19,7 @@ from hitl.platform import Progress, silent
 from hitl.project import opened
 from hitl.service import loop as loops
 from hitl.service.loop import LAST_BUSY_RETRY, LAST_RETRY, LONGEST, ProjectLoop, Stopped, is_late, retry_delay
-from hitl.service.loops import projects_of, trouble_of
+from hitl.service.loops import Loops, projects_of
 from hitl.settings import ScheduleSettings
 from hitl.store import Store
 from tests.scheduled import ROWS, T0, Clock, Told, history, project
@@ -37,7 +37,8 @@ class Driven:
 
     def started(self) -> None:
         (found,) = projects_of([self.config])
-        self.loop = ProjectLoop(found, self.store, self.told, self.progress, **self.how)
+        self.loops = Loops([found], self.told, self.progress, **self.how)
+        (self.loop,) = self.loops.loops
 
     def turns(self) -> float:
         """Turn until there is nothing to do now; return the seconds to wait."""
@@ -322,13 +323,13 @@ def test_a_loop_that_follows_pulls_at_webhooks_and_times_and_runs_nothing(
     looked: list[int] = []
     driven = drive('webhook = "127.0.0.1:1"\npoll = "1m"', runs=False, follows=True, pulled=lambda: looked.append(1))
     driven.turns()
-    assert driven.loop.figures.pulls == len(looked) == 1
+    assert driven.loop.figures["pulls_total"] == len(looked) == 1
     driven.loop.hint()
     clock.later(seconds=10)
     driven.turns()
     clock.later(seconds=60)
     driven.turns()
-    assert (driven.loop.figures.pulls, driven.told.events, driven.store.counts("p")["labels"]) == (3, [], 27)
+    assert (driven.loop.figures["pulls_total"], driven.told.events, driven.store.counts("p")["labels"]) == (3, [], 27)
     with monkeypatch.context() as down:
         down.setattr(Tables, "pull", fails(Unreachable("it does not answer")))
         driven.loop.hint()
@@ -338,7 +339,7 @@ def test_a_loop_that_follows_pulls_at_webhooks_and_times_and_runs_nothing(
         assert driven.loop.unread == "it does not answer"
     clock.later(seconds=1)
     driven.turns()
-    assert (driven.loop.unread, driven.loop.figures.failures) == (None, 1)
+    assert (driven.loop.unread, driven.loop.figures["failures_total"]) == ("", 1)
 
 
 # -- health ------------------------------------------------------------------------------------------------
@@ -375,19 +376,19 @@ def test_health_names_the_project_whose_cycles_fail(
     with monkeypatch.context() as failing:
         failing.setattr(loops, "run_if_changed", fails(error))
         for _ in range(4):
-            assert trouble_of([driven.loop]) is None
+            assert driven.loops.trouble() is None
             driven.turns()
             clock.later(hours=1)
     late = {"status": "late", "projects": {"p": "no cycle has finished since 2026-11-20 12:00:00Z"}}
-    assert trouble_of([driven.loop]) == late
+    assert driven.loops.trouble() == late
     clock.later(minutes=10)
     driven.turns()
-    assert trouble_of([driven.loop]) is None
+    assert driven.loops.trouble() is None
     clock.later(hours=4)
-    assert trouble_of([driven.loop]) is not None
+    assert driven.loops.trouble() is not None
     with opened(driven.config) as given:
         cycle.run_if_changed(*given)
-    assert trouble_of([driven.loop]) is None, "what somebody else has done counts"
+    assert driven.loops.trouble() is None, "what somebody else has done counts"
 
 
 def test_looks_that_fail_time_and_again_are_late(drive: Drive, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,14 +26,13 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import hitl
-from hitl.events.sender import Sender
-from hitl.service.loops import stop_all, trouble_of
-from hitl.service.web import errors, operating
+from hitl.service.loops import Loops
+from hitl.service.web import operating, responses
 from hitl.service.web.access import routes as access_routes
 from hitl.service.web.access.accounts import Accounts
 from hitl.service.web.access.guard import declared, public
 from hitl.service.web.access.proxies import NO_PROXIES, Proxies, TrustProxies
-from hitl.service.web.backend.routes import router as backend_router
+from hitl.service.web.backend import router as backend_router
 from hitl.service.web.background import Studies
 from hitl.service.web.pages import items, models, overview, people, plan
 from hitl.service.web.projects import Projects
@@ -64,20 +63,19 @@ METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
 
 def application(
-    projects: Projects, accounts: Accounts, proxies: Proxies = NO_PROXIES, sender: Sender | None = None
+    projects: Projects, accounts: Accounts, proxies: Proxies = NO_PROXIES, loops: Loops | None = None
 ) -> FastAPI:
-    """Build the service. It runs the projects' loops and the sender. Raises if a route does not declare its access."""
-    loops = [one.loop for one in projects.values() if one.loop is not None]
+    """Build the service. It runs the projects' loops. Raises if a route does not declare its access."""
+    loops = loops or Loops((), lambda *_: None)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        for start in (*(loop.start for loop in loops), *([sender.start] if sender else []), projects.start):
-            start()
+        loops.start()
+        projects.start()
         try:
             yield
         finally:
-            stop_all(loops)
-            for stop in (*([sender.stop] if sender else []), app.state.studies.stop, projects.stop):
+            for stop in (loops.stop, app.state.studies.stop, projects.stop):
                 stop()
 
     def allowed(user: str, password: str, project: str) -> bool:
@@ -92,11 +90,11 @@ def application(
     )  # fmt: skip
     app.state.accounts, app.state.projects, app.state.proxies = accounts, projects, proxies
     app.state.templates, app.state.studies, app.state.registry = Templates(), Studies(), CollectorRegistry()
-    app.state.trouble = lambda: trouble_of(loops)
+    app.state.trouble = loops.trouble
     app.state.registry.register(operating.ProjectFigures(projects))
-    errors.handle(app)
-    hints = {loop.project.name: loop.hint for loop in loops}
-    secret = next((loop.project.secret for loop in loops if loop.project.secret), "")
+    responses.handle(app)
+    hints = {loop.project.name: loop.hint for loop in loops.loops}
+    secret = next((project.secret for project in loops.projects if project.secret), "")
     for family in (operating, access_routes, overview, items, people, models, plan):
         app.include_router(family.router)
     app.include_router(webhook_router(hints, secret, public))
@@ -149,7 +147,7 @@ class RequestContext:
                 kind = dict(message.get("headers", ())).get(b"content-type", b"")
                 replaced = kind.startswith(b"text/plain")
                 if replaced:
-                    response = errors.problem(Request(scope), 413, "http_413", errors.LARGE)
+                    response = responses.problem(Request(scope), 413, "http_413", responses.LARGE)
                     await response(scope, receive, answer)
             if not replaced:
                 await answer(message)
@@ -159,7 +157,7 @@ class RequestContext:
         except Exception as error:
             if status:
                 raise  # part of the response has been sent
-            await errors.unexpected(Request(scope), error)(scope, receive, answer)
+            await responses.unexpected(Request(scope), error)(scope, receive, answer)
         finally:
             seconds = time.perf_counter() - start
             route = getattr(scope.get("route"), "path", "none")

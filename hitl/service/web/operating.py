@@ -25,8 +25,8 @@ from starlette.exceptions import HTTPException
 
 from hitl.service.web.access.guard import public, requires
 from hitl.service.web.access.roles import Caller, Role
-from hitl.service.web.errors import responses
 from hitl.service.web.projects import Projects, Watched
+from hitl.service.web.responses import responses
 from hitl.status import last_of
 
 router = APIRouter(tags=["operating"])
@@ -156,10 +156,7 @@ def _is_number(value: object) -> bool:
 def _live_figures(one: Watched) -> dict[str, float]:
     """Return figures of pulls between runs, and of loads of snapshots."""
     figures: dict[str, float] = {"loads_total": one.loads, "load_seconds": one.load_seconds}
-    if one.loop is not None:
-        pulls = one.loop.figures
-        figures |= {"pulls_total": pulls.pulls, "failures_total": pulls.failures}
-        figures |= {"pull_seconds": pulls.seconds, "pulled_timestamp_seconds": pulls.pulled_at}
+    figures |= {} if one.loop is None else one.loop.figures
     return {f"live_{name}": value for name, value in figures.items()}
 
 

@@ -16,29 +16,26 @@ from typing import TYPE_CHECKING, Any
 from hitl.connectors.catalog import connector_of
 from hitl.errors import BadSettings, HitlError, MissingToken, PlatformError
 from hitl.events.sender import address_rows
-from hitl.project import load, recalled, store_url
+from hitl.project import recalled
+from hitl.service.loops import Project
 from hitl.service.web.snapshot import Snapshot, snapshot_of
-from hitl.store import Store
 from hitl.tables.limits import within
 
 if TYPE_CHECKING:
     from hitl.platform import Question
     from hitl.service.loop import ProjectLoop
     from hitl.service.web.background import Work
-    from hitl.settings import Settings
 
 EVERY = 0.5  # seconds between two checks of the stores
 
 SHARE = 0.1  # maximum share of the time spent loading while labels come in
 
 
-class Watched:
-    """One served project. Raises what `hitl.project.load` and `Store` raise."""
+class Watched(Project):
+    """One served project, with its newest snapshot."""
 
     def __init__(self, config: Path) -> None:
-        self.config = config.resolve()
-        self.settings: Settings = load(self.config)
-        self.store = Store(store_url(self.settings.store, self.config.parent))
+        super().__init__(config)
         self.snapshot: Snapshot | None = None
         self.trouble: str | None = None  # why it cannot be loaded
         self.loop: ProjectLoop | None = None  # pulls and does its runs
@@ -49,15 +46,10 @@ class Watched:
         self._one_at_a_time = threading.Lock()
 
     @property
-    def name(self) -> str:
-        """Name of the project."""
-        return self.settings.name
-
-    @property
     def warning(self) -> str | None:
         """Warning to show next to the data, or None."""
-        unread = None if self.loop is None else self.loop.unread
-        if self.trouble is not None or unread is None:
+        unread = "" if self.loop is None else self.loop.unread
+        if self.trouble is not None or not unread:
             return self.trouble
         return f"the last look at the platform failed, so that new answers may be missing: {unread}"
 

@@ -14,9 +14,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from hitl.errors import BadSettings
-from hitl.events.sender import Sender
-from hitl.service.loop import ProjectLoop
-from hitl.service.loops import Project
+from hitl.service.loops import Loops
 from hitl.service.web.access.accounts import Accounts
 from hitl.service.web.access.guard import is_loopback
 from hitl.service.web.access.proxies import NO_PROXIES, Proxies
@@ -82,11 +80,10 @@ def service(
     projects: Projects, accounts: Accounts, proxies: Proxies = NO_PROXIES, *, scheduler: bool = True
 ) -> FastAPI:
     """Build the application with all that `hitl serve` runs in it; `scheduler`: also do the projects' runs."""
-    for one in projects.values():
-        project = Project(one.config, one.settings)
-        runs = scheduler and project.is_scheduled
-        one.loop = ProjectLoop(project, one.store, _log_run, runs=runs, follows=True, pulled=projects.wake)
-    return application(projects, accounts, proxies, Sender((one.settings, one.store) for one in projects.values()))
+    loops = Loops(tuple(projects.values()), _log_run, runs=scheduler, follows=True, pulled=projects.wake)
+    for one, loop in zip(projects.values(), loops.loops, strict=True):
+        one.loop = loop
+    return application(projects, accounts, proxies, loops)
 
 
 def require_credentials(host: str, accounts: Accounts, proxies: Proxies = NO_PROXIES) -> None:

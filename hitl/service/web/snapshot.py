@@ -9,32 +9,34 @@ once, so that no request waits for it.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from scipy.special import softmax
 
 from hitl.annotations import Floats, Ints, Name
+from hitl.connectors.label_studio.predictions import SUGGESTS
 from hitl.errors import BadEvidence, BadInput, IgnoredEvidence
-from hitl.metrics import expected_accuracy
+from hitl.metrics import DIGITS, expected_accuracy
 from hitl.models.analysis.information import information
 from hitl.models.combiner import Applicable, name_of, seen_by
 from hitl.models.registry import chosen
-from hitl.operations import named_plan, named_result
+from hitl.operations import consensus_rows, named_plan, named_result
 from hitl.plan import DoneItems
 from hitl.platform import Question, silent
 from hitl.project import combined, is_over, item_names, one_fit, stored_evidence
 from hitl.report.contents import QuestionPage
 from hitl.report.measures import contested, typical_confusions
 from hitl.report.stored import asked_before, text_of
-from hitl.service.web.backend.suggestions import Suggestions
 
 if TYPE_CHECKING:
     from hitl.active.stopping.rules import Expected
@@ -203,9 +205,7 @@ class Snapshot(_Prepared):
     @cached_property
     def suggestions(self) -> Suggestions:
         """Suggestions of Label Studio's model backend."""
-        suggestions = Suggestions(self)
-        suggestions.prepare()
-        return suggestions
+        return Suggestions(self)
 
     def view(self, question: str | None) -> QuestionView:
         """Return the question of this name; None: the first one. Raises KeyError."""
@@ -239,7 +239,7 @@ def snapshot_of(settings: Settings, store: Store, questions: tuple[Question, ...
     )
     for view in snapshot.views.values():
         view.prepare()
-        _ = view.consensus.annotators.interval, view.evidence.annotations.by_annotator  # they cache it
+        _ = view.consensus.annotators.interval, view.consensus.labels, view.evidence.annotations.by_annotator  # cached
     snapshot.prepare()
     return snapshot
 
@@ -294,3 +294,81 @@ def _moved(now: Consensus, before: Consensus | None) -> Floats:
     moved, there = np.ones(len(now.items)), place >= 0
     moved[there] = np.abs(now.probabilities[there] - before.probabilities[place[there]]).sum(axis=1) / 2
     return moved
+
+
+# -- suggestions -------------------------------------------------------------------------------------------
+
+Answer = Mapping[str, Any]
+
+
+class Suggestions:
+    """Answers that Label Studio's model backend suggests, by `serve.suggest`.
+
+        model       predictions of the project's models; annotators' answers to the item itself are not used
+        consensus   consensus of all annotators and models; nothing for gold items, which measure annotators
+        never       nothing
+
+    A suggestion is an answer to each question, as a row of the operation `consensus` (`hitl.platform.Operation`).
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot, self.kind = snapshot, snapshot.settings.serve.suggest
+        # Label Studio asks once per version, so it changes when the suggestions do.
+        since = {"model": _digest(snapshot), "consensus": f"{snapshot.number}-{snapshot.revision}"}.get(self.kind)
+        self.version = f"{SUGGESTS}{self.kind}" + ("" if since is None else f"-{since}")
+        views = snapshot.views if self.kind == "consensus" else {}
+        evidence = {name: view.evidence for name, view in views.items() if view.evidence.parts is not None}
+        rows = consensus_rows(evidence, {name: views[name].consensus for name in evidence})
+        gold = {str(known.annotations.items[n]) for known in evidence.values() for n in np.flatnonzero(known.known)}
+        self._parts = {name: {row["item"]: row for row in of if row["item"] not in gold} for name, of in rows.items()}
+
+    def of(self, key: str) -> dict[str, Answer]:
+        """Return the suggested answer to each question for an item, by its platform key. Empty if there is none."""
+        row = self.snapshot.key_place.get(key)
+        if row is None or self.kind == "never":
+            return {}
+        item = self.snapshot.names[row].as_py()
+        answers = {
+            name: self._parts.get(name, {}).get(item)
+            if view.evidence.parts is not None
+            else _of_models(view, row)
+            if self.kind == "model"
+            else _of_all(view, row)
+            for name, view in self.snapshot.views.items()
+        }
+        return {name: answer for name, answer in answers.items() if answer is not None}
+
+
+def _of_all(view: QuestionView, row: int) -> Answer | None:
+    """Return the consensus on an item that has a label or a prediction, and no known truth."""
+    known = view.evidence
+    if known.known[row] or not (known.annotations.labels_per_item[row] or known.predicted[row]):
+        return None
+    return _row(view, int(view.consensus.labels[row]), view.consensus.probabilities[row])
+
+
+def _of_models(view: QuestionView, row: int) -> Answer | None:
+    """Return the mean prediction of the models, each recalibrated by its temperature. None if all abstain."""
+    predictions = []
+    for name, p_nj in view.evidence.probabilities.items():
+        if not np.isnan(p_nj[row, 0]):
+            log_j = np.log(np.maximum(p_nj[row], np.finfo(float).tiny))
+            predictions.append(softmax(log_j / float(view.consensus.temperatures.get(name, 1.0))))
+    if not predictions:
+        return None
+    p_j = np.mean(predictions, axis=0)
+    return _row(view, int(p_j.argmax()), p_j)
+
+
+def _row(view: QuestionView, label: int, p_j: Floats) -> Answer:
+    return {"label": str(view.consensus.classes[label]), "confidence": round(float(p_j[label]), DIGITS)}
+
+
+def _digest(snapshot: Snapshot) -> str:
+    """Return a digest of the models' predictions."""
+    digest = hashlib.blake2b(digest_size=6)
+    for question, view in snapshot.views.items():
+        for model, p_nj in view.evidence.probabilities.items():
+            digest.update(repr((question, model, p_nj.shape)).encode())
+            digest.update(np.ascontiguousarray(p_nj))
+    return digest.hexdigest()

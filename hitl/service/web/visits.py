@@ -15,9 +15,8 @@ from starlette.exceptions import HTTPException
 from hitl.events.bodies import json_value, path
 from hitl.service.web.access.guard import requires
 from hitl.service.web.access.roles import Caller, Role
-from hitl.service.web.errors import responses
-from hitl.service.web.formats import FORMATS, Format, as_csv, format_of, here, is_page
 from hitl.service.web.projects import Watched
+from hitl.service.web.responses import FORMATS, Format, as_csv, format_of, here, is_page, responses
 from hitl.service.web.snapshot import QuestionView, Snapshot
 
 LARGEST_FORM = 16_384  # maximum bytes of a form

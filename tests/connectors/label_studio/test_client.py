@@ -114,13 +114,6 @@ def test_the_command_line_says_that_it_waits(run: Run, monkeypatch: pytest.Monke
     assert "Check that Label Studio runs" in end
 
 
-def test_threads_that_wait_together_say_so_once(caplog: pytest.LogCaptureFixture) -> None:
-    client = fake(lambda _: httpx.Response(503, headers={"retry-after": "1"}))
-    with pytest.raises(Unreachable, match="The log of Label Studio says why"):
-        client.map(client.get, ["/a", "/b", "/c", "/d"])
-    assert len(caplog.records) <= len(client_module.WAITS)
-
-
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("method", ["get", "patch", "delete", "post"])
 @pytest.mark.parametrize("page", [httpx.Response(200, text="<html>"), httpx.Response(200, text="[" * 100_000)])

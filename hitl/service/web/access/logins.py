@@ -50,10 +50,6 @@ class Passwords:
             return False
         return right and stored is not None and len(password) <= LONGEST
 
-    def is_old(self, stored: str) -> bool:
-        """Return True if it was hashed with other than the current parameters."""
-        return self._hasher.check_needs_rehash(stored)
-
     @cached_property
     def _hasher(self) -> PasswordHasher:
         try:

@@ -18,9 +18,9 @@ from hitl.report.stored import shares
 from hitl.service.web import background
 from hitl.service.web.access.guard import requires
 from hitl.service.web.access.roles import Caller, Role
-from hitl.service.web.errors import responses
 from hitl.service.web.pages.items import CHANGED
 from hitl.service.web.projects import Watched
+from hitl.service.web.responses import responses
 from hitl.service.web.snapshot import QuestionView
 from hitl.service.web.visits import ACTION, PAGE, Leading, Size, Viewing, page, pages
 from hitl.status import status_of

@@ -210,19 +210,6 @@ def test_a_password_that_changes_during_a_login_lets_nobody_in(ann: Accounts, mo
     assert ann.database.rows(schema.session.select()) == []
 
 
-def test_a_hash_of_other_parameters_is_made_anew(ann: Accounts, monkeypatch: pytest.MonkeyPatch) -> None:
-    def kept() -> str:
-        return str(ann.database.scalar(schema.user.select().with_only_columns(schema.user.c.password)))
-
-    before, session = kept(), ann.log_in("ann", PASSWORD)
-    assert kept() == before
-    monkeypatch.setattr(Passwords, "_hasher", PasswordHasher(time_cost=2, memory_cost=16, parallelism=1))
-    assert ann.log_in("ann", PASSWORD)
-    assert "$m=16,t=2,p=1$" in kept()
-    assert ann.in_session(session) is not None, "that the hash is another one ends no session"
-    assert ann.log_in("ann", PASSWORD)
-
-
 # -- tokens ------------------------------------------------------------------------------------------------
 
 

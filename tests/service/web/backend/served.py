@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 from hitl.connectors.label_studio import LabelStudioSettings
 from hitl.connectors.label_studio.config import parse
 from hitl.platform import AnnotationRow, AnnotatorRow, ItemRow, Page, PredictionRow
-from hitl.service.web.backend.routes import router
+from hitl.service.web.backend import router
 from hitl.service.web.projects import Watched
 from hitl.service.web.snapshot import Snapshot, snapshot_of
 from hitl.settings import ServeSettings, Settings

@@ -13,7 +13,7 @@ import pytest
 from hitl.connectors.label_studio.config import parse
 from hitl.connectors.tables import TablesSettings
 from hitl.parts import boxes_as_label, spans_as_label
-from hitl.service.web.backend import routes
+from hitl.service.web import backend as routes
 from hitl.settings import Settings
 from tests.service.web.backend.served import (
     CONFIG,

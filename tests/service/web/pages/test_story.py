@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hitl.models import OneCoin
-from hitl.service.web.pages.story import story_of
+from hitl.service.web.pages.items import story_of
 from hitl.service.web.snapshot import Snapshot
 from tests.service.web.pages import crowds
 from tests.service.web.pages.crowds import snapshot

@@ -1,4 +1,4 @@
-"""Serve the five routes of a model backend, under /ml/<project>, as Label Studio 1.23 calls them.
+"""Serve Label Studio's model backend: five routes under /ml/<project>, as Label Studio 1.23 calls them.
 
     GET  /health     before each prediction                        {"status": "UP", "model_class": "hitl"}
     POST /setup      before each prediction                        {"model_version": "..."}
@@ -23,8 +23,8 @@ from pydantic import BaseModel, ValidationError
 from hitl.connectors.label_studio import LabelStudioSettings
 from hitl.connectors.label_studio.predictions import SUGGESTS, form_of, suggestion
 from hitl.service.web.access.guard import public
-from hitl.service.web.errors import responses
 from hitl.service.web.projects import Watched
+from hitl.service.web.responses import responses
 from hitl.service.webhook import read_body
 
 LARGEST_BODY = 64 * 2**20

@@ -1,1 +1,0 @@
-"""Serve Label Studio's model backend: what hitl suggests to annotators before they answer."""
