@@ -36,26 +36,6 @@ def project(folder: Path, schedule: str = 'every = "1h"', name: str = "p", store
     return config
 
 
-def plainly(line: str, when: datetime) -> bool:
-    """Whether a local time is one of a cron line: every number of a field tried, by name or number."""
-    names = {name: n for n, name in enumerate(("sun", "mon", "tue", "wed", "thu", "fri", "sat"))}
-    names |= {name: n for n, name in enumerate(("jan", "feb", "mar"), start=1)}
-    weekday = (when.weekday() + 1) % 7
-    values = (when.minute, when.hour, when.day, when.month, weekday)
-    for word, value, low, high in zip(line.split(), values, (0, 0, 1, 1, 0), (59, 23, 31, 12, 6), strict=True):
-        fits = False
-        for part in word.split(","):
-            span, _, step = part.partition("/")
-            ends = [names.get(end, -1) if end in names else int(end) for end in span.split("-")] if span != "*" else []
-            first = ends[0] if ends else low
-            last = ends[1] if len(ends) == 2 else high if step or not ends else first
-            fits |= value in range(first, last + 1, int(step or 1))
-            fits |= word is line.split()[4] and 7 in ends and value == 0
-        if not fits:
-            return False
-    return True
-
-
 class Told:
     def __init__(self) -> None:
         self.events: list[tuple[str, str, Mapping[str, Any]]] = []

@@ -16,7 +16,7 @@ about 0.05 s to count, but 0.5 ms per task to list, whichever fields are request
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -42,10 +42,13 @@ def pages(reader: Reader, cursor: Cursor, held: Held, overlap: timedelta) -> Ite
         return
     comparison = _Comparison(reader, state, held, overlap)
     if not state.whole and time.time() - state.moved <= overlap.total_seconds():
-        yield from comparison.fix(comparison.differing_in_window())
+        tasks = comparison.tasks(above(comparison.window), up_to(state.since))
+        yield from comparison.fix(_differing(tasks, held.stored([str(task["id"]) for task in tasks])))
     state.whole = False
     if not any(comparison.counts_agree() for _ in range(TRIES)):
-        differing, gone = comparison.differing_anywhere()
+        tasks, stored = comparison.tasks(), held.stored()
+        old = (task for task in tasks if datetime.fromisoformat(task["updated_at"]) <= comparison.since)
+        differing, gone = _differing(old, stored), frozenset(stored.keys() - {str(task["id"]) for task in tasks})
         state.drift = [0, 0] if differing or gone else comparison.drift
         yield from comparison.fix(differing, gone)
     if state.save() != before:
@@ -73,21 +76,10 @@ class _Comparison:
         if gone:
             yield Page(cursor=self.state.save(), live=frozenset(self.held.stored()) - gone)
 
-    def differing_in_window(self) -> set[int]:
-        """Return the tasks that differ among those stamped within the overlap."""
-        tasks = self._tasks([above(self.window), up_to(self.state.since)])
-        return _differing(tasks, self.held.stored([str(task["id"]) for task in tasks]))
-
-    def differing_anywhere(self) -> tuple[set[int], frozenset[str]]:
-        """Return the tasks of the whole project that differ, and the keys of those that are gone."""
-        tasks, stored = self._tasks([]), self.held.stored()
-        old = (task for task in tasks if datetime.fromisoformat(task["updated_at"]) <= self.since)
-        return _differing(old, stored), frozenset(stored.keys() - {str(task["id"]) for task in tasks})
-
     def counts_agree(self) -> bool:
         """Return True if platform and store have equal numbers of tasks, annotations and late timestamps."""
         since = self.state.since
-        fresh = self._tasks([above(since)])
+        fresh = self.tasks(above(since))
         new = [str(task["id"]) for task in fresh]
         settings = self.reader.client.get(f"/api/projects/{self.reader.project}/", replies.SKIPS)
         skips = settings["skipped_annotations_number"] - sum(task["cancelled_annotations"] for task in fresh)
@@ -104,7 +96,8 @@ class _Comparison:
         late = first_listed(self.reader.client, self.reader.project, [above(front), up_to(since)])["total"]
         return bool(late == stored - self.held.count(front, new)[0])
 
-    def _tasks(self, filters: Sequence[Mapping[str, object]]) -> list[dict[str, Any]]:
+    def tasks(self, *filters: Mapping[str, object]) -> list[dict[str, Any]]:
+        """List the tasks that pass the filters, with few fields."""
         return list(self.reader.client.tasks(self.reader.project, _LISTED, filters=filters, page_size=ID_PAGE))
 
 

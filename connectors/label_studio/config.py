@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 from xml.etree import ElementTree
@@ -169,28 +169,20 @@ def _names_of(control: Control) -> list[str]:
     return [question.name for question in control.questions]
 
 
-@dataclass(frozen=True, slots=True)
-class Configuration:
-    """What a labeling configuration has: supported controls by name, why others are not, and names as in `Form`."""
+def configuration(xml: str) -> tuple[Form, dict[str, str]]:
+    """Return all supported controls of a labeling configuration, and why others are not supported, by name.
 
-    supported: dict[str, Control] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)
-    names: frozenset[str] = frozenset()
-    conditional: frozenset[str] = frozenset()
-
-
-def configuration(xml: str) -> Configuration:
-    """Read a labeling configuration. Raises Refused for invalid XML."""
+    Raises Refused for invalid XML.
+    """
     try:
         root = ElementTree.fromstring(xml)  # nosec B314  # expat bounds entities, and reads no files
     except ElementTree.ParseError as error:
         raise Refused(f"the labeling configuration is not XML: {error}. Save it again in Label Studio") from error
     elements = {name: element for element in root.iter() if (name := _attributes(element).get("name"))}
     hiding = [element for element in root.iter() if _attributes(element).get("visiblewhen")]
-    hidden = (_attributes(element).get("name") for outer in hiding for element in outer.iter())
-    config = Configuration(
-        names=frozenset(elements), conditional=frozenset(name for name in hidden if name is not None)
-    )
+    hidden = {_attributes(element).get("name") for outer in hiding for element in outer.iter()} - {None}
+    supported: dict[str, Control] = {}
+    refused: dict[str, str] = {}
     for element in root.iter():
         attributes = _attributes(element)
         name, target = attributes.get("name"), attributes.get("toname", "").split(",")[0].strip()
@@ -199,10 +191,10 @@ def configuration(xml: str) -> Configuration:
         read = _regions if element.tag in REGIONS else _choices
         control = read(element, attributes, name, target, elements)
         if isinstance(control, Control):
-            config.supported[name] = control
+            supported[name] = control
         else:
-            config.refused[name] = f"<{element.tag} name={name!r}> {control}"
-    return config
+            refused[name] = f"<{element.tag} name={name!r}> {control}"
+    return Form(tuple(supported.values()), frozenset(elements), frozenset(map(str, hidden))), refused
 
 
 def parse(xml: str, control: str | None = None, abstain: Sequence[str] = ()) -> Form:
@@ -211,21 +203,19 @@ def parse(xml: str, control: str | None = None, abstain: Sequence[str] = ()) -> 
     `abstain` names the choices that are answers but not classes. Raises Refused if none (or not the named one) is
     supported, and BadSettings if a name is unknown.
     """
-    config = configuration(xml)
-    supported, refused = config.supported, config.refused
-    if control is not None:
-        if control in refused:
-            raise Refused(_refusal(refused[control]))
-        if control not in supported:
-            raise BadSettings(f"source.control {control!r}: expected one of {_names(supported)}, or no such setting")
-        supported = {control: supported[control]}
-    if not supported:
-        raise Refused(_refusal("; ".join(refused.values()) or "the labeling configuration has no control"))
+    form, refused = configuration(xml)
+    controls = [each for each in form.controls if control in (None, each.name)]
+    if control in refused or not form.controls:
+        reasons = [refused[control]] if control in refused else list(refused.values())
+        why = "; ".join(reasons) or "the labeling configuration has no control"
+        raise Refused(f"{why}. hitl supports {SUPPORTED}: change the labeling configuration or pick a control")
+    if not controls:
+        raise BadSettings(f"source.control {control!r}: expected one of {_names(form)}, or no such setting")
     for label in abstain:
-        if not any(label in each.choices for each in supported.values()):
-            choices = "; ".join(f"{each.name!r}: {', '.join(each.choices)}" for each in supported.values())
+        if not any(label in each.choices for each in controls):
+            choices = "; ".join(f"{each.name!r}: {', '.join(each.choices)}" for each in controls)
             raise BadSettings(f"source.abstain: {label!r} is no choice; expected some of {choices}, or none")
-    return Form(tuple(_with_abstain(each, abstain) for each in supported.values()), config.names, config.conditional)
+    return replace(form, controls=tuple(_with_abstain(each, abstain) for each in controls))
 
 
 def adapted(xml: str, control: str | None = None, abstain: Sequence[str] = ()) -> tuple[Form, tuple[str, ...]]:
@@ -233,15 +223,15 @@ def adapted(xml: str, control: str | None = None, abstain: Sequence[str] = ()) -
 
     Raises Refused if no control is supported.
     """
-    supported = configuration(xml).supported
+    form = configuration(xml)[0]
     problems = []
-    if control is not None and control not in supported and supported:
+    if control is not None and form.controls and all(control != each.name for each in form.controls):
         problems.append(
-            f"source.control names {control!r}, and the labeling configuration has {_names(supported)}, which hitl "
+            f"source.control names {control!r}, and the labeling configuration has {_names(form)}, which hitl "
             "works with until then: fix source.control"
         )
         control = None
-    choices = {choice for name, each in supported.items() if control in (None, name) for choice in each.choices}
+    choices = {choice for each in form.controls if control in (None, each.name) for choice in each.choices}
     problems += [
         f"source.abstain names {label!r}, which is no choice of the labeling configuration: fix source.abstain"
         for label in abstain
@@ -260,12 +250,8 @@ def _with_abstain(control: Control, abstain: Sequence[str]) -> Control:
     return chosen
 
 
-def _refusal(reasons: str) -> str:
-    return f"{reasons}. hitl supports {SUPPORTED}: change the labeling configuration or pick a control"
-
-
-def _names(supported: Mapping[str, Control]) -> str:
-    return ", ".join(repr(name) for name in supported) or "no supported control"
+def _names(form: Form) -> str:
+    return ", ".join(repr(each.name) for each in form.controls)
 
 
 def _attributes(element: ElementTree.Element) -> dict[str, str]:

@@ -60,12 +60,12 @@ def check(
 def _labeling(xml: str, control: str | None, abstain: Sequence[str]) -> Check:
     name = "labeling configuration"
     try:
-        form, config = parse(xml, control, abstain), configuration(xml)
+        form, (whole, refused) = parse(xml, control, abstain), configuration(xml)
     except HitlError as error:
         detail, _, fix = str(error).partition(". ")
         return Check(name, False, detail, fix or "Set control in hitl.toml, or change the labeling configuration")
     used = {each.name for each in form.controls}
-    others = [other for other in (*config.supported, *config.refused) if other not in used]
+    others = [other for other in (*(each.name for each in whole.controls), *refused) if other not in used]
     ignored = f"; not read: {', '.join(others)}" if others else ""
     sizes = ", ".join(f"{len(each.questions)} questions, {len(each.choices)} choices" for each in form.controls)
     return Check(name, True, f"{form.name}: {sizes}{ignored}")

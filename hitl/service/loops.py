@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -180,8 +180,6 @@ def projects_of(configs: Sequence[Path]) -> tuple[Project, ...]:
                 f'{project.config}: nothing says when to run; expected schedule.every = "15m", schedule.cron, '
                 "schedule.after_annotations or schedule.webhook"
             )
-        if schedule.cron is not None and schedule.next_after(datetime.now(UTC)) is None:
-            raise BadSettings(f"schedule.cron: {schedule.cron!r} never comes")
         for where, message in (
             (project.address, "project {!r} of the same store is in {} too"),
             (schedule.webhook, f"a project {{!r}} listens at {schedule.webhook} already ({{}}); expected another name"),

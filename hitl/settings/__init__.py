@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
@@ -19,7 +19,7 @@ from hitl.crew import UNLIMITED
 from hitl.errors import BadSettings
 from hitl.settings.environment import Environment
 from hitl.settings.events import EventSettings, is_address, require_different
-from hitl.settings.times import cron_fields, next_time, seconds_of, zone_of
+from hitl.settings.times import cron_times, seconds_of, zone_of
 from hitl.tables.limits import Limits
 
 WEBHOOK_SECRET = "HITL_WEBHOOK_SECRET"
@@ -38,6 +38,10 @@ def check(function: Callable[[Any], Any], *, keep: bool = True) -> Callable[[Any
         return value if keep else result
 
     return checked
+
+
+def _require_cron(line: str) -> None:
+    cron_times(line, datetime(2026, 1, 1, tzinfo=UTC))
 
 
 def _require_listener(text: str) -> None:
@@ -311,7 +315,7 @@ class ScheduleSettings(Section):
     """Times of runs. After `late_after` missed runs, /health fails."""
 
     every: Seconds | None = None
-    cron: Annotated[str, AfterValidator(check(cron_fields))] | None = None
+    cron: Annotated[str, AfterValidator(check(_require_cron))] | None = None
     timezone: Annotated[str, AfterValidator(check(zone_of))] = "UTC"
     after_annotations: AtLeastOne | None = None
     poll: Seconds = 60.0
@@ -334,7 +338,7 @@ class ScheduleSettings(Section):
             return when + timedelta(seconds=self.every)
         if self.cron is None:
             return None
-        return next_time(self.cron, zone_of(self.timezone), when + timedelta(microseconds=1))
+        return next(cron_times(self.cron, when.astimezone(zone_of(self.timezone)))).astimezone(UTC)
 
 
 class FromFile(BaseSettings):

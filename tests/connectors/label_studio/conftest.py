@@ -103,6 +103,20 @@ class Project:
         task = self.next_task(k, view)
         return None if task is None else int(task["id"])
 
+    def views(self) -> dict[str, dict[str, Any]]:
+        """Title -> tab of the Data Manager."""
+        return {view["data"].get("title"): view for view in self.admin.get("/api/dm/views/", project=self.number)}
+
+    def tab(self, k: int) -> int | None:
+        """The number of the tab of this annotator."""
+        view = self.views().get(f"hitl: {self.people[k].email}")
+        return None if view is None else int(view["id"])
+
+    def listed(self, view: int | None) -> list[int]:
+        """The tasks that a tab shows."""
+        answer = self.admin.get("/api/tasks", project=self.number, view=view, fields="all", include="id")
+        return [int(task["id"]) for task in answer["tasks"]]
+
     def task(self, number: int) -> dict[str, Any]:
         return dict(self.admin.get(f"/api/tasks/{number}/"))
 

@@ -300,9 +300,7 @@ class Day:
         return None
 
     def tab(self, who: str) -> dict[str, Any] | None:
-        views = self.project.admin.get("/api/dm/views/", project=self.project.number)
-        mine = [view for view in views if view["data"].get("title") == f"hitl: {who}"]
-        return mine[0] if mine else None
+        return self.project.views().get(f"hitl: {who}")
 
     # -- what the owner of the project does ------------------------------------------------------------------
 

@@ -29,12 +29,6 @@ pytestmark = [pytest.mark.server, pytest.mark.journey]
 HOUR = 3600.0
 
 
-def tabs(project: Project) -> dict[str, int]:
-    """Annotator -> the number of their tab."""
-    views = project.admin.get("/api/dm/views/", project=project.number)
-    return {view["data"]["title"].removeprefix("hitl: "): int(view["id"]) for view in views}
-
-
 def test_a_question_that_expired_is_served_to_the_next_person_though_the_first_still_has_it_open(
     make_project: Callable[..., Project], tmp_path: Path
 ) -> None:
@@ -50,12 +44,12 @@ def test_a_question_that_expired_is_served_to_the_next_person_though_the_first_s
     with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
         plan = cycle.run(settings, store, project.connect(), now=HOUR).judgement.plan
         (held,) = (int(str(ask.item)) for ask in plan.asks_of(gone))
-        assert project.next(1, tabs(project)[gone]) == held  # and there it stays: Label Studio locks it for a day
-        mine = project.next(2, tabs(project)[there])
+        assert project.next(1, project.tab(1)) == held  # and there it stays: Label Studio locks it for a day
+        mine = project.next(2, project.tab(2))
         project.answer(2, int(str(mine)), "good")
         plan = cycle.run(settings, store, project.connect(), now=2 * HOUR).judgement.plan
         assert [int(str(ask.item)) for ask in plan.asks_of(there)] == [held]
-        assert project.next(2, tabs(project)[there]) == held
+        assert project.next(2, project.tab(2)) == held
 
 
 FOUR = (

@@ -23,12 +23,6 @@ from tests.connectors.label_studio.projects import connect, settings_for
 pytestmark = [pytest.mark.server, pytest.mark.journey]
 
 
-def tab(project: Project, k: int) -> int | None:
-    views = project.admin.get("/api/dm/views/", project=project.number)
-    titles = {view["data"].get("title"): int(view["id"]) for view in views}
-    return titles.get(f"hitl: {project.people[k].email}")
-
-
 def open_store(folder: Path) -> Store:
     return Store(f"sqlite:///{folder}/hitl.db")
 
@@ -53,7 +47,7 @@ def test_an_operation_for_somebody_unknown_neither_stops_the_others_nor_stays(
             with pytest.raises(Refused, match=r"no user ann@exmaple\.org: fix crew\.annotators"):
                 receipts.extend(pushed)  # what comes before the error stays
         assert [receipt.operation.kind for receipt in receipts] == ["assign", "labels_wanted"]
-        assert project.next(1, tab(project, 1)) == int(tasks[2])
+        assert project.next(1, project.tab(1)) == int(tasks[2])
         assert [operation.key for operation in store.pending("p")] == ["ann@exmaple.org"]
         cycle.run(settings_for(project.number, [mine.email]), store, connect(project))
         assert store.pending("p") == []

@@ -24,7 +24,6 @@ def test_tabs_order_and_predictions_are_there_to_see(
     crew = [project.people[k].email for k in (2, 3)]
     with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
         plan = cycle.run(settings_for(project.number, crew), store, connect(project)).judgement.plan
-    views = {view["data"]["title"]: view["id"] for view in project.admin.get("/api/dm/views/", project=project.number)}
     page = f"{project.server.url}/projects/{project.number}/data"
     log_in(browser, project.server.url, crew[0], "a-long-password")
     planned = [str(ask.item) for ask in plan.asks_of(crew[0])]
@@ -34,7 +33,7 @@ def test_tabs_order_and_predictions_are_there_to_see(
         numbers = [line for line in text(browser).splitlines() if line in {str(task) for task in tasks}]
         return numbers[-len(planned) :]  # the toolbar's count of filters stands before them
 
-    browser.get(f"{page}?tab={views[f'hitl: {crew[0]}']}")
+    browser.get(f"{page}?tab={project.tab(2)}")
     assert wait(lambda: rows() == planned), rows()
     assert f"Tasks: 3 / {len(tasks)}" in text(browser)
     assert all(f"text {tasks.index(int(item))}" in text(browser) for item in planned)

@@ -5,16 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import numpy as np
 import pytest
 
-from hitl.annotations import Annotations
 from hitl.connectors.label_studio.config import parse
 from hitl.connectors.label_studio.controls import NotUnderstood
 from hitl.connectors.label_studio.pull import count_answers
-from hitl.evidence import Evidence
-from hitl.models import PL
-from tests.tables import rows
 
 CONFIG = """<View><Text name="text" value="$text"/>
 <Choices name="sentiment" toName="text"><Choice value="good"/><Choice value="bad"/><Choice value="mixed"/></Choices>
@@ -90,31 +85,6 @@ def test_what_does_not_fit_is_said(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(NotUnderstood) as caught:
         parse(CONFIG, "sentiment").read_prediction([{**item, **changes}], 0.8)
     assert said in str(caught.value)
-
-
-def test_a_score_that_boasts_is_corrected_by_the_temperature() -> None:
-    """A model with score 0.99 that is right in 70 of 100: known truth gives the temperature in closed form."""
-    rng = np.random.default_rng(0)
-    n, score, accuracy = 3000, 0.99, 0.7
-    (control,) = parse(CONFIG, "sentiment").controls
-    classes = control.classes
-    truth = rng.integers(3, size=n)
-    right = np.arange(n) < accuracy * n
-    said = np.where(right, truth, (truth + rng.integers(1, 3, size=n)) % 3)
-    results = [
-        [{"from_name": "sentiment", "to_name": "text", "type": "choices", "value": {"choices": [classes[j]]}}]
-        for j in said
-    ]
-    shares = [control.read_prediction(result, score)["sentiment"] for result in results]
-    labels = [(f"{k}", "ann", classes[truth[k]]) for k in range(n)]
-    annotations = Annotations.from_frame(rows(*labels), items=[f"{k}" for k in range(n)], classes=classes)
-    probabilities = np.array([[share[name] for name in classes] for share in shares])
-    consensus = PL().fit(Evidence(annotations, {"backend": probabilities}, truth=truth.astype(np.int32)))
-
-    def log_odds(p: float) -> float:
-        return float(np.log(2 * p / (1 - p)))
-
-    assert consensus.temperatures["backend"] == pytest.approx(log_odds(score) / log_odds(accuracy), rel=0.03)
 
 
 def test_answers_of_deleted_users_count_one_by_one() -> None:

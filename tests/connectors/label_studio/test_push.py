@@ -44,6 +44,7 @@ def test_three_annotators_are_served_exactly_the_order(project: Project) -> None
     planned = shuffled(tasks)
     order = Operation("order", "", {"items": keys(planned)})
     push(project, order)
+    assert [project.next(k) for k in range(3)] == planned[:3]  # nobody has answered yet: they hold locks
     served = []
     for turn in range(12):
         number = project.next(turn % 3)
@@ -52,12 +53,6 @@ def test_three_annotators_are_served_exactly_the_order(project: Project) -> None
         project.answer(turn % 3, number, "good")
     assert served == planned
     push_again(project, order)
-
-
-def test_locks_are_honoured_in_the_order(project: Project) -> None:
-    planned = shuffled(project.add(6))
-    push(project, Operation("order", "", {"items": keys(planned)}))
-    assert [project.next(k) for k in range(3)] == planned[:3]  # nobody has answered yet
 
 
 def test_a_new_order_replaces_the_old_one(project: Project) -> None:
@@ -97,13 +92,6 @@ def test_without_an_order_annotators_are_still_not_shown_the_consensus(project: 
     push_again(project, nothing, consensus)
 
 
-def test_an_order_for_a_project_without_tasks_is_nothing(project: Project) -> None:
-    nothing = Operation("order", "", {"items": []})
-    push(project, nothing)
-    assert project.versions() == {}
-    push_again(project, nothing)
-
-
 def test_settings_are_changed_only_when_needed(project: Project) -> None:
     tasks = project.add(3)
     project.admin.patch(f"{project.path}/", {"maximum_annotations": 2})
@@ -125,9 +113,16 @@ def test_deleted_tasks_are_left_out_of_an_order(project: Project) -> None:
     push_again(project, order)
 
 
-def test_items_are_task_numbers(project: Project) -> None:
+def test_orders_and_items_that_cannot_be(project: Project) -> None:
+    nothing = Operation("order", "", {"items": []})
+    push(project, nothing)
+    assert project.versions() == {}, "there is no task"
+    push_again(project, nothing)
     with pytest.raises(BadSettings, match="task numbers"):
         push(project, Operation("order", "", {"items": ["a picture"]}))
+    project.add(1)
+    with pytest.raises(Refused, match="400"):
+        push(project, Operation("add_items", "", {"items": [{"key": "a", "data": {"picture": "x"}}]}))
 
 
 @pytest.mark.parametrize("after", ["import", "half an import", "pointer"])
@@ -166,13 +161,11 @@ def test_each_annotator_is_served_their_plan(project: Project) -> None:
     assignments = [Operation("assign", project.people[k].id, {"items": keys(plan)}) for k, plan in enumerate(plans)]
     wanted = Operation("labels_wanted", "", {"items": {str(planned[0]): 2}})
     push(project, wanted, order, *assignments)
-    views = {view["data"]["title"]: view["id"] for view in project.admin.get("/api/dm/views/", project=project.number)}
-    assert len(views) == 4  # the default tab stays the first
-    mine = [views[f"hitl: {project.people[k].email}"] for k in range(3)]
+    assert len(project.views()) == 4  # the default tab stays the first
+    mine = [project.tab(k) for k in range(3)]
     in_order = [sorted(plan, key=planned.index) for plan in plans]
     for k in range(3):
-        listed = project.admin.get("/api/tasks", project=project.number, view=mine[k], fields="all", include="id")
-        assert [task["id"] for task in listed["tasks"]] == in_order[k]
+        assert project.listed(mine[k]) == in_order[k]
     served: list[list[int]] = [[], [], []]
     for turn in range(15):
         number = project.next(turn % 3, mine[turn % 3])
@@ -193,15 +186,6 @@ def test_annotator_1_is_not_annotator_10(project: Project) -> None:
     assert project.versions() == {other["model_version"]: 1}
 
 
-def test_a_plan_against_the_order_is_said(project: Project) -> None:
-    tasks = project.add(3)
-    backwards = Operation("assign", project.people[0].id, {"items": keys(tasks[::-1])})
-    _, receipt = push(project, Operation("order", "", {"items": keys(tasks)}), backwards)
-    assert "in the order of the project" in receipt.detail
-    (receipt,) = push(project, Operation("assign", project.people[0].id, {"items": keys(tasks)}))
-    assert receipt.detail == f"3 tasks for {project.people[0].email}"
-
-
 def test_assignments_are_replaced_and_taken_back(project: Project) -> None:
     tasks = project.add(6)
     key = project.people[0].id
@@ -209,19 +193,15 @@ def test_assignments_are_replaced_and_taken_back(project: Project) -> None:
     second = Operation("assign", key, {"items": keys(tasks[2:])})
     nothing = Operation("assign", key, {"items": []})
     push(project, Operation("order", "", {"items": keys(tasks)}), first)
-    push(project, second)
-    (view,) = [
-        view for view in project.admin.get("/api/dm/views/", project=project.number) if "hitl" in view["data"]["title"]
-    ]
-
-    def listed() -> list[int]:
-        answer = project.admin.get("/api/tasks", project=project.number, view=view["id"], fields="all", include="id")
-        return [task["id"] for task in answer["tasks"]]
-
-    assert listed() == tasks[2:]
+    backwards = Operation("assign", key, {"items": keys(tasks[2:][::-1])})
+    assert "in the order of the project" in push(project, backwards)[0].detail
+    (receipt,) = push(project, second)
+    assert receipt.detail == f"4 tasks for {project.people[0].email}"
+    view = project.tab(0)
+    assert project.listed(view) == tasks[2:]
     push(project, nothing)
-    assert listed() == []
-    assert project.next(0, view["id"]) is None
+    assert project.listed(view) == []
+    assert project.next(0, view) is None
     push_again(project, nothing)
 
 
@@ -229,14 +209,11 @@ def test_a_tab_that_somebody_changed_is_mended(project: Project) -> None:
     tasks = project.add(2)
     assign = Operation("assign", project.people[0].id, {"items": keys(tasks[:1])})
     push(project, assign)
-    (view,) = [
-        view for view in project.admin.get("/api/dm/views/", project=project.number) if "hitl" in view["data"]["title"]
-    ]
+    view = project.views()[f"hitl: {project.people[0].email}"]
     data = view["data"] | {"ordering": ["tasks:id"], "filters": {"conjunction": "and", "items": []}}
     project.admin.patch(f"/api/dm/views/{view['id']}/", {"data": data})
     assert push(project, assign)[0].changed == 1
-    answer = project.admin.get("/api/tasks", project=project.number, view=view["id"], fields="all", include="id")
-    assert [task["id"] for task in answer["tasks"]] == tasks[:1]
+    assert project.listed(view["id"]) == tasks[:1]
 
 
 def consensus(
@@ -272,14 +249,8 @@ def test_the_consensus_is_stored_but_not_shown(project: Project) -> None:
     assert prediction["result"][0]["value"] == {"choices": ["good"]}
     assert prediction["result"][0]["meta"]["hitl"]["distribution"] == {"good": 0.7, "bad": pytest.approx(0.3)}
     push_again(project, order, second)
-
-
-def test_a_consensus_that_somebody_activated_is_hidden_again(project: Project) -> None:
-    tasks = project.add(1)
-    operation = consensus({tasks[0]: 0.9})
-    push(project, operation)
-    project.admin.patch(f"{project.path}/", {"model_version": f"hitl-consensus-{operation.digest}"})
-    push(project, operation)
+    project.admin.patch(f"{project.path}/", {"model_version": version})  # somebody shows the consensus
+    push(project, second)
     assert not project.settings()["model_version"]
 
 
@@ -367,11 +338,6 @@ def test_items_are_added_once(project: Project) -> None:
     assert push(project, more)[0].changed == 1
     metas = [task["meta"] for task in project.admin.tasks(project.number, ("id", "meta"))]
     assert [meta["hitl"] for meta in metas] == ["row 0", "row 1", "row 2", "row 3", "row 4", "row 9"]
-
-
-def test_items_that_do_not_fit_are_refused(project: Project) -> None:
-    with pytest.raises(Refused, match="400"):
-        push(project, Operation("add_items", "", {"items": [{"key": "a", "data": {"picture": "x"}}]}))
 
 
 def gold(labels: dict[int, str]) -> Operation:

@@ -89,16 +89,11 @@ class Team:
         """Everybody answers what their tab, or else the project, serves them."""
         project, given = self.project(name), 0
         for k in range(PEOPLE):
-            view = self.tab(project, k) if name == "a" else None
+            view = project.tab(k) if name == "a" else None
             while given < most and (task := project.next(k, view)) is not None:
                 project.person(k).post(f"/api/tasks/{task}/annotations/", {"result": label(task), "lead_time": 2.0})
                 given += 1
         return given
-
-    def tab(self, project: Project, k: int) -> int | None:
-        views = project.admin.get("/api/dm/views/", project=project.number)
-        titles = {view["data"].get("title"): int(view["id"]) for view in views}
-        return titles.get(f"hitl: {self.people[k].email}")
 
 
 def tone(task: int) -> list[dict[str, Any]]:
@@ -166,7 +161,7 @@ def _monday(team: Team, third: str) -> None:
     assert "no user" not in team.run("run", "-c", "a.toml")
     assert "ok    crew: 3 named" in team.run("doctor", "-c", "a.toml")
     status = team.run("status", "-c", "a.toml")
-    assert f"/projects/{team.number['a']}/data?tab={team.tab(team.project('a'), 2)}\n" in status
+    assert f"/projects/{team.number['a']}/data?tab={team.project('a').tab(2)}\n" in status
     assert status.count("Label Tasks As Displayed") == 1
     assert "tone, stars" in team.run("doctor", "-c", "b.toml")
     team.run("run", "-c", "b.toml")

@@ -126,7 +126,11 @@ def served(*configs: Path) -> Iterator[Served]:
     token = accounts.create_token("tests", Role.ADMIN)
     with listening(full_service(projects, accounts)) as port:
         service = Served(projects, port, token)
-        until(lambda: all(one.snapshot is not None and service.figures(name).pulls for name, one in projects.items()))
+        until(
+            lambda: all(
+                one.snapshot is not None and service.figures(name)["pulls_total"] for name, one in projects.items()
+            )
+        )
         yield service
 
 
@@ -176,18 +180,18 @@ def test_a_webhook_brings_a_cycle_too(tmp_path: Path) -> None:
 
 
 def test_forged_unknown_and_malformed_ones_change_nothing(service: Served) -> None:
-    pulls = service.figures().pulls
+    pulls = service.figures()["pulls_total"]
     for secret in (None, "", "s3cre", "s3cret!", "\xdf"):
         assert service.hint(secret=secret)[0] == 401
         assert service.hint("never", secret=secret)[0] == 401, "who has no secret learns no names"
     assert service.hint("never")[0] == 404
     about_others = json.dumps({"action": "PROJECT_UPDATED"}).encode()
     assert service.hint(body=about_others) == (200, {"queued": False})
-    assert service.figures().pulls == pulls
+    assert service.figures()["pulls_total"] == pulls
     before = service.belief("i4")
     for body in (b"", b"no json", b"[1]", b"\xff\xfe", b"[" * 100_000, b'{"action": "ANNOTATION_CREATED"}') * 3:
         assert service.hint(body=body) == (200, {"queued": True})
-    until(lambda: service.figures().pulls > pulls)
+    until(lambda: service.figures()["pulls_total"] > pulls)
     assert service.belief("i4") == before
 
 
@@ -220,7 +224,7 @@ def test_a_platform_that_hangs_stalls_no_webhook(
             assert service.hint() == (200, {"queued": True})
         answer(config, *MORE)
         go_on.set()
-        until(lambda: service.figures().failures)
+        until(lambda: service.figures()["failures_total"])
         assert "it does not answer" in service.state()["warning"]
     until(lambda: service.belief("i4") != before)
     assert service.state()["warning"] is None
@@ -254,7 +258,7 @@ def test_a_cycle_waits_for_a_pull_that_looks_and_a_look_for_a_cycle(service: Ser
         assert service.hint() == (200, {"queued": True})
         threading.Event().wait(0.3)
     until(lambda: service.belief("i4") != before)
-    assert service.figures().failures == 0
+    assert service.figures()["failures_total"] == 0
 
 
 def test_several_projects_have_hints_of_their_own(tmp_path: Path, config: Path) -> None:
@@ -264,4 +268,4 @@ def test_several_projects_have_hints_of_their_own(tmp_path: Path, config: Path) 
         before = service.belief("i4", "q q")
         assert service.hint("q%20q") == (200, {"queued": True})
         until(lambda: service.belief("i4", "q q") != before)
-        assert service.figures().pulls == 1
+        assert service.figures()["pulls_total"] == 1

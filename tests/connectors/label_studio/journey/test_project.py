@@ -19,11 +19,6 @@ from tests.connectors.label_studio.projects import connect, labeled_project, set
 pytestmark = pytest.mark.server
 
 
-def tab_of(project: Project, k: int) -> int:
-    views = project.admin.get("/api/dm/views/", project=project.number)
-    return next(view["id"] for view in views if view["data"]["title"] == f"hitl: {project.people[k].email}")
-
-
 def test_a_project_is_labeled_as_planned_edited_and_judged_again(
     make_project: Callable[..., Project], tmp_path: Path
 ) -> None:
@@ -44,10 +39,10 @@ def test_a_project_is_labeled_as_planned_edited_and_judged_again(
         for k in (1, 2, 3):
             planned = [int(str(ask.item)) for ask in first.judgement.plan.asks_of(emails[k])]
             for task in planned:
-                assert project.next(k, tab_of(project, k)) == task
+                assert project.next(k, project.tab(k)) == task
                 project.answer(k, task, "bad")
             if planned:
-                assert project.next(k, tab_of(project, k)) is None
+                assert project.next(k, project.tab(k)) is None
             answered += len(planned)
         assert answered >= 5
 

@@ -12,7 +12,7 @@ from hitl.connectors.label_studio.config import parse
 from hitl.connectors.label_studio.controls import NotUnderstood
 from hitl.parts import spans_as_label
 from hitl.platform import AnnotationRow, Operation
-from tests.connectors.label_studio.conftest import Project, choice
+from tests.connectors.label_studio.conftest import SENTIMENT, Project, choice
 
 THREE = """<View><Text name="text" value="$text"/>
 <Choices name="sentiment" toName="text"><Choice value="good"/><Choice value="bad"/></Choices>
@@ -20,6 +20,10 @@ THREE = """<View><Text name="text" value="$text"/>
 <Labels name="parts" toName="text"><Label value="name"/></Labels></View>"""
 TOPICS = {"topics=art": "yes", "topics=law": "no"}
 NO_PART = spans_as_label([])
+
+
+def on_server(test: Callable[..., None]) -> Callable[..., None]:
+    return pytest.mark.server(pytest.mark.journey(test))
 
 
 def operation(task: int, labels: Mapping[str, str]) -> Operation:
@@ -37,8 +41,7 @@ def answers(project: Project, task: int) -> list[AnnotationRow]:
     return [row for row in rows if row.kind == "answer"]
 
 
-@pytest.mark.server
-@pytest.mark.journey
+@on_server
 def test_known_truth_of_one_control_says_nothing_of_the_others(make_project: Callable[..., Project]) -> None:
     project = make_project(THREE)
     (task,) = project.add(1)
@@ -51,8 +54,7 @@ def test_known_truth_of_one_control_says_nothing_of_the_others(make_project: Cal
         assert again.changed == 0
 
 
-@pytest.mark.server
-@pytest.mark.journey
+@on_server
 def test_truth_that_would_say_more_than_was_given_is_left_out(make_project: Callable[..., Project]) -> None:
     project = make_project(THREE)
     (task,) = project.add(1)
@@ -61,19 +63,7 @@ def test_truth_that_would_say_more_than_was_given_is_left_out(make_project: Call
     assert known(project, task) == {}
 
 
-@pytest.mark.server
-@pytest.mark.journey
-def test_what_somebody_marked_as_truth_by_hand_keeps_what_it_says(make_project: Callable[..., Project]) -> None:
-    project = make_project(THREE)
-    me = project.admin.get("/api/current-user/whoami")["id"]
-    said = {"result": choice("art", control="topics"), "completed_by": me, "ground_truth": True}
-    (task,) = project.add(1, lambda n: [said])
-    list(project.connector.push([operation(task, {"sentiment": "good"})]))
-    assert known(project, task) == {"sentiment": "good", **TOPICS, "parts": NO_PART}
-
-
-@pytest.mark.server
-@pytest.mark.journey
+@on_server
 def test_the_truth_of_somebody_else_stays(project: Project) -> None:
     other = int(project.people[0].id)
 
@@ -89,26 +79,24 @@ def test_the_truth_of_somebody_else_stays(project: Project) -> None:
     assert answers(project, first) == []
 
 
-@pytest.mark.server
-@pytest.mark.journey
-def test_a_cancelled_annotation_is_no_known_truth(project: Project) -> None:
+@on_server
+@pytest.mark.parametrize(
+    ("said", "known_before"),
+    [
+        ({"result": choice("art", control="topics")}, {**TOPICS, "parts": NO_PART}),  # marked as truth by hand
+        ({"result": choice("good"), "was_cancelled": True}, {}),
+        ({"result": choice("good", "bad")}, {}),  # which cannot be read, and is written anew
+    ],
+)
+def test_what_is_known_already_stays(
+    make_project: Callable[..., Project], said: dict[str, Any], known_before: dict[str, str]
+) -> None:
+    project = make_project(THREE if known_before else SENTIMENT)
     me = project.admin.get("/api/current-user/whoami")["id"]
-    said = {"result": choice("good"), "completed_by": me, "ground_truth": True, "was_cancelled": True}
-    (task,) = project.add(1, lambda n: [said])
+    (task,) = project.add(1, lambda n: [{"completed_by": me, "ground_truth": True, **said}])
     (receipt,) = project.connector.push([operation(task, {"sentiment": "good"})])
     assert receipt.changed == 1
-    assert known(project, task) == {"sentiment": "good"}
-
-
-@pytest.mark.server
-@pytest.mark.journey
-def test_known_truth_that_cannot_be_read_is_written_anew(project: Project) -> None:
-    me = project.admin.get("/api/current-user/whoami")["id"]
-    said = {"result": choice("good", "bad"), "completed_by": me, "ground_truth": True}
-    (task,) = project.add(1, lambda n: [said])
-    (receipt,) = project.connector.push([operation(task, {"sentiment": "good"})])
-    assert receipt.changed == 1
-    assert known(project, task) == {"sentiment": "good"}
+    assert known(project, task) == {"sentiment": "good", **known_before}
 
 
 FILM = """<View><Video name="film" value="$film"/>

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,19 @@ class Case:
         self.connector = connect(self.project)
         cycle.run(self.settings, store, self.connector)
 
+    def version(self, prefix: str) -> str:
+        return next(name for name in self.project.versions() if name.startswith(prefix))
+
+    def ours(self, prefix: str) -> dict[str, Any]:
+        """Our prediction of these versions that is served last."""
+        listed = self.project.admin.get("/api/predictions/", project=self.project.number)
+        said = [one for one in listed if (one["model_version"] or "").startswith(prefix)]
+        return max(said, key=lambda one: float(one["score"]))  # type: ignore[no-any-return]
+
+    def predict(self, version: str, result: Sequence[Any] = (), task: int = 0) -> None:
+        row = {"task": self.tasks[task], "result": [*result], "score": 0.5, "model_version": version}
+        self.project.admin.post(f"{self.project.path}/import/predictions", [row])
+
     def audit(self) -> audit.Audit:
         return audit.audit(self.settings, self.store, self.connector)
 
@@ -60,31 +73,10 @@ def test_after_a_cycle_they_agree(case: Case) -> None:
     assert case.project.recorder.writes == []
 
 
-def version_of(project: Project, prefix: str) -> str:
-    return next(name for name in project.versions() if name.startswith(prefix))
-
-
 def lose(prefix: str) -> Callable[[Case], Any]:
-    def broken(case: Case) -> None:
-        name = version_of(case.project, prefix)
-        case.project.admin.delete(f"{case.project.path}/model-versions/", {"model_version": name})
-
-    return broken
-
-
-def doubled(case: Case) -> None:
-    name = version_of(case.project, "hitl-consensus-")
-    row = {"task": case.tasks[0], "result": choice("good"), "score": 0.5, "model_version": name}
-    case.project.admin.post(f"{case.project.path}/import/predictions", [row])
-
-
-def stranger(case: Case) -> None:
-    row = {"task": case.tasks[0], "result": [], "score": 0.5, "model_version": "hitl-order-old"}
-    case.project.admin.post(f"{case.project.path}/import/predictions", [row])
-
-
-def sampled(case: Case) -> None:
-    case.project.admin.patch(f"{case.project.path}/", {"sampling": "Sequential sampling"})
+    return lambda case: case.project.admin.delete(
+        f"{case.project.path}/model-versions/", {"model_version": case.version(prefix)}
+    )
 
 
 def reopened(case: Case) -> None:
@@ -93,36 +85,13 @@ def reopened(case: Case) -> None:
     case.project.admin.patch(f"/api/tasks/{first}/", {"overlap": 7, "is_labeled": False})
 
 
-def without_tab(case: Case) -> None:
-    for view in case.project.admin.get("/api/dm/views/", project=case.project.number):
-        if view["data"].get("title", "").startswith("hitl: annotator0"):
-            case.project.admin.delete(f"/api/dm/views/{view['id']}/")
-
-
-def asked_for_nothing(case: Case) -> None:
-    name = f"hitl-assign-{case.project.people[3].id};0123"
-    row = {"task": case.tasks[0], "result": [], "score": 0.5, "model_version": name}
-    case.project.admin.post(f"{case.project.path}/import/predictions", [row])
-
-
-def ours(case: Case, prefix: str) -> list[dict[str, Any]]:
-    """Our predictions of these versions, what is served last first."""
-    listed = case.project.admin.get("/api/predictions/", project=case.project.number)
-    said = [one for one in listed if (one["model_version"] or "").startswith(prefix)]
-    return sorted(said, key=lambda one: -float(one["score"]))
-
-
 def edit(prefix: str, **said: object) -> Callable[[Case], Any]:
     """One prediction of ours says something else; their number stays."""
-
-    def broken(case: Case) -> None:
-        case.project.admin.patch(f"/api/predictions/{ours(case, prefix)[0]['id']}/", said)
-
-    return broken
+    return lambda case: case.project.admin.patch(f"/api/predictions/{case.ours(prefix)['id']}/", said)
 
 
 def relabeled(case: Case) -> None:
-    (one, *_) = ours(case, "hitl-consensus-")
+    one = case.ours("hitl-consensus-")
     label = "bad" if one["result"][0]["value"]["choices"] == ["good"] else "good"
     case.project.admin.patch(f"/api/predictions/{one['id']}/", {"result": choice(label)})
 
@@ -131,23 +100,26 @@ def moved(prefix: str) -> Callable[[Case], Any]:
     """One prediction of ours stands at another task: one has two of them, one has none."""
 
     def broken(case: Case) -> None:
-        (one, *_) = ours(case, prefix)
+        one = case.ours(prefix)
         free = next(task for task in case.tasks if task != one["task"])
         case.project.admin.patch(f"/api/predictions/{one['id']}/", {"task": free})
 
     return broken
 
 
-BROKEN = {
+BROKEN: dict[str, tuple[Callable[[Case], Any], str]] = {
     "order lost": (lose("hitl-order-"), "order"),
     "consensus lost": (lose("hitl-consensus-"), "consensus"),
     "assignment lost": (lose("hitl-assign-"), "assign"),
-    "doubled predictions": (doubled, "consensus"),
-    "an order left over": (stranger, "order"),
-    "a queue left over": (asked_for_nothing, "assign"),
-    "sampling": (sampled, "order"),
+    "doubled predictions": (lambda case: case.predict(case.version("hitl-consensus-"), choice("good")), "consensus"),
+    "an order left over": (lambda case: case.predict("hitl-order-old"), "order"),
+    "a queue left over": (lambda case: case.predict(f"hitl-assign-{case.project.people[3].id};0123"), "assign"),
+    "sampling": (
+        lambda case: case.project.admin.patch(f"{case.project.path}/", {"sampling": "Sequential sampling"}),
+        "order",
+    ),
     "overlap": (reopened, "labels_wanted"),
-    "tab": (without_tab, "assign"),
+    "tab": (lambda case: case.project.admin.delete(f"/api/dm/views/{case.project.tab(0)}/"), "assign"),
     "an order that was edited": (edit("hitl-order-", score=-1.0), "order"),
     "an order at another task": (moved("hitl-order-"), "order"),
     "a consensus that was edited": (relabeled, "consensus"),
@@ -200,8 +172,7 @@ def test_what_came_twice_is_said(case: Case) -> None:
 
 
 def test_other_data_and_other_predictions_are_said_and_mended(case: Case) -> None:
-    row = {"task": case.tasks[1], "result": choice("good"), "score": 0.5, "model_version": "theirs"}
-    case.project.admin.post(f"{case.project.path}/import/predictions", [row])
+    case.predict("theirs", choice("good"), task=1)
     cycle.run(case.settings, case.store, case.connector)
     assert case.audit().differences == ()
     stamps = Stamps(case.project.server)

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hitl import cycle
 from hitl.connectors.label_studio import LabelStudioSettings
+from hitl.platform import Check
 from hitl.service.web.snapshot import snapshot_of
 from hitl.settings import BudgetSettings, ServeSettings, Settings
 from hitl.store import Store
@@ -72,6 +73,10 @@ class Backend:
 
     def register(self) -> int:
         return self.project.connector.register_backend(self.url, PASSWORD, USER)
+
+    def checks(self) -> dict[str, Check]:
+        """What `hitl doctor` says of the project."""
+        return {check.name: check for check in self.project.connect(abstain=("Unsure",)).check()}
 
     def backends(self) -> list[dict[str, Any]]:
         return list(self.project.admin.get("/api/ml/", project=self.project.number))

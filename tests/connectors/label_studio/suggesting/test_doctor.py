@@ -4,28 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from hitl.platform import Check
 from tests.connectors.label_studio.conftest import choice
 from tests.connectors.label_studio.suggesting.conftest import Backend
-from tests.service.web.backend.served import PASSWORD, USER, serving
 
 pytestmark = [pytest.mark.server, pytest.mark.journey]
 
 
-def checks(backend: Backend) -> dict[str, Check]:
-    return {check.name: check for check in backend.project.connect(abstain=("Unsure",)).check()}
-
-
-def test_without_a_backend_annotators_are_shown_nothing(backend: Backend) -> None:
-    none = Check("suggestions", True, "none: annotators are shown no predictions")
-    assert checks(backend)["suggestions"] == none
-    task = backend.project.next_task(0)
-    assert task is not None
-    assert (task["id"], task["predictions"]) == (backend.planned[0], [])
-
-
 def test_the_list_of_the_data_manager_shows_what_others_say_and_the_stream_does_not(backend: Backend) -> None:
-    said = checks(backend)["blindness"]
+    said = backend.checks()["blindness"]
     assert said.ok
     assert "shows everybody's annotations and the consensus; Label All Tasks" in said.detail
     project = backend.project
@@ -41,69 +27,39 @@ def test_the_list_of_the_data_manager_shows_what_others_say_and_the_stream_does_
     assert any(one["model_version"].startswith("hitl-consensus-") for one in labeled["predictions"])
 
 
-def test_the_model_is_shown(backend: Backend) -> None:
-    backend.register()
-    said = checks(backend)["suggestions"]
-    assert (said.ok, said.detail) == (True, "annotators see what the models predict before they answer")
-
-
 def test_the_consensus_is_a_fault_and_the_advice_mends_it(backend: Backend) -> None:
     backend.suggest("consensus")
     backend.register()
-    said = checks(backend)["suggestions"]
+    said = backend.checks()["suggestions"]
     assert not said.ok
     assert said.detail.startswith("annotators see the consensus")
     assert 'serve.suggest = "model"' in said.fix
     backend.suggest("never")
-    said = checks(backend)["suggestions"]
+    said = backend.checks()["suggestions"]
     assert (said.ok, said.detail) == (True, "none: hitl suggests nothing (serve.suggest)")
     task = backend.project.next_task(0)
     assert task is not None
     assert task["predictions"] == []
 
 
-def test_one_that_is_down_is_a_fault(backend: Backend) -> None:
-    with serving(backend.asked) as url:
-        backend.project.connector.register_backend(f"{url}/ml/p", PASSWORD, USER)
-    said = checks(backend)["suggestions"]
-    assert not said.ok
-    assert f"gets no answer from {url}/ml/p" in said.detail
-    assert checks(backend)["order"].ok  # which stands
-    backend.register()  # the same at an address that answers
-    assert checks(backend)["suggestions"].ok
-
-
-def test_one_that_is_not_asked_is_a_fault_until_the_next_order(backend: Backend) -> None:
-    project = backend.project
-    by_hand = {"title": "hitl", "url": backend.url, "project": project.number, "auth_method": "BASIC_AUTH"}
-    project.admin.post("/api/ml/", {**by_hand, "basic_auth_user": USER, "basic_auth_pass": PASSWORD})
-    assert "Use predictions to prelabel tasks" in checks(backend)["suggestions"].fix
-    project.admin.patch(f"{project.path}/", {"show_collab_predictions": True})
-    said = checks(backend)["suggestions"]
-    assert (said.ok, said.fix) == (False, "`hitl run`: the next order takes it in")
-    project.answer(0, backend.planned[0], "bad")
-    backend.run()
-    assert checks(backend)["suggestions"].ok
-
-
 def test_where_the_project_shows_no_predictions_none_are_shown(backend: Backend) -> None:
     backend.register()
     backend.project.admin.patch(f"{backend.project.path}/", {"show_collab_predictions": False})
-    said = checks(backend)["suggestions"]
+    said = backend.checks()["suggestions"]
     assert not said.ok
     assert said.detail == "none: annotators are shown no predictions"
     assert "Use predictions to prelabel tasks" in said.fix
-    order = checks(backend)["order"]
+    order = backend.checks()["order"]
     assert not order.ok  # Label Studio empties the active version with that setting
     backend.project.answer(0, backend.planned[0], "bad")
     backend.run()
-    assert checks(backend)["order"].ok
+    assert backend.checks()["order"].ok
     task = backend.project.next_task(1)
     assert task is not None
     assert (task["id"], task["predictions"]) == (backend.planned[0], [])
     backend.project.admin.patch(f"{backend.project.path}/", {"show_collab_predictions": True})  # as is advised
-    assert checks(backend)["suggestions"].ok
-    assert checks(backend)["order"].ok
+    assert backend.checks()["suggestions"].ok
+    assert backend.checks()["order"].ok
 
 
 def test_answers_that_began_as_a_suggestion_are_counted(backend: Backend) -> None:
@@ -121,7 +77,7 @@ def test_answers_that_began_as_a_suggestion_are_counted(backend: Backend) -> Non
 def test_without_an_active_version_the_stream_shows_nothing(backend: Backend) -> None:
     project = backend.project
     project.admin.patch(f"{project.path}/", {"model_version": "", "show_collab_predictions": True})
-    assert checks(backend)["suggestions"].detail == "none"
+    assert backend.checks()["suggestions"].detail == "none"
     for task in backend.tasks:
         project.admin.patch(f"/api/tasks/{task}/", {"overlap": 3, "is_labeled": False})
     served = [predictions for _, predictions in backend.day(0)]
@@ -133,7 +89,7 @@ def test_predictions_of_others_are_named(backend: Backend) -> None:
     backend.project.admin.patch(
         f"{backend.project.path}/", {"model_version": "resnet", "show_collab_predictions": True}
     )
-    assert checks(backend)["suggestions"].detail == "annotators see the predictions of 'resnet' before they answer"
+    assert backend.checks()["suggestions"].detail == "annotators see the predictions of 'resnet' before they answer"
     for task in backend.tasks:
         backend.project.admin.patch(f"/api/tasks/{task}/", {"overlap": 3, "is_labeled": False})
     shown = {number: [one["result"][0]["value"] for one in predictions] for number, predictions in backend.day(0)}

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hitl.connectors.label_studio.predictions import Versions
 from hitl.errors import Refused
-from hitl.platform import Operation
+from hitl.platform import Check, Operation
 from tests.connectors.label_studio.conftest import choice
 from tests.connectors.label_studio.projects import untouched
 from tests.connectors.label_studio.suggesting.conftest import Backend
@@ -25,8 +24,15 @@ def expected(backend: Backend, task: int) -> list[object]:
 
 
 def test_the_planned_order_is_served_with_what_the_model_predicts(backend: Backend) -> None:
+    none = Check("suggestions", True, "none: annotators are shown no predictions")
+    assert backend.checks()["suggestions"] == none
+    task = backend.project.next_task(0)
+    assert task is not None
+    assert (task["id"], task["predictions"]) == (backend.planned[0], [])
     active = backend.project.settings()["model_version"]
     backend.register()
+    said_now = backend.checks()["suggestions"]
+    assert (said_now.ok, said_now.detail) == (True, "annotators see what the models predict before they answer")
     assert backend.project.settings()["model_version"] == active
     assert [each["title"] for each in backend.backends()] == [active]
     backend.asked.paths.clear()
@@ -43,6 +49,12 @@ def test_the_planned_order_is_served_with_what_the_model_predicts(backend: Backe
     for number, predictions in served:
         assert said(predictions) == expected(backend, number)
         assert all(prediction["model_version"] == version for prediction in predictions)
+    backend.run()
+    untouched(backend.settings, backend.store, backend.project.connect(abstain=("Unsure",)))
+    active = backend.project.settings()["model_version"]
+    assert [each["title"] for each in backend.backends()] == [active]
+    assert backend.one.snapshot is not None
+    assert set(backend.one.snapshot.view(None).evidence.probabilities) == {"resnet"}, "suggestions are no evidence"
 
 
 def test_the_next_cycle_serves_its_own_order_and_the_title_follows(backend: Backend) -> None:
@@ -75,12 +87,7 @@ def test_a_push_that_leaves_the_order_keeps_it_active(backend: Backend) -> None:
     assert not any(name.startswith("hitl-consensus-") for name in backend.project.versions())
     assert backend.project.settings()["model_version"] == active
     assert backend.backends()[0]["title"] == active
-
-
-def test_an_order_that_was_lost_comes_back_with_the_next_push(backend: Backend) -> None:
-    """As after a crash between a deletion and what follows it."""
-    backend.register()
-    active = backend.project.settings()["model_version"]
+    # an order that was lost comes back with the next push, as after a crash between a deletion and what follows it
     backend.project.admin.delete(f"{backend.project.path}/model-versions/", {"model_version": "of nobody"})
     assert backend.project.settings()["model_version"] is None
     list(backend.project.connector.push([Operation("consensus", "", {"questions": {}})]))
@@ -91,12 +98,16 @@ def test_one_that_was_registered_by_hand_is_used_from_the_next_order_on(backend:
     project = backend.project
     by_hand = {"title": "hitl", "url": backend.url, "project": project.number, "auth_method": "BASIC_AUTH"}
     project.admin.post("/api/ml/", {**by_hand, "basic_auth_user": USER, "basic_auth_pass": PASSWORD})
+    assert "Use predictions to prelabel tasks" in backend.checks()["suggestions"].fix
     project.admin.patch(f"{project.path}/", {"show_collab_predictions": True})
+    told = backend.checks()["suggestions"]
+    assert (told.ok, told.fix) == (False, "`hitl run`: the next order takes it in")
     first = project.next_task(0)
     assert first is not None
     assert (first["id"], said(first["predictions"])) == (backend.planned[0], [[]])  # the order's own, which is empty
     project.answer(0, first["id"], "bad")
     backend.run()
+    assert backend.checks()["suggestions"].ok
     planned = [task for task in backend.planned if task != first["id"]]
     second = project.next_task(1)
     assert second is not None
@@ -133,21 +144,22 @@ def test_a_batch_is_retrieved(backend: Backend) -> None:
     assert project.versions()[version] == len(backend.tasks) - 1
 
 
-def test_it_is_registered_once_and_its_webhook_is_taken_away(backend: Backend) -> None:
+def test_it_is_registered_once_by_the_right_password_and_its_webhook_is_taken_away(backend: Backend) -> None:
+    with pytest.raises(Refused, match="authentication parameters"):
+        backend.project.connector.register_backend(backend.url, "wrong", USER)
+    assert backend.backends() == []
     assert backend.register() == backend.register()
     assert len(backend.backends()) == 1
     assert backend.project.admin.get("/api/webhooks/", project=backend.project.number) == []
 
 
-def test_a_wrong_password_is_refused(backend: Backend) -> None:
-    with pytest.raises(Refused, match="authentication parameters"):
-        backend.project.connector.register_backend(backend.url, "wrong", USER)
-    assert backend.backends() == []
-
-
 def test_one_that_is_down_blocks_nobody_and_the_order_stands(backend: Backend) -> None:
     with serving(backend.asked) as url:
         backend.project.connector.register_backend(f"{url}/ml/p", PASSWORD, USER)
+    told = backend.checks()
+    assert not told["suggestions"].ok
+    assert f"gets no answer from {url}/ml/p" in told["suggestions"].detail
+    assert told["order"].ok  # which stands
     task = backend.project.next_task(0)
     assert task is not None
     assert (task["id"], task["predictions"]) == (backend.planned[0], [])
@@ -157,6 +169,8 @@ def test_one_that_is_down_blocks_nobody_and_the_order_stands(backend: Backend) -
     assert backend.backends()[0]["title"] != active
     planned = [number for number in backend.planned if number != task["id"]]
     assert [number for number, _ in backend.day(1)][: len(planned)] == planned
+    backend.register()  # the same at an address that answers
+    assert backend.checks()["suggestions"].ok
 
 
 @pytest.mark.parametrize("route", ["health", "setup"])
@@ -182,27 +196,3 @@ def test_the_stream_of_a_tab_shows_suggestions_too(backend: Backend) -> None:
     task = project.person(0).post(path, {"ordering": ["-tasks:id"], "filters": None})
     assert task["id"] == backend.tasks[-2]
     assert said(task["predictions"]) == [choice("good")]
-
-
-def test_platform_and_store_agree_after_a_day_with_suggestions(backend: Backend) -> None:
-    backend.register()
-    backend.day(0)
-    backend.run()
-    untouched(backend.settings, backend.store, backend.project.connect(abstain=("Unsure",)))
-    active = backend.project.settings()["model_version"]
-    assert [each["title"] for each in backend.backends()] == [active]
-
-
-def test_what_is_suggested_is_no_evidence(backend: Backend) -> None:
-    backend.register()
-    backend.suggest("consensus")
-    backend.project.next_task(0)
-    backend.run()
-    assert backend.one.snapshot is not None
-    view = backend.one.snapshot.view(None)
-    assert set(view.evidence.probabilities) == {"resnet"}
-
-
-def test_versions_are_counted_as_before(backend: Backend) -> None:
-    backend.register()
-    assert Versions(backend.project.admin, backend.project.number).counts().keys() == backend.project.versions().keys()

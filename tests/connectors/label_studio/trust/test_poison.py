@@ -66,19 +66,12 @@ class Team:
     def work(self, k: int, most: int = 2) -> list[int]:
         """What this annotator is served in their tab, and answers."""
         served: list[int] = []
-        while len(served) < most and (task := self.project.next(k, self.tab(k))) is not None:
+        while len(served) < most and (task := self.project.next(k, self.project.tab(k))) is not None:
             label = "good" if task % 3 else "bad"
             body = {"result": choice(label, control=self.control), "lead_time": 1.5}
             self.project.person(k).post(f"/api/tasks/{task}/annotations/", body)
             served.append(task)
         return served
-
-    def tab(self, k: int) -> int:
-        views = self.project.admin.get("/api/dm/views/", project=self.project.number)
-        (number,) = [
-            view["id"] for view in views if view["data"].get("title") == f"hitl: {self.project.people[k].email}"
-        ]
-        return int(number)
 
     def differences(self) -> list[str]:
         found = audit(self.settings, self.store, replace_transport(self)).differences
@@ -90,7 +83,7 @@ def replace_transport(team: Team) -> LabelStudio:
     return team.connect()
 
 
-Act = Callable[[Team], None]
+Act = Callable[[Team], object]
 
 
 @dataclass(frozen=True)
@@ -106,40 +99,30 @@ class Poison:
     """Whether the second annotator is served again after the cure."""
 
 
-def nothing(team: Team) -> None:
-    pass
+def opened(team: Team) -> int:
+    """The second annotator has a task open."""
+    task = team.project.next(1, team.project.tab(1))
+    assert task is not None
+    return task
 
 
-# -- unknown name
+def leave(path: str) -> Act:
+    def happens(team: Team) -> None:
+        opened(team)
+        team.project.admin.delete(path.format(team.project.people[1].id))
+
+    return happens
+
+
+def crew(*names: str) -> Act:
+    """`{0}` and `{1}` are the addresses of the two."""
+    return lambda team: team.set(
+        "crew", annotators=tuple(name.format(*(one.email for one in team.project.people)) for name in names)
+    )
 
 
 def misspell(team: Team) -> None:
-    first, second = team.project.people
-    team.set("crew", annotators=(first.email, second.email.replace("@", "q@")))
-
-
-def spell(team: Team) -> None:
-    team.set("crew", annotators=tuple(one.email for one in team.project.people))
-
-
-# -- a person left
-
-
-def remove(team: Team) -> None:
-    team.project.next(1, team.tab(1))  # they have a task open
-    team.project.admin.delete(f"/api/organizations/1/memberships/{team.project.people[1].id}/")
-
-
-def delete_user(team: Team) -> None:
-    team.project.next(1, team.tab(1))
-    team.project.admin.delete(f"/api/users/{team.project.people[1].id}/")
-
-
-def drop_name(team: Team) -> None:
-    team.set("crew", annotators=(team.project.people[0].email,))
-
-
-# -- nobody is listed
+    crew("{0}", team.project.people[1].email.replace("@", "q@"))(team)
 
 
 class NoUsers(Through):
@@ -159,15 +142,6 @@ def show_users(team: Team) -> None:
     team.transport = None
 
 
-# -- answers
-
-
-def answer_wrongly(team: Team) -> None:
-    task = team.project.next(1, team.tab(1))
-    assert task is not None
-    team.project.answer(1, task, "no such choice")
-
-
 def delete_wrong_answer(team: Team) -> None:
     found = re.search(r"annotation (\d+)", team.told)
     assert found is not None
@@ -175,13 +149,9 @@ def delete_wrong_answer(team: Team) -> None:
 
 
 def submit_twice(team: Team) -> None:
-    task = team.project.next(1, team.tab(1))
-    assert task is not None
+    task = opened(team)
     team.project.answer(1, task, "bad")
     team.project.answer(1, task, "good")
-
-
-# -- files
 
 
 def lose_model(team: Team) -> None:
@@ -198,29 +168,25 @@ def break_model(team: Team) -> None:
     lose_model(team)
 
 
-# -- tasks
-
-
-def delete_task(team: Team) -> None:
-    task = team.project.next(1, team.tab(1))
-    team.project.admin.delete(f"/api/tasks/{task}/")
-
-
+GONE = r"crew\.annotators: .*no user '.*or take them out"
 POISONS = {
-    "unknown name": Poison(misspell, r"no user '.*q@.*did you mean '(.*)'", spell),
-    "person left": Poison(remove, r"crew\.annotators: .*no user '.*or take them out", drop_name, served=False),
-    "person deleted": Poison(delete_user, r"crew\.annotators: .*no user '.*or take them out", drop_name, served=False),
+    "unknown name": Poison(misspell, r"no user '.*q@.*did you mean '(.*)'", crew("{0}", "{1}")),
+    "person left": Poison(leave("/api/organizations/1/memberships/{}/"), GONE, crew("{0}"), served=False),
+    "person deleted": Poison(leave("/api/users/{}/"), GONE, crew("{0}"), served=False),
     "user list empty": Poison(hide_users, r"list of users cannot be read.*GET /api/users/.*does a proxy", show_users),
     "invalid answer": Poison(
-        answer_wrongly, r"'no such choice' is not among.*fix or delete it", delete_wrong_answer, once=True
+        lambda team: team.project.answer(1, opened(team), "no such choice"),
+        r"'no such choice' is not among.*fix or delete it", delete_wrong_answer, once=True,
     ),
-    "double submission": Poison(submit_twice, "", nothing),
+    "double submission": Poison(submit_twice, "", lambda team: None),
     "dead file": Poison(
         lose_model, r"models\.gpt is left out: .*gpt\.csv: no such file.*Mend the file, or take it out", restore_model
     ),
     "broken file": Poison(break_model, r"models\.gpt is left out: .*gpt\.csv, line 1: .*Mend the file", restore_model),
-    "deleted task": Poison(delete_task, "", nothing),
-}
+    "deleted task": Poison(
+        lambda team: team.project.admin.delete(f"/api/tasks/{opened(team)}/"), "", lambda team: None
+    ),
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -295,8 +261,7 @@ def test_a_control_that_is_renamed_stops_nobody(team: Team, named: bool) -> None
 def test_an_answer_from_a_page_that_was_open_while_the_control_was_renamed(team: Team) -> None:
     team.cycle()
     configure(team, MOOD)
-    task = team.project.next(1, team.tab(1))
-    assert task is not None
+    task = opened(team)
     wrong = team.project.answer(1, task, "good")  # as the page knew it
     team.control = "mood"
     team.cycle()

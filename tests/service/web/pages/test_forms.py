@@ -11,7 +11,7 @@ import pytest
 
 from hitl.errors import BadSettings
 from hitl.service.web.access.roles import Role
-from hitl.service.web.pages import items, models, overview, people, plan, story
+from hitl.service.web.pages import items, models, overview, people, plan
 from tests.service.web.pages.test_hostile import Links
 from tests.service.web.served import Crowd, Served, pull, served_crowd, serving, small
 
@@ -153,7 +153,7 @@ def test_a_table_without_rows_has_the_columns_of_one_with_rows(served: Served) -
     for address, columns in (
         ("/", overview.COLUMNS),
         ("/projects/p/items", items.COLUMNS),
-        ("/projects/p/items/item%203", story.ANSWER),
+        ("/projects/p/items/item%203", items.ANSWER),
         ("/projects/p/annotators", people.COLUMNS),
         ("/projects/p/annotators/cyd", people.ANSWER),
         ("/projects/p/models", models.COLUMNS),

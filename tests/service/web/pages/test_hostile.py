@@ -89,23 +89,8 @@ def pages_of(name: str) -> list[str]:
     return [f"/projects/p/items/{path(name)}", f"/projects/p/annotators/{path(name)}"]
 
 
-ALL = [
-    "/",
-    *(
-        f"/projects/p{part}"
-        for part in (
-            "",
-            "/items?size=100",
-            "/annotators?size=100",
-            "/models",
-            "/plan",
-            "/runs",
-            "/rework",
-            "/views",
-            "/runs/1",
-        )
-    ),
-]
+PARTS = ("", "/items?size=100", "/annotators?size=100", "/models", "/plan", "/runs", "/rework", "/views", "/runs/1")
+ALL = ["/", *(f"/projects/p{part}" for part in PARTS)]
 
 
 @pytest.mark.parametrize("address", [*ALL, *(page for name in NAMES for page in pages_of(name))])
