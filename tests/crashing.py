@@ -117,7 +117,7 @@ def keep(config: Path, labels: int, steps: Path, effects: Path, last: int = 0) -
         lambda what, done, total: note(what),
     )
     loops.start()
-    with Store(project.store) as store:
+    with Store(project.address) as store:
         while True:
             cycle = store.last_cycle(NAME)
             if cycle is not None and cycle.metrics["labels"] == labels and not store.pending(NAME):

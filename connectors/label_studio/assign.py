@@ -110,7 +110,6 @@ def _version(operation: Operation) -> str:
 
 
 def _marks(operation: Operation, planned: Sequence[int]) -> list[Row]:
-    """Return the predictions that mark an annotator's tasks, in order."""
     return [
         {"task": task, "result": [], "score": rank / len(planned), "model_version": _version(operation)}
         for rank, task in enumerate(planned)
@@ -118,7 +117,6 @@ def _marks(operation: Operation, planned: Sequence[int]) -> list[Row]:
 
 
 def _views(client: Client, project: int) -> list[dict[str, Any]]:
-    """Return the tabs of the project, oldest first."""
     return sorted(client.get("/api/dm/views/", replies.VIEWS, project=project), key=lambda view: int(view["id"]))
 
 

@@ -71,7 +71,6 @@ def departures(
 
 
 def _tasks(client: Client, project: int, progress: Progress) -> Iterator[dict[str, Any]]:
-    """Read all tasks with all fields, in order of their ids."""
     after, done, more = 0, 0, True
     while more:
         above = {"filter": "filter:tasks:id", "operator": "greater", "type": "Number", "value": after}

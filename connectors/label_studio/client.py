@@ -321,7 +321,6 @@ class Client:
         return text.replace(self._token, "***")[:400] if self._token else text[:400]
 
     def _read(self, response: httpx.Response, shape: Shape) -> Any:
-        """Return the JSON of a response if it has this shape."""
         asked = f"{self.url} answered {response.request.method} {response.request.url.path}"
         try:
             return replies.read(shape, json.loads(response.content) if response.content else None)

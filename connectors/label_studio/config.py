@@ -325,7 +325,6 @@ def _choices(
 
 
 def _paths(element: ElementTree.Element, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Yield paths of the leaves below an element, in the order of the configuration."""
     for child in element:
         if child.tag != "Choice":  # choices may be laid out inside a View; anything else is decoration
             yield from _paths(child, above)

@@ -201,7 +201,6 @@ class Reader:
                 yield read
 
     def _page(self, state: State, tasks: Collection[Json]) -> Page:
-        """Return the rows of these tasks."""
         left: list[AnnotatorRow] = []
         problems: list[str] = []
         annotations: list[AnnotationRow] = []

@@ -88,7 +88,6 @@ class Regions(Control):
     def _regions(self, label: str) -> Iterator[Region]: ...
 
     def _marked(self, item: Mapping[str, Any]) -> list[str]:
-        """Return the labels of a region."""
         labels = item["value"].get(self.type) or []
         for label in labels:
             if label not in self.choices:

@@ -141,11 +141,9 @@ def json_value(value: Any) -> Any:
 
 
 def _name(name: object, longest: int = SHOWN) -> str:
-    """Put a name in code quotes."""
     text = " ".join(plain(str(name)).split()).replace("`", "'")
     return f"`{_safe(text if len(text) <= longest else text[: longest - 1] + '…')}`"
 
 
 def _safe(text: str) -> str:
-    """Escape the characters that are special in Slack."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

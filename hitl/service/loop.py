@@ -240,7 +240,6 @@ class ProjectLoop(threading.Thread):
         ]
 
     def _cycle(self, due: datetime) -> None:
-        """Do the run that was due at this time."""
         with self._lock:
             self._run_at = None
         self._begun = self._begun or clock()

@@ -157,8 +157,10 @@ class Loops:
         """Stop the loops at their next step. Return True if all stopped within `grace` seconds."""
         self._stop.set()
         deadline = time.monotonic() + grace
-        for each in (*self._listeners, *self.loops):
-            each.stop()
+        for listener in self._listeners:
+            listener.stop()
+        for loop in self.loops:
+            loop.stop()
         for loop in self.loops:
             if loop.ident is not None:
                 loop.join(max(deadline - time.monotonic(), 0.0))

@@ -21,7 +21,6 @@ import h11
 import uvicorn
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -42,12 +41,6 @@ Trouble = Callable[[], Mapping[str, object] | None]
 """Return what is wrong, or None if all is well."""
 
 
-class Queued(BaseModel):
-    """Response to a webhook. `queued` is False if it does not concern labels."""
-
-    queued: bool
-
-
 def router(
     hints: Mapping[str, Hint], secret: str, public: Callable[[Any], Any] = lambda endpoint: endpoint
 ) -> APIRouter:
@@ -65,13 +58,12 @@ def router(
 
     @routes.post(
         "/webhook/{project}",
-        response_model=Queued,
         responses={code: {"description": text} for code, text in errors.items()},
         summary="A hint of the labeling platform",
     )
     @public
-    async def webhook(project: str, request: Request) -> JSONResponse:
-        """Look at the platform soon: something may have changed there."""
+    async def webhook(project: str, request: Request) -> dict[str, bool]:
+        """Look at the platform soon: something may have changed there. `queued`: it concerns labels."""
         sent = request.headers.get(SECRET_HEADER, "").encode("latin-1", "replace")
         if not hmac.compare_digest(sent, secret.encode()) or not secret:
             raise HTTPException(401, f"the header {SECRET_HEADER} is missing or wrong")
@@ -80,7 +72,7 @@ def router(
         queued = concerns_labels(await read_body(request, LARGEST_BODY) or b"")
         if queued:
             hints[project]()
-        return JSONResponse({"queued": queued})
+        return {"queued": queued}
 
     return routes
 

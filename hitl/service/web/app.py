@@ -170,7 +170,6 @@ class RequestContext:
 
 
 def _headers(message: Message, number: str) -> list[tuple[bytes, bytes]]:
-    """Return the headers that the response does not set itself."""
     there = {name.lower() for name, _ in message.get("headers", ())}
     ours = {**HEADERS, "X-Request-ID": number}
     return [(name.encode(), value.encode()) for name, value in ours.items() if name.lower().encode() not in there]

@@ -122,7 +122,6 @@ def _version(one: Watched) -> str:
 
 
 def _predicted(one: Watched, body: bytes) -> dict[str, list[Any]]:
-    """Build the response to /predict."""
     try:
         asked = Tasks.model_validate_json(body)
     except ValidationError as error:

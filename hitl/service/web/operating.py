@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 from typing import Annotated, Any
@@ -118,49 +118,37 @@ class ProjectFigures(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield one metric family per figure."""
         families: dict[str, Any] = {}
+
+        def add(name: str, value: float, **labels: str) -> None:
+            family: Any = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+            short = name.removesuffix("_total")
+            metric = family(f"hitl_{short}", short.replace("_", " "), labels=list(labels))
+            families.setdefault(name, metric).add_metric(list(labels.values()), value)
+
         for name, one in self._projects.items():
-            for figure, value in (_run_figures(one) | _live_figures(one)).items():
-                family: Any = CounterMetricFamily if figure.endswith("_total") else GaugeMetricFamily
-                short = figure.removesuffix("_total")
-                metric = family(f"hitl_{short}", short.replace("_", " "), labels=["project"])
-                families.setdefault(figure, metric).add_metric([name], value)
-            for address, figure, value in _event_figures(one):
-                family = GaugeMetricFamily if figure == "waiting" else CounterMetricFamily
-                metric = family(f"hitl_events_{figure}", f"Events {figure}", labels=["project", "address"])
-                families.setdefault(f"events_{figure}", metric).add_metric([name, address], value)
+            for figure, value in _run_figures(one).items():
+                add(f"project_{figure}", value, project=name)
+            live = {"loads_total": one.loads, "load_seconds": one.load_seconds}
+            for figure, value in (live | (one.loop.figures if one.loop is not None else {})).items():
+                add(f"live_{figure}", value, project=name)
+            for row in one.addresses:
+                for figure, end in (("delivered", "_total"), ("failed", "_total"), ("waiting", "")):
+                    add(f"events_{figure}{end}", row[figure], project=name, address=row["address"])
         yield from families.values()
 
 
 def _run_figures(one: Watched) -> dict[str, float]:
     """Return figures of the last run. `finished` includes runs that found nothing new."""
     snapshot, figures = one.snapshot, {"failed": float(one.store.failure(one.name) is not None)}
-    if snapshot is not None and snapshot.cycles:
-        last = snapshot.cycles[-1]
-        figures |= {name: float(last.metrics[name]) for name in FIGURES if _is_number(last.metrics.get(name))}
-        expected = last.metrics.get("expected")
-        if isinstance(expected, Mapping) and _is_number(expected.get("accuracy")):
-            figures["expected_accuracy"] = float(expected["accuracy"])
-        figures |= {"cycle": last.number, "cycle_timestamp_seconds": last.recorded_at.timestamp()}
-        times = [*(each.recorded_at for each in snapshot.cycles), one.store.looked_at(one.name)]
-        finished = last_of(times, time.time())
-        if finished is not None:
-            figures["finished_timestamp_seconds"] = finished.timestamp()
-        figures["pending_operations"] = sum(one.store.count_pending(one.name).values())
-    return {f"project_{name}": value for name, value in figures.items()}
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float)
-
-
-def _live_figures(one: Watched) -> dict[str, float]:
-    """Return figures of pulls between runs, and of loads of snapshots."""
-    figures: dict[str, float] = {"loads_total": one.loads, "load_seconds": one.load_seconds}
-    figures |= {} if one.loop is None else one.loop.figures
-    return {f"live_{name}": value for name, value in figures.items()}
-
-
-def _event_figures(one: Watched) -> Iterator[tuple[str, str, float]]:
-    """Yield counts of events: address, figure, number."""
-    for row in one.addresses:
-        yield from ((row["address"], figure, row[figure]) for figure in ("delivered", "failed", "waiting"))
+    if snapshot is None or not snapshot.cycles:
+        return figures
+    last = snapshot.cycles[-1]
+    expected = last.metrics.get("expected") or {}
+    numbers = {name: last.metrics.get(name) for name in FIGURES} | {"expected_accuracy": expected.get("accuracy")}
+    figures |= {name: float(value) for name, value in numbers.items() if isinstance(value, int | float)}
+    figures |= {"cycle": last.number, "cycle_timestamp_seconds": last.recorded_at.timestamp()}
+    times = [*(each.recorded_at for each in snapshot.cycles), one.store.looked_at(one.name)]
+    if (finished := last_of(times, time.time())) is not None:
+        figures["finished_timestamp_seconds"] = finished.timestamp()
+    figures["pending_operations"] = sum(one.store.count_pending(one.name).values())
+    return figures

@@ -365,10 +365,9 @@ def _row(view: QuestionView, label: int, p_j: Floats) -> Answer:
 
 
 def _digest(snapshot: Snapshot) -> str:
-    """Return a digest of the models' predictions."""
     digest = hashlib.blake2b(digest_size=6)
     for question, view in snapshot.views.items():
         for model, p_nj in view.evidence.probabilities.items():
             digest.update(repr((question, model, p_nj.shape)).encode())
-            digest.update(np.ascontiguousarray(p_nj))
+            digest.update(np.ascontiguousarray(p_nj).data)
     return digest.hexdigest()

@@ -75,7 +75,11 @@ class Visit:
 
     def page(self, template: str, title: str, *tables: Any, **more: Any) -> Response:
         """Return a page of the project; see `page`."""
-        return page(self.request, self.caller, template, title, *tables, project=self.one.name, **more)
+        around: dict[str, Any] = {
+            "project": self.one.name,
+            "questions": list(self.one.snapshot.views) if self.one.snapshot else [],
+        }
+        return page(self.request, self.caller, template, title, *tables, **around | more)
 
     def done(self, part: str, data: Mapping[str, Any], status: int = 200) -> Response:
         """Return the outcome of an action, or send a browser to this part of the project."""

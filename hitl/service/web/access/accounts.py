@@ -233,7 +233,6 @@ class Accounts:
         return Caller(name, roles, "proxy", csrf)
 
     def _checked(self, name: str, password: str, address: str) -> str:
-        """Check the password and return its stored hash."""
         wait = self._slowdown.begin(name, address)
         if wait:
             raise TooManyLogins(wait)

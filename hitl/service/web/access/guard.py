@@ -156,11 +156,6 @@ def accounts_of(request: Request) -> Accounts:
     return accounts
 
 
-def no_project(project: str) -> HTTPException:
-    """Return the error for a project that does not exist, or that the caller may not see."""
-    return HTTPException(404, f"there is no project {project!r}")
-
-
 def is_plain(text: str) -> bool:
     """Return True if a text has no control characters. Joiners are allowed (Persian words, joined emoji)."""
     return text.translate({0x200C: None, 0x200D: None}).isprintable()
@@ -229,7 +224,7 @@ def _require_role(caller: Caller, role: Role, project: str | None, everywhere: b
     in_any = project is None and role is Role.VIEWER and not everywhere
     has = caller.highest if in_any else caller.role_in(project)
     if has is None and project is not None:
-        raise no_project(project)
+        raise HTTPException(404, f"there is no project {project!r}")  # as for one that does not exist
     if has is None or has < role:
         where = "of all projects" if project is None else f"of {project!r}"
         raise HTTPException(403, f"this takes the role {role.word} {where}; you have {has.word if has else 'none'}")

@@ -77,7 +77,6 @@ def items(visit: Viewing, wanted: Annotated[Search, Query()]) -> Response:
         "given": wanted.without_defaults(),
         "wanted": wanted,
         "views": views,
-        "questions": list(snapshot.views),
         "classes": view.consensus.classes,
         "options": view.consensus.annotators.options,
         "models": list(view.evidence.probabilities),
@@ -100,7 +99,6 @@ def item(visit: Viewing, item: str, question: QuestionName = None) -> Response:
         "asks": [ask for ask in (snapshot.plan.asks if snapshot.plan else ()) if str(ask.item) == item],
         "data": [(name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
                  for name, value in data.items()],
-        "questions": list(snapshot.views),
         "text": snapshot.texts[row].as_py(),
         "annotators": list(known_annotators(snapshot)),
     }  # fmt: skip
@@ -181,7 +179,6 @@ def known_annotators(snapshot: Snapshot) -> dict[str, None]:
 
 
 def _which(snapshot: Snapshot, view: QuestionView, show: str) -> Mask:
-    """Return a new (N,) mask of the items to show."""
     masks: dict[str, Callable[[], Mask]] = {
         "contested": lambda: view.is_contested.copy(),
         "changed": lambda: view.changed > CHANGED,
@@ -229,7 +226,6 @@ def _code(name: str, names: Sequence[Any]) -> int:
 
 
 def _as_query(wanted: Search) -> str:
-    """Return the query string of a search, without defaults, page number and page size."""
     return urlencode(wanted.without_defaults("size"))
 
 

@@ -35,7 +35,6 @@ def models(visit: Viewing, question: QuestionName = None) -> Response:
         COLUMNS,
         {"question": name},
         figures=_figures(view) | {f"models-{part}": figure for part, figure in drawn.items()},
-        questions=list(visit.snapshot.views),
         busy=study.busy,
         q={"together": study.result, "id": "models"},
         against={row["model"]: _against(view, row["model"], visit.snapshot.texts) for row in rows},

@@ -92,12 +92,7 @@ def runs(visit: Viewing) -> Response:
         {"cycle": each.number, "recorded_at": _time(each), **{name: each.metrics.get(name) for name in RUN[2:]}}
         for each in reversed(snapshot.cycles)
     ]
-    shown = {
-        "standing": status,
-        "work": one.work,
-        "warning": one.warning,
-        "told": one.addresses,
-    }
+    shown = {"standing": status, "work": one.work, "warning": one.warning, "told": one.addresses}
     return visit.page("runs.html.j2", "Runs", rows, RUN, {"status": status.as_json()}, **shown)
 
 

@@ -57,7 +57,6 @@ def annotators(
         given={**given, "size": None if size == 50 else size},
         sort=sort,
         q=q,
-        questions=list(visit.snapshot.views),
         chance=1 / max(len(view.consensus.classes), 1),
     )
 
@@ -87,7 +86,6 @@ def annotator(visit: Viewing, annotator: str, question: QuestionName = None) -> 
         options=list(map(str, report.options)),
         cells=CELLS,
         disagreed=rows,
-        questions=list(snapshot.views),
         asks=asks,
         over_time=parts,
     )
@@ -106,7 +104,6 @@ def team(visit: Viewing, question: QuestionName = None) -> Response:
         CONFUSION,
         {"question": name, "labels": study.labels, "busy": study.busy, **_team_facts(result.section)},
         figures={f"team-{part}": figure for part, figure in result.section.figures.items()} if result.section else {},
-        questions=list(visit.snapshot.views),
         now=len(view.evidence.annotations),
         trouble=study.trouble,
         q={"crowd": result.section, "id": "team"},
@@ -262,7 +259,6 @@ def training(view: QuestionView) -> list[dict[str, Any]]:
 
 
 def _team_facts(section: AnnotatorsSection | None) -> dict[str, Any]:
-    """Return the groups and the flagged annotators, for programs."""
     if section is None:
         return {"look_into": [], "groups": [], "changed": []}
     profiles = section.profiles

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from hitl.store import Store
 from tests.connectors.label_studio.conftest import Project
 from tests.scheduled import until
 from tests.service.web.served import run as cycle
@@ -54,22 +53,3 @@ def test_an_annotation_changes_what_pages_show(project: Project, config: Path) -
         project.skip(3, tasks[1])
         until(lambda: store.counts("p")["skips"] == 1)
         assert service.figures()["failures_total"] == 0
-
-
-def test_an_annotation_brings_a_new_order(project: Project, config: Path) -> None:
-    tasks = project.add(4)
-    for k in range(2):
-        for task in tasks:
-            project.answer(k, task, "good")
-    config.write_text(config.read_text() + 'every = "10h"\n')
-    cycle(config)
-    with serving(project, config) as service:
-        store = service.projects["p"].store
-        project.answer(2, tasks[2], "bad")  # now it is in doubt
-        last = until(lambda: (found := store.last_cycle("p")) and found.metrics["labels"] == 9 and found)
-        until(lambda: not store.pending("p"))
-        until(lambda: service.projects["p"].snapshot.number == last.number)  # type: ignore[union-attr]
-        assert service.figures()["failures_total"] == 0
-    with Store(f"sqlite:///{config.parent}/hitl.db") as stored:
-        (order,) = (each for each, _ in stored.operations("p") if each.kind == "order")
-    assert order.payload["items"][0] == str(tasks[2])

@@ -18,24 +18,12 @@ TASKS = {"tasks": [{"id": 7, "annotations": [{"id": 1, "result": []}]}], "total"
     ("shape", "answer", "where"),
     [
         (replies.USERS, [], r": List should have at least 1 item"),
-        (
-            replies.USERS,
-            [{"id": 1, "email": "a@b.c"}, {"id": 2, "email": ["a@b.c"]}],
-            r"\[1\]\.email: .*valid string",
-        ),
+        (replies.USERS, [{"id": 1, "email": "a@b.c"}, {"id": 2, "email": ["a@b.c"]}], r"\[1\]\.email: .*valid string"),
         (replies.USERS, {"results": [{"id": "1"}]}, r"\[0\]\.id: .*valid integer"),
         (replies.USER, {"id": 1, "email": 7}, r"\.email: .*valid string, got '7'"),
         (replies.USER, ["id"], r": .*valid dictionary"),
-        (
-            ANNOTATED,
-            TASKS | {"tasks": [{"id": 7, "annotations": [{"id": 1}]}]},
-            r"annotations\[0\]\.result: Field",
-        ),
-        (
-            replies.tasks(["id", "meta"]),
-            TASKS | {"tasks": [{"id": 7, "meta": 0.5}]},
-            r"\.meta: .*valid dictionary",
-        ),
+        (ANNOTATED, TASKS | {"tasks": [{"id": 7, "annotations": [{"id": 1}]}]}, r"annotations\[0\]\.result: Field"),
+        (replies.tasks(["id", "meta"]), TASKS | {"tasks": [{"id": 7, "meta": 0.5}]}, r"\.meta: .*valid dictionary"),
         (replies.SKIPS, {"skipped_annotations_number": 2**63}, r": Input should be less than or equal"),
         (
             replies.tasks(["id", "annotations", "lead_time"]),

@@ -18,6 +18,12 @@ HOSTILE = '"><script>alert(1)</script>'
 
 
 @pytest.fixture
+def here(accounts: Accounts) -> Accounts:
+    """On both databases."""
+    return accounts
+
+
+@pytest.fixture
 def admin(app: FastAPI, here: Accounts) -> Browser:
     here.add_user("root", PASSWORD, Role.ADMIN)
     browser = Browser(app)

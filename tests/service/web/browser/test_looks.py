@@ -12,15 +12,7 @@ from typing import Any
 import pytest
 
 from hitl.service.web.templates import path
-from tests.service.web.browser.seen import (
-    Site,
-    browser,
-    logged_in,
-    needs_chromium,
-    projects_to_see,
-    site,
-    watched,
-)
+from tests.service.web.browser.seen import Site, browser, logged_in, needs_chromium, projects_to_see, site, watched
 
 pytestmark = [needs_chromium, pytest.mark.journey]
 
