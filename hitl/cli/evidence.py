@@ -1,4 +1,4 @@
-"""Read the evidence for `combine`, `annotators`, `models` and `report` from the files that the command line names."""
+"""Read the evidence of a command from the files that the command line names."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ ITEM_COLUMN = "Name its column of items with --item, which is the same in all fi
 
 
 @dataclass(frozen=True)
-class Given:
-    """Files and how to read them. Without annotations, the project of `config` is used, with its own settings."""
+class Files:
+    """Files with evidence, and the method that combines it."""
 
     annotations: Annotated[
         Path | None,
@@ -39,22 +39,45 @@ class Given:
     method: flags.Method = None
     paper: Annotated[bool, opt("With the settings of the paper that --method names, not with hitl's own.")] = False
     probabilities: flags.Probabilities = None
-    features: flags.Features = None
-    graph: flags.Graph = None
-    neighbours: flags.Neighbours = None
+    features: Annotated[
+        Path | None, opt("Features of the items, for what learns from them: item and columns of numbers, or .npz.")
+    ] = None
+    graph: Annotated[
+        Path | None, opt("Items that are linked, for methods that use a graph: item, neighbour and perhaps weight.")
+    ] = None
+    neighbours: Annotated[
+        int | None, opt("In place of --graph: link each item to so many with the nearest --features.", min=1)
+    ] = None
     items: Annotated[Path | None, opt("Table whose items, in order, name the rows of arrays without names (.npy).")] = (
         None
     )
     truth: Annotated[Path | None, opt("Known labels: columns item, label.")] = None
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Columns of tables of annotations, and the labels they may hold."""
+
     item: flags.ItemColumn = "item"
-    annotator: flags.AnnotatorColumn = "annotator"
-    label: flags.LabelColumn = "label"
-    time: flags.TimeColumn = None
-    classes: flags.Classes = None
-    options: flags.Options = None
-    anonymous: flags.Anonymous = False
-    strict: flags.Strict = False
-    config: flags.Config = HERE
+    annotator: Annotated[str, opt("Column of the annotator; an empty field is anonymous.")] = "annotator"
+    label: Annotated[str, opt("Column of the label.")] = "label"
+    time: Annotated[str | None, opt("Column of the time: the latest answer of an annotator counts.")] = None
+    classes: Annotated[str | None, opt("Comma-separated classes; default: the labels seen.")] = None
+    options: Annotated[str | None, opt("Comma-separated legal answers, if there are more than the classes.")] = None
+    anonymous: Annotated[bool, opt("No annotator has an id: one pool, one confusion matrix.")] = False
+    strict: Annotated[bool, opt("Two different answers of one annotator are an error.")] = False
+
+    @property
+    def labels(self) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
+        """Classes and options. Raises BadSettings for options without classes."""
+        if self.options is not None and self.classes is None:
+            raise BadSettings("--options needs --classes: which of the answers are classes, which only answers?")
+        return names(self.classes), names(self.options)
+
+
+@dataclass(frozen=True)
+class Given(Columns, Files):
+    """Files and how to read them. Without annotations, a project is used, with its own settings."""
 
     @property
     def files(self) -> list[Path]:
@@ -63,18 +86,18 @@ class Given:
         named = (self.annotations, self.truth, self.features, self.graph, self.items, *models)
         return [path for path in named if path]
 
-    def other_than(self, names: Sequence[str]) -> list[str]:
+    def other_than(self, *allowed: str) -> list[str]:
         """Return the options that were given, except these."""
-        own = [each for each in fields(self) if each.name not in names]
+        own = [each for each in fields(self) if each.name not in allowed]
         return [each.name for each in own if getattr(self, each.name) != each.default]
 
-    def need_project(self, command: str, **others: object) -> None:
+    def need_project(self, command: str, config: Path, **others: object) -> None:
         """Raise BadSettings if an option is given (here or in `others`) that only applies to files."""
         refuse(
-            [*self.other_than(("config",)), *(name for name, value in others.items() if value is not None)],
+            [*self.other_than(), *(name for name, value in others.items() if value is not None)],
             f"{command}: {{}} needs an annotations file; a project is combined as its hitl.toml says",
         )
-        if self.config == HERE and not HERE.exists():
+        if config == HERE and not HERE.exists():
             raise BadSettings(
                 f"{HERE}: no such file; make one with `hitl init`, or name a file of annotations: `hitl {command} "
                 "annotations.csv`"
@@ -88,11 +111,9 @@ class Given:
         from hitl.tables.edges import COLUMNS, NEIGHBOUR
         from hitl.tables.matrices import FEATURES, read_vectors
 
-        if self.neighbours is not None and self.graph is not None:
-            raise BadSettings("--graph and --neighbours exclude each other; expected one graph")
-        if self.neighbours is not None and self.features is None:
-            raise BadSettings("--neighbours needs --features: items are linked to those with the nearest ones")
-        classes, options = classes_of(self.classes, self.options)
+        if self.neighbours is not None and (self.graph is not None or self.features is None):
+            raise BadSettings("--neighbours links items to those with the nearest --features, in place of --graph")
+        classes, options = self.labels
         models = self._models(classes)
         annotator = None if self.anonymous else self.annotator
         text = [name for name in (self.item, annotator, self.label) if name]
@@ -105,8 +126,8 @@ class Given:
             show.warning(f"{self.annotations}: {unread}")
         features = None
         if self.features is not None:
-            names, x_nd = read_vectors(self.features, self.item)
-            features = {self.item: names, FEATURES: list(x_nd)}
+            items, x_nd = read_vectors(self.features, self.item)
+            features = {self.item: items, FEATURES: list(x_nd)}
         evidence = Evidence.from_tables(
             table,
             models,
@@ -177,27 +198,17 @@ def _read(path: Path | None, text: Sequence[str], hint: str = "", more: Sequence
     return table
 
 
-def model_files(entries: Iterable[str] | None, files: str = "FILE") -> list[tuple[str, str]]:
+def model_files(entries: Iterable[str] | None) -> list[tuple[str, str]]:
     """Split the values of --probabilities into model and file."""
-    pairs = []
-    for entry in entries or ():
-        model, _, file = entry.partition("=")
-        if not (model and file):
-            raise BadSettings(f"--probabilities {entry!r}: expected MODEL={files}, for instance resnet=probs.csv")
-        pairs.append((model, file))
+    pairs = [(model, file) for model, _, file in (entry.partition("=") for entry in entries or ())]
+    if not all(model and file for model, file in pairs):
+        raise BadSettings(f"--probabilities {'='.join(pairs[0])!r}: expected MODEL=FILE, for instance resnet=probs.csv")
     return pairs
 
 
 def names(text: str | None) -> tuple[str, ...] | None:
     """Split comma-separated names."""
     return None if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-def classes_of(classes: str | None, options: str | None) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
-    """Split --classes and --options. Raises BadSettings for options without classes."""
-    if options is not None and classes is None:
-        raise BadSettings("--options needs --classes: which of the answers are classes, which only answers?")
-    return names(classes), names(options)
 
 
 # -- outputs -----------------------------------------------------------------------------------------------
@@ -230,18 +241,19 @@ def files_for(path: Path | None, questions: Collection[str]) -> dict[str, Path]:
     return {question: path.with_name(f"{first}.{file_name(question, '=')}{rest}") for question in questions}
 
 
-def annotators_frame(consensus: Consensus) -> Any:
-    """Return the table of annotators, most labels first."""
-    return consensus.annotators.frame().sort_values("labels", ascending=False)
-
-
-def write_annotators(results: Mapping[str, Consensus], path: Path | None) -> list[Path]:
-    """Write the annotators of each question as tables, and return the files."""
-    import pyarrow as pa
-
+def write_tables(path: Path | None, tables: Mapping[str, pa.Table]) -> dict[str, Path]:
+    """Write the table of each question, and return the files."""
     from hitl.tables.write import write_table
 
-    files = files_for(path, results)
+    files = files_for(path, tables)
     for name, file in files.items():
-        write_table(file, pa.Table.from_pandas(annotators_frame(results[name]), preserve_index=False))
-    return list(files.values())
+        write_table(file, tables[name])
+    return files
+
+
+def annotator_table(consensus: Consensus) -> pa.Table:
+    """Return the table of annotators, most labels first."""
+    import pyarrow as pa
+
+    frame = consensus.annotators.frame().sort_values("labels", ascending=False)
+    return pa.Table.from_pandas(frame, preserve_index=False)

@@ -71,23 +71,7 @@ Method = Annotated[str | None, one_of("What combines, one of: {}.", COMBINERS, "
 Probabilities = Annotated[
     list[str] | None, opt("MODEL=FILE: item, p_<class>; or .npz, Hugging Face. Repeat.", "--probabilities", "-p")
 ]
-Features = Annotated[
-    Path | None, opt("Features of the items, for what learns from them: item and columns of numbers, or .npz.")
-]
-Graph = Annotated[
-    Path | None, opt("Items that are linked, for methods that use a graph: item, neighbour and perhaps weight.")
-]
-Neighbours = Annotated[
-    int | None, opt("In place of --graph: link each item to so many with the nearest --features.", min=1)
-]
 ItemColumn = Annotated[str, opt("Column of the item.")]
-AnnotatorColumn = Annotated[str, opt("Column of the annotator; an empty field is anonymous.")]
-LabelColumn = Annotated[str, opt("Column of the label.")]
-TimeColumn = Annotated[str | None, opt("Column of the time: the latest answer of an annotator counts.")]
-Classes = Annotated[str | None, opt("Comma-separated classes; default: the labels seen.")]
-Options = Annotated[str | None, opt("Comma-separated legal answers, if there are more than the classes.")]
-Anonymous = Annotated[bool, opt("No annotator has an id: one pool, one confusion matrix.")]
-Strict = Annotated[bool, opt("Two different answers of one annotator are an error.")]
 ItemTable = Annotated[Path | None, typer.Argument(help="Table of items: CSV, JSON Lines, Parquet, Arrow.")]
 ImageFolder = Annotated[Path | None, opt("Where the images are; default: beside the table.")]
 Device = Annotated[str, opt("Where a torch model runs: auto, cpu, cuda, cuda:1.")]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
-from operator import methodcaller
-from pathlib import Path
+from dataclasses import dataclass, fields, is_dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from hitl.cli import show
-from hitl.cli.evidence import Given, files_for, require_unread
-from hitl.cli.options import Json, Output, SavedConsensus, examples, grouped, opt
+from hitl.cli.evidence import Given, files_for, require_unread, write_tables
+from hitl.cli.options import HERE, Config, Json, Output, SavedConsensus, examples, grouped, opt
 from hitl.cli.show import UNKNOWN, figure, percent, within
 from hitl.errors import BadEvidence, BadSettings
 
@@ -41,117 +40,125 @@ TYPICAL_ERRORS = 2
 """Typical errors per annotator in the table. --output and --json have all of them."""
 
 
+@dataclass(frozen=True)
+class Shown:
+    """Options for showing and writing profiles."""
+
+    consensus: SavedConsensus = None
+    output: Output = None
+    config: Config = HERE
+    as_json: Json = False
+
+
 @grouped
 def annotators(
     given: Given,
-    consensus: SavedConsensus = None,
-    output: Output = None,
+    shown: Shown,
     rows: Annotated[int, opt("How many to show, those to look into first.", min=1)] = 30,
-    as_json: Json = False,
 ) -> None:
-    """How often each annotator is right, how each errs, who changed over time, and who decides alike."""
+    """Show how often each annotator is right, how each errs, who changed over time, and who decides alike."""
     from hitl.models.analysis.annotator_profile import AnnotatorProfiler
 
-    kind = Profiler("annotators", AnnotatorProfiler().fit, _annotators_frame, _annotators_data, _annotators_lines)
-    kind.profile(given, consensus, output, rows, as_json)
+    judged = _judged("annotators", given, shown)
+    profiles = judged.map(AnnotatorProfiler().fit)
+    frames = {name: _annotators_frame(profile) for name, profile in profiles.items()}
+    _show(judged, shown, frames, profiles, _annotators_data, partial(_annotators_lines, rows=rows))
 
 
 @grouped
 def models(
     given: Given,
-    consensus: SavedConsensus = None,
-    output: Output = None,
+    shown: Shown,
     rows: Annotated[int, opt("How many classes to show, those where annotators add most.", min=1)] = 12,
-    as_json: Json = False,
 ) -> None:
-    """When annotators and models together help: who is right where, who errs with whom, what needs no annotator."""
+    """Show where annotators and models help each other: who is right, who errs with whom, what needs no annotator."""
     from hitl.models.analysis.model_profile import ModelProfiler
 
-    kind = Profiler("models", ModelProfiler().fit, methodcaller("frame"), _models_data, _models_lines)
-    kind.profile(given, consensus, output, rows, as_json)
+    if given.annotations is not None and not given.probabilities:
+        raise BadSettings("models: --probabilities is needed, for instance --probabilities resnet=probs.csv")
+    judged = _judged("models", given, shown)
+    profiles = judged.map(ModelProfiler().fit)
+    frames = {name: profile.frame() for name, profile in profiles.items()}
+    _show(judged, shown, frames, profiles, lambda profile: profile, partial(_models_lines, rows=rows))
 
 
 @dataclass(frozen=True)
-class Profiler:
-    """A kind of profile, and how to show it.
-
-    Attributes:
-        command: its command, and the key of its file in JSON.
-        fit: makes the profile of evidence, given a consensus.
-        frame, data: return everything as a table, and for JSON.
-        lines: returns tables and lines for a question ("" for files), with at most this many rows.
-    """
+class Judged:
+    """Evidence and consensus of each question ("" for files), and their source in words."""
 
     command: str
-    fit: Callable[[Evidence, Consensus], Any]
-    frame: Callable[[Any], pd.DataFrame]
-    data: Callable[[Any], dict[str, Any]]
-    lines: Callable[[str, Any, int], Iterator[show.Line]]
+    project: str | None
+    basis: str
+    questions: dict[str, tuple[Evidence, Consensus]]
 
-    def profile(self, given: Given, consensus: Path | None, output: Path | None, rows: int, as_json: bool) -> None:
-        """Make the profile of the given files, or of each question of the project, and show it."""
-        import pyarrow as pa
+    def map(self, fit: Callable[[Evidence, Consensus], Any]) -> dict[str, Any]:
+        """Return question -> profile."""
+        return {name: fit(evidence, consensus) for name, (evidence, consensus) in self.questions.items()}
 
-        from hitl.tables.write import require_writable, write_table
 
-        require_writable(output)
-        project = None
-        if given.annotations is None:
-            given.need_project(self.command, consensus=consensus)
-            project, basis, judged = self._of_project(given.config, output, as_json)
-        else:
-            if self.command == "models" and not given.probabilities:
-                raise BadSettings("models: --probabilities is needed, for instance --probabilities resnet=probs.csv")
-            evidence, result = given.judged(self.command, consensus, output)
-            basis, judged = f"{evidence}; judged by {result.fit.method}", {"": (evidence, result)}
-        profiles = {name: self.fit(evidence, result) for name, (evidence, result) in judged.items()}
-        written = files_for(output, profiles)
-        for name, path in written.items():
-            write_table(path, pa.Table.from_pandas(self.frame(profiles[name]), preserve_index=False))
+def _judged(command: str, given: Given, shown: Shown) -> Judged:
+    """Combine the files, or read the last run of the project if nothing stored has changed since."""
+    from hitl.inputs_digest import stored_results
+    from hitl.project import opened, stored_evidence
+    from hitl.tables.write import require_writable
 
-        def data() -> dict[str, Any]:
-            questions = {
-                name: _json_values({"method": result.fit.method, **self.data(profiles[name])})
-                for name, (_, result) in judged.items()
-            }
-            whole = questions[""] if project is None else {"project": project, "questions": questions}
-            return whole | {"written": {name or self.command: str(path) for name, path in written.items()}}
+    require_writable(shown.output)
+    if given.annotations is not None:
+        evidence, result = given.judged(command, shown.consensus, shown.output)
+        return Judged(command, None, f"{evidence}; judged by {result.fit.method}", {"": (evidence, result)})
+    given.need_project(command, shown.config, consensus=shown.consensus)
+    with opened(shown.config) as (settings, store, connector), show.progress(shown.as_json) as progress:
+        stored = stored_evidence(settings, store, connector.questions())
+        if command == "models":
+            stored = {name: evidence for name, evidence in stored.items() if evidence.probabilities}
+            if not stored:
+                raise BadEvidence(
+                    f"project {settings.name!r}: no model's probabilities; expected probabilities_<model>.csv in a "
+                    "folder of tables, predictions in Label Studio, or a file that [models] of hitl.toml names"
+                )
+        require_unread(shown.config, settings, files_for(shown.output, stored).values())
+        results, of_cycle = stored_results(settings, store, stored, progress)
+    basis = "judged by the last cycle" if of_cycle else "combined now: something changed since the last cycle"
+    return Judged(command, settings.name, basis, {name: (stored[name], results[name]) for name in stored})
 
-        def lines() -> Iterator[show.Line]:
-            yield basis
-            for name, each in profiles.items():
-                yield from self.lines(f": {name}" if name else "", each, rows)
-            yield from show.wrote(written.values())
 
-        show.result(data, lines(), as_json)
+def _show(
+    judged: Judged,
+    shown: Shown,
+    frames: dict[str, pd.DataFrame],
+    profiles: dict[str, Any],
+    data_of: Callable[[Any], Any],
+    lines_of: Callable[[str, Any], Iterator[show.Line]],
+) -> None:
+    """Write the tables, and print the profiles as JSON or in words."""
+    import pyarrow as pa
 
-    def _of_project(
-        self, config: Path, output: Path | None, as_json: bool
-    ) -> tuple[str, str, dict[str, tuple[Evidence, Consensus]]]:
-        """Return the project's name, the source of the consensus in words, and evidence and consensus per question.
+    tables = {name: pa.Table.from_pandas(frame, preserve_index=False) for name, frame in frames.items()}
+    written = write_tables(shown.output, tables)
 
-        The consensus is that of the last run if nothing stored has changed since.
-        """
-        from hitl.inputs_digest import stored_results
-        from hitl.project import opened, stored_evidence
+    def data() -> dict[str, Any]:
+        questions = {
+            name: {"method": consensus.fit.method, **_json_values(data_of(profiles[name]))}
+            for name, (_, consensus) in judged.questions.items()
+        }
+        whole = questions[""] if judged.project is None else {"project": judged.project, "questions": questions}
+        return whole | {"written": {name or judged.command: str(path) for name, path in written.items()}}
 
-        with opened(config) as (settings, store, connector), show.progress(as_json) as progress:
-            evidence = stored_evidence(settings, store, connector.questions())
-            if self.command == "models":
-                evidence = {name: known for name, known in evidence.items() if known.probabilities}
-                if not evidence:
-                    raise BadEvidence(
-                        f"project {settings.name!r}: no model's probabilities; expected probabilities_<model>.csv in a "
-                        "folder of tables, predictions in Label Studio, or a file that [models] of hitl.toml names"
-                    )
-            require_unread(config, settings, files_for(output, evidence).values())
-            results, of_cycle = stored_results(settings, store, evidence, progress)
-        basis = "judged by the last cycle" if of_cycle else "combined now: something changed since the last cycle"
-        return settings.name, basis, {name: (known, results[name]) for name, known in evidence.items()}
+    def lines() -> Iterator[show.Line]:
+        yield judged.basis
+        for name, profile in profiles.items():
+            yield from lines_of(f": {name}" if name else "", profile)
+        yield from show.wrote(written.values())
+
+    show.result(data, lines(), shown.as_json)
 
 
 def _json_values(value: Any) -> Any:
-    """Convert to JSON values: Python's own numbers, and null for NaN and infinity."""
+    """Convert dataclasses, tables and arrays to JSON values, with null for NaN and infinity."""
+    if is_dataclass(value):
+        value = {each.name: getattr(value, each.name) for each in fields(value)}
+    if hasattr(value, "to_dict"):
+        value = value.to_dict("records")
     if isinstance(value, dict):
         return {key: _json_values(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -175,11 +182,11 @@ def _annotators_data(profiles: AnnotatorProfiles) -> dict[str, Any]:
     for k, row in zip(frame.index.tolist(), frame.to_dict("records"), strict=True):
         change = profiles.changes[k]
         more = {
-            "confusions": [asdict(confusion) for confusion in profiles.confusions[k]],
+            "confusions": profiles.confusions[k],
             "flags": profiles.flags(k),
             "community": communities.main[k] + 1 or None,
             "communities": {str(g + 1): share for g, share in communities.of(k)},
-            "windows": [] if change is None else pd.DataFrame(vars(change.windows)).to_dict("records"),
+            "windows": [] if change is None else pd.DataFrame(vars(change.windows)),
         }
         rows.append(row | more)
     prototypes = communities.prototype.round(4).tolist()
@@ -187,10 +194,10 @@ def _annotators_data(profiles: AnnotatorProfiles) -> dict[str, Any]:
         "classes": profiles.people.classes,
         "options": profiles.people.options,
         "entropy": profiles.entropy,
-        "agreement": asdict(profiles.agreement),
+        "agreement": profiles.agreement,
         "ways_to_answer": dict(zip(("works", "spams", "misleads"), profiles.ways.shares.tolist(), strict=True)),
         "communities": [
-            {"community": g, **asdict(kind), "prototype": prototype}
+            {"community": g, **_json_values(kind), "prototype": prototype}
             for g, (kind, prototype) in enumerate(zip(profiles.kinds(), prototypes, strict=True), start=1)
         ],
         "annotators": rows,
@@ -249,24 +256,6 @@ def _annotator_row(profiles: AnnotatorProfiles, k: int, wide: bool) -> list[str 
 # -- models ------------------------------------------------------------------------------------------------
 
 
-def _models_data(profile: ModelProfile) -> dict[str, Any]:
-    tables = ("overall", "classes", "confidence", "calibration", "deferral", "skips", "dependence")
-
-    def data(account: Account) -> dict[str, Any]:
-        head = {"items": account.items, "bound": asdict(account.bound), "error": dict(account.error)}
-        return head | {name: getattr(account, name).to_dict("records") for name in tables}
-
-    return {
-        "models": profile.models,
-        "temperatures": dict(profile.temperatures),
-        "items": profile.items,
-        "labeled": profile.labeled,
-        "spoken": profile.spoken,
-        "expected": data(profile.expected),
-        "measured": None if profile.measured is None else data(profile.measured),
-    }
-
-
 def _models_lines(question: str, profile: ModelProfile, rows: int) -> Iterator[show.Line]:
     """Yield accuracies, items that can skip annotators, and dependence of errors."""
     account, measured = profile.best, profile.measured is not None
@@ -293,10 +282,21 @@ def _models_lines(question: str, profile: ModelProfile, rows: int) -> Iterator[s
         for name in profile.models
     ]
     yield f"Calibration error: {', '.join(parts)}; calibrated {percent(account.error['calibrated'])}"
+    skips = []
+    for row in account.skips.to_dict("records"):
+        target, share, sure, claimed, overall = (
+            percent(row[name]) for name in ("target", "share", "confidence", "claimed", "overall")
+        )
+        right = within(row["accuracy"], row["low"], row["high"])
+        skips.append((target, row["by"], f"{row['items']:,} ({share})", sure, claimed, right, overall))
     header = ("target", "by", "can skip annotators", "sure from", "claimed", "right of these", "right of all")
-    yield show.Table(f"Items that need no annotator{question}", header, _skips(account), ["target"])
+    yield show.Table(f"Items that need no annotator{question}", header, skips, ["target"])
+    dependence = []
+    for row in account.dependence.to_dict("records"):
+        bits = (figure(row[name], ".3f") for name in ("bits", "chance", "p_value"))
+        dependence.append((f"{row['first']}, {row['second']}", f"{row['items']:,}", *bits, figure(row["together"])))
     header = ("", "items", "bits", "by chance", "p", "bits, class not given")
-    yield show.Table(f"What one still says of the other, given the class{question}", header, _dependence(account), [""])
+    yield show.Table(f"What one still says of the other, given the class{question}", header, dependence, [""])
 
 
 def _accuracies(account: Account, most: int) -> Iterator[tuple[str, ...]]:
@@ -309,32 +309,14 @@ def _accuracies(account: Account, most: int) -> Iterator[tuple[str, ...]]:
 
 
 def _accuracy(row: pd.Series[Any]) -> tuple[str, ...]:
-    added, low, high = (_points(row[name]) for name in ("people_add", "people_add_low", "people_add_high"))
+    added, low, high = (  # with a sign; minus zero is zero
+        figure(round(row[name] * 100, 1) + 0.0, "+.1f") for name in ("people_add", "people_add_low", "people_add_high")
+    )
     shares = (within(row[who], row[f"{who}_low"], row[f"{who}_high"]) for who in ("model", "people", "both"))
     return (f"{row['items']:,.0f}", *shares, UNKNOWN if added == UNKNOWN else f"{added} ({low} to {high})")
-
-
-def _skips(account: Account) -> Iterator[tuple[str, ...]]:
-    for row in account.skips.to_dict("records"):
-        target, share, confidence, claimed, overall = (
-            percent(row[name]) for name in ("target", "share", "confidence", "claimed", "overall")
-        )
-        right = within(row["accuracy"], row["low"], row["high"])
-        yield target, row["by"], f"{row['items']:,} ({share})", confidence, claimed, right, overall
-
-
-def _dependence(account: Account) -> Iterator[tuple[str, ...]]:
-    for row in account.dependence.to_dict("records"):
-        bits = (figure(row[name], ".3f") for name in ("bits", "chance", "p_value"))
-        yield f"{row['first']}, {row['second']}", f"{row['items']:,}", *bits, figure(row["together"])
 
 
 def _sure(share: float) -> str:
     """Format a confidence in %, with enough digits to tell it from 100."""
     digits = next((digits for digits in (1, 2, 3) if round(share * 100, digits) < 100), 3)
     return "100" if round(share * 100, digits) >= 100 else f"{share * 100:.{digits}f}"
-
-
-def _points(share: float) -> str:
-    """Format percentage points with a sign; minus zero is zero."""
-    return figure(round(share * 100, 1) + 0.0, "+.1f")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hitl.cli import show
-from hitl.cli.evidence import Given, files_for, names, require_unread, write_annotators
+from hitl.cli.evidence import Given, annotator_table, files_for, names, require_unread, write_tables
 from hitl.cli.options import HERE, AnnotatorsOutput, Config, DryRun, OneQuestion, SavedConsensus, examples, grouped, opt
 from hitl.cli.project import show_operations, show_receipts
 from hitl.errors import BadSettings
@@ -170,13 +170,11 @@ def export(
         written = [*files.values(), *people.values(), asked, *raw.values()]
         require_unread(config, settings, written)
         answer_tables = {name: kind_of(answered[name]).answers(answered[name], own_ids) for name in raw}
-        for name, file in files.items():
-            write_table(file, tables[name])
-        write_annotators(chosen, annotators_output)
+        write_tables(output, tables)
+        write_tables(annotators_output, {name: annotator_table(result) for name, result in chosen.items()})
         if asked is not None:
             write_table(asked, asked_table(store.asks(settings.name), own_ids))
-        for name, file in raw.items():
-            write_table(file, answer_tables[name])
+        write_tables(annotations, answer_tables)
     show.result({}, show.wrote(written), as_json=False)
 
 
@@ -185,6 +183,7 @@ def report(
     given: Given,
     output: Annotated[Path, opt("One self-contained HTML file.", "--output", "-o")] = Path("hitl-report.html"),
     consensus: SavedConsensus = None,
+    config: Config = HERE,
 ) -> None:
     """Write a page with pictures: where it stands, who needs training, contested items, what is asked next."""
     from hitl.report import QuestionPage, Report, write
@@ -193,9 +192,9 @@ def report(
 
     require_folder(output)
     if given.annotations is None:
-        given.need_project("report", consensus=consensus)
-        with opened(given.config) as (settings, store, connector):
-            require_unread(given.config, settings, [output])
+        given.need_project("report", config, consensus=consensus)
+        with opened(config) as (settings, store, connector):
+            require_unread(config, settings, [output])
             page = stored_report(settings, store, connector.questions())
             page = replace(page, links=connector.workplaces().links)
     else:

@@ -8,12 +8,9 @@ import shlex
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-import typer
 
 from hitl.active.registry import POLICIES
 from hitl.cli import options as flags
@@ -25,8 +22,6 @@ from hitl.errors import BadSettings, BadTable, HitlError
 from hitl.formatting import listed
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
     from hitl.active.replay.experiments import Source, Spent
     from hitl.active.replay.replay import Track
     from hitl.evidence import Evidence
@@ -48,36 +43,9 @@ EXAMPLES = examples(
 
 
 @dataclass(frozen=True)
-class Recorded:
-    """Files of a replay. Without annotations, only the items of the truth are used."""
-
-    truth: Annotated[
-        Path, opt("Known labels (item, label). They only score: no policy sees them, but for the items of --gold.")
-    ]
-    annotations: Annotated[Path | None, typer.Argument(help="Recorded annotations; none with --simulate.")] = None
-    probabilities: flags.Probabilities = None
-    features: flags.Features = None
-    graph: flags.Graph = None
-    neighbours: flags.Neighbours = None
-    item: flags.ItemColumn = "item"
-    annotator: flags.AnnotatorColumn = "annotator"
-    label: flags.LabelColumn = "label"
-    classes: flags.Classes = None
-    anonymous: flags.Anonymous = False
-
-    @property
-    def given(self) -> Given:
-        """Files as other commands read them. Without annotations, the truth is read as one label per item."""
-        if self.annotations is not None:
-            return Given(**vars(self))
-        return Given(**{**vars(self), "annotations": self.truth, "anonymous": True})
-
-
-@dataclass(frozen=True)
 class Asked:
     """Settings of the comparison; `None` chooses by the data."""
 
-    method: flags.Method = None
     policy: Annotated[
         list[str] | None,
         one_of("What chooses, one of: {}; default: expected-gain. Repeat to compare.", POLICIES, "--policy"),
@@ -123,30 +91,23 @@ class Asked:
     scheduler: flags.Scheduler = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.confidence <= 1:
-            raise BadSettings(f"--confidence is {self.confidence:g}; expected a probability in (0, 1]")
-        if not 0 <= self.skip < 1:
-            raise BadSettings(f"--skip is {self.skip:g}; expected a share of the questions, in [0, 1)")
-        if self.stop is not None and not 0 < self.stop < 1:
-            raise BadSettings(f"--stop is {self.stop:g}; expected an accuracy above 0 and below 1")
-        if self.gold and self.stop is None:
-            raise BadSettings("--gold says how many items of known truth the stop rule has; it needs --stop")
-        if self.scheduler is not None and self.engine != "dask":
-            raise BadSettings("--scheduler: for --engine dask")
-        if not math.isfinite(self.delay):
-            raise BadSettings(f"--delay is {self.delay:g}; expected a number of rounds, 0 or more")
-        if self.groups is not None and self.learn is None:
-            raise BadSettings("--groups says which items share a fold of the model that learns; it needs --learn")
-
-    @property
-    def combiner(self) -> str:
-        """Name of the combiner."""
-        return self.method or "default"
+        expected = {
+            "confidence": (0 < self.confidence <= 1, "a probability in (0, 1]"),
+            "skip": (0 <= self.skip < 1, "a share of the questions, in [0, 1)"),
+            "stop": (self.stop is None or 0 < self.stop < 1, "an accuracy above 0 and below 1"),
+            "delay": (math.isfinite(self.delay), "a number of rounds, 0 or more"),
+        }
+        for name, (is_right, what) in expected.items():
+            if not is_right:
+                raise BadSettings(f"--{name} is {getattr(self, name):g}; expected {what}")
+        for name, other in (("gold", "stop"), ("groups", "learn")):
+            if getattr(self, name) and getattr(self, other) is None:
+                raise BadSettings(f"--{name}: it needs --{other}")
 
 
 @grouped
 def replay(
-    recorded: Recorded,
+    given: Given,
     asked: Asked,
     output: Annotated[
         list[Path] | None,
@@ -154,7 +115,10 @@ def replay(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show the labels each policy would have saved on recorded or simulated annotators, beside labels spread evenly."""
+    """Replay recorded labels, or simulate annotators, to see how many labels each policy would have saved.
+
+    --truth only scores: no policy sees it, but for the items of --gold.
+    """
     from hitl.active.replay import strategies as known
     from hitl.active.replay.experiments import Recording, Simulation
     from hitl.active.replay.simulated_annotators import names_of
@@ -162,8 +126,8 @@ def replay(
     from hitl.models.combiner import seen_by, used
     from hitl.models.registry import combiner
 
-    crowd, outputs = groups_of(asked.simulate or ()), output or []
-    evidence = _evidence(recorded, bool(crowd))
+    crowd, outputs, method = groups_of(asked.simulate or ()), output or [], given.method or "default"
+    evidence = _evidence(given, bool(crowd))
     if asked.learn is not None and evidence.features is None:
         raise BadSettings("--learn needs --features: what the model sees of the items")
     if evidence.annotations.anonymous is not None and not crowd and (asked.people is not None or asked.capacity):
@@ -171,7 +135,7 @@ def replay(
             "--people and --capacity are about annotators, and some of these answers name none; expected an annotator "
             "in every row"
         )
-    _require_writable(outputs, [*recorded.given.files, *(path for path in (asked.people, asked.groups) if path)])
+    _require_writable(outputs, [*given.files, *(path for path in (asked.people, asked.groups) if path)])
     doubt = known.doubt_about_truth(evidence)
     if doubt is not None:
         show.warning(doubt)
@@ -179,7 +143,7 @@ def replay(
     replays = known.strategies(
         evidence,
         dict.fromkeys(asked.policy or ("expected-gain",)),
-        asked.combiner,
+        method,
         batch=asked.batch,
         labels=asked.labels,
         confidence=asked.confidence,
@@ -187,34 +151,35 @@ def replay(
         delay=asked.delay,
         skip=asked.skip,
         learn=asked.learn,
-        groups=_near_duplicates(asked.groups, recorded.item, frozenset(evidence.annotations.items)),
+        groups=_near_duplicates(asked.groups, given.item, frozenset(evidence.annotations.items)),
         stop=None if asked.stop is None else StopRule(asked.stop, asked.gold),
     )
     if asked.target or crowd:  # otherwise the fit of all labels below warns about unused evidence
-        judge = combiner(asked.combiner)
+        judge = combiner(method)
         used(judge, seen_by(judge, evidence))
-    targets = asked.target or (known.SIMULATED_TARGET if crowd else known.near_all_labels(evidence, asked.combiner),)
+    targets = asked.target or (known.SIMULATED_TARGET if crowd else known.near_all_labels(evidence, method),)
     tracks = _run(source, replays, asked, as_json)
-    subject = f"simulated annotators on {_items(evidence)}" if crowd else f"recorded: {evidence.annotations}"
-    report = _report(subject, asked, tracks, targets)
+    annotations = evidence.annotations
+    items = f"{show.counted(annotations.n_items, 'item')}; classes: {listed(annotations.classes)}"
+    subject = f"simulated annotators on {items}" if crowd else f"recorded: {annotations}"
+    report = _report(f"{subject}; {show.counted(asked.seeds, 'seed')}; combined by {method}", asked, tracks, targets)
     for path in outputs:
         _write(report, tracks, path)
-    data = _data(asked, tracks, targets) | {"written": [str(path) for path in outputs]}
-    show.result(data, [*_lines(report, asked, tracks), *show.wrote(outputs)], as_json)
+    data = {"method": method, "seeds": asked.seeds, "seed": asked.seed, "strategies": _strategies(tracks, targets)}
+    lines = [*_lines(report, asked, tracks), *show.wrote(outputs)]
+    show.result(data | {"written": [str(path) for path in outputs]}, lines, as_json)
 
 
-def _items(evidence: Evidence) -> str:
-    annotations = evidence.annotations
-    return f"{show.counted(annotations.n_items, 'item')}; classes: {listed(annotations.classes)}"
-
-
-def _evidence(recorded: Recorded, simulated: bool) -> Evidence:
+def _evidence(given: Given, simulated: bool) -> Evidence:
     """Read the evidence from the files. For simulated annotators, return the items of the truth without labels."""
-    if simulated == (recorded.annotations is not None):
+    if given.truth is None or given.paper:
+        raise BadSettings("replay: expected --truth, a table of known labels (item, label), and no --paper")
+    if simulated == (given.annotations is not None):
         raise BadSettings("replay: expected either a file of annotations or --simulate, who is to be asked")
-    evidence = recorded.given.evidence()
-    none = evidence.annotations.item < 0
-    return replace(evidence, annotations=evidence.annotations.select(none)) if simulated else evidence
+    if not simulated:
+        return given.evidence()
+    evidence = replace(given, annotations=given.truth, anonymous=True).evidence()
+    return replace(evidence, annotations=evidence.annotations.select(evidence.annotations.item < 0))
 
 
 def _near_duplicates(path: Path | None, item: str, items: frozenset[Any]) -> dict[Any, str] | None:
@@ -241,7 +206,9 @@ def _run(source: Source, replays: Mapping[str, Any], asked: Asked, quiet: bool) 
     affinity = getattr(os, "sched_getaffinity", None)  # Linux only
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
     workers = asked.workers or min(cores, asked.seeds * len(replays))
-    with show.progress(quiet) as progress, _executor(asked, workers) as executor:
+    engine = flags.Engine(asked.engine, asked.scheduler)
+    with show.progress(quiet) as progress, warnings.catch_warnings(), engine.executor(workers) as executor:
+        warnings.filterwarnings("ignore", "Sending large graph")  # of Dask
 
         def tell(done: int, of: int) -> None:
             progress("replays", done, of)
@@ -250,14 +217,6 @@ def _run(source: Source, replays: Mapping[str, Any], asked: Asked, quiet: bool) 
             return run_trials(source, replays, asked.seeds, asked.seed, workers, tell, executor)
         except BrokenProcessPool:
             raise HitlError("replay: a worker process died, perhaps of too little memory; try --workers 1") from None
-
-
-@contextmanager
-def _executor(asked: Asked, workers: int) -> Iterator[Executor | None]:
-    """Yield the executor of the cluster, or None for processes of this machine."""
-    with warnings.catch_warnings(), flags.Engine(asked.engine, asked.scheduler).executor(workers) as executor:
-        warnings.filterwarnings("ignore", "Sending large graph")
-        yield executor
 
 
 def _require_writable(outputs: Sequence[Path], read: Sequence[Path]) -> None:
@@ -281,7 +240,7 @@ def _require_writable(outputs: Sequence[Path], read: Sequence[Path]) -> None:
 # -- output ------------------------------------------------------------------------------------------------
 
 
-def _report(subject: str, asked: Asked, tracks: Tracks, targets: Sequence[float]) -> ReplayReport:
+def _report(subtitle: str, asked: Asked, tracks: Tracks, targets: Sequence[float]) -> ReplayReport:
     from hitl.active.replay.experiments import FEW, band, spent_to_reach
     from hitl.active.replay.strategies import EVEN
     from hitl.report.contents import Curve
@@ -291,18 +250,24 @@ def _report(subject: str, asked: Asked, tracks: Tracks, targets: Sequence[float]
         bands = {name: band(several, over_cost) for name, several in tracks.items()}
         return tuple(Curve(name, one.x, one.middle, one.low, one.high) for name, one in bands.items())
 
+    def saving(own: Spent, even: Spent) -> str:
+        ratio = _times_fewer(own, even)
+        if not ratio:
+            return "–"
+        return f"{ratio:.2f} × fewer labels" if ratio >= 1 else f"{1 / ratio:.2f} × more labels"
+
     rows = []
     for target in targets:
         even = spent_to_reach(tracks[EVEN], target)
         for name, several in tracks.items():
             own = spent_to_reach(several, target)
             labels, cost = _range(own.labels, own.reached, 0), _range(own.cost, own.reached, 2)
-            rows.append(Row(f"{target:.1%}", name, labels, cost, "" if name == EVEN else _saving(own, even)))
+            rows.append(Row(f"{target:.1%}", name, labels, cost, "" if name == EVEN else saving(own, even)))
     seeds = show.counted(asked.seeds, "seed")
     costly = any((track.cost != track.labels).any() for several in tracks.values() for track in several)
     return ReplayReport(
         title="Replay: accuracy against labels and cost" if costly else "Replay: accuracy against labels",
-        subtitle=f"{subject}; {seeds}; combined by {asked.combiner}",
+        subtitle=subtitle,
         by_labels=curves(over_cost=False),
         by_cost=curves(over_cost=True) if costly else (),
         rows=tuple(rows),
@@ -315,15 +280,8 @@ def _range(spent: tuple[float, float, float], reached: int, digits: int) -> str:
     """Format median (lowest-highest), or "never" if the target was not reached."""
     if not reached:
         return "never"
-    middle, low, high = (f"{round(value, digits):,.12g}" if value < float("inf") else "never" for value in spent)
+    middle, low, high = (f"{round(value, digits):,.12g}" if value < math.inf else "never" for value in spent)
     return middle if middle == low == high else f"{middle} ({low}–{high})"
-
-
-def _saving(own: Spent, even: Spent) -> str:
-    ratio = _times_fewer(own, even)
-    if not ratio:
-        return "–"
-    return f"{ratio:.2f} × fewer labels" if ratio >= 1 else f"{1 / ratio:.2f} × more labels"
 
 
 def _times_fewer(own: Spent, even: Spent) -> float | None:
@@ -361,8 +319,8 @@ def _lines(report: ReplayReport, asked: Asked, tracks: Tracks) -> Iterator[show.
     yield f"{sum(below)} of {show.counted(len(below), 'run')} that would have ended were below the target"
 
 
-def _data(asked: Asked, tracks: Tracks, targets: Sequence[float]) -> dict[str, Any]:
-    """Build the JSON; null where a seed never reached the target."""
+def _strategies(tracks: Tracks, targets: Sequence[float]) -> dict[str, Any]:
+    """Build the JSON of each strategy; null where a seed never reached the target."""
     from hitl.active.replay.experiments import spent_to_reach
     from hitl.active.replay.strategies import EVEN
 
@@ -372,7 +330,7 @@ def _data(asked: Asked, tracks: Tracks, targets: Sequence[float]) -> dict[str, A
         labels, cost = zip(*each, strict=True)
         return {"accuracy": target, "labels": labels, "cost": cost, "times_fewer": ratio}
 
-    strategies = {
+    return {
         name: {
             "needed": [needed(several, target) for target in targets],
             "stopped": [None if t.stopped is None else asdict(t.stopped) for t in several],
@@ -380,7 +338,6 @@ def _data(asked: Asked, tracks: Tracks, targets: Sequence[float]) -> dict[str, A
         }
         for name, several in tracks.items()
     }
-    return {"method": asked.combiner, "seeds": asked.seeds, "seed": asked.seed, "strategies": strategies}
 
 
 def _write(report: ReplayReport, tracks: Tracks, path: Path) -> None:

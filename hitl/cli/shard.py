@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hitl.cli import options as flags
 from hitl.cli import show
-from hitl.cli.evidence import Given, annotators_frame, classes_of, model_files, write_annotators
-from hitl.cli.options import Engine, Json, examples, opt, refuse
+from hitl.cli.evidence import Columns, Given, annotator_table, model_files, write_tables
+from hitl.cli.options import Engine, Json, examples, grouped, opt, refuse
 from hitl.errors import BadSettings
 
 if TYPE_CHECKING:
@@ -26,61 +25,50 @@ EXAMPLES = examples(
 )
 
 
+@grouped
 def shard(
     tables: Annotated[
         list[str], typer.Argument(help="Tables of labels: files, globs, addresses (s3://...). Together one table.")
     ],
     output: Annotated[str, opt("Folder for the shards, a new one; or an address.", "--output", "-o")],
+    columns: Columns,
     probabilities: Annotated[
         list[str] | None, opt("MODEL=TABLES: item, p_<class>. Repeat.", "--probabilities", "-p")
     ] = None,
     truth: Annotated[list[str] | None, opt("Tables of known labels: item, label. Repeat.", "--truth")] = None,
-    item: flags.ItemColumn = "item",
-    annotator: flags.AnnotatorColumn = "annotator",
-    label: flags.LabelColumn = "label",
-    time: flags.TimeColumn = None,
-    classes: flags.Classes = None,
-    options: flags.Options = None,
     like: Annotated[str | None, opt("Shards whose codes are kept, so that both are combined together later.")] = None,
     labels: Annotated[int, opt("Labels of a shard, about.", min=1)] = 2_000_000,
-    anonymous: flags.Anonymous = False,
-    strict: flags.Strict = False,
     as_json: Json = False,
 ) -> None:
     """Write tables of labels as shards, in bounded memory, for `hitl combine` of what does not fit in memory."""
-    from hitl.shards.encoding import Columns, encode
+    from hitl.shards import encoding
 
-    expected, answers = classes_of(classes, options)
+    classes, options = columns.labels
     if like is not None and classes is not None:
         raise BadSettings("--like has the classes of its shards; expected it or --classes")
     models: dict[str, list[str]] = {}
-    for model, files in model_files(probabilities, "TABLES"):
+    for model, files in model_files(probabilities):
         models.setdefault(model, []).append(files)
+    annotator = None if columns.anonymous else columns.annotator
     with show.progress(as_json) as progress:
-        made = encode(
+        made = encoding.encode(
             tables,
             output,
-            Columns(item, None if anonymous else annotator, label, time),
+            encoding.Columns(columns.item, annotator, columns.label, columns.time),
             probabilities=models,
             truth=truth or (),
-            classes=expected,
-            options=answers,
+            classes=classes,
+            options=options,
             like=like,
-            strict=strict,
+            strict=columns.strict,
             shard_labels=labels,
             progress=progress,
         )
-    people = len(made.annotators)
-    data: dict[str, Any] = {
-        "shards": len(made.shards),
-        "items": made.items,
-        "labels": made.labels,
-        "annotators": people,
-    }
-    data |= {"classes": made.classes, "written": show.without_passwords(output)}
+    people, shards = len(made.annotators), len(made.shards)
+    data = {"shards": shards, "items": made.items, "labels": made.labels, "annotators": people, "classes": made.classes}
     head = f"{show.counted(made.labels, 'label')} of {show.counted(people, 'annotator')}"
-    head += f" on {show.counted(made.items, 'item')}, in {show.counted(len(made.shards), 'shard')}"
-    show.result(data, [head, f"wrote {output}"], as_json)
+    head += f" on {show.counted(made.items, 'item')}, in {show.counted(shards, 'shard')}"
+    show.result(data | {"written": show.without_passwords(output)}, [head, f"wrote {output}"], as_json)
 
 
 def named_by(path: Path | None) -> str | None:
@@ -105,8 +93,10 @@ def combined(
     from hitl.shards.reading import StoredShards
     from hitl.tables.write import require_writable
 
-    others = given.other_than(("annotations", "method", "paper", "config"))
-    refuse(others, "{}: shards have what they were made with; give it to `hitl shard`")
+    refuse(
+        given.other_than("annotations", "method", "paper"),
+        "{}: shards have what they were made with; give it to `hitl shard`",
+    )
     if output is None:
         raise BadSettings(f"{place}: expected --output FOLDER, for a file of results a shard")
     require_writable(annotators)
@@ -114,7 +104,8 @@ def combined(
     method = chosen(given.method or "default", {}, given.paper)
     with show.progress(as_json) as progress, where.started(progress) as engine:
         made = combine(shards, address(output), method, engine=engine, progress=progress)
-    write_annotators({"": made.learned}, annotators)
+    people = annotator_table(made.learned)
+    write_tables(annotators, {"": people})
     data = {
         "items": shards.n_items,
         "annotators": len(shards.annotators),
@@ -132,7 +123,7 @@ def combined(
         lines.append(f"went on where an earlier run was stopped, after {show.counted(made.read, 'pass', 'passes')}")
     lines.append(f"{made.learned.fit}; mean confidence {made.confidence:.3f}")
     if annotators is None:
-        lines.append(show.frame("Annotators", annotators_frame(made.learned), 10))
+        lines.append(show.frame("Annotators", people.to_pandas(), 10))
     show.result(data, [*lines, *show.wrote([output, annotators])], as_json)
 
 

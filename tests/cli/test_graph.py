@@ -141,8 +141,8 @@ def test_a_graph_that_the_method_does_not_use_is_a_warning_that_says_which_would
 @pytest.mark.parametrize(
     ("flags", "code", "message"),
     [
-        (("--neighbours", "3"), 78, "--neighbours needs --features: items are linked to those with the nearest ones"),
-        (("--graph", "g.csv", "--neighbours", "3"), 78, "--graph and --neighbours exclude each other; expected one"),
+        (("--neighbours", "3"), 78, "--neighbours links items to those with the nearest --features, in place of --graph"),
+        (("--graph", "g.csv", "--neighbours", "3"), 78, "--neighbours links items to those with the nearest --features, in place of --graph"),
         (("--graph", "absent.csv"), 65, "absent.csv: no such file"),
         (("--graph", "annotations.csv"), 65, "annotations.csv: no column 'neighbour'; found item, annotator, label."),
         (("--graph", "annotations.csv"), 65, "Name its column of items with --item"),

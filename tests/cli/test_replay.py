@@ -293,7 +293,8 @@ def test_without_people_or_truth_there_is_nothing_to_replay(run: Run, tables: Pa
     code, _, err = run("replay", "--truth", "truth.csv")
     assert code == 78
     assert "expected either a file of annotations or --simulate" in err
-    assert run("replay", "annotations.csv")[0] == 2
+    code, _, err = run("replay", "annotations.csv")
+    assert (code, "expected --truth, a table of known labels" in err) == (78, True)
     (tables / "empty.csv").write_text("item,label\ni1,\n")
     code, _, err = run("replay", "annotations.csv", "--truth", "empty.csv")
     assert code == 65

@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 import numpy as np
 
 from hitl.annotations import Name, Names
-from hitl.kinds.span_labels import SpanLabels
 from hitl.kinds.spans import SpanParts
 from hitl.parts import Place, number_of
 from hitl.report.contents import PartsSection, QuestionPage
+from hitl.report.parts.pictures import least_certain
 from hitl.report.plots import ticks
 
 TEXTS = 20
@@ -30,6 +30,45 @@ SHORTEST = 1e-300
 
 Marked = tuple[Place, Place, int, str]
 """A span: start, end, index of its label among the question's classes, and a note."""
+
+
+@dataclass(frozen=True)
+class MarkedItem:
+    """An answered item: its confidence, in [0, 1], spans of the consensus, and each annotator's."""
+
+    row: int
+    item: Name
+    confidence: float
+    consensus: list[Marked]
+    annotators: list[tuple[Name, list[Marked]]]
+
+
+def _marked_items(page: QuestionPage, parts: SpanParts, as_written: bool, note: str) -> list[MarkedItem]:
+    """Return the first TEXTS answered items; `as_written`: times of a recording instead of offsets."""
+    labels, classes, items = parts.labels, parts.matched.classes, page.evidence.annotations.items
+    codes = {labels.classes.index(kind): number for number, kind in enumerate(classes)}
+    first = least_certain(page, np.flatnonzero(labels.answers_n > 0), TEXTS)
+    consensus: dict[Name, list[Marked]] = {}
+    for one in page.consensus.parts:
+        if one.found:
+            words = f"{one.probability:.0%} sure; {one.marked} of {one.answers} marked {note}"
+            span = one.place["start"], one.place["end"], classes.index(one.label), words
+            consensus.setdefault(one.item, []).append(span)
+    answers = np.flatnonzero(np.isin(labels.answer_a2[:, 0], first))
+    own = labels.span_s4[np.isin(labels.span_s4[:, 0], answers) & np.isin(labels.span_s4[:, 3], list(codes))]
+    starts, ends = (
+        (labels.written(own[:, 1]), labels.written(own[:, 2])) if as_written else own[:, 1:3].astype(int).T.tolist()
+    )
+    spans_a: dict[int, list[Marked]] = {answer: [] for answer in answers.tolist()}
+    for (answer, _, _, kind), start, end in zip(own.tolist(), starts, ends, strict=True):
+        spans_a[int(answer)].append((start, end, codes[int(kind)], ""))
+    people: dict[int, list[tuple[Name, list[Marked]]]] = {row: [] for row in first}
+    for answer, (row, who) in zip(answers.tolist(), labels.answer_a2[answers].tolist(), strict=True):
+        people[row].append((labels.annotators[who], spans_a[answer]))
+    return [
+        MarkedItem(row, items[row], float(page.consensus.confidence[row]), consensus.get(items[row], []), people[row])
+        for row in first
+    ]
 
 
 @dataclass(frozen=True)
@@ -53,60 +92,18 @@ class MarkedText:
     cut: bool
 
 
-def _answered(page: QuestionPage) -> tuple[SpanParts, list[int]]:
-    """Return the parts, and the documents that have answers, least certain first."""
-    parts = page.evidence.parts
-    assert isinstance(parts, SpanParts)
-    answered = np.flatnonzero(parts.labels.answers_n > 0)
-    first = answered[np.argsort(page.consensus.confidence[answered], kind="stable")][:TEXTS]
-    return parts, first.tolist()
-
-
-def _answers(labels: SpanLabels) -> dict[int, list[int]]:
-    """Return document -> its answers."""
-    answers_d: dict[int, list[int]] = {}
-    for answer, (document, _) in enumerate(labels.answer_a2.tolist()):
-        answers_d.setdefault(document, []).append(answer)
-    return answers_d
-
-
-def _consensus(page: QuestionPage, classes: Names, note: str) -> dict[Name, list[Marked]]:
-    """Return item -> the spans of the consensus."""
-    spans: dict[Name, list[Marked]] = {}
-    for one in page.consensus.parts:
-        if one.found:
-            words = f"{one.probability:.0%} sure; {one.marked} of {one.answers} marked {note}"
-            span = one.place["start"], one.place["end"], classes.index(one.label), words
-            spans.setdefault(one.item, []).append(span)
-    return spans
-
-
 def marked_texts(page: QuestionPage) -> PartsSection:
     """Draw the texts that annotators answered."""
-    parts, first = _answered(page)
-    labels, items, classes = parts.labels, page.evidence.annotations.items, parts.matched.classes
-    assert labels.texts is not None
-    consensus, spans_a = _consensus(page, classes, "exactly this"), _by_answer(labels, classes)
-    answers_d, drawn = _answers(labels), []
-    for d in first:
-        text, item = labels.texts[d], items[d]
-        lines = [
-            (labels.annotators[labels.answer_a2[a, 1]], _segments(text, spans_a.get(a, ()), classes))
-            for a in answers_d[d]
-        ]
-        line = _segments(text, consensus.get(item, ()), classes)
-        drawn.append(MarkedText(item, float(page.consensus.confidence[d]), line, tuple(lines), len(text) > LONGEST))
+    parts = page.evidence.parts
+    assert isinstance(parts, SpanParts)
+    assert parts.labels.texts is not None
+    classes, drawn = parts.matched.classes, []
+    for one in _marked_items(page, parts, as_written=False, note="exactly this"):
+        text = parts.labels.texts[one.row]
+        lines = tuple((who, _segments(text, spans, classes)) for who, spans in one.annotators)
+        line = _segments(text, one.consensus, classes)
+        drawn.append(MarkedText(one.item, one.confidence, line, lines, len(text) > LONGEST))
     return PartsSection("parts/texts.html.j2", drawn)
-
-
-def _by_answer(labels: SpanLabels, classes: Names) -> dict[int, list[Marked]]:
-    """Return answer -> its spans of these classes, as offsets."""
-    kinds = {labels.classes.index(kind): number for number, kind in enumerate(classes)}
-    spans_a: dict[int, list[Marked]] = {}
-    for answer, start, end, kind in labels.span_s4.tolist():
-        if kind in kinds:
-            spans_a.setdefault(answer, []).append((start, end, kinds[kind], ""))
-    return spans_a
 
 
 def _segments(text: str, spans: Iterable[Marked], classes: Names) -> tuple[Segment, ...]:
@@ -121,9 +118,6 @@ def _segments(text: str, spans: Iterable[Marked], classes: Names) -> tuple[Segme
     if place < len(text):
         pieces.append(Segment(text[place:]))
     return tuple(pieces)
-
-
-# -- recordings --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -154,51 +148,34 @@ class MarkedRecording:
 
 def marked_recordings(page: QuestionPage) -> PartsSection:
     """Draw the recordings that annotators answered."""
-    parts, first = _answered(page)
-    consensus, answers_d = _consensus(page, parts.matched.classes, "it"), _answers(parts.labels)
-    drawn = [_recording(page, parts, d, answers_d[d], consensus) for d in first]
-    return PartsSection("parts/recordings.html.j2", drawn, [(str(kind), "") for kind in parts.matched.classes])
+    parts = page.evidence.parts
+    assert isinstance(parts, SpanParts)
+    classes = parts.matched.classes
+    drawn = [_recording(one, classes) for one in _marked_items(page, parts, as_written=True, note="it")]
+    return PartsSection("parts/recordings.html.j2", drawn, [(str(kind), "") for kind in classes])
 
 
-def _recording(
-    page: QuestionPage, parts: SpanParts, d: int, answers: Sequence[int], consensus: dict[Name, list[Marked]]
-) -> MarkedRecording:
-    labels, item, classes = parts.labels, page.evidence.annotations.items[d], parts.matched.classes
-    spans = consensus.get(item, [])
-    marked: dict[int, list[Marked]] = {answer: [] for answer in answers}
-    own = labels.span_s4[np.isin(labels.span_s4[:, 0], answers)]
-    starts, ends = labels.written(own[:, 1]), labels.written(own[:, 2])
-    for (answer, _, _, kind), start, end in zip(own.tolist(), starts, ends, strict=True):
-        if labels.classes[kind] in classes:
-            marked[answer].append((start, end, classes.index(labels.classes[kind]), ""))
-    # All layers of a recording share one axis.
-    sides = [*starts, *ends, *(side for span in spans for side in span[:2])]
+def _recording(one: MarkedItem, classes: Names) -> MarkedRecording:
+    # All lines of a recording share one axis.
+    spans = [*one.consensus, *(span for _, own in one.annotators for span in own)]
+    sides = [side for span in spans for side in span[:2]]
     numbers = [number_of(side) for side in sides]
     low, high = min(numbers, default=0.0), max(numbers, default=1.0)
     low = 0.0 if 0 <= low < high / 2 else low  # starts at 0 if the first place is close to it
     high = high if high - low > SHORTEST else low + 1
-    return MarkedRecording(
-        item,
-        float(page.consensus.confidence[d]),
-        _bars(spans, low, high, classes),
-        tuple((labels.annotators[labels.answer_a2[a, 1]], _bars(marked[a], low, high, classes)) for a in answers),
-        _ticks(low, high, any(isinstance(side, str) for side in sides)),
-    )
-
-
-def _bars(spans: Iterable[Marked], low: float, high: float, classes: Names) -> tuple[Bar, ...]:
-    """Return bars for spans, in order of their start."""
-    scale, bars = 100 / (high - low), []
-    for start, end, kind, note in sorted(spans, key=lambda span: number_of(span[0])):
-        begin, length = (number_of(start) - low) * scale, (number_of(end) - number_of(start)) * scale
-        bars.append(Bar(begin, length, kind, f"{classes[kind]}, {start} to {end}" + (f"; {note}" if note else "")))
-    return tuple(bars)
-
-
-def _ticks(low: float, high: float, are_times: bool) -> tuple[tuple[float, str], ...]:
     form = "%Y-%m-%d" if high - low > 3 * 86_400 else "%H:%M" if high - low > 600 else "%H:%M:%S"
+    are_times = any(isinstance(side, str) for side in sides)
+
+    def bars(own: Sequence[Marked]) -> tuple[Bar, ...]:
+        scale, drawn = 100 / (high - low), []
+        for start, end, kind, note in sorted(own, key=lambda span: number_of(span[0])):
+            begin, length = (number_of(start) - low) * scale, (number_of(end) - number_of(start)) * scale
+            drawn.append(Bar(begin, length, kind, f"{classes[kind]}, {start} to {end}{f'; {note}' if note else ''}"))
+        return tuple(drawn)
 
     def word(tick: float) -> str:
         return datetime.fromtimestamp(tick, UTC).strftime(form) if are_times else f"{tick:,.6g}"
 
-    return tuple((100 * (tick - low) / (high - low), word(tick)) for tick in ticks(low, high).tolist())
+    axis = tuple((100 * (tick - low) / (high - low), word(tick)) for tick in ticks(low, high).tolist())
+    people = tuple((who, bars(own)) for who, own in one.annotators)
+    return MarkedRecording(one.item, one.confidence, bars(one.consensus), people, axis)
