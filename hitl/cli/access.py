@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hitl.cli import show
-from hitl.cli.options import HERE, Access, Config, Json, examples, one_of, opt, starting
+from hitl.cli.options import HERE, Access, Config, Json, examples, grouped, one_of, opt, starting
 from hitl.cli.store import url_of_store
 from hitl.errors import BadSettings
 from hitl.service.web.access.roles import EVERY, Role
@@ -31,15 +31,30 @@ OneProject = Annotated[str | None, opt("Name of a project; default: all projects
 FromInput = Annotated[bool, opt("Read the password from standard input.", "--password-stdin")]
 
 
+@dataclass(frozen=True)
+class Where:
+    """Options for the database of users and tokens."""
+
+    config: Config = HERE
+    access: Access = None
+
+    def opened(self) -> Accounts:
+        """Open the database."""
+        from hitl.service.web.access.accounts import Accounts
+
+        return Accounts(self.access or url_of_store(self.config))
+
+
 def command(group: typer.Typer, name: str, *lines: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add a command to a group, with examples at the end of its help."""
-    return group.command(name, epilog=examples(*lines))
+    return lambda function: group.command(name, epilog=examples(*lines))(grouped(function))
 
 
 @command(users, "add", "hitl users add ann --role admin", "hitl users add bob --role lead --project rte")
 def add_user(
     name: Name,
     role: OneRole,
+    where: Where,
     project: OneProject = None,
     password_stdin: FromInput = False,
     no_password: Annotated[
@@ -48,12 +63,10 @@ def add_user(
     if_missing: Annotated[
         bool, opt("Do nothing where there is such a user already, for deployments.", "--if-missing")
     ] = False,
-    config: Config = HERE,
-    access: Access = None,
 ) -> None:
     """Add a user with a role; asks for the password."""
     wanted = Role.of(role)
-    with _accounts(config, access) as accounts:
+    with where.opened() as accounts:
         if if_missing and any(one.name == name for one in accounts.users()):
             show.line(f"{name} is there already")
             return
@@ -62,9 +75,9 @@ def add_user(
 
 
 @command(users, "list", "hitl users list --json")
-def list_users(config: Config = HERE, access: Access = None, as_json: Json = False) -> None:
+def list_users(where: Where, as_json: Json = False) -> None:
     """Show all users with their roles."""
-    with _accounts(config, access) as accounts:
+    with where.opened() as accounts:
         there = accounts.users()
     data, rows = [], []
     for one in there:
@@ -83,29 +96,28 @@ def set_role(
     role: Annotated[
         str, typer.Argument(help=f"One of: {', '.join((*ROLES, NONE))}.", autocompletion=starting((*ROLES, NONE)))
     ],
+    where: Where,
     project: OneProject = None,
-    config: Config = HERE,
-    access: Access = None,
 ) -> None:
     """Give a user another role in a project or in all; none takes it away."""
     wanted = None if role == NONE else Role.of(role)
-    with _accounts(config, access) as accounts:
+    with where.opened() as accounts:
         accounts.set_role(name, wanted, project)
     show.line(f"{name} is now {_in_words(wanted, project)}")
 
 
 @command(users, "password", "hitl users password ann", "hitl users password ann --password-stdin < password.txt")
-def set_password(name: Name, password_stdin: FromInput = False, config: Config = HERE, access: Access = None) -> None:
+def set_password(name: Name, where: Where, password_stdin: FromInput = False) -> None:
     """Give a user another password; all its sessions end."""
-    with _accounts(config, access) as accounts:
+    with where.opened() as accounts:
         accounts.set_password(name, _password(password_stdin))
     show.line(f"{name}: the password is changed, and all sessions have ended")
 
 
 @command(users, "remove", "hitl users remove bob")
-def remove_user(name: Name, config: Config = HERE, access: Access = None) -> None:
+def remove_user(name: Name, where: Where) -> None:
     """Remove a user, and end its sessions."""
-    with _accounts(config, access) as accounts:
+    with where.opened() as accounts:
         accounts.remove_user(name)
     show.line(f"removed {name}")
 
@@ -114,14 +126,13 @@ def remove_user(name: Name, config: Config = HERE, access: Access = None) -> Non
 def create_token(
     name: Annotated[str, typer.Argument(help="What it is for.")],
     role: OneRole,
+    where: Where,
     project: OneProject = None,
-    config: Config = HERE,
-    access: Access = None,
     as_json: Json = False,
 ) -> None:
     """Make an API token and print it: it is shown this once."""
     wanted = Role.of(role)
-    with _accounts(config, access) as accounts:
+    with where.opened() as accounts:
         made = accounts.create_token(name, wanted, project)
     show.result({"name": name, "role": wanted.word, "project": project, "token": made}, [made], as_json)
     if not as_json:  # standard output holds only the token
@@ -129,42 +140,27 @@ def create_token(
 
 
 @command(tokens, "list", "hitl tokens list")
-def list_tokens(config: Config = HERE, access: Access = None, as_json: Json = False) -> None:
+def list_tokens(where: Where, as_json: Json = False) -> None:
     """Show all API tokens, without their secrets."""
-    with _accounts(config, access) as accounts:
+    with where.opened() as accounts:
         there = accounts.tokens()
-    data = [
-        {
-            "id": one.id,
-            "name": one.name,
-            "role": one.role.word,
-            "project": one.project,
-            "made": _time(one.created),
-            "used": None if one.used is None else _time(one.used),
-        }
-        for one in there
-    ]
-    rows = [(one.id, one.name, _in_words(one.role, one.project), one.made, one.last_used or "never") for one in there]
+    data, rows = [], []
+    for one in there:
+        times = {"made": _time(one.created), "used": None if one.used is None else _time(one.used)}
+        data.append({"id": one.id, "name": one.name, "role": one.role.word, "project": one.project, **times})
+        rows.append((one.id, one.name, _in_words(one.role, one.project), one.made, one.last_used or "never"))
     header = ("id", "name", "role", "made", "last used")
     show.result({"tokens": data}, [show.Table("API tokens", header, rows, header)], as_json)
 
 
 @command(tokens, "revoke", "hitl tokens revoke 4f6feff8")
 def revoke_token(
-    token: Annotated[str, typer.Argument(help="Its id, as `hitl tokens list` shows it.")],
-    config: Config = HERE,
-    access: Access = None,
+    token: Annotated[str, typer.Argument(help="Its id, as `hitl tokens list` shows it.")], where: Where
 ) -> None:
     """End an API token: programs that have it are refused at once."""
-    with _accounts(config, access) as accounts:
+    with where.opened() as accounts:
         accounts.revoke(token)
     show.line(f"revoked {token}")
-
-
-def _accounts(config: Path, access: str | None) -> Accounts:
-    from hitl.service.web.access.accounts import Accounts
-
-    return Accounts(access or url_of_store(config))
 
 
 def _password(from_input: bool) -> str:

@@ -11,29 +11,30 @@ an item labeled later was not in the training data.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from hitl.annotations import Name
 from hitl.errors import BadSettings
 from hitl.formatting import expected_fields
-from hitl.learning.record import TrainingRecord
 from hitl.platform import Progress, silent
 from hitl.store.learned import Training as StoredTraining
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from hitl.annotations import Annotations, Floats
     from hitl.evidence import Evidence
     from hitl.models.learning.learned import Training
     from hitl.settings import Settings
     from hitl.store import Lease, Store
+
+
+COLUMNS = ("labels", "labels_digest", "input_digest")
 
 
 def refresh(
@@ -70,12 +71,12 @@ def refresh(
         )
         last = before.get(question)
         last = last if last is not None and last.settings == made_from else None
-        if (
-            anew
-            or last is None
-            or code not in (last.made_by, None)
-            or _has_changed(store, settings, record, last, question)
-        ):
+        has_changed = anew or last is None or code not in (last.made_by, None)
+        if last is not None and not has_changed:
+            trained_on = TrainingRecord.from_tables(store.predicted(settings.name, question, last.run).values())
+            labels, items = record.changes_since(trained_on)
+            has_changed = labels > learn.growth * last.labels or items > learn.growth * len(trained_on.rows)
+        if has_changed:
             steps = _TrainingRun(lease, settings, store, question, known, made_from, code, record, progress, inputs)
             # Keep the last training if the current labels show only one class, as can happen with few labels.
             last = steps.run(groups) or last
@@ -99,13 +100,6 @@ def with_predictions(settings: Settings, store: Store, question: str, evidence: 
     p_mj = np.concatenate([np.empty((0, annotations.n_classes)), *(_read(annotations, table) for table in tables)])
     p_nj = align([item for table in tables for item in table.column("item").to_pylist()], p_mj, annotations.items)
     return replace(evidence, probabilities={**evidence.probabilities, NAME: p_nj})
-
-
-def _has_changed(store: Store, settings: Settings, record: TrainingRecord, last: StoredTraining, question: str) -> bool:
-    """Return True if a share `learn.growth` of the labels or items changed since the last training."""
-    before = TrainingRecord.from_tables(store.predicted(settings.name, question, last.run).values())
-    labels, items = record.changes_since(before)
-    return labels > settings.learn.growth * last.labels or items > settings.learn.growth * len(before.rows)
 
 
 def _contents(
@@ -170,53 +164,45 @@ class _TrainingRun:
     def run(self, groups: Mapping[Name, str] | None) -> StoredTraining | None:
         """Train the folds that are not stored yet. Return None if there is too little data."""
         from hitl.models.combiner import seen_by
+        from hitl.models.learning.classifiers import classifier
         from hitl.models.learning.learned import is_informative, plan_training
         from hitl.models.registry import chosen
 
-        learn, combine, items = self.settings.learn, self.settings.combine, self.evidence.annotations.items
+        learn, combine, annotations = self.settings.learn, self.settings.combine, self.evidence.annotations
         method = chosen(combine.method, combine.options, combine.paper)
         q_nj = method.fit(seen_by(method, self.evidence)).probabilities
-        group_n = None if groups is None else [groups.get(item) for item in items]
-        input_n = None if self.inputs is None else np.array([self.inputs.get(item) for item in items], dtype=object)
-        learnable_n = None if input_n is None else np.array([x is not None for x in input_n])
+        group_n = None if groups is None else [groups.get(item) for item in annotations.items]
+        input_n = learnable_n = None
+        if self.inputs is not None:
+            input_n = np.array([self.inputs.get(item) for item in annotations.items], dtype=object)
+            learnable_n = np.array([x is not None for x in input_n])
         training = plan_training(self.evidence, q_nj, learn.folds, learn.seed, group_n, learnable_n)
         if training is None:
             return None
         run, rows = self._digest(training), training.trained_n
-        p_nj = self._predictions(training, run, input_n)
+        stored, folds = self.store.predicted(self.lease.project, self.question, run), training.folds
+        learner, p_nj = classifier(str(learn.model), input_n), np.full(q_nj.shape, np.nan)
+        for done, fold in enumerate(folds):
+            self.progress("train", done, len(folds))
+            of_fold = np.flatnonzero(training.fold_n == fold)
+            if fold in stored:
+                p_nj[of_fold] = _read(annotations, stored[fold])
+                continue
+            p_nj[of_fold] = training.predict(learner, fold)
+            items = [annotations.items[row] for row in of_fold]
+            columns: dict[str, Any] = {"item": items, **self.record.columns(items)}
+            columns |= {f"p_{name}": p_nj[of_fold, j] for j, name in enumerate(annotations.classes)}
+            self.store.save_predicted(self.lease, self.question, run, fold, pa.table(columns))
+        self.progress("train", len(folds), len(folds))
         return StoredTraining(
             run,
             self.made_from,
-            labels=len(self.evidence.annotations) + int(self.evidence.known.sum()),
+            labels=len(annotations) + int(self.evidence.known.sum()),
             items=int(rows.sum()),
             informs=is_informative(p_nj[rows], q_nj[rows]),
             agreement=float((p_nj[rows].argmax(axis=1) == q_nj[rows].argmax(axis=1)).mean()),
             made_by=self.code,
         )
-
-    def _predictions(self, training: Training, run: str, input_n: npt.NDArray[np.object_] | None) -> Floats:
-        """Return (N, J) predictions of all folds, training and storing the missing ones."""
-        import pyarrow as pa
-
-        from hitl.models.learning.classifiers import classifier
-
-        annotations, folds = self.evidence.annotations, training.folds
-        learner = classifier(str(self.settings.learn.model), input_n)
-        stored = self.store.predicted(self.lease.project, self.question, run)
-        p_nj = np.full(training.q_nj.shape, np.nan)
-        for done, fold in enumerate(folds):
-            self.progress("train", done, len(folds))
-            rows = np.flatnonzero(training.fold_n == fold)
-            if fold in stored:
-                p_nj[rows] = _read(annotations, stored[fold])
-                continue
-            p_nj[rows] = training.predict(learner, fold)
-            items = [annotations.items[row] for row in rows]
-            columns: dict[str, Any] = {"item": items, **self.record.columns(items)}
-            columns |= {f"p_{name}": p_nj[rows, j] for j, name in enumerate(annotations.classes)}
-            self.store.save_predicted(self.lease, self.question, run, fold, pa.table(columns))
-        self.progress("train", len(folds), len(folds))
-        return p_nj
 
     def _digest(self, training: Training) -> str:
         """Return a digest of everything the predictions depend on."""
@@ -231,3 +217,72 @@ class _TrainingRun:
 def _read(annotations: Annotations, table: pa.Table) -> Floats:
     """Return (R, J) stored predictions, in row order."""
     return np.stack([np.asarray(table.column(f"p_{name}")) for name in annotations.classes], axis=1)
+
+
+# -- what has changed since a training ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingRecord:
+    """Item -> number of labels and ground-truth answers, a digest of them, and a digest of its inputs and group.
+
+    It is stored beside the predictions, and later changes trigger a new training. An edited label changes the digest of
+    its item but not the number of labels. Another features file changes only the digest of the inputs.
+    """
+
+    rows: Mapping[Name, tuple[int, int, int]]
+
+    @classmethod
+    def from_evidence(
+        cls, evidence: Evidence, learnable_n: npt.NDArray[np.bool_], contents: Mapping[Name, str]
+    ) -> TrainingRecord:
+        """Record the learnable items (N,); `contents` maps items to texts that change with their inputs."""
+        annotations, known_n, truth = evidence.annotations, evidence.known, evidence.truth
+        assert truth is not None
+        who, what = _hashes(annotations.annotators), _hashes(annotations.options)
+        digest_n = np.zeros(annotations.n_items, np.uint64)
+        np.add.at(digest_n, annotations.item, who[annotations.annotator] * what[annotations.label])
+        digest_n[known_n] += _hashes(("truth", name) for name in annotations.classes)[truth[known_n]]
+        count_n = annotations.labels_per_item + known_n
+        items = [annotations.items[n] for n in np.flatnonzero(learnable_n)]
+        inputs = _hashes(contents.get(item) for item in items)
+        columns = (count_n[learnable_n].tolist(), digest_n[learnable_n].tolist(), inputs.tolist())
+        return cls(dict(zip(items, zip(*columns, strict=True), strict=True)))
+
+    @classmethod
+    def from_tables(cls, tables: Iterable[pa.Table]) -> TrainingRecord:
+        """Read the record from tables of stored predictions."""
+        stored = [[table.column(name).to_pylist() for name in ("item", *COLUMNS)] for table in tables]
+        return cls({item: (n, x, y) for columns in stored for item, n, x, y in zip(*columns, strict=True)})
+
+    def columns(self, items: Sequence[Name]) -> dict[str, Any]:
+        """Return the record as columns for a table of these items."""
+        values = zip(*(self.rows[item] for item in items), strict=True)
+        kinds = (pa.int64(), pa.uint64(), pa.uint64())
+        return {name: pa.array(column, kind) for name, column, kind in zip(COLUMNS, values, kinds, strict=True)}
+
+    def digest(self) -> bytes:
+        """Return a digest of the whole record."""
+        return sha256(repr(list(self.rows.items())).encode("utf-8", "surrogatepass")).digest()
+
+    def changes_since(self, before: TrainingRecord) -> tuple[int, int]:
+        """Count the labels that are new, edited or gone, and the items that are new, gone or have other inputs.
+
+        If an item has the same number of labels as before but different ones, all of them count as edited.
+        """
+        added = removed = same_inputs = 0
+        for item in {**self.rows, **before.rows}:
+            (now, labels, inputs), (then, old_labels, old_inputs) = (
+                record.rows.get(item, (0, 0, None)) for record in (self, before)
+            )
+            edited = now if now == then and labels != old_labels else 0
+            added += max(now - then, 0) + edited
+            removed += max(then - now, 0) + edited
+            same_inputs += inputs == old_inputs
+        return max(added, removed), max(len(self.rows), len(before.rows)) - same_inputs
+
+
+def _hashes(values: Iterable[object]) -> npt.NDArray[np.uint64]:
+    """Return odd hashes, because multiplying by an odd number modulo 2^64 loses no information."""
+    texts = (repr(value).encode("utf-8", "surrogatepass") for value in values)
+    return np.array([int.from_bytes(sha256(text).digest()[:8], "little") | 1 for text in texts], dtype=np.uint64)

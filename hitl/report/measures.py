@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from hitl.annotations import Annotations, Floats, Ints, Name, Names
+from hitl.annotations import Annotations, Floats, Ints, Name
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.metrics import expected_accuracy
@@ -121,27 +121,6 @@ def contested(evidence: Evidence, consensus: Consensus) -> npt.NDArray[np.intp]:
 # -- rows of tables ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Vote:
-    """One answer to an item: its share of the labels, and its annotators, most accurate first."""
-
-    option: int
-    name: Name
-    share: float
-    annotators: Names
-
-
-@dataclass(frozen=True)
-class ContestedRow:
-    """A contested item: its answers, current label, and ground truth if known."""
-
-    item: Name
-    votes: tuple[Vote, ...]
-    label: Name
-    confidence: float
-    truth: Name | None
-
-
 def annotator_rows(page: QuestionPage, most: int) -> list[dict[Hashable, Any]]:
     """Return the `most` annotators with most labels, in that order.
 
@@ -165,8 +144,11 @@ def annotator_rows(page: QuestionPage, most: int) -> list[dict[Hashable, Any]]:
     return rows
 
 
-def contested_rows(page: QuestionPage, contested: npt.NDArray[np.intp], truth: Ints) -> list[ContestedRow]:
-    """Return a row per contested item."""
+def contested_rows(page: QuestionPage, contested: npt.NDArray[np.intp], truth: Ints) -> list[dict[str, Any]]:
+    """Return per contested item its `votes`, current `label`, `confidence`, and `truth` if known.
+
+    A vote has the `option` and its `name`, the `share` of labels, and the `annotators`, most accurate first.
+    """
     consensus, annotations, report = page.consensus, page.evidence.annotations, page.consensus.annotators
     skill = dict(zip(report.names, report.accuracy.tolist(), strict=True))
     table = []
@@ -176,9 +158,11 @@ def contested_rows(page: QuestionPage, contested: npt.NDArray[np.intp], truth: I
         for option in np.unique(labels).tolist():
             names = [annotations.annotators[k] for k in annotations.annotator[rows][labels == option]]
             names.sort(key=lambda name: -skill.get(name, 0.0))
-            votes.append(Vote(option, annotations.options[option], len(names) / len(labels), tuple(names)))
+            vote = {"option": option, "name": annotations.options[option], "share": len(names) / len(labels)}
+            votes.append(vote | {"annotators": names})
         label, known = consensus.classes[consensus.labels[n]], consensus.classes[truth[n]] if truth[n] >= 0 else None
-        table.append(ContestedRow(consensus.items[n], tuple(votes), label, float(consensus.confidence[n]), known))
+        row = {"item": consensus.items[n], "votes": votes, "label": label, "truth": known}
+        table.append(row | {"confidence": float(consensus.confidence[n])})
     return table
 
 
@@ -193,8 +177,13 @@ def model_rows(page: QuestionPage) -> list[dict[str, Any]]:
         predicted = ~np.isnan(values[:, 0])
         same = values[predicted].argmax(axis=1) == page.consensus.labels[predicted]
         temperature = page.consensus.temperatures.get(name, float("nan"))
+        verdict = "not fitted" if np.isnan(temperature) else "about as sure as it should be"
+        if temperature > 1.1:
+            verdict = "over-confident: counts for less than it claims"
+        if temperature < 0.9:
+            verdict = "under-confident: counts for more than it claims"
         row = {"name": name, "items": len(same), "agreement": same.mean() if len(same) else float("nan")}
-        rows.append(row | {"temperature": temperature, "verdict": _verdict(temperature)})
+        rows.append(row | {"temperature": temperature, "verdict": verdict})
     return rows
 
 
@@ -203,13 +192,3 @@ def class_rows(page: QuestionPage, most: int) -> list[tuple[Name, int]]:
     count = np.bincount(page.consensus.labels, minlength=len(page.consensus.classes))
     order = np.argsort(-count, kind="stable")[:most]
     return [(page.consensus.classes[j], int(count[j])) for j in order]
-
-
-def _verdict(temperature: float) -> str:
-    if np.isnan(temperature):
-        return "not fitted"
-    if temperature > 1.1:
-        return "over-confident: counts for less than it claims"
-    if temperature < 0.9:
-        return "under-confident: counts for more than it claims"
-    return "about as sure as it should be"

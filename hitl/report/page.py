@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ from hitl.annotations import Name
 from hitl.models.analysis.complementarity import reliability
 from hitl.report import annotators, measures, models, plots
 from hitl.report.contents import QuestionPage, Report
-from hitl.report.parts.section import parts_section
+from hitl.report.parts import parts_section
 from hitl.tables.write import atomic
 
 if TYPE_CHECKING:
@@ -189,42 +188,33 @@ def _confusions(page: QuestionPage, rows: list[dict[Hashable, Any]], cells: int)
 # -- the first lines of the page ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Answer:
-    """A question of a lead, and the answer in a sentence or two."""
-
-    question: str
-    lines: tuple[str, ...]
-
-
-def verdict(report: Report, questions: Sequence[dict[str, Any]]) -> tuple[Answer, ...]:
-    """Return the answers. `questions` holds the template values (id, page, accuracy, crowd, together, ...)."""
+def verdict(report: Report, questions: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
+    """Return the answers to a lead's questions. `questions` holds the template values (id, page, accuracy, ...)."""
     if not questions:
-        return ()
-    several = len(questions) > 1
-    stands: list[str] = []
+        return {}
+    stands, helps, training, left = [], [], [], []
     if report.plan is not None:
         done, total = len(report.plan.done), len(report.plan.done) + report.plan.open_items
         stands.append(f"{done:,} of {total:,} items are done.")
-    helps, training = [], []
     for question in questions:
-        name = f"{question['page'].name}: " if several else ""
-        stands.append(name + _stands(question["accuracy"]))
+        name = f"{question['page'].name}: " if len(questions) > 1 else ""
+        accuracy = question["accuracy"]
+        if np.isnan(accuracy.value):
+            stands.append(f"{name}The accuracy is not known: {accuracy.basis}.")
+        else:
+            interval = f"95 % interval {accuracy.low * 100:.1f} to {accuracy.high * 100:.1f} %"
+            stands.append(f"{name}Accuracy {accuracy.value * 100:.1f} % ({interval}; {accuracy.basis}).")
         helps.append(name + _helps(question["together"]))
         training.append(name + _training(question["crowd"]))
-    return (
-        Answer("Where does it stand?", tuple(stands)),
-        Answer("Does the model help?", tuple(helps)),
-        Answer("Who needs training?", tuple(training)),
-        Answer("What is left?", _left(report, questions)),
-    )
-
-
-def _stands(accuracy: measures.Accuracy) -> str:
-    if accuracy.value != accuracy.value:
-        return f"The accuracy is not known: {accuracy.basis}."
-    interval = f"95 % interval {accuracy.low * 100:.1f} to {accuracy.high * 100:.1f} %"
-    return f"Accuracy {accuracy.value * 100:.1f} % ({interval}; {accuracy.basis})."
+        counts = f"{question['unlabeled']:,} items without a label, {question['n_contested']:,} contested items."
+        left.append(name + counts)
+    ahead = [f"{line[0].upper()}{line[1:]}." for line in report.outlook if line.startswith(LEFT)]
+    return {
+        "Where does it stand?": stands,
+        "Does the model help?": helps,
+        "Who needs training?": training,
+        "What is left?": ahead or left,
+    }
 
 
 def _helps(together: models.ModelsSection | None) -> str:
@@ -234,9 +224,8 @@ def _helps(together: models.ModelsSection | None) -> str:
     people, both = float(row["people"]), float(row["both"])
     figures = f"{both * 100:.1f} % of labels are right with it, {people * 100:.1f} % without"
     basis = "measured on known truth" if together.profile.measured else "expected; known truth would measure it"
-    if abs(both - people) < LEVEL:
-        return f"It makes hardly a difference: {figures} ({basis})."
-    return f"{'Yes' if both > people else 'No'}: {figures} ({basis})."
+    answer = "Yes" if both > people else "No"
+    return f"{'It makes hardly a difference' if abs(both - people) < LEVEL else answer}: {figures} ({basis})."
 
 
 def _training(crowd: annotators.AnnotatorsSection | None) -> str:
@@ -248,16 +237,6 @@ def _training(crowd: annotators.AnnotatorsSection | None) -> str:
     names = [f"{profiles.names[k]} ({', '.join(profiles.flags(k))})" for k in crowd.flagged[:NAMED]]
     more = f", and {len(crowd.flagged) - NAMED} more" if len(crowd.flagged) > NAMED else ""
     return f"{', '.join(names)}{more}."
-
-
-def _left(report: Report, questions: Sequence[dict[str, Any]]) -> tuple[str, ...]:
-    ahead = [f"{line[0].upper()}{line[1:]}." for line in report.outlook if line.startswith(LEFT)]
-    counts = [
-        f"{question['page'].name + ': ' if len(questions) > 1 else ''}{question['unlabeled']:,} items without a label, "
-        f"{question['n_contested']:,} contested items."
-        for question in questions
-    ]
-    return tuple(ahead or counts)
 
 
 # -- filters of templates ----------------------------------------------------------------------------------

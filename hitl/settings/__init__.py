@@ -183,15 +183,10 @@ class FeatureSettings(Section):
     missing: Literal["skip", "refuse"] = "skip"
 
     @property
-    def kinds(self) -> list[Literal["file", "columns", "text", "image"]]:
-        """Sources that are set: one or none, once the settings are checked."""
-        names: tuple[Literal["file", "columns", "text", "image"], ...] = ("file", "columns", "text", "image")
-        return [name for name in names if getattr(self, name)]
-
-    @property
     def kind(self) -> Literal["file", "columns", "text", "image"] | None:
         """Source of the features, or None."""
-        return next(iter(self.kinds), None)
+        names: tuple[Literal["file", "columns", "text", "image"], ...] = ("file", "columns", "text", "image")
+        return next((name for name in names if getattr(self, name)), None)
 
     def within(self, folder: Path) -> FeatureSettings:
         """Return the settings with relative paths resolved against this folder."""
@@ -206,9 +201,10 @@ class FeatureSettings(Section):
 
     @model_validator(mode="after")
     def _of_one_kind(self) -> FeatureSettings:
-        if len(self.kinds) > 1:
-            raise ValueError(f"{' and '.join(self.kinds)} exclude each other; expected one of them")
-        if not self.kinds and self.model_fields_set:
+        kinds = [name for name in ("file", "columns", "text", "image") if getattr(self, name)]
+        if len(kinds) > 1:
+            raise ValueError(f"{' and '.join(kinds)} exclude each other; expected one of them")
+        if not kinds and self.model_fields_set:
             raise ValueError("nothing to make them of; expected one of file, columns, text and image")
         if self.model is not None and self.kind not in ("text", "image"):
             raise ValueError("model: sees a text or an image; expected one of these as well")

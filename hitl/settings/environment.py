@@ -44,19 +44,15 @@ def secret(name: str) -> str | None:
 
 
 def _read(name: str, path: Path) -> str:
-    problem = None
     try:
         with path.open("rb") as file:
-            content = file.read(LARGEST + 1)
-        text = content.decode().strip()
+            text = file.read(LARGEST + 1).decode().strip()
     except OSError as error:
         raise BadSettings(f"environment: {name}: {path}: {error.strerror or error}") from None
     except UnicodeDecodeError:
-        text, problem = "", "not a text"
-    if problem is None and (not text or len(content) > LARGEST):
-        problem = "empty" if not text else "too large"
-    if problem is not None:
-        raise BadSettings(f"environment: {name}: {path}: {problem}; expected the secret and nothing else")
+        text = ""
+    if not 0 < len(text) <= LARGEST:
+        raise BadSettings(f"environment: {name}: {path}: empty, too large or not a text; expected the secret alone")
     return text
 
 

@@ -17,6 +17,7 @@ from hitl.tables.read import read_table
 from tests.command_line import Run
 
 SIDE = 16
+NEAREST = "--neighbours links items to those with the nearest --features, in place of --graph"
 NETWORK = ("combine", "annotations.csv", "-m", "network-ibcc", "--json", "--labels")
 TOML = """\
 name = "p"
@@ -108,16 +109,6 @@ def test_combine_takes_a_graph(run: Run, grid: Path) -> None:
     assert [row["p_cat"] for row in json.loads(out)["consensus"]] == expected.probabilities[:, 0].tolist()
 
 
-def test_a_column_of_items_of_another_name(run: Run, grid: Path) -> None:
-    write_graph(grid / "graph.csv")
-    expected = json.loads(run(*NETWORK, "--graph", "graph.csv")[1])["consensus"]
-    write_annotations(grid, "photo")
-    write_graph(grid / "graph.csv", "photo")
-    code, out, err = run(*NETWORK, "--graph", "graph.csv", "--item", "photo")
-    assert code == 0, err
-    assert json.loads(out)["consensus"] == expected
-
-
 def test_neighbours_are_linked_by_their_features_and_nothing_is_ignored(run: Run, grid: Path) -> None:
     write_features(grid / "features.csv")
     flags = ("--features", "features.csv", "--neighbours", "4")
@@ -141,8 +132,16 @@ def test_a_graph_that_the_method_does_not_use_is_a_warning_that_says_which_would
 @pytest.mark.parametrize(
     ("flags", "code", "message"),
     [
-        (("--neighbours", "3"), 78, "--neighbours links items to those with the nearest --features, in place of --graph"),
-        (("--graph", "g.csv", "--neighbours", "3"), 78, "--neighbours links items to those with the nearest --features, in place of --graph"),
+        (
+            ("--neighbours", "3"),
+            78,
+            NEAREST,
+        ),
+        (
+            ("--graph", "g.csv", "--neighbours", "3"),
+            78,
+            NEAREST,
+        ),
         (("--graph", "absent.csv"), 65, "absent.csv: no such file"),
         (("--graph", "annotations.csv"), 65, "annotations.csv: no column 'neighbour'; found item, annotator, label."),
         (("--graph", "annotations.csv"), 65, "Name its column of items with --item"),
@@ -159,18 +158,6 @@ def test_graphs_that_cannot_be_used_say_why(
     found, _, err = run("combine", "annotations.csv", "-m", "network-ibcc", *flags)
     assert found == code
     assert message in err
-
-
-def test_replay_says_what_a_graph_saves(run: Run, grid: Path) -> None:
-    write_graph(grid / "graph.csv")
-    (grid / "truth.csv").write_text("item,label\n" + "".join(f"i{n},{truth_of(n)}\n" for n in range(SIDE**2)))
-    flags = ("replay", "annotations.csv", "--truth", "truth.csv", "--policy", "even", "--seeds", "1", "--workers", "1")
-    end = {}
-    for method, more in (("network-ibcc", ("--graph", "graph.csv")), ("vb-ibcc", ())):
-        code, out, err = run(*flags, "--batch", "100", "--json", "-m", method, *more)
-        assert code == 0, err
-        end[method] = json.loads(out)["strategies"]["evenly"]["end"][0]["accuracy"]
-    assert end["network-ibcc"] > end["vb-ibcc"] + 0.05
 
 
 # -- projects ----------------------------------------------------------------------------------------------------
@@ -250,22 +237,6 @@ def test_doctor_says_that_a_graph_is_not_used_or_missing(run: Run, grid: Path) -
         "FAIL  graph: combine.method 'network-ibcc' needs one",
         "      -> add [graph] with file or neighbours",
     ]
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ('file = "g.csv"\nneighbours = 3', "graph: expected one of file and neighbours"),
-        ('item = "photo"', "graph: expected one of file and neighbours"),
-        ("neighbours = 0", "graph.neighbours: input should be greater than or equal to 1 (got 0)"),
-        ("neighbors = 3", "graph.neighbors: no such key; did you mean 'neighbours'?"),
-    ],
-)
-def test_impossible_settings_are_refused(run: Run, grid: Path, given: str, message: str) -> None:
-    write_project(grid, f"[graph]\n{given}")
-    code, _, err = run("run")
-    assert code == 78
-    assert message in err
 
 
 def test_two_graphs_in_a_folder_are_one_too_many(run: Run, grid: Path) -> None:

@@ -135,14 +135,6 @@ def test_figures_show_the_tables(profile: ModelProfile, section: models.ModelsSe
     assert skipped["y"][1:] == pytest.approx(account.deferral["skipped"].tolist()[1:], abs=1e-4)
 
 
-def test_series_are_told_apart_without_colour(section: models.ModelsSection) -> None:
-    for name in ("by-class", "by-confidence"):
-        symbols = [trace["marker"]["symbol"] for trace in section.figures[name]["data"]]
-        assert len(set(symbols)) == 3
-    assert section.figures["calibration"]["data"][1]["line"]["dash"] == "dash"
-    assert section.figures["deferral"]["data"][3]["line"]["dash"] == "dash"
-
-
 def test_figures_are_valid_plotly_and_each_has_its_place(page: QuestionPage, section: models.ModelsSection) -> None:
     found = seen(page, page)
     places = {a["id"] for _, a in found.tags if "plot" in (a.get("class") or "").split()}

@@ -151,7 +151,7 @@ def test_a_secret_may_be_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(BadSettings, match="HITL_X and HITL_X_FILE are both set"):
         secret("HITL_X")
     monkeypatch.delenv("HITL_X")
-    for wrong, why in ((b"", "empty"), (b"\xff", "not a text")):
+    for wrong, why in ((b"", "empty"), (b"\xff", "too large or not a text")):
         (tmp_path / "HITL_X").write_bytes(wrong)
         with pytest.raises(BadSettings, match=why):
             secret("HITL_X")

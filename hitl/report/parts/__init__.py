@@ -1,1 +1,42 @@
-"""Sections of the page for items with marked parts: texts, recordings, masks and boxes."""
+"""Sections of the page for parts of items (texts, recordings, masks, boxes), least certain items first.
+
+Each kind of answer that can be drawn has a function and a template here. Any other kind has a table of its parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hitl.kinds.kind import Judged, kind_of
+from hitl.report.contents import PartsSection, QuestionPage
+from hitl.report.parts import pictures, spans
+
+ROWS = 40
+"""Rows in a table of parts."""
+
+DRAWN: dict[str, Callable[[QuestionPage], PartsSection]] = {
+    "spans": spans.marked_texts,
+    "time_spans": spans.marked_recordings,
+    "boxes": pictures.boxed_images,
+    "masks": pictures.drawn_images,
+}
+"""Kind of answer -> function that draws it."""
+
+
+def parts_section(page: QuestionPage) -> PartsSection | None:
+    """Draw the parts of a question's items. Return None if items are judged as a whole."""
+    if not kind_of(page.consensus).of_parts:
+        return None
+    return DRAWN.get(page.consensus.kind, parts_table)(page)
+
+
+def parts_table(page: QuestionPage) -> PartsSection:
+    """List the items with their parts, least certain first."""
+    rows = kind_of(page.consensus).rows([Judged(page.name, page.evidence, page.consensus)])
+    rows.sort(key=lambda row: float(row["confidence"]))
+    for row in rows[:ROWS]:
+        row["parts"] = [
+            {name: value for name, value in part.items() if isinstance(value, int | float | str)}
+            for part in row["parts"]
+        ]
+    return PartsSection("parts/table.html.j2", rows[:ROWS])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hitl.models.predictors.transforms import tfidf_svd
-from hitl.tables.matrices import read_vectors, write_vectors
+from hitl.tables.matrices import read_vectors
 from tests.command_line import Run
 from tests.projects import folder_with_tables
 from tests.test_docs import blocks
@@ -128,37 +128,6 @@ def test_a_project_embeds_what_its_settings_say(run: Run, tmp_path: Path) -> Non
     (team / "hitl.toml").write_text(f'name = "p"\n{settings}[features]\nfile = "f.csv"\n')
     (tmp_path / "f.csv").rename(team / "f.csv")
     assert run("embed", "--project", *config)[0] == 0
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ('text = "a"\nimage = "b"', "features: text and image exclude each other; expected one of them"),
-        ('model = "tfidf"', "features: nothing to make them of; expected one of file, columns, text and image"),
-        ('columns = ["a"]\nmodel = "tfidf"', "features: model: sees a text or an image"),
-        ('image = "a"', "features: image: needs a model, such as 'torchvision:resnet18'"),
-        ('text = "a"\nmissing = "zero"', "features.missing: input should be 'skip' or 'refuse' (got 'zero')"),
-        ('txt = "a"', "features.txt: no such key; did you mean 'text'?"),
-    ],
-)
-def test_settings_that_contradict_themselves(run: Run, tmp_path: Path, given: str, message: str) -> None:
-    (tmp_path / "hitl.toml").write_text(f'name = "p"\n[source]\nkind = "tables"\npath = "."\n[features]\n{given}\n')
-    code, _, err = run("status")
-    assert code == 78
-    assert message in err
-
-
-def test_files_of_features(tmp_path: Path) -> None:
-    x_nd = np.array([[0.1, 2.0], [np.nan, np.nan], [3.0, 4.0]])
-    for name in ("f.parquet", "f.csv", "f.jsonl", "f.tsv"):
-        write_vectors(tmp_path / name, ["1", "b", "c"], x_nd)
-        items, found = read_vectors(tmp_path / name)
-        assert items == ["1", "b", "c"], name
-        np.testing.assert_array_equal(found, x_nd)
-    np.savez(tmp_path / "f.npz", items=np.array([1, 2, 3]), VGG=x_nd, y=np.array([0, 1, 2]))
-    items, found = read_vectors(tmp_path / "f.npz")
-    assert items == ["1", "2", "3"]
-    np.testing.assert_array_equal(found, x_nd)
 
 
 MODELS = """

@@ -136,21 +136,6 @@ def test_each_item_is_seen_once_in_batches(tmp_path: Path) -> None:
     assert not other.has(NAMES, texts(NAMES, SAID).digests).any()
 
 
-def test_what_is_done_stays_done_when_the_rest_fails(tmp_path: Path) -> None:
-    class Stops(Lengths):
-        def __call__(self, said: list[str]) -> Floats:
-            if len(self.seen) == 2:
-                raise KeyboardInterrupt
-            return super().__call__(said)
-
-    cache = VectorCache(tmp_path / "cache", "lengths")
-    with pytest.raises(KeyboardInterrupt):
-        embed(texts(NAMES, SAID), Stops().made, store=cache, batch_size=3)
-    model = Lengths()
-    embed(texts(NAMES, SAID), model.made, store=cache, batch_size=3)
-    assert [text for batch in model.seen for text in batch] == SAID[6:]
-
-
 def broken(kind: str) -> Any:
     def run(said: Sequence[str]) -> Any:
         bad = [n for n, text in enumerate(said) if len(text) in (4, 5, 9)]
@@ -246,9 +231,3 @@ def test_a_cache_that_is_something_else(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("no database " * 100)
     with pytest.raises(BadInput, match=r"cache: cannot be used as a cache: .*; remove it"):
         VectorCache(tmp_path / "cache", "x")
-
-
-def test_a_digest_tells_contents_apart() -> None:
-    assert features.digest_of("ab", "c") != features.digest_of("a", "bc")
-    assert texts(["i"], ["1"]).digests != texts(["i"], ["2"]).digests
-    assert rows(["i"], [(1, 2)], ["a", "b"]).digest() != rows(["i"], [(1, 2)], ["a", "c"]).digest()

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hitl.errors import BadInput, BadSettings, BadTable, Busy
+from hitl.errors import BadInput, BadTable, Busy
 from hitl.models.predictors import running
 from hitl.models.predictors.inputs import Batch, Inputs
 from hitl.models.predictors.running import predict
@@ -135,11 +135,6 @@ def test_a_table_that_cannot_be_judged(tmp_path: Path, text: str, message: str) 
     with pytest.raises(BadTable, match=message):
         predict(Inputs(tmp_path / "t.csv"), Recorder(), tmp_path / "p.csv", "f")
     assert not (tmp_path / "p.csv").exists()
-
-
-def test_settings_that_make_no_sense(tmp_path: Path) -> None:
-    with pytest.raises(BadSettings, match="--text and --image exclude each other"):
-        Inputs(tmp_path / "t.csv", text="a", image="b")
 
 
 def test_embeddings_of_a_dataset_folder_are_features(tmp_path: Path) -> None:
