@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from hitl.models.edbcc import EDBCC as EDBCC
     from hitl.models.gibbs_ibcc import GibbsIBCC as GibbsIBCC
     from hitl.models.gpc_ma import GPCMA as GPCMA
-    from hitl.models.graphs.network_dawid_skene import NetworkDawidSkene as NetworkDawidSkene
-    from hitl.models.graphs.network_ibcc import NetworkIBCC as NetworkIBCC
+    from hitl.models.graphs.networks import NetworkDawidSkene as NetworkDawidSkene
+    from hitl.models.graphs.networks import NetworkIBCC as NetworkIBCC
     from hitl.models.hierarchy.hierarchical_dawid_skene import HierarchicalDawidSkene as HierarchicalDawidSkene
     from hitl.models.learning.gpc_baselines import GPCConcatenated as GPCConcatenated
     from hitl.models.learning.gpc_baselines import GPCGold as GPCGold
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from hitl.models.moment_matching import MomentMatching as MomentMatching
     from hitl.models.pl import PL as PL
     from hitl.models.pl_em import PLEM as PLEM
-    from hitl.models.sequences.bsc_seq import BSCSeq as BSCSeq
-    from hitl.models.sequences.sequential_dawid_skene import SequentialDawidSkene as SequentialDawidSkene
-    from hitl.models.sequences.sequential_ibcc import SequentialIBCC as SequentialIBCC
+    from hitl.models.sequences.chains import BSCSeq as BSCSeq
+    from hitl.models.sequences.chains import SequentialDawidSkene as SequentialDawidSkene
+    from hitl.models.sequences.chains import SequentialIBCC as SequentialIBCC
     from hitl.models.sp import SP as SP
     from hitl.models.variational_gpc_ma import VariationalGPCMA as VariationalGPCMA
     from hitl.models.vb_ibcc import VBIBCC as VBIBCC

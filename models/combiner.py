@@ -113,7 +113,7 @@ def used_shards(combiner: Combiner, evidence: Evidence | Shards) -> Shards:
 
     Needed truth may be in any shard. Raise BadEvidence if none has it.
     """
-    if not isinstance(evidence, Shards):
+    if not isinstance(evidence, Shards) or not fits_shards(combiner):
         return Table(used(combiner, evidence, stacklevel=4))
     needs = needs_of(combiner)
     complete = (shard for shard in evidence.tables if needs <= given(shard))

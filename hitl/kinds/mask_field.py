@@ -27,7 +27,7 @@ from hitl.annotations import Floats
 from hitl.kinds.label_patterns import PIXEL_KINDS, LabelPatterns
 from hitl.models.numerics import kernels
 from hitl.models.numerics.compiled import compiled, threaded
-from hitl.models.numerics.mean_field import ENOUGH
+from hitl.models.numerics.potts import ENOUGH
 from hitl.models.priors import Mask, Posterior
 from hitl.models.priors.graph_field import SWEEPS
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from hitl.annotations import Floats
 from hitl.models.inference.engine import Additive
-from hitl.models.numerics import apparent_passes, kernels
+from hitl.models.numerics import kernels
 from hitl.models.priors import Mask, Posterior, TruthPrior
 
 P = TypeVar("P", bound=TruthPrior)
@@ -70,15 +70,24 @@ class ApparentClasses(Generic[P]):
             return replace(
                 found, statistics=Seen(found.statistics, kernels.totals(found.q_nj, counted_n), items, items)
             )
-        told_nj = apparent_passes.told(message_nj, self.clear, self.share_j)
-        found = self.prior.posterior(told_nj, counted_n)
-        seen = apparent_passes.seen(message_nj, found.q_nj, self.clear, self.share_j, counted_n)
-        return Posterior(seen.q_nj, found.log_evidence, Seen(found.statistics, seen.seen_j, seen.clear, seen.items))
+        looks = _Looks.of(message_nj, self.clear, self.share_j)
+        found = self.prior.posterior(looks.told_nj(), counted_n)
+        by_nj = found.q_nj / looks.mixed_nj
+        q_nj = looks.seems_nj * (self.clear * by_nj + (1 - self.clear) * self.share_j * by_nj.sum(axis=1)[:, None])
+        q_nj /= q_nj.sum(axis=1, keepdims=True)
+        clear_n = self.clear * np.einsum("nj,nj->n", looks.seems_nj, by_nj)
+        q_nj[looks.known_n] = found.q_nj[looks.known_n]
+        among_n = counted_n & ~looks.known_n
+        seen = Seen(
+            found.statistics, kernels.totals(q_nj, among_n), float(clear_n[among_n].sum()), float(among_n.sum())
+        )
+        return Posterior(q_nj, found.log_evidence, seen)
 
     def truths(self, message_nj: Floats) -> Floats:
         """Return (N, J) beliefs about the true classes; all items count."""
-        told_nj = message_nj if self.clear == 1 else apparent_passes.told(message_nj, self.clear, self.share_j)
-        return self.prior.posterior(told_nj, np.ones(len(message_nj), dtype=bool)).q_nj
+        if self.clear < 1:
+            message_nj = _Looks.of(message_nj, self.clear, self.share_j).told_nj()
+        return self.prior.posterior(message_nj, np.ones(len(message_nj), dtype=bool)).q_nj
 
     def statistics(self, q_nj: Floats, counted_n: Mask) -> Seen:
         items = float(counted_n.sum())
@@ -95,3 +104,27 @@ class ApparentClasses(Generic[P]):
     def log_density(self) -> float:
         own = float(np.log(self.clear) + np.log(self.share_j).sum()) if self.learned else 0.0
         return self.prior.log_density() + own
+
+
+@dataclass(frozen=True, eq=False)
+class _Looks:
+    """Likelihoods exp L of apparent classes and of their mixture m, relative to the largest, and items of known truth.
+
+    If a known truth rules out some classes of an item, the item is what it appears to be.
+    """
+
+    message_nj: Floats
+    seems_nj: Floats
+    mixed_nj: Floats
+    known_n: Mask
+
+    @classmethod
+    def of(cls, message_nj: Floats, clear: float, share_j: Floats) -> Self:
+        seems_nj = np.exp(message_nj - message_nj.max(axis=1, keepdims=True))
+        mixed_nj = clear * seems_nj + (1 - clear) * (seems_nj @ share_j)[:, None]
+        return cls(message_nj, seems_nj, mixed_nj, np.isneginf(message_nj).any(axis=1))
+
+    def told_nj(self) -> Floats:
+        """Return (N, J) messages about true classes."""
+        told_nj = self.message_nj.max(axis=1, keepdims=True) + np.log(self.mixed_nj)
+        return np.where(self.known_n[:, None], self.message_nj, told_nj)

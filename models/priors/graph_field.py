@@ -21,14 +21,13 @@ At zero strength the step of the shares is that of class shares, and the model i
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 
 from hitl.annotations import Floats
-from hitl.models.numerics import belief_propagation, iterated_modes, kernels, mean_field
-from hitl.models.numerics.graph import Graph, Heard
-from hitl.models.numerics.mean_field import judged
+from hitl.models.numerics import kernels
+from hitl.models.numerics.potts import APPROXIMATIONS, Graph
 from hitl.models.priors import Mask, Posterior
 
 FIRST = 0.5
@@ -45,25 +44,6 @@ SWEEPS = 2
 
 SWEEPS_ALONE = 200
 """Maximum sweeps of a final posterior."""
-
-
-class Approximation(Protocol):
-    """Approximation that computes the messages between neighbors."""
-
-    def begin(self, graph: Graph, q_nj: Floats, /) -> Any:
-        """Return the state from which sweeps start, for beliefs (N, J)."""
-
-    def settle(
-        self, message_nj: Floats, log_share_j: Floats, graph: Graph, strength_j: Floats, begun: Any, sweeps: int, /
-    ) -> Heard:
-        """Return the messages of neighbors after at most `sweeps` from `begun`."""
-
-
-APPROXIMATIONS: dict[str, Approximation] = {
-    "mean-field": mean_field,
-    "icm": iterated_modes,
-    "belief-propagation": belief_propagation,
-}
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -151,11 +131,16 @@ class GraphField:
 
     def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
         heard_nj = message_nj if counted_n.all() else np.where(counted_n[:, None], message_nj, 0.0)
-        log_share_j = np.log(self.share_j)
+        log_share_j, settle = np.log(self.share_j), APPROXIMATIONS[self.approximation][1]
         begun = self._begin(kernels.beliefs(heard_nj, log_share_j)[0]) if self.begun is None else self.begun
-        heard = self._approximation.settle(heard_nj, log_share_j, self.graph, self.strength_j, begun, self.sweeps)
-        found = judged(message_nj, log_share_j, heard, counted_n)
-        return Posterior(found.q_nj, found.log_evidence, FieldCounts(*found[2:], heard.begun))
+        heard = settle(heard_nj, log_share_j, self.graph, self.strength_j, begun, self.sweeps)
+        p_nj, log_p_n = kernels.beliefs(heard.field_nj, log_share_j)
+        q_nj, log_q_n = kernels.beliefs(message_nj + heard.field_nj, log_share_j)
+        believed_j, expected_j = (kernels.totals(x_nj, counted_n) for x_nj in (q_nj, p_nj))
+        gradient_j = kernels.totals(heard.slope_nj * (q_nj - p_nj), counted_n)
+        curvature_j = kernels.totals(heard.slope_nj**2 * p_nj * (1 - p_nj), counted_n)
+        counts = FieldCounts(believed_j, expected_j, gradient_j, curvature_j, heard.begun)
+        return Posterior(q_nj, float(np.sum(log_q_n - log_p_n, where=counted_n)), counts)
 
     def statistics(self, q_nj: Floats, counted_n: Mask) -> FieldCounts:
         believed_j = kernels.totals(q_nj, counted_n)
@@ -177,12 +162,8 @@ class GraphField:
     def log_density(self) -> float:
         return float(self.smoothing * np.log(self.share_j).sum())
 
-    @property
-    def _approximation(self) -> Approximation:
-        return APPROXIMATIONS[self.approximation]
-
     def _begin(self, q_nj: Floats) -> Any:
-        return self._approximation.begin(self.graph, q_nj)
+        return APPROXIMATIONS[self.approximation][0](self.graph, q_nj)
 
 
 def _half_newton(statistics: FieldCounts) -> Floats:

@@ -24,8 +24,7 @@ from hitl.models.inference.warm_start import require_learned, require_same_class
 from hitl.models.numerics import kernels
 from hitl.models.numerics.clamping import observe
 from hitl.models.numerics.forward_backward import Indices, Passed, forward_backward, most_probable
-from hitl.models.priors.dirichlet_chain import NEVER
-from hitl.models.priors.markov_chain import MarkovChain, Sequences
+from hitl.models.priors.markov_chain import NEVER, MarkovChain, Sequences
 
 FIRST, STEPS = "first", "steps"
 

@@ -29,10 +29,10 @@ from hitl.models import VBIBCC, BSCSeq, DawidSkene, MajorityVote, SequentialDawi
 from hitl.models.inference import em
 from hitl.models.priors.markov_chain import Sequences
 from hitl.models.registry import combiner
-from hitl.models.sequences.spans import Span, partial, spans, strict
 from hitl.tables.read import read_table
 from tests import reference_data
 from tests.bench import results
+from tests.bench.entity_spans import Span, partial, spans, strict
 from tests.kinds.span_crowds import CROWDS, in_characters
 from tests.models.sequences.test_sequential import macro_f, simulated
 

@@ -8,15 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numba import get_num_threads, set_num_threads
 from scipy import sparse
 from scipy.special import logsumexp
 
 from hitl import Annotations, Evidence
 from hitl.annotations import Floats, Ints
 from hitl.models import NetworkDawidSkene, NetworkIBCC
-from hitl.models.numerics import apparent_passes
-from hitl.models.numerics.graph import Graph
+from hitl.models.numerics.potts import Graph
 from hitl.models.priors.apparent_classes import ApparentClasses
 from hitl.models.priors.graph_field import SWEEPS_ALONE, GraphField
 
@@ -71,32 +69,6 @@ def test_beliefs_about_truths_and_looks_are_those_of_enumeration(known: dict[int
     np.testing.assert_allclose(prior().truths(message_nj.copy()), truth_nj, atol=1e-7)
     assert found.statistics.clear == pytest.approx(clear, abs=1e-6)
     assert found.statistics.items == N - len(known)
-
-
-@pytest.mark.parametrize("items", [1, 64, 100, 20_000])
-def test_passes_are_those_of_numpy_whatever_the_threads(items: int) -> None:
-    rng, before = np.random.default_rng(2), get_num_threads()
-    message_nj = rng.normal(scale=20, size=(items, J)) - 300
-    truth_nj = rng.dirichlet(np.ones(J), size=items)
-    known_n, counted_n = rng.random(items) < 0.1, rng.random(items) < 0.7
-    message_nj[known_n, 1:] = -np.inf
-    any_n1 = logsumexp(message_nj, b=SEEM, axis=1, keepdims=True)
-    told_nj = np.logaddexp(np.log(CLEAR) + message_nj, np.log(1 - CLEAR) + any_n1)
-    by_nj = truth_nj * np.exp(message_nj - told_nj)  # of y = z
-    others_nj = np.exp(message_nj[:, :, None] - told_nj[:, None, :]) @ truth_nj[:, :, None]
-    q_nj = CLEAR * by_nj + (1 - CLEAR) * SEEM * others_nj[:, :, 0]
-    q_nj[known_n], told_nj[known_n] = truth_nj[known_n], message_nj[known_n]
-    among_n = counted_n & ~known_n
-    try:
-        for threads in (1, 2):
-            set_num_threads(min(threads, before))
-            np.testing.assert_allclose(apparent_passes.told(message_nj, CLEAR, SEEM), told_nj, rtol=1e-12)
-            found = apparent_passes.seen(message_nj, truth_nj.copy(), CLEAR, SEEM, counted_n)
-            np.testing.assert_allclose(found.q_nj, q_nj, atol=1e-12)
-            np.testing.assert_allclose(found.seen_j, q_nj[among_n].sum(axis=0), rtol=1e-10)
-            assert (found.clear, found.items) == pytest.approx((CLEAR * by_nj[among_n].sum(), among_n.sum()))
-    finally:
-        set_num_threads(before)
 
 
 def crowd(seed: int, clear: float, classes: int = 4, items: int = 1500) -> tuple[Evidence, Ints]:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numba import get_num_threads, set_num_threads
 from scipy import sparse
 from scipy.special import logsumexp, softmax
 
@@ -17,13 +16,10 @@ from hitl import Annotations, Evidence
 from hitl.annotations import Floats, Ints
 from hitl.errors import BadEvidence, BadSettings
 from hitl.models import NetworkDawidSkene, NetworkIBCC
-from hitl.models.numerics import belief_propagation, iterated_modes, mean_field
-from hitl.models.numerics.graph import Graph, Heard
-from hitl.models.numerics.mean_field import judged
+from hitl.models.numerics.potts import APPROXIMATIONS, Graph, Heard
 from hitl.models.priors.graph_field import QUICKEST, SWEEPS_ALONE, FieldCounts, GraphField, Step
 
 METHODS = (NetworkDawidSkene(), NetworkIBCC())
-APPROXIMATIONS = ("mean-field", "icm", "belief-propagation")
 J = 3
 
 
@@ -78,20 +74,6 @@ def log_joint(adjacency: sparse.csr_array, strength_j: Floats, share_j: Floats, 
 STRENGTH, SHARES = np.array([0.8, 0.3, 1.2]), np.array([0.2, 0.3, 0.5])
 
 
-def test_neighbours_are_summed_as_the_matrix_does_whatever_the_threads() -> None:
-    rng = np.random.default_rng(0)
-    for n_items, n_edges in ((30, 60), (20_000, 60_000)):
-        adjacency = random_graph(n_items, n_edges, rng)
-        value_nj = rng.normal(size=(n_items, J))
-        before = get_num_threads()
-        try:
-            for threads in (1, 2):
-                set_num_threads(min(threads, before))
-                np.testing.assert_allclose(Graph.of(adjacency).sums(value_nj), adjacency @ value_nj, atol=1e-12)
-        finally:
-            set_num_threads(before)
-
-
 def test_belief_propagation_is_exact_on_trees_and_its_evidence_is_that_of_each_item_given_all_others() -> None:
     rng = np.random.default_rng(2)
     field = GraphField(Graph.of(TREE), STRENGTH, SHARES, approximation="belief-propagation", sweeps=SWEEPS_ALONE)
@@ -131,8 +113,9 @@ def test_belief_propagation_on_a_path_is_what_hmmlearn_says_of_the_chain() -> No
     path = sparse.coo_array((np.ones(n - 1), (rows, rows + 1)), shape=(n, n))
     graph = Graph.of(path + path.T)
     message_nj, log_share_j = np.log(emitted[:, seen].T), np.log(np.full(J, 1 / J))
-    begun = belief_propagation.begin(graph, np.full((n, J), 1 / J))
-    heard = belief_propagation.settle(message_nj, log_share_j, graph, np.full(J, strength), begun, 400)
+    begin, settle = APPROXIMATIONS["belief-propagation"]
+    begun = begin(graph, np.full((n, J), 1 / J))
+    heard = settle(message_nj, log_share_j, graph, np.full(J, strength), begun, 400)
     q_nj = softmax(message_nj + log_share_j + heard.field_nj, axis=1)
     np.testing.assert_allclose(q_nj, model.predict_proba(seen[:, None]), atol=1e-5)
 
@@ -147,11 +130,12 @@ def test_mean_field_ends_where_no_belief_nearby_has_a_higher_bound() -> None:
         return float((q_nj * (message_nj + np.log(SHARES) - np.log(q_nj))).sum()) + alike
 
     graph = Graph.of(adjacency)
-    begun = mean_field.begin(graph, q_nj)
+    begin, settle = APPROXIMATIONS["mean-field"]
+    begun = begin(graph, q_nj)
     for _ in range(60):
-        q_nj = begun.q_nj
+        q_nj = begun[0]
         bounds.append(bound(q_nj))
-        begun = mean_field.settle(message_nj, np.log(SHARES), graph, STRENGTH / 2, begun, 1).begun
+        begun = settle(message_nj, np.log(SHARES), graph, STRENGTH / 2, begun, 1).begun
     assert (np.diff(bounds) > -1e-9).all()
     for _ in range(200):
         nearby_nj = q_nj * np.exp(rng.normal(scale=0.01, size=q_nj.shape))
@@ -164,8 +148,9 @@ def test_iterated_modes_end_where_no_item_alone_would_change() -> None:
     for _ in range(20):
         adjacency = random_graph(20, 40, rng)
         message_nj = rng.normal(size=(20, J))
-        begin = iterated_modes.begin(Graph.of(adjacency), rng.random((20, J)))
-        found = iterated_modes.settle(message_nj, np.log(SHARES), Graph.of(adjacency), STRENGTH, begin, 100)
+        begin, settle = APPROXIMATIONS["icm"]
+        graph = Graph.of(adjacency)
+        found = settle(message_nj, np.log(SHARES), graph, STRENGTH, begin(graph, rng.random((20, J))), 100)
         np.testing.assert_allclose(found.field_nj, STRENGTH * (adjacency @ found.begun), atol=1e-12)
         best_n = (message_nj + np.log(SHARES) + found.field_nj).argmax(axis=1)
         np.testing.assert_array_equal(best_n, found.begun.argmax(axis=1))
@@ -177,10 +162,10 @@ def test_a_step_learns_what_makes_the_beliefs_likelier_given_what_the_neighbours
     rng = np.random.default_rng(15)
     graph, message_nj = Graph.of(random_graph(60, 120, rng)), rng.normal(scale=2, size=(60, J))
     field = GraphField(graph, STRENGTH, SHARES, 1e-9, approximation=approximation, sweeps=3)
-    found = field.posterior(message_nj.copy(), np.ones(60, bool))
+    found, settle = field.posterior(message_nj.copy(), np.ones(60, bool)), APPROXIMATIONS[approximation][1]
 
     def likelihood(strength_j: Floats, share_j: Floats) -> float:
-        heard = field._approximation.settle(message_nj, np.log(share_j), graph, strength_j, found.statistics.begun, 0)
+        heard = settle(message_nj, np.log(share_j), graph, strength_j, found.statistics.begun, 0)
         log_p_nj = np.log(share_j) + heard.field_nj
         return float((found.q_nj * (log_p_nj - logsumexp(log_p_nj, axis=1, keepdims=True))).sum())
 
@@ -188,9 +173,7 @@ def test_a_step_learns_what_makes_the_beliefs_likelier_given_what_the_neighbours
         up, down = (likelihood(STRENGTH + sign * 1e-5 * np.eye(J)[j], SHARES) for sign in (1, -1))
         assert found.statistics.gradient_j[j] == pytest.approx((up - down) / 2e-5, abs=1e-4)
     for _ in range(300):
-        heard = field._approximation.settle(
-            message_nj, np.log(field.share_j), graph, field.strength_j, found.statistics.begun, 0
-        )
+        heard = settle(message_nj, np.log(field.share_j), graph, field.strength_j, found.statistics.begun, 0)
         field = field.learn(counts_of(found.q_nj, field, heard))
     best = likelihood(field.strength_j, field.share_j)
     for _ in range(200):
@@ -217,35 +200,13 @@ def test_steps_of_strengths_leave_out_what_the_next_would_repeat() -> None:
     assert Step(begun_j, half_j).times(begun_j, half_j) == 1, "it did not move"
 
 
-def test_a_posterior_is_that_of_numpy_whatever_the_threads_and_what_counts() -> None:
-    rng = np.random.default_rng(16)
-    message_nj, field_nj, slope_nj = rng.normal(size=(3, 20_000, J))
-    counted_n, before = rng.random(20_000) < 0.7, get_num_threads()
-    message_nj[:5, 1:] = -np.inf
-    unit_j = rng.uniform(0.5, 2, size=J)
-    heard = Heard(field_nj / unit_j, unit_j, slope_nj, None)
-    log_p_nj = np.log(SHARES) + field_nj
-    q_nj, p_nj = softmax(log_p_nj + message_nj, axis=1), softmax(log_p_nj, axis=1)
-    log_z_n = logsumexp(log_p_nj + message_nj, axis=1) - logsumexp(log_p_nj, axis=1)
-    expected = [q_nj, p_nj, slope_nj * (q_nj - p_nj), slope_nj**2 * p_nj * (1 - p_nj)]
-    try:
-        for threads in (1, 2):
-            set_num_threads(min(threads, before))
-            found = judged(message_nj.copy(), np.log(SHARES), heard, counted_n)
-            np.testing.assert_allclose(found.q_nj, q_nj, atol=1e-12)
-            assert found.log_evidence == pytest.approx(log_z_n[counted_n].sum())
-            for one, other in zip(found[2:], expected, strict=True):
-                np.testing.assert_allclose(one, other[counted_n].sum(axis=0), rtol=1e-9)
-    finally:
-        set_num_threads(before)
-
-
 def test_neighbours_that_would_swap_for_ever_do_not() -> None:
     graph, flat_nj, half_j, one_j = Graph.of(linked(2, [(0, 1)])), np.zeros((2, 2)), np.log([0.5, 0.5]), np.ones(2)
     for sweeps in (100, 101):
-        z_nj = iterated_modes.settle(flat_nj, half_j, graph, one_j, np.eye(2), sweeps).begun
+        z_nj = APPROXIMATIONS["icm"][1](flat_nj, half_j, graph, one_j, np.eye(2), sweeps).begun
         np.testing.assert_array_equal(z_nj, np.eye(2)[::-1])
-    q_nj = mean_field.settle(flat_nj, half_j, graph, one_j, mean_field.begin(graph, np.eye(2)), 200).begun.q_nj
+    begin, settle = APPROXIMATIONS["mean-field"]
+    q_nj, _ = settle(flat_nj, half_j, graph, one_j, begin(graph, np.eye(2)), 200).begun
     np.testing.assert_allclose(q_nj, 0.5, atol=1e-3)
 
 

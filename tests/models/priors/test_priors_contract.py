@@ -21,15 +21,14 @@ from scipy.special import digamma, logsumexp
 import hitl.models.priors
 from hitl.annotations import Floats
 from hitl.models.calibration.temperature import LogTemperature
-from hitl.models.numerics.graph import Graph
+from hitl.models.numerics.potts import Graph
 from hitl.models.priors import Mask, TruthPrior
 from hitl.models.priors.apparent_classes import ApparentClasses
 from hitl.models.priors.calibrated import Calibrated
 from hitl.models.priors.covariance import CovarianceModule
-from hitl.models.priors.dirichlet_chain import DirichletChain
 from hitl.models.priors.gp import GaussianProcess
 from hitl.models.priors.graph_field import SWEEPS_ALONE, GraphField
-from hitl.models.priors.markov_chain import MarkovChain, Sequences
+from hitl.models.priors.markov_chain import DirichletChain, MarkovChain, Sequences
 from hitl.models.priors.shares import DirichletShares, Fixed, Shares
 from hitl.models.priors.variational_gp import Inputs, VariationalGP
 from hitl.testing.crowds import crowd

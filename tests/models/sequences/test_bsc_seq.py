@@ -12,10 +12,8 @@ from hitl import Annotations, Evidence
 from hitl.annotations import Floats, Ints
 from hitl.models import BSCSeq, SequentialIBCC
 from hitl.models.numerics import kernels
-from hitl.models.priors.dirichlet_chain import NEVER, DirichletChain
-from hitl.models.priors.markov_chain import Sequences
-from hitl.models.sequences.bsc_seq import after_own_labels, merged
-from hitl.models.sequences.spans import steps_of_spans
+from hitl.models.priors.markov_chain import NEVER, DirichletChain, Sequences
+from hitl.models.sequences.chains import after_own_labels, merged, steps_of_spans
 from tests.models.sequences.test_sequential import macro_f, simulated
 
 BIO = ("O", "B-X", "I-X", "B-Y", "I-Y")

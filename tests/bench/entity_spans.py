@@ -12,9 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-import numpy as np
-import numpy.typing as npt
-
 from hitl.errors import BadInput
 from hitl.models.priors.markov_chain import Sequences
 
@@ -56,20 +53,6 @@ def spans(labels: Sequence[str | None], sequences: Sequences) -> list[Span]:
     for number, (first, end) in enumerate(pairwise(start)):
         found += (Span(number, *place) for place in _of_one([labels[row] for row in rows[first:end]]))
     return found
-
-
-def steps_of_spans(classes: Sequence[object]) -> npt.NDArray[np.bool_] | None:
-    """Return (1 + J, J) which classes may begin a sequence, and which may follow each: I-X follows B-X or I-X alone.
-
-    None unless every class is O, B-kind or I-kind.
-    """
-    try:
-        read = [_read(str(name)) for name in classes]
-    except BadInput:
-        return None
-    goes_on = np.array([mark == "I" for mark, _ in read])
-    kinds = np.array([kind for _, kind in read])
-    return np.vstack((~goes_on, ~goes_on | (kinds[:, None] == kinds)))
 
 
 def strict(found: Iterable[Span], right: Iterable[Span]) -> Agreement:

@@ -1,16 +1,25 @@
-"""Fit of confusion-matrix methods with a field on a graph as truth prior, and the parameters that they store.
+"""Dawid-Skene and VB-IBCC for linked items: a field on a graph as truth prior (Traganitis & Giannakis 2019, section 5).
 
-strength       (J,)   log odds that an edge of weight 1 adds for its items to be of a class
-field_shares   (J,)   class shares without neighbors; the consensus has those of the items
-clear          ()     probability that an item does not mislead: annotators see its true class
-seen_shares    (J,)   apparent classes of misleading items
-seen           (K, J, L) Dirichlet parameters of answers about apparent classes; those of the consensus are about true
-               classes. Stored if `clear` is less than 1
-seen_prior     (J, L) prior of `seen`, for annotators without labels
+    p(z) ∝ prod_n p[z_n] exp( sum_{n ~ m} w_nm strength[z_n] [z_n = z_m] )        l_nk | z_n = j ~ Cat(pi_k[j])
+
+    E   q_n from the neighbors and the labels of n: see `graph_field`                             (eqs. 33, 34)
+    M   pi[k, j, l] ∝ sum_{n: l_nk = l} q_nj + smoothing                                                 (eq. 36)
+        or pi_kj ~ Dir(a_j), by variational Bayes, with a prior a that the annotators share, as in VB-IBCC
+
+starting from the votes (Algorithms 3 and 4). Items without labels are estimated from their neighbors. With `strength` 0
+it is Dawid-Skene. The paper's Algorithm 3 is `approximation="icm"` with a strength set by hand.
 
 How often items mislead (`priors.apparent_classes`) shows only once neighbors predict each other. So the field is
 learned first as if no item misled, then both together; the fit with the higher evidence wins. If labels are too few to
-predict each other, no item is assumed to mislead.
+predict each other, no item is assumed to mislead. A consensus stores
+
+    strength       (J,)   log odds that an edge of weight 1 adds for its items to be of a class
+    field_shares   (J,)   class shares without neighbors; the consensus has those of the items
+    clear          ()     probability that an item does not mislead: annotators see its true class
+    seen_shares    (J,)   apparent classes of misleading items
+    seen           (K, J, L) Dirichlet parameters of answers about apparent classes; those of the consensus are about
+                   true classes. Stored if `clear` is less than 1
+    seen_prior     (J, L) prior of `seen`, for annotators without labels
 """
 
 from __future__ import annotations
@@ -27,6 +36,8 @@ from hitl.annotations import Annotations, Floats
 from hitl.consensus import AnnotatorReport, Consensus
 from hitl.evidence import Evidence
 from hitl.models.annotators import AnnotatorKind
+from hitl.models.annotators.confusion import PointRows, even_pseudo_counts, on_the_diagonal
+from hitl.models.annotators.dirichlet_confusion import DirichletRows
 from hitl.models.combiner import require_given, used
 from hitl.models.inference import em
 from hitl.models.inference.loop import Expected
@@ -35,7 +46,7 @@ from hitl.models.inference.warm_start import begin, require_learned, require_sam
 from hitl.models.numerics import kernels
 from hitl.models.numerics.checks import at_least_0, chance, check_settings
 from hitl.models.numerics.clamping import observe
-from hitl.models.numerics.graph import Graph
+from hitl.models.numerics.potts import Graph
 from hitl.models.numerics.votes import shares
 from hitl.models.priors.apparent_classes import ApparentClasses
 from hitl.models.priors.graph_field import SWEEPS_ALONE, GraphField
@@ -168,6 +179,59 @@ class FieldMethod(ABC):
         limits["max_iterations"] -= len(trace)
         more = em.run_em(evidence, careful, fitted.annotators, fitted.q_nj, begun=going_on, **limits)
         return replace(more, objective=(*trace, *more.objective))
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkDawidSkene(FieldMethod):
+    """Dawid-Skene whose true classes are a field on a graph.
+
+    `smoothing` > 0 is the pseudo-count of each confusion cell; the other settings are those of `FieldMethod`.
+
+    Example:
+        >>> from scipy import sparse
+        >>> from hitl import Annotations, Evidence, models
+        >>> labels = Annotations.from_matrix([[0, 0], [0, 0], [-1, -1], [1, 1], [1, 1]])
+        >>> links = sparse.coo_array(([1.0, 1.0, 1.0], ([0, 1, 3], [1, 2, 4])), shape=(5, 5))
+        >>> models.NetworkDawidSkene(strength=2).fit(Evidence(labels, graph=links + links.T)).labels.tolist()
+        [0, 0, 0, 1, 1]
+    """
+
+    share_smoothing: float = 0.01
+    smoothing: float = 0.01
+
+    def annotators(self, annotations: Annotations) -> PointRows:
+        """Return confusion rows at their posterior mode."""
+        return PointRows(even_pseudo_counts(annotations.n_classes, annotations.n_options, self.smoothing))
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkIBCC(FieldMethod):
+    """VB-IBCC whose true classes are a field on a graph.
+
+    Attributes:
+        diagonal, off: pseudo-counts of a right and of any other answer in a confusion row, > 0; if `shared`, the mode
+            of their hyper-prior.
+        shared: learn the rows' prior from all annotators (empirical Bayes).
+
+    The other settings are those of `FieldMethod`.
+
+    Example:
+        >>> from scipy import sparse
+        >>> from hitl import Annotations, Evidence, models
+        >>> labels = Annotations.from_matrix([[0, 0], [0, 0], [-1, -1], [1, 1], [1, 1]])
+        >>> links = sparse.coo_array(([1.0, 1.0, 1.0], ([0, 1, 3], [1, 2, 4])), shape=(5, 5))
+        >>> models.NetworkIBCC(strength=2).fit(Evidence(labels, graph=links + links.T)).labels.tolist()
+        [0, 0, 0, 1, 1]
+    """
+
+    diagonal: float = 2.0
+    off: float = 1.0
+    shared: bool = True
+
+    def annotators(self, annotations: Annotations) -> DirichletRows:
+        """Return confusion rows with Dirichlet posteriors, as in VB-IBCC."""
+        size = annotations.n_classes, annotations.n_options
+        return DirichletRows(on_the_diagonal(*size, self.diagonal, self.off), self.shared)
 
 
 def as_seen(consensus: Consensus) -> Consensus:
