@@ -155,7 +155,7 @@ def _iterated_modes(
 
 def _begin_propagation(graph: Graph, q_nj: Floats) -> Floats:
     """Return (2 E, J) c of each edge, in the row of its receiver. It starts as the beliefs themselves."""
-    return q_nj[graph.weight_nn.indices]
+    return np.asarray(q_nj[graph.weight_nn.indices])
 
 
 def _belief_propagation(

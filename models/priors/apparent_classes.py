@@ -122,7 +122,7 @@ class _Looks:
     def of(cls, message_nj: Floats, clear: float, share_j: Floats) -> Self:
         seems_nj = np.exp(message_nj - message_nj.max(axis=1, keepdims=True))
         mixed_nj = clear * seems_nj + (1 - clear) * (seems_nj @ share_j)[:, None]
-        return cls(message_nj, seems_nj, mixed_nj, np.isneginf(message_nj).any(axis=1))
+        return cls(message_nj, seems_nj, mixed_nj, np.asarray(np.isneginf(message_nj).any(axis=1)))
 
     def told_nj(self) -> Floats:
         """Return (N, J) messages about true classes."""
