@@ -28,7 +28,7 @@ from hitl.consensus import Consensus, Fit
 from hitl.errors import BadEvidence, BadSettings
 from hitl.evidence import Evidence
 from hitl.models.combiner import used
-from hitl.models.inference.voted import report_of_votes
+from hitl.models.majority import report_of_votes
 from hitl.models.numerics import kernels
 from hitl.models.numerics.clamping import clamp
 from hitl.tables.encode import natural_order

@@ -13,6 +13,10 @@ with the log joint of the known class in place of the normalizer if the truth is
 learned from all annotators together (see `dirichlet`) unless `shared` is off. The paper has a fixed prior,
 and begins at the prior's expectations: `VBIBCC.paper()`. Near the optimum steps use momentum
 (`inference.em`), which leaves the fixed points unchanged.
+
+`VBIBCCWithModels` has a pool of calibrated models as the prior of each item, as P+L-EM (Kerrigan 2021, eq. 3). No paper
+has this combination. Unlike P+L-EM it models the uncertainty of each annotator's matrix, and estimates annotators with
+few labels from the crowd. The models' weights are estimated first, without truth, and held (`unsupervised_pool`).
 """
 
 from __future__ import annotations
@@ -20,21 +24,24 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion, dirichlet_confusion
 from hitl.models.annotators.dirichlet_confusion import DirichletConfusion, DirichletRows
-from hitl.models.combiner import used_shards
+from hitl.models.calibration.temperature import LogTemperature
+from hitl.models.combiner import used, used_shards
 from hitl.models.inference import em, warm_start, working_set
 from hitl.models.inference.engine import Shards, Sums
+from hitl.models.inference.model_pool import unsupervised
 from hitl.models.inference.warm_start import require_same_classes
 from hitl.models.numerics import kernels
 from hitl.models.numerics.checks import check_settings
 from hitl.models.numerics.clamping import clamp
 from hitl.models.numerics.votes import agreement, voted
+from hitl.models.pl import calibrated_prior
 from hitl.models.priors.calibrated import learned_prior
 from hitl.models.priors.shares import DirichletShares
 
@@ -157,3 +164,61 @@ class VBIBCC:
             return warm_start.applied(learned, evidence, self.hyper(evidence.annotations)).probabilities
         log_pi_klj = self.kind(evidence.annotations).log_pi(learned, evidence.annotations)
         return em.expectation(evidence, learned_prior(learned, evidence), log_pi_klj).q_nj
+
+
+@dataclass(frozen=True, slots=True)
+class VBIBCCWithModels:
+    """Variational Bayesian classifier combination with model probabilities.
+
+    Attributes:
+        diagonal, off: pseudo-counts of a right and of each other answer in a confusion row, > 0: the mode of their
+            hyperprior.
+        temperature: prior of each model's log temperature.
+        tolerance: iterations stop when one gains less, in nats per item.
+
+    Example:
+        >>> import numpy as np, hitl
+        >>> from hitl.models import VBIBCCWithModels
+        >>> annotations = hitl.Annotations.from_matrix(np.array([[0, 0], [1, 1], [1, -1]]))
+        >>> evidence = hitl.Evidence(annotations, {"net": np.array([[0.9, 0.1], [0.2, 0.8], [0.3, 0.7]])})
+        >>> VBIBCCWithModels().fit(evidence).labels.tolist()
+        [0, 1, 1]
+    """
+
+    uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth"})
+    needs: ClassVar[frozenset[str]] = frozenset({"probabilities"})
+
+    diagonal: float = 2.0
+    off: float = 1.0
+    temperature: LogTemperature = LogTemperature(0.45)
+    tolerance: float = 1e-6
+    max_iterations: int = 500
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+    def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
+        """Maximize the bound, starting from models and evenly erring annotators. Raise BadEvidence without a model."""
+        evidence = used(self, evidence)
+        began = time.perf_counter()
+        annotations = evidence.annotations
+        pool, q_nj = unsupervised(evidence, self.temperature)
+        kind = self._kind(annotations)
+        if start is not None and start.classes == annotations.classes:
+            q_nj = em.expectation(evidence, pool, kind.log_pi(start, annotations)).q_nj
+        limits: dict[str, Any] = {"tolerance": self.tolerance, "max_iterations": self.max_iterations}
+        found = em.run_em(evidence, pool, kind.at_start(annotations, start), q_nj, **limits)
+        report = kind.report(annotations, found, found.prior.reported_shares(found.q_nj))
+        kept = {"temperatures": pool.temperatures, "parameters": pool.parameters}
+        return em.concluded(self, began, evidence, found, report, **kept)
+
+    def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
+        """Predict other items, by the same or new annotators, with the learned parameters."""
+        pool = calibrated_prior(self, evidence, consensus)
+        log_pi_klj = self._kind(evidence.annotations).log_pi(consensus, evidence.annotations)
+        return consensus.judging(evidence.annotations.items, em.expectation(evidence, pool, log_pi_klj).q_nj)
+
+    def _kind(self, annotations: Annotations) -> DirichletRows:
+        return DirichletRows(
+            confusion.on_the_diagonal(annotations.n_classes, annotations.n_options, self.diagonal, self.off)
+        )

@@ -48,10 +48,9 @@ from hitl.models.annotators import confusion
 from hitl.models.annotators.dirichlet_confusion import learned_concentration
 from hitl.models.annotators.mean_rows import messages
 from hitl.models.combiner import used_shards
-from hitl.models.hierarchy.counted import Counted, least_labels, shares_before
+from hitl.models.hierarchy.counted import Counted, Left, Pairs, Weighed, least_labels, shares_before
 from hitl.models.hierarchy.shared_error_fit import fit_shared_errors, has_few_labels_for_its_classes
 from hitl.models.hierarchy.skills import CROWD
-from hitl.models.hierarchy.weighed_labels import Left, Pairs, Weighed
 from hitl.models.inference import em, warm_start
 from hitl.models.inference.engine import Shards
 from hitl.models.inference.loop import Expected

@@ -22,8 +22,8 @@ from hitl.annotations import Annotations, Floats
 from hitl.consensus import AnnotatorReport
 from hitl.evidence import Evidence
 from hitl.models.annotators.mean_rows import by_item, messages, sums
+from hitl.models.hierarchy.counted import Weighed, WeighedShares
 from hitl.models.hierarchy.skills import CROWD, EDGE, STRENGTHS, USUAL_ALIKE, beta_binomial, strength
-from hitl.models.hierarchy.weighed_labels import Weighed, WeighedShares
 from hitl.models.inference.observed_outputs import Observed
 from hitl.models.numerics.clamping import observe
 from hitl.models.numerics.special import log_gamma

@@ -19,8 +19,15 @@ from hitl.models.inference.engine import Additive, Rows, Shards, Table
 from hitl.models.inference.unsupervised_pool import Part, Weigh
 from hitl.models.numerics import kernels
 from hitl.models.numerics.clamping import known_truth
-from hitl.models.priors.calibrated import Calibrated, PoolOn, labels_used, pool_on, read_outputs
-from hitl.models.priors.model_outputs import ModelOutputs, OutputsSeen
+from hitl.models.priors.calibrated import (
+    Calibrated,
+    ModelOutputs,
+    OutputsSeen,
+    PoolOn,
+    labels_used,
+    pool_on,
+    read_outputs,
+)
 
 
 class ModelPool:

@@ -38,8 +38,7 @@ from hitl.active.acquisition.scores import chance_right, confusion_by_others, la
 from hitl.annotations import Annotations, Floats, Ints
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
-from hitl.models.gpc_ma import GPCMA
-from hitl.models.learning.gpc_baselines import GPCGold
+from hitl.models.gpc_ma import GPCMA, GPCGold
 from tests import reference_data
 from tests.bench import results
 from tests.bench.bench_gpc import POSITIVE, SENSITIVITY, SPECIFICITY

@@ -9,8 +9,7 @@ from scipy.stats import beta as beta_distribution
 from hitl import score
 from hitl.annotations import Annotations
 from hitl.evidence import Evidence
-from hitl.models.annotators.coins import PASS, Coins, tosses
-from hitl.models.coins import OneCoin, TwoCoin
+from hitl.models.coins import PASS, Coins, OneCoin, TwoCoin, tosses
 from hitl.models.dawid_skene import DawidSkene
 from hitl.models.inference import em
 from hitl.models.majority import MajorityVote
@@ -132,7 +131,7 @@ def test_the_trace_ends_at_the_log_posterior_of_the_parameters(which: str, shape
     rng = np.random.default_rng(23)
     evidence, _ = oracles.crowd(rng, 12, 4, 3, **shape)
     a = evidence.annotations
-    people = Coins.unlearned((a.n_annotators, a.n_options, 3), which == "one", 3.0, 1.0)
+    people = Coins.unlearned(a, a.n_annotators, which == "one", 0.75, 4.0)
     votes_nj = MajorityVote().fit(evidence).probabilities
     estimate = em.run_em(evidence, Shares.even(3, 0.5), people, votes_nj, tolerance=0.0, max_iterations=3)
     expected = log_posterior(evidence, estimate.annotators, estimate.prior.share_j, 0.5)

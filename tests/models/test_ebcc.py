@@ -11,8 +11,7 @@ from scipy.special import logsumexp
 
 from hitl.annotations import Annotations
 from hitl.evidence import Evidence
-from hitl.models.ebcc import EBCC
-from hitl.models.gibbs_ibcc import GibbsIBCC
+from hitl.models.gibbs_ibcc import EBCC, GibbsIBCC
 from hitl.models.sampling import gibbs, posterior
 from tests import bcc_oracles, oracles
 from tests.gibbs_states import log_joint, matched_variance, some_state

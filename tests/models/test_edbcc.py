@@ -11,8 +11,7 @@ from hitl import score
 from hitl.annotations import Annotations
 from hitl.evidence import Evidence
 from hitl.models.dawid_skene import DawidSkene
-from hitl.models.dbcc import DBCC
-from hitl.models.edbcc import EDBCC
+from hitl.models.dbcc import DBCC, EDBCC
 from hitl.models.sampling import network_chain
 from hitl.models.vb_ibcc import VBIBCC
 from tests import oracles

@@ -14,7 +14,7 @@ from hitl.evidence import Evidence
 from hitl.models import GPCMA, DawidSkene, GPCConcatenated, GPCGold, GPCMajority
 from hitl.models.annotators import confusion
 from hitl.models.annotators.leave_one_out import counts_by_others
-from hitl.models.inference import em, one_versus_rest
+from hitl.models.inference import em, latent_classes
 from hitl.models.inference import expectation_propagation as ep
 from hitl.models.inference.expectation_propagation import Likelihoods
 from hitl.models.numerics.covariance import SquaredExponential
@@ -117,7 +117,7 @@ def test_a_question_is_one_class_against_the_rest() -> None:
         classes=["a", "b", "c"],
         options=["a", "b", "c", "unsure"],
     )
-    asked = one_versus_rest.question(Evidence(said, truth=np.array([0, 2, -1])), 2)
+    asked = latent_classes.question(Evidence(said, truth=np.array([0, 2, -1])), 2)
     assert asked.annotations.label.tolist() == [0, 2, 1, 0]
     assert (asked.annotations.n_classes, asked.annotations.n_options) == (2, 3)
     assert asked.truth is not None
@@ -125,7 +125,7 @@ def test_a_question_is_one_class_against_the_rest() -> None:
     pseudo = np.arange(12.0).reshape(3, 4)
     rest = pseudo[:2].mean(axis=0)
     expected = [[rest[0] + rest[1], rest[2], rest[3]], [pseudo[2, 0] + pseudo[2, 1], pseudo[2, 2], pseudo[2, 3]]]
-    np.testing.assert_allclose(one_versus_rest.collapsed(pseudo, said, 2), expected)
+    np.testing.assert_allclose(latent_classes.collapsed(pseudo, said, 2), expected)
 
 
 def test_an_item_without_features_has_the_class_share() -> None:

@@ -8,8 +8,7 @@ import pytest
 from hitl import score
 from hitl.annotations import Annotations
 from hitl.evidence import Evidence
-from hitl.models.majority import MajorityVote
-from hitl.models.weighted_majority import WeightedMajority, WeightedSum, contradicted, losses, outvoted, shrunk
+from hitl.models.majority import MajorityVote, WeightedMajority, WeightedSum, contradicted, losses, outvoted, shrunk
 from tests import oracles
 from tests.reference_data import crowd, without_truth
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import digamma, polygamma
 
 from hitl.annotations import Floats
-from hitl.models.annotators import dirichlet_confusion, shared_prior
+from hitl.models.annotators import dirichlet_confusion
 from hitl.models.annotators.confusion import on_the_diagonal, over_options
 from hitl.models.numerics.special import log_gamma, psi_sums
 from hitl.models.priors.shares import log_beta
@@ -38,7 +38,7 @@ def test_few_steps_get_as_far_as_many_of_the_fixed_point(seed: int) -> None:
     quick_jl = crept_jl = hyper_jl
     reached = objective(hyper_jl, counts_klj, hyper_jl)
     for _ in range(4):
-        quick_jl = shared_prior.fitted(quick_jl, counts_klj, hyper_jl)
+        quick_jl = dirichlet_confusion.fitted(quick_jl, counts_klj, hyper_jl)
         before, reached = reached, objective(quick_jl, counts_klj, hyper_jl)
         assert reached >= before - 1e-9 * abs(before)
         assert (quick_jl <= quick_jl.diagonal()[:, None] * (1 + 1e-12)).all()
@@ -50,11 +50,11 @@ def test_few_steps_get_as_far_as_many_of_the_fixed_point(seed: int) -> None:
 def test_an_overshooting_step_is_undone(monkeypatch: pytest.MonkeyPatch) -> None:
     counts_klj = counts(np.random.default_rng(3), 60, 3, 3, 20.0)
     hyper_jl = on_the_diagonal(3, 3, 2.0, 1.0)
-    newton = shared_prior._Rows._newton
-    monkeypatch.setattr(shared_prior._Rows, "_newton", lambda self: 2.5 * newton(self))
+    newton = dirichlet_confusion._Rows._newton
+    monkeypatch.setattr(dirichlet_confusion._Rows, "_newton", lambda self: 2.5 * newton(self))
     prior_jl, reached = hyper_jl, objective(hyper_jl, counts_klj, hyper_jl)
     for _ in range(6):
-        prior_jl = shared_prior.fitted(prior_jl, counts_klj, hyper_jl)
+        prior_jl = dirichlet_confusion.fitted(prior_jl, counts_klj, hyper_jl)
         before, reached = reached, objective(prior_jl, counts_klj, hyper_jl)
         assert reached >= before - 1e-9 * abs(before)
 

@@ -17,8 +17,7 @@ from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.calibration.temperature import LogTemperature, map_temperatures, pool_weights
 from hitl.models.pl import PL
-from hitl.models.priors.calibrated import Calibrated
-from hitl.models.priors.model_outputs import FLOOR, LEAST_ROWS, ModelOutputs
+from hitl.models.priors.calibrated import FLOOR, LEAST_ROWS, Calibrated, ModelOutputs
 from hitl.models.priors.shares import Shares
 from tests import oracles
 

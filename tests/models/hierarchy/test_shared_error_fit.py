@@ -10,9 +10,8 @@ from hitl import Consensus, Evidence
 from hitl.evidence import Annotations
 from hitl.models import DefaultCombiner
 from hitl.models.hierarchy import shared_error_fit
-from hitl.models.hierarchy.counted import shares_before
+from hitl.models.hierarchy.counted import Left, Weighed, shares_before
 from hitl.models.hierarchy.shared_error_fit import fit_shared_errors, has_few_labels_for_its_classes
-from hitl.models.hierarchy.weighed_labels import Left, Weighed
 from hitl.models.inference.observed_outputs import Outputs
 from hitl.tables.shared_errors import SharedErrors
 from tests.bench.scale.classes import crowd

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 from scipy.special import logsumexp
 
-from hitl.models.hierarchy.weighed_labels import WeighedShares
+from hitl.models.hierarchy.counted import WeighedShares
 from tests import oracles
 
 Floats = oracles.Floats
