@@ -6,7 +6,7 @@
     M   confusion matrices at their posterior mode from q_nj (eqs. 8, 10); the kernel's scale and lengths
 
 Features tie items together: evidence about one item counts for all similar ones, labeled or not. Several classes are
-one question each, class against rest (`inference.one_versus_rest`), with their own process, sensitivities and
+one question each, class against rest (`inference.latent_classes`), with their own process, sensitivities and
 specificities.
 
 Sensitivity and specificity have the prior Beta(right, wrong); with more than two classes wrong answers are spread

@@ -7,7 +7,7 @@
     c_k    a person's: Beta with strength S about c                                    (S c + right_k) / (S + said_k)
     e_jl   the crowd's errors on class j: Dirichlet of strength a, even over l         (N_jl + a / (L - 1)) / (N_j + a)
 
-with expected counts by beliefs q, an item weighing u_n (`weighed_labels`). S and a are learned as in `skills`, by the
+with expected counts by beliefs q, an item weighing u_n (`counted`). S and a are learned as in `skills`, by the
 marginal likelihood of all persons and of all classes. Expectations and parameters alternate until beliefs converge.
 """
 
