@@ -36,7 +36,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
-from hitl.models.numerics.checks import check_settings
 from hitl.models.sampling.network_posterior import Expected, NetworkChains
 
 
@@ -97,10 +96,6 @@ class EDBCC(NetworkChains):
     easy_accuracy: float = 0.99
     easy_sd: float = 0.1
     coupling_sd: float = 1.0
-
-    def __post_init__(self) -> None:
-        NetworkChains.__post_init__(self)
-        check_settings(self)
 
     @classmethod
     def paper(cls) -> Self:

@@ -45,7 +45,7 @@ from hitl.models.inference.warm_start import require_same_classes
 from hitl.models.majority import report_of_votes
 from hitl.models.numerics import kernels
 from hitl.models.numerics.checks import check_settings
-from hitl.models.numerics.clamping import observe
+from hitl.models.numerics.clamping import messages
 from hitl.models.numerics.votes import shares, voted
 from hitl.models.priors import TruthPrior
 from hitl.models.priors.gp import GaussianProcess, Process, beliefs
@@ -192,9 +192,7 @@ class ProcessMethod(ABC):
         process: Process = estimate.statistics.settled()
         if not self.by_labels:
             return Answered(_chance(np.stack(process.marginals(x_nd))), process, estimate)
-        message_nj = observe(
-            kernels.messages(asked.evidence.annotations, estimate.annotators.log_pi_klj), asked.evidence
-        )
+        message_nj = messages(asked.evidence, estimate.annotators.log_pi_klj)
         q_n = beliefs(message_nj, *process.cavities(x_nd))[:, 1]
         return Answered(q_n, process, estimate)
 
@@ -204,7 +202,7 @@ class ProcessMethod(ABC):
             return _chance(latent_xn)
         asked = latent_classes.question(evidence, j)
         log_answers_klj = learned.log_answers(q, evidence.annotations, self._unmet(evidence.annotations, j))
-        message_nj = observe(kernels.messages(asked.annotations, log_answers_klj), asked)
+        message_nj = messages(asked, log_answers_klj)
         return beliefs(message_nj, *learned.without_own(q, latent_xn))[:, 1]
 
     def _annotators(self, annotations: Annotations, j: int, n_annotators: int) -> confusion.Confusion:

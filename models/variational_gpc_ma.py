@@ -8,9 +8,12 @@ This extends the model of Rodrigues, Pereira & Ribeiro 2014 to several classes. 
 of sensitivities and specificities, and in place of expectation propagation a bound on the log evidence that needs sums
 over items only. `GPCMA` is the model of the paper.
 
-First the kernel's hyperparameters are learned by gradients of the bound, on batches if there are many items;
-annotators learn along the way (`inference.minibatches`). Then they are held, and `inference.em` maximizes the bound in
-q(f), q(z) and the annotators over all items.
+First the kernel's hyperparameters are learned by gradients of the bound, on batches if there are many items: a step
+takes the next batch of a shuffled order, updates the beliefs of its items, and lets the prior learn from their
+statistics as if they stood for all items (stochastic variational inference, Hoffman et al. 2013). Annotators learn
+every few batches, from the latest beliefs of the items seen so far (incremental EM, Neal & Hinton 1998). Gradient steps
+shrink to nothing. Then hyperparameters are held, and `inference.em` maximizes the bound in q(f), q(z) and the
+annotators over all items, which removes the noise.
 
 Models' probabilities are pooled as in P+L-EM, without truth, and count like an annotator's answer: a model's prediction
 is assumed to be independent of the item's features given its class.
@@ -19,6 +22,7 @@ is assumed to be independent of the item's features given its class.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -36,10 +40,12 @@ from hitl.models.annotators import AnnotatorKind, confusion
 from hitl.models.annotators.dirichlet_confusion import DirichletRows
 from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.combiner import require_given, used
-from hitl.models.inference import em, minibatches
+from hitl.models.inference import em
 from hitl.models.inference.model_pool import unsupervised
 from hitl.models.inference.warm_start import require_same_classes
+from hitl.models.numerics import kernels
 from hitl.models.numerics.checks import check_settings
+from hitl.models.numerics.clamping import messages
 from hitl.models.numerics.votes import shares, voted
 from hitl.models.pl import calibrated_prior
 
@@ -47,6 +53,9 @@ if TYPE_CHECKING:
     from hitl.models.priors.calibrated import Calibrated
     from hitl.models.priors.covariance import CovarianceModule
     from hitl.models.priors.variational_gp import VariationalGP
+
+EVERY = 5
+"""Number of batches between updates of the annotators."""
 
 GROWTH = 1.5
 """Growth of the number of labels, since hyperparameters were learned, at which a warm start learns them again."""
@@ -132,7 +141,7 @@ class VariationalGPCMA:
         people = kind.at_start(annotations, start)
         if _known(evidence) >= GROWTH * learned_from:
             learned_from = _known(evidence)
-            prior, people, q_nj = minibatches.learned(
+            prior, people, q_nj = _learned(
                 evidence, prior, people, q_nj, steps=self.learning_steps, batch=self.batch, rng=rng
             )
         found = self._maximised(evidence, prior.paced(False, 0.0), people, q_nj)
@@ -228,6 +237,53 @@ class VariationalGPCMA:
         right = EXPECTED_LABELS * self.accuracy
         pseudo_jl = confusion.on_the_diagonal(annotations.n_classes, annotations.n_options, right, wrong)
         return confusion.PointRows(pseudo_jl) if self.annotators == "map" else DirichletRows(pseudo_jl)
+
+
+def _learned(
+    evidence: Evidence, prior: Any, annotators: Any, q_nj: Floats, *, steps: int, batch: int, rng: np.random.Generator
+) -> tuple[Any, Any, Floats]:
+    """Return prior, annotators and beliefs (N, J) after `steps` steps of `batch` items, starting at `q_nj`.
+
+    If one batch holds all items, items that count for nothing keep their beliefs.
+    """
+    labeled = np.flatnonzero(em.informative(evidence, 1))
+    if labeled.size <= batch:
+        return _of_all(evidence, prior, annotators, q_nj, labeled, steps)
+    q_nj, seen_n = q_nj.copy(), np.zeros(len(q_nj), dtype=bool)
+    message_nj = messages(evidence, annotators.log_pi_klj)
+    for step, rows in zip(range(steps), _batches(labeled, batch, rng), strict=False):
+        prior = prior.paced(True, 1 - step / steps)
+        found = prior.over(rows).posterior(message_nj[rows], np.ones(rows.size, dtype=bool))
+        q_nj[rows], seen_n[rows] = found.q_nj, True
+        prior = prior.learn(found.statistics.standing_for(labeled.size))
+        if step % EVERY == EVERY - 1:
+            annotators = annotators.learn(kernels.counts(evidence.annotations, q_nj, seen_n))
+            message_nj = messages(evidence, annotators.log_pi_klj)
+    return prior, annotators, em.expectation(evidence, prior.paced(False, 0.0), annotators.log_pi_klj).q_nj
+
+
+def _of_all(
+    evidence: Evidence, prior: Any, annotators: Any, q_nj: Floats, labeled: npt.NDArray[np.intp], steps: int
+) -> tuple[Any, Any, Floats]:
+    """Run steps over all items with any label or prediction; nothing can be learned from the others."""
+    counted_n = np.zeros(len(q_nj), dtype=bool)
+    counted_n[labeled] = True
+    q_nj, everything = q_nj.copy(), np.ones(labeled.size, dtype=bool)
+    statistics = prior.over(labeled).statistics(q_nj[labeled], everything)
+    for step in range(steps):
+        prior = prior.paced(False, 1 - step / steps).learn(statistics)
+        annotators = annotators.learn(kernels.counts(evidence.annotations, q_nj, counted_n))
+        found = prior.over(labeled).posterior(messages(evidence, annotators.log_pi_klj)[labeled], everything)
+        q_nj[labeled], statistics = found.q_nj, found.statistics
+    return prior, annotators, q_nj
+
+
+def _batches(rows: npt.NDArray[np.intp], batch: int, rng: np.random.Generator) -> Iterator[npt.NDArray[np.intp]]:
+    """Yield shuffled orders of the rows, one after the other, in batches of equal size."""
+    while True:
+        order = rng.permutation(rows)
+        for begin in range(0, rows.size - batch + 1, batch):
+            yield np.sort(order[begin : begin + batch])
 
 
 def _gp() -> Any:

@@ -34,7 +34,7 @@ from hitl.models.annotators import confusion
 from hitl.models.annotators.dirichlet_confusion import DirichletConfusion
 from hitl.models.inference import em
 from hitl.models.numerics import kernels
-from hitl.models.numerics.checks import require_between, require_counts, require_positive
+from hitl.models.numerics.checks import at_least_0, check_settings, require_between
 from hitl.models.numerics.votes import voted
 
 METHOD = "mask-consensus"
@@ -120,11 +120,8 @@ class MaskConsensus:
     max_iterations: int = 100
 
     def __post_init__(self) -> None:
-        require_positive(self, "diagonal", "off", "share_smoothing", "tolerance")
-        require_counts(self, "max_iterations", "breadth")
+        check_settings(self, strength=at_least_0)
         require_between("breadth", self.breadth, 0, 256)
-        if self.strength:
-            require_between("strength", self.strength, 0)
 
     def fit(self, images: Sequence[DrawnMasks], classes: Sequence[Name] = ("background", "object")) -> ImageMasks:
         """Fit all images together; annotators with the same name are the same. Raise BadAnnotations."""

@@ -26,6 +26,7 @@ rows of W normalized to 1. Annotators beyond the first MOST_LEARNED join with W 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Self
 
 import numpy as np
@@ -35,7 +36,7 @@ from threadpoolctl import threadpool_limits
 
 from hitl.annotations import Floats, Ints
 from hitl.consensus import AnnotatorReport
-from hitl.models.numerics.checks import require_between, require_one_of, require_positive
+from hitl.models.numerics.checks import check_settings, require_between, require_one_of
 
 SHARE = 0.2
 """Smallest membership that is reported."""
@@ -124,8 +125,7 @@ class CommunityModel:
     compares: str = "labels"
 
     def __post_init__(self) -> None:
-        require_between("least_labels", self.least_labels, -1e-9)
-        require_positive(self, "resolution", "sharpness")
+        check_settings(self, least_labels=partial(require_between, low=-1e-9))
         require_one_of("compares", self.compares, ("labels", "matrices"))
 
     @classmethod

@@ -29,7 +29,7 @@ from scipy.special import log_softmax, softmax
 from hitl.annotations import Floats
 from hitl.models.calibration.calibrator import checked, floored_log, known_rows
 from hitl.models.calibration.temperature import LogTemperature
-from hitl.models.numerics.checks import require_positive
+from hitl.models.numerics.checks import check_settings
 
 OPTIONS = {"maxiter": 1000, "maxfun": 2000, "maxcor": 30, "ftol": 1e-13, "gtol": 1e-7}
 
@@ -102,7 +102,7 @@ class VectorScaling(AffineCalibrator):
     shift: float = 0.3
 
     def __post_init__(self) -> None:
-        require_positive(self, "spread", "shift")
+        check_settings(self)
 
     def start(self, n_classes: int) -> Floats:
         """Return the prior's mode: theta holds u, d and b in units of their standard deviations."""
@@ -140,10 +140,6 @@ class MatrixScaling(VectorScaling):
 
     off: float = 0.01
 
-    def __post_init__(self) -> None:
-        VectorScaling.__post_init__(self)
-        require_positive(self, "off")
-
     def start(self, n_classes: int) -> Floats:
         """Return zeros: the theta of `VectorScaling`, then W in units of `off`, whose diagonal is unused."""
         return np.zeros(1 + 2 * n_classes + n_classes * n_classes)
@@ -176,7 +172,7 @@ class DirichletCalibration(AffineCalibrator):
     intercept: float = 10.0
 
     def __post_init__(self) -> None:
-        require_positive(self, "off", "intercept")
+        check_settings(self)
 
     def start(self, n_classes: int) -> Floats:
         """Return the identity map."""

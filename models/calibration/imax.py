@@ -23,7 +23,7 @@ from scipy.special import expit
 
 from hitl.annotations import Floats
 from hitl.models.calibration.calibrator import checked, floored_log, known_rows
-from hitl.models.numerics.checks import require_counts, require_positive
+from hitl.models.numerics.checks import check_settings
 
 MAX_ITERATIONS = 200
 CELLS = 1000
@@ -69,8 +69,7 @@ class IMax:
     doubt: float = 10.0
 
     def __post_init__(self) -> None:
-        require_counts(self, "bins")
-        require_positive(self, "doubt")
+        check_settings(self)
 
     def fit(self, probabilities: npt.ArrayLike, truth: npt.ArrayLike) -> Bins:
         """See `Calibrator.fit`."""

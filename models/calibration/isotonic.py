@@ -18,7 +18,7 @@ from scipy.optimize import isotonic_regression
 
 from hitl.annotations import Floats
 from hitl.models.calibration.calibrator import checked, known_rows
-from hitl.models.numerics.checks import require_positive
+from hitl.models.numerics.checks import check_settings
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ class IsotonicCalibration:
     doubt: float = 10.0
 
     def __post_init__(self) -> None:
-        require_positive(self, "doubt")
+        check_settings(self)
 
     def fit(self, probabilities: npt.ArrayLike, truth: npt.ArrayLike) -> Isotonic:
         """See `Calibrator.fit`."""

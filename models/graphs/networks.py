@@ -43,9 +43,8 @@ from hitl.models.inference import em
 from hitl.models.inference.loop import Expected
 from hitl.models.inference.observed_outputs import Observed, Outputs
 from hitl.models.inference.warm_start import begin, require_learned, require_same_classes, usable
-from hitl.models.numerics import kernels
 from hitl.models.numerics.checks import at_least_0, chance, check_settings
-from hitl.models.numerics.clamping import observe
+from hitl.models.numerics.clamping import messages
 from hitl.models.numerics.potts import Graph
 from hitl.models.numerics.votes import shares
 from hitl.models.priors.apparent_classes import ApparentClasses
@@ -112,7 +111,7 @@ class FieldMethod(ABC):
         seen = kind.report(evidence.annotations, fitted, shares(fitted.q_nj))
         kept = outputs.kept(_parameters(fitted.prior, seen))
         if fitted.prior.clear < 1:
-            message_nj = _messages(evidence, fitted.annotators.log_pi_klj)
+            message_nj = messages(evidence, fitted.annotators.log_pi_klj)
             fitted = replace(fitted, q_nj=fitted.prior.truths(message_nj))
             seen = _of_truths(seen, fitted.prior, shares(fitted.q_nj))
         return em.concluded(self, began, evidence, fitted, seen, **kept)
@@ -131,7 +130,7 @@ class FieldMethod(ABC):
         prior = Outputs.of(evidence, consensus).beside(field)
         apparent = ApparentClasses(prior, kept.get(SEEN_SHARES, share_j), float(kept.get(CLEAR, 1.0)))
         log_pi_klj = self.annotators(evidence.annotations).log_pi(as_seen(consensus), evidence.annotations)
-        return apparent.truths(_messages(evidence, log_pi_klj))
+        return apparent.truths(messages(evidence, log_pi_klj))
 
     def _field(self, evidence: Evidence, start: Consensus | None) -> GraphField:
         """Return the field before the first iteration, or as `start` learned it of the same classes."""
@@ -254,10 +253,6 @@ def _predicts_neighbours(evidence: Evidence, field: GraphField) -> bool:
         float(labeled_n @ field.graph.sums(other_n[:, None])[:, 0]) for other_n in (labeled_n, np.ones_like(labeled_n))
     )
     return bool(field.strength_j.any() and 2 * to_labeled > to_any)
-
-
-def _messages(evidence: Evidence, log_pi_klj: Floats) -> Floats:
-    return observe(kernels.messages(evidence.annotations, log_pi_klj), evidence)
 
 
 def _parameters(prior: Prior, seen: AnnotatorReport) -> dict[str, Floats]:

@@ -23,7 +23,7 @@ from hitl.models.inference.engine import Shards, Table
 from hitl.models.inference.loop import EMResult as EMResult
 from hitl.models.inference.loop import Expected
 from hitl.models.numerics import kernels
-from hitl.models.numerics.clamping import clamp, observe
+from hitl.models.numerics.clamping import clamp, messages
 from hitl.models.priors import Posterior, TruthPrior
 
 P = TypeVar("P", bound=TruthPrior)
@@ -144,7 +144,7 @@ def expectation(
     evidence: Evidence, prior: TruthPrior, log_pi_klj: Floats, counted_n: npt.NDArray[np.bool_] | None = None
 ) -> Posterior:
     """Return beliefs given known truth, and the log evidence and statistics of `counted_n` (default: all)."""
-    message_nj = observe(kernels.messages(evidence.annotations, log_pi_klj), evidence)
+    message_nj = messages(evidence, log_pi_klj)
     counted_n = np.ones(len(message_nj), dtype=bool) if counted_n is None else counted_n
     return prior.posterior(message_nj, counted_n)
 

@@ -36,7 +36,7 @@ from hitl.models.annotators import AnnotatorModel
 from hitl.models.inference.engine import Additive
 from hitl.models.inference.loop import MOMENTUM_BELOW, EMResult, Expected, Limits, Pass, iterate
 from hitl.models.numerics import kernels
-from hitl.models.numerics.clamping import observe
+from hitl.models.numerics.clamping import messages
 from hitl.models.numerics.compiled import compiled, in_runs
 from hitl.models.priors import Same, TruthPrior
 
@@ -179,7 +179,7 @@ def judged(
     All items have the same prior.
     """
     annotations = evidence.annotations
-    message_nj = observe(kernels.messages(annotations, log_pi_klj), evidence)
+    message_nj = messages(evidence, log_pi_klj)
     q_nj, log_z_n = kernels.beliefs(message_nj, log_prior_j[None], out=message_nj)
     bin_n, binned_n = np.empty(len(q_nj), dtype=np.uint8), counted_n & ~evidence.known
     in_runs(_bins, kernels.even_runs(len(q_nj)), q_nj, binned_n, bin_n)

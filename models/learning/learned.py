@@ -28,7 +28,7 @@ from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.combiner import name_of, seen_by, used
 from hitl.models.learning.classifiers import Classifier, Mask, classifier
-from hitl.models.numerics.checks import require_counts
+from hitl.models.numerics.checks import check_settings
 from hitl.models.predictors.folds import ALL, Examples, split
 from hitl.models.registry import combiner
 
@@ -80,7 +80,7 @@ class Learned:
     groups: Mapping[Name, str] | None = None
 
     def __post_init__(self) -> None:
-        require_counts(self, "folds", least=2)
+        check_settings(self)
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Fit the combiner, train on its consensus, and fit it again with the predictions."""

@@ -1,4 +1,4 @@
-"""Range checks of combiner settings, made when a combiner is built."""
+"""Range checks of the settings of methods, made when one is built."""
 
 from __future__ import annotations
 
@@ -48,12 +48,15 @@ counted_from_0: Check = partial(require_whole, least=0)
 
 RANGES: dict[str, Check] = {
     **dict.fromkeys(("smoothing", "share_smoothing", "step_smoothing", "strength", "shrinkage", "horizon"), positive),
-    **dict.fromkeys(("diagonal", "off", "pseudo_items", "tolerance", "easy_sd"), positive),
+    **dict.fromkeys(("diagonal", "off", "pseudo_items", "tolerance", "easy_sd", "answer_sd", "coupling_sd"), positive),
+    **dict.fromkeys(("spread", "shift", "doubt", "intercept", "resolution", "sharpness"), positive),
     **dict.fromkeys(("accuracy", "beta", "hard", "epsilon", "easy_accuracy"), chance),
     **dict.fromkeys(("max_iterations", "least_labels", "enough_labels", "least_shared", "own_weights"), counted),
-    **dict.fromkeys(("inducing", "batch"), counted),
+    **dict.fromkeys(("inducing", "batch", "bins", "breadth"), counted),
+    **dict.fromkeys(("exact_states", "group_states"), counted_from_0),
     **dict.fromkeys(("triples", "groupings", "rounds", "learning_steps", "seed"), counted_from_0),
     **dict.fromkeys(("right", "wrong"), partial(require_between, low=1)),
+    "folds": partial(require_whole, least=2),
     "anchor": partial(at_least_0, high=1),
     "begin": partial(require_one_of, names=("votes", "prior")),
     "learn_from": partial(require_one_of, names=("others", "truth")),
@@ -61,11 +64,11 @@ RANGES: dict[str, Check] = {
     "annotators": partial(require_one_of, names=("dirichlet", "map")),
     "approximation": partial(require_one_of, names=("mean-field", "icm", "belief-propagation")),
 }
-"""Settings that have the same range in every combiner."""
+"""Settings that have the same range in every method."""
 
 
 def check_settings(settings: Any, **others: Check) -> None:
-    """Raise BadSettings for a setting of a combiner out of its range; `others` replaces ranges.
+    """Raise BadSettings for a setting out of its range; `others` replaces ranges.
 
     None is in range where the type allows it.
     """
@@ -74,21 +77,3 @@ def check_settings(settings: Any, **others: Check) -> None:
         value = getattr(settings, one.name)
         if one.name in ranges and not (value is None and "None" in str(one.type)):
             ranges[one.name](one.name, value)
-
-
-def require_positive(settings: Any, *names: str) -> None:
-    """Raise BadSettings unless each of these settings is above 0."""
-    for name in names:
-        require_between(name, getattr(settings, name), 0)
-
-
-def require_chances(settings: Any, *names: str) -> None:
-    """Raise BadSettings unless each of these settings is above 0 and below 1."""
-    for name in names:
-        require_between(name, getattr(settings, name), 0, 1)
-
-
-def require_counts(settings: Any, *names: str, least: int = 1) -> None:
-    """Raise BadSettings unless each of these settings is a whole number of at least `least`."""
-    for name in names:
-        require_whole(name, getattr(settings, name), least)

@@ -6,11 +6,17 @@ import numpy as np
 
 from hitl.annotations import Floats
 from hitl.evidence import Evidence
+from hitl.models.numerics import kernels
 
 
 def known_truth(evidence: Evidence) -> Floats:
     """Return (N, J) one-hot rows where the truth is known, else 0."""
     return clamp(np.zeros((evidence.annotations.n_items, evidence.annotations.n_classes)), evidence)
+
+
+def messages(evidence: Evidence, log_pi_klj: Floats) -> Floats:
+    """Return (N, J) log likelihoods of the labels, -inf for classes that a known truth rules out."""
+    return observe(kernels.messages(evidence.annotations, log_pi_klj), evidence)
 
 
 def observe(message_nj: Floats, evidence: Evidence) -> Floats:

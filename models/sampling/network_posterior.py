@@ -14,7 +14,7 @@ from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.annotators.confusion import on_the_diagonal
 from hitl.models.inference import warm_start
-from hitl.models.numerics.checks import require_chances, require_counts, require_positive
+from hitl.models.numerics.checks import check_settings
 from hitl.models.sampling import hamiltonian, network_chain, network_groups, network_layout, posterior
 from hitl.models.sampling.chains import Chains
 from hitl.models.sampling.network_chain import Prior, Sums, blank_sums
@@ -52,10 +52,7 @@ class NetworkChains(Sampler):
 
     def __post_init__(self) -> None:
         Chains.__post_init__(self)
-        if self.accuracy is not None:
-            require_chances(self, "accuracy")
-        require_positive(self, "answer_sd", "coupling_sd", "share_smoothing")
-        require_counts(self, "exact_states", "group_states", least=0)
+        check_settings(self)
 
     @abstractmethod
     def expected(self) -> Expected:

@@ -90,10 +90,11 @@ class ChainMethod(ABC):
         shards = used_shards(self, evidence)
         began = time.perf_counter()
         annotations, outputs = shards.annotations, Outputs.learned(shards)
-        each, first = shards, partial(self._first, start=start)
+        each: Shards = shards
+        first: em.Beliefs | Floats = partial(self._first, start=start)
         if shards.table is not None:
             each = Table(self.by_answers(shards.table))
-            first = partial(_constant, value=self._first(shards.table, start))
+            first = self._first(shards.table, start)
         prior_on = partial(_prior_on, outputs=each.once(outputs.on), sequences=each.once(sequences_of))
         found = em.run_em(
             each,
@@ -325,7 +326,3 @@ def _prior_on(
 
 def _total(evidence: Evidence, beliefs: em.Beliefs) -> Floats:
     return np.asarray(beliefs(evidence).sum(axis=0))
-
-
-def _constant(evidence: Evidence, value: Floats) -> Floats:
-    return value

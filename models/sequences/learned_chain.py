@@ -21,8 +21,7 @@ from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models.inference.observed_outputs import Outputs
 from hitl.models.inference.warm_start import require_learned, require_same_classes
-from hitl.models.numerics import kernels
-from hitl.models.numerics.clamping import observe
+from hitl.models.numerics.clamping import messages
 from hitl.models.numerics.forward_backward import Indices, Passed, forward_backward, most_probable
 from hitl.models.priors.markov_chain import NEVER, MarkovChain, Sequences
 
@@ -93,7 +92,7 @@ def chain_posterior(consensus: Consensus, evidence: Evidence, log_pi_klj: Floats
     require_learned(consensus, FIRST, STEPS)
     kept = consensus.parameters
     first_j, step_ij = (np.maximum(kept[name], np.exp(NEVER)) for name in (FIRST, STEPS))
-    message_nj = observe(kernels.messages(evidence.annotations, log_pi_klj), evidence)
+    message_nj = messages(evidence, log_pi_klj)
     said_nj = Outputs.of(evidence, consensus).log_likelihood()
     return ChainPosterior(
         message_nj if said_nj is None else message_nj + said_nj,

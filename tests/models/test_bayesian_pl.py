@@ -10,7 +10,6 @@ from scipy.integrate import quad
 from scipy.special import logsumexp
 
 from hitl.annotations import Annotations
-from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models import PL, BayesianPL
 from hitl.models.bayesian_pl import FACTOR, WEIGHT, repeated_answers
@@ -183,11 +182,3 @@ def test_answers_that_repeat_each_other_tell_less() -> None:
             alone = np.log(a[j, said] / a[j].sum()).sum()
             assert repeated_answers(annotations, a)[n, j] == pytest.approx(log_p - alone)
     np.testing.assert_array_equal(repeated_answers(annotations, a)[[0, 2]], 0)
-
-
-def test_new_items_are_judged_by_what_was_learned_also_after_saving() -> None:
-    evidence, truth = oracles.crowd(np.random.default_rng(7), 60, 3, 3, models=2, pool=80, abstaining=0.2, n_options=4)
-    told = replace(evidence, truth=np.where(np.arange(60) < 20, truth, -1))
-    learned = BayesianPL().fit(told)
-    judged = BayesianPL().apply(Consensus.from_bytes(learned.to_bytes()), replace(evidence, truth=None))
-    np.testing.assert_allclose(judged.probabilities[20:], learned.probabilities[20:], atol=1e-12)

@@ -16,7 +16,6 @@ from hitl.models.majority import MajorityVote
 from hitl.models.numerics.clamping import clamp
 from hitl.models.priors.shares import Shares
 from tests import oracles, steps
-from tests.reference_data import crowd, without_truth
 
 METHODS = {"one": OneCoin, "two": TwoCoin}
 both = pytest.mark.parametrize("which", METHODS)
@@ -108,18 +107,6 @@ def test_no_nearby_coins_are_better(which: str, shape: dict[str, float]) -> None
     assert better is None, better
     better = oracles.beaten_by_a_neighbour(lambda said: objective(people.accuracy_kj, said), people.said_ko, rng)
     assert better is None, better
-
-
-def test_an_accuracy_by_hand() -> None:
-    """Right 3 times and wrong once for class 0, right once for class 1, "unsure" twice; 2 and 1 pseudo-answers."""
-    counts = np.zeros((1, 3, 2))
-    counts[0, :, 0] = (3, 1, 1)
-    counts[0, :, 1] = (0, 1, 1)
-    one = Coins(True, 2.0, 1.0, np.zeros(0), np.zeros(0)).learn(counts)
-    np.testing.assert_allclose(one.accuracy_kj, [[6 / 8, 6 / 8]])
-    two = Coins(False, 2.0, 1.0, np.zeros(0), np.zeros(0)).learn(counts)
-    np.testing.assert_allclose(two.accuracy_kj, [[5 / 7, 3 / 4]])
-    np.testing.assert_allclose(two.said_ko, [[5.1 / 7.2, 2.1 / 7.2]])
 
 
 # -- the loop ------------------------------------------------------------------------------------------------
@@ -219,25 +206,3 @@ def test_roles_do_not_swap_where_people_are_hardly_better_than_chance(which: str
     rng = np.random.default_rng(seed)
     evidence, truth = oracles.crowd(rng, 200, 7, 2, asked=0.5, accuracy=(0.52, 0.65))
     assert score.accuracy(METHODS[which]().fit(evidence).probabilities, truth) > 0.5
-
-
-# -- settings, starts, other items ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("which", "name", "least"),
-    [
-        ("two", "bluebirds", 0.865),
-        ("two", "rte", 0.925),
-        ("one", "rte", 0.92),
-        ("one", "sentence_polarity", 0.914),
-        ("one", "music_genre", 0.785),
-        ("one", "reuters_crowd", 0.73),
-    ],
-)
-def test_accuracy_on_real_crowds(which: str, name: str, least: float) -> None:
-    evidence = crowd(name)
-    consensus = METHODS[which]().fit(without_truth(evidence))
-    assert consensus.fit.converged
-    found = score.accuracy(consensus.probabilities[evidence.known], evidence.truth[evidence.known])
-    assert found >= least

@@ -19,7 +19,6 @@ from hitl.models.majority import MajorityVote
 from hitl.models.numerics.clamping import clamp
 from hitl.models.priors.shares import Shares
 from tests import oracles, steps
-from tests.reference_data import crowd, without_truth
 
 FIVE = {
     "plain": {},
@@ -136,22 +135,6 @@ def test_momentum_saves_iterations_and_ends_nearer_to_the_top(monkeypatch: pytes
     assert top - fast.objective[-1] < top - plain.objective[-1]
 
 
-def test_at_the_end_no_nearby_parameters_are_better() -> None:
-    rng = np.random.default_rng(14)
-    evidence, _ = oracles.crowd(rng, 40, 5, 3, asked=0.8)
-    consensus = DawidSkene(smoothing=0.5, share_smoothing=0.01, tolerance=1e-13).fit(evidence)
-    pi_kjl, share_j = consensus.annotators.confusion, consensus.class_shares
-    pseudo = np.full((3, 3), 0.5)
-    better = oracles.beaten_by_a_neighbour(
-        lambda pi: log_posterior(evidence, pi, share_j, pseudo), pi_kjl, rng, trials=60, slack=1e-7
-    )
-    assert better is None, better
-    better = oracles.beaten_by_a_neighbour(
-        lambda share: log_posterior(evidence, pi_kjl, share, pseudo), share_j, rng, trials=60, slack=1e-7
-    )
-    assert better is None, better
-
-
 # -- from an earlier fit, and on items not seen --------------------------------------------------------------
 
 
@@ -186,15 +169,6 @@ def test_new_items_are_judged_by_hand_computation() -> None:
 
 
 # -- real people ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("name", "expected"), [("bluebirds", 0.898), ("rte", 0.9275), ("sentence_polarity", 0.915)])
-def test_accuracy_on_real_crowds_is_the_published_one(name: str, expected: float) -> None:
-    evidence = crowd(name)
-    consensus = DawidSkene().fit(without_truth(evidence))
-    assert consensus.fit.converged
-    found = score.accuracy(consensus.probabilities[evidence.known], evidence.truth[evidence.known])
-    assert found == pytest.approx(expected, abs=0.003)
 
 
 def test_with_two_labels_needed_an_item_with_one_teaches_nothing_and_is_judged() -> None:

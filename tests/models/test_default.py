@@ -147,18 +147,6 @@ def test_a_single_label_an_item_makes_nobody_look_perfect(n_classes: int) -> Non
     assert (high > 0.78).all()
 
 
-def test_a_class_that_nobody_uses_stays_empty() -> None:
-    evidence, truth, _ = simulated(4, 400, 0.7, n_classes=3)
-    a = evidence.annotations
-    classes = (*a.classes, "unused")
-    wider = Annotations(a.item, a.annotator, a.label, a.items, a.annotators, classes, classes)
-    found = DefaultCombiner().fit(Evidence(wider))
-    assert found.probabilities[:, 3].max() < 0.02
-    assert found.class_shares[3] < 0.01
-    vote = MajorityVote().fit(evidence).probabilities
-    assert score.accuracy(found.probabilities, truth) > score.accuracy(vote, truth) - 0.01
-
-
 # -- what it says of people ----------------------------------------------------------------------------------
 
 
@@ -204,17 +192,6 @@ def test_accuracy_and_interval_are_those_of_the_answers_and_the_crowd() -> None:
     strength = mean * (1 - mean) / variance - 1
     expected = stats.beta.ppf([0.025, 0.975], mean * strength, (1 - mean) * strength)
     np.testing.assert_allclose([low[0], high[0]], expected)
-
-
-def test_where_truth_is_known_intervals_cover_the_true_accuracies() -> None:
-    evidence, truth, right_k = simulated(6, 1000, 0.75)
-    found = DefaultCombiner().fit(replace(evidence, truth=truth)).annotators
-    a = evidence.annotations
-    share = np.bincount(a.annotator, truth[a.item] == a.label) / a.labels_per_annotator
-    np.testing.assert_allclose(found.accuracy, share, atol=0.025)
-    low, high = found.interval
-    assert ((low < right_k) & (right_k < high)).mean() >= 0.9
-    assert (high - low).mean() < 0.2
 
 
 @pytest.mark.parametrize(("known", "hard", "covered", "off"), [(100, 0.0, 0.9, 0.01), (0, 0.25, 0.9, 0.04)])
@@ -305,18 +282,3 @@ def test_on_real_crowds_confidence_means_what_it_says() -> None:
         told.append(calibration_error(taught, truth[rest]))
     assert np.mean(ours) <= 0.6 * np.mean(plain)
     assert np.mean(told) <= 0.45 * np.mean(plain)
-
-
-@pytest.mark.parametrize("shares", [(0.9, 0.05, 0.05), (0.8, 0.1, 0.05, 0.05), (0.95, 0.05)], ids=str)
-def test_stray_votes_for_a_rare_class_do_not_blur_it(shares: tuple[float, ...]) -> None:
-    """Among many items of a common class stray votes for a rare one outnumber the rare items."""
-    rng = np.random.default_rng(4)
-    truth = rng.choice(len(shares), 2000, p=shares)
-    item = np.repeat(np.arange(2000), 4)
-    annotator = np.concatenate([rng.choice(100, 4, replace=False) for _ in range(2000)])
-    label = np.where(rng.random(item.size) < 0.15, rng.integers(len(shares), size=item.size), truth[item])
-    frame = {"item": item, "annotator": annotator, "label": label}
-    evidence = Evidence(Annotations.from_frame(frame, items=range(2000), classes=range(len(shares))))
-    found, vote = (score.accuracy(c.fit(evidence).probabilities, truth) for c in (DefaultCombiner(), MajorityVote()))
-    assert found >= vote - 0.001
-    assert found > 0.985

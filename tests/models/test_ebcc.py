@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from hitl.annotations import Annotations
-from hitl.evidence import Evidence
 from hitl.models.gibbs_ibcc import EBCC, GibbsIBCC
 from hitl.models.sampling import gibbs, posterior
 from tests import bcc_oracles, oracles
@@ -93,22 +91,6 @@ def test_the_papers_settings_are_its_model(shape: dict[str, Any]) -> None:
 
 
 # -- difficulty ------------------------------------------------------------------------------------------------
-
-
-def easy_and_hard(rng: np.random.Generator, n_items: int) -> tuple[Evidence, np.ndarray, np.ndarray]:
-    """Half of the items are easy (hardly anybody errs); on the rest the first two of seven people are much better."""
-    truth, hard = rng.integers(3, size=n_items), rng.random(n_items) < 0.5
-    right = np.where(hard[:, None], np.array([0.95, 0.9, 0.45, 0.45, 0.45, 0.45, 0.45]), 0.99)
-    wrong = (truth[:, None] + rng.integers(1, 3, size=right.shape)) % 3
-    said = np.where(rng.random(right.shape) < right, truth[:, None], wrong)
-    return Evidence(Annotations.from_matrix(said)), truth, hard
-
-
-def test_matrices_are_what_people_do_on_all_items() -> None:
-    evidence, truth, _ = easy_and_hard(np.random.default_rng(5), 500)
-    found = EBCC(hard=0.5, burn_in=100, draws=300).fit(evidence)
-    done = (evidence.annotations.label == truth[evidence.annotations.item]).reshape(-1, 7).mean(axis=0)
-    np.testing.assert_allclose(found.annotators.accuracy, done, atol=0.03)
 
 
 def test_where_nearly_all_items_are_hard_it_is_ibcc() -> None:

@@ -7,9 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hitl import score
-from hitl.annotations import Annotations
-from hitl.evidence import Evidence
 from hitl.models.dawid_skene import DawidSkene
 from hitl.models.dbcc import DBCC, EDBCC
 from hitl.models.sampling import network_chain
@@ -81,26 +78,3 @@ def test_it_sees_through_copies_that_fool_ibcc(n_classes: int, known: int) -> No
     found = accuracies(EDBCC(draws=300, thin=1), n_classes, known)
     for combiner in (DawidSkene(), VBIBCC(), VBIBCC(shared=False)):
         assert_clearly_better(found, accuracies(combiner, n_classes, known))
-
-
-# -- easy and hard -------------------------------------------------------------------------------------------------
-
-
-def half_easy(seed: int) -> tuple[Evidence, np.ndarray, np.ndarray]:
-    """On easy items five people are right 98 times in 100, on hard ones 55."""
-    rng = np.random.default_rng(seed)
-    truth, hard = rng.integers(3, size=500), rng.random(500) < 0.5
-    right = rng.random((500, 5)) < np.where(hard, 0.55, 0.98)[:, None]
-    said = np.where(right, truth[:, None], (truth[:, None] + rng.integers(1, 3, size=(500, 5))) % 3)
-    return Evidence(Annotations.from_matrix(said, range(3))), truth, hard
-
-
-def test_difficulty_tells_hard_items_from_easy_ones() -> None:
-    evidence, truth, hard = half_easy(4)
-    found = EDBCC(draws=300, thin=1).fit(evidence)
-    assert found.difficulty is not None
-    assert found.difficulty[hard].mean() > 0.85
-    assert found.difficulty[~hard].mean() < 0.25
-    assert score.accuracy(found.probabilities, truth) > 0.8
-    # Matrices speak of all items: 0.98 and 0.55, half of each.
-    np.testing.assert_allclose(found.annotators.accuracy, 0.765, atol=0.06)

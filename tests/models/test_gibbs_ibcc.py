@@ -10,7 +10,6 @@ from scipy.integrate import quad
 from scipy.special import betaln, gammaln, logsumexp
 
 from hitl.annotations import Annotations
-from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models.gibbs_ibcc import GibbsIBCC
 from hitl.models.sampling import chains, gibbs, posterior
@@ -221,23 +220,3 @@ def test_chains_that_are_stuck_in_different_answers_are_reported() -> None:
     fits = [GibbsIBCC(seed=seed).fit(evidence).fit for seed in range(4)]
     assert any(fit.mixing is not None and max(fit.mixing.rhat.values()) > 1.5 for fit in fits)
     assert not all(fit.converged for fit in fits)
-
-
-# -- known truth -----------------------------------------------------------------------------------------------
-
-
-def test_new_items_are_judged_by_the_posterior_means() -> None:
-    learned = GibbsIBCC().fit(oracles.crowd(np.random.default_rng(17), 80, 3, 3)[0])
-    annotations = Annotations.from_frame(
-        {"item": ["new", "new", "new"], "annotator": ["k1", "k0", "stranger"], "label": ["j2", "j0", "j1"]},
-        items=["new", "unlabeled"],
-        classes=["j0", "j1", "j2"],
-    )
-    judged = GibbsIBCC().apply(learned, Evidence(annotations))
-    pi, share = learned.annotators.confusion, learned.class_shares
-    stranger = (1 + 7 * np.eye(3)) / 10
-    expected = share * pi[1, :, 2] * pi[0, :, 0] * stranger[:, 1]
-    np.testing.assert_allclose(judged.probabilities[0], expected / expected.sum(), atol=1e-12)
-    np.testing.assert_allclose(judged.probabilities[1], share, atol=1e-12)
-    with pytest.raises(BadEvidence, match="estimated for the classes"):
-        GibbsIBCC().apply(learned, Evidence(Annotations.from_matrix(np.array([[0], [1]]))))

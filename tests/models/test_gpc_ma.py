@@ -63,16 +63,6 @@ def test_one_perfect_annotator_is_gaussian_process_classification() -> None:
     assert (found.annotators.accuracy > 0.99).all()
 
 
-def test_with_nothing_to_tie_items_together_labels_judge_as_dawid_skene_does() -> None:
-    """Items far apart: each is judged by its labels, and the class shares tie them."""
-    evidence, truth = rings(1, n=60)
-    alone = replace(evidence, features=1e6 * np.eye(60))
-    ours = GPCMA().fit(alone)
-    theirs = DawidSkene(accuracy=7 / 9, strength=9.0).fit(Evidence(evidence.annotations))
-    assert np.mean(ours.labels == theirs.labels) > 0.95
-    assert accuracy(ours, truth) > 0.85
-
-
 def test_labels_left_out_are_divided_out() -> None:
     evidence, _ = crowd(np.random.default_rng(2), 12, 4, 3, 4, known=0.3)
     annotations, rng = evidence.annotations, np.random.default_rng(3)

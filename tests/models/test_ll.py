@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from hitl.annotations import Annotations
-from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models import LL
 from hitl.models.ll import model_confusion, model_labels
@@ -61,18 +58,6 @@ def test_it_is_naive_bayes_with_the_models_as_annotators(shape: dict[str, Any]) 
     np.testing.assert_allclose(other.fit(evidence).probabilities, plainly(evidence, 0.6, 0.5, 3.0), atol=1e-12)
 
 
-@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-def test_new_items_are_judged_by_what_was_learned_also_after_saving(shape: dict[str, Any], tmp_path: Path) -> None:
-    rng = np.random.default_rng(2)
-    evidence, _ = oracles.crowd(rng, 60, 4, **({"n_classes": 3} | shape), known=0.5)
-    learned = LL().fit(evidence)
-    learned.save(tmp_path / "c.npz")
-    judged = LL().apply(Consensus.load(tmp_path / "c.npz"), replace(evidence, truth=None))
-    unknown = ~evidence.known
-    np.testing.assert_allclose(judged.probabilities[unknown], learned.probabilities[unknown], atol=1e-12)
-    assert set(learned.parameters) == {f"confusion of model {name}" for name in evidence.probabilities}
-
-
 def test_strangers_have_the_priors_mode() -> None:
     evidence, _ = oracles.crowd(np.random.default_rng(3), 60, 2, 3, models=1, known=0.9)
     learned = LL().fit(evidence)
@@ -95,17 +80,3 @@ def test_a_silence_and_a_tie_say_nothing() -> None:
     np.testing.assert_allclose(
         found, np.array([[0.5, 1.5, 0.5], [0.5, 0.5, 0.5], [0.5, 0.5, 1.5]]) / [[2.5], [1.5], [2.5]]
     )
-
-
-def test_no_nearby_confusion_matrix_of_a_model_is_better() -> None:
-    rng = np.random.default_rng(4)
-    evidence, truth = oracles.crowd(rng, 80, 2, 3, models=1, abstaining=0.2)
-    p = evidence.probabilities["m0"]
-    pseudo = np.array([[0.6, 0.1, 0.1], [0.1, 0.6, 0.1], [0.1, 0.1, 0.6]])
-
-    def log_posterior(mu: oracles.Floats) -> float:
-        told = [(t, int(np.argmax(row))) for t, row in zip(truth, p, strict=True) if not np.isnan(row).any()]
-        return float((pseudo * np.log(mu)).sum() + sum(np.log(mu[t, said]) for t, said in told))
-
-    found = model_confusion(p, np.eye(3)[truth], pseudo)
-    assert oracles.beaten_by_a_neighbour(log_posterior, found, rng) is None

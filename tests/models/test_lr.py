@@ -146,19 +146,3 @@ def test_what_was_learned_is_matched_by_name() -> None:
     silenced = {"m0": np.full((90, 3), np.nan), "m1": evidence.probabilities["m1"]}
     expected = method.apply(learned, Evidence(a, silenced))
     np.testing.assert_allclose(judged.probabilities, expected.probabilities, atol=1e-12)
-
-
-def test_an_own_block_tells_good_people_from_bad() -> None:
-    rng = np.random.default_rng(5)
-    truth = rng.integers(3, size=1500).astype(np.int32)
-    good = np.where(rng.random(1500) < 0.9, truth, rng.integers(3, size=1500))
-    bad = rng.integers(3, size=(1500, 3))
-    annotations = Annotations.from_matrix(np.column_stack((good, bad)))
-    p = np.full((1500, 3), 1 / 3)
-    told = np.where(np.arange(1500) < 700, truth, -1)
-    evidence = Evidence(annotations, {"m": p}, truth=told)
-    unknown = told < 0
-    pooled, own = (
-        score.accuracy(LR(own_weights=k).fit(evidence).probabilities[unknown], truth[unknown]) for k in (None, 500)
-    )
-    assert own > 0.9 > 0.8 > pooled

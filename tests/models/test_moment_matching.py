@@ -22,7 +22,6 @@ from hitl.models.majority import MajorityVote
 from hitl.models.moment_matching import (
     MomentMatching,
     Part,
-    decompose,
     in_one_order,
     moment_equations,
     on_simplex,
@@ -88,19 +87,6 @@ def test_exact_moments_of_three_classes_and_four_options_give_the_exact_matrices
     )
     expected = np.exp(joint) / np.exp(joint).sum(axis=1, keepdims=True)
     np.testing.assert_allclose(found.probabilities, expected, atol=1e-3)
-
-
-@pytest.mark.parametrize("n_classes", [2, 3, 5])
-def test_the_tensor_of_a_model_is_decomposed_into_it(n_classes: int) -> None:
-    rng = np.random.default_rng(n_classes)
-    pi = 0.4 * rng.dirichlet(np.ones(n_classes + 1), size=(3, n_classes)) + 0.6 * np.eye(n_classes, n_classes + 1)
-    share = rng.dirichlet(5 * np.ones(n_classes))
-    moment = np.einsum("j,ja,jb,jc->abc", share, *pi)
-    found, found_share, converged = decompose(moment, n_classes, 1e-13, 5000)
-    np.testing.assert_allclose(found, pi, atol=1e-4)
-    np.testing.assert_allclose(found_share, share, atol=1e-4)
-    assert converged
-    assert not decompose(moment, n_classes, 1e-13, 3)[2]
 
 
 # -- the moments, by plain loops -----------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from hitl.evidence import Evidence
 from hitl.models import VBIBCC, VariationalGPCMA
 from hitl.models.inference import em
 from hitl.models.priors.variational_gp import VariationalGP
-from hitl.testing.crowds import crowd, predictions
+from hitl.testing.crowds import crowd
 
 FEW = VariationalGPCMA(inducing=30)
 
@@ -84,22 +84,6 @@ def test_batches_come_to_the_same_answer() -> None:
     assert np.abs(divided.probabilities - whole.probabilities).mean() < 0.01
     assert (divided.labels == whole.labels).mean() > 0.99
     assert score.accuracy(divided.probabilities, truth) > 0.85
-
-
-# -- models --------------------------------------------------------------------------------------------------
-
-
-def test_a_model_joins() -> None:
-    """Beside features and labels a good model helps; items on which it abstains keep what features tell."""
-    evidence, truth = featured(600, accuracy=(0.4, 0.6))
-    net = predictions(np.random.default_rng(1), truth, 3, 1)["m0"]
-    net[300:] = np.nan
-    alone, beside = FEW.fit(evidence), FEW.fit(replace(evidence, probabilities={"net": net}))
-    assert score.accuracy(beside.probabilities[:300], truth[:300]) > score.accuracy(
-        alone.probabilities[:300], truth[:300]
-    )
-    assert score.accuracy(beside.probabilities[300:], truth[300:]) > 0.7
-    assert list(beside.temperatures) == ["net"]
 
 
 # -- later items, later labels -------------------------------------------------------------------------------

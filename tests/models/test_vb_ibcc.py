@@ -19,7 +19,6 @@ from hitl.evidence import Evidence
 from hitl.models.vb_ibcc import VBIBCC
 from tests import oracles
 from tests.oracles import Floats
-from tests.reference_data import crowd, without_truth
 
 CROWDS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -296,17 +295,6 @@ def test_the_shared_prior_is_that_of_the_people_who_answered() -> None:
     np.testing.assert_allclose(many[:, 2], 1, atol=0.01)
     low, high = everybody.interval
     assert high[400] - low[400] > 5 * (high[401] - low[401])
-
-
-@pytest.mark.parametrize(
-    ("name", "accuracy", "log_loss"), [("bluebirds", 0.889, 1.55), ("face_sentiment", 0.639, 3.69)]
-)
-def test_real_crowds_come_out_as_noted(name: str, accuracy: float, log_loss: float) -> None:
-    evidence = crowd(name)
-    consensus = VBIBCC(shared=False).fit(without_truth(evidence))
-    told = evidence.known
-    assert score.accuracy(consensus.probabilities[told], evidence.truth[told]) == pytest.approx(accuracy, abs=0.004)
-    assert score.log_loss(consensus.probabilities[told], evidence.truth[told]) == pytest.approx(log_loss, abs=0.03)
 
 
 # -- other items, other people, other settings ---------------------------------------------------------------

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from scipy.special import digamma, softmax
@@ -38,12 +36,3 @@ def test_it_is_better_than_annotators_or_models_alone() -> None:
     error = [score.log_loss(p, truth) for p in (together.probabilities, *apart, PLEM().fit(evidence).probabilities)]
     assert error[0] < 0.8 * min(error[1:3])
     assert error[0] < 1.1 * error[3]
-
-
-def test_other_items_are_judged_by_what_was_learned() -> None:
-    evidence, _ = oracles.crowd(np.random.default_rng(2), 60, 5, 3, models=2, known=0.2)
-    combiner = VBIBCCWithModels()
-    found = combiner.fit(evidence)
-    again = combiner.apply(found, replace(evidence, truth=None))
-    unknown = ~evidence.known
-    np.testing.assert_allclose(again.probabilities[unknown], found.probabilities[unknown], atol=0.01)

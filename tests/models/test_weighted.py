@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hitl import score
 from hitl.annotations import Annotations
 from hitl.evidence import Evidence
-from hitl.models.majority import MajorityVote, WeightedMajority, WeightedSum, contradicted, losses, outvoted, shrunk
+from hitl.models.majority import WeightedMajority, WeightedSum, contradicted, losses, outvoted, shrunk
 from tests import oracles
-from tests.reference_data import crowd, without_truth
 
 LOSSES = {"majority": outvoted, "sum": contradicted}
 METHODS = {"majority": WeightedMajority, "sum": WeightedSum}
@@ -126,14 +124,3 @@ def test_thousands_of_mistakes_leave_everyone_a_weight() -> None:
     p = WeightedMajority.paper().fit(Evidence(annotations, truth=truth)).probabilities
     assert np.isfinite(p).all()
     assert p[-1].argmax() == 2
-
-
-@both
-@pytest.mark.parametrize(("name", "least"), [("rte", 0.92), ("sentence_polarity", 0.90), ("music_genre", 0.78)])
-def test_accuracy_and_confidence_on_real_crowds(which: str, name: str, least: float) -> None:
-    evidence = crowd(name)
-    known, truth = evidence.known, evidence.truth[evidence.known]
-    found = METHODS[which]().fit(without_truth(evidence)).probabilities[known]
-    vote = MajorityVote().fit(without_truth(evidence)).probabilities[known]
-    assert score.accuracy(found, truth) >= least >= score.accuracy(vote, truth)
-    assert score.log_loss(found, truth) < score.log_loss(vote, truth)

@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.special import log_softmax
-from sklearn.linear_model import LogisticRegression
 
 from hitl.models.calibration import (
     DirichletCalibration,
-    LogTemperature,
     MatrixScaling,
     TemperatureScaling,
     VectorScaling,
@@ -81,15 +79,6 @@ def test_dirichlet_calibration_is_what_a_general_optimiser_finds() -> None:
     scaling = DirichletCalibration(0.05, 0.02)
     found = minimize(lambda x: dirichlet(p, q, x, scaling), np.r_[np.eye(3).ravel(), np.zeros(3)], method="BFGS").x
     np.testing.assert_allclose(scaling.fit(p, q).apply(p), mapped(p, found[:9].reshape(3, 3), found[9:]), atol=1e-4)
-
-
-def test_without_priors_matrix_and_dirichlet_are_logistic_regression_on_log_probabilities() -> None:
-    p, truth = honest(np.random.default_rng(5), 800, 3)
-    p = bent(p, np.array([1.0, 2.0, 1.5]), np.array([0, 1.0, -1.0]))
-    theirs = LogisticRegression(C=1e10, max_iter=5000, tol=1e-8).fit(np.log(p), truth).predict_proba(np.log(p))
-    free = MatrixScaling(LogTemperature(0.0, 5.0), spread=5.0, shift=20.0, off=5.0)
-    np.testing.assert_allclose(free.fit(p, truth).apply(p), theirs, atol=2e-3)
-    np.testing.assert_allclose(DirichletCalibration(1e-9, 1e-9).fit(p, truth).apply(p), theirs, atol=2e-3)
 
 
 def test_each_scaling_holds_the_one_before_it() -> None:

@@ -122,17 +122,6 @@ def test_no_weights_on_the_simplex_are_better(seed: int, soft: bool) -> None:
     np.testing.assert_allclose(worth[w > 1e-3], 1, atol=1e-3)
 
 
-def test_a_model_that_is_right_or_lost_needs_the_uniform_part() -> None:
-    """One item in five is drawn at random: no temperature says so, a mixture with the uniform does, exactly."""
-    rng = np.random.default_rng(5)
-    p, truth = honest(rng, 20_000, 4)
-    lost = rng.random(20_000) < 0.2
-    truth = np.where(lost, rng.integers(4, size=20_000), truth)
-    fitted = EnsembleTemperature(None).fit(p, truth)
-    np.testing.assert_allclose(fitted.apply(p), 0.8 * p + 0.05, atol=0.02)
-    assert fitted.weights[2] == pytest.approx(0.2, abs=0.04)
-
-
 @pytest.mark.parametrize("mean", [-20.0, 10.0])
 def test_a_prior_far_outside_of_what_is_searched_is_no_error(mean: float) -> None:
     """As of somebody who gives a temperature in place of its logarithm."""

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import stats
-from scipy.optimize import approx_fprime, minimize
+from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 from hitl.design_effect import DesignEffect
@@ -208,21 +208,6 @@ def test_rho_and_shift_are_the_best_that_a_search_of_its_own_finds(name: str) ->
     assert (found.echo, found.residual) == (1, 1)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_the_slope_of_the_loss_is_that_of_finite_differences(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    log_q_nj, truth_n = 3 * rng.normal(size=(30, 3)), rng.integers(3, size=30)
-    labels_n, theta = rng.integers(1, 6, size=30), rng.normal(size=4)
-    known = design_effect.KnownItems(log_q_nj, truth_n, labels_n, rng.random(30) < 0.5)
-    begun = DesignEffect(0.3, echo=1.0, residual=1.3)
-
-    def loss(each: Floats) -> tuple[float, Floats]:
-        return design_effect._loss(each, known, begun, np.array([0.9, 0.5, 0.5, 0.5]))
-
-    slope = approx_fprime(theta, lambda each: loss(each)[0], 1e-7)
-    np.testing.assert_allclose(loss(theta)[1], slope, atol=1e-4)
-
-
 def judged(said: Ints, truth: Ints, told: Ints) -> tuple[DesignEffect, DesignEffect]:
     """The corrections of a fit that saw all the truth, without and with some of it told."""
     annotations = table(said, 2, 2)
@@ -232,18 +217,6 @@ def judged(said: Ints, truth: Ints, told: Ints) -> tuple[DesignEffect, DesignEff
     unknown = replace(evidence, truth=np.full(truth.size, -1, np.int32))
     without, with_it = (of_annotators(e, alpha_kjl, share_j, q_nj) for e in (unknown, evidence))
     return without, with_it
-
-
-@pytest.mark.parametrize("dependent", [False, True])
-def test_known_items_tell_how_strongly_items_pull(dependent: bool) -> None:
-    """Hard at random: what the labels alone cannot tell."""
-    rng = np.random.default_rng(6)
-    truth = rng.integers(2, size=300).astype(np.int32)
-    chance = np.where(rng.random(300) < 0.3, 0.2, 0.9) if dependent else np.full(300, 0.75)
-    said = np.where(rng.random((300, 8)) < chance[:, None], truth[:, None], 1 - truth[:, None])
-    without, told = judged(said, truth, truth)
-    assert told.rho > 2 * without.rho if dependent else told.rho < 0.1
-    np.testing.assert_allclose(told.shift, 0, atol=0.4)
 
 
 def test_known_items_nobody_labeled_say_nothing() -> None:

@@ -238,17 +238,3 @@ def test_a_model_that_knows_nothing_costs_next_to_nothing_and_one_that_does_help
     accuracy, loss = np.mean(lost["something"], axis=0)
     assert accuracy < 0.002
     assert loss < -0.01
-
-
-def test_other_items_are_judged_by_what_the_models_had_said() -> None:
-    """The shares and the temperatures are those that were learned: one item alone is judged as among all."""
-    evidence = replace(some(known=0.0), truth=None)
-    found = DefaultCombiner().fit(evidence)
-    again = DefaultCombiner().apply(found, evidence).probabilities
-    np.testing.assert_allclose(again, found.probabilities, atol=1e-12)
-    a = evidence.annotations
-    one = a.select(a.item == 7)
-    alone = replace(one, item=np.zeros(len(one), np.int32), items=(a.items[7],))
-    rows = {name: p_nj[[7]] for name, p_nj in evidence.probabilities.items()}
-    judged = DefaultCombiner().apply(found, Evidence(alone, rows)).probabilities
-    np.testing.assert_allclose(judged[0], found.probabilities[7], atol=1e-12)

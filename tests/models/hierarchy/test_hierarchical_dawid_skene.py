@@ -280,13 +280,6 @@ def test_even_shares_leave_some_to_classes_that_may_still_come(
     np.testing.assert_allclose(spread(np.array(named), compared), expected)
 
 
-def test_lone_labels_count_what_is_expected_and_say_nothing_of_people() -> None:
-    evidence, _ = thin(2, 1, (0.25, 0.25, 0.25, 0.25), 400)
-    found = HierarchicalDawidSkene(accuracy=0.8).fit(evidence)
-    assert found.confidence.max() == pytest.approx(0.8, abs=0.01)
-    assert np.ptp(found.annotators.confusion, axis=0).max() < 1e-9
-
-
 @pytest.mark.parametrize("seed", range(6))
 def test_people_seem_as_good_as_they_are_where_contested_items_are_asked_about_again(seed: int) -> None:
     """Two labels an item, and up to five more while they disagree: nothing of it depends on who is good."""
@@ -303,11 +296,6 @@ def test_people_seem_as_good_as_they_are_where_contested_items_are_asked_about_a
     found = HierarchicalDawidSkene().fit(Evidence(table(said, 2, 2)))
     assert found.annotators.accuracy.mean() == pytest.approx(right_k.mean(), abs=0.025)
     assert score.accuracy(found.probabilities, truth) > 0.85
-
-
-def test_no_label_at_all_is_judged_by_even_shares() -> None:
-    evidence = Evidence(Annotations([], [], [], ("n",), ("k",), ("a", "b"), ("a", "b")))
-    np.testing.assert_allclose(HierarchicalDawidSkene().fit(evidence).probabilities, [[0.5, 0.5]])
 
 
 # -- other items ---------------------------------------------------------------------------------------------

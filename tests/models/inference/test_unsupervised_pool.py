@@ -207,17 +207,6 @@ def test_a_wrong_model_does_not_make_people_worse(how: str, items: int, each: in
     assert np.mean(lost) <= 0.003
 
 
-def test_where_nobody_speaks_a_model_that_misses_a_class_is_believed() -> None:
-    evidence, truth = simulated(8, 400, right=0.95)
-    missing = Evidence(
-        evidence.annotations.select(np.arange(400) < 300), {"m": wrong(evidence.probabilities["m0"], "a class missing")}
-    )
-    found = PLEM().fit(missing)
-    assert (found.labels[300:] != 1).all()
-    rest = np.flatnonzero((np.arange(400) >= 300) & (truth != 1))
-    assert (found.labels[rest] == truth[rest]).mean() > 0.85
-
-
 @pytest.mark.parametrize("items", [300, 3000])
 def test_a_copy_or_a_random_model_changes_next_to_nothing(items: int) -> None:
     changed = []

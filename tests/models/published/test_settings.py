@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from hitl.models import DBCC, VBIBCC, registry
 from hitl.models.registry import COMBINERS, chosen, published, with_papers
 from hitl.testing.combiners import FACTS
 from hitl.testing.contract import DoesNotApply
-from tests.models.test_combiners_contract import EXEMPT, START
+from tests.models.test_combiners_contract import CHEAP, EXEMPT, START
 
 PAPERS = (
     *("weighted-majority", "vb-ibcc", "gibbs-ibcc", "ebcc", "dbcc", "edbcc"),
@@ -57,7 +58,7 @@ def test_contract(name: str, fact: str) -> None:
     if name in SAME or (made.__name__, fact) in exempt:
         pytest.skip(exempt.get((made.__name__, fact), "the defaults are tested"))
     try:
-        FACTS[fact](made.paper())
+        FACTS[fact](replace(made.paper(), **({} if "vote" in fact else CHEAP.get(made.__name__, {}))))
     except DoesNotApply as reason:
         pytest.skip(str(reason))
 
