@@ -34,8 +34,7 @@ from sklearn.metrics import f1_score, roc_auc_score
 
 from hitl.annotations import Annotations, Floats, Ints
 from hitl.evidence import Evidence
-from hitl.models.gpc_ma import GPCMA
-from hitl.models.gpc_ma import GPCConcatenated, GPCGold, GPCMajority
+from hitl.models.gpc_ma import GPCMA, GPCConcatenated, GPCGold, GPCMajority
 from tests import reference_data
 from tests.bench import results
 
