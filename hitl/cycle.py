@@ -177,8 +177,6 @@ class _Steps:
         settings, store, connector = self.settings, self.store, self.connector
         inputs, names = inputs_digest.digest_inputs(settings, store, connector), store.annotator_names(settings.name)
         crew, problems = project.reachable(given or project.crew_of(settings, store), connector, names)
-        if given is None:
-            problems += tuple(f"{what}: {fix}" for what, fix in project.ineffective(settings, store, crew))
         problems += project.orders_of_others(store, settings.name, connector)
         left_out, questions = self.embed(), connector.questions()
         store.keep_answers(self.lease, [question.name for question in questions])

@@ -19,7 +19,6 @@ from hitl.project import (
     combined,
     crew_of,
     graph_of,
-    ineffective,
     opened,
     orders_of_others,
     reachable,
@@ -98,11 +97,9 @@ def _suggested(settings: Settings, store: Store) -> Iterator[Check]:
 def _crew(settings: Settings, store: Store, connector: Connector) -> Iterator[Check]:
     """Check that the platform knows everyone who is asked. A folder of tables knows only people who answered."""
     try:
-        asked = crew_of(settings, store)
-        yield from (Check("crew", False, what, fix) for what, fix in ineffective(settings, store, asked))
         if not settings.crew.annotators:
             return
-        crew, unknown = reachable(asked, connector, store.annotator_names(settings.name))
+        crew, unknown = reachable(crew_of(settings, store), connector, store.annotator_names(settings.name))
     except HitlError as error:
         yield Check("crew", False, str(error), "fix crew.annotators, or let them sign up on the platform")
         return
@@ -231,8 +228,14 @@ def _skills(settings: Settings, store: Store) -> Iterator[Check]:
         return
     crew = crew_of(settings, store)
     lacks = lacking(items, crew)
-    if not crew.needs or not crew.names:
-        return  # the setting has no effect, which `_crew` reports
+    if not crew.names:
+        return
+    if not crew.needs:
+        field = settings.crew.skill_field
+        yield Check(
+            "skills", False, f"no item has the field {field!r}", "set crew.skill_field to the field with skills"
+        )
+        return
     if lacks:
         yield Check("skills", False, in_words(lacks, crew), "fix crew.skills, or ask an annotator who has them")
     else:

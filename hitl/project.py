@@ -377,14 +377,6 @@ def reachable(crew: Crew, connector: Connector, names: Mapping[str, str]) -> tup
     return replace(crew, names=known), tuple(warnings)
 
 
-def ineffective(settings: Settings, store: Store, crew: Crew) -> tuple[tuple[str, str], ...]:
-    """Return settings in `[crew]` without effect, and how to fix each; `crew` is the crew built from them."""
-    from hitl.settings.without_effect import without_effect
-
-    needless = settings.crew.skill_field is not None and not crew.needs and store.items(settings.name).num_rows > 0
-    return tuple(without_effect(settings.crew, store.annotator_names(settings.name).values(), needless))
-
-
 def budget_of(settings: Settings) -> Budget:
     """Build the budget from the settings."""
     from hitl.crew import Budget

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 ROLES = tuple(role.word for role in Role)
 NONE = "none"
 
-users = typer.Typer(no_args_is_help=True, help="Who may log in to `hitl serve`: users, their roles and passwords.")
-tokens = typer.Typer(no_args_is_help=True, help="API tokens: with what programs ask `hitl serve`.")
+users = typer.Typer(
+    name="users", no_args_is_help=True, help="Who may log in to `hitl serve`: users, their roles and passwords."
+)
+tokens = typer.Typer(name="tokens", no_args_is_help=True, help="API tokens: with what programs ask `hitl serve`.")
 
 Name = Annotated[str, typer.Argument(help="Name of the user.")]
 OneRole = Annotated[str, one_of("What it may do, one of: {}.", ROLES)]
@@ -45,12 +47,12 @@ class Where:
         return Accounts(self.access or url_of_store(self.config))
 
 
-def command(group: typer.Typer, name: str, *lines: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def command(group: typer.Typer, name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add a command to a group, with examples at the end of its help."""
-    return lambda function: group.command(name, epilog=examples(*lines))(grouped(function))
+    return lambda function: group.command(name, epilog=examples(f"{group.info.name} {name}"))(grouped(function))
 
 
-@command(users, "add", "hitl users add ann --role admin", "hitl users add bob --role lead --project rte")
+@command(users, "add")
 def add_user(
     name: Name,
     role: OneRole,
@@ -74,7 +76,7 @@ def add_user(
     show.line(f"added {name}: {_in_words(wanted, project)}")
 
 
-@command(users, "list", "hitl users list --json")
+@command(users, "list")
 def list_users(where: Where, as_json: Json = False) -> None:
     """Show all users with their roles."""
     with where.opened() as accounts:
@@ -90,7 +92,7 @@ def list_users(where: Where, as_json: Json = False) -> None:
     show.result({"users": data}, [show.Table("Users", header, rows, header)], as_json)
 
 
-@command(users, "role", "hitl users role bob viewer", "hitl users role bob none --project rte")
+@command(users, "role")
 def set_role(
     name: Name,
     role: Annotated[
@@ -106,7 +108,7 @@ def set_role(
     show.line(f"{name} is now {_in_words(wanted, project)}")
 
 
-@command(users, "password", "hitl users password ann", "hitl users password ann --password-stdin < password.txt")
+@command(users, "password")
 def set_password(name: Name, where: Where, password_stdin: FromInput = False) -> None:
     """Give a user another password; all its sessions end."""
     with where.opened() as accounts:
@@ -114,7 +116,7 @@ def set_password(name: Name, where: Where, password_stdin: FromInput = False) ->
     show.line(f"{name}: the password is changed, and all sessions have ended")
 
 
-@command(users, "remove", "hitl users remove bob")
+@command(users, "remove")
 def remove_user(name: Name, where: Where) -> None:
     """Remove a user, and end its sessions."""
     with where.opened() as accounts:
@@ -122,7 +124,7 @@ def remove_user(name: Name, where: Where) -> None:
     show.line(f"removed {name}")
 
 
-@command(tokens, "create", "hitl tokens create pipeline --role viewer --project rte")
+@command(tokens, "create")
 def create_token(
     name: Annotated[str, typer.Argument(help="What it is for.")],
     role: OneRole,
@@ -139,7 +141,7 @@ def create_token(
         show.error(f"{name}: {_in_words(wanted, project)}. Keep the token: it is shown this once")
 
 
-@command(tokens, "list", "hitl tokens list")
+@command(tokens, "list")
 def list_tokens(where: Where, as_json: Json = False) -> None:
     """Show all API tokens, without their secrets."""
     with where.opened() as accounts:
@@ -153,7 +155,7 @@ def list_tokens(where: Where, as_json: Json = False) -> None:
     show.result({"tokens": data}, [show.Table("API tokens", header, rows, header)], as_json)
 
 
-@command(tokens, "revoke", "hitl tokens revoke 4f6feff8")
+@command(tokens, "revoke")
 def revoke_token(
     token: Annotated[str, typer.Argument(help="Its id, as `hitl tokens list` shows it.")], where: Where
 ) -> None:

@@ -91,60 +91,35 @@ def demo(
         replayed.run(output)
 
 
-PANELS: dict[str, dict[Callable[..., None], str]] = {
-    "Files": {
-        combine.combine: combine.EXAMPLES,
-        shard.shard: shard.EXAMPLES,
-        predict.predict: predict.EXAMPLES,
-        embed.embed: embed.EXAMPLES,
-        replay.replay: replay.EXAMPLES,
-    },
-    "Annotators and models": {
-        profiles.annotators: profiles.ANNOTATORS_EXAMPLES,
-        profiles.models: profiles.MODELS_EXAMPLES,
-    },
-    "Project": {
-        project_files.init: examples("hitl init --label-studio http://localhost:8080 --project 12"),
-        project.doctor: examples("hitl doctor"),
-        project.audit: examples("hitl audit", "hitl audit --repair", "hitl audit --json"),
-        project.run: examples("hitl run", "hitl run --json  # from cron"),
-        service.schedule: examples(
-            "hitl schedule", "hitl schedule -c a/hitl.toml -c b/hitl.toml --json", "hitl schedule --list"
-        ),
-        project.status: examples("hitl status"),
-        project_files.export: examples("hitl export labels.csv --annotators-output people.csv"),
-        project_files.report: project_files.REPORT_EXAMPLES,
-        service.serve: examples(
-            "hitl serve  # http://127.0.0.1:8500",
-            "hitl serve -c a/hitl.toml -c b/hitl.toml --address 0.0.0.0:8500 --access postgresql://user@host/database",
-            "hitl serve --no-scheduler  # where `hitl schedule` runs apart",
-        ),
-        service.events: examples(
-            "hitl events", "hitl events --test  # a ping to every address", "hitl events --resend"
-        ),
-        project_files.add: examples("hitl add new_items.jsonl"),
-        project_files.gold: examples("hitl gold truth.csv"),
-        project.learn: examples("hitl learn", "hitl learn --json"),
-        project.pull: examples("hitl pull"),
-        project.plan: examples("hitl plan --dry-run"),
-        project.push: examples("hitl push --dry-run"),
-    },
-    "Store": {
-        store.backup: examples("hitl backup backups/", "hitl backup before-upgrade.zip --json"),
-        store.restore: examples(
-            "hitl restore before-upgrade.zip --dry-run  # is it whole?",
-            "hitl restore before-upgrade.zip",
-            "hitl restore before-upgrade.zip --force  # in place of what the store holds",
-        ),
-        store.migrate: examples("hitl migrate", "hitl migrate --config /etc/hitl/hitl.toml --json"),
-    },
-    "Demo": {demo: examples("hitl demo", "hitl demo --label-studio", "hitl demo --serve")},
+PANELS: dict[str, list[Callable[..., None]]] = {
+    "Files": [combine.combine, shard.shard, predict.predict, embed.embed, replay.replay],
+    "Annotators and models": [profiles.annotators, profiles.models],
+    "Project": [
+        project_files.init,
+        project.doctor,
+        project.audit,
+        project.run,
+        service.schedule,
+        project.status,
+        project_files.export,
+        project_files.report,
+        service.serve,
+        service.events,
+        project_files.add,
+        project_files.gold,
+        project.learn,
+        project.pull,
+        project.plan,
+        project.push,
+    ],
+    "Store": [store.backup, store.restore, store.migrate],
+    "Demo": [demo],
 }
-"""Panel of the help -> its commands, with the examples at the end of each command's help."""
+"""Panel of the help -> its commands."""
 
 for panel, commands in PANELS.items():
-    for command, ends_with in commands.items():
-        app.command(rich_help_panel=panel, epilog=ends_with)(command)
+    for command in commands:
+        app.command(rich_help_panel=panel, epilog=examples(command.__name__))(command)
 
 app.add_typer(access.users, name="users", rich_help_panel="Service")
 app.add_typer(access.tokens, name="tokens", rich_help_panel="Service")

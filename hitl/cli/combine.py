@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from hitl.cli import shard, show
 from hitl.cli.evidence import Given, annotator_table, files_for, require_unread, write_tables
-from hitl.cli.options import HERE, AnnotatorsOutput, Config, Engine, Json, examples, grouped, opt, refuse
+from hitl.cli.options import HERE, AnnotatorsOutput, Config, Engine, Json, grouped, opt, refuse
 from hitl.errors import BadSettings
 
 if TYPE_CHECKING:
@@ -17,14 +17,6 @@ if TYPE_CHECKING:
 
     from hitl.consensus import Consensus
 
-EXAMPLES = examples(
-    "hitl combine annotations.csv --output consensus.csv",
-    "hitl combine labels.parquet --method pl-em --probabilities resnet=probs.csv",
-    "hitl combine spans.jsonl --texts texts.csv --output found.csv",
-    "hitl combine shards --output results  # of `hitl shard`",
-    "hitl combine shards --method vb-ibcc --engine dask --output results",
-    "hitl combine  # inside a project",
-)
 FOR_SPANS = ("annotations", "method", "paper", "truth", "item", "annotator", "label")
 """Options of `Given` that apply to spans."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from hitl.cli import options as flags
 from hitl.cli import show
 from hitl.cli.evidence import names, require_unread
-from hitl.cli.options import HERE, Config, Engine, Json, examples, grouped, opt
+from hitl.cli.options import HERE, Config, Engine, Json, grouped, opt
 from hitl.errors import BadInput, BadSettings
 
 if TYPE_CHECKING:
@@ -20,15 +20,6 @@ if TYPE_CHECKING:
 
     Embedded = tuple[list[str], Floats, dict[str, str]]
     """The user's own ids, their features (NaN if there are none), and the items left out."""
-
-EXAMPLES = examples(
-    "hitl embed items.csv --text text -o features.parquet",
-    "hitl embed items.csv --text text --model my.py:encode -o features.parquet",
-    "hitl embed photos.csv --image path --model torchvision:resnet18 --weights DEFAULT -o features.parquet",
-    "hitl embed items.csv --columns size,colour --missing refuse -o features.csv",
-    "hitl embed items.csv --text text --model my.py:encode -o features.parquet --engine dask",
-    "hitl embed --project  # what hitl.toml asks for, before the next cycle does it",
-)
 
 
 @dataclass(frozen=True)

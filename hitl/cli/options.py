@@ -39,10 +39,14 @@ def starting(names: Iterable[str]) -> Callable[[str], list[str]]:
     return lambda incomplete: [name for name in names if name.startswith(incomplete)]
 
 
-def examples(*lines: str) -> str:
-    """Return the end of a command's help: one example per line, as it is typed."""
-    head = "Example" if len(lines) == 1 else "Examples"
-    return "\n\n".join([f"{head}:", *(f"[bold]{line}[/bold]" for line in lines)])
+EXAMPLES = Path(__file__).with_name("examples.txt").read_text(encoding="utf-8").splitlines()
+"""Examples of all commands, as they are typed."""
+
+
+def examples(command: str) -> str:
+    """Return the end of a command's help: its examples, one per line."""
+    lines = [f"[bold]{line}[/bold]" for line in EXAMPLES if f"{line} ".startswith(f"hitl {command} ")]
+    return "\n\n".join(["Example:" if len(lines) == 1 else "Examples:", *lines])
 
 
 Config = Annotated[Path, opt("The project's hitl.toml.", "--config", "-c", envvar="HITL_CONFIG")]

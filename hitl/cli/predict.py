@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from hitl.cli import options as flags
 from hitl.cli import show
 from hitl.cli.evidence import names, require_unread
-from hitl.cli.options import HERE, Config, Json, examples, grouped, opt
+from hitl.cli.options import HERE, Config, Json, grouped, opt
 from hitl.errors import BadSettings
 
 if TYPE_CHECKING:
@@ -24,13 +24,6 @@ if TYPE_CHECKING:
 
 LABEL = "label"
 """Column of the truth, which no model may read."""
-
-EXAMPLES = examples(
-    "hitl predict items.csv --model clf.joblib --trust --output probs.csv",
-    "hitl predict items.csv --model my.py:make --folds 5 --truth truth.csv -o probs.csv",
-    "hitl predict --project --text text --model my.py:make --folds 5 --truth truth.csv -o bert.csv  # in a project",
-    "hitl predict photos.csv --image path --model torchvision:resnet18 --weights w.pt --classes cat,dog -o p.csv",
-)
 
 
 @dataclass(frozen=True)

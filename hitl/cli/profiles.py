@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from hitl.cli import show
 from hitl.cli.evidence import Given, files_for, require_unread, write_tables
-from hitl.cli.options import HERE, Config, Json, Output, SavedConsensus, examples, grouped, opt
+from hitl.cli.options import HERE, Config, Json, Output, SavedConsensus, grouped, opt
 from hitl.cli.show import UNKNOWN, figure, percent, within
 from hitl.errors import BadEvidence, BadSettings
 
@@ -23,16 +23,6 @@ if TYPE_CHECKING:
     from hitl.models.analysis.annotator_profile import AnnotatorProfiles
     from hitl.models.analysis.model_profile import Account, ModelProfile
 
-ANNOTATORS_EXAMPLES = examples(
-    "hitl annotators annotations.csv --time when",
-    "hitl annotators annotations.csv --consensus consensus.npz --output people.csv",
-    "hitl annotators --json  # inside a project",
-)
-MODELS_EXAMPLES = examples(
-    "hitl models annotations.csv --probabilities resnet=probs.csv",
-    "hitl models annotations.csv -p a=a.csv -p b=b.csv --truth truth.csv --output models.csv",
-    "hitl models --json  # inside a project",
-)
 WIDE = 100
 """Minimum terminal width, in columns, to show all figures."""
 

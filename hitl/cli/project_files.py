@@ -12,19 +12,13 @@ import typer
 
 from hitl.cli import show
 from hitl.cli.evidence import Given, annotator_table, files_for, names, require_unread, write_tables
-from hitl.cli.options import HERE, AnnotatorsOutput, Config, DryRun, OneQuestion, SavedConsensus, examples, grouped, opt
+from hitl.cli.options import HERE, AnnotatorsOutput, Config, DryRun, OneQuestion, SavedConsensus, grouped, opt
 from hitl.cli.project import show_operations, show_receipts
 from hitl.errors import BadSettings
 from hitl.project import opened
 
 if TYPE_CHECKING:
     from hitl.platform import Operation
-
-REPORT_EXAMPLES = examples(
-    "hitl report annotations.csv --output report.html",
-    "hitl report annotations.csv --truth truth.csv --probabilities resnet=probs.csv",
-    "hitl report  # inside a project",
-)
 
 
 def init(

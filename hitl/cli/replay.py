@@ -16,7 +16,7 @@ from hitl.active.registry import POLICIES
 from hitl.cli import options as flags
 from hitl.cli import show
 from hitl.cli.evidence import Given
-from hitl.cli.options import Json, examples, grouped, one_of, opt
+from hitl.cli.options import Json, grouped, one_of, opt
 from hitl.cli.replay_people import crew_of, groups_of
 from hitl.errors import BadSettings, BadTable, HitlError
 from hitl.formatting import listed
@@ -31,15 +31,6 @@ Tracks = Mapping[str, "tuple[Track, ...]"]
 """Strategy -> one track per seed."""
 
 PICTURES = (".html", ".svg")
-
-EXAMPLES = examples(
-    "hitl replay annotations.csv --truth truth.csv --output replay.html",
-    "hitl replay annotations.csv --truth truth.csv -p resnet=probs.csv --target 0.95 --target 0.98",
-    "hitl replay annotations.csv --truth truth.csv --features features.parquet --learn logistic",
-    "hitl replay annotations.csv --truth truth.csv --stop 0.9 --gold 30",
-    "hitl replay annotations.csv --truth truth.csv --seeds 100 --engine dask",
-    "hitl replay --truth truth.csv --simulate good=20:0.7-0.9 --simulate random=6 --simulate newcomer=8",
-)
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -47,46 +45,43 @@ def groups_of(entries: Sequence[str]) -> tuple[Group, ...]:
 def crew_of(path: Path | None, each: int | None, people: Names) -> Crew:
     """Return limits and costs from --capacity and --people. Raises BadTable, and BadInput for an unknown annotator."""
     from hitl.crew import UNLIMITED, Crew
-    from hitl.tables.columns import require_columns
-    from hitl.tables.read import read_table
 
     general = UNLIMITED if each is None else each
-    cost: dict[Any, float] = {}
-    capacity: dict[Any, int] = {}
-    if path is not None:
-        table = read_table(path, ["annotator"])
-        require_columns(table, ["annotator"], str(path))
-        names = table.column("annotator").to_pylist()
-        unknown = [name for name in names if name not in set(people)]
-        if unknown:
-            raise BadInput(f"{path}: {unknown[0]!r} is no annotator who can be asked; expected names as {people[0]!r}")
-        twice = next((name for name, count in Counter(names).items() if count > 1), None)
-        if twice is not None:
-            raise BadTable(f"{path}: annotator {twice!r} appears twice; expected one row for each")
-        if not {"cost", "capacity"} & {*table.column_names}:
-            raise BadTable(f"{path}: expected a column cost or capacity; it has {', '.join(table.column_names)}")
-        columns = {name: column.to_pylist() for name, column in zip(table.column_names, table.columns, strict=True)}
-        cost = _numbers(path, names, columns, "cost")
-        limits = _numbers(path, names, columns, "capacity")
-        capacity = {name: int(min(value, UNLIMITED)) for name, value in limits.items()}
+    rows = [] if path is None else _limits(path, people)
+    cost = {row.annotator: row.cost for row in rows if row.cost is not None}
+    capacity = {row.annotator: row.capacity for row in rows if row.capacity is not None}
     if max([*capacity.values(), *([general] if set(people) - set(capacity) or path is None else [])]) == 0:
         raise BadSettings("replay: --capacity is 0 for all: no annotator may be asked; expected 1 or more")
     return Crew(capacity=capacity, default_capacity=general, cost=cost)
 
 
-def _numbers(path: Path, names: Sequence[Any], columns: Mapping[str, Sequence[Any]], key: str) -> dict[Any, float]:
-    """Return annotator -> cost (above 0) or capacity (an integer), for those who have one. Raises BadTable."""
-    numbers: dict[Any, float] = {}
-    for name, value in zip(names, columns.get(key, [None] * len(names)), strict=True):
-        if value in (None, ""):
-            continue
+def _limits(path: Path, people: Names) -> list[Any]:
+    """Read the rows of --people: an annotator, their cost (above 0) and their capacity (a whole number)."""
+    from pydantic import ValidationError, create_model
+
+    from hitl.settings import Count, Price
+    from hitl.tables.columns import require_columns
+    from hitl.tables.read import read_table
+
+    table = read_table(path, ["annotator"])
+    require_columns(table, ["annotator"], str(path))
+    if not {"cost", "capacity"} & {*table.column_names}:
+        raise BadTable(f"{path}: expected a column cost or capacity; it has {', '.join(table.column_names)}")
+    names = table.column("annotator").to_pylist()
+    unknown = [name for name in names if name not in set(people)]
+    if unknown:
+        raise BadInput(f"{path}: {unknown[0]!r} is no annotator who can be asked; expected names as {people[0]!r}")
+    if len({*names}) < len(names):
+        raise BadTable(f"{path}: an annotator appears twice; expected one row for each")
+    model, rows = (
+        create_model("Limits", annotator=(Any, ...), cost=(Price | None, None), capacity=(Count | None, None)),
+        [],
+    )
+    for row in table.to_pylist():
         try:
-            number = float(value)
-        except (TypeError, ValueError):
-            number = math.nan
-        right = number > 0 if key == "cost" else number >= 0 and number.is_integer()
-        if not (right and number < math.inf):
-            expected = "a number above 0" if key == "cost" else "a whole number, 0 or more"
-            raise BadTable(f"{path}: the {key} of {name!r} is {value}; expected {expected}")
-        numbers[name] = number
-    return numbers
+            rows.append(model(**{name: value for name, value in row.items() if value not in (None, "")}))
+        except ValidationError as error:
+            (wrong, *_) = error.errors()
+            what = f"the {wrong['loc'][0]} of {row['annotator']!r} is {wrong['input']}"
+            raise BadTable(f"{path}: {what}; {wrong['msg'].lower()}") from None
+    return rows

@@ -12,17 +12,11 @@ import typer
 
 from hitl.cli import show
 from hitl.cli.evidence import Columns, Given, annotator_table, model_files, write_tables
-from hitl.cli.options import Engine, Json, examples, grouped, opt, refuse
+from hitl.cli.options import Engine, Json, grouped, opt, refuse
 from hitl.errors import BadSettings
 
 if TYPE_CHECKING:
     from hitl.consensus import Fit
-
-EXAMPLES = examples(
-    "hitl shard labels.parquet --output shards",
-    "hitl shard 'labels/*.csv' --time created --output shards",
-    "hitl shard s3://bucket/june/*.parquet --like shards --output more-shards",
-)
 
 
 @grouped

@@ -12,7 +12,7 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any, get_origin
+from typing import Any
 
 from pydantic import BaseModel
 from pydantic_settings import EnvSettingsSource
@@ -79,28 +79,25 @@ class Environment(EnvSettingsSource):
 
 def require_keys(settings: type[BaseModel]) -> None:
     """Raise BadSettings for a nested variable of an unknown section, or one whose name would lose its capitals."""
+    sections = {key: field.annotation for key, field in settings.model_fields.items() if _is_section(field.annotation)}
     for name in sorted(os.environ):
         section, *keys = name[len("HITL_") :].split("__")
         if not name.upper().startswith("HITL_") or not keys or section.upper().startswith("EVENTS_"):
             continue
-        field = settings.model_fields.get(section.lower())
-        if field is None:
-            sections = [key for key, each in settings.model_fields.items() if _is_section(each.annotation)]
+        if section.lower() not in settings.model_fields:
             near = difflib.get_close_matches(section.lower(), sections, 1)
             meant = f"did you mean HITL_{near[0].upper()}__...? " if near else ""
             raise BadSettings(f"environment: {name}: no such section; {meant}expected one of {', '.join(sections)}")
-        kind: Any = field.annotation
         whole = f"HITL_{section}"
-        if _is_section(kind):
+        kind: Any = sections.get(section.lower())
+        if kind is not None:
             own, *keys = keys
-            kind, whole = getattr(kind.model_fields.get(own.lower()), "annotation", None), f"{whole}__{own}"
-            if not keys or kind is None or own.lower() == "options":
+            whole = f"{whole}__{own}"
+            if not keys or own.lower() not in kind.model_fields or own.lower() == "options":
                 continue  # keys of sections are checked along with those of the file
-        if get_origin(kind) is not dict:
-            raise BadSettings(f"environment: {name}: it has no keys of its own; expected {whole} alone")
-        table = json.dumps({"__".join(keys): _parsed(os.environ[name])})
-        wanted = f"give the table as JSON: {whole}='{table}'"
-        raise BadSettings(f"environment: {name}: a variable does not keep capitals of names; {wanted}")
+        raise BadSettings(
+            f"environment: {name}: it has no keys of its own; give lists and tables as JSON: {whole}='...'"
+        )
 
 
 def unreadable(error: Exception) -> str:

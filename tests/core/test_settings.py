@@ -156,12 +156,12 @@ def test_options_of_the_environment_are_what_they_say(tmp_path: Path, monkeypatc
     ("variable", "value", "told"),
     [
         ("HITL_BUGDET__OPEN_QUESTIONS", "50", r"no such section; did you mean HITL_BUDGET__\.\.\.\?"),
-        ("HITL_CREW__CAPACITIES__Ann", "1", r"give the table as JSON: HITL_CREW__CAPACITIES='{\"Ann\": 1}'$"),
-        ("HITL_CREW__SKILLS__Ann__B", '["de"]', r"""HITL_CREW__SKILLS='{\"Ann__B\": \["de"\]}'"""),
-        ("HITL_MODELS__Bert", "p.csv", r"HITL_MODELS__Bert: .* HITL_MODELS='{\"Bert\": \"p.csv\"}'"),
-        ("HITL_STORE__X", "1", "HITL_STORE__X: it has no keys of its own; expected HITL_STORE alone"),
-        ("HITL_EVENTS__NAME", "chat", "HITL_EVENTS__NAME: it has no keys of its own; expected HITL_EVENTS alone"),
-        ("HITL_CREW__CAPACITY__ANN", "1", "it has no keys of its own; expected HITL_CREW__CAPACITY alone"),
+        ("HITL_CREW__CAPACITIES__Ann", "1", "it has no keys of its own; .* as JSON: HITL_CREW__CAPACITIES='"),
+        ("HITL_CREW__SKILLS__Ann__B", '["de"]', "as JSON: HITL_CREW__SKILLS='"),
+        ("HITL_MODELS__Bert", "p.csv", "HITL_MODELS__Bert: .* HITL_MODELS='"),
+        ("HITL_STORE__X", "1", "HITL_STORE__X: it has no keys of its own"),
+        ("HITL_EVENTS__NAME", "chat", "HITL_EVENTS__NAME: it has no keys of its own"),
+        ("HITL_CREW__CAPACITY__ANN", "1", "it has no keys of its own"),
         ("HITL_XYZ__X", "1", "HITL_XYZ__X: no such section; expected one of source, combine, budget"),
     ],
 )
