@@ -151,10 +151,9 @@ class CrewSettings(Section):
 
     @model_validator(mode="after")
     def _has_an_effect(self) -> CrewSettings:
-        for key in ("capacities", "skills"):
-            unknown = [name for name in getattr(self, key) if name not in self.annotators]
-            if self.annotators and unknown:
-                raise ValueError(f"{key}: {unknown[0]!r} is not in crew.annotators; fix the name, or add it there")
+        unknown = [name for name in self.capacities if name not in self.annotators]
+        if self.annotators and unknown:
+            raise ValueError(f"capacities: {unknown[0]!r} is not in crew.annotators; fix the name, or add it there")
         if self.skill_field is not None and not self.skills:
             raise ValueError("skill_field without skills: no annotator could be asked; expected crew.skills as well")
         return self
