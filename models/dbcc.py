@@ -6,7 +6,7 @@
 W > 0: two annotators agree more often than the class explains. Several of them then count for little more than one. The
 partition function Z is exact as long as the answers of all annotators who share items can be enumerated
 (`exact_states`). Beyond that, annotators who agree most beyond chance are grouped (`group_states`), and W is 0 between
-groups (see `network_groups`). Annotators who did not answer an item are summed out, not ignored, so an annotator's
+groups (see `network_layout`). Annotators who did not answer an item are summed out, not ignored, so an annotator's
 confusion matrix does not depend on which others answered. The pool of annotators without ids depends on no annotator.
 
 `accuracy` sets mu as in eq. 32; without it mu is the zero mean of eq. 24, and only known items tell the classes apart.

@@ -24,17 +24,77 @@ paper's DNA .056 at 0.5 and .054 at 0.8, IBCC .054; mean accuracy on 11 crowds .
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
+
+import numpy as np
 
 from hitl.annotations import Annotations
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
-from hitl.models.annotators.confusion import on_the_diagonal
+from hitl.models.annotators import confusion
 from hitl.models.inference import warm_start
-from hitl.models.numerics.checks import check_settings
-from hitl.models.sampling import gibbs
-from hitl.models.sampling.posterior import GibbsChains, all_hard
+from hitl.models.numerics.checks import check_settings, require_between
+from hitl.models.sampling import gibbs, sampler
+
+LARGEST = 1e9
+"""Largest pseudo-count; beyond it sums would lose the counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GibbsChains(sampler.Sampler):
+    """Settings that GibbsIBCC and EBCC share; those of the chains as in `Sampler`.
+
+    Attributes:
+        diagonal, off: prior mean of the Dirichlet parameter of a right and of any other answer, > 0.
+        share_smoothing: pseudo-items of each class, > 0.
+    """
+
+    density: ClassVar[str] = "log joint"
+
+    diagonal: float = 8.0
+    off: float = 1.0
+    share_smoothing: float = 1.0
+
+    def __post_init__(self) -> None:
+        sampler.Sampler.__post_init__(self)
+        for setting in ("diagonal", "off", "share_smoothing"):
+            require_between(setting, getattr(self, setting), 0, LARGEST)
+
+    @abstractmethod
+    def prior(self, annotations: Annotations) -> gibbs.Prior:
+        """Return the prior of the parameters."""
+
+    def sampled(self, evidence: Evidence, start: Consensus | None) -> sampler.Averages:
+        """Run the chains and average over their kept draws."""
+        annotations, prior = evidence.annotations, self.prior(evidence.annotations)
+        table, weight_ak = known_table(evidence), sampler.accuracy_weights(annotations)
+        start_nj = warm_start.first_beliefs(evidence, start, prior.mean_jl)
+        lengths = self.thrown_away(start, annotations), self.draws, self.thin
+        runs = self.run(lambda rng: gibbs.run_chain(rng, table, prior, start_nj, weight_ak, *lengths))
+        rows, kept = table.informative, self.draws * len(runs)
+        q_nj, hard_n, mean_kjl, square_kjl = (
+            sampler.total(runs, name) / kept for name in ("q_nj", "hard_n", "mean_kjl", "square_kjl")
+        )
+        concentration_kjl = sampler.matched(mean_kjl, square_kjl)
+        return sampler.Averages(runs, prior.hard, rows, q_nj[rows], hard_n[rows], concentration_kjl, {})
+
+
+def all_hard(annotations: Annotations, diagonal: float, off: float, smoothing: float) -> gibbs.Prior:
+    """Return the prior of IBCC, in which every item is hard."""
+    mean_jl = confusion.on_the_diagonal(annotations.n_classes, annotations.n_options, diagonal, off)
+    return gibbs.Prior(np.full(annotations.n_classes, float(smoothing)), mean_jl, np.ones_like(mean_jl), 1.0)
+
+
+def known_table(evidence: Evidence) -> gibbs.Table:
+    """Build the table a chain runs over."""
+    a = evidence.annotations
+    assert evidence.truth is not None
+    informative = np.flatnonzero((a.labels_per_item > 0) | evidence.known).astype(np.int64)
+    repeated_n = np.zeros(a.n_items, dtype=np.bool_)
+    repeated_n[a.item[1:][(np.diff(a.item) == 0) & (np.diff(a.annotator) == 0)]] = True
+    return gibbs.Table(a.item_start, a.annotator, a.label, evidence.truth, informative, repeated_n)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,5 +169,5 @@ class EBCC(GibbsChains):
         """Return the prior of IBCC on hard items."""
         hard = all_hard(annotations, self.diagonal, self.off, self.share_smoothing)
         wrong = self.epsilon / (annotations.n_options - 1)
-        easy_jl = on_the_diagonal(annotations.n_classes, annotations.n_options, 1 - self.epsilon, wrong)
+        easy_jl = confusion.on_the_diagonal(annotations.n_classes, annotations.n_options, 1 - self.epsilon, wrong)
         return hard._replace(easy_jl=easy_jl, hard=self.hard)

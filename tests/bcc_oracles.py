@@ -112,3 +112,10 @@ def raised(counts: Floats, option: int, by: int) -> tuple[int, ...]:
 
 
 # -- draws from the model --------------------------------------------------------------------------------------
+
+
+def matched_variance(concentration: Floats) -> Floats:
+    """(K, J) sum over a row of the variances of a Dirichlet."""
+    total = concentration.sum(axis=2)
+    mean = concentration / total[..., None]
+    return (mean * (1 - mean)).sum(axis=2) / (total + 1)

@@ -1,4 +1,4 @@
-"""Networks of annotators as DBCC and EDBCC see them, with random parameters, and the checks that both must pass."""
+"""Crowds and checks that DBCC and EDBCC share."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ import numpy as np
 
 from hitl.annotations import Annotations
 from hitl.evidence import Evidence
-from hitl.models.sampling import network_chain, network_groups, network_layout, network_posterior
-from hitl.models.sampling.network_chain import Prior, State
-from hitl.models.sampling.network_layout import Layout
-from hitl.models.sampling.network_posterior import Expected
+from hitl.models.sampling import network_layout
 from tests import network_oracles, oracles
-from tests.network_oracles import Drawn, all_pairs
+from tests.network_oracles import all_pairs
 from tests.oracles import Floats
 
 FOUR: dict[str, dict[str, Any]] = {
@@ -26,94 +23,14 @@ FOUR: dict[str, dict[str, Any]] = {
 }
 
 
-class Model:
-    """Evidence as chains see it, with random parameters; `drawn` are the same parameters for the oracles."""
-
-    def __init__(
-        self, evidence: Evidence, hard: float = 1.0, exact_states: int = 4096, seed: int = 0, like: Model | None = None
-    ) -> None:
-        rng = np.random.default_rng(seed)
-        self.evidence, self.hard = evidence, hard
-        self.shared = network_groups.groups(evidence, exact_states, 0) if like is None else like.shared
-        groups, shared_kk = self.shared
-        self.groups = [group.tolist() for group in groups]
-        self.pairs = [
-            [(a, b) for a, b in all_pairs(len(group)) if shared_kk[group[a], group[b]]] for group in self.groups
-        ]
-        self.layout: Layout = network_layout.layout(evidence, groups, shared_kk, easy=hard < 1)
-        self.prior: Prior = network_posterior.prior_of(self.layout.networks, Expected(0.7, 1.1, 0.9, hard), 0.8)
-        self.state: State = network_chain.blank_state(self.layout, self.prior)
-        self.state.theta_x[:] = rng.normal(size=self.state.theta_x.size)
-        self.state.log_share_j[:] = np.log(rng.dirichlet(np.ones(evidence.annotations.n_classes)))
-        network_chain.fill_tables(self.layout.networks, self.state.theta_x, self.state.tables)
-        self.weigh()
-
-    def weigh(self) -> None:
-        networks = self.layout.networks
-        network_chain.weigh_patterns(
-            self.layout.patterns, networks.n_options, self.state.tables, self.hard, self.state.log_suj
-        )
-
-    def parameters(self, g: int) -> tuple[Floats, Floats]:
-        """V (J, S, L) and W (P,) of a network."""
-        start = self.layout.networks.theta_start
-        theta, pairs = self.state.theta_x[start[g] : start[g + 1]], len(self.pairs[g]) if g < len(self.groups) else 0
-        v = theta[: theta.size - pairs]
-        return v.reshape(self.evidence.annotations.n_classes, -1, self.layout.networks.n_options), theta[v.size :]
-
-    @property
-    def drawn(self) -> Drawn:
-        tables, couplings = [], []
-        for g, pairs in enumerate(self.pairs):
-            v, w = self.parameters(g)
-            tables.append(np.exp([[network_oracles.log_table(v_sl, w, pairs)[0] for v_sl in v]]))
-            couplings.append(w[None])
-        easy = np.ones((1, *self.parameters(0)[0][:, 0].shape))
-        if self.hard < 1:
-            easy = network_oracles.softmax(self.parameters(len(self.groups))[0][:, 0])[None]
-        return Drawn(np.exp(self.state.log_share_j)[None], couplings, tables, easy)
-
-    def joint(self, n: int) -> Floats:
-        """(2, J) p(class, hard or easy | labels and truth of item n)."""
-        hard, easy = network_oracles.item_likelihood(self.evidence, n, self.groups, self.drawn)
-        joint = np.stack((self.hard * hard[0], (1 - self.hard) * easy[0])) * np.exp(self.state.log_share_j)
-        known = self.evidence.truth[n]
-        if known >= 0:
-            joint[:, np.arange(joint.shape[1]) != known] = 0
-        return joint / joint.sum()
-
-
 def some_crowd(seed: int, n_items: int = 6, n_annotators: int = 3, **shape: Any) -> Evidence:
     shape = {"n_classes": 2, "asked": 0.7} | shape
     return oracles.crowd(np.random.default_rng(seed), n_items, n_annotators, **shape)[0]
 
 
-def check_truths(model: Model) -> None:
-    """Weights against enumeration, drawn truths against weights, counts against drawn truths."""
-    state, items = model.state, model.layout.items
-    rng, turns = np.random.default_rng(2), 400
-    seen = np.zeros_like(state.items_sj)
-    for _ in range(turns):
-        network_chain.draw_truths(rng, items, model.hard, state)
-        seen += state.items_sj
-        for s, j in np.ndindex(state.items_sj.shape):
-            assert state.items_sj[s, j] <= items.weight_i.sum()
-        assert state.items_sj.sum() == items.weight_i.sum()
-    expected = np.zeros_like(seen)
-    for n, i in enumerate(model.layout.distinct_n):
-        a = model.evidence.annotations
-        if i < 0:
-            assert a.labels_per_item[n] == 0
-            assert model.evidence.truth[n] < 0
-            continue
-        np.testing.assert_allclose(state.weight_ic[i].reshape(2, -1), model.joint(n), atol=1e-12)
-        expected += model.joint(n)
-    np.testing.assert_allclose(seen / turns, expected, atol=5 * np.sqrt(len(model.layout.distinct_n) / 4 / turns))
-
-
 def check_posterior(evidence: Evidence, combiner: Any, hard: float, sd: tuple[float, float, float]) -> None:
     a, rng = evidence.annotations, np.random.default_rng(10)
-    groups, shared_kk = network_groups.groups(evidence, combiner.exact_states, combiner.group_states)
+    groups, shared_kk = network_layout.groups(evidence, combiner.exact_states, combiner.group_states)
     codes = [group.tolist() for group in groups]
     pairs = [[(x, y) for x, y in all_pairs(len(group)) if shared_kk[group[x], group[y]]] for group in codes]
     mean = np.eye(a.n_classes, a.n_options) * np.log(0.7 * (a.n_options - 1) / 0.3)

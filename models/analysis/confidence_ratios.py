@@ -22,8 +22,6 @@ from hitl.annotations import Floats
 TINY = 1e-300
 """Smaller probabilities are read as this."""
 
-QUANTILES = (0.1, 0.5, 0.9)
-
 
 @dataclass(frozen=True)
 class Bound:
@@ -32,7 +30,6 @@ class Bound:
     Attributes:
         bound, tighter, accuracy: lower bounds on the accuracy of P+L, and this accuracy, over the same items.
         model_above_one, people_above_one: share of items whose true class outweighs all others, for each alone.
-        model_odds, people_odds: QUANTILES of log10 of the confidence ratio of the true class.
     """
 
     bound: float
@@ -40,8 +37,6 @@ class Bound:
     accuracy: float
     model_above_one: float
     people_above_one: float
-    model_odds: tuple[float, ...]
-    people_odds: tuple[float, ...]
 
 
 def accuracy_bound(model_nj: Floats, log_people_nj: Floats, truth_nj: Floats) -> Bound:
@@ -56,8 +51,6 @@ def accuracy_bound(model_nj: Floats, log_people_nj: Floats, truth_nj: Floats) ->
         float(truth_nj[np.arange(len(truth_nj)), combined_n].mean()) if len(truth_nj) else float("nan"),
         _guaranteed(model_nj, truth_nj),
         _guaranteed(people_nj, truth_nj),
-        tuple((quantiles(model_nj, truth_nj, QUANTILES) / np.log(10)).tolist()),
-        tuple((quantiles(people_nj, truth_nj, QUANTILES) / np.log(10)).tolist()),
     )
 
 
@@ -68,17 +61,6 @@ def log_odds(log_p_nj: Floats) -> Floats:
     after = np.logaddexp.accumulate(log_p_nj[:, ::-1], axis=1)[:, ::-1]
     rest[:, :-1] = np.logaddexp(rest[:, :-1], after[:, 1:])
     return np.asarray(log_p_nj - rest)
-
-
-def quantiles(log_ratio_nj: Floats, truth_nj: Floats, at: tuple[float, ...]) -> Floats:
-    """Return the smallest log ratios of the true class below which lie these shares of the items."""
-    if not truth_nj.any():
-        return np.full(len(at), np.nan)
-    value, weight = log_ratio_nj.ravel(), truth_nj.ravel()
-    order = np.argsort(value, kind="stable")
-    reached = np.cumsum(weight[order])
-    place = np.searchsorted(reached, np.asarray(at) * reached[-1] * (1 - 1e-12), side="left")
-    return np.asarray(value[order][np.minimum(place, value.size - 1)])
 
 
 def _against_the_next(log_p_nj: Floats) -> Floats:

@@ -83,51 +83,55 @@ class Sums(NamedTuple):
     trace_r: Floats
 
 
-def blank_state(n_items: int, n_annotators: int, n_classes: int, n_options: int) -> State:
-    """Return an empty state."""
-    return State(
-        np.zeros(n_items, np.int32),
-        np.ones(n_items, np.bool_),
-        np.ones((n_annotators, n_options, n_classes)),
-        np.zeros((n_annotators, n_classes)),
-        np.zeros((n_annotators, n_options, n_classes)),
-        np.zeros((n_annotators, n_classes)),
+@compiled
+def run_chain(
+    rng: Any, table: Any, prior: Any, start_nj: Any, weight_ak: Any, burn_in: int, draws: int, thin: int
+) -> Any:
+    """Run `burn_in` and then `draws` rounds of `thin` sweeps, and add up the latter.
+
+    `start_nj`: first beliefs; each row of `weight_ak` (A, K) is a monitored accuracy.
+    """
+    (n_items, n_classes), (accuracies, n_annotators) = start_nj.shape, weight_ak.shape
+    cells, rows = (n_annotators, prior.mean_jl.shape[1], n_classes), (n_annotators, n_classes)
+    truth_n, is_hard_n = np.zeros(n_items, np.int32), np.ones(n_items, np.bool_)
+    items_j, easy_j, q_nj, hard_n = (
         np.zeros(n_classes),
         np.zeros(n_classes),
         np.zeros((n_items, n_classes)),
         np.ones(n_items),
     )
-
-
-def blank_sums(
-    n_items: int, n_annotators: int, n_classes: int, n_options: int, accuracies: int, draws: int, rounds: int
-) -> Sums:
-    """Return sums of zeros."""
-    return Sums(
+    state = State(
+        truth_n,
+        is_hard_n,
+        np.ones(cells),
+        np.zeros(rows),
+        np.zeros(cells),
+        np.zeros(rows),
+        items_j,
+        easy_j,
+        q_nj,
+        hard_n,
+    )
+    matrices = (n_annotators, n_classes, prior.mean_jl.shape[1])
+    sums = Sums(
         np.zeros((n_items, n_classes)),
         np.zeros(n_items),
-        np.zeros((n_annotators, n_classes, n_options)),
-        np.zeros((n_annotators, n_classes, n_options)),
+        np.zeros(matrices),
+        np.zeros(matrices),
         np.zeros((accuracies, draws)),
         np.zeros((n_classes, draws)),
         np.zeros(draws),
-        np.zeros(rounds),
+        np.zeros(burn_in + draws),
     )
-
-
-@compiled
-def run_chain(
-    rng: Any, table: Any, prior: Any, start_nj: Any, weight_ak: Any, burn_in: int, thin: int, state: Any, sums: Any
-) -> None:
-    """Run `burn_in` and then the kept rounds of `thin` sweeps; each row of `weight_ak` is a monitored accuracy."""
     disperse(rng, table, prior, start_nj, state)
-    for round_ in range(sums.trace_r.shape[0]):
+    for round_ in range(burn_in + draws):
         draw_alphas(rng, prior, state)
         for _ in range(thin):
             draw_truths(rng, table, prior, state)
         sums.trace_r[round_] = log_joint(table, prior, state)
         if round_ >= burn_in:
             keep(table, prior, state, weight_ak, sums, round_ - burn_in)
+    return sums
 
 
 @compiled

@@ -15,11 +15,10 @@ from hitl.evidence import Evidence
 from hitl.models.annotators.confusion import on_the_diagonal
 from hitl.models.inference import warm_start
 from hitl.models.numerics.checks import check_settings
-from hitl.models.sampling import hamiltonian, network_chain, network_groups, network_layout, posterior
-from hitl.models.sampling.chains import Chains
+from hitl.models.sampling import hamiltonian, network_chain, network_layout
 from hitl.models.sampling.network_chain import Prior, Sums, blank_sums
 from hitl.models.sampling.network_layout import Layout, Networks
-from hitl.models.sampling.posterior import Averages, Sampler, matched, total
+from hitl.models.sampling.sampler import Averages, Sampler, accuracy_weights, matched, total
 
 MONITORED = 20
 """Number of couplings that are monitored, the largest ones."""
@@ -27,7 +26,7 @@ MONITORED = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkChains(Sampler):
-    """Settings that DBCC and EDBCC share; those of the chains as in `Chains`.
+    """Settings that DBCC and EDBCC share; those of the chains as in `Sampler`.
 
     Attributes:
         accuracy: expected chance of a right answer of an annotator without couplings, in (0, 1); None: all answers are
@@ -51,7 +50,7 @@ class NetworkChains(Sampler):
     thin: int = 3
 
     def __post_init__(self) -> None:
-        Chains.__post_init__(self)
+        Sampler.__post_init__(self)
         check_settings(self)
 
     @abstractmethod
@@ -62,10 +61,10 @@ class NetworkChains(Sampler):
         """Run the chains and average over their kept draws."""
         annotations, expected = evidence.annotations, self.expected()
         burn_in, draws, thin = self.thrown_away(start, annotations), self.draws, self.thin
-        groups, shared_kk = network_groups.groups(evidence, self.exact_states, self.group_states)
+        groups, shared_kk = network_layout.groups(evidence, self.exact_states, self.group_states)
         layout = network_layout.layout(evidence, groups, shared_kk, easy=expected.hard < 1)
         prior = prior_of(layout.networks, expected, self.share_smoothing)
-        weight_am = np.ascontiguousarray(posterior.accuracy_weights(annotations)[:, layout.member])
+        weight_am = np.ascontiguousarray(accuracy_weights(annotations)[:, layout.member])
         unmet_jl = np.exp(_mean_logits(layout.networks, expected.accuracy))
         there = np.flatnonzero(layout.distinct_n >= 0)
         first = there[np.unique(layout.distinct_n[there], return_index=True)[1]]

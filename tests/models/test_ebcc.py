@@ -1,4 +1,4 @@
-"""EBCC: class and difficulty of an item against enumeration, the whole against the exact posterior."""
+"""EBCC: the fit is the exact posterior, by enumeration and quadrature."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.special import logsumexp
 
 from hitl.models.gibbs_ibcc import EBCC, GibbsIBCC
-from hitl.models.sampling import gibbs, posterior
 from tests import bcc_oracles, oracles
-from tests.gibbs_states import log_joint, matched_variance, some_state
 
 FOUR: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -31,40 +28,13 @@ def easy_matrix(epsilon: float, n_classes: int, n_options: int) -> oracles.Float
 
 
 @pytest.mark.parametrize("shape", FOUR.values(), ids=FOUR)
-def test_class_and_difficulty_are_drawn_from_the_ratios_of_the_joint(shape: dict[str, Any]) -> None:
-    rng = np.random.default_rng(1)
-    evidence, _ = oracles.crowd(rng, 5, **({"n_annotators": 4, "n_classes": 2} | shape))
-    a = evidence.annotations
-    prior = posterior.all_hard(a, 5.0, 1.0, 0.6)
-    prior = prior._replace(hard=0.3, easy_jl=easy_matrix(0.2, a.n_classes, a.n_options))
-    table, state = posterior.known_table(evidence), some_state(rng, evidence, prior)
-    found = gibbs.log_joint(table, prior, state)
-    assert found == pytest.approx(log_joint(evidence, prior, state, state.truth_n, state.is_hard_n), abs=1e-9)
-    for n in table.informative:
-        joint = np.full((2, 2), -np.inf)  # class, easy or hard
-        for j, s in np.ndindex(2, 2):
-            if evidence.truth[n] in (-1, j):
-                here = np.arange(5) == n
-                truth, hard = np.where(here, j, state.truth_n), np.where(here, s == 1, state.is_hard_n)
-                joint[j, s] = log_joint(evidence, prior, state, truth, hard)
-        expected = np.exp(joint - logsumexp(joint))
-        times = np.zeros((2, 2))
-        for _ in range(1000):
-            gibbs.draw_truths(rng, table._replace(informative=np.array([n])), prior, state)
-            times[state.truth_n[n], int(state.is_hard_n[n])] += 1
-        np.testing.assert_allclose(state.q_nj[n], expected.sum(axis=1), atol=1e-12)
-        np.testing.assert_allclose(state.hard_n[n], expected[:, 1].sum(), atol=1e-12)
-        np.testing.assert_allclose(times / 1000, expected, atol=4 * np.sqrt(0.25 / 1000))
-
-
-@pytest.mark.parametrize("shape", FOUR.values(), ids=FOUR)
 def test_the_fit_is_the_exact_posterior_of_four_items(shape: dict[str, Any]) -> None:
     """All truths and difficulties enumerated, pi and p integrated out, alpha by quadrature."""
     rng = np.random.default_rng(2)
     evidence, _ = oracles.crowd(rng, 4, **({"n_annotators": 3, "n_classes": 2} | shape))
     a = evidence.annotations
     combiner = EBCC(epsilon=0.2, hard=0.4, diagonal=3.0, off=0.7, share_smoothing=0.8, burn_in=100, draws=12_000)
-    mean_jl = posterior.all_hard(a, 3.0, 0.7, 0.8).mean_jl
+    mean_jl = np.where(np.eye(a.n_classes, a.n_options) == 1, 3.0, 0.7)
     easy_jl = easy_matrix(0.2, a.n_classes, a.n_options)
     exact = bcc_oracles.enumerate_posterior(evidence, mean_jl, 0.8, 0.4, easy_jl)
     found = combiner.fit(evidence)
@@ -74,7 +44,7 @@ def test_the_fit_is_the_exact_posterior_of_four_items(shape: dict[str, Any]) -> 
     np.testing.assert_allclose(found.class_shares, exact.share_j, atol=0.01)
     np.testing.assert_allclose(found.annotators.confusion, exact.mean_kjl, atol=0.01)
     variance = (exact.square_kjl - exact.mean_kjl**2).sum(axis=2)
-    np.testing.assert_allclose(matched_variance(found.annotators.concentration), variance, rtol=0.05)
+    np.testing.assert_allclose(bcc_oracles.matched_variance(found.annotators.concentration), variance, rtol=0.05)
 
 
 @pytest.mark.parametrize("shape", [{}, {"known": 0.5}], ids=["nothing known", "two known truths"])

@@ -139,22 +139,6 @@ def test_the_objective_is_the_log_posterior_and_never_falls() -> None:
             last = now
 
 
-def test_each_step_is_the_plain_one_and_the_maximum_of_its_bound() -> None:
-    """H of the update against a loop, and against a grid: Lee and Seung's bound is highest there."""
-    v, rng = similarities(2, 6), np.random.default_rng(0)
-    w, h = groups.random_start(v, 3, rng)
-    beta = np.array([0.5, 2.0, 8.0])
-    following = groups.ascend(v, w, h, beta)
-    for g in range(3):
-        for m in range(6):
-            c = h[g, m] * sum(w[k, g] * v[k, m] / (w[k] @ h[:, m]) for k in range(6))
-            s = w[:, g].sum()
-            grid = np.linspace(1e-4, 3, 30_001)
-            bound = c * np.log(grid) - s * grid - beta[g] * grid**2 / 2
-            assert following[g, m] == pytest.approx(grid[bound.argmax()], abs=2e-4)
-            assert beta[g] * following[g, m] ** 2 + s * following[g, m] == pytest.approx(c)
-
-
 # -- similarity ------------------------------------------------------------------------------------------------
 
 

@@ -18,7 +18,7 @@ from hitl.models.analysis import annotator_profile as profile
 from hitl.models.analysis import drift, spammers
 from hitl.models.analysis.annotator_profile import AnnotatorProfiler
 from hitl.models.analysis.information import information
-from hitl.models.annotators.leave_one_out import FLOOR, Others, some_rows
+from hitl.models.annotators.leave_one_out import FLOOR, Others
 from tests.oracles import crowd, pool
 
 Array = np.ndarray
@@ -69,23 +69,6 @@ def test_the_others_beliefs_are_those_of_a_table_without_the_label(models: int) 
         assert found[row] == pytest.approx(expected, abs=1e-10)
 
 
-def test_rows_of_each_annotator_are_spread_over_time() -> None:
-    evidence, _ = crowd(np.random.default_rng(2), 200, 4, 2, asked=0.6, pool=30)
-    annotations = evidence.annotations
-    time = np.random.default_rng(0).permutation(len(annotations)).astype(float)
-    annotations = replace(annotations, time=time)
-    rows = some_rows(annotations, 25)
-    for k in range(4):
-        own = rows[annotations.annotator[rows] == k]
-        assert len(own) == 25
-        assert (np.diff(annotations.time[own]) > 0).all()
-        every = np.sort(annotations.time[annotations.annotator == k])
-        rank = np.searchsorted(every, annotations.time[own])
-        assert np.diff(rank).max() <= len(every) / 25 + 1
-    assert not (annotations.annotator[rows] == annotations.anonymous).any()
-    assert len(some_rows(annotations, 10**6)) == (annotations.annotator != annotations.anonymous).sum()
-
-
 # -- spammers --------------------------------------------------------------------------------------------------
 
 
@@ -130,31 +113,6 @@ def test_the_evidence_of_a_spammer_is_exact_and_that_of_a_matrix_a_close_bound(j
         assert (np.diff(bounds) >= -1e-9).all()
         assert bounds[-1] <= exact + 1e-9
         assert bounds[-1] == pytest.approx(exact, abs=0.6 if sharp < 1000 else 0.02)
-
-
-def test_the_crowds_prior_is_where_no_nearby_one_is_likelier() -> None:
-    """The fixed point maximises the likelihood of the rows under Dirichlet-multinomials (anchor aside)."""
-    rng = np.random.default_rng(3)
-    truth = np.array([[6.0, 1.0, 2.0], [0.5, 3.0, 0.5]])
-    rows = np.stack([rng.dirichlet(a, size=400) for a in truth], axis=1)
-    counts = np.array([[rng.multinomial(30, row) for row in matrix] for matrix in rows]).astype(float)
-    weight = rng.uniform(0.5, 1, 400)
-    person, true, said = np.repeat(np.indices(counts.shape).reshape(3, -1), counts.astype(int).ravel(), axis=1)
-    item = np.arange(len(said), dtype=np.int32)
-    codes = (item, person.astype(np.int32), said.astype(np.int32))
-    everybody = Annotations(*codes, tuple(range(len(said))), tuple(range(400)), (0, 1), (0, 1, 2))
-    who = spammers.Crowd(everybody, item, np.eye(2)[true])
-    found = who.prior(who.counts(who.q_mj), weight, np.ones((2, 3)), np.full((2, 3), 1e-9), sweeps=3000)
-
-    def likelihood(a_jl: Array) -> float:
-        rows = (log_dirichlet_multinomial(counts[k, j], a_jl[j]) * weight[k] for k in range(400) for j in range(2))
-        return sum(rows)
-
-    best = likelihood(found)
-    for size in (0.1, 0.03):
-        for _ in range(8):
-            assert likelihood(found * np.exp(size * rng.normal(size=found.shape))) < best
-    assert found == pytest.approx(truth, rel=0.35)
 
 
 def ways(annotations: Annotations) -> spammers.WaysToAnswer:

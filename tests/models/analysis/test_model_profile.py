@@ -15,7 +15,7 @@ from hitl.models import PL, PLEM, DefaultCombiner
 from hitl.models.analysis import model_profile
 from hitl.models.analysis.complementarity import judge, most_probable
 from hitl.models.analysis.conditional_information import a_label, conditional_information, dependence, fixed, two_labels
-from hitl.models.analysis.confidence_ratios import accuracy_bound, log_odds, quantiles
+from hitl.models.analysis.confidence_ratios import accuracy_bound, log_odds
 from hitl.models.analysis.model_profile import ModelProfiler
 from hitl.models.combiner import Combiner
 from tests.oracles import crowd
@@ -98,20 +98,6 @@ def test_certainty_stays_finite() -> None:
     likelihood = np.array([[0.0, -900.0, -900.0], [-900.0, 0.0, -900.0]])
     found = accuracy_bound(model, likelihood, np.eye(3)[[0, 1]])
     assert found.bound == found.tighter == 1.0
-    assert np.isfinite(found.model_odds).all()
-    assert np.isfinite(found.people_odds).all()
-
-
-def test_quantiles_are_of_the_true_class(rng: np.random.Generator) -> None:
-    model, people, _, truth = product_of(rng, 501, 3)
-    for ratio in (log_odds(np.log(model)), log_odds(np.log(people))):
-        true = ratio[np.arange(501), truth]
-        expected = np.quantile(true, (0.1, 0.5, 1.0), method="inverted_cdf")
-        assert quantiles(ratio, np.eye(3)[truth], (0.1, 0.5, 1.0)) == pytest.approx(expected)
-    found = accuracy_bound(model, np.log(people), np.eye(3)[truth])
-    assert found.model_above_one == pytest.approx((model[np.arange(501), truth] > 0.5).mean())
-    true = log_odds(np.log(model))[np.arange(501), truth] / np.log(10)
-    assert found.model_odds == pytest.approx(np.quantile(true, (0.1, 0.5, 0.9), method="inverted_cdf"))
 
 
 # -- conditional mutual information --------------------------------------------------------------------------

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from hitl.annotations import Floats
-from hitl.models.sampling import chains
-from hitl.models.sampling.chains import Chains
+from hitl.models.gibbs_ibcc import GibbsIBCC
+from hitl.models.sampling import sampler
 
 # -- the same again, in plain loops ---------------------------------------------------------------------------
 
@@ -104,8 +104,8 @@ def test_both_agree_with_plain_loops(
         draws = np.round(draws)
         assume(all(len(set(half)) > 1 for half in plain_halves(np.abs(draws - np.median(draws)))))
         assume(all(len(set(half)) > 1 for half in plain_halves(draws)))
-    assert chains.split_rhat(draws) == pytest.approx(plain_rhat(draws), rel=1e-9)
-    assert chains.effective_size(draws) == pytest.approx(plain_effective(draws), rel=1e-9)
+    assert sampler.split_rhat(draws) == pytest.approx(plain_rhat(draws), rel=1e-9)
+    assert sampler.effective_size(draws) == pytest.approx(plain_effective(draws), rel=1e-9)
 
 
 # -- what theory says ------------------------------------------------------------------------------------------
@@ -114,8 +114,8 @@ def test_both_agree_with_plain_loops(
 @pytest.mark.parametrize("phi", [-0.5, 0.0, 0.6, 0.9])
 def test_the_effective_size_of_an_autoregression_is_the_known_one(phi: float) -> None:
     draws = autoregressive(np.random.default_rng(0), 4, 10_000, phi)
-    assert chains.effective_size(draws) == pytest.approx(40_000 * (1 - phi) / (1 + phi), rel=0.1)
-    assert chains.split_rhat(draws) == pytest.approx(1, abs=0.004)
+    assert sampler.effective_size(draws) == pytest.approx(40_000 * (1 - phi) / (1 + phi), rel=0.1)
+    assert sampler.split_rhat(draws) == pytest.approx(1, abs=0.004)
 
 
 def test_chains_that_disagree_are_seen() -> None:
@@ -125,17 +125,17 @@ def test_chains_that_disagree_are_seen() -> None:
     one_wide = draws * np.array([[1], [1], [1], [5]])
     drifting = rng.normal(size=(1, 500)) + np.linspace(0, 3, 500)
     for wrong in (one_elsewhere, one_wide, drifting):
-        assert chains.split_rhat(wrong) > chains.MIXED_BELOW
-    assert chains.split_rhat(draws) < chains.MIXED_BELOW
-    assert chains.effective_size(one_elsewhere) < 30
+        assert sampler.split_rhat(wrong) > sampler.MIXED_BELOW
+    assert sampler.split_rhat(draws) < sampler.MIXED_BELOW
+    assert sampler.effective_size(one_elsewhere) < 30
 
 
 def test_chains_that_stand_still() -> None:
     same, apart = np.full((4, 7), 0.1), np.tile(np.array([[0.1], [0.1], [0.3], [0.1]]), 7)
-    assert chains.split_rhat(same) == 1.0
-    assert chains.effective_size(same) == 24  # the halves, without the middle draw
-    assert chains.split_rhat(apart) == float("inf")
-    assert chains.effective_size(apart) < 10
+    assert sampler.split_rhat(same) == 1.0
+    assert sampler.effective_size(same) == 24  # the halves, without the middle draw
+    assert sampler.split_rhat(apart) == float("inf")
+    assert sampler.effective_size(apart) < 10
 
 
 # -- how they run ----------------------------------------------------------------------------------------------
@@ -145,10 +145,10 @@ def test_each_chain_has_its_own_numbers_and_they_follow_from_the_seed() -> None:
     def run(rng: np.random.Generator) -> float:
         return float(rng.random())
 
-    first = Chains(seed=5, chains=8).run(run)
+    first = GibbsIBCC(seed=5, chains=8).run(run)
     assert len(set(first)) == 8
-    assert Chains(seed=5, chains=8).run(run) == first
-    assert Chains(seed=5, chains=3).run(run) == first[:3]  # more chains leave the first ones as they are
-    assert Chains(seed=6, chains=8).run(run) != first
+    assert GibbsIBCC(seed=5, chains=8).run(run) == first
+    assert GibbsIBCC(seed=5, chains=3).run(run) == first[:3]  # more chains leave the first ones as they are
+    assert GibbsIBCC(seed=6, chains=8).run(run) != first
     expected = [np.random.default_rng(child).random() for child in np.random.SeedSequence(5).spawn(8)]
     assert first == expected

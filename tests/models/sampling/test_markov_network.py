@@ -119,28 +119,6 @@ def test_strong_couplings_and_many_annotators_neither_overflow_nor_vanish(coupli
     assert table.sum() == pytest.approx(1)
 
 
-# -- what answers tell -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("case", cases(), ids=str)
-def test_statistics_count_answers_and_agreements(case: Case) -> None:
-    said, agreed = np.zeros(case.shape), np.zeros(len(case.pairs))
-    for j in range(2):
-        for count, answer in zip(case.counts[j], network_oracles.answers(*case.shape[1:]), strict=True):
-            for i, c in enumerate(answer):
-                said[j, i, c] += count
-            for p, (a, b) in enumerate(case.pairs):
-                agreed[p] += count * (answer[a] == answer[b])
-    np.testing.assert_array_equal(case.answers, np.concatenate((said.ravel(), agreed)))
-
-
-@pytest.mark.parametrize("case", cases(), ids=str)
-def test_the_density_is_that_of_all_answers_one_by_one(case: Case) -> None:
-    other = case.theta + np.random.default_rng(2).normal(size=case.theta.size)
-    expected = case.plain(other) - case.plain(case.theta)
-    assert case.density(other)[0] - case.density(case.theta)[0] == pytest.approx(expected, abs=1e-9)
-
-
 @pytest.mark.parametrize("case", cases(), ids=str)
 def test_slopes_and_curvature_are_the_derivatives(case: Case) -> None:
     step = 1e-5 * np.eye(case.theta.size)
@@ -151,18 +129,6 @@ def test_slopes_and_curvature_are_the_derivatives(case: Case) -> None:
 
 
 # -- Hamiltonian steps ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("case", cases(), ids=str)
-def test_new_coordinates_are_those_of_the_cholesky_root(case: Case) -> None:
-    root, whole = case.metric()
-    dense = np.linalg.cholesky(whole)
-    x = np.random.default_rng(3).normal(size=case.theta.size)
-    place, momentum = np.zeros_like(x), np.zeros_like(x)
-    hamiltonian.move(root, 0.5, x, place)
-    np.testing.assert_allclose(place, 0.5 * np.linalg.solve(dense.T, x), atol=1e-12)
-    hamiltonian.push(root, 0.5, x.copy(), momentum)
-    np.testing.assert_allclose(momentum, 0.5 * np.linalg.solve(dense, x), atol=1e-12)
 
 
 def moved(
@@ -202,33 +168,3 @@ def test_the_leapfrog_goes_back_the_way_it_came_keeps_volume_and_is_exact_in_the
     errors = [moved(case, root, 0.2 / 2**k, 5 * 2**k, case.theta, momentum)[0] for k in range(3)]
     assert abs(errors[1]) < 0.3 * abs(errors[0])
     assert abs(errors[2]) < 0.3 * abs(errors[1])
-
-
-def test_draws_have_the_moments_of_the_posterior_by_quadrature() -> None:
-    """Two annotators of one class that is answered, W alone free: V is held by its prior."""
-    case = Case(2, 2, [(0, 1)], seed=7)
-    case.precision[:-1] = 1e10
-    case.theta[:-1] = case.mean[:-1]
-    root, _ = case.metric()
-    w = np.linspace(-6, 6, 401)
-    v, _ = case.parts(case.mean)
-    log_p = np.array(
-        [
-            sum(
-                float(counts @ network_oracles.log_table(v_sl, np.array([x]), [(0, 1)])[0])
-                for counts, v_sl in zip(case.counts, v, strict=True)
-            )
-            - 0.5 * (x / case.sd[1]) ** 2
-            for x in w
-        ]
-    )
-    p = np.exp(log_p - log_p.max())
-    p /= p.sum()
-    mean = p @ w
-    rng, drawn = np.random.default_rng(8), []
-    for _ in range(3000):
-        hamiltonian.draw(rng, root, 0.9, case.target, case.theta, case.table)
-        drawn.append(case.theta[-1])
-    deviation = np.sqrt(p @ (w - mean) ** 2)
-    assert np.mean(drawn) == pytest.approx(mean, abs=0.08 * deviation)
-    assert np.std(drawn) == pytest.approx(deviation, rel=0.07)
