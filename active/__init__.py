@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from hitl.active.pending.outstanding import next_plan as next_plan
     from hitl.active.policy import ExpectedGain as ExpectedGain
     from hitl.active.policy import Policy as Policy
+    from hitl.active.replay.answers import ResponseModel as ResponseModel
     from hitl.active.replay.baselines import Evenly as Evenly
     from hitl.active.replay.baselines import Randomly as Randomly
     from hitl.active.replay.baselines import Uncertain as Uncertain
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from hitl.active.replay.experiments import spent_to_reach as spent_to_reach
     from hitl.active.replay.replay import Replay as Replay
     from hitl.active.replay.replay import ReplayResult as ReplayResult
-    from hitl.active.replay.response_model import ResponseModel as ResponseModel
     from hitl.active.replay.simulated_annotators import Group as Group
     from hitl.active.replay.stop_rule import StopRule as StopRule
     from hitl.active.stopping.pool_state import PoolState as PoolState

@@ -9,10 +9,10 @@ prefers little-known annotators to equally good known ones; r_k in [0, 1] is how
 (`acquisition.expected_gain`).
 
     plan     pairs (n, k) of largest total value, within capacity, skills and cost     (`assignment.assign`, `batch`)
-    spread   beyond `max_load_ratio` even shares of the questions others come first       (`assignment.load_balancing`)
+    spread   beyond `max_load_ratio` even shares of the questions others come first       (`assignment.batch`)
     whom     anyone, if the crew has no names: the items of largest value for an average annotator
-    check    a share `gold_share` of the questions is about items of known truth       (`assignment.gold_questions`)
-    audit    a share `audit_share` of the questions is about items drawn at random     (`assignment.audit_questions`)
+    check    a share `gold_share` of the questions is about items of known truth       (`assignment.gold_and_audits`)
+    audit    a share `audit_share` of the questions is about items drawn at random     (`assignment.gold_and_audits`)
     done     confidence >= target, or the label limit                                  (`stopping.pool_state`)
     worth    if a right label has a price, a question must be expected to be worth its cost  (`value_of_information`)
 
@@ -31,11 +31,9 @@ import numpy as np
 from hitl.active.acquisition.expected_gain import Gains, exploration, labels_of, utility
 from hitl.active.acquisition.value_of_information import crew_confusion, err_evenly, pays
 from hitl.active.assignment.assign import Pair
-from hitl.active.assignment.audit_questions import AUDIT, audits, draw
-from hitl.active.assignment.batch import Choice, that_pay
+from hitl.active.assignment.batch import Choice, answerable, that_pay
 from hitl.active.assignment.eligibility import Eligibility
-from hitl.active.assignment.gold_questions import CHECK, checks, checks_due
-from hitl.active.assignment.load_balancing import answerable
+from hitl.active.assignment.gold_and_audits import AUDIT, CHECK, audits, checks, checks_due, draw
 from hitl.active.stopping.pool_state import PoolState, Rows
 from hitl.active.stopping.rules import Judged
 from hitl.annotations import ANONYMOUS, Floats
@@ -109,18 +107,19 @@ class ExpectedGain:
     audit_share: float = 0.0
 
     def __post_init__(self) -> None:
-        for name, least in (("information", 0), ("exploration_weight", 0), ("diverse", 1)):
-            value = getattr(self, name)
-            if not (_is_number(value) and math.isfinite(value) and value >= least):
-                raise BadSettings(f"policy.options.{name} is {value!r}; expected a number, {least} or more")
-        if not (_is_number(self.max_load_ratio) and self.max_load_ratio >= 1):
-            raise BadSettings(
-                f"policy.options.max_load_ratio is {self.max_load_ratio!r}; expected a number of 1 or more"
-            )
-        for name in ("gold_share", "audit_share"):
-            value = getattr(self, name)
-            if not (_is_number(value) and 0 <= value < 1):
-                raise BadSettings(f"policy.options.{name} is {value!r}; expected a share in [0, 1)")
+        for name, least, below in (
+            ("information", 0, math.inf),
+            ("exploration_weight", 0, math.inf),
+            ("diverse", 1, math.inf),
+            ("max_load_ratio", 1, None),
+            ("gold_share", 0, 1),
+            ("audit_share", 0, 1),
+        ):
+            value: Any = getattr(self, name)
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not (is_number and value >= least and (below is None or value < below)):
+                end = f" and below {below}" if below == 1 else ""
+                raise BadSettings(f"policy.options.{name} is {value!r}; expected a number, {least} or more{end}")
         if self.gold_share + self.audit_share >= 1:
             raise BadSettings(
                 f"policy.options: gold_share {self.gold_share:g} and audit_share {self.audit_share:g} leave no other "
@@ -300,7 +299,3 @@ def _right(pool: PoolState, matrices: Sequence[Floats], rows: Rows) -> Floats:
     for (_, consensus), pi_kjl in zip(pool, matrices, strict=True):
         right += consensus.probabilities[rows] @ diagonals(pi_kjl).T / len(pool)
     return right
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

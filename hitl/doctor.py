@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hitl.active.assignment.missing_skills import in_words, lacking
+from hitl.active.pending.blockers import missing_in_words, missing_skills
 from hitl.active.registry import policy
 from hitl.errors import HitlError
 from hitl.events.sender import addresses_of
@@ -227,7 +227,7 @@ def _skills(settings: Settings, store: Store) -> Iterator[Check]:
     if settings.crew.skill_field is None or not items:
         return
     crew = crew_of(settings, store)
-    lacks = lacking(items, crew)
+    lacks = missing_skills(items, crew)
     if not crew.names:
         return
     if not crew.needs:
@@ -237,7 +237,7 @@ def _skills(settings: Settings, store: Store) -> Iterator[Check]:
         )
         return
     if lacks:
-        yield Check("skills", False, in_words(lacks, crew), "fix crew.skills, or ask an annotator who has them")
+        yield Check("skills", False, missing_in_words(lacks, crew), "fix crew.skills, or ask an annotator who has them")
     else:
         needing = f"{len(crew.needs):,} item{'' if len(crew.needs) == 1 else 's'}"
         yield Check("skills", True, f"needed by {needing}; the crew has them")

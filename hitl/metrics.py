@@ -9,8 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from hitl.active.assignment import missing_skills
-from hitl.active.pending.blockers import waiting_for_absent, why_not_asked, why_nothing_is_asked
+from hitl.active.pending.blockers import (
+    missing_in_words,
+    missing_skills,
+    waiting_for_absent,
+    why_not_asked,
+    why_nothing_is_asked,
+)
 from hitl.active.pending.outstanding import open_to_crew
 from hitl.active.stopping import forecast, known_items, rules
 from hitl.active.stopping.pool_state import PoolState
@@ -41,7 +46,7 @@ def metrics_of(questions: Sequence[rules.Judged], plan: Plan, crew: Crew, budget
     known = [value for value in agreement if value is not None]
     ahead = None if plan.stop else forecast.forecast(pool, crew, budget)
     prices = [crew.cost_of(name) for name in first.annotators]
-    lacks = missing_skills.lacking(pool.open_items(), crew)
+    lacks = missing_skills(pool.open_items(), crew)
     return {
         "items": first.n_items,
         "labels": sum(len(given) for given in pool.annotations),
@@ -54,7 +59,7 @@ def metrics_of(questions: Sequence[rules.Judged], plan: Plan, crew: Crew, budget
         "cost": float(np.dot(first.labels_per_annotator, prices)),
         "forecast": None if ahead is None else asdict(ahead),
         "stop": plan.stop,
-        "lacking": None if plan.stop or not lacks else missing_skills.in_words(lacks, crew),
+        "lacking": None if plan.stop or not lacks else missing_in_words(lacks, crew),
         "idle": _idle(pool, lacks, plan, crew, budget),
         "unasked": {str(name): why for name, why in why_not_asked(pool, plan, crew, budget).items()},
         "waits": waiting_for_absent(pool, plan, crew, budget),
@@ -81,16 +86,14 @@ def _models(pool: PoolState) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _idle(
-    pool: PoolState, lacks: Sequence[missing_skills.Lacking], plan: Plan, crew: Crew, budget: Budget
-) -> str | None:
+def _idle(pool: PoolState, lacks: Counter[tuple[str, ...]], plan: Plan, crew: Crew, budget: Budget) -> str | None:
     """Explain why nothing is asked although items are open."""
     reason = why_nothing_is_asked(plan, crew, budget)
     if reason is None or not lacks or open_to_crew(pool, crew, budget):
         return reason
-    others = plan.open_items - sum(each.items for each in lacks)
+    others = plan.open_items - lacks.total()
     rest = f"; every annotator who may answer the {others:,} others that are open has" if others else ""
-    return missing_skills.in_words(lacks, crew) + rest
+    return missing_in_words(lacks, crew) + rest
 
 
 def outlook(metrics: Mapping[str, Any]) -> list[str]:

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import prange
 
 from hitl.annotations import Floats
-from hitl.models.numerics.compiled import threaded
 
 
 def core_set(features: Floats, chosen: npt.NDArray[np.integer], wanted: int) -> npt.NDArray[np.int64]:
@@ -22,25 +20,19 @@ def core_set(features: Floats, chosen: npt.NDArray[np.integer], wanted: int) -> 
     Ties go to the first item, and row 0 comes first if nothing is chosen. A row of NaN, an item without features, is
     near to nothing: such rows are taken before any other.
     """
-    x_nd = np.ascontiguousarray(features, dtype=np.float64)
+    x_nd = np.asarray(features, dtype=np.float64)
     squared_n = np.full(len(x_nd), np.inf)
+
+    def take(row: int) -> None:
+        # a distance to or from an item without features is NaN, and lowers nothing
+        np.fmin(squared_n, ((x_nd - x_nd[row]) ** 2).sum(axis=1), out=squared_n)
+
     for row in chosen:
-        _nearer(x_nd, int(row), squared_n)
+        take(int(row))
     squared_n[np.asarray(chosen, dtype=np.int64)] = -1.0
     taken = np.empty(max(min(wanted, len(x_nd) - len(np.unique(chosen))), 0), dtype=np.int64)
     for step in range(len(taken)):
         taken[step] = squared_n.argmax()
-        _nearer(x_nd, int(taken[step]), squared_n)
+        take(int(taken[step]))
         squared_n[taken[step]] = -1.0
     return taken
-
-
-@threaded
-def _nearer(x_nd: Floats, row: int, squared_n: Floats) -> None:
-    """Lower the squared distance of each item to the taken set by its distance to `row`."""
-    for n in prange(len(x_nd)):
-        total = 0.0
-        for d in range(x_nd.shape[1]):
-            total += (x_nd[n, d] - x_nd[row, d]) ** 2
-        if total < squared_n[n]:  # never true if either has no features
-            squared_n[n] = total

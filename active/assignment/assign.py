@@ -29,7 +29,7 @@ from hitl.active.assignment.eligibility import Eligibility, Rows
 from hitl.active.assignment.transport import MOST, NOT_ALLOWED, best_pairs
 from hitl.annotations import Floats
 
-BLOCK = 4096
+BLOCK = 1024
 """Number of items whose values are computed at a time."""
 
 BEYOND = 0.5

@@ -9,8 +9,7 @@
 
 A crew without names is one column: anyone, who may be asked about every item again and again.
 
-Rows of this table are computed on demand, because a million items x a thousand annotators would not fit. Annotations
-are read in place, sorted by item.
+Rows of this table are computed on demand, because a million items x a thousand annotators would not fit.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array
 
 from hitl.annotations import ANONYMOUS, Annotations, Ints, Name, Names, places_of
 from hitl.crew import UNLIMITED, Crew
@@ -29,37 +29,6 @@ Mask = npt.NDArray[np.bool_]
 
 BLOCK = 4096
 """Number of items whose rows of the table are computed at a time."""
-
-
-@dataclass(frozen=True, eq=False)
-class PeopleOf:
-    """Some members of the crew for each item: those of item n are person[start[n]:start[n+1]], -1: not in the crew.
-
-    If `place` is given, `person` holds other codes and place[code] is the position in the crew.
-    """
-
-    start: Rows
-    person: Ints
-    place: Ints | None = None
-
-    @classmethod
-    def of(cls, n_items: int, item: Rows, person: Rows) -> PeopleOf:
-        """Build from pairs in any order."""
-        order = np.argsort(item, kind="stable")
-        start = np.append(0, np.cumsum(np.bincount(item, minlength=n_items)))
-        return cls(start, person[order].astype(np.int32))
-
-    def write(self, rows: Rows, mask: Mask, value: bool) -> None:
-        """Set mask[r, k] for every k who is listed for item rows[r]."""
-        first = self.start[rows]
-        count = self.start[rows + 1] - first
-        row = np.repeat(np.arange(len(rows)), count)
-        within = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
-        person = self.person[np.repeat(first, count) + within]
-        if self.place is not None:
-            person = self.place[person]
-        ours = person >= 0
-        mask[row[ours], person[ours]] = value
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,8 +42,9 @@ class Eligibility:
         load: (K',) how many answers are still expected of each.
         closed: (N,) items about which an answer is expected, or for which a pool without names has none left.
         everywhere: (K',) True for annotators who can answer any item.
-        here: annotators who can answer this item among those who cannot answer any.
-        barred: annotators who have answered it, or may not see it; one entry for each source.
+        here: (N, K') True where others can answer the item, or None.
+        barred: (N, K' + 1) True where annotators have answered it, or may not see it, one for each source; the last
+            column is of annotators outside the crew.
         need: (N,) row of `able` for the skills the item needs, or None if no item needs any.
         able: (S, K') True for annotators with all the skills of each set that some item needs; row 0 is the empty set.
 
@@ -93,8 +63,8 @@ class Eligibility:
     load: Rows
     closed: Mask
     everywhere: Mask
-    here: PeopleOf | None
-    barred: tuple[PeopleOf, ...]
+    here: csr_array | None
+    barred: tuple[csr_array, ...]
     need: Ints | None
     able: Mask
 
@@ -112,7 +82,7 @@ class Eligibility:
         row = places_of(items, [*(name for _, name in pairs), *crew.needs]) if pairs or crew.needs else {}
         size = len(crew.members)
         barred = [_answered(given, place) for given in answered if len(given) and place]
-        barred.append(PeopleOf.of(n_items, *_codes(crew.never, place, row)))
+        barred.append(_pairs(n_items, size, *_codes(crew.never, place, row)))
         need, able = _skills(crew, row, n_items)
         closed = np.zeros(n_items, dtype=bool)
         free = cls(
@@ -122,8 +92,8 @@ class Eligibility:
             np.zeros(size, np.int64),
             closed,
             np.array([name is None or name not in crew.only for name in crew.members], dtype=bool),
-            PeopleOf.of(n_items, *_codes(only, place, row)) if place and only else None,
-            tuple(people for people in barred if len(people.person)),
+            _pairs(n_items, size, *_codes(only, place, row)) if place and only else None,
+            tuple(pairs for pairs in barred if pairs.nnz),
             need,
             able,
         )
@@ -143,17 +113,16 @@ class Eligibility:
 
     def without(self, item: npt.NDArray[np.integer], person: npt.NDArray[np.integer]) -> Eligibility:
         """Exclude these (item code, crew position) pairs."""
-        asked = PeopleOf.of(len(self.items), np.asarray(item, dtype=np.int64), np.asarray(person, dtype=np.int64))
-        return replace(self, barred=(*self.barred, asked))
+        return replace(self, barred=(*self.barred, _pairs(len(self.items), len(self.load), item, person)))
 
     def mask_rows(self, rows: npt.NDArray[np.integer]) -> Mask:
         """Return (R, K') which of the crew may be asked about the items with these codes, ignoring capacity."""
         at: Rows = np.asarray(rows, dtype=np.int64)
         free = np.tile(self.everywhere, (len(at), 1))
         if self.here is not None:
-            self.here.write(at, free, True)
-        for people in self.barred:
-            people.write(at, free, False)
+            free |= self.here[at].toarray()[:, :-1]
+        for pairs in self.barred:
+            free &= ~pairs[at].toarray()[:, :-1]
         if self.need is not None:
             free &= self.able[self.need[at]]
         free[self.closed[at]] = False
@@ -196,10 +165,16 @@ def _codes(pairs: Iterable[tuple[Name, Name]], place: Mapping[Name, int], row: M
     return item, person
 
 
-def _answered(annotations: Annotations, place: Mapping[Name, int]) -> PeopleOf:
-    """List which annotators answered which items, without copying the annotations."""
-    place_k = np.array([place.get(name, -1) for name in annotations.annotators], np.int32)
-    return PeopleOf(annotations.item_start, annotations.annotator, place_k)
+def _pairs(n_items: int, size: int, item: npt.NDArray[np.integer], person: npt.NDArray[np.integer]) -> csr_array:
+    """Return (N, K' + 1) True for these pairs."""
+    return csr_array((np.ones(len(item), bool), (item, person)), shape=(n_items, size + 1))
+
+
+def _answered(annotations: Annotations, place: Mapping[Name, int]) -> csr_array:
+    """Return (N, K' + 1) True where an annotator answered the item; annotations are sorted by item already."""
+    place_k = np.array([place.get(name, len(place)) for name in annotations.annotators], np.int32)
+    cells = np.ones(len(annotations), bool), place_k[annotations.annotator], annotations.item_start
+    return csr_array(cells, shape=(annotations.n_items, len(place) + 1))
 
 
 def _skills(crew: Crew, row: Mapping[Name, int], n_items: int) -> tuple[Ints | None, Mask]:

@@ -1,8 +1,13 @@
-"""Explain why nothing is asked although items are open, and for whom the project waits."""
+"""Explain why nothing is asked although items are open, which skills are missing, and for whom the project waits.
+
+An item that takes skills no annotator has is a setting to fix, not a reason to end the project: the cause may be a
+missing word in hitl.toml, a colleague who has yet to join, or a typo in the item's data.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +20,7 @@ from hitl.crew import Budget, Crew
 from hitl.plan import Plan
 
 SHOWN = 5
-"""Maximum number of annotators named in a message."""
+"""Maximum number of annotators or skills named in a message."""
 
 
 def why_nothing_is_asked(plan: Plan, crew: Crew, budget: Budget) -> str | None:
@@ -97,3 +102,27 @@ def waiting_for_absent(questions: Sequence[Judged], plan: Plan, crew: Crew, budg
     items = f"{waiting:,} open item{' waits' if waiting == 1 else 's wait'}"
     people = f"{', '.join(names[:SHOWN])}{more}"
     return f"{items} for {people}, who {seem} to be away: no other annotator of the crew can answer"
+
+
+def missing_skills(items: Iterable[Name], crew: Crew) -> Counter[tuple[str, ...]]:
+    """Count the items by the skills they need and no annotator of the crew has, or no one has together."""
+    if not (crew.needs and crew.names):
+        return Counter()
+    people = [crew.skills.get(name, frozenset()) for name in crew.names]
+    had = frozenset().union(*people)
+    missing: Counter[tuple[str, ...]] = Counter()
+    for need, count in Counter(need for item in items if (need := crew.needs.get(item))).items():
+        if not any(need <= skills for skills in people):
+            missing[tuple(sorted(need - had or need))] += count
+    return missing
+
+
+def missing_in_words(missing: Counter[tuple[str, ...]], crew: Crew) -> str:
+    """Describe which skills are missing, and which the crew has."""
+    total, ranked = missing.total(), sorted(missing.items(), key=lambda entry: (-entry[1], entry[0]))
+    named = ", ".join(f"{' and '.join(map(repr, skills))} ({count:,})" for skills, count in ranked[:SHOWN])
+    more = f", and {len(ranked) - SHOWN} more" if len(ranked) > SHOWN else ""
+    had = sorted(frozenset().union(*(crew.skills.get(name, frozenset()) for name in crew.names)))
+    has = f"the crew has {', '.join(map(repr, had[:SHOWN]))}{', ...' if len(had) > SHOWN else ''}"
+    sentence = f"no annotator of the crew has what {total:,} item{' needs' if total == 1 else 's need'}: {named}{more}"
+    return f"{sentence} ({has if had else 'the crew has no skills'}; crew.skills)"

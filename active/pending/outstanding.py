@@ -4,32 +4,32 @@
     expired    not answered within `expire` seconds; another annotator is asked, the same one only if no other can
     ended      every annotator of the crew, present or away, who has the skills has answered or skipped what is open:
                the project is done, until another one can. If an open item needs skills that no annotator has
-               (`missing_skills`), the project only has nothing to ask: that is a setting, and anything closed for it
+               (`blockers`), the project only has nothing to ask: that is a setting, and anything closed for it
                would have to be reopened
     away       was asked and neither answered nor skipped anything until their questions expired, or would have
-               (`annotator_activity`): they get one question, until they answer something, and none if the limit then
+               (`annotators`): they get one question, until they answer something, and none if the limit then
                leaves none for an annotator who is present
 
 Waiting questions stay at the front of that annotator's queue, in the same order, and count against their capacity and
-the budget; their items get no second question meanwhile. If that leaves nothing for an annotator without any question,
-the last ones of the longest queues make room, down to an even share of the budget. The past is known from the last plan
-alone. A late answer, after its question expired or its item was done, counts like any other: it is in the evidence.
+the budget; their items get no second question meanwhile. If that leaves nothing for an annotator whom the policy would
+ask if nothing waited, the last ones of the longest queues make room, down to an even share of the budget. The past is
+known from the last plan alone. A late answer, after its question expired or its item was done, counts like any other:
+it is in the evidence.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from operator import itemgetter
 
 import numpy as np
 
 from hitl.active.assignment.eligibility import Eligibility
-from hitl.active.assignment.missing_skills import lacking
-from hitl.active.pending.annotator_activity import activity_now, still_asked
-from hitl.active.pending.answer_times import with_answer_times
+from hitl.active.pending.annotators import activity_now, still_asked, with_answer_times
+from hitl.active.pending.blockers import missing_skills
 from hitl.active.policy import Policy
 from hitl.active.stopping import rules
 from hitl.active.stopping.pool_state import PoolState
@@ -118,7 +118,7 @@ def next_plan(
     plan = with_answer_times(plan, pool.annotations[0])
     if plan.asks or not crew.names:
         return plan
-    if lacking(pool.open_items(), crew):
+    if missing_skills(pool.open_items(), crew):
         return replace(plan, stop=None)
     if not open_to_crew(pool, crew, budget):
         why = f"no annotator of the crew can answer any of the {plan.open_items} items that are open"
@@ -129,95 +129,54 @@ def next_plan(
 def _filled(
     policy: Policy, pool: PoolState, held: Waiting, previous: Plan, crew: Crew, budget: Budget, now: float
 ) -> Plan:
-    """Add the policy's questions to those that wait; withdraw some of these for annotators without any.
+    """Add the policy's questions to those that wait, and make room for annotators without any."""
+    more = policy.plan(pool, held.crew_now(crew), held.budget_left(budget, crew))
+    plan = merged(more, held, previous, crew, budget, now)
+    waits, nothing_new = replace(held, asks=plan.asks), len(plan.asks) <= len(held.asks)
+    withdrawn, asks = _make_room(policy, pool, waits, crew, budget, nothing_new)
+    if not asks:
+        return plan
+    return merged(replace(more, asks=tuple(asks)), waits.without(withdrawn), previous, crew, budget, now)
 
-    Each reassignment gives an annotator their first question, and leaves at least one to everyone else who is present.
+
+def _make_room(
+    policy: Policy, pool: PoolState, held: Waiting, crew: Crew, budget: Budget, nothing_new: bool
+) -> tuple[Sequence[Ask], Sequence[Ask]]:
+    """Return questions to withdraw, and others for annotators without any if the limits of labels or cost are reached.
+
+    An annotator without any label gets an even share, unless the policy has just added questions: these are to be
+    answered first. One with labels gets as many as the policy gives them when it chooses all questions again: having
+    nothing to do is no reason to be asked. Questions of annotators who are away are withdrawn first, then the last ones
+    of the longest queues, down to an even share; as many as the new ones need, in number and in cost. An item that goes
+    to another annotator is withdrawn in any case.
     """
-    reassignment, waits = _Reassignment(policy, pool, crew, budget, held), len(held.asks)
-    for _ in range(1 + len(crew.names)):
-        more = policy.plan(pool, held.crew_now(crew), held.budget_left(budget, crew))
-        plan = merged(more, held, previous, crew, budget, now)
-        moved = reassignment.step(replace(held, asks=plan.asks), for_new=len(plan.asks) <= waits)
-        if moved is None:
-            break
-        fewer, asks = moved
-        held = replace(fewer, asks=merged(replace(more, asks=asks), fewer, previous, crew, budget, now).asks)
-    return plan
+    present = [name for name in crew.names if name not in held.away and crew.capacity_of(name) > 0]
+    busy, left = {ask.annotator for ask in held.asks}, held.budget_left(budget, crew)
+    idle = [name for name in present if name not in busy]
+    share = max(len(held.asks) // max(len(present), 1), 1)
+    spare = _beyond(held.asks, share, held.away)
+    if not (idle and spare) or (left.open_questions and left.cost + CENT >= min(map(crew.cost_of, idle))):
+        return (), ()
 
+    def chosen(waits: Waiting, most: Mapping[Name, int]) -> list[Ask]:
+        asked = waits.crew_now(crew)
+        asked = replace(asked, capacity={n: min(asked.capacity_of(n), most.get(n, 0)) for n in asked.names})
+        plan = policy.plan(pool, asked, waits.budget_left(budget, crew))
+        return [ask for ask in plan.asks if ask.annotator in idle]
 
-@dataclass(eq=False)
-class _Reassignment:
-    """Withdraw waiting questions for annotators without any, if the limits of labels or cost are reached.
-
-    An annotator without any label gets an even share, once the policy has nothing to add, because what it has just
-    chosen is to be answered first. An annotator with labels gets what the policy gives them when it chooses all
-    questions again: having nothing to do is no reason to be asked. The questions of annotators who are away are
-    withdrawn first.
-    """
-
-    policy: Policy
-    pool: PoolState
-    crew: Crew
-    budget: Budget
-    waits: Waiting
-
-    @cached_property
-    def present(self) -> list[Name]:
-        """Annotators who are not away and have capacity."""
-        return [name for name in self.crew.names if name not in self.waits.away and self.crew.capacity_of(name) > 0]
-
-    @cached_property
-    def known(self) -> set[Name]:
-        """Annotators who have labels."""
-        return {a.annotators[k] for a in self.pool.annotations for k in np.flatnonzero(a.labels_per_annotator)}
-
-    @cached_property
-    def anew(self) -> list[Ask]:
-        return self._asks(self.waits.without(self.waits.asks), self.present)
-
-    def step(self, held: Waiting, for_new: bool) -> tuple[Waiting, tuple[Ask, ...]] | None:
-        """Return what still waits, and the replacement questions; None if no annotator gets any.
-
-        `for_new`: annotators without any label may get some.
-        """
-        busy = {ask.annotator for ask in held.asks}
-        idle = [name for name in self.present if name not in busy]
-        left = held.budget_left(self.budget, self.crew)
-        if not idle or (left.open_questions and left.cost + CENT >= min(map(self.crew.cost_of, idle))):
-            return None
-        share = max(len(held.asks) // len(self.present), 1)
-        spare = _beyond(held.asks, share, held.away)
-        new = [name for name in idle if name not in self.known]
-        asks = self._asks(held.without(spare[: len(new) * share]), new) if new and spare and for_new else []
-        if spare and not asks and len(new) < len(idle):
-            stays = {ask.item for ask in held.without(spare).asks}
-            asks = [ask for ask in self.anew if ask.annotator in idle and ask.item not in stays]
-        return self._instead(held, spare, asks)
-
-    def _asks(self, held: Waiting, among: Sequence[Name]) -> list[Ask]:
-        """Ask the policy for questions to these annotators only."""
-        asked = held.crew_now(self.crew)
-        asked = replace(asked, capacity={n: asked.capacity_of(n) if n in among else 0 for n in asked.names})
-        plan = self.policy.plan(self.pool, asked, held.budget_left(self.budget, self.crew))
-        return [ask for ask in plan.asks if ask.annotator in among]
-
-    def _instead(
-        self, held: Waiting, spare: Sequence[Ask], asks: Sequence[Ask]
-    ) -> tuple[Waiting, tuple[Ask, ...]] | None:
-        """Withdraw as many `spare` questions as the first of `asks` need, in number and in cost.
-
-        An item that `asks` give to another annotator is withdrawn first.
-        """
-        reassigned = {ask.item for ask in asks}
-        first = sorted(spare, key=lambda ask: ask.item not in reassigned)
-        least = sum(ask.item in reassigned for ask in first)
-        price, paid = (np.cumsum([self.crew.cost_of(ask.annotator) for ask in part]) for part in (asks, first))
-        money = held.budget_left(self.budget, self.crew).cost + CENT + paid
-        for many in range(min(len(asks), len(spare)), 0, -1):
-            gone = max(many, least, int(np.searchsorted(money, price[many - 1])) + 1)
-            if gone <= len(first):
-                return held.without(first[:gone]), tuple(asks[:many])
-        return None
+    given = Counter(ask.annotator for ask in chosen(held.without(held.asks), dict.fromkeys(present, UNLIMITED)))
+    known = {a.annotators[k] for a in pool.annotations for k in np.flatnonzero(a.labels_per_annotator)}
+    most = {name: given[name] if name in known else share * nothing_new for name in idle}
+    asks = chosen(held.without(spare), most) if any(most.values()) else []
+    reassigned = {ask.item for ask in asks}
+    first = sorted(spare, key=lambda ask: ask.item not in reassigned)
+    least = sum(ask.item in reassigned for ask in first)
+    price, paid = (np.cumsum([crew.cost_of(ask.annotator) for ask in part]) for part in (asks, first))
+    for many in range(min(len(asks), len(spare)), 0, -1):
+        gone = max(many, least, int(np.searchsorted(left.cost + CENT + paid, price[many - 1])) + 1)
+        if gone <= len(first):
+            return first[:gone], asks[:many]
+    return (), ()
 
 
 def _beyond(asks: Sequence[Ask], share: int, away: frozenset[Name]) -> list[Ask]:

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from hitl.active.replay.oracles import Answers, RecordedAnswers
+from hitl.active.replay.answers import Answers, RecordedAnswers
 from hitl.active.replay.replay import Replay, Track
 from hitl.active.replay.simulated_annotators import Group, SimulatedAnswers, SimulatedCrew
 from hitl.annotations import Floats
@@ -98,7 +98,7 @@ class Simulation:
     correlation: float = 0.0
 
     def begin(self, rng: np.random.Generator, replay: Replay) -> tuple[Answers, Evidence, Replay]:
-        """Draw a new crew: its confusion matrices, costs and speeds, and when annotators join and leave."""
+        """Draw a new crew: its confusion matrices and costs, and when annotators join."""
         annotations, truth = self.evidence.annotations, self.evidence.truth
         assert truth is not None
         if not self.evidence.known.all():
@@ -108,9 +108,7 @@ class Simulation:
         seed = int(rng.integers(2**63))
         answers = SimulatedAnswers(people, truth, annotations.items, annotations.classes, seed)
         known = replace(self.evidence, annotations=answers.revealed())
-        own = people.responses
-        responses = replace(replay.responses, speed=own.speed, joins=own.joins, leaves=own.leaves)
-        return answers, known, replace(replay, responses=responses)
+        return answers, known, replace(replay, responses=replace(replay.responses, joins=people.joins))
 
 
 def reordered(evidence: Evidence, rng: np.random.Generator) -> Evidence:

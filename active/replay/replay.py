@@ -20,8 +20,7 @@ import numpy.typing as npt
 
 from hitl import score
 from hitl.active.policy import ExpectedGain, Policy
-from hitl.active.replay.oracles import Answers, RecordedAnswers, cost_of
-from hitl.active.replay.response_model import AnswerQueue, ResponseModel
+from hitl.active.replay.answers import AnswerQueue, Answers, RecordedAnswers, ResponseModel, cost_of
 from hitl.active.replay.stop_rule import Stopped, StopRule
 from hitl.active.stopping.pool_state import PoolState
 from hitl.annotations import Floats
@@ -191,7 +190,7 @@ class Replay:
 
     def _plan(self, pool: PoolState, queue: AnswerQueue, round_: int) -> Plan:
         crew = queue.crew(round_)
-        if not crew.names and not queue.staffed(round_):
+        if crew is None:
             return Plan()
         batch = self.budget.open_questions
         if self.most_labels is not None:

@@ -22,8 +22,7 @@ from typing import Literal, get_args
 import numpy as np
 from scipy.special import ndtr
 
-from hitl.active.replay.oracles import Pair
-from hitl.active.replay.response_model import ResponseModel
+from hitl.active.replay.answers import Pair
 from hitl.annotations import Annotations, Floats, Ints, Name, Names
 from hitl.crew import Crew
 from hitl.errors import BadEvidence, BadSettings
@@ -51,8 +50,7 @@ class Group:
         accuracy: lowest and highest, between which each annotator's is drawn, in [0, 1]; ignored by "random" and
             "constant".
         cost: cost per label, > 0.
-        speed: how fast they work, > 0 (see `ResponseModel`).
-        joins, leaves: first round, and first round without them.
+        joins: first round in which they are there.
 
     Example:
         >>> from hitl.active import Group
@@ -65,9 +63,7 @@ class Group:
     people: int
     accuracy: tuple[float, float] = (0.7, 0.95)
     cost: float = 1.0
-    speed: float = 1.0
     joins: float = 0.0
-    leaves: float = math.inf
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -88,24 +84,18 @@ class SimulatedCrew:
         confusion: (K, J, L) chance that annotator k answers option l about an item of class j; rows sum to 1.
         correlation: c, how much all find the same items hard, in [0, 1).
         crew: costs.
-        responses: speeds, and who joins and leaves when.
+        joins: first round of each, if later than the start.
     """
 
     names: Names
     confusion: Floats
     correlation: float = 0.0
     crew: Crew = field(default_factory=Crew)
-    responses: ResponseModel = field(default_factory=ResponseModel)
+    joins: Mapping[Name, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not 0 <= self.correlation < 1:
             raise BadSettings(f"simulated crew: correlation is {self.correlation}; expected a value in [0, 1)")
-        if self.confusion.ndim != 3 or len(self.confusion) != len(self.names):
-            raise BadSettings(
-                f"simulated crew: confusion has shape {self.confusion.shape}; expected ({len(self.names)}, J, L)"
-            )
-        if (self.confusion < 0).any() or (np.abs(self.confusion.sum(axis=2) - 1) > 1e-9).any():
-            raise BadSettings("simulated crew: confusion has a row that is no distribution; expected sums of 1")
 
     @classmethod
     def draw(
@@ -114,22 +104,13 @@ class SimulatedCrew:
         """Draw annotators of these groups, J = `n_classes` classes and options; names contain the kind: "good-0"."""
         names = names_of(groups)
         members = [(group, rank) for group in groups for rank in range(group.people)]
-        of = {name: group for name, (group, _) in zip(names, members, strict=True)}
         matrices = [
             confusion_matrix(group.kind, float(rng.uniform(*group.accuracy)), n_classes, rank)
             for group, rank in members
         ]
-        return cls(
-            names,
-            np.stack(matrices),
-            correlation,
-            Crew(names, cost={name: group.cost for name, group in of.items() if group.cost != 1}),
-            ResponseModel(
-                speed={name: group.speed for name, group in of.items() if group.speed != 1},
-                joins={name: group.joins for name, group in of.items() if group.joins > 0},
-                leaves={name: group.leaves for name, group in of.items() if group.leaves < math.inf},
-            ),
-        )
+        cost = {name: group.cost for name, (group, _) in zip(names, members, strict=True) if group.cost != 1}
+        joins = {name: group.joins for name, (group, _) in zip(names, members, strict=True) if group.joins > 0}
+        return cls(names, np.stack(matrices), correlation, Crew(names, cost=cost), joins)
 
 
 def names_of(groups: Sequence[Group]) -> Names:
@@ -159,18 +140,7 @@ class SimulatedAnswers:
     """Answers of simulated annotators, drawn on request; every pair can be asked."""
 
     def __init__(self, people: SimulatedCrew, truth: Ints, items: Names, classes: Names, seed: int) -> None:
-        """Take `truth` (N,) class codes, none unknown; `classes` J names, the options; `seed` >= 0.
-
-        Raise BadEvidence.
-        """
-        unknown = np.flatnonzero((truth < 0) | (truth >= len(classes)))
-        if len(truth) != len(items) or unknown.size:
-            where = f"item {items[unknown[0]]!r} has none" if unknown.size else f"{len(truth)} of {len(items)} have one"
-            raise BadEvidence(f"simulation: every item needs a truth to be answered about; {where}")
-        if people.confusion.shape[1:] != (len(classes), len(classes)):
-            raise BadEvidence(
-                f"simulation: confusion matrices are {people.confusion.shape[1:]}; expected {(len(classes),) * 2}"
-            )
+        """Take `truth` (N,) class codes, none unknown; `classes` J names, the options; `seed` >= 0."""
         self._people, self._truth, self._items, self._classes, self._seed = people, truth, items, classes, seed
         self._place = {name: code for code, name in enumerate(items)}
         self._person = {name: code for code, name in enumerate(people.names)}

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hitl import score
-from hitl.active.replay.oracles import Answers
+from hitl.active.replay.answers import Answers
 from hitl.active.stopping import rules
 from hitl.active.stopping.pool_state import PoolState
 from hitl.annotations import Ints

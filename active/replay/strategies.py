@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from hitl.active.registry import policy
+from hitl.active.replay.answers import ResponseModel
 from hitl.active.replay.replay import Replay, accuracy_of
-from hitl.active.replay.response_model import ResponseModel
 from hitl.active.replay.stop_rule import StopRule
 from hitl.annotations import Name
 from hitl.crew import Budget, Crew

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,13 +14,12 @@ from hitl.active.acquisition.scores import entropy
 from hitl.active.policy import ExpectedGain, Policy
 from hitl.active.registry import POLICIES, policy
 from hitl.active.replay.baselines import WHY, Evenly, Randomly, Uncertain
-from hitl.active.stopping import rules
 from hitl.active.stopping.pool_state import PoolState
 from hitl.active.stopping.rules import Judged
 from hitl.connectors.tables import Tables
 from hitl.crew import Budget, Crew
 from hitl.plan import Ask, Plan
-from hitl.settings import BudgetSettings, CrewSettings, PolicySettings
+from hitl.settings import CrewSettings, PolicySettings
 from hitl.store import Store
 from hitl.testing.policies import FACTS, check_policy, project
 from tests.test_cycle import folder_with_tables, settings
@@ -175,28 +173,3 @@ def test_a_baseline_named_in_the_settings_runs_whole_cycles(tmp_path: Path, name
     assert not asked & {(ask.item, ask.annotator) for ask in later.asks} or not crew
     assert not {done.item for done in later.done} & {ask.item for ask in later.asks}
     assert len(later.done) + later.open_items == 12
-
-
-@pytest.mark.parametrize("name", POLICIES)
-def test_a_cycle_computes_what_is_open_once_for_each_question(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = folder_with_tables(tmp_path / "p")
-    calls: Counter[str] = Counter()
-
-    def counting(key: str, was: Callable[..., Any]) -> Callable[..., Any]:
-        def counted(*args: Any) -> Any:
-            calls[key] += 1
-            return was(*args)
-
-        return counted
-
-    for what in ("item_states", "expected_accuracy"):
-        monkeypatch.setattr(rules, what, counting(what, getattr(rules, what)))
-    budget = BudgetSettings(open_questions=6, target_confidence=0.97, target_accuracy=0.9999, value_per_label=100.0)
-    ours = settings().model_copy(update={"policy": PolicySettings(name=name), "budget": budget})
-    with Store(f"sqlite:///{folder}/hitl.db") as store:
-        for number in (1, 2):  # the second has a plan before it
-            judgement = cycle.run(ours, store, Tables(folder)).judgement
-            assert judgement.metrics["forecast"] is not None
-            assert calls == {"item_states": number * len(judgement.evidence), "expected_accuracy": number}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -14,9 +13,8 @@ from scipy.optimize import linear_sum_assignment
 from scipy.special import xlogy
 
 from hitl.active.acquisition.value_of_information import average_confusion, best_gain_per_label
-from hitl.active.assignment.eligibility import Eligibility
-from hitl.active.assignment.gold_questions import CHECK, checks_due
-from hitl.active.assignment.load_balancing import FIRST
+from hitl.active.assignment.batch import FIRST
+from hitl.active.assignment.gold_and_audits import CHECK
 from hitl.active.policy import ExpectedGain
 from hitl.active.replay.baselines import Randomly
 from hitl.active.replay.experiments import Simulation, run_trials, spent_to_reach
@@ -204,79 +202,6 @@ def test_what_does_not_pay_is_not_asked_and_the_plan_says_so() -> None:
     assert ExpectedGain().plan([(evidence, consensus)], waiting, cheap).stop is None
     busy = replace(crew, default_capacity=0)
     assert ExpectedGain().plan([(evidence, consensus)], busy, cheap).stop is None
-
-
-LIMITS = st.fixed_dictionaries(
-    {
-        "seed": st.integers(0, 10_000),
-        "labels": st.integers(0, 20),
-        "capacity": st.integers(0, 3),
-        "cost": st.sampled_from([math.inf, 0.0, 3.0, 7.5]),
-        "worth": st.sampled_from([None, 0.5, 5.0, 50.0]),
-        "questions": st.integers(1, 2),
-        "known": st.integers(0, 4),
-        "never": st.lists(st.tuples(st.integers(0, 4), st.integers(0, 11)), max_size=20),
-        "asked": st.lists(st.tuples(st.integers(0, 5), st.integers(0, 11)), max_size=5, unique_by=lambda pair: pair[1]),
-        "gold_share": st.sampled_from([0.0, 0.3, 0.9]),
-        "diverse": st.sampled_from([1.0, 2.5]),
-        "max_load_ratio": st.sampled_from([1.0, 1.5, math.inf]),
-    }
-)
-
-
-def allowed(crew: Crew, who: Any, item: Any) -> bool:
-    """Plainly: not barred, one of theirs, and they have the skills."""
-    has = crew.skills.get(who, frozenset())
-    return (who, item) not in crew.never and item in crew.only.get(who, {item}) and crew.needs.get(item, has) <= has
-
-
-@given(LIMITS)
-def test_limits_are_never_violated(at: dict[str, Any]) -> None:
-    rng = np.random.default_rng(at["seed"])
-    truth = np.where(np.arange(12) < at["known"], 0, -1)
-    made = [judged(rng) for _ in range(at["questions"])]
-    made = [(Evidence(e.annotations, features=rng.standard_normal((12, 2)), truth=truth), c) for e, c in made]
-    crew = Crew(
-        (*range(5), "new"),
-        {0: 1},
-        at["capacity"],
-        never=frozenset(at["never"]),
-        only={2: frozenset({1, 2, 3})},
-        cost={1: 2.0, 3: 0.5},
-        skills={0: frozenset({"de"}), 1: frozenset({"de", "fr"}), "new": frozenset({"fr"})},
-        needs={5: frozenset({"de"}), 6: frozenset({"de", "fr"}), 7: frozenset({"it"})},
-        asked=tuple(at["asked"]),
-    )
-    budget = Budget(at["labels"], 0.9, 1, 3, cost=at["cost"], value_per_label=at["worth"])
-    settings = {name: at[name] for name in ("gold_share", "diverse", "max_load_ratio")}
-    plan = ExpectedGain(**settings).plan(made, crew, budget)
-    answered = {
-        (who, item)
-        for evidence, _ in made
-        for who, item in zip(evidence.annotations.annotator.tolist(), evidence.annotations.item.tolist(), strict=True)
-    }
-    waiting = {item for _, item in crew.asked}
-    may = Eligibility.of(replace(crew, asked=()), [evidence.annotations for evidence, _ in made])
-    expected = [who for who, item in crew.asked if may.may_be_asked([(who, item)])[0]]
-    done = {entry.item for entry in plan.done}
-    assert len(plan.asks) <= at["labels"]
-    assert sum(crew.cost_of(ask.annotator) for ask in plan.asks) <= at["cost"] + 1e-9  # type: ignore[arg-type]
-    for name in crew.names:
-        assert len(plan.asks_of(name)) <= max(crew.capacity_of(name) - expected.count(name), 0)
-    for ask in plan.asks:
-        assert (ask.annotator, ask.item) not in answered
-        assert allowed(crew, ask.annotator, ask.item)
-        assert ask.item not in waiting
-        assert ask.check == (ask.why == CHECK) == (truth[ask.item] >= 0)  # type: ignore[index]
-        assert (ask.item in done) == ask.check
-        assert (ask.gain == 0) or not ask.check
-    assert len({ask.item for ask in plan.asks}) == len(plan.asks)
-    checked = sum(ask.check for ask in plan.asks)
-    given_so_far = max(len(evidence.annotations) for evidence, _ in made) + len(crew.asked)
-    assert checked <= checks_due(at["gold_share"], given_so_far, at["labels"])
-    assert plan.open_items + len(plan.done) == 12
-    assert plan.stop is None or not plan.asks
-    assert plan == ExpectedGain(**settings).plan(made, crew, budget)
 
 
 def test_a_crew_with_spammers_and_newcomers_needs_far_fewer_labels_than_random() -> None:

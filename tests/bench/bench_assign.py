@@ -20,8 +20,8 @@ import numpy.typing as npt
 
 from hitl.active.acquisition.expected_gain import ACCURACY, INFORMATION, Gains, Measure, Question
 from hitl.active.assignment.assign import Pair, assign
+from hitl.active.assignment.batch import shares
 from hitl.active.assignment.eligibility import Eligibility
-from hitl.active.assignment.load_balancing import shares
 from hitl.annotations import Annotations, Floats
 from hitl.crew import UNLIMITED, Crew
 from tests.active.assignment.test_assign import best_by_program, crowded, total

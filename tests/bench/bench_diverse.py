@@ -30,8 +30,8 @@ import numpy as np
 
 from hitl import score
 from hitl.active.policy import ExpectedGain
+from hitl.active.replay.answers import Answers, RecordedAnswers
 from hitl.active.replay.experiments import reordered
-from hitl.active.replay.oracles import Answers, RecordedAnswers
 from hitl.active.replay.simulated_annotators import Group, SimulatedAnswers, SimulatedCrew
 from hitl.annotations import Floats, Ints
 from hitl.consensus import Consensus

@@ -207,7 +207,7 @@ def test_simulated_people_stand_in_for_recorded_ones(run: Run, tables: Path) -> 
         {"item": [f"i{n}" for n in range(60)], "annotator": ["x"] * 60, "label": list("abc" * 20)},
         truth={"item": [f"i{n}" for n in range(60)], "label": list("abc" * 20)},
     )
-    from hitl.active.replay.response_model import ResponseModel
+    from hitl.active.replay.answers import ResponseModel
 
     source = Simulation(items, (Group("good", 5, (0.7, 0.8)), Group("good", 2, joins=10)))
     tracks = run_trials(source, strategies(40, most_labels=120, responses=ResponseModel(1.0)), seeds=1)

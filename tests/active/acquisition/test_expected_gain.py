@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from scipy.special import xlogy
 
 from hitl.active.acquisition.expected_gain import ACCURACY, INFORMATION, Gains, Measure, Question
-from hitl.active.acquisition.scores import times_log
 from hitl.annotations import Floats
 
 MEASURES = pytest.mark.parametrize("measure", [INFORMATION, ACCURACY], ids=["information", "accuracy"])
@@ -68,14 +67,6 @@ def test_the_bound_is_reached_by_who_knows_or_says_unsure(measure: Measure, seed
     q = beliefs(np.random.default_rng(seed), 20, 3)
     pi = np.hstack([(1 - unsure) * np.eye(3), np.full((3, 1), unsure)])[None]
     assert np.allclose(measure.gain(q, pi)[:, 0], measure.bound(q, pi), atol=1e-12)
-
-
-def test_the_logarithm_is_exact_to_the_last_bits() -> None:
-    rng = np.random.default_rng(2)
-    p = np.concatenate([rng.random(100_000), 10.0 ** rng.uniform(-300, 0, 100_000), 1 + rng.normal(0, 1e-6, 1000)])
-    expected, found = p * np.log(p), p.copy()
-    times_log(found)
-    assert np.allclose(found, expected, rtol=1e-14, atol=1e-16)
 
 
 @MEASURES

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hitl.active.assignment.audit_questions import AUDIT, audits, draw
 from hitl.active.assignment.eligibility import Eligibility
+from hitl.active.assignment.gold_and_audits import AUDIT, audits, draw
 from hitl.active.pending.outstanding import next_plan
 from hitl.active.policy import ExpectedGain
 from hitl.active.replay.baselines import Evenly, Randomly

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hitl.active.assignment.eligibility import Eligibility
-from hitl.active.assignment.gold_questions import checks, checks_due
+from hitl.active.assignment.gold_and_audits import checks, checks_due
 from hitl.active.pending.outstanding import next_plan
 from hitl.active.policy import ExpectedGain
 from hitl.active.stopping.pool_state import PoolState

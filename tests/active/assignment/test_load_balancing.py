@@ -12,20 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hitl.active.acquisition.expected_gain import utility
-from hitl.active.assignment import load_balancing
+from hitl.active.assignment import batch
 from hitl.active.assignment.assign import BEYOND, assign
-from hitl.active.assignment.batch import Choice
+from hitl.active.assignment.batch import FIRST, HANDFUL, Choice, even_share, shares
 from hitl.active.assignment.eligibility import Eligibility
-from hitl.active.assignment.load_balancing import FIRST, HANDFUL, even_share, shares
 from hitl.active.policy import ExpectedGain
-from hitl.active.replay.simulated_annotators import SimulatedAnswers, SimulatedCrew, confusion_matrix
+from hitl.active.replay.simulated_annotators import confusion_matrix
 from hitl.active.stopping.pool_state import PoolState
 from hitl.active.stopping.rules import Judged
 from hitl.annotations import ANONYMOUS, Annotations, Floats
 from hitl.consensus import AnnotatorReport, Consensus
 from hitl.crew import UNLIMITED, Budget, Crew
 from hitl.evidence import Evidence
-from hitl.models.vb_ibcc import VBIBCC
 from tests.active.assignment.test_assign import TOLERANCE, best_by_program, total
 from tests.active.test_policy import open_budget
 
@@ -125,26 +123,6 @@ def test_the_most_contested_items_are_not_all_one_persons() -> None:
     assert {ask.item for ask in first} <= set(range(120))  # what is beyond a share is not served last
 
 
-def test_an_item_that_needs_many_answers_gets_them_from_many_people() -> None:
-    """Simulated: twenty items that half of the people see one way and half the other, until all have answered."""
-    people = SimulatedCrew(NAMES, np.tile([[0.5, 0.5], [0.1, 0.9]], (5, 1, 1)))
-    answers = SimulatedAnswers(people, np.arange(60, dtype=np.int32) // 20 % 2, tuple(range(60)), ("a", "b"), seed=1)
-    given: list[tuple[Any, Any]] = []
-    budget = Budget(open_questions=30, target_confidence=0.98, min_labels=2, max_labels=5)
-    for _ in range(30):
-        evidence = Evidence(answers.revealed())
-        plan = ExpectedGain().plan([(evidence, VBIBCC().fit(evidence))], Crew(NAMES), budget)
-        given += [(ask.item, ask.annotator) for ask in plan.asks]
-        answers.reveal(given)
-    assert len(set(given)) == len(given) == answers.spent  # nobody the same item twice
-    of_item = Counter(item for item, _ in given)
-    contested = {item for item, number in of_item.items() if number >= 4}
-    assert len(contested) > 5
-    by_person = Counter(who for item, who in given if item in contested)
-    assert max(by_person.values()) <= len(contested)
-    assert len(by_person) == 5
-
-
 # -- even shares ----------------------------------------------------------------------------------------------
 
 
@@ -163,7 +141,7 @@ def test_whom_a_large_pool_can_ask_is_estimated(monkeypatch: pytest.MonkeyPatch)
     free = Eligibility.of(Crew(NAMES, only={"eve": frozenset(range(0, 1000, 50))}), [given_nothing])
     exact = shares(free, np.arange(1000), 400, 2.0)
     assert exact.tolist() == [190] * 5  # eve can have 20 of them, the other four 95 each
-    monkeypatch.setattr(load_balancing, "LOOKS", 1000)
+    monkeypatch.setattr(batch, "LOOKS", 1000)
     assert np.abs(shares(free, np.arange(1000), 400, 2.0) - exact).max() <= 4
 
 
@@ -242,45 +220,6 @@ def test_answers_worth_nothing_are_asked_of_whoever_has_a_share_left() -> None:
     for person in range(5):
         beyond = [pair for pair in found if pair.person == person and pair.counts < 1]
         assert len(beyond) == max(has[person] - share[person], 0)
-
-
-LIMITS = st.fixed_dictionaries(
-    {
-        "seed": st.integers(0, 10_000),
-        "times": st.sampled_from([1.0, 1.5, 2.0, 4.0]),
-        "labels": st.integers(1, 120),
-        "waits": st.integers(0, 30),
-        "cost": st.sampled_from([math.inf, 20.0, 60.0]),
-    }
-)
-
-
-@given(LIMITS)
-def test_the_share_of_a_plan_is_kept_or_nobody_half_as_good_had_time(at: dict[str, Any]) -> None:
-    """The property, of whole plans: all values are the policy's own, and what waits counts."""
-    rng = np.random.default_rng(at["seed"])
-    accuracy = {f"p{k}": float(rng.uniform(0.45, 0.98)) for k in range(5)}
-    q = rng.dirichlet([0.7, 0.7], 150)
-    question = team(accuracy, 150, q)
-    names = tuple(accuracy)
-    waits = tuple((names[int(rng.integers(2))], item) for item in range(at["waits"]))
-    crew = Crew(names, {"p4": 3}, asked=waits)
-    budget = Budget(open_questions=at["labels"], target_confidence=1.0, max_labels=9, cost=at["cost"])
-    plan = ExpectedGain(max_load_ratio=at["times"], exploration_weight=0.0).plan([question], crew, budget)
-    gets, load = Counter(ask.annotator for ask in plan.asks), Counter(who for who, _ in waits)
-    total = gets + load
-    level = even_share(np.array([150, 150, 150, 150, 3]), total.total())
-    most = max(math.ceil(at["times"] * level - 1e-9), HANDFUL)
-    assert gets["p4"] <= 3
-    value = utility(PoolState.of([question], open_budget()), [question[1].annotators.confusion], 0.5)
-    worth = value.values(np.arange(150))
-    slack = TOLERANCE * float(worth.max(axis=1).sum())
-    for who in names:
-        mine = sorted((worth[ask.item, names.index(who)], ask.item) for ask in plan.asks if ask.annotator == who)  # type: ignore[call-overload]
-        for own, item in mine[: max(total[who] - most, 0)]:  # the least of theirs are those beyond the share
-            for k, other in enumerate(names):
-                if total[other] < min(most, crew.capacity_of(other)):
-                    assert worth[item, k] <= BEYOND * own + slack
 
 
 def test_without_even_shares_nothing_changes() -> None:

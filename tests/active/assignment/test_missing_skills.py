@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hitl import cycle
-from hitl.active.assignment.missing_skills import Lacking, in_words, lacking
+from hitl.active.pending.blockers import missing_in_words, missing_skills
 from hitl.active.pending.outstanding import next_plan
 from hitl.active.policy import ExpectedGain
 from hitl.connectors.tables import Tables
@@ -40,15 +40,13 @@ def test_an_item_is_lacking_exactly_when_nobody_may_answer_it(seed: int) -> None
     )
     skilled = [crew.skills[name] for name in crew.names]
     barred = {n for n in range(15) if not any(crew.needs.get(n, frozenset()) <= has for has in skilled)}
-    found = lacking(range(15), crew)
-    assert sum(each.items for each in found) == len(barred)
-    assert [each.items for each in found] == sorted((each.items for each in found), reverse=True)
+    found = missing_skills(range(15), crew)
+    assert found.total() == len(barred)
     had = crew.skills["ann"] | crew.skills["bob"]
-    named = [skill for each in found for skill in each.skills if not each.together]
-    assert {skill for n in barred for skill in crew.needs[n] - had} == set(named)
-    for each in found:
-        assert each.together == (set(each.skills) <= had)
-    assert lacking(set(range(15)) - barred, crew) == ()
+    assert {skill for n in barred for skill in crew.needs[n] - had} == {
+        skill for skills in found for skill in skills if not set(skills) <= had
+    }
+    assert not missing_skills(set(range(15)) - barred, crew)
 
 
 def test_it_is_said_with_what_would_help() -> None:
@@ -57,17 +55,15 @@ def test_it_is_said_with_what_would_help() -> None:
         skills={"ann": frozenset({"de"}), "bob": frozenset({"fr"}), "Ann": frozenset({"it"})},
         needs={0: frozenset({"it"}), 1: frozenset({"it", "de"}), 2: frozenset({"de", "fr"}), 3: frozenset({"de"})},
     )
-    found = lacking(range(4), crew)
-    assert found == (Lacking(("it",), 2), Lacking(("de", "fr"), 1, together=True))
-    assert in_words(found, crew) == (
-        "no annotator of the crew has what 3 items need: 'it' (2; Ann, not in crew.annotators, has it), "
-        "'de' and 'fr' together (1) (the crew has 'de', 'fr'; crew.skills)"
+    assert missing_in_words(missing_skills(range(4), crew), crew) == (
+        "no annotator of the crew has what 3 items need: 'it' (2), 'de' and 'fr' (1) (the crew has 'de', 'fr'; "
+        "crew.skills)"
     )
     many = Crew(("ann",), needs={n: frozenset({f"l{n}"}) for n in range(7)})
-    assert in_words(lacking(range(7), many), many).endswith(
-        "'l4' (1), and 2 more (the crew has no skills; crew.skills)"
-    )
-    assert lacking(range(4), Crew((), needs={0: frozenset({"x"})})) == lacking(range(4), Crew(("ann",))) == ()
+    said = missing_in_words(missing_skills(range(7), many), many)
+    assert said.endswith("'l4' (1), and 2 more (the crew has no skills; crew.skills)")
+    assert not missing_skills(range(4), Crew((), needs={0: frozenset({"x"})}))
+    assert not missing_skills(range(4), Crew(("ann",)))
 
 
 # -- plans -------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hitl.active.pending.answer_times import FEWEST, seconds_per_answer, with_answer_times
+from hitl.active.pending.annotators import FEWEST, seconds_per_answer, with_answer_times
 from hitl.annotations import Annotations
 from hitl.connectors.tables import Tables
 from hitl.plan import Ask, Plan

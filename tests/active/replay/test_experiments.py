@@ -14,7 +14,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from hitl.active.policy import ExpectedGain, Policy
-from hitl.active.registry import policy
+from hitl.active.replay.answers import AnswerQueue, RecordedAnswers, ResponseModel, cost_of
 from hitl.active.replay.baselines import Evenly, Randomly
 from hitl.active.replay.experiments import (
     Recording,
@@ -25,16 +25,13 @@ from hitl.active.replay.experiments import (
     run_trials,
     spent_to_reach,
 )
-from hitl.active.replay.oracles import RecordedAnswers, cost_of
 from hitl.active.replay.replay import Replay, Track
-from hitl.active.replay.response_model import AnswerQueue, ResponseModel
 from hitl.active.replay.simulated_annotators import Group
 from hitl.active.stopping.rules import Judged
 from hitl.annotations import ANONYMOUS, Annotations, Name
 from hitl.crew import Budget, Crew
 from hitl.errors import BadEvidence, BadSettings
 from hitl.evidence import Evidence
-from hitl.models.default import DefaultCombiner
 from hitl.models.majority import MajorityVote
 from hitl.plan import Ask, Plan
 
@@ -102,18 +99,12 @@ def test_what_is_asked_and_not_answered_is_outstanding_until_it_comes() -> None:
 
 
 def test_delays_have_their_mean_and_answers_overtake_each_other() -> None:
-    queue = AnswerQueue(ResponseModel(delay=3.0, speed={"fast": 6.0}), Crew(("slow", "fast")), np.random.default_rng(0))
-    n = 2000
-    queue.hand_out([(item, who) for item in range(n) for who in ("slow", "fast")], 0)
-    rounds: dict[str, list[int]] = {"slow": [], "fast": []}
-    order: list[Name] = []
-    for round_ in range(60):
-        for item, who in queue.arrived(round_):
-            rounds[str(who)].append(round_)
-            order += [item] if who == "slow" else []
-    for who, mean in (("slow", 3.0), ("fast", 0.5)):
-        whole = 1 / math.expm1(1 / mean)  # of the floor of an exponential
-        assert abs(np.mean(rounds[who]) - whole) < 5 * mean / math.sqrt(n)
+    queue, n = AnswerQueue(ResponseModel(delay=3.0), Crew(("ann",)), np.random.default_rng(0)), 2000
+    queue.hand_out([(item, "ann") for item in range(n)], 0)
+    arrived = [(round_, item) for round_ in range(60) for item, _ in queue.arrived(round_)]
+    order = [item for _, item in arrived]
+    whole = 1 / math.expm1(1 / 3.0)  # of the floor of an exponential
+    assert abs(np.mean([round_ for round_, _ in arrived]) - whole) < 5 * 3.0 / math.sqrt(n)
     assert sorted(order) == list(range(n))
     assert order != sorted(order)
     assert queue.outstanding == 0
@@ -124,23 +115,6 @@ def test_without_delay_everything_is_there_before_the_next_plan() -> None:
     Replay(MajorityVote(), watch, everything()).run(recorded(), np.random.default_rng(0))
     assert all(crew is watch.crews[0] for crew in watch.crews)
     assert [len(one) for one in watch.answered] == [*range(0, 200, 20), 200]
-
-
-def test_what_is_left_lying_returns_to_the_pool_after_it_expires() -> None:
-    watch = Watch()
-    responses = ResponseModel(unanswered=0.5, expire=3)
-    result = Replay(MajorityVote(), watch, everything(), responses=responses).run(recorded(), np.random.default_rng(1))
-    assert len(result.evidence.annotations) == 200  # in the end all of it
-    asked = Counter((ask.annotator, ask.item) for plan in watch.plans for ask in plan.asks)
-    assert max(asked.values()) > 1
-    rounds = {}
-    for r, plan in enumerate(watch.plans):
-        for ask in plan.asks:
-            pair = (ask.annotator, ask.item)
-            assert r - rounds.get(pair, -9) >= 3  # not asked again before it expired
-            rounds[pair] = r
-    forever = Replay(MajorityVote(), Evenly(), everything(), responses=ResponseModel(unanswered=0.5))
-    assert len(forever.run(recorded(), np.random.default_rng(1)).evidence.annotations) < 200
 
 
 def test_capacity_counts_what_is_outstanding() -> None:
@@ -154,50 +128,16 @@ def test_capacity_counts_what_is_outstanding() -> None:
     assert any(crew.asked for crew in watch.crews)
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_no_plan_of_a_policy_breaks_a_limit(seed: int) -> None:
-    """Random crews, limits and responses; what is checked is what the policy was shown and what it planned."""
-    rng = np.random.default_rng(seed)
-    names = tuple(range(8))
-    crew = Crew(
-        names,
-        capacity={k: int(rng.integers(4)) for k in names[::2]},
-        default_capacity=3,
-        never=frozenset((int(k), int(n)) for k, n in rng.integers([8, 25], size=(40, 2))),
-        only={3: frozenset(range(5))},
-    )
-    responses = ResponseModel(
-        delay=float(rng.choice([0, 1.5])), skip=0.1, unanswered=0.1, expire=4, leaves={1: 6}, joins={2: 3}
-    )
-    batch = int(rng.integers(5, 20))
-    watch = Watch(policy("expected-gain"))
-    budget = Budget(open_questions=batch, target_confidence=0.99, max_labels=6)
-    replay = Replay(DefaultCombiner(), watch, budget, crew=crew, responses=responses, most_rounds=25)
-    replay.run(recorded(25, 8, seed), rng)
-    assert sum(len(plan.asks) for plan in watch.plans) > 50
-    for round_, (seen, plan, answered) in enumerate(zip(watch.crews, watch.plans, watch.answered, strict=True)):
-        pairs = [(ask.annotator, ask.item) for ask in plan.asks]
-        assert len(pairs) <= batch
-        assert len(set(pairs)) == len(pairs)
-        assert not set(pairs) & (said(answered) | crew.never | set(seen.asked) | seen.never)
-        assert all(item < 5 for who, item in pairs if who == 3)
-        load = Counter(who for who, _ in seen.asked) + Counter(who for who, _ in pairs)
-        assert all(load[who] <= crew.capacity_of(who) for who in names)
-        assert not {1 if round_ >= 6 else None, 2 if round_ < 3 else None} & {who for who, _ in pairs}
-        assert all(answered.labels_per_item[list(answered.items).index(item)] < 6 for _, item in pairs)
-
-
 def test_people_are_asked_only_while_they_are_there() -> None:
     watch = Watch()
-    responses = ResponseModel(delay=1.0, joins={1: 4, 2: 6}, leaves={0: 3, 3: 2, 4: 0})
-    result = Replay(MajorityVote(), watch, everything(), responses=responses).run(recorded(), np.random.default_rng(0))
+    responses = ResponseModel(delay=1.0, joins={1: 4, 2: 6, 4: math.inf})
+    result = Replay(MajorityVote(), watch, everything(), responses=responses, most_rounds=40).run(
+        recorded(), np.random.default_rng(0)
+    )
     assert {who for who, _ in said(result.evidence.annotations)} == {0, 1, 2, 3}
-    assert watch.crews[0].names == (0, 3)
-    assert watch.crews[-1].names == (1, 2)
+    assert [crew.names for crew in watch.crews[3:7:3]] == [(0, 3), (0, 1, 2, 3)]
     for crew, plan in zip(watch.crews, watch.plans, strict=True):
         assert {ask.annotator for ask in plan.asks} <= set(crew.names)
-    for round_, (one, two) in enumerate(pairwise(watch.answered)):  # who leaves leaves the rest unanswered
-        assert all(round_ < responses.leaves.get(who, math.inf) for who, _ in said(two) - said(one))
 
 
 def test_the_end_is_where_nothing_more_can_come() -> None:
@@ -213,7 +153,6 @@ def test_the_end_is_where_nothing_more_can_come() -> None:
         ResponseModel(),
         ResponseModel(delay=2.0),
         ResponseModel(skip=0.5),
-        ResponseModel(delay=1.0, unanswered=0.3, expire=2),
     ):
         result = Replay(MajorityVote(), Stubborn(), everything(), responses=responses).run(
             sparse, np.random.default_rng(0)
@@ -261,7 +200,7 @@ def test_cost_is_counted_beside_labels() -> None:
 
 
 def test_habits_that_cannot_be_are_refused() -> None:
-    for wrong in ({"delay": -1.0}, {"skip": 1.0}, {"unanswered": -0.1}, {"expire": 0.0}, {"speed": {"ann": 0.0}}):
+    for wrong in ({"delay": -1.0}, {"skip": 1.0}):
         with pytest.raises(BadSettings, match=rf"responses\.{next(iter(wrong))}"):
             ResponseModel(**wrong)  # type: ignore[arg-type]
 

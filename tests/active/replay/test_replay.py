@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hitl.active.replay.oracles import RecordedAnswers
+from hitl.active.replay.answers import RecordedAnswers
 from hitl.active.replay.replay import Replay, accuracy_of, spread_evenly
 from hitl.annotations import Annotations
 from hitl.crew import Budget, Crew

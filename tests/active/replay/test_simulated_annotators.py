@@ -138,18 +138,15 @@ def test_the_kinds_are_what_they_are_called() -> None:
         np.testing.assert_allclose(confusion_matrix(kind, 0.7, 4, 3).sum(axis=1), 1)
 
 
-def test_groups_bring_their_accuracy_costs_speeds_and_times() -> None:
-    groups = [Group("good", 30, (0.6, 0.7), cost=3.0), Group("good", 5, (0.9, 0.9), speed=2.0, joins=4, leaves=9)]
+def test_groups_bring_their_accuracy_costs_and_times() -> None:
+    groups = [Group("good", 30, (0.6, 0.7), cost=3.0), Group("good", 5, (0.9, 0.9), joins=4)]
     people = SimulatedCrew.draw(groups, 3, np.random.default_rng(0))
     right = people.confusion[:, 0, 0]
     assert ((right[:30] >= 0.6) & (right[:30] <= 0.7)).all()
     assert np.ptp(right[:30]) > 0.05
     np.testing.assert_allclose(right[30:], 0.9)
     assert [people.crew.cost_of(people.names[k]) for k in (0, 30)] == [3.0, 1.0]
-    assert [people.responses.present(people.names[k], t) for k in (0, 30) for t in (3, 4, 8, 9)] == [True] * 4 + [
-        False, True, True, False
-    ]  # fmt: skip
-    assert set(people.responses.speed) == set(people.names[30:])
+    assert people.joins == dict.fromkeys(people.names[30:], 4)
     answers = SimulatedAnswers(people, np.zeros(2, np.int32), (0, 1), CLASSES, 0)
     assert answers.crew(Crew()).names == people.names
     assert answers.crew(Crew(cost={people.names[0]: 9.0})).cost_of(people.names[0]) == 9.0
@@ -159,10 +156,10 @@ def test_groups_bring_their_accuracy_costs_speeds_and_times() -> None:
 
 @pytest.mark.filterwarnings("ignore:majority ignores the features")
 def test_newcomers_answer_only_after_they_have_come() -> None:
-    """The replay asks nobody before they join or after they leave; features and models of the items stay."""
+    """The replay asks nobody before they join; features and models of the items stay."""
     annotations = Annotations.from_matrix(np.full((30, 1), -1), classes=CLASSES)
     truth = (np.arange(30) % 3).astype(np.int32)
-    groups = (Group("good", 2, (0.9, 0.9), leaves=3), Group("good", 3, (0.9, 0.9), joins=5))
+    groups = (Group("good", 2, (0.9, 0.9)), Group("good", 3, (0.9, 0.9), joins=3))
     seen: dict[int, set[str]] = {}
 
     class Watched(Evenly):
@@ -180,8 +177,8 @@ def test_newcomers_answer_only_after_they_have_come() -> None:
     early = set().union(*(seen[r] for r in range(3)))
     late = set().union(*(seen[r] for r in seen if r >= 3))
     assert early == {"good-0", "good-1"}
-    assert late == {"good-2", "good-3", "good-4"}
-    assert track.labels[-1] == 30 + 90
+    assert late >= {"good-2", "good-3", "good-4"}
+    assert track.labels[-1] == 5 * 30
 
 
 def test_what_cannot_be_is_refused() -> None:
@@ -193,14 +190,6 @@ def test_what_cannot_be_is_refused() -> None:
         Group("good", 1, (0.9, 0.7))
     with pytest.raises(BadSettings, match=r"correlation is 1.0"):
         replace(crew(), correlation=1.0)
-    with pytest.raises(BadSettings, match="expected sums of 1"):
-        replace(crew(), confusion=crew().confusion * 2)
-    with pytest.raises(BadSettings, match=r"expected \(6, J, L\)"):
-        replace(crew(), confusion=crew().confusion[:2])
-    with pytest.raises(BadEvidence, match="item 'b' has none"):
-        SimulatedAnswers(crew(), np.array([0, -1], np.int32), ("a", "b"), CLASSES, 0)
-    with pytest.raises(BadEvidence, match="confusion matrices are"):
-        SimulatedAnswers(crew(), np.array([0, 1], np.int32), ("a", "b"), ("x", "y"), 0)
     blind = Evidence(Annotations.from_matrix([[0, 1]]))
     with pytest.raises(BadEvidence, match="item 0 has no truth"):
         one_trial(Simulation(blind, (Group("good", 1),)), Replay(MajorityVote()), np.random.SeedSequence(0))

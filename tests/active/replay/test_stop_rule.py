@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from hitl import score
+from hitl.active.replay.answers import RecordedAnswers
 from hitl.active.replay.experiments import Recording, run_trials
-from hitl.active.replay.oracles import RecordedAnswers
 from hitl.active.replay.replay import Replay, Track
 from hitl.active.replay.stop_rule import GOLD_LABELS, StopRule
 from hitl.active.stopping import rules

@@ -238,15 +238,3 @@ def test_a_limit_of_any_size_is_soon_played() -> None:
     for most in (100, 12_345, 2**31 - 1):
         ahead = forecast([question], Crew(), Budget(max_labels=most))
         assert (ahead.labels, ahead.unfinished) == (6 * (most - 1), 6)
-
-
-def test_answers_at_a_time_move_beliefs_as_one_by_one() -> None:
-    said, consensus = useless()
-    pi, rows = np.array([[[0.7, 0.3], [0.1, 0.9]]]), np.arange(4)
-    one, many = (Belief(said, consensus, rows, pi, 1, np.random.default_rng(0)) for _ in range(2))
-    zero = np.zeros(4, np.intp)
-    for label in (0, 1, 1, 1):
-        one.update(zero, rows, zero, zero + label)
-    many.update_many(zero, rows, zero, np.tile([1, 3], (4, 1)))
-    assert np.allclose(one.confidence_dn, many.confidence_dn)
-    assert (one.labels_dn == many.labels_dn).all()

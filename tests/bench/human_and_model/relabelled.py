@@ -26,7 +26,7 @@ import pandas as pd
 
 from hitl import score
 from hitl.active.policy import ExpectedGain
-from hitl.active.replay.oracles import Pair, RecordedAnswers
+from hitl.active.replay.answers import Pair, RecordedAnswers
 from hitl.annotations import Annotations, Floats
 from hitl.crew import Budget, Crew
 from hitl.evidence import Evidence
