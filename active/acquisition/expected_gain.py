@@ -54,7 +54,7 @@ def information_gain(q_rj: Floats, confusion_kjl: Floats) -> Floats:
 
 
 def _information_of_answers(q_rj: Floats, confusion_kjl: Floats) -> Floats:
-    answer_rkl = np.tensordot(q_rj, confusion_kjl, (1, 1))
+    answer_rkl: Floats = np.tensordot(q_rj, confusion_kjl, (1, 1)).astype(np.float64, copy=False)
     noise_kj = -_plogp(confusion_kjl).sum(axis=2)
     return np.asarray(np.maximum(-_plogp(answer_rkl).sum(axis=2) - q_rj @ noise_kj.T, 0.0))
 
