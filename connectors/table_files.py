@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,39 +80,33 @@ class TableFiles:
                 )
         return there
 
-    def digests(self) -> dict[Path, bytes]:
-        """Return the digest of the bytes of each file."""
-        digests = {}
+    def stamp(self) -> str:
+        """Return a digest of the names and bytes of all files."""
+        stamp = hashlib.sha256()
         for path in self.all():
             with path.open("rb") as file:
-                digests[path] = hashlib.file_digest(file, "sha256").digest()
-        return digests
+                stamp.update(path.name.encode() + hashlib.file_digest(file, "sha256").digest())
+        return stamp.hexdigest()[:16]
+
+    def state(self) -> str:
+        """Return a digest of the names, sizes and modification times of all files."""
+        states = ((path.name, path.stat()) for path in self.all())
+        text = "".join(f"{name}\0{state.st_size}\0{state.st_mtime_ns}\0" for name, state in states)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def is_cut(self) -> bool:
+        """Return True if the last line of annotations.* is incomplete, as in a file that is still being written."""
+        path = self.find("annotations")
+        if path is None or path.suffix.lower() not in (".csv", ".tsv", ".jsonl", ".ndjson") or not path.stat().st_size:
+            return False
+        with path.open("rb") as file:
+            file.seek(-1, 2)
+            return file.read(1) not in b"\r\n"
 
     def _folder(self, name: str) -> Path:
         return self.output if name in WRITTEN else self.path
 
 
-def stamp_of(digests: Mapping[Path, bytes]) -> str:
-    """Combine the digests of several files into one."""
-    return hashlib.sha256(b"".join(path.name.encode() + each for path, each in digests.items())).hexdigest()[:16]
-
-
 def stem(path: Path) -> str:
     """Return the name of a table or model without its format. A folder has none."""
     return path.name if path.is_dir() else path.name.removesuffix(".gz").rsplit(".", 1)[0]
-
-
-def state_of(files: Iterable[Path]) -> str:
-    """Return a digest of the names, sizes and modification times of files."""
-    states = ((path.name, path.stat()) for path in files)
-    text = "".join(f"{name}\0{state.st_size}\0{state.st_mtime_ns}\0" for name, state in states)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def is_cut(path: Path | None) -> bool:
-    """Return True if the last line of a text file is incomplete, as in a file that is still being written."""
-    if path is None or path.suffix.lower() not in (".csv", ".tsv", ".jsonl", ".ndjson") or not path.stat().st_size:
-        return False
-    with path.open("rb") as file:
-        file.seek(-1, 2)
-        return file.read(1) not in b"\r\n"

@@ -19,7 +19,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hitl.connectors.table_reading import QUESTION, Answers, Columns, Reading, data_in, in_codes, number_of
+from hitl.connectors.table_reading import QUESTION, Answers, Columns, Reading, in_codes, number_of
 from hitl.platform import AnnotationRow, AnnotatorRow, ColumnRows, Cursor, ItemRow, Page, PredictionRow
 
 NEWEST = ""
@@ -35,7 +35,7 @@ class TablePage:
         self._of, self._answers, self._items = columns, answers.table, reading.items
         self._people = tuple(sorted(answers.unique(columns.annotator)))
         self._gold = pa.table({"item": _text(reading.gold), "label": _text(reading.gold.values())})
-        predicted = [row for several in reading.predictions[0].values() for row in several]
+        predicted = reading.predictions[0]
         self._predictions = pa.table(
             {
                 "item": _text(row.item for row in predicted),
@@ -53,11 +53,20 @@ class TablePage:
     def page(self, cursor: Cursor, problems: Iterable[str], *, tell_live: bool, partial: bool) -> Page:
         """Return the page with this cursor; `tell_live`: list the existing items."""
         count = self._answers.num_rows + self._gold.num_rows
+        no_version = {"version": NEWEST}
         return Page(
             cursor=cursor,
-            items=ColumnRows(_item_row, self._item_columns, len(self.keys)),
-            annotations=ColumnRows(_annotation_row, self._annotation_columns, count),
-            predictions=ColumnRows(_prediction_row, self._prediction_columns, self._predictions.num_rows),
+            items=ColumnRows(
+                lambda data, **row: ItemRow(data=json.loads(data), **no_version, **row), self._item_rows, len(self.keys)
+            ),
+            annotations=ColumnRows(
+                lambda **row: AnnotationRow(created=NEWEST, **no_version, **row), self._annotation_rows, count
+            ),
+            predictions=ColumnRows(
+                lambda probabilities, **row: PredictionRow(probabilities=json.loads(probabilities), **row),
+                lambda items: self._rows_of(self._predictions, self._code(self._predictions.column("item")), items)[0],
+                self._predictions.num_rows,
+            ),
             annotators=tuple(AnnotatorRow(name, name) for name in self._people),
             live=frozenset(self.keys.to_pylist()) if tell_live else None,
             problems=tuple(problems),
@@ -76,44 +85,43 @@ class TablePage:
 
     # -- rows of some items, in their order --------------------------------------------------------------------
 
-    def _item_columns(self, items: Places | None) -> pa.Table:
+    def _item_rows(self, items: Places | None) -> pa.Table:
         keys = self.keys if items is None else self.keys.take(pa.array(items))
         data: dict[str, str] = {}
         if self._items is not None:
-            table, _ = self._rows_of(self._items, self._code(self._items.column(self._of.item)), items)
-            data = {row[self._of.item]: json.dumps(data_in(row, self._of.item)) for row in table.to_pylist()}
+            item = self._of.item
+            table, _ = self._rows_of(self._items, self._code(self._items.column(item)), items)
+            for row in table.to_pylist():
+                shown = {name: value for name, value in row.items() if name != item and value is not None}
+                data[row[item]] = json.dumps(shown)
         return pa.table({"key": keys, "data": _text(data.get(key, "{}") for key in keys.to_pylist())})
 
-    def _annotation_columns(self, items: Places | None) -> pa.Table:
+    def _annotation_rows(self, items: Places | None) -> pa.Table:
         table, codes = self._rows_of(self._answers, self._item_codes, items)
         gold, gold_codes = self._rows_of(self._gold, self._code(self._gold.column("item")), items)
         label, who = self._named(table, self._of.label), self._named(table, self._of.annotator)
-        names, known = self.keys.take(pa.array(codes)), self.keys.take(pa.array(gold_codes))
+        names, gold_names = self.keys.take(pa.array(codes)), self.keys.take(pa.array(gold_codes))
         quoted = _in_quotes(names)
         by_name = pc.binary_join_element_wise("[", quoted, ", ", _in_quotes(who), "]", "")
         answers = {
             "key": pc.coalesce(by_name, self._anonymous_keys(codes, quoted, who, label)),
             "item": names,
-            "question": pa.repeat(pa.scalar(QUESTION), len(codes)),
             "annotator": who,
             "label": label,
             "kind": pc.if_else(pc.is_null(label), "skip", "answer"),
             "duration": _durations(table),
         }
         truth = {
-            "key": pc.binary_join_element_wise("[", _in_quotes(known), ', null, "truth"]', ""),
-            "item": known,
-            "question": pa.repeat(pa.scalar(QUESTION), len(known)),
-            "annotator": pa.nulls(len(known), pa.string()),
+            "key": pc.binary_join_element_wise("[", _in_quotes(gold_names), ', null, "truth"]', ""),
+            "item": gold_names,
+            "annotator": pa.nulls(len(gold_names), pa.string()),
             "label": gold.column("label"),
-            "kind": pa.repeat(pa.scalar("gold"), len(known)),
-            "duration": pa.nulls(len(known), pa.float64()),
+            "kind": pa.repeat(pa.scalar("gold"), len(gold_names)),
+            "duration": pa.nulls(len(gold_names), pa.float64()),
         }
         both, order = pa.concat_tables([pa.table(answers), pa.table(truth)]), np.concatenate([codes, gold_codes])
+        both = both.append_column("question", pa.repeat(pa.scalar(QUESTION), len(both)))
         return both.take(pa.array(np.argsort(order, kind="stable"))) if (np.diff(order) < 0).any() else both
-
-    def _prediction_columns(self, items: Places | None) -> pa.Table:
-        return self._rows_of(self._predictions, self._code(self._predictions.column("item")), items)[0]
 
     def _rows_of(self, table: pa.Table, codes: Places, items: Places | None) -> tuple[pa.Table, Places]:
         """Return the rows of these items, sorted by item, and the index of each row's item among the keys."""
@@ -171,18 +179,6 @@ class TablePage:
         if self._answers.num_rows:
             np.add.at(digests, self._item_codes, _hashes(self._answers.drop_columns([self._of.item]), "answer"))
         return digests
-
-
-def _item_row(data: str, **row: Any) -> ItemRow:
-    return ItemRow(data=json.loads(data), version=NEWEST, **row)
-
-
-def _annotation_row(**row: Any) -> AnnotationRow:
-    return AnnotationRow(version=NEWEST, created=NEWEST, **row)
-
-
-def _prediction_row(probabilities: str, **row: Any) -> PredictionRow:
-    return PredictionRow(probabilities=json.loads(probabilities), **row)
 
 
 def _text(values: Iterable[str]) -> pa.Array:

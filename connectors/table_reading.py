@@ -1,4 +1,8 @@
-"""Read the tables at one point in time, each once: items, answers, known truth, predictions, classes."""
+"""Read the tables at one point in time, each once: items, answers, known truth, predictions, classes.
+
+Rows with `start` and `end` are spans: of texts if items.* has a column `text`, else of recordings. The spans of an
+annotator in an item become one label (`hitl.parts.spans_as_label`); a row without a span marks nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,11 +20,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hitl.connectors import table_spans
+from hitl.annotations import Name
 from hitl.connectors.table_files import MODELS, TableFiles, stem
 from hitl.errors import BadTable
 from hitl.evidence import ROW_TOLERANCE
 from hitl.formatting import counted
+from hitl.kinds.span_tables import span_rows
+from hitl.parts import Place as SpanEnd
+from hitl.parts import spans_as_label
 from hitl.platform import PredictionRow, Question
 from hitl.tables.columns import Place, require_columns, unread_boxes
 from hitl.tables.encode import likeness, natural_order, seconds_of, similar
@@ -29,6 +36,9 @@ from hitl.tables.read import place_in, read_table
 from hitl.tables.repeated_answers import latest_answers
 
 QUESTION = "label"
+
+TEXT, RECORDING = "text", "recording"
+"""Columns of items.* for the text, and for the address of the recording (optional)."""
 
 
 @dataclass(frozen=True)
@@ -61,13 +71,6 @@ class Answers:
             return []
         return [value for value in pc.unique(self.table.column(column)).to_pylist() if value]
 
-    def count_labels(self, column: str) -> int:
-        """Count the answers that are labels, not skips."""
-        if not self.table.num_rows:
-            return 0
-        counts = pc.value_counts(self.table.column(column)).to_pylist()
-        return sum(each["counts"] for each in counts if each["values"])
-
 
 class Reading:
     """Content of all tables. Raises BadTable, with the line, if it cannot be read."""
@@ -94,8 +97,8 @@ class Reading:
         for name in ("items", "added_items"):
             if (table := self.table(name)) is not None:
                 require_columns(table, [self._of.item], name)
-                require_storable(in_codes(table.column(self._of.item)), self._of.item, place_in(table), filled=True)
-                tables.append(as_json(table).replace_schema_metadata(None))
+                _require_storable(in_codes(table.column(self._of.item)), self._of.item, place_in(table), filled=True)
+                tables.append(_as_json(table).replace_schema_metadata(None))
         if not tables:
             return None
         try:
@@ -107,10 +110,13 @@ class Reading:
         last[np.asarray(names.indices)] = np.arange(len(names))  # the last row of each item wins
         return whole if len(last) == len(names) else whole.take(pa.array(last))
 
-    def data(self) -> dict[str, Mapping[str, Any]]:
-        """Return item -> data that annotators see."""
-        rows = [] if self.items is None else self.items.to_pylist()
-        return {row[self._of.item]: data_in(row, self._of.item) for row in rows}
+    @cached_property
+    def texts(self) -> dict[Name, str]:
+        """Item -> its text, for items that have one."""
+        if self.items is None or TEXT not in self.items.column_names:
+            return {}
+        pairs = zip(*(self.items.column(name).to_pylist() for name in (self._of.item, TEXT)), strict=True)
+        return {key: str(text) for key, text in pairs if text is not None}
 
     @cached_property
     def answers(self) -> Answers:
@@ -123,33 +129,27 @@ class Reading:
         if table is None:
             return Answers(pa.table({}))
         table = table.slice(0, max(table.num_rows - last, 0))
+        times = [] if of.time is None else [of.time]
         if self.marks_parts:
-            others = [of.annotator, *([of.time] if of.time else [])]
-            table = table_spans.as_answers(table, self.data(), of.item, of.label, others)
-        needed = [of.item, of.label, *([of.time] if of.time else [])]
-        require_columns(table, needed, str(self._files.find("annotations")))
+            table = self._spans_joined(table, [of.annotator, *times])
+        require_columns(table, [of.item, of.label, *times], str(self._files.find("annotations")))
         place_of = place_in(table)
         legal, problems = self._legal(table.column(of.label), place_of)
-        seconds = seconds_of(table.column(of.time), of.time) if of.time else None
-        coded = {
-            name: in_codes(table.column(name))
-            for name in (of.item, of.annotator, of.label)
-            if name in table.column_names
-        }
+        named = [name for name in (of.item, of.annotator, of.label) if name in table.column_names]
+        coded = {name: in_codes(table.column(name)) for name in named}
         for name, column in coded.items():
-            require_storable(column, name, place_of, legal, filled=name == of.item)
-        columns = coded | ({"duration": table.column("duration")} if "duration" in table.column_names else {})
+            _require_storable(column, name, place_of, legal, filled=name == of.item)
         rows = np.flatnonzero(legal)
         if of.annotator in coded:
             item, annotator, label = (_codes(coded[name])[rows] for name in (of.item, of.annotator, of.label))
-            nobody, times = len(coded[of.annotator].dictionary), None if seconds is None else seconds[rows]
-            keep, contradicted = latest_answers(item, annotator, label, nobody, times)
+            seconds = seconds_of(table.column(of.time), of.time)[rows] if of.time else None
+            keep, contradicted = latest_answers(item, annotator, label, len(coded[of.annotator].dictionary), seconds)
             rows = rows[np.sort(keep)]
             if len(contradicted):
                 problems.append(
                     f"{len(contradicted)} rows contradict an earlier answer of the same annotator; the last row wins"
                 )
-        answers = pa.table(columns)
+        answers = pa.table(coded | {name: table.column(name) for name in table.column_names if name == "duration"})
         return Answers(answers if len(rows) == len(answers) else answers.take(pa.array(rows)), tuple(problems))
 
     @cached_property
@@ -162,11 +162,10 @@ class Reading:
             if table is None:
                 continue
             require_columns(table, [item, label], name)
-            if table_spans.are_in(table):
-                table = table_spans.as_answers(table, self.data(), item, label)
+            table = self._spans_joined(table, []) if _has_spans(table) else table
             place_of = place_in(table)
             for column in (item, label):
-                require_storable(in_codes(table.column(column)), column, place_of, filled=True)
+                _require_storable(in_codes(table.column(column)), column, place_of, filled=True)
             pairs = zip(table.column(item).to_pylist(), table.column(label).to_pylist(), strict=True)
             for number, (key, value) in enumerate(pairs):
                 if classes and not self.marks_parts and value not in classes:
@@ -178,34 +177,36 @@ class Reading:
         return truth
 
     @cached_property
-    def predictions(self) -> tuple[dict[str, list[PredictionRow]], list[str]]:
-        """Prediction rows by item, and problems in words. Invalid distributions are left out; an empty row abstains."""
-        grouped: dict[str, list[PredictionRow]] = {}
+    def predictions(self) -> tuple[list[PredictionRow], list[str]]:
+        """Prediction rows, and problems in words. Invalid distributions are left out; an empty row abstains."""
+        rows: list[PredictionRow] = []
         problems: list[str] = []
         for model, table in self._models.items():
             require_columns(table, [self._of.item], f"{MODELS}{model}")
             place_of = place_in(table)
-            require_storable(in_codes(table.column(self._of.item)), self._of.item, place_of)
+            _require_storable(in_codes(table.column(self._of.item)), self._of.item, place_of)
             for number, row in enumerate(table.to_pylist()):
                 key = row[self._of.item]
-                shares = {name[2:]: number_of(value) for name, value in row.items() if name.startswith("p_")}
-                stated = [value for name, value in row.items() if name.startswith("p_")]
-                if key and stated and all(value is None or str(value).lower() == "nan" for value in stated):
+                stated = {name[2:]: value for name, value in row.items() if name.startswith("p_")}
+                if key and stated and all(value is None or str(value).lower() == "nan" for value in stated.values()):
                     continue
+                shares = {name: number_of(value) for name, value in stated.items()}
                 if key and shares and abs(sum(shares.values()) - 1) <= ROW_TOLERANCE and min(shares.values()) >= 0:
-                    grouped.setdefault(key, []).append(PredictionRow(key, QUESTION, model, shares))
+                    rows.append(PredictionRow(key, QUESTION, model, shares))
                 else:
                     problems.append(f"model {model}, {place_of(number)}: no distribution over the classes; left out")
-        return grouped, problems
+        return rows, problems
 
     @cached_property
     def marks_parts(self) -> bool:
         """True if annotations are parts of texts or time segments."""
-        return table_spans.are_in(self.table("annotations"))
+        return _has_spans(self.table("annotations"))
 
-    def question(self, kept: tuple[str, ...] = ()) -> Question:
+    def question(self, kept: Sequence[str] = ()) -> Question:
         """Return the only question. Unless configured, its classes are all labels and `p_` columns seen, and `kept`."""
-        of, parts = self._of, self._parts()
+        of, parts = self._of, ()
+        if self.marks_parts:
+            parts = ("spans", TEXT) if self.texts else ("time_spans", RECORDING)
         if of.classes:
             return Question(QUESTION, of.classes, of.classes + of.abstain, *parts)
         names: dict[str, None] = dict.fromkeys(kept)
@@ -219,65 +220,52 @@ class Reading:
         classes = tuple(natural_order([name for name in names if name not in of.abstain]))
         return Question(QUESTION, classes, classes + of.abstain, *parts)
 
-    def counted(self, answers: Answers) -> dict[str, int]:
+    def counted(self) -> dict[str, int]:
         """Return the number of rows per table."""
-        models = Counter(f"{MODELS}{row.model}" for several in self.predictions[0].values() for row in several)
+        models = Counter(f"{MODELS}{row.model}" for row in self.predictions[0])
         items = 0 if self.items is None else self.items.num_rows
-        return {"annotations": answers.table.num_rows, "items": items, "truth": len(self.gold), **models}
-
-    # -- warnings ----------------------------------------------------------------------------------------------
-
-    def strange_truth(self, labels: Iterable[str]) -> list[str]:
-        """Return warnings about known labels that no annotator uses: rare classes, or typos."""
-        usual = {*labels}
-        usual |= {name for several in self.predictions[0].values() for row in several for name in row.probabilities}
-        if self._of.classes or not usual or self.marks_parts:
-            return []
-        strange = {label: item for item, label in reversed(self.gold.items()) if label not in usual}
-        return [
-            f"known truth of item {item!r}: no annotator has ever said {label!r}, which is a new class now; "
-            "if it is none, mend it, and name the classes in hitl.toml: source.classes"
-            for label, item in strange.items()
-        ]
+        return {"annotations": self.answers.table.num_rows, "items": items, "truth": len(self.gold), **models}
 
     def doubts(self, answers: Answers) -> list[str]:
         """Return warnings about columns that are not read, and names that may be misspelled, in any table."""
         of, table = self._of, self.table("annotations")
-        warnings = []
         columns = [] if table is None else table.column_names
+        warnings = []
         others = [name for name in columns if name not in {of.item, of.label, of.time, "duration", "start", "end"}]
         if others and of.annotator not in others:
             warnings.append(
-                f"annotations.* has no column {of.annotator!r}, so that no answer is told from another's; if one of "
-                f"{', '.join(others)} says who answered, name it in hitl.toml: source.annotator"
+                f"annotations.* has no column {of.annotator!r}, so all answers are anonymous; if {', '.join(others)} "
+                "names who answered, set source.annotator in hitl.toml"
             )
         if (boxes := unread_boxes(columns)) is not None:
             warnings.append(f"annotations: {boxes}")
-        warnings.append(alike("the annotators", [*similar(sorted(answers.unique(of.annotator)))]))
+        pairs = {"the annotators": [*similar(sorted(answers.unique(of.annotator)))]}
         if not of.classes and not self.marks_parts:
-            warnings.append(alike("the labels", [*similar(sorted(answers.unique(of.label)))]))
-        return [*filter(None, warnings), *self._strange_items(answers)]
+            labels = answers.unique(of.label)
+            pairs["the labels"] = [*similar(sorted(labels))]
+            usual = {*labels, *(name for row in self.predictions[0] for name in row.probabilities)}
+            strange = {label: key for key, label in reversed(self.gold.items()) if usual and label not in usual}
+            warnings += [
+                f"known truth of item {key!r}: no annotator has ever said {label!r}, which is a new class now; "
+                "if it is none, fix it, and name the classes in hitl.toml: source.classes"
+                for label, key in strange.items()
+            ]
+        return warnings + [_alike(what, own) for what, own in (pairs | self._similar_items(answers)).items() if own]
 
-    def _strange_items(self, answers: Answers) -> list[str]:
-        """Return warnings about items that known truth, or a model, spells differently than the answers and items."""
+    def _similar_items(self, answers: Answers) -> dict[str, list[tuple[Name, Name]]]:
+        """Return items that known truth, or a model, spells differently than the answers and items."""
         if not self.gold and not self.predictions[0]:
-            return []
+            return {}
         named = {*answers.unique(self._of.item)}
         named |= {*(self.items.column(self._of.item).to_pylist() if self.items is not None else ())}
-        strange = {"known truth: the items": [key for key in self.gold if key not in named]}
-        for key, several in self.predictions[0].items():
-            for row in several if key not in named else ():
-                strange.setdefault(f"model {row.model}: the items", []).append(key)
-        if not any(strange.values()):
-            return []
-        usual = {likeness(name): name for name in named}
-        pairs = {
-            what: [(usual[like], key) for key in keys if (like := likeness(key)) in usual]
-            for what, keys in strange.items()
-        }
-        return [*filter(None, (alike(what, own) for what, own in pairs.items()))]
-
-    # -- parts -------------------------------------------------------------------------------------------------
+        strange = [("known truth: the items", key) for key in self.gold if key not in named]
+        strange += [(f"model {row.model}: the items", row.item) for row in self.predictions[0] if row.item not in named]
+        usual = {likeness(name): name for name in named} if strange else {}
+        pairs: dict[str, list[tuple[Name, Name]]] = {}
+        for what, key in strange:
+            if (like := likeness(key)) in usual:
+                pairs.setdefault(what, []).append((usual[like], key))
+        return pairs
 
     @cached_property
     def _models(self) -> dict[str, pa.Table]:
@@ -292,12 +280,19 @@ class Reading:
             models[model] = read_probabilities(path, item, items=order, classes=self._of.classes or None)
         return models
 
-    def _parts(self) -> tuple[str, ...]:
-        """Return kind and field of a question about spans: of a text, if items have one, or of a recording."""
-        if not self.marks_parts:
-            return ()
-        of_texts = any(table_spans.TEXT in data for data in self.data().values())
-        return ("spans", table_spans.TEXT) if of_texts else ("time_spans", table_spans.RECORDING)
+    def _spans_joined(self, table: pa.Table, others: Sequence[str]) -> pa.Table:
+        """Return one row per item and combination of the columns `others`, with its spans as one label.
+
+        Raises BadTable, with the row, for a span outside the item's text, or an invalid time segment.
+        """
+        item, label = self._of.item, self._of.label
+        rows = span_rows(table, "annotations", (item, None, label), self.texts or None)
+        marked: dict[tuple[Any, ...], list[tuple[SpanEnd, SpanEnd, str]]] = {}
+        for (key, _, span), *other in zip(rows, *(table.column(name).to_pylist() for name in others), strict=True):
+            marked.setdefault((key, *other), []).extend([] if span is None else [(span[0], span[1], str(span[2]))])
+        columns = list(zip(*marked, strict=True)) or [()] * (1 + len(others))
+        named = {name: pa.array(columns[place]) for place, name in enumerate((item, *others))}
+        return pa.table({**named, label: pa.array([spans_as_label(one) for one in marked.values()], pa.string())})
 
     def _legal(self, labels: pa.ChunkedArray, place_of: Place) -> tuple[npt.NDArray[np.bool_], list[str]]:
         """Return a (rows,) mask of labels that are empty or one of the given classes, and warnings about the others."""
@@ -311,10 +306,12 @@ class Reading:
         return legal, warnings
 
 
-def alike(what: str, pairs: Sequence[tuple[Any, Any]]) -> str:
-    """Return a warning about names that may be the same, with the first pair as example. Empty without pairs."""
-    if not pairs:
-        return ""
+def _has_spans(table: pa.Table | None) -> bool:
+    return table is not None and {"start", "end"} <= set(table.column_names)
+
+
+def _alike(what: str, pairs: Sequence[tuple[Name, Name]]) -> str:
+    """Return a warning about names that may be the same, with the first pair as example."""
     more = f", as {counted(len(pairs) - 1, 'other pair')} are" if len(pairs) > 1 else ""
     one, other = pairs[0]
     return f"{what} {one!r} and {other!r} are taken as two{more}; if they are one, write them alike"
@@ -338,7 +335,7 @@ def _codes(column: pa.DictionaryArray) -> npt.NDArray[np.int32]:
     return np.where(codes == names.index(""), np.int32(len(names)), codes) if "" in names else codes
 
 
-def require_storable(
+def _require_storable(
     coded: pa.DictionaryArray,
     name: str,
     place_of: Place,
@@ -349,23 +346,20 @@ def require_storable(
     """Raise BadTable for the first of these rows that cannot be stored: a NUL character or, if `filled`, no name."""
     names = coded.dictionary
     cut = np.flatnonzero(np.asarray(pc.match_substring(names, "\0"), dtype=bool))
-    codes = _codes(coded) if filled or len(cut) else np.empty(0, np.int32)
-    empty = (codes == len(names)) & filled
-    wrong = np.flatnonzero((empty | np.isin(codes, cut)) & (True if rows is None else rows[: len(codes)]))
-    if not len(wrong):
+    if not filled and not len(cut):
         return
-    first = int(wrong[0])
-    if empty[first]:
-        raise BadTable(f"{place_of(first)}: the {name} is empty; expected a name in every row")
-    raise BadTable(f"{place_of(first)}: the {name} holds a NUL character, which no database keeps; remove it")
+    codes = _codes(coded)
+    empty = (codes == len(names)) & filled
+    wrong = np.flatnonzero((empty | np.isin(codes, cut)) & (True if rows is None else rows))
+    if len(wrong):
+        first = int(wrong[0])
+        problem = "is empty; expected a name in every row"
+        if not empty[first]:
+            problem = "holds a NUL character, which no database keeps; remove it"
+        raise BadTable(f"{place_of(first)}: the {name} {problem}")
 
 
-def data_in(row: Mapping[str, Any], item: str) -> dict[str, Any]:
-    """Return the data of an item from its row in items.*."""
-    return {name: value for name, value in row.items() if name != item and value is not None}
-
-
-def as_json(table: pa.Table) -> pa.Table:
+def _as_json(table: pa.Table) -> pa.Table:
     """Convert times, decimals and bytes of a table to text, because data of items is stored as JSON."""
     for place, field in enumerate(table.schema):
         if _is_of_json(field.type):

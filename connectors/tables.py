@@ -3,7 +3,8 @@
 Read from the folder (CSV, JSON Lines or Parquet; .gz allowed), or a single annotations file:
 
     annotations.*              item, annotator, label [, time, duration]; an empty label is a skip;
-                               start and end mark parts of texts or recordings (`table_spans`)
+                               start and end mark parts of texts or recordings of
+                               items
     items.*                    item and any other columns: what annotators see; items without labels
     truth.*                    item, label: known truth
     probabilities_<model>.*    item, p_<class>, or any other format that `hitl combine` reads (.npz, Hugging Face);
@@ -28,10 +29,9 @@ from typing import Any, Literal
 import pyarrow as pa
 from pydantic import Field
 
-from hitl.connectors import table_spans
-from hitl.connectors.table_files import GRAPH, TableFiles, is_cut, stamp_of, state_of
+from hitl.connectors.table_files import GRAPH, TableFiles
 from hitl.connectors.table_page import TablePage
-from hitl.connectors.table_reading import Columns, Reading
+from hitl.connectors.table_reading import TEXT, Columns, Reading
 from hitl.errors import BadInput, BadTable, Refused
 from hitl.platform import Check, Connector, Cursor, Operation, Page, Question, Receipt
 from hitl.settings import GraphSettings, SourceSettings
@@ -181,9 +181,9 @@ class Tables(Connector):
 
         After a pull, it describes the files as they were pulled.
         """
-        stamp = self._pulled or stamp_of(self._files.digests())
+        stamp = self._pulled or self._files.stamp()
         if self._asked is None or self._asked[0] != stamp:
-            self._asked = stamp, Reading(self._files, self._columns).question(tuple(self._classes_kept))
+            self._asked = stamp, Reading(self._files, self._columns).question(self._classes_kept)
         return (self._asked[1],)
 
     def recall(self, cursor: Cursor | None) -> None:
@@ -201,32 +201,30 @@ class Tables(Connector):
         Raises BadTable if a table that an earlier pull has read is gone, because its rows were not withdrawn.
         """
         before, files = cursor or {}, self._files
-        tables = files.present(before.get("tables") or ())
-        digests, look = files.digests(), self._last if cursor is None else _look_in(cursor)
-        state, self._pulled = state_of(digests), stamp_of(digests)
+        tables, look = files.present(before.get("tables") or ()), self._last if cursor is None else _look_in(cursor)
+        state, self._pulled = files.state(), files.stamp()
         read_as = {"files": self._pulled, "columns": self._columns.digest}
         again = all(before.get(name) == value for name, value in read_as.items())
         if again and look.doubted is None:
             return
-        reading = Reading(self._files, self._columns)
-        answers, rows = reading.answers, reading.counted(reading.answers)
+        reading = Reading(files, self._columns)
+        answers, rows = reading.answers, reading.counted()
         is_believed = self._accepts_deletions or (again and look.doubted == state)
         lost = [] if is_believed else look.lost(rows, self._max_shrink)
         problems = [f"{self._path}: {'; '.join(lost)}: {_IN_DOUBT}"] if lost else []
         self._classes_kept = look.classes if lost else ()
-        if lost and is_cut(files.find("annotations")):
+        if lost and files.is_cut():
             answers = reading.answers_but(1)
-        question = reading.question(tuple(self._classes_kept))
+        question = reading.question(self._classes_kept)
         self._asked = self._pulled, question
         self._last = replace(look, doubted=state) if lost else Look(rows, tuple(map(str, question.classes)))
-        strange = reading.strange_truth(answers.unique(self._columns.label))
-        problems += [*answers.problems, *reading.predictions[1], *strange, *reading.doubts(answers)]
+        problems += [*answers.problems, *reading.predictions[1], *reading.doubts(answers)]
         files.present(tables)  # a table that was moved away in the meantime was not read
         whole = TablePage(reading, answers, self._columns)
-        told = before.get("live") == whole.names_digest
-        live = whole.names_digest if told or not lost else None
-        held = {**read_as, "tables": tables, "look": asdict(self._last), "live": live}
-        yield whole.page(held, problems, tell_live=not told, partial=bool(lost))
+        is_known = before.get("live") == whole.names_digest
+        live = whole.names_digest if is_known or not lost else None
+        after = {**read_as, "tables": tables, "look": asdict(self._last), "live": live}
+        yield whole.page(after, problems, tell_live=not is_known, partial=bool(lost))
 
     # -- sink ----------------------------------------------------------------------------------------------
 
@@ -278,15 +276,15 @@ class Tables(Connector):
         try:
             self._files.all()
             reading = Reading(self._files, self._columns)
-            labels = reading.answers.count_labels(self._columns.label)
-            items = len({*reading.answers.unique(self._columns.item), *reading.gold})
-            problems = [*reading.answers.problems, *reading.predictions[1]]
-            checks.append(Check("annotations", True, f"{labels:,} labels on {items:,} items"))
-            checks += [Check("annotations", False, problem, "mend the row, or ignore this") for problem in problems]
-            checks += [Check("names", True, doubt) for doubt in reading.doubts(reading.answers)]
+            answers = reading.answers
+            items = len({*answers.unique(self._columns.item), *reading.gold})
+            problems = [*answers.problems, *reading.predictions[1]]
+            checks.append(Check("annotations", True, f"{answers.table.num_rows:,} answers on {items:,} items"))
+            checks += [Check("annotations", False, problem, "fix the row, or ignore this") for problem in problems]
+            checks += [Check("names", True, doubt) for doubt in reading.doubts(answers)]
             classes = self.questions()[0].classes
-            mend = "name the classes in hitl.toml: source.classes"
-            checks.append(Check("classes", len(classes) >= 2, ", ".join(map(str, classes)) or "none", mend))
+            fix = "name the classes in hitl.toml: source.classes"
+            checks.append(Check("classes", len(classes) >= 2, ", ".join(map(str, classes)) or "none", fix))
         except BadInput as error:
             checks.append(Check("annotations", False, str(error), WHAT_IS_READ))
         parent = self._output if self._output.exists() else self._output.parent
@@ -301,9 +299,15 @@ def _consensus(operation: Operation) -> pa.Table:
         whole = pa.concat_tables(map(pushed_table, operation.tables.values()), promote_options="default")
         return whole if whole.num_rows else _table_of_rows([], columns)
     pushed = [row for rows in operation.payload["questions"].values() for row in rows]
-    if any("parts" in row for row in pushed):
-        columns = ["item", "start", "end", "label", "confidence", "text"]
-        return _table_of_rows(table_spans.consensus_rows(pushed), columns)
+    if any("parts" in row for row in pushed):  # spans; a row without one: no spans found
+        of_texts = {TEXT: None} if all(TEXT in span for row in pushed for span in row["parts"]) else {}
+        nothing = {"start": None, "end": None, "label": None}
+        rows = [
+            {"item": row["item"], **span}
+            for row in pushed
+            for span in row["parts"] or [{**nothing, "confidence": row["confidence"], **of_texts}]
+        ]
+        return _table_of_rows(rows, ["item", "start", "end", "label", "confidence", "text"])
     rows = [
         {name: row[name] for name in columns} | {f"p_{name}": p for name, p in row["probabilities"].items()}
         for row in pushed

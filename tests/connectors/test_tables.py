@@ -329,7 +329,7 @@ def test_a_table_without_the_column_of_annotators_is_told(project: Path) -> None
     (page,) = pulled(Tables(project))
     (problem,) = page.problems
     assert "has no column 'annotator'" in problem
-    assert "if one of worker says who answered" in problem
+    assert "if worker names who answered, set source.annotator" in problem
     assert [check.detail for check in Tables(project).check() if check.name == "names"] == [problem]
     assert pulled(Tables(project, annotator="worker"))[0].problems == ()
     write(project, annotations="item,label,duration\na,yes,2\na,no,3\n")
