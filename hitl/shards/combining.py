@@ -5,19 +5,23 @@ annotators.parquet      annotator, labels, accuracy, low, high
 learned.npz             learned parameters: `Consensus.load`, then `apply` to predict other items
 summary.json            the command's summary, written last: without it the folder is incomplete
 unfinished/             until then: a description of the work, and the result of each pass over the shards
+
+A fit of shards is a function of the results of its passes. So a killed run, restarted with the same shards and the
+same method, reaches the same state, to the last bit, when it is given the stored results, whatever the method is.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import pickle
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyarrow import parquet
@@ -25,17 +29,23 @@ from pyarrow import parquet
 from hitl.consensus import Consensus
 from hitl.errors import BadSettings, BadTable
 from hitl.models.combiner import Combiner, ShardsCombiner, fits_shards, name_of
-from hitl.models.inference.engine import Engine, Shards
+from hitl.models.inference.engine import SERIAL, Engine, Shards, summed
 from hitl.models.registry import COMBINERS
 from hitl.platform import Progress, silent
 from hitl.shards import places
-from hitl.shards.checkpoints import Checkpointed, SerialWithProgress
 from hitl.shards.reading import StoredShards
 from hitl.tables.write import exclusive_lock
 
 SUMMARY = "summary.json"
 UNFINISHED = "unfinished"
 WORK = "work.json"
+
+ARRAYS = ("dtype", "ndarray", "scalar", "_reconstruct", "_frombuffer")
+"""Names of numpy in the pickle of an array."""
+
+R = TypeVar("R")
+S = TypeVar("S")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -57,62 +67,52 @@ def combine(
     another process writes it.
     """
     if not fits_shards(method):
-        raise BadSettings(f"method {name_of(method)} needs all labels in memory; on shards: {', '.join(shardable())}")
+        fitting = ", ".join(name for name in COMBINERS if fits_shards(COMBINERS.load(name)))
+        raise BadSettings(f"method {name_of(method)} needs all labels in memory; on shards: {fitting}")
     with tempfile.TemporaryDirectory(prefix="hitl-shards-") as copies:
         here = shards.with_copies(copies)
         here.require_disjoint()
-        if engine is not None:
-            return _combined(shards, folder, method, engine, progress)
-        return _combined(here, folder, method, SerialWithProgress(progress), progress)
+        if engine is None:
+            shards, engine = here, SerialWithProgress(progress)
+        with _claimed(folder, _work(shards, method)) as unfinished:
+            passes = Checkpointed(engine, unfinished)
+            learned = method.fit(Shards(shards, passes))
+            written, confidence = _Written(shards, folder, method, learned), 0.0
+            for done, of_shard in enumerate(engine.each(written, range(len(shards))), start=1):
+                confidence += of_shard
+                progress("write results", done, len(shards))
+            confidence /= max(1, shards.n_items)
+            people = learned.annotators.frame().sort_values("labels", ascending=False)
+            for name, content in (
+                ("annotators.parquet", _parquet(pa.Table.from_pandas(people, preserve_index=False))),
+                ("learned.npz", learned.to_bytes()),
+                (SUMMARY, _summary(shards, method, learned, confidence)),
+            ):
+                places.write(places.join(folder, name), content)
+            places.remove(unfinished)
+    return Combined(learned, confidence, passes.passes, passes.read)
 
 
-def _combined(
-    shards: StoredShards, folder: str, method: ShardsCombiner, engine: Engine, progress: Progress
-) -> Combined:
-    with _claimed(folder, _work(shards, method)) as unfinished:
-        passes = Checkpointed(engine, unfinished)
-        learned = method.fit(Shards(shards, passes))
-        written, confidence = _Written(shards, folder, method, learned), 0.0
-        for done, of_shard in enumerate(engine.each(written, range(len(shards))), start=1):
-            confidence += of_shard
-            progress("write results", done, len(shards))
-        combined = Combined(learned, confidence / max(1, shards.n_items), passes.passes, passes.read)
-        frame = learned.annotators.frame().sort_values("labels", ascending=False)
-        summary = {
-            "items": shards.n_items,
-            "labels": shards.n_labels,
-            "annotators": len(shards.annotators),
-            "classes": list(shards.classes),
-            "shards": len(shards),
-            "confidence": combined.confidence,
-            "fit": {
-                "method": name_of(method),
-                "iterations": learned.fit.iterations,
-                "converged": learned.fit.converged,
-            },
-        }
-        for name, content in (
-            ("annotators.parquet", _parquet(pa.Table.from_pandas(frame, preserve_index=False))),
-            ("learned.npz", learned.to_bytes()),
-            (SUMMARY, json.dumps(summary, indent=1).encode() + b"\n"),
-        ):
-            places.write(places.join(folder, name), content)
-        places.remove(unfinished)
-    return combined
-
-
-def shardable() -> list[str]:
-    """Return the names of the methods that fit shards."""
-    return [name for name in COMBINERS if fits_shards(COMBINERS.load(name))]
+def _summary(shards: StoredShards, method: Any, learned: Consensus, confidence: float) -> bytes:
+    fit = learned.fit
+    summary = {
+        "items": shards.n_items,
+        "labels": shards.n_labels,
+        "annotators": len(shards.annotators),
+        "classes": list(shards.classes),
+        "shards": len(shards),
+        "confidence": confidence,
+        "fit": {"method": name_of(method), "iterations": fit.iterations, "converged": fit.converged},
+    }
+    return json.dumps(summary, indent=1).encode() + b"\n"
 
 
 @contextmanager
 def _claimed(folder: str, work: bytes) -> Iterator[str]:
     """Lock the folder of unfinished work, record the work there, and yield its path."""
     unfinished = places.join(folder, UNFINISHED)
-    place = places.join(unfinished, WORK)
     if places.is_address(folder):
-        _require_this_work(folder, place, work)
+        _require_this_work(folder, work)
         yield unfinished
         return
     path = Path(folder)
@@ -123,12 +123,13 @@ def _claimed(folder: str, work: bytes) -> Iterator[str]:
         raise BadTable(f"{folder} is there already; name a new folder")
     Path(unfinished).mkdir(parents=True, exist_ok=True)
     with exclusive_lock(Path(unfinished, "lock"), folder):
-        _require_this_work(folder, place, work)
+        _require_this_work(folder, work)
         yield unfinished
 
 
-def _require_this_work(folder: str, place: str, work: bytes) -> None:
+def _require_this_work(folder: str, work: bytes) -> None:
     """Record the work. Raise BadTable if it is already done, or the folder holds other work."""
+    place = places.join(places.join(folder, UNFINISHED), WORK)
     if places.exists(places.join(folder, SUMMARY)):
         places.remove(places.join(folder, UNFINISHED))  # left by a run that was killed after its last step
         raise BadTable(f"{folder} holds results already; name a new folder")
@@ -174,3 +175,80 @@ def _parquet(table: pa.Table) -> pa.Buffer:
     sink = pa.BufferOutputStream()
     parquet.write_table(table, sink)
     return sink.getvalue()
+
+
+# -- passes ------------------------------------------------------------------------------------------------
+
+
+class SerialWithProgress:
+    """Process one shard after the other, in this process, and report progress."""
+
+    def __init__(self, progress: Progress = silent) -> None:
+        self._progress, self._passes = progress, 0
+
+    def total(self, work: Callable[[T], S], shards: Sequence[T]) -> S:
+        """Return the sum of `work` over all shards."""
+        total: S = summed(self._in_turn(work, shards))
+        return total
+
+    def each(self, work: Callable[[T], R], shards: Sequence[T]) -> Iterator[R]:
+        """Yield the result of `work` for each shard, in order."""
+        return SERIAL.each(work, shards)
+
+    def _in_turn(self, work: Callable[[T], S], shards: Sequence[T]) -> Iterator[S]:
+        for number in range(len(shards)):
+            self._progress("passes", self._passes, None)
+            self._progress("shards of this pass", number, len(shards))
+            yield work(shards[number])
+        self._passes += 1
+        self._progress("shards of this pass", len(shards), len(shards))
+
+
+class Checkpointed:
+    """Engine that stores the result of each pass of another engine in a folder, or reads it from there.
+
+    `passes` counts the passes, `read` those read from an earlier run of the same work.
+    """
+
+    def __init__(self, engine: Engine, folder: str) -> None:
+        """Take a folder, a path or an address."""
+        self._engine, self._folder = engine, folder
+        self.passes = self.read = 0
+
+    def total(self, work: Callable[[T], S], shards: Sequence[T]) -> S:
+        """Return the stored result of the pass, or compute and store it."""
+        place = places.join(self._folder, f"pass-{self.passes:05d}.pickle")
+        self.passes += 1
+        if places.exists(place):
+            self.read += 1
+            stored: S = unpacked(places.read(place), place)
+            return stored
+        total = self._engine.total(work, shards)
+        places.write(place, pickle.dumps(total, protocol=5))
+        return total
+
+    def each(self, work: Callable[[T], R], shards: Sequence[T]) -> Iterator[R]:
+        """Yield the result of `work` for each shard; nothing is stored."""
+        return self._engine.each(work, shards)
+
+
+def unpacked(content: bytes, where: str) -> Any:
+    """Return the pickled result of a pass. Raise BadTable, naming the place, for anything else.
+
+    A pickle can name any function to call, so only arrays and dataclasses of hitl are accepted.
+    """
+    try:
+        return _OnlyData(io.BytesIO(content)).load()
+    except (pickle.UnpicklingError, OSError, LookupError, TypeError, ValueError, EOFError, ImportError) as error:
+        raise BadTable(f"{where}: no checkpoint: {error}; remove it, and the pass is made again") from None
+
+
+class _OnlyData(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        package = module.partition(".")[0]
+        if package in ("hitl", "numpy"):
+            kind = super().find_class(module, name)
+            is_data = isinstance(kind, type) and is_dataclass(kind)
+            if is_data if package == "hitl" else name in ARRAYS:
+                return kind
+        raise pickle.UnpicklingError(f"{module}:{name} is no dataclass of hitl")

@@ -18,7 +18,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +32,11 @@ from hitl.evidence import Evidence
 from hitl.formatting import counted, listed
 from hitl.platform import Progress, silent
 from hitl.shards import places
-from hitl.shards.forms import MANIFEST, Contents, Folder, Manifest, cell_type, in_order
-from hitl.shards.reading import MappedAnnotations, StoredShards
+from hitl.shards.reading import MANIFEST, Folder, Manifest, MappedAnnotations, StoredShards
 from hitl.shards.runs import Runs, equal_ranges
+from hitl.tables.align import truth_of
 from hitl.tables.columns import Place, empty_as_null, numbers_of, require_columns, with_text
-from hitl.tables.encode import check_names, options_of, seconds_of, warn_of_similar
+from hitl.tables.encode import check_names, natural_order, options_of, seconds_of, warn_of_similar
 from hitl.tables.limits import limits, require_fit
 from hitl.tables.read import place_in_file, read_parts
 from hitl.tables.repeated_answers import latest_answers, report_conflicts
@@ -62,35 +62,32 @@ class Columns:
     time: str | None = None
 
 
-@dataclass
 class Codes:
-    """Names as codes in order of appearance; given names come first, and may be the only ones allowed."""
+    """Names as codes in order of appearance; given names come first, and are the only ones allowed if `closed`."""
 
-    kind: str
-    known: Names = ()
-    closed: bool = False
-    code: dict[Name, int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.code = {name: code for code, name in enumerate(self.known)}
+    def __init__(self, kind: str, known: Names = (), closed: bool = False) -> None:
+        self.kind, self.known, self.closed = kind, known, closed
+        self.code: dict[Name, int] = {name: code for code, name in enumerate(known)}
 
     def of(self, column: pa.Array, place_of: Place) -> Ints:
         """Return (rows,) codes, -1 for null. Raise BadAnnotations for a name that is not allowed."""
         coded = column.dictionary_encode()
-        found = coded.dictionary.to_pylist()
-        for place, name in enumerate(found):
-            if name not in self.code:
-                if self.closed:
-                    row = int(pc.index(coded.indices, place).as_py())
-                    raise BadAnnotations(
-                        f"{place_of(row)}: {self.kind} {name!r} is not one of the {len(self.known)} expected "
-                        f"({listed(self.known)})"
-                    )
-                self.code[name] = len(self.code)
-        codes = np.fromiter((self.code[name] for name in found), np.int32, len(found))
-        rows = np.asarray(coded.indices.fill_null(len(found)))
-        found_codes: Ints = np.append(codes, np.int32(-1))[rows]
-        return found_codes
+        names = coded.dictionary.to_pylist()
+        for place, name in enumerate(names):
+            if name not in self.code and self.closed:
+                row = int(pc.index(coded.indices, place).as_py())
+                raise BadAnnotations(
+                    f"{place_of(row)}: {self.kind} {name!r} is not one of the {len(self.known)} expected "
+                    f"({listed(self.known)})"
+                )
+            self.code.setdefault(name, len(self.code))
+        codes = np.array([*(self.code[name] for name in names), -1], np.int32)
+        rows: Ints = codes[np.asarray(coded.indices.fill_null(len(names)))]
+        return rows
+
+    def in_order(self) -> Names:
+        """Return the given names in their order, then new names in natural order."""
+        return (*self.known, *natural_order([name for name in self.code if name not in self.known]))
 
     def recode(self, ordered: Names, of_null: int | None = None) -> Ints:
         """Return (names + 1,) the position of each name in `ordered`, by code; the last entry (-1) is that of null."""
@@ -215,7 +212,7 @@ class _Encoder:
         require_columns(part, [*text, *([columns.time] if columns.time else [])], place, hint)
         part = with_text(part, text)
         require_fit(part, Path(place), text)
-        found = {
+        rows = {
             "item": _filled(part, columns.item, "item", place_of),
             "annotator": self._annotators(part, columns.annotator, place_of),
             "label": self.labels.of(_filled(part, columns.label, "label", place_of), place_of),
@@ -226,8 +223,8 @@ class _Encoder:
                 "(limits.classes). Is this the column of the labels?"
             )
         if columns.time is not None:
-            found["time"] = seconds_of(part.column(columns.time), columns.time)
-        return pa.table(found)
+            rows["time"] = seconds_of(part.column(columns.time), columns.time)
+        return pa.table(rows)
 
     def _annotators(self, part: pa.Table, name: str | None, place_of: Place) -> Ints:
         if name is None:
@@ -266,88 +263,70 @@ class _Encoder:
 
     def write(self, folder: Path, strict: bool, shard_labels: int, classes: Sequence[Name] | None) -> Manifest:
         """Write the shards and their common properties."""
-        like = self._common(classes)
-        self.of_annotator = self.annotators.recode(like.annotators, like.anonymous)
-        self.of_label = self.labels.recode(like.options)
+        common = self._common(classes)
+        self.of_annotator = self.annotators.recode(common.annotators, common.anonymous)
+        self.of_label = self.labels.recode(common.options)
         written = Folder(str(folder))
         ranges = equal_ranges(np.sum([runs.sizes for runs in self.runs.values()], axis=0), shard_labels)
         conflicts, first = 0, ""
-        for number, (begin, end) in enumerate(ranges):
-            contents, contradicted, row = self._shard(begin, end, like)
-            conflicts, first = conflicts + contradicted, first or row
-            written.add(contents, (begin, end))
+        for number, buckets in enumerate(ranges):
+            evidence, contradicted, where = self._shard(*buckets, common)
+            conflicts, first = conflicts + contradicted, first or where
+            written.add(evidence, buckets)
             self.progress("write shards", number + 1, len(ranges))
         if conflicts:
             report_conflicts(conflicts, first, strict, stacklevel=4)
-        return written.conclude(like)
+        return written.conclude(common)
 
     def _common(self, classes: Sequence[Name] | None) -> Manifest:
         """Return the common properties of all shards, without the shards."""
-        found = self.labels.known if self.labels.closed else in_order((), list(self.labels.code))
+        options = self.labels.known if self.labels.closed else self.labels.in_order()
         if not self.labels.closed:
-            warn_of_similar(found)
-        known: Names = ()
-        anonymous = None
+            warn_of_similar(options)
         if self.like is not None:
-            classes, known, anonymous = self.like.classes, self.like.annotators, self.like.manifest.anonymous
-        classes = found if classes is None else tuple(classes)
+            classes = self.like.classes
+        classes = options if classes is None else tuple(classes)
         if len(classes) < 2:
             raise BadAnnotations(
                 f"found {counted(len(classes), 'class', 'classes')} ({listed(classes)}); expected at least 2: name the "
                 "classes if the labels seen so far do not show them all"
             )
-        people = in_order(known, list(self.annotators.code))
+        people, anonymous = self.annotators.in_order(), None if self.like is None else self.like.manifest.anonymous
         if self.nameless and anonymous is None:
             people, anonymous = (*people, ANONYMOUS), len(people)
             check_names("annotators", people)
-        return Manifest(classes, found, people, anonymous, self.models, "truth" in self.runs, ())
+        return Manifest(classes, options, people, anonymous, self.models)
 
-    def _shard(self, first: int, last: int, like: Manifest) -> tuple[Contents, int, str]:
-        """Return the contents of a range of buckets, the number of conflicting labels, and the place of the first."""
-        found = {kind: runs.rows(first, last) for kind, runs in self.runs.items()}
-        tables = {kind: rows for kind, rows in found.items() if rows is not None}
+    def _shard(self, first: int, last: int, common: Manifest) -> tuple[Evidence, int, str]:
+        """Return the shard of a range of buckets, the number of conflicting labels, and the place of the first."""
+        ranges = {kind: runs.rows(first, last) for kind, runs in self.runs.items()}
+        tables = {kind: rows for kind, rows in ranges.items() if rows is not None}
         names, code = _items(tables)
-        labels = tables["labels"]
-        item = code["labels"]
+        labels, item, n_options = tables["labels"], code["labels"], len(common.options)
         annotator = self.of_annotator[np.asarray(labels.column("annotator"))]
         label = self.of_label[np.asarray(labels.column("label"))]
         seconds = np.asarray(labels.column("time")) if self.columns.time else None
-        keep, contradicted = latest_answers(item, annotator, label, like.anonymous, seconds)
+        keep, contradicted = latest_answers(item, annotator, label, common.anonymous, seconds)
         where = ""
         if len(contradicted):
             row = int(contradicted.min())
-            where = f"annotator {like.annotators[annotator[row]]!r}, item {names[int(item[row])].as_py()!r}"
-        cell = cell_type(len(like.annotators), len(like.options))
-        contents = Contents(
+            where = f"annotator {common.annotators[annotator[row]]!r}, item {names[int(item[row])].as_py()!r}"
+        cell = np.uint64 if len(common.annotators) * n_options > 2**32 else np.uint32  # as in `Annotations.cell`
+        annotations = MappedAnnotations.of(
             names,
             np.append(0, np.cumsum(np.bincount(item[keep], minlength=len(names)))).astype(np.int64),
-            annotator[keep].astype(cell) * cell(len(like.options)) + label[keep].astype(cell),
+            annotator[keep].astype(cell) * cell(n_options) + label[keep].astype(cell),
             None if seconds is None else seconds[keep],
-            self._truth(tables.get("truth"), code, names, like) if like.truth else None,
-            {},
+            common.annotators,
+            common,
         )
-        if like.models:
-            bare = MappedAnnotations.of(contents, like.annotators, like)
-            models = {name: tables[f"model {name}"] for name in like.models if f"model {name}" in tables}
-            contents = replace(contents, probabilities=Evidence(bare, models).probabilities)
-        return contents, len(contradicted), where
-
-    def _truth(self, rows: pa.Table | None, code: Mapping[str, Ints], names: pa.Array, like: Manifest) -> Ints:
-        truth = np.full(len(names), -1, np.int32)
-        if rows is None:
-            return truth
-        item, label = code["truth"], self.of_label[np.asarray(rows.column("label"))]
-        twice = np.flatnonzero(np.bincount(item, minlength=len(names)) > 1)
-        if twice.size:
-            raise BadEvidence(f"truth: item {names[int(twice[0])].as_py()!r} appears twice; expected one row")
-        outside = np.flatnonzero(label >= len(like.classes))
-        if outside.size:
-            raise BadEvidence(
-                f"truth: item {names[int(item[outside[0]])].as_py()!r} is {like.options[label[outside[0]]]!r}; "
-                f"expected one of the classes: {listed(like.classes)}"
-            )
-        truth[item] = label
-        return truth
+        truth = None
+        if "truth" in tables:
+            rows = tables["truth"]
+            label = pa.array(common.options).take(pa.array(self.of_label[np.asarray(rows.column("label"))]))
+            truth = truth_of(annotations, pa.table({"item": rows.column("item"), "label": label}), "item", "label")
+        models = {name: tables[f"model {name}"] for name in self.models if f"model {name}" in tables}
+        return Evidence(annotations, models, truth=truth), len(contradicted), where
 
 
 def _items(tables: Mapping[str, pa.Table]) -> tuple[pa.Array, dict[str, Ints]]:

@@ -1,23 +1,104 @@
-"""A folder of shards as a sequence of `Evidence`. Each shard is mapped into memory on access."""
+"""A folder of shards: its files, and a sequence of `Evidence` that maps each shard into memory on access.
+
+    manifest.json       classes, options, annotators, models; size and checksum of each shard; written last
+    shard-00000.arrow   one row per item (Arrow IPC, not compressed, one record batch):
+        item                string or int64
+        cell                list of uint32 (uint64 if there are many): annotator * options + option, ascending
+        time                list of float64: seconds since the epoch of each label, NaN if unknown; optional
+        truth               int32: class code, -1 if unknown; if any is known
+        sequence            list of two int64: sequence and position; if the items are in sequences
+        p of MODEL          list of float64, one per class, NaN if the model abstains
+
+The hot loops read a list column directly: its offsets mark where the labels of an item begin, its values are the
+labels. Mapping the file provides these without a copy. Any Arrow reader opens the same file.
+"""
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hitl.annotations import Annotations, Ints, Names
+from hitl.annotations import Annotations, Floats, Ints, Names
 from hitl.errors import BadEvidence, BadTable
 from hitl.evidence import Evidence
 from hitl.shards import places
-from hitl.shards.forms import MANIFEST, Contents, Folder, Manifest
+
+MANIFEST = "manifest.json"
+MODEL = "p of "
+"""Prefix of the column names of model probabilities."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One file: its numbers of items and labels, size in bytes, and CRC-32.
+
+    `buckets`: half-open range of the buckets of its items' hashes; None if its items were not hashed.
+    """
+
+    file: str
+    items: int
+    labels: int
+    bytes: int
+    checksum: int
+    buckets: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """List of shards, and their common properties.
+
+    The position of a name is its code; `anonymous` is the code of annotators without ids, or None. `models` have
+    columns of probabilities.
+    """
+
+    classes: Names
+    options: Names
+    annotators: Names
+    anonymous: int | None
+    models: tuple[str, ...]
+    shards: tuple[Shard, ...] = ()
+
+    @property
+    def items(self) -> int:
+        """Number of items in all shards."""
+        return sum(shard.items for shard in self.shards)
+
+    @property
+    def labels(self) -> int:
+        """Number of labels in all shards."""
+        return sum(shard.labels for shard in self.shards)
+
+    @property
+    def common(self) -> tuple[Any, ...]:
+        """Properties that folders must share to be combined."""
+        return self.classes, self.options, self.models
+
+    @classmethod
+    def read(cls, folder: str) -> Manifest:
+        """Read the manifest of a folder of shards. Raise BadTable if it has none."""
+        place = places.join(folder, MANIFEST)
+        if not places.exists(place):
+            raise BadTable(
+                f"{folder}: no shards: {MANIFEST} is not there; make them with `hitl shard TABLES -o {folder}`"
+            )
+        try:
+            fields = json.loads(places.read(place))
+            fields["shards"] = [Shard(**shard) for shard in fields["shards"]]
+            names = ("classes", "options", "annotators", "models", "shards")
+            return cls(**fields | {name: tuple(fields[name]) for name in names})
+        except (ValueError, TypeError, LookupError) as error:
+            raise BadTable(f"{place}: no manifest of shards: {error}") from None
 
 
 class MappedAnnotations(Annotations):
@@ -30,19 +111,27 @@ class MappedAnnotations(Annotations):
     """(N,) names of the items as an Arrow array."""
 
     @classmethod
-    def of(cls, contents: Contents, annotators: Names, like: Manifest) -> MappedAnnotations:
-        """Build from the contents of a shard."""
+    def of(
+        cls,
+        items: pa.Array,
+        item_start: npt.NDArray[np.int64],
+        cell: npt.NDArray[Any],
+        time: Floats | None,
+        annotators: Names,
+        common: Manifest,
+    ) -> MappedAnnotations:
+        """Build from the arrays of a shard: item n has the labels item_start[n]:item_start[n + 1]."""
         made = object.__new__(cls)
         vars(made).update(
-            item_names=contents.items,
-            n_items=len(contents.items),
-            item_start=contents.item_start,
-            cell=contents.cell,
+            item_names=items,
+            n_items=len(items),
+            item_start=item_start,
+            cell=cell,
             annotators=annotators,
-            classes=like.classes,
-            options=like.options,
-            anonymous=like.anonymous,
-            time=contents.time,
+            classes=common.classes,
+            options=common.options,
+            anonymous=common.anonymous,
+            time=time,
             duration=None,
         )
         return made
@@ -77,6 +166,78 @@ class MappedAnnotations(Annotations):
         return (self.cell % self.cell.dtype.type(self.n_options)).astype(np.int32)
 
 
+# -- writing -----------------------------------------------------------------------------------------------
+
+
+class Folder:
+    """Folder of shards being written. Its manifest comes last; without it the folder is not valid."""
+
+    def __init__(self, folder: str) -> None:
+        """Take an existing folder, a path or an address."""
+        self._folder = folder
+        self._shards: list[Shard] = []
+
+    def add(self, evidence: Evidence, buckets: tuple[int, int] | None = None) -> None:
+        """Write the next shard; `buckets` is the range of its items, if they are hashed."""
+        of = evidence.annotations
+        items = of.item_names if isinstance(of, MappedAnnotations) else pa.array(of.items)
+        columns: dict[str, pa.Array] = {"item": items, "cell": _of_items(of, of.cell)}
+        if of.time is not None:
+            columns["time"] = _of_items(of, of.time)
+        if evidence.known.any():
+            columns["truth"] = pa.array(evidence.truth)
+        if evidence.sequence is not None:
+            columns["sequence"] = _rows(evidence.sequence, np.int64)
+        columns |= {MODEL + model: _rows(p_nj, np.float64) for model, p_nj in evidence.probabilities.items()}
+        batch, sink = pa.record_batch(columns), pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        content = sink.getvalue()
+        shard = Shard(
+            f"shard-{len(self._shards):05d}.arrow", of.n_items, len(of), content.size, zlib.crc32(content), buckets
+        )
+        places.write(places.join(self._folder, shard.file), content)
+        self._shards.append(shard)
+
+    def conclude(self, common: Manifest) -> Manifest:
+        """Write the manifest, with the shards' common properties and their list."""
+        manifest = replace(common, shards=tuple(self._shards))
+        text = json.dumps(asdict(manifest), indent=1, ensure_ascii=False)
+        places.write(places.join(self._folder, MANIFEST), text.encode() + b"\n")
+        return manifest
+
+
+def write(evidences: Sequence[Evidence], folder: str) -> None:
+    """Write tables with the same classes, options and annotators, and disjoint items, as one shard each.
+
+    Features and graph are not stored. Raise BadTable if the folder does not exist; BadEvidence if a sequence spans
+    two of the tables.
+    """
+    shard_of: dict[int, int] = {}
+    for number, evidence in enumerate(evidences):
+        for one in [] if evidence.sequence is None else np.unique(evidence.sequence[:, 0]).tolist():
+            if shard_of.setdefault(one, number) != number:
+                raise BadEvidence(
+                    f"sequence {one} is in the tables {shard_of[one]} and {number}; expected all its items in one"
+                )
+    written = Folder(folder)
+    for evidence in evidences:
+        written.add(evidence)
+    first, models = evidences[0].annotations, tuple(evidences[0].probabilities)
+    written.conclude(Manifest(first.classes, first.options, first.annotators, first.anonymous, models))
+
+
+def _of_items(annotations: Annotations, values: npt.NDArray[Any]) -> pa.Array:
+    return pa.LargeListArray.from_arrays(pa.array(annotations.item_start), pa.array(values))
+
+
+def _rows(values: npt.NDArray[Any], of: type) -> pa.FixedSizeListArray:
+    return pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(values, of).ravel()), values.shape[1])
+
+
+# -- reading -----------------------------------------------------------------------------------------------
+
+
 class StoredShards(Sequence[Evidence]):
     """Shards of one or several folders: `len`, `[i]`, and their common properties.
 
@@ -101,6 +262,8 @@ class StoredShards(Sequence[Evidence]):
         The longest list of annotators provides the names for all.
         """
         self.manifest = max((manifest for _, manifest in folders), key=lambda manifest: len(manifest.annotators))
+        self.classes, self.options = self.manifest.classes, self.manifest.options
+        self.annotators = self.manifest.annotators
         self._shards = [(folder, shard) for folder, manifest in folders for shard in manifest.shards]
         self._checked: set[int] = set()
         self._copies: str | None = None
@@ -111,9 +274,12 @@ class StoredShards(Sequence[Evidence]):
 
     def with_copies(self, folder: str) -> StoredShards:
         """Copy shards at an address to this local folder on first access."""
-        copied = object.__new__(StoredShards)
-        vars(copied).update(self.__getstate__(), _copies=folder)
-        return copied
+        return self._changed(_copies=folder)
+
+    def _changed(self, **values: Any) -> StoredShards:
+        copy = object.__new__(StoredShards)
+        vars(copy).update(self.__getstate__() | values)
+        return copy
 
     @classmethod
     def open(cls, *patterns: str) -> StoredShards:
@@ -122,31 +288,16 @@ class StoredShards(Sequence[Evidence]):
         Raise BadTable if a folder holds no shards, or its codes differ from the others' (see `encode`, `like`).
         """
         folders = [place for pattern in patterns for place in places.matching(pattern)]
-        found = [(folder, manifest_of(folder)) for folder in folders]
-        shards, first = cls(found), found[0][1]
-        for folder, manifest in found:
-            known = shards.annotators[: len(manifest.annotators)]
-            if manifest.annotators != known or _common(manifest) != _common(first):
+        manifests = [(folder, Manifest.read(folder)) for folder in folders]
+        shards = cls(manifests)
+        for folder, manifest in manifests:
+            same_codes = manifest.annotators == shards.annotators[: len(manifest.annotators)]
+            if not same_codes or manifest.common != manifests[0][1].common:
                 raise BadTable(
                     f"{folder}: its shards have other classes, options, models or codes of annotators than those in "
                     f"{folders[0]}; expected shards that were made alike (hitl shard --like {folders[0]})"
                 )
         return shards
-
-    @property
-    def classes(self) -> Names:
-        """Class names."""
-        return self.manifest.classes
-
-    @property
-    def annotators(self) -> Names:
-        """Annotator names."""
-        return self.manifest.annotators
-
-    @property
-    def options(self) -> Names:
-        """Option names, the classes first."""
-        return self.manifest.options
 
     @property
     def n_items(self) -> int:
@@ -172,18 +323,22 @@ class StoredShards(Sequence[Evidence]):
     @overload
     def __getitem__(self, which: slice) -> Sequence[Evidence]: ...
     def __getitem__(self, which: int | slice) -> Evidence | Sequence[Evidence]:
-        """Read shard number `which`. Raise BadTable if the file has changed since it was written."""
+        """Map shard number `which` from its file. Raise BadTable if it has changed since it was written."""
         if isinstance(which, slice):
-            chosen = object.__new__(StoredShards)
-            vars(chosen).update(self.__getstate__(), _shards=self._shards[which])
-            return chosen
-        contents = self.contents(which)
-        annotations = MappedAnnotations.of(contents, self.annotators, self.manifest)
-        truth = np.full(len(contents.items), -1, np.int32) if contents.truth is None else contents.truth
-        return Evidence.trusted(annotations, contents.probabilities, truth, contents.sequence)
+            return self._changed(_shards=self._shards[which])
+        batch = self._batch(which)
+        columns = {name: batch.column(name) for name in batch.schema.names}
+        cells, time, sequence = columns["cell"], columns.get("time"), columns.get("sequence")
+        arrays = np.asarray(cells.offsets), np.asarray(cells.values), None if time is None else np.asarray(time.values)
+        models = {name.removeprefix(MODEL): _matrix(p_nj) for name, p_nj in columns.items() if name.startswith(MODEL)}
+        return Evidence.trusted(
+            MappedAnnotations.of(columns["item"], *arrays, self.annotators, self.manifest),
+            models,
+            np.asarray(columns["truth"]) if "truth" in columns else np.full(len(cells), -1, np.int32),
+            None if sequence is None else _matrix(sequence),
+        )
 
-    def contents(self, which: int) -> Contents:
-        """Return the arrays of a shard, mapped from its file. Raise BadTable if it has changed since it was written."""
+    def _batch(self, which: int) -> pa.RecordBatch:
         folder, shard = self._shards[which]
         place = places.join(folder, shard.file)
         if self._copies is not None and places.is_address(place):
@@ -197,15 +352,15 @@ class StoredShards(Sequence[Evidence]):
                 raise BadTable(f"{place}: the file is not what was written; make the shards anew (hitl shard)")
             source.seek(0)
             self._checked.add(which)
-        return Contents.mapped(source)
+        return pa.ipc.open_file(source).get_batch(0)
 
     def require_disjoint(self) -> None:
         """Raise BadTable if two folders share an item. Only names with equal hashes are compared."""
         for (other, (elsewhere, its)), (one, (folder, shard)) in combinations(enumerate(self._shards), 2):
-            if elsewhere == folder or not _meet(shard.buckets, its.buckets):
+            if elsewhere == folder or not _may_meet(shard.buckets, its.buckets):
                 continue
-            names = self.contents(one).items
-            twice = names.filter(pc.is_in(names, value_set=self.contents(other).items))
+            names = self._batch(one).column("item")
+            twice = names.filter(pc.is_in(names, value_set=self._batch(other).column("item")))
             if len(twice):
                 raise BadTable(
                     f"{folder} and {elsewhere} both have the item {twice[0].as_py()!r}; make one folder of shards of "
@@ -213,41 +368,10 @@ class StoredShards(Sequence[Evidence]):
                 )
 
 
-def _meet(one: Sequence[int] | None, two: Sequence[int] | None) -> bool:
+def _may_meet(one: Sequence[int] | None, two: Sequence[int] | None) -> bool:
     """Return True if these buckets may share items; unknown buckets may be any."""
     return one is None or two is None or (one[0] < two[1] and two[0] < one[1])
 
 
-def manifest_of(folder: str) -> Manifest:
-    """Read the manifest of a folder of shards. Raise BadTable if it has none."""
-    place = places.join(folder, MANIFEST)
-    if not places.exists(place):
-        raise BadTable(f"{folder}: no shards: {MANIFEST} is not there; make them with `hitl shard TABLES -o {folder}`")
-    return Manifest.from_bytes(places.read(place), place)
-
-
-def write(evidences: Sequence[Evidence], folder: str) -> None:
-    """Write tables with the same classes, options and annotators, and disjoint items, as one shard each.
-
-    Features and graph are not stored. Raise BadTable if the folder does not exist; BadEvidence if a sequence spans
-    two of the tables.
-    """
-    shard_of: dict[int, int] = {}
-    for number, evidence in enumerate(evidences):
-        for one in [] if evidence.sequence is None else np.unique(evidence.sequence[:, 0]).tolist():
-            if shard_of.setdefault(one, number) != number:
-                raise BadEvidence(
-                    f"sequence {one} is in the tables {shard_of[one]} and {number}; expected all its items in one"
-                )
-    written = Folder(folder)
-    for evidence in evidences:
-        of, items = evidence.annotations, pa.array(evidence.annotations.items)
-        arrays = of.item_start, of.cell, of.time, evidence.truth, evidence.probabilities, evidence.sequence
-        written.add(Contents(items, *arrays))
-    first, models = evidences[0].annotations, tuple(evidences[0].probabilities)
-    written.conclude(Manifest(first.classes, first.options, first.annotators, first.anonymous, models, True, ()))
-
-
-def _common(manifest: Manifest) -> tuple[Any, ...]:
-    """Return the parts that all folders must share."""
-    return manifest.classes, manifest.options, manifest.models
+def _matrix(column: pa.FixedSizeListArray) -> npt.NDArray[Any]:
+    return np.asarray(column.values).reshape(len(column), column.type.list_size)

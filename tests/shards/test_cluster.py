@@ -11,14 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
-from hitl.consensus import Consensus
 from hitl.errors import MissingExtra, Unreachable
 from hitl.evidence import Evidence
-from hitl.models import VBIBCC, DawidSkene, DefaultCombiner, MajorityVote
+from hitl.models import VBIBCC, DefaultCombiner
 from hitl.models.inference.engine import Serial, summed
 from hitl.shards import cluster
 from hitl.shards.cluster import OnCluster, on_dask
@@ -47,20 +45,6 @@ def engine() -> Iterator[OnCluster]:
         warnings.simplefilter("ignore")
         with on_dask(None, 2) as found:
             yield found
-
-
-@pytest.mark.parametrize("method", [MajorityVote(), DawidSkene(), VBIBCC()])
-def test_results_are_those_of_one_process(method: Any, shards: StoredShards, engine: OnCluster, tmp_path: Path) -> None:
-    assert len(shards) > 4
-    combine(shards, str(tmp_path / "there"), method, engine=engine)
-    combine(shards, str(tmp_path / "here"), method, engine=Serial())
-    there, here = results_in(tmp_path / "there"), results_in(tmp_path / "here")
-    assert set(there) == set(here)
-    for item, row in here.items():
-        assert there[item]["label"] == row["label"]
-        assert there[item]["confidence"] == pytest.approx(row["confidence"], abs=1e-9)
-    learned = [Consensus.load(tmp_path / where / "learned.npz") for where in ("there", "here")]
-    np.testing.assert_allclose(learned[0].annotators.confusion, learned[1].annotators.confusion, atol=1e-9)
 
 
 class Tree(str):

@@ -1,11 +1,13 @@
-"""Results of shards are those of the table in memory; a run that is killed at any step goes on to the same bytes."""
+"""Results of shards are those of the table in memory, whoever works; a run that is killed goes on to the same bytes."""
 
 from __future__ import annotations
 
-import io
 import json
+import os
 import pickle
+import re
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,11 +21,11 @@ from hitl.annotations import Annotations
 from hitl.consensus import Consensus
 from hitl.errors import BadTable, Busy
 from hitl.evidence import Evidence
-from hitl.models import VBIBCC, DawidSkene, MajorityVote
+from hitl.models import PL, PLEM, VBIBCC, DawidSkene, DefaultCombiner, HierarchicalDawidSkene, MajorityVote
 from hitl.models.inference.engine import Serial
 from hitl.models.inference.loop import Expected
-from hitl.shards.checkpoints import Checkpointed, packed, unpacked
-from hitl.shards.combining import combine
+from hitl.shards import places
+from hitl.shards.combining import Checkpointed, combine, unpacked
 from hitl.shards.encoding import encode
 from hitl.shards.reading import StoredShards, write
 from hitl.tables.write import write_table
@@ -55,31 +57,80 @@ def results_in(folder: Path) -> dict[str, Any]:
     return {row["item"]: row for row in pa.concat_tables(found).to_pylist()}
 
 
-@pytest.mark.parametrize("method", [MajorityVote(), DawidSkene(), VBIBCC()])
-def test_results_are_those_of_the_table_in_memory(method: Any, tables: Path) -> None:
-    known = [str(tables / "truth.csv")]
-    encode([str(tables / "labels.csv")], str(tables / "known"), truth=known, shard_labels=150)
-    shards = StoredShards.open(str(tables / "known"))
-    found = combine(shards, str(tables / "out"), method)
-    truth = {"item": ["i0", "i1", "i999"], "label": ["c0", "c1", "c2"]}
-    evidence = Evidence.from_tables(crowd(), truth=truth)
+ITEMS, KNOWN = 200, 60
+
+
+def truths() -> dict[str, list[str]]:
+    """Classes of the crowd's items, as it draws them; of one that nobody has labeled too."""
+    drawn = np.random.default_rng(0).integers(3, size=ITEMS)
+    return {"item": [*(f"i{n}" for n in range(KNOWN)), "i999"], "label": [*(f"c{j}" for j in drawn[:KNOWN]), "c2"]}
+
+
+def model(seed: int) -> dict[str, list[Any]]:
+    """Probabilities for three items of four, and for one without labels."""
+    rng = np.random.default_rng(seed)
+    p_nj = rng.dirichlet(np.ones(3), size=ITEMS)
+    p_nj[np.arange(ITEMS), np.random.default_rng(0).integers(3, size=ITEMS)] += 1
+    p_nj /= p_nj.sum(axis=1, keepdims=True)
+    some = np.flatnonzero(rng.random(ITEMS) < 0.75)
+    items = [*(f"i{n}" for n in some), f"only{seed}"]
+    return {"item": items, **{f"p_c{j}": [*p_nj[some, j], 1 / 3] for j in range(3)}}
+
+
+MODELS = {"resnet": model(1), "vit": model(2)}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("default")
+    write_table(made / "labels.csv", crowd(ITEMS))
+    write_table(made / "truth.csv", pa.table(truths()))
+    for name, table in MODELS.items():
+        write_table(made / f"{name}.csv", pa.table(table))
+    labels, known = [str(made / "labels.csv")], [str(made / "truth.csv")]
+    models = {name: [str(made / f"{name}.csv")] for name in MODELS}
+    encode(labels, str(made / "plain"), shard_labels=150)
+    encode(labels, str(made / "known"), truth=known, shard_labels=90)
+    encode(labels, str(made / "models"), probabilities=models, shard_labels=150)
+    encode(labels, str(made / "all"), truth=known, probabilities=models, shard_labels=110)
+    return made
+
+
+def in_memory(name: str) -> Evidence:
+    known = truths() if name in ("known", "all") else None
+    return Evidence.from_tables(crowd(ITEMS), MODELS if name in ("models", "all") else None, truth=known)
+
+
+CASES = [(DefaultCombiner(), name) for name in ("plain", "known", "models", "all")]
+CASES += [(PLEM(), "models"), (PLEM(), "all"), (PL(), "all"), (HierarchicalDawidSkene(), "known")]
+CASES += [(MajorityVote(), "known"), (DawidSkene(), "known"), (VBIBCC(), "known")]
+
+
+@pytest.mark.parametrize(("method", "name"), CASES)
+def test_results_are_those_of_the_table_in_memory(method: Any, name: str, folder: Path, tmp_path: Path) -> None:
+    shards, evidence = StoredShards.open(str(folder / name)), in_memory(name)
+    assert len(shards) > 4
     expected = method.apply(method.fit(evidence), evidence)
-    results = results_in(tables / "out")
+    made = combine(shards, str(tmp_path / "out"), method)
+    assert made.confidence == pytest.approx(expected.confidence.mean(), abs=1e-6)
+    results = results_in(tmp_path / "out")
     assert set(results) == set(expected.items)
     for row in expected.frame().to_dict("records"):
         assert results[row["item"]]["label"] == row["label"]
-        for name in ("confidence", "p_c0", "p_c1", "p_c2"):
-            assert results[row["item"]][name] == pytest.approx(row[name], abs=1e-6)
-    learned = Consensus.load(tables / "out" / "learned.npz")
-    np.testing.assert_allclose(learned.annotators.confusion, expected.annotators.confusion, atol=1e-5)
-    people = parquet.read_table(tables / "out" / "annotators.parquet").to_pylist()
-    assert {row["annotator"] for row in people} == set(expected.annotators.names)
-    assert found.confidence == pytest.approx(expected.confidence.mean(), abs=1e-6)
-    assert sorted(path.name for path in (tables / "out").iterdir() if not path.name.startswith("shard")) == [
-        "annotators.parquet",
-        "learned.npz",
-        "summary.json",
-    ]
+        for column in ("confidence", "p_c0", "p_c1", "p_c2"):
+            assert results[row["item"]][column] == pytest.approx(row[column], abs=1e-6)
+    learned = Consensus.load(tmp_path / "out" / "learned.npz")
+    people, effect = learned.annotators, learned.design_effect
+    np.testing.assert_allclose(people.confusion, expected.annotators.confusion, atol=1e-5)
+    if people.concentration is not None:
+        np.testing.assert_allclose(people.concentration, expected.annotators.concentration, atol=1e-4)
+    np.testing.assert_allclose(people.accuracy, expected.annotators.accuracy, atol=1e-6)
+    assert learned.temperatures == pytest.approx(expected.temperatures, rel=1e-6)
+    for field in ("rho", "echo", "residual") if effect is not None else ():
+        assert getattr(effect, field) == pytest.approx(getattr(expected.design_effect, field), rel=1e-6)
+    assert learned.fit.settings == expected.fit.settings
+    again = method.apply(learned, evidence).probabilities
+    np.testing.assert_allclose(again, method.apply(expected, evidence).probabilities, atol=1e-6)
 
 
 def bytes_in(folder: Path) -> dict[str, bytes]:
@@ -88,25 +139,54 @@ def bytes_in(folder: Path) -> dict[str, bytes]:
 
 
 @EVERY
-def test_a_run_that_is_killed_goes_on_to_the_same_bytes(every: int, tables: Path) -> None:
-    command = ("combine", "shards", "--method", "vb-ibcc", "--json", "--output")
-    steps = steps_of(run_until(0, *command, "whole", folder=tables))
-    assert steps > 15
-    whole, learned = bytes_in(tables / "whole"), Consensus.load(tables / "whole" / "learned.npz")
-    for step in fatal_steps(steps, every * 3):
+@pytest.mark.parametrize(("name", "method"), [("plain", "vb-ibcc"), ("known", "default"), ("all", "default")])
+def test_a_run_that_is_killed_goes_on_to_the_same_bytes(
+    name: str, method: str, every: int, folder: Path, tmp_path: Path
+) -> None:
+    chosen = [] if method == "default" else ["--method", method]
+    command = ("combine", str(folder / name), *chosen, "--json", "--output")
+    steps = steps_of(run_until(0, *command, "whole", folder=tmp_path))
+    whole, learned = bytes_in(tmp_path / "whole"), Consensus.load(tmp_path / "whole" / "learned.npz")
+    assert json.loads(whole["summary.json"])["fit"]["method"] == learned.fit.method == method
+    for step in fatal_steps(steps, every * (3 if method == "vb-ibcc" else 7)):
         out = f"out{step}"
-        assert run_until(step, *command, out, folder=tables).returncode < 0
-        done = run_until(0, *command, out, folder=tables)
+        assert run_until(step, *command, out, folder=tmp_path).returncode < 0
+        done = run_until(0, *command, out, folder=tmp_path)
         if step == steps:  # killed behind its last step
             assert "holds results already" in done.stderr
         else:
             made = json.loads(done.stdout)["passes"]
-            assert made["made"] + made["read"] == learned.fit.iterations + 2
-            assert made["read"] == min(step - 1, learned.fit.iterations + 2)
-        assert bytes_in(tables / out) == whole
-        again = Consensus.load(tables / out / "learned.npz")
+            assert made["read"] == min(step - 1, made["made"] + made["read"])
+        assert bytes_in(tmp_path / out) == whole
+        again = Consensus.load(tmp_path / out / "learned.npz")
         np.testing.assert_array_equal(again.annotators.concentration, learned.annotators.concentration)
         assert again.fit.objective == learned.fit.objective
+        np.testing.assert_equal(again.design_effect.rho, learned.design_effect.rho)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    pytest.importorskip("distributed")
+    from hitl.shards.cluster import on_dask
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with on_dask(None, 2) as engine:
+            yield engine
+
+
+@pytest.mark.parametrize(("method", "name"), CASES[1:7])
+def test_a_cluster_gives_the_results_of_one_process(
+    method: Any, name: str, folder: Path, cluster: Any, tmp_path: Path
+) -> None:
+    shards = StoredShards.open(str(folder / name))
+    combine(shards, str(tmp_path / "here"), method, engine=Serial())
+    combine(shards, str(tmp_path / "there"), method, engine=cluster)
+    there, here = results_in(tmp_path / "there"), results_in(tmp_path / "here")
+    assert set(there) == set(here)
+    for item, row in here.items():
+        assert there[item]["label"] == row["label"]
+        assert there[item]["confidence"] == pytest.approx(row["confidence"], abs=1e-9)
 
 
 @EVERY
@@ -172,9 +252,13 @@ def test_addresses_take_results_and_checkpoints(tables: Path) -> None:
     assert pickle.loads(pickle.dumps(shards))[0].annotations.items == shards[0].annotations.items
     combine(StoredShards.open(str(tables / "shards")), str(tables / "out"), VBIBCC())
     system = fsspec.filesystem("memory")
-    assert {path.rpartition("/")[2] for path in system.ls("/scale/out", detail=False)} == {
-        path.name for path in (tables / "out").iterdir()
+    names = {path.name for path in (tables / "out").iterdir()}
+    assert {name for name in names if not name.startswith("shard")} == {
+        "annotators.parquet",
+        "learned.npz",
+        "summary.json",
     }
+    assert {path.rpartition("/")[2] for path in system.ls("/scale/out", detail=False)} == names
     for name, content in bytes_in(tables / "out").items():
         assert system.cat_file(f"/scale/out/{name}") == content
 
@@ -188,21 +272,26 @@ class Foreign:
 
 def test_checkpoints_hold_values_to_the_last_bit_and_run_nothing(tmp_path: Path) -> None:
     value = Expected(np.random.default_rng(0).random((3, 2, 2)), (np.float64(0.1), {"a": None, 2: [] == []}), 0.1 + 0.2)
-    again = unpacked(packed(value), "here")
+    again = unpacked(pickle.dumps(value, 5), "here")
     np.testing.assert_array_equal(again.counts_klj, value.counts_klj)
     assert (again.statistics, again.log_evidence) == (value.statistics, value.log_evidence)
     assert type(again.statistics[0]) is np.float64
-    with pytest.raises(TypeError, match="a pass gives Foreign, which cannot be kept"):
-        packed(Foreign(1))
     (tmp_path / "mine").mkdir()
-    form = {"type": "hitl.shards.places:remove", "fields": {"folder": str(tmp_path / "mine")}}
-    evil = io.BytesIO()
-    np.savez(evil, form=np.frombuffer(json.dumps(form).encode(), np.uint8))
-    with pytest.raises(BadTable, match=r"here: no checkpoint: hitl\.shards\.places:remove is no dataclass of hitl"):
-        unpacked(evil.getvalue(), "here")
+
+    class Evil:
+        def __init__(self, call: Any) -> None:
+            self.call = call
+
+        def __reduce__(self) -> Any:
+            return self.call, (str(tmp_path / "mine"),)
+
+    calls = {"hitl.shards.places:remove": Evil(places.remove), "posix:rmdir": Evil(os.rmdir)}
+    for name, evil in {**calls, "tests.shards.test_combining:Foreign": Foreign(1)}.items():
+        with pytest.raises(BadTable, match=f"here: no checkpoint: {re.escape(name)} is no dataclass of hitl"):
+            unpacked(pickle.dumps(evil, 5), "here")
     assert (tmp_path / "mine").exists()
     with pytest.raises(BadTable, match="here: no checkpoint"):
-        unpacked(packed(value)[:200], "here")
+        unpacked(pickle.dumps(value, 5)[:200], "here")
 
 
 def test_progress_says_which_pass_and_which_shard_is_in_turn(tables: Path) -> None:
