@@ -70,6 +70,7 @@ class Database:
         if self.postgres:
             self.name = self._url.set(drivername="postgresql", query={}).render_as_string(hide_password=True)
         self.engine = _make_engine(self._url)
+        self._has_new_statistics = False
         try:
             if migrate:
                 self._migrate()
@@ -98,6 +99,9 @@ class Database:
             connection.execution_options(hitl_write=True)
             with connection.begin():
                 yield connection
+        if self._has_new_statistics:  # SQLite reads them when it opens a connection
+            self._has_new_statistics = False
+            self.engine.dispose()
 
     def rows(self, query: sa.Select[Any]) -> Sequence[Any]:
         """Return the rows of a query, read in its own transaction."""
@@ -140,6 +144,7 @@ class Database:
         else:
             connection.exec_driver_sql("PRAGMA analysis_limit=400")
             connection.exec_driver_sql("PRAGMA optimize=0x10002")
+            self._has_new_statistics = True
 
     # -- dialects ------------------------------------------------------------------------------------------
 
@@ -339,7 +344,7 @@ def _make_engine(url: sa.URL) -> sa.Engine:
         # Only the owner may read the file. SQLite gives its log and shared memory the same permissions.
         with suppress(OSError):  # it exists, or cannot be created; SQLite reports the latter
             os.close(os.open(str(url.database), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        engine = sa.create_engine(url, connect_args={"timeout": BUSY_SECONDS}, hide_parameters=True)
+        engine = sa.create_engine(url, connect_args={"timeout": BUSY_SECONDS}, hide_parameters=True, pool_recycle=300)
         sa.event.listen(engine, "connect", _prepare_sqlite)
         sa.event.listen(engine, "begin", _begin_sqlite)
         return engine
