@@ -47,7 +47,7 @@ class TablePage:
         named = [] if self._items is None else [in_codes(self._items.column(columns.item)).dictionary]
         if self._answers.num_rows:
             named.append(pc.unique(self._answers.column(columns.item)).dictionary_decode())
-        named += [_whole(table.column("item")) for table in (self._gold, self._predictions)]
+        named += [table.column("item").combine_chunks() for table in (self._gold, self._predictions)]
         self.keys: pa.Array = pc.unique(pa.concat_arrays([each.cast(pa.string()) for each in named]))
 
     def page(self, cursor: Cursor, problems: Iterable[str], *, tell_live: bool, partial: bool) -> Page:
@@ -151,7 +151,7 @@ class TablePage:
         """Return a column of labels or annotators, null for empty text."""
         if name not in table.column_names:
             return pa.nulls(table.num_rows, pa.string())
-        column = _whole(table.column(name).cast(pa.string()))
+        column = table.column(name).cast(pa.string()).combine_chunks()
         return pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
 
     def _anonymous_keys(self, codes: Places, quoted: pa.Array, who: pa.Array, label: pa.Array) -> pa.Array:
@@ -183,10 +183,6 @@ class TablePage:
 
 def _text(values: Iterable[str]) -> pa.Array:
     return pa.array(list(values), pa.string())
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays([*column.chunks, pa.array([], column.type)])
 
 
 def _in_quotes(names: pa.Array) -> pa.Array:

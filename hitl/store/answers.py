@@ -22,6 +22,7 @@ from hitl.platform import Question
 from hitl.store.lease import Lease, Leased
 from hitl.store.schema import annotation, item, snapshot
 from hitl.store.schema import project as projects
+from hitl.tables.columns import as_stream, tables_in
 
 COLUMNS = ("annotator", "label", "time", "duration")
 """Columns of answers."""
@@ -76,22 +77,7 @@ class Answers:
 
     def packed(self) -> bytes:
         """Return two Arrow streams: the items, then the answers."""
-        sink = pa.BufferOutputStream()
-        for table in (self.items, self.rows):
-            options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
-            with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
-                writer.write_table(table)
-        return bytes(sink.getvalue().to_pybytes())
-
-    @classmethod
-    def unpacked(cls, packed: bytes) -> Answers:
-        """Read the output of `packed`."""
-        reader = pa.BufferReader(packed)
-        return cls(*(pa.ipc.open_stream(reader).read_all() for _ in range(2)))
-
-    def with_changes(self, changed: Sequence[int], fresh: Answers) -> Answers:
-        """Replace the items at the `changed` positions and their answers by those in `fresh`."""
-        return Answers(_merged(self.items, changed, fresh.items), _merged(self.rows, changed, fresh.rows))
+        return as_stream(self.items, self.rows, compression="lz4")
 
 
 class AnswerStore(Leased):
@@ -155,20 +141,21 @@ class AnswerStore(Leased):
     def _read(self, project: str, question: str) -> tuple[int, Answers, bool]:
         """Return the revision, the answers at this revision or later, and True if the snapshot was complete."""
         of_question = sa.and_(snapshot.c.project == project, snapshot.c.name == _name(question))
-        changed = sa.select(item.c.item, item.c.position).where(item.c.project == project)
+        of_items = sa.select(item.c.item, item.c.position).where(item.c.project == project)
         with self.database.read() as connection:
             current = sa.select(projects.c.revision).where(projects.c.project == project)
             revision = int(connection.execute(current).scalar() or 0)
             kept = connection.execute(sa.select(snapshot.c.revision, snapshot.c.content).where(of_question)).first()
             if kept is None:
                 return revision, self._from_rows(project, question, None), False
-            newer = connection.execute(changed.where(item.c.revision > kept.revision)).all()
-        answers = Answers.unpacked(bytes(kept.content))
+            newer = connection.execute(of_items.where(item.c.revision > kept.revision)).all()
+        answers = Answers(*tables_in(bytes(kept.content)))
         if len(newer) * FEW > len(answers.items):
             return revision, self._from_rows(project, question, None), False
         if newer:
             fresh = self._from_rows(project, question, [row.item for row in newer])
-            answers = answers.with_changes([row.position for row in newer], fresh)
+            changed = np.array([row.position for row in newer], np.int64)
+            answers = Answers(_merged(answers.items, changed, fresh.items), _merged(answers.rows, changed, fresh.rows))
         return revision, answers, not newer
 
     def _live_items(self, project: str, keys: Sequence[str] | None) -> pa.Table:
@@ -209,10 +196,10 @@ def _name(question: str) -> str:
     return f"answers {question}"
 
 
-def _merged(old: pa.Table, changed: Sequence[int], fresh: pa.Table) -> pa.Table:
+def _merged(old: pa.Table, changed: npt.NDArray[np.int64], fresh: pa.Table) -> pa.Table:
     """Replace the rows at the `changed` positions by those of `fresh`. Both tables are sorted by position."""
     position = old.column("position").to_numpy()
-    stays = np.flatnonzero(~np.isin(position, np.array(changed, np.int64)))
+    stays = np.flatnonzero(~np.isin(position, changed))
     at = np.searchsorted(position[stays], fresh.column("position").to_numpy(), side="right")
     order = np.insert(stays, at, len(old) + np.arange(len(fresh)))
     return pa.concat_tables([old, fresh]).unify_dictionaries().combine_chunks().take(pa.array(order))
@@ -220,8 +207,7 @@ def _merged(old: pa.Table, changed: Sequence[int], fresh: pa.Table) -> pa.Table:
 
 def _one(column: pa.ChunkedArray) -> pa.Array:
     """Combine all chunks into one array with one dictionary."""
-    empty = pa.array([], column.type)
-    return pa.concat_arrays([*column.unify_dictionaries().chunks, empty][: max(column.num_chunks, 1)])
+    return column.unify_dictionaries().combine_chunks()
 
 
 def _renamed(column: pa.DictionaryArray, names: Mapping[str, str]) -> pa.DictionaryArray:

@@ -325,14 +325,6 @@ def require_supported(place: str, version: str) -> None:
         )
 
 
-def as_stream(table: pa.Table) -> bytes:
-    """Return an Arrow stream of a table."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue().to_pybytes())
-
-
 def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if pa.types.is_boolean(kind):  # SQLite has no booleans; they arrive as 0 and 1
         values = [None if value is None else bool(value) for value in values]

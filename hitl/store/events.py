@@ -118,8 +118,7 @@ class Announced(Leased):
 
     def told(self, project: str) -> dict[str, Any]:
         """Return what has been reported so far, as last recorded by an announcement."""
-        text = self.database.scalar(sa.select(projects.c.told).where(projects.c.project == project))
-        return {} if text is None else dict(json.loads(text))
+        return dict(self._noted("told", project) or {})
 
     def claim(self, project: str, address: str, seconds: float, now: float | None = None) -> Delivery | None:
         """Claim the first delivery to this address that is due at `now` (default: now) for `seconds`, or return None.
@@ -147,29 +146,31 @@ class Announced(Leased):
 
     def arrived(self, project: str, it: Delivery, said: str) -> None:
         """Mark the delivery as delivered. Other events for this address become due at once, because it answers."""
-        self._end(project, it, DELIVERED, said)
+        self._settle(project, it, state=DELIVERED, said=said)
         waiting = (*_of(project, it.address), events.c.state == WAITING, events.c.due > 0)
         self.database.change(sa.update(events).where(*waiting).values(due=0.0))
 
     def later(self, project: str, it: Delivery, said: str, seconds: float, now: float | None = None) -> None:
         """Schedule a retry of the delivery after `seconds`."""
         when: Any = self.database.now() if now is None else sa.literal(now, sa.Double())
-        with self.database.write() as connection:
-            _settle(connection, project, it, due=when + seconds, said=said)
+        self._settle(project, it, due=when + seconds, said=said)
 
     def not_sent(self, project: str, it: Delivery) -> None:
         """Undo the claim of a delivery that was not sent."""
-        with self.database.write() as connection:
-            _settle(connection, project, it, attempts=it.attempts - 1)
+        self._settle(project, it, attempts=it.attempts - 1)
 
     def lost(self, project: str, it: Delivery, said: str) -> None:
         """Mark the delivery as failed, so that it is not sent again."""
-        self._end(project, it, FAILED, said)
+        self._settle(project, it, state=FAILED, said=said)
 
-    def _end(self, project: str, it: Delivery, state: State, said: str) -> None:
+    def _settle(self, project: str, it: Delivery, **values: Any) -> None:
+        """Record the outcome of an attempt, unless a newer attempt has begun."""
+        this = (*_of(project, it.address), events.c.event == it.event, events.c.state == WAITING)
+        this = (*this, events.c.attempts == it.attempts)
         with self.database.write() as connection:
-            if _settle(connection, project, it, state=state, said=said):
-                _count(self.database, connection, project, it.address, **{state: 1})
+            settled = connection.execute(sa.update(events).where(*this).values(held=0.0, **values)).rowcount == 1
+            if settled and "state" in values:
+                _count(self.database, connection, project, it.address, **{values["state"]: 1})
 
     def give_up(self, project: str, address: str, said: str, before: float | None = None) -> int:
         """Mark deliveries waiting for this address as failed, or only those of events before `before`.
@@ -257,13 +258,6 @@ def _listed() -> sa.Select[Any]:
 
 def _of(project: str, address: str) -> tuple[sa.ColumnElement[bool], ...]:
     return events.c.project == project, events.c.address == address
-
-
-def _settle(connection: sa.Connection, project: str, it: Delivery, **values: Any) -> bool:
-    """Record the outcome of an attempt, unless a newer attempt has begun. Return True if it was recorded."""
-    this = (*_of(project, it.address), events.c.event == it.event, events.c.state == WAITING)
-    this = (*this, events.c.attempts == it.attempts)
-    return connection.execute(sa.update(events).where(*this).values(held=0.0, **values)).rowcount == 1
 
 
 def _count(database: Database, connection: sa.Connection, project: str, name: str, **more: int) -> None:

@@ -19,11 +19,11 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from hitl.annotations import Floats
-from hitl.store.database import as_stream
 from hitl.store.lease import Lease, Leased
 from hitl.store.schema import model_prediction as folds
 from hitl.store.schema import project as projects
 from hitl.store.schema import vector
+from hitl.tables.columns import as_stream, tables_in
 from hitl.tables.matrices import packed, unpacked
 
 
@@ -95,8 +95,8 @@ class Learned(Leased):
 
     def features_note(self, project: str) -> FeaturesNote | None:
         """Return which features are complete, or None."""
-        text = self.database.scalar(sa.select(projects.c.features).where(projects.c.project == project))
-        return None if text is None else FeaturesNote(**json.loads(text))
+        fields = self._noted("features", project)
+        return None if fields is None else FeaturesNote(**fields)
 
     def note_features(
         self, lease: Lease, note: FeaturesNote | None, spaces: Sequence[str] = (), gone: Sequence[str] = ()
@@ -112,14 +112,13 @@ class Learned(Leased):
 
     def trainings(self, project: str) -> dict[str, Training]:
         """Return the last complete training per question."""
-        text = self.database.scalar(sa.select(projects.c.learned).where(projects.c.project == project))
-        return {} if text is None else {name: Training(**one) for name, one in json.loads(text).items()}
+        return {name: Training(**fields) for name, fields in (self._noted("learned", project) or {}).items()}
 
     def predicted(self, project: str, question: str, run: str) -> dict[int, pa.Table]:
         """Return all saved predictions of the run, per fold: item, p_<class>."""
         of_run = (folds.c.project == project, folds.c.question == question, folds.c.run == run)
         rows = self.database.rows(sa.select(folds.c.fold, folds.c.predicted).where(*of_run))
-        return {int(fold): pa.ipc.open_stream(bytes(content)).read_all() for fold, content in rows}
+        return {int(fold): tables_in(bytes(content))[0] for fold, content in rows}
 
     def save_predicted(self, lease: Lease, question: str, run: str, fold: int, predicted: pa.Table) -> None:
         """Save the predictions of one fold's model."""

@@ -12,6 +12,7 @@ the lock that a takeover also needs, so neither can slip between the other's che
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import threading
@@ -22,6 +23,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -115,6 +117,15 @@ class Leased:
         finally:
             done.set()
             thread.join()
+
+    def _noted(self, column: str, project: str) -> Any:
+        """Return a JSON column of the project's row, or None."""
+        text = self.database.scalar(sa.select(projects.c[column]).where(projects.c.project == project))
+        return None if text is None else json.loads(text)
+
+    def _note(self, lease: Lease, **values: Any) -> None:
+        with self._fenced(lease) as connection:
+            connection.execute(sa.update(projects).where(projects.c.project == lease.project).values(values))
 
     def renew(self, lease: Lease) -> None:
         """Restart the lease's duration. Raises LeaseLost if it was overtaken."""

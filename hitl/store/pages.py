@@ -42,10 +42,11 @@ import pyarrow.compute as pc
 import sqlalchemy as sa
 
 from hitl.platform import ColumnRows, Page, PullSummary
-from hitl.store.database import Database, as_stream
+from hitl.store.database import Database
 from hitl.store.lease import Lease
 from hitl.store.schema import annotation, annotator, item, prediction, project, snapshot
 from hitl.store.versions import fixed_width, parse_time, sortable
+from hitl.tables.columns import as_stream, tables_in
 
 MAX_PROBLEMS = 100
 """Number of problems stored per pull."""
@@ -136,9 +137,8 @@ class _Saver:
         content = self._connection.execute(query).scalar()
         if content is None:
             return pa.array([], pa.string()), np.empty(0, np.uint64)
-        table = pa.ipc.open_stream(bytes(content)).read_all()
-        item_column, digest = (pa.concat_arrays([*c.chunks, pa.array([], c.type)]) for c in table.columns)
-        return item_column, np.asarray(digest)
+        keys, digests = (column.combine_chunks() for column in tables_in(bytes(content))[0].columns)
+        return keys, np.asarray(digests)
 
     def _keep_digests(self, keys: pa.Array, digests: npt.NDArray[np.uint64]) -> None:
         content = as_stream(pa.table({"item": keys, "digest": digests}))

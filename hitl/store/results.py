@@ -26,6 +26,7 @@ from hitl.store.database import Database
 from hitl.store.events import Announcement, announce
 from hitl.store.lease import Lease, Leased
 from hitl.store.schema import annotation, consensus, cycle, item, prediction, question_log, snapshot
+from hitl.tables.columns import as_stream, tables_in
 
 DONE = ("item", "labels", "confidence", "why")
 """Columns of the done items."""
@@ -129,13 +130,13 @@ class Results(Leased):
             of_run = (consensus.c.project == project, consensus.c.number == row.number)
             packed = connection.execute(query.where(*of_run)).all()
         results = {name: Consensus.from_bytes(bytes(each), f"consensus of {name!r}") for name, each in packed}
-        items, labels, confidence, why = (column.to_pylist() for column in _unpacked(row.done).columns)
+        items, labels, confidence, why = (column.to_pylist() for column in tables_in(bytes(row.done))[0].columns)
         return results, replace(Plan.from_json(row.plan), done=DoneItems(items, [*map(tuple, labels)], confidence, why))
 
     def done(self, project: str) -> pa.Table | None:
         """Return the items done by the last run, with the columns of `DONE`, or None before the first run."""
         packed = self.database.scalar(_last(project, cycle.c.done))
-        return None if packed is None else _unpacked(packed)
+        return None if packed is None else tables_in(bytes(packed))[0]
 
     def plan(self, project: str) -> Plan | None:
         """Return the plan of the last run without its done items (see `latest`), or None before the first."""
@@ -218,12 +219,7 @@ def _last_number(project: str) -> sa.Select[Any]:
 def _packed(done: DoneItems) -> bytes:
     """Serialize as Arrow, because there may be a million items."""
     columns = (done.items, _few(done.labels), np.asarray(done.confidence, np.float64), _few(done.why))
-    table = pa.table(dict(zip(DONE, columns, strict=True)))
-    sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)  # one thread per column costs more
-    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue().to_pybytes())
+    return as_stream(pa.table(dict(zip(DONE, columns, strict=True))), compression="lz4")
 
 
 def _few(values: Sequence[Any]) -> pa.Array:
@@ -231,10 +227,6 @@ def _few(values: Sequence[Any]) -> pa.Array:
     place = {value: n for n, value in enumerate(dict.fromkeys(values))}
     codes = np.fromiter(map(place.__getitem__, values), np.int32, len(values))
     return pa.array(list(place)).take(pa.array(codes))
-
-
-def _unpacked(packed: bytes) -> pa.Table:
-    return pa.ipc.open_stream(bytes(packed)).read_all()
 
 
 # -- deletion of old data ----------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ import secrets
 import time
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -173,15 +172,6 @@ class Store(EvidenceStore, Learned, Results, Outbox, Announced):
             return None
         at = datetime.fromtimestamp(note["at"], UTC)
         return Failure(at, note["error"], note["message"], tuple(note["messages"]))
-
-    def _noted(self, column: str, project: str) -> Any:
-        """Return a JSON column of the project's row, or None."""
-        text = self.database.scalar(sa.select(projects.c[column]).where(projects.c.project == project))
-        return None if text is None else json.loads(text)
-
-    def _note(self, lease: Lease, **values: Any) -> None:
-        with self._fenced(lease) as connection:
-            connection.execute(sa.update(projects).where(projects.c.project == lease.project).values(values))
 
     # -- items sent back to annotators ---------------------------------------------------------------------
 

@@ -133,6 +133,27 @@ def unread_parts(columns: Collection[str]) -> str | None:
     )
 
 
+# -- streams of Arrow ---------------------------------------------------------------------------------------
+
+
+def as_stream(*tables: pa.Table, compression: str | None = None) -> bytes:
+    """Return tables as Arrow streams, one after the other."""
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)  # a thread per column costs more
+    for table in tables:
+        with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+            writer.write_table(table)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def tables_in(content: bytes) -> list[pa.Table]:
+    """Read the output of `as_stream`."""
+    reader, tables = pa.BufferReader(content), []
+    while reader.tell() < reader.size():
+        tables.append(pa.ipc.open_stream(reader).read_all())
+    return tables
+
+
 # -- text --------------------------------------------------------------------------------------------------
 
 

@@ -19,12 +19,14 @@ from hitl.formatting import listed
 from hitl.tables.columns import (
     Place,
     are_whole,
+    as_stream,
     as_text,
     empty_as_null,
     numbers_of,
     repeated,
     require_columns,
     row_number,
+    tables_in,
     unparsed,
 )
 from hitl.tables.limits import limits
@@ -76,17 +78,12 @@ def column_of(names: Names) -> pa.Array:
 
 def names_as_bytes(column: pa.Array) -> npt.NDArray[np.uint8]:
     """Pack a column of names."""
-    sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
-    with pa.ipc.new_stream(sink, pa.schema([("name", pa.string())]), options=options) as writer:
-        writer.write_table(pa.table({"name": column.cast(pa.string())}))
-    return np.frombuffer(sink.getvalue(), np.uint8)
+    return np.frombuffer(as_stream(pa.table({"name": column.cast(pa.string())}), compression="zstd"), np.uint8)
 
 
 def names_from_bytes(packed: npt.NDArray[np.uint8]) -> CheckedNames:
     """Unpack the output of `names_as_bytes`. Raise ValueError for anything else."""
-    column = pa.ipc.open_stream(pa.py_buffer(packed.tobytes())).read_all().column("name")
-    return CheckedNames.unchecked(pa.concat_arrays([*column.chunks, pa.array([], pa.string())]))
+    return CheckedNames.unchecked(tables_in(packed.tobytes())[0].column("name").combine_chunks())
 
 
 def places_of(names: Names, wanted: Iterable[Name]) -> dict[Name, int]:

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from hitl.annotations import Names
 from hitl.platform import Operation, OperationKind
+from hitl.tables.columns import as_stream, tables_in
 
 MILLION = 10**6
 CLOSE = 2
@@ -48,12 +49,7 @@ class TableOperation(Operation):
     @cached_property
     def packed(self) -> bytes:
         """Concatenated Arrow streams of the tables."""
-        sink = pa.BufferOutputStream()
-        for name, table in self.tables.items():
-            named = table.replace_schema_metadata({QUESTION: name})
-            with pa.ipc.new_stream(sink, named.schema) as writer:
-                writer.write_table(named)
-        return bytes(sink.getvalue().to_pybytes())
+        return as_stream(*(table.replace_schema_metadata({QUESTION: name}) for name, table in self.tables.items()))
 
     @cached_property
     def digest(self) -> str:
@@ -112,11 +108,8 @@ def from_bytes(kind: OperationKind, key: str, payload: bytes, digest: str) -> Op
     if payload.startswith(b"{"):
         operation = Operation(kind, key, json.loads(payload))
     else:
-        reader, tables = pa.BufferReader(payload), {}
-        while reader.tell() < reader.size():
-            table = pa.ipc.open_stream(reader).read_all()
-            tables[table.schema.metadata[QUESTION].decode()] = table.replace_schema_metadata(None)
-        operation = TableOperation(kind, tables)
+        tables = {table.schema.metadata[QUESTION].decode(): table for table in tables_in(payload)}
+        operation = TableOperation(kind, {name: table.replace_schema_metadata(None) for name, table in tables.items()})
     operation.__dict__["digest"] = digest  # avoids computing it from the payload
     return operation
 
