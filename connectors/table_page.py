@@ -53,14 +53,15 @@ class TablePage:
     def page(self, cursor: Cursor, problems: Iterable[str], *, tell_live: bool, partial: bool) -> Page:
         """Return the page with this cursor; `tell_live`: list the existing items."""
         count = self._answers.num_rows + self._gold.num_rows
-        no_version = {"version": NEWEST}
         return Page(
             cursor=cursor,
             items=ColumnRows(
-                lambda data, **row: ItemRow(data=json.loads(data), **no_version, **row), self._item_rows, len(self.keys)
+                lambda data, **row: ItemRow(data=json.loads(data), version=NEWEST, **row),
+                self._item_rows,
+                len(self.keys),
             ),
             annotations=ColumnRows(
-                lambda **row: AnnotationRow(created=NEWEST, **no_version, **row), self._annotation_rows, count
+                lambda **row: AnnotationRow(created=NEWEST, version=NEWEST, **row), self._annotation_rows, count
             ),
             predictions=ColumnRows(
                 lambda probabilities, **row: PredictionRow(probabilities=json.loads(probabilities), **row),

@@ -204,7 +204,8 @@ class Reading:
 
     def question(self, kept: Sequence[str] = ()) -> Question:
         """Return the only question. Unless configured, its classes are all labels and `p_` columns seen, and `kept`."""
-        of, parts = self._of, ()
+        of = self._of
+        parts: tuple[str, ...] = ()
         if self.marks_parts:
             parts = ("spans", TEXT) if self.texts else ("time_spans", RECORDING)
         if of.classes:
