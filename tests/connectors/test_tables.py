@@ -80,23 +80,14 @@ def test_nothing_is_read_again_until_a_file_changes(project: Path) -> None:
     assert [(row.item, row.label) for row in again.annotations] == [("a", "no"), ("a", "yes")]
 
 
-def test_the_last_row_wins_and_is_counted_unless_there_is_a_time(tmp_path: Path) -> None:
-    write(
-        tmp_path, annotations="item,annotator,label,at\na,ann,yes,2026-01-02T00:00:00Z\na,ann,no,2026-01-01T00:00:00Z\n"
-    )
-    (last,) = pulled(Tables(tmp_path))
-    assert [row.label for row in last.annotations] == ["no"]
-    assert last.problems == ("1 rows contradict an earlier answer of the same annotator; the last row wins",)
-    (latest,) = pulled(Tables(tmp_path, time="at"))
-    assert [row.label for row in latest.annotations] == ["yes"]
-    assert latest.problems == ()
-
-
-def test_a_single_file_is_a_project_too(tmp_path: Path) -> None:
-    write(tmp_path, labels="task,who,said\n1,ann,A\n2,ann,B\n")
-    connector = Tables(tmp_path / "labels.csv", item="task", annotator="who", label="said")
-    (page,) = pulled(connector)
-    assert [(row.item, row.annotator, row.label) for row in page.annotations] == [("1", "ann", "A"), ("2", "ann", "B")]
+@pytest.mark.parametrize(("time", "label", "problems"), [(None, "B", 1), ("at", "A", 0)])
+def test_a_single_file_is_a_project_too_and_its_latest_answers_count(
+    tmp_path: Path, time: str | None, label: str, problems: int
+) -> None:
+    write(tmp_path, labels="task,who,said,at\n1,ann,A,2026-01-02T00:00:00Z\n1,ann,B,2026-01-01T00:00:00Z\n")
+    (page,) = pulled(Tables(tmp_path / "labels.csv", item="task", annotator="who", label="said", time=time))
+    assert [(row.item, row.annotator, row.label) for row in page.annotations] == [("1", "ann", label)]
+    assert len(page.problems) == problems
 
 
 OPERATIONS = [
@@ -197,14 +188,6 @@ def test_a_table_that_goes_while_it_is_read_is_no_deletion(project: Path, monkey
     monkeypatch.setattr(table_reading, "read_table", going)
     with pytest.raises(BadTable, match="annotations"):
         pulled(Tables(project))
-
-
-def test_a_project_may_start_without_annotations(tmp_path: Path) -> None:
-    write(tmp_path, items="item\na\nb\n")
-    (page,) = pulled(Tables(tmp_path))
-    write(tmp_path, items="item\na\nb\nc\n")
-    (again,) = pulled(Tables(tmp_path), page.cursor)
-    assert len(again.items) == 3
 
 
 def test_truth_that_nobody_has_ever_said_is_told_or_refused(project: Path) -> None:

@@ -41,13 +41,6 @@ def test_rows_that_repeat_an_answer_collapse_without_a_warning() -> None:
     assert said(annotations) == [("a", "ann", "x"), ("b", "ann", "y")]
 
 
-def test_the_latest_of_two_answers_wins_where_there_is_a_time() -> None:
-    frame = rows(("a", "ann", "x"), ("a", "ann", "y"), ("b", "ann", "y"), at=[20.0, 10.0, 5.0])
-    annotations = Annotations.from_frame(frame, time="at", strict=True)
-    assert said(annotations) == [("a", "ann", "x"), ("b", "ann", "y")]
-    assert annotations.time.tolist() == [20.0, 5.0]
-
-
 def test_without_a_time_the_last_row_wins_with_a_warning_that_counts() -> None:
     frame = rows(("a", "ann", "x"), ("a", "ann", "y"), ("b", "bob", "y"), ("b", "bob", "x"), ("c", "bob", "x"))
     with pytest.warns(ConflictingLabels, match=r"^2 labels contradict .*first at row 0.*last row of each wins"):
@@ -70,12 +63,6 @@ def test_equal_times_do_not_tell_which_is_the_later() -> None:
     frame = rows(("a", "ann", "y"), ("a", "ann", "x"), ("b", "ann", "y"), at=[7, 7, 7])
     with pytest.warns(ConflictingLabels, match="^1 label contradicts"):
         annotations = Annotations.from_frame(frame, time="at")
-    assert said(annotations)[0] == ("a", "ann", "x")
-
-
-def test_equal_times_of_older_answers_do_not_matter() -> None:
-    frame = rows(("a", "ann", "x"), ("a", "ann", "y"), ("a", "ann", "x"), ("b", "ann", "y"), at=[1, 1, 2, 1])
-    annotations = Annotations.from_frame(frame, time="at", strict=True)
     assert said(annotations)[0] == ("a", "ann", "x")
 
 
@@ -241,14 +228,6 @@ def test_a_matrix_of_something_else_is_refused(matrix: Any, message: str) -> Non
 # -- names ---------------------------------------------------------------------------------------------------
 
 
-def test_whole_numbers_of_a_frame_stay_numbers_in_order_of_value() -> None:
-    annotations = Annotations.from_frame(pd.DataFrame(rows((10, 3, 10), (9, 20, 9), (9, 3, 10))))
-    assert annotations.items == (10, 9)  # by first appearance
-    assert annotations.classes == (9, 10)
-    assert annotations.annotators == (3, 20)
-    assert all(type(name) is int for name in (*annotations.items, *annotations.classes, *annotations.annotators))
-
-
 def test_floats_that_are_whole_are_numbers_and_others_text() -> None:
     annotations = Annotations.from_frame(rows((1.0, 1.5, 0.0), (2.0, 1e300, 1.0)))
     assert (annotations.items, annotations.classes) == ((1, 2), (0, 1))
@@ -284,12 +263,6 @@ def test_natural_order_is_by_value_for_numbers_and_by_text_else() -> None:
 def test_every_pandas_type_of_text_is_understood(kind: Any) -> None:
     frame = pd.DataFrame(rows(("a", "ann", "x"), ("b", "bob", "y"))).astype(kind)
     assert said(Annotations.from_frame(frame)) == [("a", "ann", "x"), ("b", "bob", "y")]
-
-
-def test_columns_may_have_other_names() -> None:
-    frame = {"task": ["a", "a"], "who": ["ann", "bob"], "said": ["x", "y"]}
-    annotations = Annotations.from_frame(frame, item="task", annotator="who", label="said")
-    assert said(annotations) == [("a", "ann", "x"), ("a", "bob", "y")]
 
 
 # -- items without labels, options beyond the classes --------------------------------------------------------
@@ -349,11 +322,6 @@ def test_a_date_is_its_midnight() -> None:
     assert annotations.time.tolist() == [0, 86_400]
 
 
-def test_an_unknown_time_is_nan() -> None:
-    frame = rows(("a", 1, "x"), ("b", 1, "y"), at=["1970-01-01T00:00:02Z", None])
-    np.testing.assert_array_equal(Annotations.from_frame(frame, time="at").time, [2.0, np.nan])
-
-
 @pytest.mark.parametrize(
     ("column", "message"),
     [
@@ -390,11 +358,6 @@ def test_codes_are_sorted_by_item_then_annotator_and_times_follow() -> None:
     assert annotations.time.tolist() == [1.0, 2.0, 3.0]
 
 
-def test_codes_of_one_item_are_sorted_by_annotator() -> None:
-    same_item = codes(item=[0, 0], annotator=[1, 0], label=[1, 0], annotators=("ann", "bob"))
-    assert said(same_item) == [("a", "ann", "x"), ("a", "bob", "y")]
-
-
 def test_by_annotator_finds_everybodys_rows() -> None:
     annotations = Annotations.from_matrix(np.array([[0, -1, 1], [1, -1, 0], [-1, -1, 1]]))
     starts, found = annotations.by_annotator
@@ -410,10 +373,6 @@ def test_a_selection_keeps_items_people_and_times() -> None:
     assert (part.items, part.annotators, len(part)) == (annotations.items, annotations.annotators, 1)
     assert (part.time.tolist(), part.duration.tolist()) == ([2.0], [4.0])
     assert said(annotations.select(np.array([1, 0]))) == said(annotations)
-
-
-def test_it_says_what_it_holds() -> None:
-    assert repr(codes()) == "Annotations(2 labels of 1 annotator on 2 items; classes: x, y)"
 
 
 def test_the_package_gives_the_nouns_by_name() -> None:
@@ -447,14 +406,6 @@ def test_a_table_comes_back_from_a_file_as_it_was(tmp_path: Path, ending: str) -
         assert getattr(again, field) == getattr(annotations, field)
     for field in ("item", "annotator", "label", "time", "duration"):
         np.testing.assert_array_equal(getattr(again, field), getattr(annotations, field))
-
-
-@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
-def test_a_table_of_nobody_in_particular_comes_back(tmp_path: Path, ending: str) -> None:
-    annotations = Annotations.from_frame({"item": ["a", "a", "b"], "label": ["x", "x", "y"]}, annotator=None)
-    annotations.write(tmp_path / f"a.{ending}")
-    again = Annotations.read(tmp_path / f"a.{ending}")
-    assert (again.annotators, again.anonymous, len(again)) == ((ANONYMOUS,), 0, 3)
 
 
 def test_a_file_with_a_header_alone_is_refused_unless_the_items_are_named(tmp_path: Path) -> None:

@@ -48,15 +48,6 @@ def test_every_kind_of_table_is_the_same_table(given: Any) -> None:
     assert {str(kind) for kind in table.schema.types} == {"string", "double"}
 
 
-@pytest.mark.parametrize("given", TABLES.values(), ids=list(TABLES))
-def test_every_kind_of_table_is_evidence(given: Any) -> None:
-    evidence = Evidence.from_tables(given, truth=given)
-    assert evidence.annotations.items == ("a", "b", "c")
-    assert evidence.truth is not None
-    assert evidence.truth.tolist() == [0, 1, 0]
-    assert Annotations.from_frame(given).annotators == ("x", "y")
-
-
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame, pa.table])
 def test_nan_is_no_label(frame: Any) -> None:
     given = frame({"item": ["a", "b", "c"], "x": [0.0, 1.0, float("nan")], "y": [0.0, float("nan"), 1.0]})

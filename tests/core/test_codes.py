@@ -12,7 +12,6 @@ import pytest
 
 from hitl.annotations import Annotations, CheckedNames, column_of, places_of
 from hitl.errors import ConflictingLabels
-from hitl.tables.repeated_answers import latest_answers
 
 ITEMS = tuple(f"i{n}" for n in range(30))
 
@@ -76,24 +75,3 @@ def test_a_few_names_are_found_among_all() -> None:
         again = places_of(names, ["none", "i10", "i7"])
         assert list(again.items()) == [(n, k) for k, n in enumerate(names) if n in ("i7", "i10")], "in order, once more"
         assert column_of(names).to_pylist() == list(map(str, names))
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_of_items_in_order_the_latest_answer_of_each_annotator_stays(seed: int) -> None:
-    """As among items in any order, where all are sorted: here those alone whose annotators are not in order."""
-    rng = np.random.default_rng(seed)
-    item = np.sort(rng.integers(200, size=600)).astype(np.int32)
-    annotator = rng.integers(8, size=600).astype(np.int32)
-    few = rng.random(200) < 0.15  # of the others annotators are in order
-    order = np.lexsort((np.where(few[item], 0, annotator), item))
-    annotator, label = annotator[order], rng.integers(3, size=600).astype(np.int32)
-    for seconds in (None, rng.random(600)):
-        keep, contradicted = latest_answers(item, annotator, label, None, seconds)
-        expected: dict[tuple[int, int], int] = {}
-        for row in range(600):
-            pair = (int(item[row]), int(annotator[row]))
-            if seconds is None or pair not in expected or seconds[row] >= seconds[expected[pair]]:
-                expected[pair] = row
-        assert keep.tolist() == [expected[pair] for pair in sorted(expected)]
-        others = [row for row in range(600) if label[row] != label[expected[int(item[row]), int(annotator[row])]]]
-        assert sorted(contradicted.tolist()) == (others if seconds is None else [])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from scipy import sparse
 from hitl import Evidence
 from hitl.annotations import Annotations
 from hitl.errors import BadEvidence, BadTable
-from hitl.models import NetworkIBCC
 from hitl.tables.edges import NEIGHBOUR, adjacency, edge_table
 from hitl.tables.read import read_table
 
@@ -131,23 +129,6 @@ def test_the_items_of_edges_are_items_of_the_evidence() -> None:
         Evidence.from_tables(PEOPLE, graph=[("k", "m")])
     with pytest.raises(BadEvidence, match="graph, row 0: neighbour 'd' is not among the 3 items"):
         Evidence.from_tables(PEOPLE, graph=[("c", "d")], items=["a", "b", "c"])
-
-
-def test_a_matrix_edges_and_networkx_lead_to_one_consensus() -> None:
-    networkx = pytest.importorskip("networkx")
-    rng = np.random.default_rng(0)
-    names = [f"photo {n}" for n in rng.permutation(30)]
-    labels = replace(Annotations.from_matrix(rng.integers(2, size=(30, 4))), items=tuple(names))
-    half = sparse.random_array((30, 30), density=0.1, rng=rng, format="csr")
-    upper = sparse.coo_array(sparse.triu(half, 1))
-    edges = [(names[n], names[m], w) for n, m, w in zip(upper.row, upper.col, upper.data, strict=True)]
-    graph = networkx.Graph()
-    graph.add_weighted_edges_from(edges[::-1])
-    frame = pd.DataFrame(edges, columns=["neighbour", "item", "weight"]).sample(frac=1, random_state=0)
-    expected = NetworkIBCC().fit(Evidence(labels, graph=sparse.csr_array(upper + upper.T))).probabilities
-    for given in (edges, graph, frame):
-        found = NetworkIBCC().fit(Evidence(labels, graph=given)).probabilities
-        np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("form", ["lil", "dia", "dok", "coo", "csc", "bsr", "csr"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ import sqlalchemy as sa
 
 from hitl.errors import BadInput
 from hitl.platform import Question
-from hitl.store import Store, archive
+from hitl.store import Store
 from hitl.store.lease import Lease
 from tests.store.rows import at, item, page, said
 
@@ -165,14 +164,3 @@ def test_an_answer_to_an_item_that_comes_while_items_are_read_is_given_to_no_oth
         after = store.annotations("p", "q").to_pylist()
     assert [(row["item"], row["label"]) for row in between] == [("a", "yes"), ("c", "yes")]
     assert [(row["item"], row["label"]) for row in after] == [("a", "yes"), ("b", "no"), ("c", "yes"), ("d", "no")]
-
-
-def test_a_backup_brings_them_back(store: Store, url: str, tmp_path: Path) -> None:
-    with store.lease("p") as lease:
-        fill(store, lease)
-        store.keep_answers(lease, ["q"])
-        store.save_page(lease, page(100, item("5", 1), said("5 0", "5", "no", 59, who="w0")))
-    archive.backup(url, tmp_path / "kept.zip")
-    archive.restore(f"sqlite:///{tmp_path}/back.db", tmp_path / "kept.zip")
-    with Store(f"sqlite:///{tmp_path}/back.db") as back:
-        assert back.answers("p", "q").table().equals(store.answers("p", "q").table())

@@ -22,13 +22,6 @@ def run(store: Store, *operations: Operation, confirmed: tuple[Operation, ...] =
     return number
 
 
-def test_before_the_first_cycle(store: Store) -> None:
-    assert store.latest("p") is None
-    assert store.plan("p") is None
-    assert store.cycles("p") == []
-    assert store.pending("p") == []
-
-
 def test_consensus_and_plan_come_back(store: Store) -> None:
     results = {"topic=спорт": consensus(), "a": consensus(0.125)}
     with store.lease("p") as lease:
@@ -115,26 +108,3 @@ def test_cycle_and_outbox_are_written_together(store: Store, monkeypatch: pytest
         run(store, order("2"))
     assert len(store.cycles("p")) == 1
     assert store.pending("p") == [order("1")]
-
-
-def test_projects_do_not_touch_one_another(store: Store) -> None:
-    run(store, order("1"))
-    for _ in range(4):
-        assert run(store, order("2"), project="other") > 0
-    assert store.pending("p") == [order("1")]
-    assert _kept(store) == []
-    assert [line.number for line in store.cycles("p")] == [1]
-    assert [line.number for line in store.cycles("other")] == [1, 2, 3, 4]
-
-
-def test_the_last_cycle_is_found_without_reading_the_history(store: Store) -> None:
-    assert store.last_cycle("p") is None
-    with store.lease("p") as lease:
-        for number in range(5):
-            store.record_cycle(lease, CycleRecord({}, PLAN, (), {"open": 10 - number}))
-    assert store.last_cycle("p") == store.cycles("p")[-1]
-    with store.database.write() as connection:
-        connection.exec_driver_sql("UPDATE hitl_cycle SET metrics = 'nobody reads this' WHERE number < 5")
-    last = store.last_cycle("p")
-    assert last is not None
-    assert (last.number, last.metrics) == (5, {"open": 6})

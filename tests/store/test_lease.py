@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import pytest
 import sqlalchemy as sa
 
@@ -19,6 +20,7 @@ from hitl.errors import Busy, LeaseLost, StoreError
 from hitl.platform import Receipt
 from hitl.store import Lease, Store, pages, schema
 from hitl.store import lease as leases
+from hitl.store.learned import FeaturesNote
 from tests.store.rows import consensus, item, order, page, record, unrenewed
 
 SHORT = 0.05
@@ -76,6 +78,8 @@ WRITES: dict[str, Callable[[Store, Lease], Any]] = {
     "bind": lambda store, lease: store.bind(lease, "elsewhere"),
     "record_cycle": lambda store, lease: store.record_cycle(lease, record(order("9"), q=consensus())),
     "confirm": lambda store, lease: store.confirm(lease, Receipt(order("1"), 1)),
+    "save_vectors": lambda store, lease: store.save_vectors(lease, "s", {"1": "d"}, np.ones((1, 2))),
+    "note_features": lambda store, lease: store.note_features(lease, FeaturesNote("s", "s"), ["s"]),
     "renew": lambda store, lease: store.renew(lease),
 }
 
@@ -86,6 +90,8 @@ def _state(store: Store) -> tuple[Any, ...]:
         store.items("p").to_pylist(),
         [(operation.digest, state) for operation, state in store.operations("p")],
         store.cycles("p"),
+        store.features_note("p"),
+        store.vector_digests("p", "s"),
     )
 
 

@@ -95,11 +95,6 @@ def test_names_of_any_kind(store: Store) -> None:
         assert answers(store, "it's 100% ☃", name) == [(name, name, name)]
 
 
-def test_order_is_that_of_first_sight(store: Store) -> None:
-    save(store, page(1, item("b"), item("a")), page(2, item("c", 5), item("b", 5)), page(3, item("a", 9), item("0")))
-    assert keys(store) == ["b", "a", "c", "0"]
-
-
 def test_nulls_first(store: Store) -> None:
     rows = [said(f"a{n:04}", "1", str(n), n // 40, who=None if n < 1500 else "ann") for n in range(2000)]
     timed = [said("z", "1", "z", 59, duration=2.5)]
@@ -107,13 +102,6 @@ def test_nulls_first(store: Store) -> None:
     table = store.annotations("p", "q")
     assert table["annotator"].null_count == 1500
     assert table["duration"].to_pylist() == [None] * 2000 + [2.5]
-
-
-def test_same_page_twice_changes_nothing(store: Store) -> None:
-    first = page(1, item("1"), AnnotatorRow("ann", "Ann"), said("a", "1"), predicted("1", "m", yes=0.25, no=0.75))
-    assert save(store, first).changed == 4
-    again = save(store, first)
-    assert (again.changed, again.deleted) == (0, 0)
 
 
 def test_newer_version_wins_and_old_replay_is_ignored(store: Store) -> None:
@@ -130,17 +118,6 @@ def test_newer_version_wins_and_old_replay_is_ignored(store: Store) -> None:
     assert store.cursor("p") == {"page": 1}, "the cursor is where the source says it is"
 
 
-def test_equal_version_is_replaced(store: Store) -> None:
-    save(store, page(1, item("1"), said("a", "1", "no")), page(2, item("1", closed=True), said("a", "1", "yes")))
-    assert answers(store) == [("1", "ann", "yes")]
-    assert store.items("p")["closed"].to_pylist() == [True]
-
-
-def test_each_row_of_an_equally_old_picture_keeps_its_newer_version(store: Store) -> None:
-    save(store, page(1, item("1"), said("a", "1", "new", 9)), page(2, item("1"), said("a", "1", "old", 3)))
-    assert answers(store) == [("1", "ann", "new")]
-
-
 @pytest.mark.parametrize(
     ("older", "newer"),
     [
@@ -155,41 +132,6 @@ def test_versions_are_in_order(older: str, newer: str) -> None:
     assert versions.sortable(older) < versions.sortable(newer)
 
 
-def test_vanished_annotations_are_deleted_and_come_back(store: Store) -> None:
-    both = page(1, item("1"), item("2"), said("a", "1"), said("b", "1", who="bob"), said("c", "2"))
-    one = page(2, item("1", 1), said("a", "1"))
-    assert save(store, both, one).deleted == 1
-    assert answers(store) == [("1", "ann", "yes"), ("2", "ann", "yes")], "other items keep theirs"
-    assert save(store, page(3, item("1", 2), said("a", "1"), said("b", "1", who="bob"))).changed == 2
-    assert ("1", "bob", "yes") in answers(store)
-
-
-def test_a_question_that_is_no_longer_answered(store: Store) -> None:
-    save(store, page(1, item("1"), said("a", "1", question="q"), said("a", "1", question="r")))
-    save(store, page(2, item("1", 1), said("a", "1", question="q")))
-    assert len(answers(store, question="q")) == 1
-    assert answers(store, question="r") == []
-
-
-def test_an_annotation_moves_to_another_item(store: Store) -> None:
-    save(store, page(1, item("1"), item("2"), said("a", "1")))
-    save(store, page(2, item("1", 1), item("2", 1), said("a", "2", second=1)))
-    assert answers(store) == [("2", "ann", "yes")]
-
-
-def test_live_deletes_and_revives_items(store: Store) -> None:
-    save(store, page(1, item("1"), item("2"), said("a", "1"), said("b", "2")))
-    assert save(store, page(2, live=["2", "unknown"])).deleted == 1
-    assert (keys(store), answers(store)) == (["2"], [("2", "ann", "yes")])
-    assert store.counts("p")["annotations"] == 1
-    assert save(store, page(3, live=["1", "2"])).changed == 1
-    assert (keys(store), len(answers(store))) == (["1", "2"], 2)
-    save(store, page(4, live=[]))
-    assert keys(store) == []
-    save(store, page(5, item("1"), said("a", "1")))
-    assert (keys(store), answers(store)) == (["1"], [("1", "ann", "yes")])
-
-
 def test_an_item_that_is_on_the_page_but_not_live(store: Store) -> None:
     """It was deleted while the page was read."""
     contradiction = page(2, item("1", 1), item("2"), said("a", "1"), said("b", "2"), live=[])
@@ -197,30 +139,6 @@ def test_an_item_that_is_on_the_page_but_not_live(store: Store) -> None:
     assert (keys(store), answers(store)) == ([], [])
     again = save(store, contradiction)
     assert (again.changed, again.deleted) == (0, 0)
-
-
-def test_answers_skips_and_gold_apart(store: Store) -> None:
-    save(
-        store,
-        page(
-            1,
-            item("1"),
-            item("2"),
-            said("a", "1", "yes"),
-            said("s1", "1", None, kind="skip", who="bob"),
-            said("s2", "1", None, 3, kind="skip", who="bob"),
-            said("s3", "2", None, kind="skip", who=None),
-            said("g1", "2", "yes", 2, kind="gold"),
-            said("g2", "2", "no", 1, kind="gold"),
-            said("g3", "1", "no", 2, kind="gold", question="r"),
-        ),
-    )
-    assert answers(store) == [("1", "ann", "yes")]
-    assert store.skips("p").to_pylist() == [{"item": "1", "annotator": "bob"}, {"item": "2", "annotator": None}]
-    assert store.gold("p", "q").to_pylist() == [{"item": "2", "label": "yes"}]
-    assert store.gold("p", "r").to_pylist() == [{"item": "1", "label": "no"}]
-    counts = {"items": 2, "annotations": 1, "labels": 1, "annotators_with_labels": 1, "skips": 3, "gold": 2}
-    assert {name: number for name, number in store.counts("p").items() if number} == counts
 
 
 def test_predictions(store: Store) -> None:
@@ -254,25 +172,6 @@ def test_problems_are_those_of_the_latest_pull(store: Store) -> None:
     assert store.problems("p") == [str(n) for n in range(100)]
     save(store, page(5))
     assert store.problems("p") == []
-
-
-def test_projects_do_not_touch_one_another(store: Store) -> None:
-    save(store, page(1, item("1"), said("a", "1", "yes")), project="one")
-    save(store, page(2, item("1"), said("a", "1", "no"), live=["1"]), project="two")
-    save(store, page(3, live=[]), project="two")
-    assert answers(store, "one") == [("1", "ann", "yes")]
-    assert answers(store, "two") == []
-    assert (store.cursor("one"), store.cursor("two")) == ({"page": 1}, {"page": 3})
-
-
-def test_another_place_is_pulled_from_the_beginning_unless_it_is_the_same_moved(store: Store) -> None:
-    save(store, page(1, item("1")))
-    with store.lease("p") as lease:
-        store.bind(lease, "moved", store.cursor("p"))
-        assert (store.source("p"), store.cursor("p")) == ("moved", {"page": 1})
-        store.bind(lease, "elsewhere")
-    assert (store.source("p"), store.cursor("p")) == ("elsewhere", None)
-    assert keys(store) == ["1"]
 
 
 def test_a_failure_inside_leaves_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

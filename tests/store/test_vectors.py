@@ -5,18 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from hitl import cycle
 from hitl.connectors.tables import Tables
-from hitl.errors import LeaseLost
 from hitl.models.predictors.transforms import tfidf_svd
 from hitl.settings import FeatureSettings
 from hitl.store import Store
 from hitl.store.learned import FeaturesNote
 from hitl.tables.matrices import packed, unpacked
 from tests.projects import folder_with_tables, settings
-from tests.store.rows import unrenewed
 
 
 def test_numbers_come_back_exactly() -> None:
@@ -44,25 +41,6 @@ def test_a_space_is_kept_until_another_is_complete(store: Store) -> None:
     assert store.vectors("p", "old")[0] == []
     assert store.vector_digests("p", "new") == {"b": "4"}
     assert store.vectors("p", "new")[1].tolist() == x_nd[:1].tolist()
-
-
-def test_projects_are_apart(store: Store) -> None:
-    with store.lease("p") as one, store.lease("q") as other:
-        store.save_vectors(one, "s", {"a": "1"}, np.ones((1, 2)))
-        store.save_vectors(other, "s", {"a": "2"}, np.zeros((1, 2)))
-        store.note_features(one, FeaturesNote("t", "s"))
-    assert store.features_note("q") is None
-    assert store.vector_digests("p", "s") == {}
-    assert store.vector_digests("q", "s") == {"a": "2"}
-
-
-def test_who_was_overtaken_writes_nothing(store: Store) -> None:
-    with unrenewed(store, seconds=0) as late, store.lease("p"):
-        with pytest.raises(LeaseLost):
-            store.save_vectors(late, "s", {"a": "1"}, np.ones((1, 2)))
-        with pytest.raises(LeaseLost):
-            store.note_features(late, FeaturesNote("s", "s"), ["s"])
-    assert store.vector_digests("p", "s") == {}
 
 
 def test_a_cycle_makes_features_once_over_this_database(store: Store, tmp_path: Path) -> None:

@@ -35,22 +35,6 @@ def test_each_thing_that_failed_is_kept(store: Store) -> None:
         assert store.failure("p") is None
 
 
-def test_what_waits_is_counted_by_kind_and_a_push_without_end_is_seen(store: Store) -> None:
-    assert store.count_pending("p") == {}
-    assert not store.push_unfinished("p")
-    with store.lease("p") as lease:
-        store.record_cycle(lease, CycleRecord({}, Plan(), OPERATIONS, {}))
-        assert store.count_pending("p") == {"assign": 2, "order": 1}
-        assert not store.push_unfinished("p")
-        store.begin_push(lease)
-        assert store.push_unfinished("p")
-    with store.lease("p") as lease:
-        store.begin_push(lease)
-        store.end_push(lease, verified=True)
-        assert store.push_unfinished("p")  # until a lease's time later
-    assert store.count_pending("other") == {}
-
-
 def test_status_reads_it_all(store: Store) -> None:
     figures = {"items": 4, "done": 1, "confidence": 0.8, "agreement": None, "problems": ["no user 'ann'"]}
     with store.lease("p") as lease:
