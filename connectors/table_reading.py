@@ -30,10 +30,9 @@ from hitl.parts import Place as SpanEnd
 from hitl.parts import spans_as_label
 from hitl.platform import PredictionRow, Question
 from hitl.tables.columns import Place, require_columns, unread_boxes
-from hitl.tables.encode import likeness, natural_order, seconds_of, similar
+from hitl.tables.encode import latest_answers, likeness, natural_order, seconds_of, similar
 from hitl.tables.matrices import read_probabilities
 from hitl.tables.read import place_in, read_table
-from hitl.tables.repeated_answers import latest_answers
 
 QUESTION = "label"
 

@@ -32,16 +32,18 @@ from hitl.tables.encode import (
     codes_of,
     decoded,
     distinct_codes,
+    latest_answers,
     melted,
     options_of,
     plain_names,
+    repeats,
+    report_conflicts,
     seconds_of,
     warn_of_similar,
 )
 from hitl.tables.encode import column_of as column_of
 from hitl.tables.encode import places_of as places_of
 from hitl.tables.read import name_of, place_in, read_table
-from hitl.tables.repeated_answers import latest_answers, repeats, report_conflicts
 from hitl.tables.write import write_table
 
 if TYPE_CHECKING:

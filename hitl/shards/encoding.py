@@ -36,10 +36,17 @@ from hitl.shards.reading import MANIFEST, Folder, Manifest, MappedAnnotations, S
 from hitl.shards.runs import Runs, equal_ranges
 from hitl.tables.align import truth_of
 from hitl.tables.columns import Place, empty_as_null, numbers_of, require_columns, with_text
-from hitl.tables.encode import check_names, natural_order, options_of, seconds_of, warn_of_similar
+from hitl.tables.encode import (
+    check_names,
+    latest_answers,
+    natural_order,
+    options_of,
+    report_conflicts,
+    seconds_of,
+    warn_of_similar,
+)
 from hitl.tables.limits import limits, require_fit
 from hitl.tables.read import place_in_file, read_parts
-from hitl.tables.repeated_answers import latest_answers, report_conflicts
 from hitl.tables.write import exclusive_lock
 
 PART = 1 << 18

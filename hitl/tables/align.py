@@ -158,7 +158,7 @@ def truth_of(annotations: Annotations, table: pa.Table, item: str, label: str) -
     place_of = place_in(table, lambda _: "truth")
     table = table.take(numbers)
     rows = _rows_of(annotations, table.column(item), lambda row: place_of(int(numbers[row])))
-    names, codes = _codes(table.column(label), annotations.classes)
+    names, codes = codes_among(table.column(label), annotations.classes)
     if (codes < 0).any():
         first = int(np.argmax(codes < 0))
         raise BadEvidence(
@@ -179,7 +179,7 @@ def _with_items(where: str, given: Any, annotations: Annotations) -> pa.Table:
     if isinstance(annotations.items[0], str):
         table = with_text(table, [ITEM])
     if indexed:
-        names, codes = _codes(table.column(ITEM), annotations.items)
+        names, codes = codes_among(table.column(ITEM), annotations.items)
         if (codes < 0).any():
             raise BadEvidence(
                 f"{where}: its index names {names[int(np.argmax(codes < 0))]!r}, which is no item "
@@ -203,7 +203,7 @@ def _p_columns(table: pa.Table, like: Mapping[Name, None]) -> dict[Name, str]:
     }
 
 
-def _codes(column: pa.ChunkedArray, among: Names) -> tuple[list[Name], Ints]:
+def codes_among(column: pa.ChunkedArray, among: Names) -> tuple[list[Name], Ints]:
     """Return the names of a column and their positions in `among`, -1 if missing."""
     names: list[Name] = names_of(column).to_pylist()
     place = places_of(among, names)
@@ -212,7 +212,7 @@ def _codes(column: pa.ChunkedArray, among: Names) -> tuple[list[Name], Ints]:
 
 def _rows_of(annotations: Annotations, column: pa.ChunkedArray, place_of: Place) -> Ints:
     """Return the item codes of a column of item names, each a known item and at most once."""
-    names, rows = _codes(column, annotations.items)
+    names, rows = codes_among(column, annotations.items)
     if (rows < 0).any():
         first = int(np.argmax(rows < 0))
         raise BadEvidence(

@@ -20,6 +20,7 @@ import pyarrow as pa
 from scipy import sparse
 
 from hitl.errors import BadEvidence, BadTable
+from hitl.tables.align import codes_among
 from hitl.tables.columns import (
     Place,
     as_text,
@@ -116,14 +117,11 @@ def _is_networkx(graph: Any) -> bool:
 
 def _codes(column: pa.ChunkedArray, kind: str, items: Sequence[Name], place_of: Place) -> npt.NDArray[np.int64]:
     """Return (E,) positions of names among the items."""
-    names = empty_as_null(names_of(column)).to_pylist()
-    if None in names:
-        raise BadTable(f"{place_of(names.index(None))}: the {kind} is empty; expected a name in every row")
-    code_of = {name: code for code, name in enumerate(items)}
-    codes = np.array([code_of.get(name, -1) for name in names], dtype=np.int64)
-    if (codes < 0).any():
-        row = int(np.argmax(codes < 0))
+    names, codes = codes_among(empty_as_null(names_of(column)), tuple(items))
+    for row in np.flatnonzero(codes < 0)[:1].tolist():
+        if names[row] is None:
+            raise BadTable(f"{place_of(row)}: the {kind} is empty; expected a name in every row")
         raise BadEvidence(
             f"{place_of(row)}: {kind} {names[row]!r} is not among the {len(items)} items of the annotations"
         )
-    return codes
+    return codes.astype(np.int64)

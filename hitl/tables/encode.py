@@ -1,4 +1,7 @@
-"""Encode columns of names as codes: labels in natural order, items and annotators by first appearance. Also times."""
+"""Encode columns of names as codes: labels in natural order, items and annotators by first appearance.
+
+Also find the answers that count, and read times.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,15 @@ import re
 import unicodedata
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hitl.errors import BadAnnotations, BadTable, SimilarClasses
-from hitl.formatting import listed
+from hitl.errors import BadAnnotations, BadTable, ConflictingLabels, SimilarClasses
+from hitl.formatting import counted, listed
 from hitl.tables.columns import (
     Place,
     are_whole,
@@ -256,6 +259,54 @@ def distinct_codes(column: pa.DictionaryArray, codes: Callable[[pa.ChunkedArray]
 def decoded(names: Sequence[Name | None], codes: Ints) -> pa.Array:
     """Return the names behind codes."""
     return pa.array(names).take(pa.array(codes))
+
+
+# -- repeated answers --------------------------------------------------------------------------------------
+
+
+def latest_answers(
+    item: Ints, annotator: Ints, label: Ints, anonymous: int | None, seconds: Floats | None
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Return the rows to keep, by item and annotator, and the rows that contradict them.
+
+    One row per pair is kept, and all of the anonymous pool. Of a pair the latest answer is kept, or the last row if
+    times are equal or unknown. A row contradicts it if it has another label and no time tells which is later.
+    """
+    pair = item.astype(np.int64)
+    pair *= int(annotator.max(initial=0)) + 1
+    pair += annotator
+    order = np.argsort(pair, kind="stable")
+    same = repeats(pair[order])
+    if anonymous is not None:
+        same &= annotator[order][1:] != anonymous
+    if not same.any():
+        return order, np.empty(0, np.intp)
+    if seconds is not None:
+        if np.isnan(seconds).any():  # if one time of a pair is unknown, fall back to row order
+            seconds = np.where(np.isin(pair, pair[np.isnan(seconds)]), 0.0, seconds)
+        order = np.lexsort((seconds, pair))
+    ends = np.flatnonzero(np.append(~same, True))
+    last = order[np.repeat(ends, np.diff(ends, prepend=-1))]  # for each sorted row, the row to keep
+    contradicted = label[order] != label[last]
+    if seconds is not None:  # a later time settles it; equal or unknown times do not
+        contradicted &= seconds[order] == seconds[last]
+    return np.asarray(order[ends]), order[contradicted]
+
+
+def report_conflicts(number: int, first: str, strict: bool, stacklevel: int = 3) -> None:
+    """Warn of contradicting labels, the first of them at `first`. Raises BadAnnotations if `strict`."""
+    message = (
+        f"{counted(number, 'label')} contradict{'s' if number == 1 else ''} another answer of the same "
+        f"annotator to the same item, and no time tells which is the later (first at {first})"
+    )
+    if strict:
+        raise BadAnnotations(f"{message}; expected one answer each, or a time column")
+    warnings.warn(f"{message}; the last row of each wins", ConflictingLabels, stacklevel=stacklevel)
+
+
+def repeats(codes: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Return (size - 1,) True where an entry equals the one before."""
+    return np.asarray(codes[1:] == codes[:-1])
 
 
 # -- wide tables -------------------------------------------------------------------------------------------

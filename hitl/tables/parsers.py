@@ -87,6 +87,11 @@ def csv_lines(path: Path) -> Iterator[int]:
     return (line for line, _ in islice(_csv_rows(path, _separator_of(path)), 1, None))
 
 
+def csv_header(path: Path) -> list[str]:
+    """Return the names of the columns without reading the rows."""
+    return next((fields for _, fields in _csv_rows(path, _separator_of(path))), [])
+
+
 def _separator_of(path: Path) -> str:
     """Return the most frequent separator in the first line, outside quotes; a comma if it has none."""
     if ".tsv" in [suffix.lower() for suffix in path.suffixes[-2:]]:

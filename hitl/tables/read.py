@@ -87,7 +87,13 @@ def read_parts(path: Path, size: int | None = None, columns: Sequence[str] | Non
 
 def column_names(path: str | Path) -> list[str]:
     """Return the columns of a table from its beginning; for JSON Lines those of the first lines."""
-    first = next(read_parts(Path(path), 1_000), None)
+    path = Path(path)
+    if path.is_file() and not is_arrow(path) and (kind := format_of(path)) in ("csv", "tsv"):
+        with parsing(path, kind):
+            require_harmless(path, kind)
+            names = parsers.csv_header(path)
+            return list(restored(pa.table([pa.array([], pa.string())] * len(names), names=names)).column_names)
+    first = next(read_parts(path, 1_000), None)
     return [] if first is None else list(first.column_names)
 
 
