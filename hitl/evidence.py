@@ -47,16 +47,15 @@ class Parts(Protocol):
 class Evidence(OneLineRepr):
     """Input data of a fit, aligned to `annotations.items` and checked when built.
 
-    A table is aligned by name, in any order: items by its column "item" or its pandas index, classes by its columns. An
-    array has no names: its rows follow `annotations.items`, its columns `annotations.classes`.
+    An array has no names: its rows follow `annotations.items`, its columns `annotations.classes`. See `from_tables` for
+    tables, which are aligned by name.
 
     Attributes:
         annotations: labels given by annotators.
-        probabilities: for each model an (N, J) array of class probabilities, NaN in rows where the model abstains; or a
-            table with columns `p_<class>` or `<class>`.
+        probabilities: for each model an (N, J) array of class probabilities, NaN in rows where the model abstains; or
+            an Arrow table with columns item and `p_<class>`.
         features: (N, D) numbers, NaN in the rows of items without features, else finite; or None.
-        truth: (N,) true class codes, -1 where unknown (all -1 if None is given); or a pandas Series of codes or class
-            names, by item.
+        truth: (N,) true class codes, -1 where unknown (all -1 if None is given).
         sequence: (N, 2) integers, sequence and position, or None.
         graph: sparse symmetric (N, N) non-negative weights; or edges by item name: a table with columns item, neighbour
             and optionally weight, a list of pairs, a networkx graph (`hitl.tables.edges`); or None.
@@ -87,12 +86,19 @@ class Evidence(OneLineRepr):
             raise BadEvidence(
                 f"probabilities: expected a dict with one array for each model, got {type(self.probabilities).__name__}"
             )
+        for name in ("truth", "features", "sequence"):
+            value = getattr(self, name)
+            if has_columns(value) or hasattr(value, "iloc"):
+                raise BadEvidence(
+                    f"{name}: got {type(value).__name__}; expected an array in the order of annotations.items, "
+                    f"{self.annotations.items[0]!r} first; Evidence.from_tables takes tables"
+                )
         checked = {name: self._check_probabilities(name, rows) for name, rows in self.probabilities.items()}
         object.__setattr__(self, "probabilities", checked)
-        truth = np.full(n, -1, np.int32) if self.truth is None else align.truth_codes(self.annotations, self.truth)
+        truth = np.full(n, -1, np.int32) if self.truth is None else np.asarray(self.truth)
         object.__setattr__(self, "truth", self._check_truth(truth))
         if self.features is not None:
-            features = np.asarray(align.rows_by_name(self.annotations, "features", self.features), dtype=np.float64)
+            features = np.asarray(self.features, dtype=np.float64)
             self._check_rows("features", features, 2)
             bad = np.flatnonzero(~np.isfinite(features).all(axis=1) & ~np.isnan(features).all(axis=1))
             if bad.size:
@@ -101,7 +107,7 @@ class Evidence(OneLineRepr):
                 )
             object.__setattr__(self, "features", features)
         if self.sequence is not None:
-            sequence = np.asarray(align.rows_by_name(self.annotations, "sequence", self.sequence))
+            sequence = np.asarray(self.sequence)
             self._check_rows("sequence", sequence, 2)
             if sequence.shape[1] != 2 or not np.issubdtype(sequence.dtype, np.integer):
                 raise BadEvidence(f"sequence: expected integers ({n}, 2), got {sequence.dtype} {sequence.shape}")
@@ -247,7 +253,7 @@ class Evidence(OneLineRepr):
 
     def _check_probabilities(self, model: str, rows: Any) -> Floats:
         name = f"probabilities {model!r}"
-        if has_columns(rows):
+        if isinstance(rows, pa.Table):
             values, named = align.probabilities_of(self.annotations, model, rows)
         else:
             try:

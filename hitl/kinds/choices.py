@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hitl.annotations import column_of
 from hitl.consensus import Consensus
@@ -16,6 +17,7 @@ from hitl.formatting import listed
 from hitl.kinds.kind import Judged, Marked, Place, StoredAnswers, item_columns
 from hitl.models.combiner import Combiner, seen_by
 from hitl.platform import YES, Question
+from hitl.tables.align import truth_of
 from hitl.tables.encode import iso_8601
 from hitl.tables.table_operation import consensus_table, payload_rows
 
@@ -44,9 +46,10 @@ class Choices:
             model: table.select([name for name in table.column_names if name in columns])
             for model, table in stored.predictions().items()
         }
-        gold = stored.gold().to_pandas().set_index("item")["label"]
-        truth = gold[gold.isin(question.classes)]
-        return {question.name: Evidence(stored.annotations(), predictions, truth=truth if len(truth) else None)}
+        annotations, gold = stored.annotations(), stored.gold()
+        gold = gold.filter(pc.is_in(gold.column("label"), value_set=pa.array(question.classes, pa.string())))
+        truth = truth_of(annotations, gold, "item", "label")
+        return {question.name: Evidence(annotations, predictions, truth=truth)}
 
     def consensus(self, evidence: Evidence, method: Combiner) -> Consensus:
         """Combine by the method; features that it does not use are hidden from it."""

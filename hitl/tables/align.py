@@ -7,10 +7,8 @@ the file and line if the table was read from one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from hitl.annotations import Annotations, Floats, Ints, Name, Names
@@ -19,11 +17,8 @@ from hitl.formatting import listed
 from hitl.tables.columns import (
     Place,
     empty_as_null,
-    has_columns,
-    is_pandas,
     numbers_of,
     require_columns,
-    table_of,
     with_text,
 )
 from hitl.tables.encode import names_of, natural_order, places_of
@@ -87,20 +82,17 @@ def filled(table: pa.Table, label: str) -> pa.Table:
 # -- with the annotations ----------------------------------------------------------------------------------
 
 
-def probabilities_of(annotations: Annotations, model: str, given: Any) -> tuple[Floats, Place]:
+def probabilities_of(annotations: Annotations, model: str, table: pa.Table) -> tuple[Floats, Place]:
     """Return the (N, J) probabilities of a table, NaN without a row, and a function that names the row of an item.
 
-    Classes without a column get 0, as the model does not know them. Raise BadEvidence.
+    Classes without a column p_<class> get 0, as the model does not know them. Raise BadEvidence.
     """
-    table = _with_items(f"probabilities {model!r}", given, annotations)
     where = name_of(table, f"probabilities {model!r}")
+    require_columns(table, [ITEM], where)
     place_of = place_in(table, lambda _: where)
     classes = annotations.classes
     columns = _p_columns(table, dict.fromkeys(classes))
-    if not columns:  # columns named like the classes
-        named = {str(name): name for name in classes}
-        columns = {named.get(column, column): column for column in table.column_names if column != ITEM}
-    if not any(name in columns for name in classes) or any(name not in classes for name in columns):
+    if not columns or any(name not in classes for name in columns):
         raise BadEvidence(
             f"{where}: columns p_<class> name {listed(sorted(map(str, columns)))}; "
             f"expected the classes {listed(sorted(map(str, classes)))}"
@@ -127,31 +119,6 @@ def features_of(annotations: Annotations, table: pa.Table, item: str) -> Floats:
     return x_nd
 
 
-def rows_by_name(annotations: Annotations, where: str, given: Any) -> Any:
-    """Return the (N, D) numbers of a table that has all items, in their order; anything without names unchanged."""
-    if not has_columns(given):
-        return given
-    table = _with_items(where, given, annotations)
-    rows = _rows_of(annotations, table.column(ITEM), lambda _: where)
-    if len(rows) < annotations.n_items:
-        row = int(np.argmin(np.bincount(rows, minlength=annotations.n_items)))
-        raise BadEvidence(f"{where}: no row for item {annotations.items[row]!r}; expected one for every item")
-    columns = [np.asarray(table.column(name)) for name in table.column_names if name != ITEM]
-    return np.stack(columns, axis=1)[np.argsort(rows)]
-
-
-def truth_codes(annotations: Annotations, given: Any) -> npt.NDArray[Any]:
-    """Return (N,) class codes from a pandas Series by item, of codes or of class names; an array is unchanged."""
-    if not is_pandas(given, "Series"):
-        return np.asarray(given)
-    table = _with_items("truth", given.rename("label").to_frame(), annotations)
-    if pa.types.is_string(table.column("label").type):
-        return truth_of(annotations, table, ITEM, "label")
-    truth = np.full(annotations.n_items, -1, np.asarray(given).dtype)
-    truth[_rows_of(annotations, table.column(ITEM), lambda _: "truth")] = np.asarray(given)
-    return truth
-
-
 def truth_of(annotations: Annotations, table: pa.Table, item: str, label: str) -> Ints:
     """Return (N,) class codes of a table of items and labels; -1 without a row, or with an empty label."""
     numbers = np.flatnonzero(empty_as_null(names_of(table.column(label))).is_valid())
@@ -168,24 +135,6 @@ def truth_of(annotations: Annotations, table: pa.Table, item: str, label: str) -
     truth = np.full(annotations.n_items, -1, np.int32)
     truth[rows] = codes
     return truth
-
-
-def _with_items(where: str, given: Any, annotations: Annotations) -> pa.Table:
-    """Return the table with a column of items: its own, else the index of a pandas DataFrame."""
-    indexed = is_pandas(given, "DataFrame") and ITEM not in given.columns
-    table = table_of(given.rename_axis(index=ITEM).reset_index() if indexed else given, where)
-    hint = f"An array without names is taken in the order of annotations.items, {annotations.items[0]!r} first"
-    require_columns(table, [ITEM], where, hint)
-    if isinstance(annotations.items[0], str):
-        table = with_text(table, [ITEM])
-    if indexed:
-        names, codes = codes_among(table.column(ITEM), annotations.items)
-        if (codes < 0).any():
-            raise BadEvidence(
-                f"{where}: its index names {names[int(np.argmax(codes < 0))]!r}, which is no item "
-                f"({annotations.items[0]!r} is one); set the items as its index, or add a column {ITEM!r}. {hint}"
-            )
-    return table
 
 
 def _unique(column: pa.ChunkedArray) -> list[Name]:

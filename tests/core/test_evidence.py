@@ -241,57 +241,11 @@ def test_an_empty_truth_is_not_known() -> None:
         assert Evidence.from_tables(said, truth=truth).truth.tolist() == [-1, 1]
 
 
-# -- tables in place of arrays: by name, in any order ---------------------------------------------------------
-
-NAMED = pd.DataFrame({"item": ["c", "a", "b"], "p_y": [0.5, 0.1, 0.8], "p_x": [0.5, 0.9, 0.2]})
-SHUFFLED = {
-    "pandas, a column": NAMED,
-    "pandas, the index": NAMED.set_index("item"),
-    "pandas, columns as classes": NAMED.set_index("item").rename(columns={"p_x": "x", "p_y": "y"}),
-    "pandas, an index without a name": NAMED.set_index("item").rename_axis(index=None),
-    "arrow": pa.Table.from_pandas(NAMED),
-    "dict": NAMED.to_dict("list"),
-}
-
-
-@pytest.mark.parametrize("table", SHUFFLED.values(), ids=list(SHUFFLED))
-def test_a_table_of_probabilities_is_aligned_by_its_names(annotations: Annotations, table: Any) -> None:
-    np.testing.assert_allclose(Evidence(annotations, {"m": table}).probabilities["m"], GOOD)
-
-
-def test_a_polars_table_is_aligned_by_its_names(annotations: Annotations) -> None:
-    polars = pytest.importorskip("polars")
-    np.testing.assert_allclose(
-        Evidence(annotations, {"m": polars.DataFrame(NAMED.to_dict("list"))}).probabilities["m"], GOOD
-    )
-    with pytest.raises(BadTable, match=r"probabilities 'm': no column 'item'; found x, y.*in the order of annotations"):
-        Evidence(annotations, {"m": polars.DataFrame({"x": [0.9, 0.2, 0.5], "y": [0.1, 0.8, 0.5]})})
-
-
-def test_a_table_whose_rows_have_no_names_is_refused(annotations: Annotations) -> None:
-    with pytest.raises(
-        BadEvidence, match=r"its index names '\d', which is no item \('a' is one\); set the items as its"
-    ):
-        Evidence(annotations, {"m": pd.DataFrame(GOOD, columns=["x", "y"])})
-    with pytest.raises(BadEvidence, match=r"name q, x; expected the classes x, y"):
-        Evidence(annotations, {"m": pd.DataFrame(GOOD, columns=["x", "q"], index=["a", "b", "c"])})
-
-
-def test_truth_and_features_are_aligned_by_their_index(annotations: Annotations) -> None:
-    index = pd.Index(["c", "b", "a"])
-    features = pd.DataFrame({"one": [3.0, 2.0, 1.0], "two": [30.0, 20.0, 10.0]}, index=index)
-    evidence = Evidence(annotations, truth=pd.Series(["x", "y"], index=["c", "a"]), features=features)
-    assert evidence.truth is not None
-    assert evidence.features is not None
-    assert evidence.truth.tolist() == [1, -1, 0]
-    assert evidence.features.tolist() == [[1, 10], [2, 20], [3, 30]]
-    codes = Evidence(annotations, truth=pd.Series([0, -1, 1], index=index)).truth
-    assert codes is not None
-    assert codes.tolist() == [1, -1, 0]
-    with pytest.raises(BadEvidence, match="truth: its index names '0'"):
-        Evidence(annotations, truth=pd.Series([0, 1, 0]))
-    with pytest.raises(BadEvidence, match="features: no row for item 'a'"):
-        Evidence(annotations, features=features.iloc[:2])
+@pytest.mark.parametrize("field", ["truth", "features", "sequence"])
+@pytest.mark.parametrize("given", [pd.Series([0, 1, 0]), pd.DataFrame({"x": [1, 2, 3]}), pa.table({"x": [1, 2, 3]})])
+def test_a_table_in_place_of_an_array_is_refused(annotations: Annotations, field: str, given: Any) -> None:
+    with pytest.raises(BadEvidence, match=rf"{field}: got .*in the order of annotations.items, 'a' first"):
+        Evidence(annotations, **{field: given})
 
 
 def test_numbers_beside_text_are_the_same_names() -> None:
