@@ -33,7 +33,6 @@ from hitl.tables.encode import (
     decoded,
     distinct_codes,
     latest_answers,
-    melted,
     options_of,
     plain_names,
     repeats,
@@ -217,27 +216,6 @@ class Annotations(OneLineRepr):
         item, annotator, label = (code[keep] for code in columns[:3])
         time, duration = (None if seconds is None else seconds[keep] for seconds in columns[3:])
         return cls(item, annotator, label, *names, anonymous, time, duration)
-
-    @classmethod
-    def from_wide(
-        cls,
-        frame: Any,
-        item: str = "item",
-        annotators: Sequence[str] | None = None,
-        *,
-        classes: Sequence[Name] | None = None,
-        options: Sequence[Name] | None = None,
-    ) -> Annotations:
-        """Build from a table with one row per item and one column per annotator, empty where they gave no label.
-
-        `annotators` names their columns; default: all except the item column. Raises BadAnnotations if a row repeats an
-        item, or a column has no label in common with the others.
-
-        >>> Annotations.from_wide({"item": ["a", "b"], "ann": ["cat", "dog"], "bob": ["cat", None]})
-        Annotations(3 labels of 2 annotators on 2 items; classes: cat, dog)
-        """
-        long, items = melted(table_of(frame, "labels"), item, annotators)
-        return cls.from_frame(long, items=items, classes=classes, options=options)
 
     @classmethod
     def from_matrix(cls, matrix: npt.ArrayLike, classes: Sequence[Name] | None = None) -> Annotations:

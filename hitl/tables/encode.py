@@ -312,14 +312,14 @@ def repeats(codes: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 # -- wide tables -------------------------------------------------------------------------------------------
 
 
-def melted(table: pa.Table, item: str = "item", annotators: Sequence[str] | None = None) -> tuple[pa.Table, list[Name]]:
+def melted(table: pa.Table, item: str = "item") -> tuple[pa.Table, list[Name]]:
     """Return a long table, with one row per label, of a wide one, and the items in order, labeled or not.
 
-    A wide table has one row per item and one column per annotator; default: all columns but the item's. Raise
-    BadAnnotations if an item has two rows, or a column shares no label with the others or numbers the rows.
+    A wide table has one row per item and one column per annotator, empty where they gave no label. Raise BadAnnotations
+    if an item has two rows, or a column shares no label with the others or numbers the rows.
     """
-    require_columns(table, [item, *(annotators or ())], name_of(table, "labels"))
-    people = list(annotators) if annotators is not None else [name for name in table.column_names if name != item]
+    require_columns(table, [item], name_of(table, "labels"))
+    people = [name for name in table.column_names if name != item]
     column = empty_as_null(names_of(table.column(item)))
     items: list[Name] = column.to_pylist()
     if column.null_count:
@@ -331,7 +331,7 @@ def melted(table: pa.Table, item: str = "item", annotators: Sequence[str] | None
         )
     if not people:
         raise BadAnnotations(f"no column beside {item!r}; expected a column for each annotator")
-    index = next((name for name in people if _INDEX.fullmatch(name)), None) if annotators is None else None
+    index = next((name for name in people if _INDEX.fullmatch(name)), None)
     if index is not None:
         raise BadAnnotations(
             f"column {index!r} holds the row numbers of a table that pandas wrote, and no labels; read the file with "

@@ -73,8 +73,7 @@ def test_a_wide_table_is_the_long_one(wide: Any) -> None:
 def test_rows_without_labels_stay_items() -> None:
     wide = {"item": ["a", "b", "c"], "ann": ["x", None, "y"], "bob": ["x", None, None], "cy": [None, None, None]}
     assert hitl.combine(wide).items == ("a", "b", "c")
-    found = Annotations.from_wide(wide)
-    assert (found.items, found.annotators) == (("a", "b", "c"), ("ann", "bob"))
+    assert hitl.combine(wide).annotators.names == ("ann", "bob")
     both = hitl.combine(
         wide, {"item": ["d", "a"], "p_x": [0.9, 0.5], "p_y": [0.1, 0.5]}, {"item": ["b"], "label": ["y"]}
     )
@@ -84,9 +83,8 @@ def test_rows_without_labels_stay_items() -> None:
 
 def test_numbers_and_text_in_a_wide_table() -> None:
     frame = pd.DataFrame({"item": [7, 8], "ann": [1, np.nan], "bob": [0, 1]})  # pandas makes floats of 1 and NaN
-    assert Annotations.from_wide(frame).classes == (0, 1)
-    assert Annotations.from_wide(frame.assign(bob=["0", "1"])).classes == ("0", "1")
-    assert Annotations.from_wide(frame, annotators=["bob"]).annotators == ("bob",)
+    assert hitl.combine(frame).classes == (0, 1)
+    assert hitl.combine(frame.assign(bob=["0", "1"])).classes == ("0", "1")
 
 
 @pytest.mark.parametrize(
