@@ -212,7 +212,7 @@ SCALED_PRIOR = {("P+L-EM", 10): 2.74, ("P+L-EM", 5000): 2.82}
 def cifar10h() -> dict[tuple[str, int], np.ndarray]:
     from tests.bench.bench_pl import run
 
-    return run("resnet-110", splits=5, sizes=(10, 5000))
+    return run(("resnet-110",), splits=5, sizes=(10, 5000))
 
 
 @pytest.mark.parametrize("key", NOTES, ids=str)

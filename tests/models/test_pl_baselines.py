@@ -14,7 +14,7 @@ HUMAN = 4.62
 
 @pytest.fixture(scope="module")
 def rows() -> dict[tuple[str, int], np.ndarray]:
-    return run("resnet-110", splits=4, sizes=(10, 5000), methods=("P+L", "Bayesian", "SP", "L+L", "LR"))
+    return run(("resnet-110",), splits=4, sizes=(10, 5000), methods=("P+L", "Bayesian", "SP", "L+L", "LR"))
 
 
 @pytest.mark.parametrize("key", BARS, ids=str)

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 from hitl.active import Replay, StopRule
+from hitl.active.replay.replay import Track
 from hitl.annotations import Annotations
 from hitl.crew import Budget
 from hitl.evidence import Evidence
 from hitl.models import DefaultCombiner
 from hitl.testing import crowd
 from tests.bench.honesty.crowds import part
+from tests.bench.honesty.finished import annotators, compared, to_done
 from tests.bench.honesty.stops import INTERVAL, UNKNOWABLE, Row, Step, Watched, bars, ended, judged, summary
 
 STEPS = [
@@ -60,8 +62,9 @@ def test_runs_are_counted() -> None:
 
 def test_a_bar_fails_where_too_many_stops_are_below_the_target() -> None:
     held = {what: ok for what, _, ok in bars(judged(rows()))}
-    assert held["30 gold items, all crowds: at most 5% of stops (+ 2 se) below the target"] is False
-    assert held["30 gold items: at most 1.5 x the labels of the oracle, in the mean where both stop"]
+    assert held["30 gold items, all crowds: at most 5% of the stops (+ 2 standard errors) below the target"] is False
+    assert held["30 gold items: at most 1.5 x the labels of the oracle, in the mean of the runs where both stop"]
+    assert not held["30 gold items: at most 1.5 x the labels of the oracle, in each run where the oracle stops"]
 
 
 def test_one_watched_replay_stops_where_replays_with_each_target_do() -> None:
@@ -91,3 +94,35 @@ def test_a_part_keeps_the_labels_of_its_items_and_their_truth() -> None:
     frame = some.annotations.frame()
     said = {tuple(map(str, row)) for row in frame[["item", "annotator", "label"]].itertuples(index=False)}
     assert said == {("0", "0", "x"), ("0", "1", "y"), ("2", "2", "x")}
+
+
+def track(labels: list[int], accuracy: list[float]) -> Track:
+    counts = np.array(labels, dtype=np.int64)
+    return Track(counts, counts.astype(float), np.array(accuracy), counts)
+
+
+def test_labels_to_equal_accuracy() -> None:
+    ours = track([0, 100, 200, 300], [0.5, 0.94, 0.92, 0.97])
+    theirs = track([0, 100, 150], [0.5, 0.90, 0.93])
+    on = track([0, 100, 150, 250], [0.5, 0.90, 0.93, 0.98])
+    row = compared(ours, theirs, on)
+    assert (row["equal accuracy"], row["our to equal"], row["their to equal"]) == (0.93, 300, 150)
+    assert (row["our labels"], row["their labels"], row["asked on"]) == (300, 150, 250)
+    never = compared(ours, theirs, theirs)
+    assert never["asked on"] is None
+    where = {"theirs": "VB-IBCC", "cell": "a"}
+    mean = to_done([where | {"seed": 0} | row, where | {"seed": 1} | never]).loc[("VB-IBCC", "a")]
+    assert mean["ratio"] == mean["ratio, sound"] == pytest.approx(2.0)
+    assert mean["ratio asked on"] == pytest.approx((300 / 250 + 1) / 2)
+    assert (mean["gets there"], mean["sound"], mean["alike"]) == (0.5, 1, 0)
+    assert np.isnan(mean["ratio at done"])  # .97 and .93 are not within a point
+    lost = compared(ours, track([0, 80], [0.5, 0.6]), on)
+    assert np.isnan(to_done([where | {"seed": 0} | lost]).loc[("VB-IBCC", "a"), "ratio, sound"])
+
+
+def test_independent_annotators_err_evenly() -> None:
+    people = annotators("J=4 N=200 accuracy=0.75", np.random.default_rng(0))
+    right_kj = np.diagonal(people.confusion, axis1=1, axis2=2)
+    wrong_kjl = people.confusion[:, ~np.eye(4, dtype=bool)]
+    np.testing.assert_allclose(wrong_kjl, np.repeat((1 - right_kj[:, :1]) / 3, 12, axis=1))
+    assert abs(right_kj.mean() - 0.75) < 0.1

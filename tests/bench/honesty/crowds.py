@@ -167,13 +167,15 @@ def skewed(seed: int) -> Evidence:
     return _labelled(rng, _even_rows(rng.beta(8, 2, size=60), 3), share_j=np.array([0.9, 0.05, 0.05]))
 
 
+CELLS: Mapping[str, tuple[int, int, float]] = {
+    f"J={classes} N={items} accuracy={accuracy}": (classes, items, accuracy)
+    for classes in (2, 4, 8)
+    for items in (200, 1000, 5000)
+    for accuracy in (0.6, 0.75, 0.9)
+}
+"""Name of an independent crowd -> classes, items, mean accuracy."""
 SIMULATED: Mapping[str, Mapping[str, Callable[[int], Evidence]]] = {
-    INDEPENDENT: {
-        f"J={classes} N={items} accuracy={accuracy}": partial(cell, classes, items, accuracy)
-        for classes in (2, 4, 8)
-        for items in (200, 1000, 5000)
-        for accuracy in (0.6, 0.75, 0.9)
-    },
+    INDEPENDENT: {name: partial(cell, *of_cell) for name, of_cell in CELLS.items()},
     "shared errors": {f"shared J={classes}": partial(shared_errors, classes) for classes in (2, 4, 8)},
     "uneven rows": {f"rows J={classes}": partial(uneven_rows, classes) for classes in (2, 4, 8)},
     "volume": {f"volume J={classes}": partial(volume, classes) for classes in (2, 4, 8)},
