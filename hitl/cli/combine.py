@@ -43,7 +43,7 @@ class Results:
 
 @dataclass(frozen=True)
 class Combined:
-    """What was combined, to be shown and written.
+    """Result of combining, to be shown and written.
 
     Attributes:
         data, lines: what --json and the first lines say.

@@ -92,7 +92,7 @@ def audit(
 
 
 def status(config: Config = HERE, as_json: Json = False) -> None:
-    """Where the project stands: what is done, expected, asked, and not pushed yet."""
+    """Show where the project stands: what is done, expected and asked, and what is not pushed yet."""
     from hitl.cli.status import words
     from hitl.status import status_of
 
@@ -213,9 +213,9 @@ def run(
     accept_deletions: AcceptDeletions = False,
     as_json: Json = False,
 ) -> None:
-    """One cycle: pull, combine, plan, push. Safe to repeat and to interrupt; `hitl schedule` repeats it.
+    """Run one cycle: pull, combine, plan, push. It is safe to repeat and to interrupt; `hitl schedule` repeats it.
 
-    Where nothing has changed since the last cycle, what it concluded stands.
+    If nothing has changed since the last cycle, its result stands.
     """
     from hitl import cycle
     from hitl.events.sender import delivering

@@ -106,7 +106,7 @@ def ready(settings: ModelSettings, kind: Kind) -> tuple[Predictor, str]:
     if colon:
         transform = _make(import_name(str(settings.transforms), "--transforms"))
     elif settings.transforms and transform is None:
-        transform = networks.stated_transforms(settings.transforms)
+        transform = networks.weights_named(settings.transforms).transforms()
     logits = not settings.probabilities
     predictor = networks.network(model, classes, settings.weights, settings.device, logits, transform)
     printed = re.sub(r" at 0x[0-9a-fA-F]+", "", str(predictor.transform))  # the address differs between processes

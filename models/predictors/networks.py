@@ -27,9 +27,6 @@ from hitl.tables.matrices import Array
 
 torch = required("torch", "a torch model", VISION)
 
-WRAPPERS = ("state_dict", "model_state_dict", "model")
-"""Keys under which training scripts put the weights of a checkpoint."""
-
 RANDOM = "random"
 """Weights of an untrained backbone, always the same: for tests."""
 
@@ -185,17 +182,13 @@ def library_model(
         stated = timm.data.resolve_model_data_config(module)
         return module, timm.data.create_transform(**stated, is_training=False), tuple(classes)
     models = _torchvision(f"--model torchvision:{name}", name)
-    stated = _weights_named(transforms) if transforms else models.get_model_weights(name).DEFAULT
+    stated = weights_named(transforms) if transforms else models.get_model_weights(name).DEFAULT
     names = tuple(map(str, stated.meta["categories"] if classes is None else classes))
     return models.get_model(name, weights=None, num_classes=len(names)), stated.transforms(), names
 
 
-def stated_transforms(weights: str) -> Any:
-    """Return the transforms that torchvision states for these weights."""
-    return _weights_named(weights).transforms()
-
-
-def _weights_named(name: str) -> Any:
+def weights_named(name: str) -> Any:
+    """Return the weights of torchvision with this name, which state their transforms. Raise BadSettings."""
     try:
         return required("torchvision.models", "--transforms", VISION).get_weight(name)
     except (ValueError, AttributeError) as error:
@@ -205,9 +198,6 @@ def _weights_named(name: str) -> Any:
 def load_weights(module: Any, path: Path, skip: str | None = None) -> None:
     """Load the tensors of a file into the module, except for those of its part `skip`."""
     state = _read_weights(path)
-    state = next((state[key] for key in WRAPPERS if isinstance(state.get(key), Mapping)), state)
-    if state and all(str(key).startswith("module.") for key in state):  # saved by DataParallel
-        state = {str(key).removeprefix("module."): value for key, value in state.items()}
     if skip is not None:
         state = {key: value for key, value in state.items() if not str(key).startswith(f"{skip}.")}
     try:

@@ -50,12 +50,6 @@ def test_it_writes_item_label_confidence_and_probabilities(run: Run, tables: Pat
     assert accuracy["cyd"] < accuracy["ann"]
 
 
-@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet", "csv.gz"])
-def test_it_writes_every_format(run: Run, tables: Path, ending: str) -> None:
-    assert run("combine", "annotations.csv", "--output", f"c.{ending}")[0] == 0
-    assert read_table(f"c.{ending}", ["item"]).num_rows == 12
-
-
 @pytest.mark.parametrize("method", ["pl", "default", "pl-em"])
 def test_models_and_truth(run: Run, tables: Path, method: str) -> None:
     flags = [*NET, "--truth", "truth.csv", "--json", "--save", "c.npz", "--method", method]
@@ -201,8 +195,6 @@ def test_bad_input_is_a_clear_error_and_writes_nothing(
             "a.csv.gz, line 3: the label is empty",
         ),
         ("a.csv", b"item,annotator,label\n1,ann,ok\n1,ann,caf\xe9\n", "a.csv, line 3: not UTF-8"),
-        ("a.xlsx", HEAD.encode(), "a.xlsx: cannot be read as xlsx"),
-        ("a.xls", HEAD.encode(), "a.xls: .xls is not read; save it as .xlsx or .csv"),
     ],
 )
 def test_an_error_names_the_line_in_every_format(

@@ -110,7 +110,7 @@ def test_answers_that_are_none(said: Any, message: str) -> None:
 # -- weights ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", ["plain", "state_dict", "model", "parallel", "safetensors"])
+@pytest.mark.parametrize("form", ["plain", "safetensors"])
 def test_weights_come_from_a_file(tmp_path: Path, form: str) -> None:
     trained = made(1)
     state: dict[str, Any] = dict(trained.state_dict())
@@ -119,10 +119,8 @@ def test_weights_come_from_a_file(tmp_path: Path, form: str) -> None:
         safetensors = pytest.importorskip("safetensors.torch")
         path = tmp_path / "w.safetensors"
         safetensors.save_file(state, path)
-    elif form == "parallel":
-        torch.save({"state_dict": {f"module.{name}": value for name, value in state.items()}, "epoch": 3}, path)
     else:
-        torch.save(state if form == "plain" else {form: state}, path)
+        torch.save(state, path)
     predictor = network(made(2), CLASSES, weights=path, device="cpu")
     np.testing.assert_allclose(predictor.predict(numbers()), by_hand(trained, numbers().inputs), atol=1e-6)
 
