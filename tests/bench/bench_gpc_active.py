@@ -13,11 +13,10 @@
 Figures are the mean AUC on the test items after so many queries, ten at a time; items without labels come first.
 
 music_genre: each genre against the rest is a task of its own, as in the paper, with one length for all features. It
-begins with one recorded label of each of 200 songs (--all: with all of theirs); a query reveals one recorded label of
-another song, so that annotators are those who have labeled it. With one label each nobody else judges an annotator but
-the features: "both, loo" is for --all. ionosphere: 70 % of the items and the seven annotators of bench_gpc, who answer
-anything; it begins with 50 labels. A run is flipped where its last AUC is below one half. Each fit goes on from the
-last one on music_genre, and begins anew on ionosphere.
+begins with one recorded label of each of 200 songs; a query reveals one recorded label of another song, so that
+annotators are those who have labeled it. ionosphere: 70 % of the items and the seven annotators of bench_gpc, who
+answer anything; it begins with 50 labels. A run is flipped where its last AUC is below one half. Each fit goes on from
+the last one on music_genre, and begins anew on ionosphere.
 
 What can be expected at most: `limits` are the test AUC of a process that is given the truth of all training items, and
 of the method with every label that anybody can give, on the same splits.
@@ -27,7 +26,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -70,7 +68,6 @@ class Task:
     test: slice
     begun: int
     warm: bool
-    all_at_first: bool = False
 
 
 def ionosphere(seed: int) -> list[Task]:
@@ -85,7 +82,7 @@ def ionosphere(seed: int) -> list[Task]:
     return [Task(x_nd[order], said, truth, slice(train, None), 50, False)]
 
 
-def music(seed: int, all_at_first: bool = False) -> list[Task]:
+def music(seed: int) -> list[Task]:
     """A task for each genre; answers are those recorded."""
     evidence = reference_data.crowd("music_genre")
     given, classes = evidence.annotations, evidence.annotations.classes
@@ -96,7 +93,7 @@ def music(seed: int, all_at_first: bool = False) -> list[Task]:
         answer_nk = np.full((len(x_nd), given.n_annotators), -1)
         answer_nk[given.item, given.annotator] = given.label == j
         truth = np.array([int(one == name) for one in label])
-        tasks.append(Task(x_nd, answer_nk, truth, slice(given.n_items, None), 200, True, all_at_first))
+        tasks.append(Task(x_nd, answer_nk, truth, slice(given.n_items, None), 200, True))
     return tasks
 
 
@@ -110,9 +107,7 @@ def run(task: Task, strategy: str, seed: int) -> list[float]:
         said[item, annotator], left_nk[item, annotator] = task.answer_nk[item, annotator], False
 
     for item in rng.choice(np.flatnonzero(left_nk.any(axis=1)), task.begun, replace=False):
-        may = np.flatnonzero(left_nk[item])
-        for annotator in may if task.all_at_first else rng.choice(may, 1):
-            reveal(item, annotator)
+        reveal(item, rng.choice(np.flatnonzero(left_nk[item]), 1)[0])
     method = (OneOfTen if task.warm else GPCMA)(leave_one_out=STRATEGIES[strategy], tolerance=1e-3)
     found: Consensus | None = None
     trace = []
@@ -181,7 +176,6 @@ def answering(
 SETS: dict[str, Callable[[int], list[Task]]] = {
     "ionosphere": ionosphere,
     "music_genre": music,
-    "music_genre, all": partial(music, all_at_first=True),
 }
 
 
@@ -206,7 +200,7 @@ def summary(traces: Floats) -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = results.options(
-        __doc__, arguments, sets=list(SETS)[:2], seeds=10, genres=10, strategies=list(STRATEGIES), workers=2
+        __doc__, arguments, sets=list(SETS), seeds=10, genres=10, strategies=list(STRATEGIES), workers=2
     )
     page, figures = results.Page(), dict[str, Any]()
     for name in options.sets:

@@ -13,31 +13,31 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from hitl import score
 from hitl.annotations import Annotations, Floats, Ints
 from hitl.evidence import Evidence
+from hitl.models.combiner import Combiner
 from hitl.models.registry import combiner
 from hitl.tables.read import read_table
 from tests.bench import results
 from tests.reference_data import features, folder
 
-METHODS: dict[str, tuple[str, dict[str, Any]]] = {
-    "majority": ("majority", {}),
-    "dawid-skene": ("dawid-skene", {}),
-    "vb-ibcc": ("vb-ibcc", {}),
-    "vb-ibcc 2/1": ("vb-ibcc", {"shared": False}),
-    "gibbs-ibcc": ("gibbs-ibcc", {}),
-    "ebcc": ("ebcc", {}),
-    "ebcc h=0.5": ("ebcc", {"hard": 0.5}),
-    "dbcc": ("dbcc", {}),
-    "edbcc": ("edbcc", {}),
+METHODS: dict[str, Combiner] = {
+    "majority": combiner("majority"),
+    "dawid-skene": combiner("dawid-skene"),
+    "vb-ibcc": combiner("vb-ibcc"),
+    "vb-ibcc 2/1": combiner("vb-ibcc", shared=False),
+    "gibbs-ibcc": combiner("gibbs-ibcc"),
+    "ebcc": combiner("ebcc"),
+    "ebcc h=0.5": combiner("ebcc", hard=0.5),
+    "dbcc": combiner("dbcc"),
+    "edbcc": combiner("edbcc"),
 }
-"""Row of the table -> method and settings: the defaults, and what the papers say where that is not the default."""
+"""The defaults, and the settings of the papers where those are not the defaults."""
 
 
 def satellite() -> tuple[Floats, Ints, np.ndarray, tuple[str, ...]]:
@@ -74,7 +74,7 @@ def predictions(experiment: int) -> tuple[Ints, Ints, tuple[str, ...]]:
     return np.stack(said, axis=1).astype(np.int32), y[~train], classes
 
 
-def run(experiment: int, wanted: Sequence[str], draws: int) -> dict[str, np.ndarray]:
+def run(experiment: int, methods: Mapping[str, Combiner], draws: int) -> dict[str, np.ndarray]:
     """Row -> (draws, 4): error, log loss, worst R-hat (nan without chains), fit seconds."""
     said, truth, classes = predictions(experiment)
     annotations = Annotations.from_matrix(said, classes)
@@ -85,10 +85,9 @@ def run(experiment: int, wanted: Sequence[str], draws: int) -> dict[str, np.ndar
         known = np.zeros(len(truth), dtype=bool)
         known[np.random.default_rng(draw).permutation(len(truth))[: len(truth) // 2]] = True
         evidence = Evidence(annotations, truth=np.where(known, truth, -1))
-        for row in wanted:
-            method, settings = METHODS[row]
+        for row, method in methods.items():
             began = time.perf_counter()
-            consensus = combiner(method, **settings).fit(evidence)
+            consensus = method.fit(evidence)
             seconds = time.perf_counter() - began
             p, told = consensus.probabilities[~known], truth[~known]
             mixing = consensus.fit.mixing
@@ -101,7 +100,7 @@ def run(experiment: int, wanted: Sequence[str], draws: int) -> dict[str, np.ndar
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = results.options(__doc__, arguments, draws=10, methods=list(METHODS))
-    wanted = [row for row in METHODS if row == "majority" or row in options.methods]
+    wanted = {row: METHODS[row] for row in METHODS if row == "majority" or row in options.methods}
     page, figures = results.Page(), {}
     for experiment in (1, 2):
         table, rows = run(experiment, wanted, options.draws), {}

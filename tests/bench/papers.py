@@ -18,8 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from hitl import score
-from hitl.annotations import Annotations
 from hitl.evidence import Evidence
 from hitl.models.registry import combiner, published
 from tests.bench import bench_accuracy, bench_pl, bench_satellite, results
@@ -69,22 +67,11 @@ def _accuracy_and_loss(measures: np.ndarray) -> dict[str, float]:
 
 def satellite() -> Figures:
     """The methods of Kim & Ghahramani."""
-    said, truth, classes = bench_satellite.predictions(2)
-    annotations = Annotations.from_matrix(said, classes)
     methods = {"majority": combiner("majority")}
     for name in ("ebcc", "dbcc", "edbcc"):
         methods |= both(name)
-    found: dict[str, list[list[float]]] = {}
-    for draw in range(DRAWS):
-        shown = np.random.default_rng(draw).permutation(len(truth))[: len(truth) // 2]
-        told = np.full(len(truth), -1)
-        told[shown] = truth[shown]
-        for row, method in methods.items():
-            p = method.fit(Evidence(annotations, truth=told)).probabilities[told < 0]
-            rest = truth[told < 0]
-            found.setdefault(row, []).append([1 - score.accuracy(p, rest), score.log_loss(p, rest)])
-    means = {row: np.mean(values, axis=0) for row, values in found.items()}
-    return {row: {"error": float(error), "log loss": float(loss)} for row, (error, loss) in means.items()}
+    means = {row: values.mean(axis=0) for row, values in bench_satellite.run(2, methods, DRAWS).items()}
+    return {row: {"error": float(means[row][0]), "log loss": float(means[row][1])} for row in methods}
 
 
 def pl() -> Figures:

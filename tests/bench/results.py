@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
+import resource
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -115,11 +116,11 @@ def side_by_side(
 @contextmanager
 def measured() -> Iterator[dict[str, float]]:
     """Measure a block on Linux: seconds, processor seconds (cpu) and megabytes of memory over those before (MB)."""
-    most, over, figures = [_resident()], threading.Event(), dict[str, float]()
+    most, over, figures = [memory("VmRSS")], threading.Event(), dict[str, float]()
 
     def watch() -> None:
         while not over.wait(0.002):
-            most.append(max(most.pop(), _resident()))
+            most.append(max(most.pop(), memory("VmRSS")))
 
     before, thread = most[0], threading.Thread(target=watch, daemon=True)
     thread.start()
@@ -131,5 +132,9 @@ def measured() -> Iterator[dict[str, float]]:
     figures["MB"] = (most[0] - before) / 1e6
 
 
-def _resident() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+def memory(what: str = "VmHWM", process: int | str = "self") -> int:
+    """Bytes of memory of a process: VmHWM, the most it has held, or VmRSS, what it holds (not on Linux: the most)."""
+    if sys.platform != "linux":
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # on Linux it begins with that of the parent
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(what)) * 1024

@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -65,6 +66,18 @@ def built(folder: Path) -> tuple[Path, Path]:
     assert done.returncode == 0, done.stdout + done.stderr
     (sdist,), (wheel,) = (folder / "dist").glob("*.tar.gz"), (folder / "dist").glob("*.whl")
     return sdist, wheel
+
+
+def installed(wheel: Path, folder: Path) -> Path:
+    """The bin folder of a new environment with this wheel alone; its dependencies are lent by this one."""
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    (site,) = (folder / "lib").glob("python*/site-packages")
+    # With its own pip: that of this environment would uninstall the hitl that is tested.
+    pip = [str(folder / "bin" / "python"), "-I", "-m", "pip", "install", "-q", "--no-deps", "--no-index", str(wheel)]
+    subprocess.run(pip, check=True)
+    lent = {sysconfig.get_path("purelib"), *(path for path in sys.path if path.endswith("site-packages"))}
+    (site / "lent.pth").write_text("\n".join(sorted(lent)) + "\n")  # whose own .pth files are not read
+    return folder / "bin"
 
 
 def compose() -> dict[str, Any]:

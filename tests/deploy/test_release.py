@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
-import sysconfig
 import tarfile
 import tomllib
 import zipfile
@@ -41,18 +39,12 @@ def test_the_wheel_holds_every_file_of_the_packages(dist: tuple[Path, Path]) -> 
 
 def test_the_wheel_works_in_an_environment_of_its_own(dist: tuple[Path, Path], tmp_path: Path) -> None:
     """Its dependencies are lent by this one, so that nothing is downloaded; hitl and its command are the wheel's."""
-    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
-    python = tmp_path / "venv" / "bin" / "python"
-    (site,) = (tmp_path / "venv" / "lib").glob("python*/site-packages")
-    # With its own pip: that of this environment would uninstall the hitl that is tested.
-    run(tmp_path, python, "-I", "-m", "pip", "install", "-q", "--no-deps", "--no-index", dist[1])
-    lent = {sysconfig.get_path("purelib"), *(path for path in sys.path if path.endswith("site-packages"))}
-    (site / "lent.pth").write_text("\n".join(sorted(lent)) + "\n")  # whose own .pth files are not read
+    python = files.installed(dist[1], tmp_path / "venv") / "python"
     rows = [f"{n},{who},{'cat' if n % 2 else 'dog'}" for n in range(8) for who in ("ann", "bob")]
     (tmp_path / "annotations.csv").write_text("\n".join(["item,annotator,label", *rows]) + "\n")
     where = "import hitl, hitl.models, hitl.connectors, hitl.active as a; print(hitl.__file__, a.__file__)"
-    assert run(tmp_path, python, "-I", "-c", where).count(str(site)) == 2
-    hitl = [python, "-I", tmp_path / "venv" / "bin" / "hitl"]
+    assert run(tmp_path, python, "-I", "-c", where).count(str(tmp_path / "venv")) == 2
+    hitl = [python, "-I", python.with_name("hitl")]
     assert run(tmp_path, *hitl, "--version") == f"hitl {__version__}\n"
     run(tmp_path, *hitl, "combine", "annotations.csv", "--output", "consensus.csv")
     assert (tmp_path / "consensus.csv").read_text().count("\n") == 9

@@ -10,7 +10,6 @@ right     share of labels that are right, beside that of a majority vote; log lo
 
 from __future__ import annotations
 
-import resource
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -43,12 +42,11 @@ def measured(shape: tuple[int, int, int, int]) -> dict[str, float]:
     began = time.process_time()
     consensus = DefaultCombiner().fit(evidence)
     seconds = time.process_time() - began
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     votes = np.zeros((items, classes))
     np.add.at(votes, (evidence.annotations.item, evidence.annotations.label), 1)
     return {
         "seconds": seconds,
-        "memory": memory,
+        "memory": results.memory(),
         "stored": len(consensus.to_bytes()),
         "right": float((consensus.labels == truth).mean()),
         "majority": float((votes.argmax(axis=1) == truth).mean()),

@@ -52,12 +52,6 @@ FILE = 10_000_000
 """Rows of a table; there are as many tables as it takes."""
 
 
-def peak() -> int:
-    """Bytes of memory that this process has held at most (Linux)."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024
-
-
 def make(folder: str, part: int, rows: int, kind: str) -> dict[str, float]:
     """Write the tables of a part."""
     right = np.random.default_rng(0).beta(3, 2, size=ANNOTATORS)
@@ -97,18 +91,18 @@ def encoded(folder: str, shards: str, kind: str, like: str | None = None) -> dic
     made = encode([f"{folder}/*.{kind}"], shards, like=like)
     took = {"s": time.perf_counter() - began, "processor s": time.process_time() - first}
     size = sum(path.stat().st_size for path in Path(shards).iterdir())
-    return took | {"peak": peak(), "shards": len(made.shards), "bytes": size}
+    return took | {"peak": results.memory(), "shards": len(made.shards), "bytes": size}
 
 
 def fitted(folders: str, out: str, runs: str) -> dict[str, float]:
     """VB-IBCC over shards to convergence, with checkpoints; results written. The best of so many runs."""
     found = [_fitted(folders, f"{out}-{number}", Timed(), VBIBCC()) for number in range(int(runs))]
-    return min(found, key=lambda run: run["s"]) | {"peak": peak(), "overhead s": _overhead(Timed(), folders)}
+    return min(found, key=lambda run: run["s"]) | {"peak": results.memory(), "overhead s": _overhead(Timed(), folders)}
 
 
 def fitted_by_default(folders: str, out: str, runs: str) -> dict[str, float]:
     """The same by the default, once."""
-    return _fitted(folders, f"{out}-default", Timed(), DefaultCombiner()) | {"peak": peak()}
+    return _fitted(folders, f"{out}-default", Timed(), DefaultCombiner()) | {"peak": results.memory()}
 
 
 def on_cluster(folders: str, out: str, runs: str) -> dict[str, float]:
@@ -116,7 +110,7 @@ def on_cluster(folders: str, out: str, runs: str) -> dict[str, float]:
     with on_dask(None, 2) as cluster:
         cluster.total(_Nothing(touch=True), StoredShards.open(folders))
         found = [_fitted(folders, f"{out}-{number}", Timed(cluster), VBIBCC()) for number in range(int(runs))]
-        most = max(cluster._client.run(peak).values())
+        most = max(cluster._client.run(results.memory).values())
         return min(found, key=lambda run: run["s"]) | {"peak": most, "overhead s": _overhead(cluster, folders)}
 
 
@@ -170,7 +164,7 @@ def in_memory() -> dict[str, float]:
         first = time.process_time()
         fit = VBIBCC().fit(evidence).fit
         runs.append({"s": fit.seconds, "processor s": time.process_time() - first, "iterations": fit.iterations})
-    return min(runs, key=lambda run: run["s"]) | {"peak": peak()}
+    return min(runs, key=lambda run: run["s"]) | {"peak": results.memory()}
 
 
 STEPS: dict[str, Callable[..., dict[str, float]]] = {

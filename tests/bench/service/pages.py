@@ -94,8 +94,7 @@ def measure(folder: Path) -> tuple[list[str], dict[str, Any]]:
         for name, path in PAGES.items():
             took, size = _asked(client, path)
             figures[name] = {"median ms": float(np.median(took)), "worst ms": max(took), "kB": size / 1e3}
-        status = dict(line.split(":") for line in Path(f"/proc/{process.pid}/status").read_text().splitlines())
-    memory, most = (int(status[name].split()[0]) / 1e6 for name in ("VmRSS", "VmHWM"))
+        memory, most = (results.memory(what, process.pid) / 1e9 for what in ("VmRSS", "VmHWM"))
     lines = [f"ready after {ready:.0f} s", "", *results.table(figures, 0), ""]
     return [*lines, f"memory: {memory:.2f} GB, {most:.2f} GB at most"], figures
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import resource
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -106,8 +105,7 @@ def of_size(n: int) -> dict[str, dict[str, float]]:
         found[f"{CHANGED} changed"] = step(root)
         found["unchanged again"] = step(root)
         store = os.path.getsize(root / "h.db") / 1e6
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    return found | {"size": {"store MB": store, "peak GB": peak}}
+    return found | {"size": {"store MB": store, "peak GB": results.memory() / 1e9}}
 
 
 def lines_of(n: int, found: dict[str, dict[str, float]]) -> list[str]:

@@ -151,17 +151,8 @@ def child(name: str, seed: int, begin: int) -> None:
                     what, said = "foreign", f"does not name the file: {str(error)[:200]!r}"
             except BaseException as error:  # this is what is looked for
                 what, said = "foreign", f"{type(error).__name__}: {str(error)[:200]!r}"
-            print(what, _most_memory(), " ".join(said.split()), flush=True)
+            print(what, results.memory(), " ".join(said.split()), flush=True)
             number += 1
-
-
-def _most_memory() -> int:
-    """Bytes in use at most. What getrusage says begins with those of the parent, which Linux hands on."""
-    status = Path("/proc/self/status")
-    if not status.exists():
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    (line,) = (each for each in status.read_text().splitlines() if each.startswith("VmHWM:"))
-    return int(line.split()[1]) * 1024
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

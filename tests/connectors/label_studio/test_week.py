@@ -5,9 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
-import shutil
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,10 +15,10 @@ import pytest
 from hitl.connectors.label_studio import LabelStudio
 from hitl.connectors.label_studio.server import LocalServer, Person
 from tests.connectors.label_studio.conftest import Project, choice
+from tests.deploy.files import built, installed
 
 pytestmark = [pytest.mark.server, pytest.mark.trust]
 
-ROOT = Path(__file__).parents[3]
 TWO = """<View><Text name="text" value="$text"/>
 <Choices name="tone" toName="text"><Choice value="good"/><Choice value="bad"/></Choices>
 <Rating name="stars" toName="text" maxRating="3"/></View>"""
@@ -30,25 +28,11 @@ PEOPLE = 3
 
 @pytest.fixture(scope="module")
 def hitl(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The command of a wheel in an environment that knows nothing of the checkout; what hitl needs is borrowed."""
+    """The command of a wheel in an environment that knows nothing of the checkout; what hitl needs is lent."""
+    pytest.importorskip("build")
     folder = tmp_path_factory.mktemp("wheel")
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
-    listed = ["git", "ls-files", "-co", "--exclude-standard"]  # not what an earlier build has left
-    for name in subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n"):
-        if (ROOT / name).is_file() and not name.startswith("tests/"):
-            (folder / "source" / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, folder / "source" / name)
-    subprocess.run([*pip, "wheel", "--no-deps", "-w", str(folder), str(folder / "source")], check=True)
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "env")], check=True)
-    (wheel,) = folder.glob("*.whl")
-    python = folder / "env" / "bin" / "python"
-    subprocess.run([*pip, "--python", str(python), "install", "--no-deps", str(wheel)], check=True)
-    (packages,) = (folder / "env" / "lib").glob("python*/site-packages")
-    (packages / "borrowed.pth").write_text("\n".join(path for path in sys.path if path.endswith("site-packages")))
-    found = [str(python), "-c", "import hitl; print(hitl.__file__)"]
-    where = subprocess.run(found, cwd=folder, capture_output=True, text=True, check=True).stdout
-    assert where.startswith(str(folder))
-    return folder / "env" / "bin" / "hitl"
+    _, wheel = built(folder)
+    return installed(wheel, folder / "env") / "hitl"
 
 
 class Team:
@@ -108,15 +92,6 @@ def both(task: int) -> list[dict[str, Any]]:
 def rows(path: Path) -> list[dict[str, str]]:
     with path.open(newline="") as handle:
         return list(csv.DictReader(handle))
-
-
-def test_the_files_part(hitl: Path, tmp_path: Path) -> None:
-    lines = [f"r{n},{who},{'cat' if n % 2 else 'dog'}" for n in range(20) for who in ("ann", "bob", "cy")]
-    (tmp_path / "labels.csv").write_text("\n".join(["item,annotator,label", *lines]) + "\n")
-    command = [str(hitl), "combine", "labels.csv", "--output", "consensus.csv"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert "60 labels of 3 annotators on 20 items; classes: cat, dog" in done.stdout
-    assert {row["item"] for row in rows(tmp_path / "consensus.csv")} == {f"r{n}" for n in range(20)}
 
 
 SOURCE = [{"ref": f"r{n}", "text": f"text {n}"} for n in range(5)]
