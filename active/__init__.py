@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from hitl.active.replay.experiments import spent_to_reach as spent_to_reach
     from hitl.active.replay.replay import Replay as Replay
     from hitl.active.replay.replay import ReplayResult as ReplayResult
+    from hitl.active.replay.replay import StopRule as StopRule
     from hitl.active.replay.simulated_annotators import Group as Group
-    from hitl.active.replay.stop_rule import StopRule as StopRule
     from hitl.active.stopping.pool_state import PoolState as PoolState
     from hitl.active.stopping.rules import expected_accuracy as expected_accuracy
 

@@ -10,8 +10,7 @@ from dataclasses import replace
 
 from hitl.active.registry import policy
 from hitl.active.replay.answers import ResponseModel
-from hitl.active.replay.replay import Replay, accuracy_of
-from hitl.active.replay.stop_rule import StopRule
+from hitl.active.replay.replay import Replay, StopRule, accuracy_of
 from hitl.annotations import Name
 from hitl.crew import Budget, Crew
 from hitl.errors import BadInput

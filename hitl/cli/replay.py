@@ -112,8 +112,8 @@ def replay(
     """
     from hitl.active.replay import strategies as known
     from hitl.active.replay.experiments import Recording, Simulation
+    from hitl.active.replay.replay import StopRule
     from hitl.active.replay.simulated_annotators import names_of
-    from hitl.active.replay.stop_rule import StopRule
     from hitl.models.combiner import seen_by, used
     from hitl.models.registry import combiner
 

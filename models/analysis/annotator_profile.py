@@ -180,17 +180,11 @@ class AnnotatorProfiler:
     def fit(self, evidence: Evidence, consensus: Consensus) -> AnnotatorProfiles:
         """Profile the annotators of the evidence. Raise BadInput if the consensus is over another table."""
         annotations, people = evidence.annotations, consensus.annotators
-        for kind, given, judged in (
-            ("items", annotations.items, consensus.items),
-            ("annotators", annotations.annotators, people.names),
-            ("classes", annotations.classes, people.classes),
-            ("options", annotations.options, people.options),
-        ):
-            if given != judged:
-                raise BadInput(
-                    f"the consensus is over other {kind} ({len(judged):,}) than the annotations ({len(given):,}); "
-                    "combine these annotations first"
-                )
+        judged = (consensus.items, people.names, people.classes, people.options)
+        if judged != (annotations.items, annotations.annotators, annotations.classes, annotations.options):
+            raise BadInput(
+                "the consensus is over other items, annotators or classes than the annotations; combine these first"
+            )
         others = Others(evidence, consensus)
         ways = compare_ways(annotations, others, people.shares)
         changes = find_changes(annotations, others, ways.confusion)

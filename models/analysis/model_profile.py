@@ -7,7 +7,7 @@ and `measured` over items of known truth, predicted without it (see `complementa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -128,11 +128,17 @@ class ModelProfiler:
         """Profile the evidence and a consensus over it; `truth` (N,) is held-out truth, -1 where unknown.
 
         Truth in the evidence is hidden from the fits that predict its items. Truth passed here is used by no fit. Raise
-        BadEvidence without a model, BadInput if consensus or truth do not match.
+        BadEvidence without a model or if the truth does not match, BadInput if the consensus does not.
         """
-        _check(evidence, consensus, truth)
+        if not evidence.probabilities:
+            raise BadEvidence(
+                "no model to compare annotators with: give its probabilities (--probabilities MODEL=FILE)"
+            )
+        annotations = evidence.annotations
+        if (annotations.items, annotations.classes) != (consensus.items, consensus.classes):
+            raise BadInput("the consensus is over other items or classes than the evidence; combine it first")
+        known = (evidence if truth is None else replace(evidence, truth=truth)).truth
         judged = complementarity.judge(evidence, consensus)
-        known = evidence.truth if truth is None else truth
         assert known is not None
         measured = np.flatnonzero(judged.compared & (known >= 0))
         truth_nj = np.eye(len(consensus.classes))[np.maximum(known, 0)]
@@ -140,7 +146,7 @@ class ModelProfiler:
             tuple(evidence.probabilities),
             dict(consensus.temperatures),
             len(consensus.items),
-            int((evidence.annotations.labels_per_item > 0).sum()),
+            int((annotations.labels_per_item > 0).sum()),
             int(evidence.predicted.sum()),
             self._account(evidence, judged, consensus.probabilities, np.flatnonzero(judged.compared)),
             self._account(evidence, judged, truth_nj, measured) if measured.size >= LEAST_KNOWN else None,
@@ -238,27 +244,6 @@ def skips(compared: Comparison, confidence_n: Floats) -> pd.DataFrame:
                 }
             )
     return pd.DataFrame(rows)
-
-
-def _check(evidence: Evidence, consensus: Consensus, truth: Ints | None) -> None:
-    if not evidence.probabilities:
-        raise BadEvidence("no model to compare annotators with: give its probabilities (--probabilities MODEL=FILE)")
-    annotations = evidence.annotations
-    for kind, given, by in (
-        ("items", annotations.items, consensus.items),
-        ("classes", annotations.classes, consensus.classes),
-    ):
-        if given != by:
-            raise BadInput(
-                f"the consensus is over other {kind} ({len(by):,}) than the evidence ({len(given):,}); combine it first"
-            )
-    if truth is None:
-        return
-    codes = np.asarray(truth)
-    if codes.shape != (annotations.n_items,):
-        raise BadInput(f"truth has shape {codes.shape}; expected {(annotations.n_items,)}")
-    if codes.dtype.kind not in "iu" or not ((codes >= -1) & (codes < annotations.n_classes)).all():
-        raise BadInput(f"truth: expected codes of {annotations.n_classes} classes, -1 where it is not known")
 
 
 def _figures(account: str, table: str, frame: pd.DataFrame, keys: tuple[str, ...]) -> list[dict[str, object]]:

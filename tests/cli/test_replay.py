@@ -15,9 +15,8 @@ import pytest
 from hitl.active.policy import ExpectedGain
 from hitl.active.replay.baselines import Evenly
 from hitl.active.replay.experiments import Recording, Simulation, run_trials, spent_to_reach
-from hitl.active.replay.replay import Replay, accuracy_of
+from hitl.active.replay.replay import Replay, StopRule, accuracy_of
 from hitl.active.replay.simulated_annotators import Group
-from hitl.active.replay.stop_rule import StopRule
 from hitl.active.replay.strategies import near_all_labels
 from hitl.cli.replay_people import groups_of
 from hitl.crew import Budget, Crew

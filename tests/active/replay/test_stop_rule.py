@@ -10,8 +10,7 @@ import pytest
 from hitl import score
 from hitl.active.replay.answers import RecordedAnswers
 from hitl.active.replay.experiments import Recording, run_trials
-from hitl.active.replay.replay import Replay, Track
-from hitl.active.replay.stop_rule import GOLD_LABELS, StopRule
+from hitl.active.replay.replay import GOLD_LABELS, Replay, StopRule, Track
 from hitl.active.stopping import rules
 from hitl.active.stopping.pool_state import PoolState
 from hitl.annotations import Annotations

@@ -31,8 +31,7 @@ import pandas as pd
 
 from hitl import score
 from hitl.active.replay.experiments import reordered
-from hitl.active.replay.replay import Replay
-from hitl.active.replay.stop_rule import GOLD_LABELS, Stopped, StopRule
+from hitl.active.replay.replay import GOLD_LABELS, Replay, Stopped, StopRule
 from hitl.active.stopping.pool_state import PoolState
 from hitl.crew import Budget
 from hitl.evidence import Evidence
