@@ -103,7 +103,11 @@ def _augment(
             settled[best] = True
             if not cached[best]:
                 cached[best] = True
-                _best_moves(steps_rk, best, head[best], after, move[best], mover[best])
+                move[best, :], mover[best, :] = NOT_ALLOWED, -1
+                row = head[best]
+                while row >= 0:
+                    _learn(steps_rk, best, row, move[best], mover[best])
+                    row = after[row]
             _relax(best, move[best], mover[best], price, settled, key, through, source)
             best = _next(key, settled, room, load)
         gain = key[best] if best >= 0 else 0
@@ -129,17 +133,6 @@ def _next(key: Whole, settled: npt.NDArray[np.bool_], room: Whole, load: Whole) 
         if better or (room[k] > 0 and (room[best] == 0 or load[k] < load[best])):
             best = k
     return best
-
-
-@compiled
-def _best_moves(steps_rk: Steps, full: int, head: int, after: Whole, move: Steps, mover: Steps) -> None:
-    """Find for each column the best row of the full one to move there (-1: none), and the change of value."""
-    move[:] = NOT_ALLOWED
-    mover[:] = -1
-    row = head
-    while row >= 0:
-        _learn(steps_rk, full, row, move, mover)
-        row = after[row]
 
 
 @compiled

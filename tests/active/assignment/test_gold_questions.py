@@ -92,27 +92,6 @@ def test_checks_keep_to_the_limits() -> None:
     assert checks(now, free, 9, money=1.5) == [(1, 0)]
 
 
-def test_the_policy_asks_its_share_in_a_run_of_small_plans() -> None:
-    """5 questions a plan, one check in twenty: 600 answers bring 30 on known items."""
-    rng = np.random.default_rng(0)
-    matrix = np.full((700, 4), -1)
-    truth = np.where(np.arange(700) < 30, 0, -1)
-    policy = ExpectedGain(gold_share=0.05)
-    checked = asked = 0
-    while asked < 600:
-        annotations = Annotations.from_matrix(matrix, classes=(0, 1))
-        evidence = Evidence(annotations, truth=truth)
-        plan = policy.plan([(evidence, MajorityVote().fit(evidence))], Crew(PEOPLE), Budget(open_questions=5))
-        assert len(plan.asks) == 5
-        for ask in plan.asks:
-            assert ask.check == (truth[ask.item] >= 0)  # type: ignore[index]
-            matrix[ask.item, ask.annotator] = rng.integers(2)  # type: ignore[index]
-        asked += 5
-        checked += sum(ask.check for ask in plan.asks)
-    assert checked == 30
-    assert np.ptp((matrix[:30] >= 0).sum(axis=0)) <= 1
-
-
 @pytest.mark.parametrize("option", ["gold_share", "audit_share"])
 def test_the_share_is_one_of_what_is_asked_not_of_what_may_be_open(option: str) -> None:
     """A hundred questions may be open, and the four have time for two each: 40 % were about known or drawn items."""
