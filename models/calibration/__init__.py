@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from hitl.models.calibration.affine import VectorScaling as VectorScaling
     from hitl.models.calibration.calibrator import Calibration as Calibration
     from hitl.models.calibration.calibrator import Calibrator as Calibrator
-    from hitl.models.calibration.imax import IMax as IMax
-    from hitl.models.calibration.isotonic import IsotonicCalibration as IsotonicCalibration
+    from hitl.models.calibration.rising import IMax as IMax
+    from hitl.models.calibration.rising import IsotonicCalibration as IsotonicCalibration
     from hitl.models.calibration.temperature import LogTemperature as LogTemperature
     from hitl.models.calibration.temperature_scaling import BayesianTemperature as BayesianTemperature
     from hitl.models.calibration.temperature_scaling import EnsembleTemperature as EnsembleTemperature

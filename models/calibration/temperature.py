@@ -58,34 +58,12 @@ class LogTemperature:
         return float(-0.5 * np.sum(((np.log(temperature_m) - self.mean) / self.sd) ** 2))
 
 
-def map_temperatures(
-    log_p_mnj: Floats,
-    q_nj: Floats,
-    prior: LogTemperature,
-    *,
-    weight_n: Floats | None = None,
-    prior_weight: float = 1.0,
-    predicts_nm: npt.NDArray[np.bool_] | None = None,
-    start_m: Floats | None = None,
-    tolerance: float = 1e-4,
-) -> Floats:
-    """Return the (M,) temperatures that maximize the objective above.
-
-    log_p_mnj: (M, N, J) log probabilities (0 where a model abstains); q_nj: (N, J) true classes, one-hot or expected;
-    predicts_nm: (N, M) which models predict (default: all). `tolerance` is in log T.
-    """
-    items = Likelihood.of(log_p_mnj, q_nj, predicts_nm, weight_n)
-    return best_temperatures(
-        items, len(log_p_mnj), prior, prior_weight=prior_weight, start_m=start_m, tolerance=tolerance
-    )
-
-
 @dataclass(frozen=True, eq=False)
 class Likelihood:
     """Terms of the likelihood of temperatures: one row per item; `+` appends the items of another shard.
 
-    `log_p_mnj` is as in `map_temperatures`, `linear_nm` the weighted expected log probability of the true class by each
-    model.
+    `log_p_mnj` (M, N, J) are log probabilities, 0 where a model abstains, `linear_nm` the weighted expected log
+    probability of the true class by each model, and `predicts_nm` (N, M) says which models predict (default: all).
     """
 
     log_p_mnj: Floats
@@ -124,7 +102,7 @@ def best_temperatures(
     start_m: Floats | None = None,
     tolerance: float = 1e-4,
 ) -> Floats:
-    """Return what `map_temperatures` returns, from sums over `Likelihood`."""
+    """Return the (M,) temperatures that maximize the objective above; `tolerance` is in log T."""
 
     def objective(log_t_m: Floats) -> float:
         weight_nm = pool_weights(items.predicts_nm, np.exp(log_t_m))

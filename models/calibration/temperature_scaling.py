@@ -21,7 +21,7 @@ from scipy.special import softmax
 
 from hitl.annotations import Floats
 from hitl.models.calibration.calibrator import checked, floored_log, known_rows
-from hitl.models.calibration.temperature import LogTemperature, map_temperatures
+from hitl.models.calibration.temperature import Likelihood, LogTemperature, best_temperatures
 from hitl.models.numerics import kernels
 
 NODES = 41
@@ -66,14 +66,9 @@ class TemperatureScaling:
 def best_temperature(log_p_nj: Floats, q_nj: Floats, prior: LogTemperature | None) -> float:
     """Return the temperature in [0.02, 100] that maximizes the objective, to 1e-5 in log T."""
     weight_n = q_nj.sum(axis=1)
-    (temperature,) = map_temperatures(
-        log_p_nj[None],
-        q_nj / weight_n[:, None],
-        prior or LogTemperature(),
-        weight_n=weight_n,
-        prior_weight=0.0 if prior is None else 1.0,
-        tolerance=1e-5,
-    )
+    items = Likelihood.of(log_p_nj[None], q_nj / weight_n[:, None], weight_n=weight_n)
+    weight = 0.0 if prior is None else 1.0
+    (temperature,) = best_temperatures(items, 1, prior or LogTemperature(), prior_weight=weight, tolerance=1e-5)
     return float(temperature)
 
 

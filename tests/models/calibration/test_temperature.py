@@ -15,13 +15,18 @@ from scipy.special import log_softmax
 from hitl.annotations import Annotations
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
-from hitl.models.calibration.temperature import LogTemperature, map_temperatures, pool_weights
+from hitl.models.calibration.temperature import Likelihood, LogTemperature, best_temperatures, pool_weights
 from hitl.models.pl import PL
 from hitl.models.priors.calibrated import FLOOR, LEAST_ROWS, Calibrated, ModelOutputs
 from hitl.models.priors.shares import Shares
 from tests import oracles
 
 PRIOR = LogTemperature(0.5, 0.5)
+
+
+def map_temperatures(log_p: np.ndarray, q: np.ndarray, prior: LogTemperature, **others: Any) -> np.ndarray:
+    items = Likelihood.of(log_p, q, weight_n=others.pop("weight_n", None))
+    return best_temperatures(items, len(log_p), prior, **others)
 
 
 def data(rng: np.random.Generator, n: int, models: int = 1, sharpness: float = 3.0) -> tuple[np.ndarray, np.ndarray]:

@@ -16,7 +16,7 @@ from hitl.models.inference.engine import Shards
 from hitl.shards.combining import combine
 from hitl.shards.reading import StoredShards, write
 from tests.models.sequences.test_sequential import simulated
-from tests.models.shards import MadeAnew, cut, stacked
+from tests.models.shards import cut
 
 FAR = 1e-6
 METHOD = SequentialDawidSkene()
@@ -41,10 +41,6 @@ def ends(evidence: Evidence, every: int) -> list[int]:
     return (np.flatnonzero(np.diff(evidence.sequence[:, 0])) + 1).tolist()[::every]
 
 
-CASES = [{}, {"known": True, "gaps": True}, {"models": True, "known": True}, {"models": True, "gaps": True}]
-cases = pytest.mark.parametrize("case", CASES, ids=[" ".join(case) or "plain" for case in CASES])
-
-
 def require_alike(found: Consensus, expected: Consensus, far: float) -> None:
     assert found.fit.converged == expected.fit.converged
     assert found.parameters.keys() == expected.parameters.keys()
@@ -53,27 +49,6 @@ def require_alike(found: Consensus, expected: Consensus, far: float) -> None:
     np.testing.assert_allclose(found.class_shares, expected.class_shares, atol=far, rtol=far)
     np.testing.assert_allclose(found.annotators.confusion, expected.annotators.confusion, atol=far, rtol=far)
     np.testing.assert_allclose(found.fit.objective, expected.fit.objective, rtol=far)
-
-
-@cases
-def test_one_shard_is_the_table_to_the_last_bit(case: dict[str, bool]) -> None:
-    evidence = evidence_of(**case)
-    whole, learned = METHOD.fit(evidence), METHOD.fit(Shards([evidence]))
-    np.testing.assert_array_equal(
-        METHOD.apply(learned, evidence).probabilities, METHOD.apply(whole, evidence).probabilities
-    )
-    require_alike(learned, whole, 0.0)
-
-
-@cases
-@pytest.mark.parametrize("every", [1, 4])
-def test_any_cut_between_sequences_gives_what_the_table_gives(case: dict[str, bool], every: int) -> None:
-    evidence = evidence_of(**case)
-    shards = MadeAnew(cut(evidence, *ends(evidence, every)))
-    assert len(shards) > 2
-    whole, learned = METHOD.fit(evidence), METHOD.fit(Shards(shards))
-    np.testing.assert_allclose(stacked(METHOD, learned, shards), METHOD.apply(whole, evidence).probabilities, atol=FAR)
-    require_alike(learned, whole, FAR)
 
 
 def test_a_folder_of_shards_keeps_places_in_sequences(tmp_path: Path) -> None:
