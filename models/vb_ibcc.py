@@ -34,13 +34,11 @@ from hitl.models.annotators.dirichlet_confusion import DirichletConfusion, Diric
 from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.combiner import used, used_shards
 from hitl.models.inference import em, warm_start, working_set
-from hitl.models.inference.engine import Shards, Sums
+from hitl.models.inference.engine import Shards
 from hitl.models.inference.model_pool import unsupervised
 from hitl.models.inference.warm_start import require_same_classes
-from hitl.models.numerics import kernels
 from hitl.models.numerics.checks import check_settings
-from hitl.models.numerics.clamping import clamp
-from hitl.models.numerics.votes import agreement, voted
+from hitl.models.numerics.votes import voted
 from hitl.models.pl import calibrated_prior
 from hitl.models.priors.calibrated import learned_prior
 from hitl.models.priors.shares import DirichletShares
@@ -54,7 +52,6 @@ class VBIBCC:
         diagonal, off: pseudo-counts of a right and of each other answer in a confusion row, > 0; if `shared`, the
             mode of their hyperprior.
         shared: learn the rows' prior from all annotators (empirical Bayes).
-        anchor: weight of agreeing votes in what is learned from, in [0, 1); 0 is the paper's method.
         share_smoothing: pseudo-items of each class, > 0.
         least_labels: labels an item needs to be learned from (all items are predicted).
         tolerance: iterations stop when one gains less, in nats per item.
@@ -74,7 +71,6 @@ class VBIBCC:
     diagonal: float = 2.0
     off: float = 1.0
     shared: bool = True
-    anchor: float = 0.0
     share_smoothing: float = 1.0
     least_labels: int = 1
     tolerance: float = 1e-6
@@ -132,18 +128,7 @@ class VBIBCC:
         prior = DirichletShares.even(annotations.n_classes, self.share_smoothing)
         people = self.kind(annotations).at_start(annotations, start)
         people = replace(people, newton=working_set.pays(labels, people.counts_klj.size, prior))
-        if not self.anchor:
-            return prior, people
-        votes_klj, votes_j = shards.total(self._agreed)
-        anchored = replace(prior, anchor=self.anchor, votes_j=votes_j)
-        return anchored, replace(people, anchor=self.anchor, votes_klj=votes_klj)
-
-    def _agreed(self, evidence: Evidence) -> Sums:
-        """Count labels (K, L, J) and items (J,) by the shares of agreeing pairs of votes."""
-        informative_n = em.informative(evidence, self.least_labels)
-        agreed_nj = clamp(agreement(evidence.annotations), evidence)
-        votes_klj = kernels.counts(evidence.annotations, agreed_nj, informative_n)
-        return Sums((votes_klj, agreed_nj[informative_n].sum(axis=0)))
+        return prior, people
 
     def _start(self, evidence: Evidence, start: Consensus | None) -> Floats:
         first_nj = voted(evidence) if self.begin == "votes" else self._expected(evidence)

@@ -18,12 +18,6 @@ c x, which touches it at the current x, and the step from x to x' = s / c gains 
 options that exceed the diagonal share one value with it (pool adjacent violators). So an annotator with three labels
 is estimated from the crowd, one with three thousand from their own labels.
 
-Anchor: with weight w in [0, 1) everything is learned from (1 - w) N + w V, where V counts labels with shares of the
-item's agreeing pairs of votes in place of beliefs. This is coordinate ascent of a bound in which every item counts
-(1 - w) with its latent class, and w as if two agreeing annotators had been drawn and had known its class. So no class
-can drift away from those who vote for it. Divided by (1 - w), the bound's parts are the usual ones and the densities
-below.
-
 In large tables the shared prior is learned by Newton steps. With u = ln a and row j of the prior a alone (rows do not
 depend on each other), the objective has
 
@@ -74,10 +68,8 @@ class DirichletConfusion:
     Attributes:
         hyper_jl: (J, L) a0, the mode of the hyperprior.
         prior_jl: (J, L) a, the current shared prior.
-        counts_klj: (K, L, J) expected counts learned from, anchored.
+        counts_klj: (K, L, J) expected counts learned from.
         shared: True if `learn` learns a, else it stays at a0.
-        anchor: w, weight of the votes in the counts, in [0, 1).
-        votes_klj: (K, L, J) V, counts by the shares of agreeing pairs.
         newton: True if a is learned by Newton steps , which pay off for large tables.
     """
 
@@ -85,8 +77,6 @@ class DirichletConfusion:
     prior_jl: Floats
     counts_klj: Floats
     shared: bool = True
-    anchor: float = 0.0
-    votes_klj: Floats | float = 0.0
     newton: bool = False
 
     @classmethod
@@ -106,23 +96,21 @@ class DirichletConfusion:
         return np.asarray(digamma(alpha_klj) - digamma(confusion.over_options(alpha_klj))[:, None])
 
     def learn(self, counts_klj: Floats) -> Self:
-        learned_klj = (1 - self.anchor) * counts_klj + self.anchor * self.votes_klj if self.anchor else counts_klj
         prior_jl = self.prior_jl
         if self.shared and self.newton:
-            prior_jl = fitted(prior_jl, learned_klj, self.hyper_jl)
+            prior_jl = fitted(prior_jl, counts_klj, self.hyper_jl)
         for _ in range(SWEEPS if self.shared and not self.newton else 0):
-            prior_jl = raised(prior_jl, learned_klj, self.hyper_jl)
-        return replace(self, counts_klj=learned_klj, prior_jl=prior_jl)
+            prior_jl = raised(prior_jl, counts_klj, self.hyper_jl)
+        return replace(self, counts_klj=counts_klj, prior_jl=prior_jl)
 
     def log_density(self) -> float:
         alpha_klj = self.alpha_klj
         total_kj = confusion.over_options(alpha_klj)
         evidence = log_gamma(alpha_klj).sum() - log_gamma(total_kj).sum()
         evidence -= len(alpha_klj) * log_beta(self.prior_jl).sum()
-        latent_klj = self.counts_klj - self.anchor * self.votes_klj if self.anchor else self.counts_klj
-        explained = np.einsum("klj,klj->", latent_klj, self.log_pi_klj)
+        explained = np.einsum("klj,klj->", self.counts_klj, self.log_pi_klj)
         hyper = log_hyper_density(self.prior_jl, self.hyper_jl) if self.shared else 0.0
-        return float((evidence - explained + hyper) / (1 - self.anchor))
+        return float(evidence - explained + hyper)
 
 
 @dataclass(frozen=True, eq=False)

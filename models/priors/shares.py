@@ -1,9 +1,7 @@
 """Class shares, the same for all items, at their mode or with a Dirichlet posterior; and a fixed prior of each item.
 
-    z_n ~ Cat(p)        p ~ Dirichlet(smoothing + 1)        at its mode                            (Dawid & Skene 1979)
-    p ~ Dir(nu_0)       q(p) = Dir(nu),  nu_j = nu_0 + N_j,  E ln p_j = psi(nu_j) - psi(sum nu)    (Simpson 2011, 14-18)
-
-With an anchor w the beliefs N_j count (1 - w) and the votes V_j count w (see `annotators.dirichlet_confusion`).
+z_n ~ Cat(p)        p ~ Dirichlet(smoothing + 1)        at its mode                            (Dawid & Skene 1979)
+p ~ Dir(nu_0)       q(p) = Dir(nu),  nu_j = nu_0 + N_j,  E ln p_j = psi(nu_j) - psi(sum nu)    (Simpson 2011, 14-18)
 """
 
 from __future__ import annotations
@@ -60,14 +58,10 @@ class DirichletShares:
     Attributes:
         nu_j: (J,) its parameters.
         smoothing: pseudo-items of each class in the prior, > 0.
-        anchor: weight of the votes in the counts, in [0, 1).
-        votes_j: (J,) number of items of each class by agreeing votes.
     """
 
     nu_j: Floats
     smoothing: float = 1.0
-    anchor: float = 0.0
-    votes_j: Floats | float = 0.0
 
     @classmethod
     def even(cls, n_classes: int, smoothing: float = 1.0) -> DirichletShares:
@@ -91,7 +85,7 @@ class DirichletShares:
 
     def learn(self, statistics: Floats) -> Self:
         """Return nu = nu_0 + expected number of items of each class (eq. 17)."""
-        return replace(self, nu_j=(1 - self.anchor) * statistics + self.anchor * self.votes_j + self.smoothing)
+        return replace(self, nu_j=statistics + self.smoothing)
 
     def explained(self, statistics: Floats) -> float:
         return float(statistics @ self.log_prior()[0])
@@ -99,8 +93,7 @@ class DirichletShares:
     def log_density(self) -> float:
         prior_j = np.full_like(self.nu_j, self.smoothing)
         evidence = log_beta(self.nu_j) - log_beta(prior_j)
-        explained = (self.nu_j - prior_j - self.anchor * self.votes_j) @ self.log_prior()[0]
-        return float((evidence - explained) / (1 - self.anchor))
+        return float(evidence - (self.nu_j - prior_j) @ self.log_prior()[0])
 
 
 def log_beta(alpha: Floats) -> Floats:

@@ -19,7 +19,6 @@ METHODS: dict[str, Any] = {
     "one coin": OneCoin(max_iterations=60),
     "two coins": TwoCoin(max_iterations=60),
     "vb-ibcc": VBIBCC(tolerance=1e-12, max_iterations=80),
-    "vb-ibcc, anchored": VBIBCC(anchor=0.5, least_labels=2, tolerance=1e-12, max_iterations=80),
     "vb-ibcc of the paper": VBIBCC(shared=False, tolerance=1e-12, max_iterations=80),
     "vb-ibcc with models": VBIBCCWithModels(tolerance=1e-12, max_iterations=40),
     "pl-em": PLEM(max_iterations=30),

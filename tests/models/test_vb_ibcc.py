@@ -36,9 +36,7 @@ CROWDS: dict[str, dict[str, Any]] = {
 METHODS: dict[str, dict[str, Any]] = {
     "the paper's": {"shared": False},
     "shared": {"shared": True},
-    "anchored": {"shared": False, "anchor": 0.3},
-    "shared and anchored": {"anchor": 0.5},
-    "other settings": {"diagonal": 3.0, "off": 0.5, "share_smoothing": 2.5, "least_labels": 2, "anchor": 0.2},
+    "other settings": {"diagonal": 3.0, "off": 0.5, "share_smoothing": 2.5, "least_labels": 2},
 }
 everywhere = pytest.mark.parametrize("shape", CROWDS.values(), ids=CROWDS)
 every_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
@@ -75,9 +73,6 @@ class Setting:
             self.a0_jl[j, j] = method.diagonal
         self.teaches_n = (self.x_nkl.sum(axis=(1, 2)) >= method.least_labels) | (self.truth >= 0)
         votes_nj = self.x_nkl[:, :, : e.n_classes].sum(axis=1)
-        pairs_nj = votes_nj * (votes_nj - 1)
-        self.vote_nj = self.told(pairs_nj / np.maximum(pairs_nj.sum(axis=1, keepdims=True), 1))
-        self.voted_kjl = oracles.counts(e, self.vote_nj * self.teaches_n[:, None])
         start_nj = votes_nj + 1 / e.n_classes
         self.start_nj = self.told(start_nj / start_nj.sum(axis=1, keepdims=True))
 
@@ -89,10 +84,9 @@ class Setting:
         return q_nj
 
     def taught(self, q_nj: Floats) -> tuple[Floats, Floats]:
-        """(J,) items and (K, J, L) labels of each class: beliefs weigh 1 - w, votes w."""
-        w, q_nj = self.method.anchor, q_nj * self.teaches_n[:, None]
-        n_kjl = (1 - w) * np.einsum("nj,nkl->kjl", q_nj, self.x_nkl) + w * self.voted_kjl
-        return (1 - w) * q_nj.sum(axis=0) + w * (self.vote_nj * self.teaches_n[:, None]).sum(axis=0), n_kjl
+        """(J,) items and (K, J, L) labels of each class."""
+        q_nj = q_nj * self.teaches_n[:, None]
+        return q_nj.sum(axis=0), np.einsum("nj,nkl->kjl", q_nj, self.x_nkl)
 
     def learned(self, q_nj: Floats, a_jl: Floats, sweeps: int) -> Plain:
         """Equations 17 and 22."""
@@ -119,15 +113,13 @@ class Setting:
         return at
 
     def bound(self, at: Plain) -> float:
-        """E ln p(labels, z, p, pi, a) and the entropies of q: what is latent weighs 1 - w, what was voted w."""
-        w, nu_0 = self.method.anchor, self.method.share_smoothing
+        """E ln p(labels, z, p, pi, a) and the entropies of q."""
+        nu_0 = self.method.share_smoothing
         log_kappa_j, log_pi_kjl = expected_logs(at)
         total = 0.0
         for n in np.flatnonzero(self.teaches_n):
             explained_j = log_kappa_j + np.einsum("kjl,kl->j", log_pi_kjl, self.x_nkl[n])
-            total += (1 - w) * (float(at.q_nj[n] @ explained_j) + stats.entropy(at.q_nj[n]))
-            total += w * float(self.vote_nj[n] @ log_kappa_j)
-        total += w * float((self.voted_kjl * log_pi_kjl).sum())
+            total += float(at.q_nj[n] @ explained_j) + stats.entropy(at.q_nj[n])
         total += float((nu_0 - 1) * log_kappa_j.sum() + gammaln(3 * nu_0) - 3 * gammaln(nu_0))
         total += stats.dirichlet.entropy(at.nu_j)
         for k, j in np.ndindex(at.alpha_kjl.shape[:2]):
@@ -136,7 +128,7 @@ class Setting:
             total += stats.dirichlet.entropy(at.alpha_kjl[k, j])
         if self.method.shared:  # the program leaves out the hyper-prior's normaliser, which depends on nothing
             total += float((stats.gamma(self.a0_jl + 1).logpdf(at.a_jl) + gammaln(self.a0_jl + 1)).sum())
-        return total / (1 - w)
+        return total
 
     def found(self, consensus: Consensus) -> Plain:
         """The same of what the program reports."""

@@ -1,4 +1,4 @@
-"""Isotonic calibration against a plain pool of adjacent violators; I-Max: the iteration against plain loops, the best partition by dynamic programming, values by hand."""
+"""Isotonic calibration by plain pooling; I-Max by plain loops and the best partition, by dynamic programming."""
 
 from __future__ import annotations
 

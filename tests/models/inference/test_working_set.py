@@ -60,7 +60,7 @@ def test_the_objective_never_falls(method: Any, large: Evidence) -> None:
     assert (np.diff(trace) >= -1e-9 * np.abs(trace[1:])).all()
 
 
-@pytest.mark.parametrize("method", [DawidSkene(), VBIBCC(), VBIBCC(anchor=0.3, least_labels=2), VBIBCC(shared=False)])
+@pytest.mark.parametrize("method", [DawidSkene(), VBIBCC(), VBIBCC(least_labels=2), VBIBCC(shared=False)])
 @pytest.mark.usefixtures("always")
 def test_known_truths_gaps_and_other_answers(method: Any, never: Any) -> None:
     evidence, _ = oracles.crowd(
