@@ -25,7 +25,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -76,8 +76,6 @@ class VariationalGPCMA:
         inducing: maximum number of inducing points, >= 1. Time grows with their square; with as many as items, the
             process is exact.
         ard: True if each feature has its own length scale, else all have one.
-        backbone: a torch module, or "package.module:name" of one or of its factory, applied to the standardized
-            features before the kernel; its weights are learned with the kernel (in float64, in eval mode).
         annotators: "dirichlet" (a posterior of each confusion matrix, and their prior learned) or "map" (matrices at
             their posterior mode).
         accuracy: expected accuracy of an annotator before any label is seen, in (0, 1).
@@ -87,7 +85,7 @@ class VariationalGPCMA:
         tolerance: iterations over all items stop when one gains less, in nats per item.
         max_iterations: maximum number of these iterations.
         device: "cpu", "cuda" (or another torch device), or "auto": a GPU if there is one.
-        seed: seed of the choice of inducing points and batches, and of a backbone built here.
+        seed: seed of the choice of inducing points and batches.
 
     Example:
         >>> import numpy as np, hitl
@@ -103,7 +101,6 @@ class VariationalGPCMA:
 
     inducing: int = 200
     ard: bool = False
-    backbone: Any = None
     annotators: str = "dirichlet"
     accuracy: float = EXPECTED_ACCURACY
     temperature: LogTemperature = LogTemperature(0.45)
@@ -149,9 +146,7 @@ class VariationalGPCMA:
         learned |= found.prior.parameters | found.prior.latent() | {LEARNED_FROM: np.array(learned_from)}
         temperatures = {} if pool is None else pool.temperatures
         report = kind.report(annotations, found, shares(found.q_nj))
-        return em.concluded(
-            self._in_words, began, evidence, found, report, temperatures=temperatures, parameters=learned
-        )
+        return em.concluded(self, began, evidence, found, report, temperatures=temperatures, parameters=learned)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Predict other items by features, labels and models with the learned parameters; new annotators follow the
@@ -214,8 +209,7 @@ class VariationalGPCMA:
 
     def _kernel(self, evidence: Evidence) -> CovarianceModule:
         covariance = import_module("hitl.models.priors.covariance")
-        backbone = None if self.backbone is None else covariance.backbone_of(self.backbone, self.seed)
-        made: CovarianceModule = covariance.CovarianceModule(_width(evidence), self.ard, backbone)
+        made: CovarianceModule = covariance.CovarianceModule(_width(evidence), self.ard)
         return made
 
     @property
@@ -223,13 +217,6 @@ class VariationalGPCMA:
         if self.device != "auto":
             return self.device
         return "cuda" if _gp().torch.cuda.is_available() else "cpu"
-
-    @property
-    def _in_words(self) -> Self:
-        """Same settings with a backbone module replaced by its class name, because settings are saved as text."""
-        given = self.backbone
-        named = given is None or isinstance(given, str)
-        return self if named else replace(self, backbone=f"{type(given).__module__}:{type(given).__qualname__}")
 
     def _kind(self, annotations: Annotations) -> AnnotatorKind:
         """Return the kind of annotators, with expected confusion rows of the weight of EXPECTED_LABELS labels."""

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from scipy.special import logsumexp
 
 from hitl import score
@@ -136,7 +135,7 @@ def test_a_warm_start_after_ten_labels_costs_a_fifth_and_comes_to_the_same(monke
     assert (warm.labels == cold.labels).mean() > 0.99
 
 
-# -- items without features, backbones, devices --------------------------------------------------------------
+# -- items without features, devices -------------------------------------------------------------------------
 
 
 def test_items_without_features_are_judged_by_labels_and_shares() -> None:
@@ -151,40 +150,12 @@ def test_items_without_features_are_judged_by_labels_and_shares() -> None:
     np.testing.assert_allclose(again.probabilities, p, atol=0.02)
 
 
-def ring(n: int) -> tuple[Evidence, Ints]:
-    """Two classes, inside and outside a circle of two of ten features."""
-    rng = np.random.default_rng(7)
-    evidence, truth = crowd(rng, n, 8, 2, asked=0.5, accuracy=(0.7, 0.9))
-    angle = rng.uniform(0, 2 * np.pi, size=n)
-    radius = 1 + truth + 0.2 * rng.normal(size=n)
-    noise = rng.normal(size=(n, 8))
-    return replace(evidence, features=np.column_stack((radius * np.cos(angle), radius * np.sin(angle), noise))), truth
-
-
-def squares() -> torch.nn.Module:
-    """A backbone: two layers that can tell a radius."""
-    return torch.nn.Sequential(torch.nn.Linear(10, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
-
-
-def test_a_backbone_is_learned_with_the_kernel() -> None:
-    evidence, _ = ring(300)
-    method = VariationalGPCMA(inducing=30, backbone=f"{__name__}:squares", learning_steps=100)
-    learned = method.fit(evidence)
-    as_made = VariationalGPCMA(inducing=30, backbone=squares, learning_steps=0)
-    assert learned.fit.objective[-1] > as_made.fit(evidence).fit.objective[-1] + 10
-    assert learned.parameters["gp hyper-parameters"].size == 8 * 11 + 3 * 9 + 2
-    again = method.apply(Consensus.from_bytes(learned.to_bytes()), evidence)
-    np.testing.assert_allclose(again.probabilities, learned.probabilities, atol=0.02)
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"annotators": "coins"}, "annotators is 'coins'; expected one of dirichlet, map"),
         ({"inducing": 0}, "inducing is 0; expected a whole number of at least 1"),
         ({"accuracy": 1.0}, "accuracy is 1.0"),
-        ({"backbone": "no.such.module:net"}, r"backbone is 'no.such.module:net': .*expected package.module:name"),
-        ({"backbone": "math:pi"}, "backbone is a float; expected a torch module"),
     ],
 )
 def test_bad_settings_are_named(settings: dict[str, Any], message: str) -> None:
