@@ -8,9 +8,8 @@ classes, options                    J true classes, L >= J label options; option
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,8 +41,7 @@ from hitl.tables.encode import (
 )
 from hitl.tables.encode import column_of as column_of
 from hitl.tables.encode import places_of as places_of
-from hitl.tables.read import name_of, place_in, read_table
-from hitl.tables.write import write_table
+from hitl.tables.read import name_of, place_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,8 +83,8 @@ class Annotations(OneLineRepr):
             object.__setattr__(self, name, plain_names(getattr(self, name)))
             check_names(name, getattr(self, name))
         if self.options[: len(self.classes)] != self.classes:
-            expected, found = listed(self.classes), listed(self.options)
-            raise BadAnnotations(f"options: expected the classes first ({expected}), found {found}")
+            classes, options = listed(self.classes), listed(self.options)
+            raise BadAnnotations(f"options: expected the classes first ({classes}), found {options}")
         if not self.items:
             raise BadAnnotations("no items: the table is empty; expected at least one item")
         if len(self.classes) < 2:
@@ -120,35 +118,21 @@ class Annotations(OneLineRepr):
 
     @classmethod
     def from_frame(
-        cls,
-        frame: Any,
-        item: str = "item",
-        annotator: str | None = "annotator",
-        label: str = "label",
-        *,
-        items: Sequence[Name] | None = None,
-        classes: Sequence[Name] | None = None,
-        options: Sequence[Name] | None = None,
-        time: str | None = None,
-        duration: str | None = None,
-        strict: bool = False,
+        cls, frame: Any, item: str = "item", annotator: str | None = "annotator", label: str = "label", **more: Any
     ) -> Annotations:
         """Build from a table with one row per annotation.
 
         The table may be pandas, polars, Arrow, a Hugging Face dataset, a dict or a list. `item`, `annotator`, `label`,
-        `time`, `duration` name its columns; use `annotator=None` if annotators have no ids. `items` adds items without
-        labels (an item outside it is an error). `classes` and `options` fix the codes (default: the labels seen, in
-        natural order).
+        `time` and `duration` name its columns; use `annotator=None` if annotators have no ids. `items` adds items
+        without labels (an item outside it is an error). `classes` and `options` fix the codes (default: the labels
+        seen, in natural order).
 
         Rows that repeat an answer collapse. Of two different answers by one annotator to one item the latest wins if
         times are known, else the last row, with a ConflictingLabels warning that counts them (an error if `strict`).
         Raises BadAnnotations or BadTable.
         """
-        table = annotation_table(frame, (item, annotator, label, time, duration))
-        return cls.from_table(
-            table, item, annotator, label, items=items, classes=classes, options=options, time=time, duration=duration,
-            strict=strict,
-        )  # fmt: skip
+        columns = item, annotator, label, more.get("time"), more.get("duration")
+        return cls.from_table(annotation_table(frame, columns), item, annotator, label, **more)
 
     @classmethod
     def from_table(
@@ -190,15 +174,16 @@ class Annotations(OneLineRepr):
         options: Sequence[Name],
         time: Floats | None = None,
         duration: Floats | None = None,
-        strict: bool = False,
     ) -> Annotations:
         """Build as `from_frame` would from a table with these columns, given codes into `items`."""
         named, own, row = distinct_codes(annotator, lambda column: annotator_codes(pa.table({"_": column}), "_"))
         chosen = options_of(classes, options)
-        known, own_label, label_row = distinct_codes(label, lambda column: codes_of("label", column, chosen))
-        annotator_code, label_code = _recoded(named[1], own)[row], _recoded(known[1], own_label)[label_row]
-        names = items, named[0], tuple(classes), known[0]
-        return cls._latest((item, annotator_code, label_code, time, duration), names, named[2], row_number, strict)
+        labels, own_label, label_row = distinct_codes(label, lambda column: codes_of("label", column, chosen))
+        annotator_code, label_code = _recoded(named[1], own)[row], _recoded(labels[1], own_label)[label_row]
+        names = items, named[0], tuple(classes), labels[0]
+        return cls._latest(
+            (item, annotator_code, label_code, time, duration), names, named[2], row_number, strict=False
+        )
 
     @classmethod
     def _latest(
@@ -233,20 +218,7 @@ class Annotations(OneLineRepr):
         n, k = codes.shape
         return cls(item, annotator, label, tuple(range(n)), tuple(range(k)), names, names)
 
-    @classmethod
-    def read(cls, path: str | Path, **columns: Any) -> Annotations:
-        """Read a CSV, JSON Lines or Parquet file; all names are text. Keywords as in `from_frame`."""
-        named = [columns.get(name, name) for name in ("item", "annotator", "label")]
-        table = read_table(path, text=[name for name in named if name])
-        if table.num_rows == 0 and not columns.get("items"):
-            raise BadAnnotations(f"{path}: the table is empty; expected one row for each label")
-        return cls.from_frame(table, **columns)
-
     # -- reading -------------------------------------------------------------------------------------------
-
-    def write(self, path: str | Path) -> None:
-        """Write one row per annotation (item, annotator, label, time, duration) as CSV, JSON Lines or Parquet."""
-        write_table(path, self.table())
 
     def table(self) -> pa.Table:
         """Return one row per annotation; an anonymous annotator is null."""
@@ -326,16 +298,15 @@ class Annotations(OneLineRepr):
         """(K,) number of labels by each annotator."""
         return np.bincount(self.annotator, minlength=self.n_annotators)
 
-    def select(self, rows: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> Annotations:
-        """Return the same items, annotators and options with only these annotations (mask or row numbers)."""
-        return replace(
-            self,
-            item=self.item[rows],
-            annotator=self.annotator[rows],
-            label=self.label[rows],
-            time=None if self.time is None else self.time[rows],
-            duration=None if self.duration is None else self.duration[rows],
-        )
+    def select(self, chosen: npt.NDArray[np.bool_]) -> Annotations:
+        """Return the same items, annotators and options with only the annotations of an (M,) mask."""
+        part = object.__new__(Annotations)
+        vars(part).update({each.name: getattr(self, each.name) for each in fields(self)})
+        for name in ("item", "annotator", "label", "time", "duration"):
+            values = getattr(self, name)
+            if values is not None:
+                part._freeze(name, values[chosen])  # a part of a checked table needs no checks
+        return part
 
     # -- checks --------------------------------------------------------------------------------------------
 

@@ -9,16 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from hitl import cycle
 from hitl.operations import push
 from hitl.platform import Connector, Difference, Operation, Progress, SeenAnswer, Snapshot, silent
 from hitl.project import lease_seconds, require_place
-
-if TYPE_CHECKING:
-    from hitl.settings import Settings
-    from hitl.store import Store
+from hitl.settings import Settings
+from hitl.store import Store
 
 EVIDENCE = frozenset({"item", "annotation", "prediction"})
 """Kinds of difference that are fixed in the store; all others are fixed on the platform."""
@@ -71,17 +68,12 @@ def repair(settings: Settings, store: Store, connector: Connector, found: Audit,
         if kinds & EVIDENCE:
             left_out = cycle.pull(lease, store, connector, progress, anew=True).problems
         if kinds - EVIDENCE:
-            store.queue(lease, _taken_back(store, settings.name, found))
+            queued = {each.key for each, _ in store.operations(settings.name) if each.kind == "assign"}
+            strays = {one.key for one in found.differences if one.what == "assign"} - queued  # assigned by nobody here
+            store.queue(lease, [Operation("assign", key, {"items": []}) for key in sorted(strays)])
             for _ in push(lease, store, connector, progress, verify=True):
                 pass
     return replace(audit(settings, store, connector, progress), left_out=left_out)
-
-
-def _taken_back(store: Store, project: str, found: Audit) -> list[Operation]:
-    """Return empty assignments for annotators whose questions are not in the outbox."""
-    known = {each.key for each, _ in store.operations(project) if each.kind == "assign"}
-    strays = {one.key for one in found.differences if one.what == "assign"} - known
-    return [Operation("assign", key, {"items": []}) for key in sorted(strays)]
 
 
 def _evidence(there: Snapshot, here: Snapshot) -> Iterator[Difference]:

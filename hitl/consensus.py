@@ -35,7 +35,7 @@ from hitl.tables.write import atomic, write_table
 BROKEN = (zipfile.BadZipFile, zlib.error)
 """Exceptions raised by a damaged archive."""
 
-FORMAT = 5
+FORMAT = 6
 
 SHARED, PARAMETER = "shared errors ", "parameter "
 """Prefixes of the names of shared errors and of parameters in the file."""
@@ -316,12 +316,12 @@ class Consensus(OneLineRepr):
 
     def judging(self, items: Names, probabilities: Floats, report: AnnotatorReport | None = None) -> Consensus:
         """Return a copy with the probabilities (N, J) of other items, and the classes of `report` if given."""
-        known = self.annotators if report is None else report
+        people = self.annotators if report is None else report
         return replace(
             self,
             items=items,
-            classes=known.classes,
-            annotators=known,
+            classes=people.classes,
+            annotators=people,
             class_shares=self.class_shares if report is None else report.shares,
             probabilities=probabilities,
             difficulty=None,

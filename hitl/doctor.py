@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hitl.active.pending.blockers import missing_in_words, missing_skills
 from hitl.active.registry import policy
@@ -14,23 +13,12 @@ from hitl.formatting import counted, subject_of
 from hitl.learning.features import stored_features
 from hitl.models.combiner import needs_of
 from hitl.models.registry import chosen
-from hitl.platform import Check, silent
-from hitl.project import (
-    combined,
-    crew_of,
-    graph_of,
-    opened,
-    orders_of_others,
-    reachable,
-    stored_evidence,
-)
+from hitl.platform import Check, Connector, silent
+from hitl.project import combined, crew_of, graph_of, opened, orders_of_others, reachable, stored_evidence
+from hitl.settings import Settings
 from hitl.status import stored_in_words
+from hitl.store import Store
 from hitl.store.events import Counted
-
-if TYPE_CHECKING:
-    from hitl.platform import Connector
-    from hitl.settings import Settings
-    from hitl.store import Store
 
 
 def checks(config: Path) -> Iterator[Check]:
@@ -43,9 +31,16 @@ def checks(config: Path) -> Iterator[Check]:
         as_printed = ", with the settings of its paper" if settings.combine.paper else ""
         yield Check("combiner", True, f"{settings.combine.method}{as_printed}")
         policy(settings.policy.name, **settings.policy.options)
-        yield _policy(settings)
+        if settings.policy.options.get("audit_share") and not settings.crew.annotators:
+            fix = "name them in crew.annotators, or remove the key"
+            yield Check("policy", False, "policy.options.audit_share asks nothing of annotators without names", fix)
+        else:
+            yield Check("policy", True, settings.policy.name)
         yield from connector.check()
-        yield from _suggested(settings, store)
+        reported, suggested = store.suggested(settings.name)
+        if reported:  # the platform reports it
+            detail = f"{suggested:,} of {reported:,} began as a suggestion that the annotator saw"
+            yield Check("answers", True, detail)
         yield from _crew(settings, store, connector)
         for line in orders_of_others(store, settings.name, connector):
             problem, _, fix = line.partition(": ")
@@ -67,31 +62,15 @@ def _events(settings: Settings, store: Store) -> Iterator[Check]:
         if one.to.lacks is not None:
             yield Check(name, False, *one.to.lacks.split("; ", 1))
             continue
-        found = one.reach()
+        reply = one.reach()
         waiting = f"; {counted(counted_now.waiting, 'event')} to be sent, {counted_now.failed:,} given up so far"
-        if found.status is None:
+        if reply.status is None:
             fix = "fix its url, or see whether it runs; what waits is sent when it answers"
-            yield Check(name, False, f"{one.to.shown}: {found.said}{waiting}", fix)
+            yield Check(name, False, f"{one.to.shown}: {reply.said}{waiting}", fix)
         elif store.is_off(settings.name, one.to.name, one.digest):
             yield Check(name, False, f"{one.to.shown}: it has answered 410 (gone)", "`hitl events --test` turns it on")
         else:
             yield Check(name, True, f"{one.to.shown} answers{waiting}; `hitl events --test` sends a ping")
-
-
-def _policy(settings: Settings) -> Check:
-    """Check that the policy supports its options."""
-    if settings.policy.options.get("audit_share") and not settings.crew.annotators:
-        fix = "name them in crew.annotators, or remove the key"
-        return Check("policy", False, "policy.options.audit_share asks nothing of annotators without names", fix)
-    return Check("policy", True, settings.policy.name)
-
-
-def _suggested(settings: Settings, store: Store) -> Iterator[Check]:
-    """Count the answers that began as a suggestion, if the platform reports it."""
-    told, suggested = store.suggested(settings.name)
-    if told:
-        detail = f"{suggested:,} of {told:,} began as a suggestion that the annotator saw"
-        yield Check("answers", True, detail)
 
 
 def _crew(settings: Settings, store: Store, connector: Connector) -> Iterator[Check]:
@@ -135,36 +114,27 @@ def _models(settings: Settings, store: Store, connector: Connector) -> Iterator[
 
 
 def _learning(settings: Settings, store: Store, connector: Connector) -> Iterator[Check]:
-    """Check the model of `[learn]`. Without one, check if a model would help."""
+    """Check the model of `[learn]`. Without one, recommend a model if one trained on the features would help."""
+    from hitl.models.learning.learned import Learned
+
     learn, trainings = settings.learn, store.trainings(settings.name)
     if learn.model is not None and settings.features.kind is None and learn.field is None:
         fix = "add [features] with text, image, columns or file"
         yield Check("learn", False, f"learn.model {learn.model!r} has no features to learn from", fix)
     elif learn.model is not None:
         for name, one in trainings.items():
-            told = (
-                f"predicts {one.agreement:.0%} as annotators say, out of fold" if one.informs else "knows nothing yet"
-            )
-            yield Check("learn", True, f"{name}: {learn.model}, from {one.items:,} items, {told}")
+            share = f"predicts {one.agreement:.0%} as annotators say, out of fold"
+            detail = f"{name}: {learn.model}, from {one.items:,} items, {share if one.informs else 'knows nothing yet'}"
+            yield Check("learn", True, detail)
         if not trainings:
             yield Check("learn", True, f"{learn.model}: nothing learned yet; the next cycle with enough labels begins")
-    elif settings.features.kind is not None:
-        yield from _would_pay(settings, store, connector)
-
-
-def _would_pay(settings: Settings, store: Store, connector: Connector) -> Iterator[Check]:
-    """Recommend a model if one trained on the features would be informative."""
-    from hitl.models.learning.learned import Learned
-
-    if not len(store.key_column(settings.name)):
-        return
-    for name, known in stored_evidence(settings, store, connector.questions()).items():
-        if known.features is None:
-            continue
+    elif settings.features.kind is not None and len(store.key_column(settings.name)):
         method = Learned(settings.combine.method)
-        if method.predictions(known, combined(settings, {name: known}, silent)[name]):
-            hint = '[learn] with model = "logistic" would save labels; `hitl replay --learn` says how many'
-            yield Check("learn", True, f"{name}: a model would learn from the features: {hint}")
+        for name, known in stored_evidence(settings, store, connector.questions()).items():
+            fitted = known.features is not None and combined(settings, {name: known}, silent)[name]
+            if fitted and method.predictions(known, fitted):
+                hint = '[learn] with model = "logistic" would save labels; `hitl replay --learn` says how many'
+                yield Check("learn", True, f"{name}: a model would learn from the features: {hint}")
 
 
 def _features(settings: Settings, store: Store) -> Iterator[Check]:
@@ -174,36 +144,29 @@ def _features(settings: Settings, store: Store) -> Iterator[Check]:
         return
     x_nd = stored_features(settings, store, items)
     if x_nd is None:
-        yield Check(
-            "features", False, "not made yet, or by other settings", "`hitl embed --project`, or the next cycle"
-        )
+        fix = "`hitl embed --project`, or the next cycle"
+        yield Check("features", False, "not made yet, or by other settings", fix)
         return
     have = int((x_nd == x_nd).all(axis=1).sum()) if x_nd.shape[1] else 0
-    fix = "`hitl embed --project` says of which not, and why"
-    yield Check(
-        "features", have == len(items), f"{have:,} of {len(items):,} items, {x_nd.shape[1]:,} numbers each", fix
-    )
+    detail, fix = f"{have:,} of {len(items):,} items, {x_nd.shape[1]:,} numbers each", "says of which not, and why"
+    yield Check("features", have == len(items), detail, f"`hitl embed --project` {fix}")
 
 
 def _graph(settings: Settings, store: Store) -> Iterator[Check]:
-    """Check that `[graph]` links the items, and that the combiner uses the graph."""
+    """Check that the combiner uses a graph, and that `[graph]` links the items: edges, items without, ignored ones."""
     name, kind = settings.combine.method, settings.graph.kind
     method = chosen(name, settings.combine.options, settings.combine.paper)
-    if kind is None and "graph" in needs_of(method):
-        yield Check("graph", False, f"combine.method {name!r} needs one", "add [graph] with file or neighbours")
-    if kind is not None:
-        yield from _edges(settings, store)
-    if kind is not None and "graph" not in method.uses:
+    if kind is None:
+        if "graph" in needs_of(method):
+            yield Check("graph", False, f"combine.method {name!r} needs one", "add [graph] with file or neighbours")
+        return
+    if "graph" not in method.uses:
         fix = 'combine.method = "network-ibcc" or "network-dawid-skene" uses it; or take the graph away'
         yield Check("graph", False, f"combine.method {name!r} does not use it", fix)
-
-
-def _edges(settings: Settings, store: Store) -> Iterator[Check]:
-    """Count edges, items without edges, and ignored edges, or report why there are none."""
     items = tuple(store.items(settings.name).column("item").to_pylist())
     if not items:
         return
-    if settings.graph.kind == "neighbours" and settings.features.kind is None:
+    if kind == "neighbours" and settings.features.kind is None:
         fix = "add [features] with text, image, columns or file"
         yield Check("graph", False, "graph.neighbours has no features to find neighbours by", fix)
         return

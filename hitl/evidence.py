@@ -29,8 +29,6 @@ from hitl.tables.matrices import require_distributions
 from hitl.tables.read import name_of
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from hitl.platform import Question
 
 
@@ -224,18 +222,6 @@ class Evidence(OneLineRepr):
     def kind(self) -> str:
         """Name of the kind of answer."""
         return "choices" if self.parts is None else self.parts.question.kind
-
-    def frame(self) -> pd.DataFrame:
-        """Return one row per item: item, labels, truth if any is known, and the most probable class per model."""
-        import pandas as pd
-
-        names = np.array([*map(str, self.annotations.classes), None], dtype=object)
-        columns: dict[str, Any] = {"item": self.annotations.items, "labels": self.annotations.labels_per_item}
-        if self.known.any():
-            columns["truth"] = names[self.truth]
-        for name, p_nj in self.probabilities.items():
-            columns[name] = names[np.where(np.isnan(p_nj[:, 0]), -1, p_nj.argmax(axis=1))]
-        return pd.DataFrame(columns)
 
     def __str__(self) -> str:
         parts = [f"probabilities of {', '.join(self.probabilities)}"] if self.probabilities else []

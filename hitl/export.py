@@ -15,24 +15,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from hitl.annotations import Names
 from hitl.kinds.kind import Judged, Kind, item_columns, kind_of, layers_by_question
+from hitl.operations import Judgement
+from hitl.plan import Plan
 from hitl.platform import NO, YES
 from hitl.tables.encode import iso_8601, writable
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from hitl.annotations import Names
-    from hitl.evidence import Evidence
-    from hitl.operations import Judgement
-    from hitl.plan import Plan
-
-    Rows = npt.NDArray[np.intp]
 
 KNOWN, ANNOTATORS, MODEL, BOTH, NOBODY = "known truth", "annotators", "model", "annotators and model", "nobody"
 """Sources of a label."""
@@ -41,9 +34,7 @@ KNOWN, ANNOTATORS, MODEL, BOTH, NOBODY = "known truth", "annotators", "model", "
 def label_tables(judgement: Judgement, items: pa.Table, names: Mapping[str, str]) -> dict[str, pa.Table]:
     """Return a table of labels per question, with a row for each judged item that still exists.
 
-    The questions of a multiple choice form one table, named after the control, whatever else the project asks. Its
-    label is "art,law" if these two are chosen ("" for none), p_art is the probability of art, and confidence is that of
-    the least certain class.
+    The questions of a multiple choice form one table, named after the control (`Choices.table`).
 
     `judgement` is keyed by the platform's ids, and its evidence may be newer than its results. `items` comes from
     `Store.items`, `names` from `hitl.project.item_names`.
@@ -84,46 +75,28 @@ def _table(kind: Kind, group: Sequence[Judged], plan: Plan, items: pa.Table, nam
     judged = list(map(str, group[0].consensus.items))
     keys = [key for key in judged if key in stored]
     table = kind.table(group, names).filter(pa.array([key in stored for key in judged], pa.bool_()))
-    known = [one.evidence for one in group]
-    columns = {name: table.column(name) for name in table.column_names}
-    columns |= {"labels": _labels(known, keys), **_progress(plan, keys), "source": _source(known, keys)}
+    evidence = [one.evidence for one in group]
+    place = {str(item): n for n, item in enumerate(evidence[0].annotations.items)}
+    rows = np.array([place[key] for key in keys], dtype=np.intp)
+    # An answer to a multiple choice counts as one label.
+    labels_n = np.max([known.annotations.labels_per_item for known in evidence], axis=0)[rows]
+    predicted_n = np.any([known.predicted for known in evidence], axis=0)[rows]
+    known_n = np.all([known.known for known in evidence], axis=0)[rows]
+    cases = [known_n, (labels_n > 0) & predicted_n, labels_n > 0, predicted_n]
+    source_n = np.select(cases, [KNOWN, BOTH, ANNOTATORS, MODEL], default=NOBODY)
+    why = {str(done.item): done.why for done in plan.done}
+    columns = {name: table.column(name) for name in table.column_names} | {
+        "labels": pa.array(labels_n),
+        "done": pa.array([key in why for key in keys], pa.bool_()),
+        "why": pa.array([why.get(key) for key in keys], pa.string()),
+        "source": pa.array(source_n.astype(object), pa.string()),
+    }
     for field, values in _fields([stored[key] for key in keys]).items():
         columns[_free(field, columns)] = values
     return pa.table(columns)
 
 
 _KEPT = ("item", "data")
-
-
-def _rows_of(evidence: Evidence, keys: Sequence[str]) -> Rows:
-    place = {str(item): n for n, item in enumerate(evidence.annotations.items)}
-    return np.array([place[key] for key in keys], dtype=np.intp)
-
-
-def _labels(evidence: Sequence[Evidence], keys: Sequence[str]) -> pa.Array:
-    """Return the number of labels per item. An answer to a multiple choice counts as one label."""
-    counts_n = np.max([known.annotations.labels_per_item for known in evidence], axis=0)
-    return pa.array(counts_n[_rows_of(evidence[0], keys)])
-
-
-def _source(evidence: Sequence[Evidence], keys: Sequence[str]) -> pa.Array:
-    """Return the source of each item's label."""
-    rows = _rows_of(evidence[0], keys)
-    labeled_n = np.any([known.annotations.labels_per_item > 0 for known in evidence], axis=0)[rows]
-    predicted_n = np.any([known.predicted for known in evidence], axis=0)[rows]
-    known_n = np.all([known.known for known in evidence], axis=0)[rows]
-    cases = [known_n, labeled_n & predicted_n, labeled_n, predicted_n]
-    source_n = np.select(cases, [KNOWN, BOTH, ANNOTATORS, MODEL], default=NOBODY)
-    return pa.array(source_n.astype(object), pa.string())
-
-
-def _progress(plan: Plan, keys: Sequence[str]) -> dict[str, Any]:
-    """Return the columns done and why."""
-    why = {str(done.item): done.why for done in plan.done}
-    return {
-        "done": pa.array([key in why for key in keys], pa.bool_()),
-        "why": pa.array([why.get(key) for key in keys], pa.string()),
-    }
 
 
 def _fields(data: Sequence[Mapping[str, Any]]) -> dict[str, pa.Array]:
@@ -164,9 +137,9 @@ def multiple_choices(classes_of: Mapping[str, Names]) -> dict[str, dict[str, str
         >>> multiple_choices({"topics=art": ("no", "yes"), "topics=law": ("no", "yes"), "mood": ("good", "bad")})
         {'topics': {'art': 'topics=art', 'law': 'topics=law'}}
     """
-    found: dict[str, dict[str, str]] = {}
+    controls: dict[str, dict[str, str]] = {}
     for question, classes in classes_of.items():
         control, joined, name = question.partition("=")
         if joined and {str(one) for one in classes} == {YES, NO}:
-            found.setdefault(control, {})[name] = question
-    return found
+            controls.setdefault(control, {})[name] = question
+    return controls

@@ -1,8 +1,7 @@
-"""Format results: one line in print, the same line above the first rows in a notebook."""
+"""Format results, names and counts for messages."""
 
 from __future__ import annotations
 
-import html
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,9 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hitl.platform import Operation
-
-ROWS = 10
-"""Number of rows shown in a notebook."""
 
 NAMES = 8
 """Number of names listed in one line."""
@@ -41,21 +37,12 @@ def masked(text: str) -> str:
 
 
 class OneLineRepr:
-    """Base of classes that print as one line, `Name(<str>)`. In a notebook `frame()`, if defined, is shown below it."""
+    """Base of classes that print as one line, `Name(<str>)`."""
 
     __slots__ = ()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self})"
-
-    def _repr_html_(self) -> str:
-        """Return the HTML shown in notebooks."""
-        title, frame = f"<p>{html.escape(repr(self))}</p>", getattr(self, "frame", None)
-        if frame is None:
-            return title
-        rows = frame()
-        more = f"<p>{len(rows) - ROWS:,} more rows: frame()</p>" if len(rows) > ROWS else ""
-        return title + str(rows.head(ROWS).to_html(index=False, border=0)) + more
 
 
 def shown_names(names: Mapping[str, str]) -> dict[str, str]:

@@ -74,10 +74,10 @@ def until(plan: Plan, expire: float) -> float | None:
 
 
 def unchanged(
-    recorded: Mapping[str, Any] | None, now_there: Mapping[str, Any], questions: str | None, now: float
+    recorded: Mapping[str, Any] | None, current: Mapping[str, Any], questions: str | None, now: float
 ) -> bool:
     """Return True if no input of the `recorded` run has changed. `questions` None: they cannot have changed."""
-    if recorded is None or any(recorded.get(name) != value for name, value in now_there.items()):
+    if recorded is None or any(recorded.get(name) != value for name, value in current.items()):
         return False
     if questions is not None and recorded.get("questions") != questions:
         return False
@@ -91,20 +91,15 @@ def stored_results(
 
     It is refitted if an answer, an item or a probability file has changed since. Nothing is recorded.
     """
-    latest = store.latest(settings.name)
-    if latest is None or not _evidence_unchanged(settings, store):
+    latest, last = store.latest(settings.name), store.last_cycle(settings.name)
+    recorded = (None if last is None else last.basis) or {}
+    current = {"revision": store.revision(settings.name), "files": _digest(_stamps(settings))}
+    current |= _digest_trainings(settings, store)
+    if latest is None or any(recorded.get(name) != value for name, value in current.items()):
         return combined(settings, evidence, progress), False
     if not all(is_over(latest[0].get(name), known) for name, known in evidence.items()):
         return combined(settings, evidence, progress), False
     return latest[0], True
-
-
-def _evidence_unchanged(settings: Settings, store: Store) -> bool:
-    last = store.last_cycle(settings.name)
-    recorded = (None if last is None else last.basis) or {}
-    now_there = {"revision": store.revision(settings.name), "files": _digest(_stamps(settings))}
-    now_there |= _digest_trainings(settings, store)
-    return all(recorded.get(name) == value for name, value in now_there.items())
 
 
 def _stamps(settings: Settings) -> Iterator[str]:
@@ -115,8 +110,7 @@ def _stamps(settings: Settings) -> Iterator[str]:
         with suppress(OSError):  # the fit that reads it reports the error
             for file in sorted(path.iterdir()) if path.is_dir() else [path]:  # a folder holds several files
                 if file.is_file():
-                    found = file.stat()
-                    yield f"{file} {found.st_size} {found.st_mtime_ns}"
+                    yield f"{file} {file.stat().st_size} {file.stat().st_mtime_ns}"
 
 
 def _digest(parts: Iterable[str]) -> str:

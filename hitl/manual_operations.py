@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -23,23 +23,12 @@ from hitl.export import multiple_choices
 from hitl.formatting import listed
 from hitl.kinds.kind import kind_of
 from hitl.operations import push_collecting_errors
-from hitl.platform import (
-    NO,
-    YES,
-    Connector,
-    Operation,
-    Progress,
-    Question,
-    Receipt,
-    silent,
-)
+from hitl.platform import NO, YES, Connector, Operation, Progress, Question, Receipt, silent
 from hitl.project import item_names, lease_seconds
+from hitl.settings import Settings
+from hitl.store import Store
 from hitl.tables.columns import Place, require_columns, row_number
 from hitl.tables.read import place_in
-
-if TYPE_CHECKING:
-    from hitl.settings import Settings
-    from hitl.store import Store
 
 
 @dataclass(frozen=True)
@@ -74,9 +63,7 @@ def known_truth(table: pa.Table, questions: Sequence[Question], question: str | 
     """Turn the columns item and label of a table into ground truth for one question (None: the only one).
 
     `question` may name a multiple choice. Its labels then list the right classes, as "art,law" or one per row (empty:
-    no class), and all other classes are wrong. For questions about parts of texts or recordings the rows are true
-    spans, in columns start, end and label; if all are empty, there are no spans. For questions about boxes on images
-    the rows are true boxes, in columns x, y, width, height (percent of the image) and label.
+    no class), and all other classes are wrong. Parts of items are read by their kind (`Kind.truth`).
 
     Items are given by the user's names; `send` replaces them by the platform's. Raises BadSettings if the question does
     not exist; BadTable if a label is not a class or an item appears twice.
@@ -137,9 +124,11 @@ def send(
         if any((each.kind, each.key) == (operation.kind, operation.key) for each in store.queued(settings.name)):
             raise_all(refused)  # otherwise this operation would replace the waiting one in the outbox
         problems: tuple[str, ...] = ()
-        if _missing(operation, _keys(settings, store, operation)):
-            problems = pull(lease, store, connector, progress).problems  # the missing items may be new
-        operation = on_platform(settings, store, operation, where)
+        try:
+            operation = on_platform(settings, store, operation, where)
+        except BadTable:  # its items may be new on the platform
+            problems = pull(lease, store, connector, progress).problems
+            operation = on_platform(settings, store, operation, where)
         store.queue(lease, [operation])
         progress("queued", 1, 1)
         sent = push_collecting_errors(lease, store, connector, progress, refused, by_hand=True)
@@ -152,30 +141,16 @@ def on_platform(settings: Settings, store: Store, operation: Operation, where: s
 
     Raises BadTable if it gives the truth of items that are not stored, BadInput if two items share an own id.
     """
-    keys = _keys(settings, store, operation)
-    missing = _missing(operation, keys)
+    if operation.kind != "gold":
+        return operation
+    truth = operation.payload["questions"]
+    keys = {name: key for key, name in item_names(settings, store).items()}
+    missing = [item for labels in truth.values() for item in labels if item not in keys]
     if missing:
         more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
         raise BadTable(
             f"{where}: item {missing[0]!r}{more} is not in the project, nothing was sent; expected the names that "
             "`hitl export` writes, or `hitl add` it first"
         )
-    if not _truth(operation):
-        return operation
-    by_key = {name: {keys[item]: label for item, label in labels.items()} for name, labels in _truth(operation).items()}
+    by_key = {name: {keys[item]: label for item, label in labels.items()} for name, labels in truth.items()}
     return replace(operation, payload={**operation.payload, "questions": by_key})
-
-
-def _keys(settings: Settings, store: Store, operation: Operation) -> Mapping[str, str]:
-    """Return name -> platform's key of the stored items; empty for an operation without ground truth."""
-    return {name: key for key, name in item_names(settings, store).items()} if _truth(operation) else {}
-
-
-def _missing(operation: Operation, keys: Mapping[str, str]) -> list[str]:
-    """Return the ground-truth items that are not stored."""
-    return [item for labels in _truth(operation).values() for item in labels if item not in keys]
-
-
-def _truth(operation: Operation) -> Mapping[str, Mapping[str, str]]:
-    """Return question -> item -> label of an operation with ground truth."""
-    return operation.payload.get("questions", {}) if operation.kind == "gold" else {}

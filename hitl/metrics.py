@@ -19,15 +19,10 @@ from hitl.active.pending.blockers import (
 from hitl.active.pending.outstanding import open_to_crew
 from hitl.active.stopping import forecast, known_items, rules
 from hitl.active.stopping.pool_state import PoolState
-from hitl.annotations import Annotations
-from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
 from hitl.formatting import counted
 from hitl.models.analysis.audited_agreement import AuditedAgreement
 from hitl.plan import DoneItems, Plan
-
-AT_ONCE = 1 << 16
-"""Labels compared at a time, so that intermediate arrays fit in the processor's cache."""
 
 DIGITS = 6
 """Decimals of recorded and pushed probabilities."""
@@ -42,11 +37,16 @@ def metrics_of(questions: Sequence[rules.Judged], plan: Plan, crew: Crew, budget
     """
     pool = PoolState.of(questions, budget)
     first, results = pool.annotations[0], [consensus for _, consensus in pool]
-    agreement = [_agreement(evidence.annotations, consensus) for evidence, consensus in pool]
-    known = [value for value in agreement if value is not None]
+    labeled = [(evidence.annotations, consensus.labels) for evidence, consensus in pool if len(evidence.annotations)]
+    agreement = [np.mean(annotations.label == label_n[annotations.item]) for annotations, label_n in labeled]
     ahead = None if plan.stop else forecast.forecast(pool, crew, budget)
     prices = [crew.cost_of(name) for name in first.annotators]
     lacks = missing_skills(pool.open_items(), crew)
+    idle = why_nothing_is_asked(plan, crew, budget)
+    if idle is not None and lacks and not open_to_crew(pool, crew, budget):
+        others = plan.open_items - lacks.total()
+        rest = f"; every annotator who may answer the {others:,} others that are open has" if others else ""
+        idle = missing_in_words(lacks, crew) + rest
     return {
         "items": first.n_items,
         "labels": sum(len(given) for given in pool.annotations),
@@ -54,13 +54,13 @@ def metrics_of(questions: Sequence[rules.Judged], plan: Plan, crew: Crew, budget
         "done": len(plan.done),
         "reasons": dict(Counter(DoneItems.of(plan.done).why)),
         "confidence": round(float(np.mean([result.confidence.mean() for result in results])), DIGITS),
-        "agreement": round(float(np.mean(known)), DIGITS) if known else None,
+        "agreement": round(float(np.mean(agreement)), DIGITS) if agreement else None,
         "expected": asdict(pool.expected),
         "cost": float(np.dot(first.labels_per_annotator, prices)),
         "forecast": None if ahead is None else asdict(ahead),
         "stop": plan.stop,
         "lacking": None if plan.stop or not lacks else missing_in_words(lacks, crew),
-        "idle": _idle(pool, lacks, plan, crew, budget),
+        "idle": idle,
         "unasked": {str(name): why for name, why in why_not_asked(pool, plan, crew, budget).items()},
         "waits": waiting_for_absent(pool, plan, crew, budget),
         "models": _models(pool),
@@ -70,30 +70,20 @@ def metrics_of(questions: Sequence[rules.Judged], plan: Plan, crew: Crew, budget
 
 def _models(pool: PoolState) -> dict[str, dict[str, Any]]:
     """Return per model: items predicted, temperature, and agreement with the labels of labeled items."""
-    found: dict[str, dict[str, Any]] = {}
+    figures: dict[str, dict[str, Any]] = {}
     for evidence, consensus in pool:
         labeled = evidence.annotations.labels_per_item > 0
         for name, p_nj in evidence.probabilities.items():
             predicts = ~np.isnan(p_nj[:, 0])
             both = labeled & predicts
             agrees = float((p_nj[both].argmax(axis=1) == consensus.labels[both]).mean()) if both.any() else None
-            found[name] = {
+            figures[name] = {
                 "items": int(predicts.sum()),
                 "temperature": consensus.temperatures.get(name),
                 "compared": int(both.sum()),
                 "agrees": agrees,
             }
-    return found
-
-
-def _idle(pool: PoolState, lacks: Counter[tuple[str, ...]], plan: Plan, crew: Crew, budget: Budget) -> str | None:
-    """Explain why nothing is asked although items are open."""
-    reason = why_nothing_is_asked(plan, crew, budget)
-    if reason is None or not lacks or open_to_crew(pool, crew, budget):
-        return reason
-    others = plan.open_items - lacks.total()
-    rest = f"; every annotator who may answer the {others:,} others that are open has" if others else ""
-    return missing_in_words(lacks, crew) + rest
+    return figures
 
 
 def outlook(metrics: Mapping[str, Any]) -> list[str]:
@@ -104,7 +94,13 @@ def outlook(metrics: Mapping[str, Any]) -> list[str]:
         lines.append(f"accuracy expected now: {expected}; {_checked(expected)}")
         if not expected.checked and not metrics.get("corrected", True):
             lines.append(f"caution: {TOO_SURE}")
-        lines += _of_audit(metrics.get("audit"))
+        if metrics.get("audit"):
+            audit = AuditedAgreement(**metrics["audit"])
+            lines.append(
+                f"audit: of {audit.drawn:,} questions about items drawn at random {audit.answered:,} are answered; "
+                f"labels, as they stood when asked, agree with such answers in {audit.share:.1%} of all items (95 % "
+                f"interval {audit.low:.1%} to {audit.high:.1%}). That is agreement, not accuracy: annotators err too"
+            )
         lines.append(f"spent: {counted(metrics['labels'], 'label')}, cost {metrics['cost']:,g}")
     lines += [_of_model(name, said, metrics["items"]) for name, said in metrics.get("models", {}).items()]
     if metrics.get("stop"):
@@ -164,18 +160,6 @@ def _checked(expected: rules.Expected) -> str:
     )
 
 
-def _of_audit(said: Mapping[str, Any] | None) -> list[str]:
-    """Describe the answers about items drawn at random."""
-    if said is None:
-        return []
-    found = AuditedAgreement(**said)
-    return [
-        f"audit: of {found.drawn:,} questions about items drawn at random {found.answered:,} are answered; labels, as "
-        f"they stood when asked, agree with such answers in {found.share:.1%} of all items (95 % interval "
-        f"{found.low:.1%} to {found.high:.1%}). That is agreement, not accuracy: annotators err too"
-    ]
-
-
 def _of_model(name: str, said: Mapping[str, Any], items: int) -> str:
     """Describe a model in one line: items predicted, temperature, and agreement with annotators."""
     parts = [f"model {name}: predicts {said['items']:,} of {items:,} items"]
@@ -184,14 +168,3 @@ def _of_model(name: str, said: Mapping[str, Any], items: int) -> str:
     if said["agrees"] is not None:
         parts.append(f"agrees with the label of {said['agrees']:.1%} of {said['compared']:,} that annotators labeled")
     return f"{', '.join(parts)} (whether it helps: `hitl models`)"
-
-
-def _agreement(annotations: Annotations, consensus: Consensus) -> float | None:
-    """Return the share of labels that equal the consensus of their item, or None without labels."""
-    if not len(annotations):
-        return None
-    same = 0
-    for start in range(0, len(annotations), AT_ONCE):
-        part = slice(start, start + AT_ONCE)
-        same += np.count_nonzero(annotations.label[part] == consensus.labels[annotations.item[part]])
-    return same / len(annotations)

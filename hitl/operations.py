@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -81,10 +80,16 @@ def operations_of(what: PushSettings, store: Store, project: str, judgement: Jud
     """
     plan, evidence = judgement.plan, judgement.evidence
     if what.order:
-        asked = list(dict.fromkeys(str(ask.item) for ask in plan.asks))
-        yield Operation("order", "", {"items": asked, "by": store.mark(project)})
+        order = list(dict.fromkeys(str(ask.item) for ask in plan.asks))
+        yield Operation("order", "", {"items": order, "by": store.mark(project)})
     if what.assignments:
-        yield from _assignments(store, project, plan)
+        keys = {name: key for key, name in store.annotator_names(project).items()}
+        assigned = {
+            keys.get(str(who), str(who)): [str(ask.item) for ask in plan.asks_of(who)] for who in plan.annotators
+        }
+        for operation, _ in store.operations(project, "assign"):
+            assigned.setdefault(operation.key, [])
+        yield from (Operation("assign", key, {"items": assigned[key]}) for key in sorted(assigned))
     if what.labels_wanted:
         yield _labels_wanted(plan, evidence)
     if what.consensus:
@@ -112,49 +117,31 @@ def departed(
 
 
 def _consensus(store: Store, project: str, judgement: Judgement) -> Operation:
-    """Return the consensus to show, or the one already shown if only the last digits differ."""
-    fresh = consensus_operation(judgement)
+    """Return the consensus to show, in columns if each item has one label, or the shown one if only digits differ."""
+    evidence, results = judgement.evidence, judgement.results
+    if any(kind_of(result).of_parts for result in results.values()):
+        fresh = Operation("consensus", "", {"questions": consensus_rows(evidence, results)})
+    else:
+        fresh = TableOperation("consensus", {name: label_table(evidence[name], own) for name, own in results.items()})
     for shown, _ in store.operations(project, "consensus"):
         if isinstance(shown, TableOperation) and isinstance(fresh, TableOperation):
             same = shown.is_close_to(fresh)
         else:
-            same = _same_consensus(shown.payload["questions"], fresh.payload["questions"])
+            same = _is_close(shown.payload["questions"], fresh.payload["questions"])
         if same:
             return shown
     return fresh
 
 
-def consensus_operation(judgement: Judgement) -> Operation:
-    """Return the consensus of all questions, in columns if each item has one label."""
-    if not any(kind_of(result).of_parts for result in judgement.results.values()):
-        results = judgement.results.items()
-        tables = {name: label_table(judgement.evidence[name], result) for name, result in results}
-        return TableOperation("consensus", tables)
-    return Operation("consensus", "", {"questions": consensus_rows(judgement.evidence, judgement.results)})
-
-
-def _same_consensus(shown: Mapping[str, list[dict[str, Any]]], fresh: Mapping[str, list[dict[str, Any]]]) -> bool:
-    """Return True if items and labels are equal, and all probabilities equal to the pushed precision."""
-
-    def named(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-        found = []
-        for row in rows:
-            parts = [{key: part[key] for key in part if key != "confidence"} for part in row.get("parts", ())]
-            found.append((row["item"], row.get("label"), *row.get("probabilities", ()), *parts))
-        return found
-
-    def numbers(rows: list[dict[str, Any]]) -> list[float]:
-        found = []
-        for row in rows:
-            found += [row["confidence"], *row.get("probabilities", {}).values()]
-            found += [part["confidence"] for part in row.get("parts", ())]
-        return found
-
-    return shown.keys() == fresh.keys() and all(
-        named(shown[name]) == named(fresh[name])
-        and np.allclose(numbers(shown[name]), numbers(fresh[name]), rtol=0, atol=2 * 10.0**-DIGITS)
-        for name in fresh
-    )
+def _is_close(shown: Any, fresh: Any) -> bool:
+    """Return True if two JSON values are equal, numbers to the pushed precision."""
+    if shown == fresh:
+        return True
+    if isinstance(shown, Mapping) and isinstance(fresh, Mapping):
+        return shown.keys() == fresh.keys() and all(_is_close(shown[key], fresh[key]) for key in shown)
+    if isinstance(shown, list | tuple) and isinstance(fresh, list | tuple):
+        return len(shown) == len(fresh) and all(map(_is_close, shown, fresh))
+    return isinstance(shown, float) and isinstance(fresh, float) and abs(shown - fresh) <= 2 * 10.0**-DIGITS
 
 
 def consensus_rows(
@@ -165,19 +152,7 @@ def consensus_rows(
     return {question: kind_of(own[0].consensus).rows(own) for question, own in layers.items()}
 
 
-def _assignments(store: Store, project: str, plan: Plan) -> Iterator[Operation]:
-    keys = {name: key for key, name in store.annotator_names(project).items()}
-    planned = {name: [str(ask.item) for ask in plan.asks_of(name)] for name in plan.annotators}
-    assigned = {keys.get(str(name), str(name)): items for name, items in planned.items()}
-    for operation, _ in store.operations(project, "assign"):
-        assigned.setdefault(operation.key, [])
-    for key in sorted(assigned):
-        yield Operation("assign", key, {"items": assigned[key]})
-
-
-def _standing(
-    evidence: Mapping[str, Evidence],
-) -> tuple[Names, npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
+def _standing(evidence: Mapping[str, Evidence]) -> tuple[Names, npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
     """Return the N items, an (N,) mask of items whose truth is known for every question, and (N,) answer counts."""
     every = np.logical_and.reduce([known.known for known in evidence.values()])
     return next(iter(evidence.values())).annotations.items, every, answers_per_item(evidence)
@@ -213,9 +188,9 @@ def _are_done(names: pa.Array, done: DoneItems) -> npt.NDArray[np.bool_]:
     """Return an (N,) mask of done items."""
     if done.rows is None:
         return np.asarray(pc.is_in(names, value_set=pa.array(list(map(str, done.items)), pa.string())))
-    found = np.zeros(len(names), dtype=bool)
-    found[done.rows] = True
-    return found
+    done_n = np.zeros(len(names), dtype=bool)
+    done_n[done.rows] = True
+    return done_n
 
 
 def _labels_wanted(plan: Plan, evidence: Mapping[str, Evidence]) -> Operation:
@@ -250,9 +225,6 @@ def _labels_wanted(plan: Plan, evidence: Mapping[str, Evidence]) -> Operation:
 
 # -- push ------------------------------------------------------------------------------------------------
 
-EVERY = 1.0
-"""Seconds after which finished operations are confirmed while others are still being sent."""
-
 NEEDS = {"consensus": "order"}
 """Kinds not sent if another was refused: without an order, a platform may show annotators the consensus."""
 
@@ -270,6 +242,8 @@ def push(
     by_hand: bool = False,
 ) -> Iterator[Receipt]:
     """Push every unconfirmed operation in order, confirming each once verified on the platform.
+
+    Operations that a killed process did not confirm are sent again, which changes nothing.
 
     `verify` also checks confirmed operations, compares their full content (`Connector.verify`), and fixes later changes
     on the platform. A push after one that was cut short does the same. `by_hand` sends only operations queued by hand
@@ -296,8 +270,10 @@ def push(
                 continue
             store.renew(lease)
             try:
-                for receipt in confirmed(lease, store, send(pending[done:end]), progress, done, len(pending)):
+                for receipt in send(pending[done:end]):
+                    store.confirm(lease, receipt)
                     done += 1
+                    progress("push", done, len(pending))
                     yield receipt
                 done = end
             except (PlatformError, BadInput, BadSettings) as error:
@@ -330,42 +306,6 @@ def push_collecting_errors(
     except (PlatformError, BadInput, BadSettings) as error:
         failed.append(error)
     return tuple(receipts)
-
-
-def confirmed(
-    lease: Lease, store: Store, receipts: Iterable[Receipt], progress: Progress, before: int, total: int
-) -> Iterator[Receipt]:
-    """Yield the receipts once they are confirmed, counting progress from `before` to `total`.
-
-    Slow operations are confirmed at once. Operations finished before an error or interruption are confirmed too, unless
-    the lease is lost. Operations that a killed process did not confirm are sent again, which changes nothing. A process
-    that was paused for long learns with the next receipt if it has been overtaken.
-    """
-    done, began = list[Receipt](), time.monotonic()
-
-    def noted() -> Iterator[Receipt]:
-        nonlocal done, before, began
-        batch, done, began = done, [], time.monotonic()
-        store.confirm(lease, *batch)
-        for receipt in batch:
-            before += 1
-            progress("push", before, total)
-            yield receipt
-
-    try:
-        for receipt in receipts:
-            progress("pushed", before + len(done) + 1, total)
-            done.append(receipt)
-            if time.monotonic() - began >= EVERY:
-                yield from noted()
-        yield from noted()
-    except (PlatformError, BadInput, BadSettings):
-        yield from noted()
-        raise
-    except BaseException:
-        with suppress(HitlError):
-            store.confirm(lease, *done)
-        raise
 
 
 @contextmanager

@@ -18,7 +18,7 @@ import pyarrow as pa
 from hitl.annotations import Name
 from hitl.errors import BadTable
 from hitl.formatting import OneLineRepr, counted
-from hitl.tables.write import atomic, write_table
+from hitl.tables.write import write_table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,10 +41,9 @@ class Ask:
         check: gold question: the item's truth was known when it was asked, and the answer measures the annotator. The
             item is already done.
         seconds: expected time to answer, 0 if unknown.
-        probability: probability, in (0, 1], with which this item came into this plan, given everything known before the
-            plan was made; None if unknown. It is 1 if nothing is drawn: an item chosen for its value would be chosen
-            again, and says nothing about the others. If items are drawn, it is their inclusion probability, by which
-            answers are weighted (`hitl.models.analysis.audited_agreement`).
+        probability: inclusion probability of the item, in (0, 1], given everything known before the plan was made, by
+            which answers are weighted (`hitl.models.analysis.audited_agreement`); 1 if nothing is drawn, None if
+            unknown.
         audit: the item was drawn at random from all eligible items, done or open, and the answer measures the quality
             of the labels.
         sent_back: somebody has sent the item back to the annotator; a new answer replaces their old one.
@@ -90,6 +89,7 @@ class Done:
     why: str
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class DoneItems(Sequence[Done]):
     """Done items as columns, because there may be a million. A `Done` is created on access.
 
@@ -103,21 +103,11 @@ class DoneItems(Sequence[Done]):
         rows: row numbers of the items among all items of the plan; None if unknown.
     """
 
-    __slots__ = ("confidence", "items", "labels", "rows", "why")
-
-    def __init__(
-        self,
-        items: Sequence[Name],
-        labels: Sequence[tuple[Name, ...]],
-        confidence: Sequence[float],
-        why: Sequence[str],
-        rows: npt.NDArray[np.int64] | None = None,
-    ) -> None:
-        self.items = items
-        self.labels = labels
-        self.confidence = confidence
-        self.why = why
-        self.rows = rows
+    items: Sequence[Name]
+    labels: Sequence[tuple[Name, ...]]
+    confidence: Sequence[float]
+    why: Sequence[str]
+    rows: npt.NDArray[np.int64] | None = None
 
     @classmethod
     def of(cls, done: Sequence[Done]) -> DoneItems:
@@ -253,17 +243,6 @@ class Plan(OneLineRepr):
         frame: pd.DataFrame = self.table().to_pandas()
         return frame
 
-    def done_table(self) -> pa.Table:
-        """Return an Arrow table of the done items: item, label, confidence, why."""
-        done = DoneItems.of(self.done)
-        columns = {
-            "item": list(map(str, done.items)),
-            "label": [",".join(map(str, labels)) for labels in done.labels],
-            "confidence": list(done.confidence),
-            "why": done.why,
-        }
-        return pa.table(columns, schema=_DONE_SCHEMA)
-
     def write(self, path: str | Path) -> None:
         """Write the questions as CSV, JSON Lines or Parquet."""
         write_table(path, self.table())
@@ -291,21 +270,6 @@ class Plan(OneLineRepr):
         except (KeyError, TypeError, ValueError) as error:
             raise BadTable(f"{where}: not a saved plan: {error}") from None
 
-    def save(self, path: str | Path) -> None:
-        """Save as a JSON file. `Plan.load` reads it."""
-        with atomic(path) as handle:
-            handle.write(self.to_json().encode())
-
-    @classmethod
-    def load(cls, path: str | Path) -> Plan:
-        """Load a file written by `save`."""
-        try:
-            return cls.from_json(Path(path).read_text(encoding="utf-8"), where=str(path))
-        except OSError as error:
-            raise BadTable(f"{path}: {error.strerror}") from None
-        except UnicodeDecodeError as error:
-            raise BadTable(f"{path}: not a saved plan: {error}") from None
-
 
 def _as_dict(row: Ask | Expired | Activity) -> dict[str, Any]:
     """Convert like `asdict`, without copying every value."""
@@ -313,19 +277,7 @@ def _as_dict(row: Ask | Expired | Activity) -> dict[str, Any]:
 
 
 _ASK_SCHEMA = pa.schema(
-    [
-        ("priority", pa.int64()),
-        ("item", pa.string()),
-        ("annotator", pa.string()),
-        ("gain", pa.float64()),
-        ("right", pa.float64()),
-        ("why", pa.string()),
-        ("check", pa.bool_()),
-        ("seconds", pa.float64()),
-        ("probability", pa.float64()),
-        ("audit", pa.bool_()),
-    ]
-)
-_DONE_SCHEMA = pa.schema(
-    [("item", pa.string()), ("label", pa.string()), ("confidence", pa.float64()), ("why", pa.string())]
+    {"priority": pa.int64(), **dict.fromkeys(("item", "annotator"), pa.string())}
+    | {"gain": pa.float64(), "right": pa.float64(), "why": pa.string(), "check": pa.bool_()}
+    | {"seconds": pa.float64(), "probability": pa.float64(), "audit": pa.bool_()}
 )

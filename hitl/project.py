@@ -154,7 +154,7 @@ def stored_evidence(settings: Settings, store: Store, questions: tuple[Question,
     from hitl.learning.training import with_predictions
 
     given = given_evidence(settings, store, questions)
-    return {name: with_predictions(settings, store, name, known) for name, known in given.items()}
+    return {name: with_predictions(settings, store, name, evidence) for name, evidence in given.items()}
 
 
 def given_evidence(settings: Settings, store: Store, questions: tuple[Question, ...]) -> dict[str, Evidence]:
@@ -192,7 +192,7 @@ def given_evidence(settings: Settings, store: Store, questions: tuple[Question, 
     for question in questions:
         given |= kind_of(question).evidence(stored_answers(question))
     adjacency = None if linked is None else linked.adjacency
-    return {name: replace(known, features=features, graph=adjacency) for name, known in given.items()}
+    return {name: replace(evidence, features=features, graph=adjacency) for name, evidence in given.items()}
 
 
 def graph_of(settings: Settings, store: Store, items: Names, features: Floats | None) -> ProjectGraph | None:
@@ -362,19 +362,19 @@ def reachable(crew: Crew, connector: Connector, names: Mapping[str, str]) -> tup
         if people is None:
             return crew, ()
         there = {name for row in people for name in (row.name, f"{row.name} ({row.key})")}
-    known = tuple(name for name in crew.names if name in there)
+    members = tuple(name for name in crew.names if name in there)
     warnings = []
     for name in crew.names:
         if name not in there:
-            near = get_close_matches(str(name), sorted(there.difference(known)), 1)
+            near = get_close_matches(str(name), sorted(there.difference(members)), 1)
             meant = f" (did you mean {near[0]!r}?)" if near else ""
             warnings.append(
                 f"crew.annotators: the platform has no user {str(name)!r}, who is not asked. Mend the name{meant}, let "
                 "them sign up there, or take them out"
             )
-    if not known:
+    if not members:
         raise BadSettings("; ".join(warnings))
-    return replace(crew, names=known), tuple(warnings)
+    return replace(crew, names=members), tuple(warnings)
 
 
 def budget_of(settings: Settings) -> Budget:

@@ -35,8 +35,8 @@ class Registry(Mapping[str, str]):
     @cached_property
     def others(self) -> dict[str, EntryPoint]:
         """Names from other packages, in alphabetical order."""
-        found = sorted(entry_points(group=self.group), key=lambda entry: entry.name)
-        return {entry.name: entry for entry in found if entry.name not in self.own}
+        entries = sorted(entry_points(group=self.group), key=lambda entry: entry.name)
+        return {entry.name: entry for entry in entries if entry.name not in self.own}
 
     def __getitem__(self, name: str) -> str:
         return self.own[name] if name in self.own else self.others[name].value
@@ -66,16 +66,10 @@ class Registry(Mapping[str, str]):
     def make(self, name: str, settings: Mapping[str, Any]) -> Any:
         """Create an instance of this name with these settings. Raises BadSettings for an unknown name or setting."""
         made = self.load(name)
-        known = [field.name for field in fields(made)] if is_dataclass(made) else []
-        strange = [key for key in settings if key not in known]
-        if strange:
-            has = ", ".join(known) or "none"
-            raise BadSettings(f"{self.noun} {name!r} has no setting {strange[0]!r}; it has {has}")
+        types = {field.name: field.type for field in fields(made)} if is_dataclass(made) else {}
         for key, value in settings.items():
-            if _is_bool(made, key) and not isinstance(value, bool):
+            if key not in types:
+                raise BadSettings(f"{self.noun} {name!r} has no setting {key!r}; it has {', '.join(types) or 'none'}")
+            if types[key] in (bool, "bool") and not isinstance(value, bool):
                 raise BadSettings(f"{self.noun} {name!r}: {key} is {value!r}; expected true or false")
         return made(**settings)
-
-
-def _is_bool(made: Any, key: str) -> bool:
-    return any(field.name == key and field.type in (bool, "bool") for field in fields(made))

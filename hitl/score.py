@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import norm, rankdata
+from scipy.stats import norm
 
 from hitl.annotations import Floats, Ints
 
@@ -46,12 +46,6 @@ def log_loss(probabilities: Floats, truth: Ints, floor: float = 1e-15) -> float:
     """Return the mean negative log probability of the truth, in nats. Probabilities below `floor` count as `floor`."""
     chosen = probabilities[np.arange(len(truth)), truth]
     return float(-np.log(np.maximum(chosen, floor)).mean())
-
-
-def brier(probabilities: Floats, truth: Ints) -> float:
-    """Return the mean squared distance to the one-hot truth, in [0, 2]."""
-    one_hot = np.eye(probabilities.shape[1])[truth]
-    return float(((probabilities - one_hot) ** 2).sum(axis=1).mean())
 
 
 def calibration_error(probabilities: Floats, truth: Ints, bins: int = 15) -> float:
@@ -100,21 +94,6 @@ def bootstrap_interval(
     values = [measure(probabilities[row], truth[row]) for row in rows]
     low, high = np.nanquantile(values, [0.5 - level / 2, 0.5 + level / 2])
     return float(low), float(high)
-
-
-def area_under_curve(probabilities: Floats, truth: Ints) -> float:
-    """Return the mean over classes of the probability that an item of the class ranks above one of another, in [0, 1].
-
-    Classes that are never or always true do not count; NaN if no class remains.
-    """
-    areas = []
-    for j in range(probabilities.shape[1]):
-        is_j = truth == j
-        positive = int(is_j.sum())
-        if 0 < positive < len(truth):
-            rank = rankdata(probabilities[:, j])
-            areas.append((rank[is_j].sum() - positive * (positive + 1) / 2) / (positive * (len(truth) - positive)))
-    return float(np.mean(areas)) if areas else float("nan")
 
 
 def classwise_calibration_error(probabilities: Floats, truth: Ints, bins: int = 15) -> float:

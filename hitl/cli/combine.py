@@ -174,7 +174,7 @@ def _document(item: str) -> str:
 
 def _spans(given: Given, texts: Path | None, save: Path | None) -> Combined:
     from hitl.kinds.span_tables import read_labels
-    from hitl.kinds.spans import combine_spans
+    from hitl.kinds.spans import combine_spans, span_table
     from hitl.models.registry import chosen
     from hitl.tables.read import read_table
 
@@ -194,22 +194,24 @@ def _spans(given: Given, texts: Path | None, save: Path | None) -> Combined:
             f"{show.counted(labels.merged, 'span')} of an annotator overlapped another of the same label; each pair "
             "counts as one"
         )
-    combined = combine_spans(labels, chosen(given.method or "default", {}, given.paper))
+    results = combine_spans(labels, chosen(given.method or "default", {}, given.paper))
+    table, document = span_table(labels, results.values()), "recording" if labels.texts is None else "text"
     data = {
-        f"{combined.document}s": len(labels.items),
+        f"{document}s": len(labels.items),
         "annotators": len(labels.annotators),
         "answers": len(labels.answer_a2),
         "kinds": labels.classes,
-        "spans": len(combined.spans),
-        "layers": len(combined.layers),
+        "spans": table.num_rows,
+        "layers": len(results),
     }
-    lines = [str(labels), str(combined)]
+    fits = "; ".join(str(result.fit) for result in results.values())
+    answered = show.counted(int(labels.judged_n.sum()), document)
+    lines = [str(labels), f"{show.counted(table.num_rows, 'span')} in {answered}; {fits}"]
     if labels.texts is None:
         lines.insert(
             0,
             "Read as stretches of time (seconds, frames, ...), for there are no texts; of parts of texts, give the "
             "texts with --texts",
         )
-    people = combined.annotators()
-    people = people.sort_by([(people.column_names[1], "descending")])
-    return Combined(data, lines, {"": combined.table()}, {"": people}, {"": "Spans"})
+    annotators = {name if len(results) > 1 else "": annotator_table(result) for name, result in results.items()}
+    return Combined(data, lines, {"": table}, annotators, {"": "Spans"})

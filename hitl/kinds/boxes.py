@@ -26,9 +26,8 @@ from hitl.consensus import Consensus
 from hitl.errors import BadAnnotations, BadTable
 from hitl.evidence import Evidence
 from hitl.formatting import listed
-from hitl.kinds.images import judge_images, read_images
 from hitl.kinds.kind import Marked, PartsKind, Place, StoredAnswers
-from hitl.kinds.matching import Answers, Indices, Marks, Matched, link, match, within_groups
+from hitl.kinds.matching import Answers, Indices, Marks, Matched, judge_images, link, match, read_images, within_groups
 from hitl.models.combiner import Combiner
 from hitl.models.registry import combiner
 from hitl.parts import BOX_DIGITS, BoxTuple, Part, boxes_as_label, boxes_in

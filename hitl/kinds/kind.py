@@ -253,8 +253,8 @@ class PartsKind(ABC):
 
     def part_table(self, items: Iterable[tuple[Name, Sequence[Part]]], item_type: pa.DataType) -> pa.Table:
         """Return the exported form of items with their parts; `item_type` is that of the items' names."""
-        rows = [(item, part) for item, parts in items for part in parts or (None,)]
-        values = {name: [_value(part, name) for _, part in rows] for name in self.columns}
+        rows = [(item, {} if part is None else _cells(part)) for item, parts in items for part in parts or (None,)]
+        values = {name: [cells.get(name) for _, cells in rows] for name in self.columns}
         types = {name: kind or TYPES.get(name) for name, kind in self.columns.items()}
         as_values = places_type([value for name, kind in types.items() if kind is None for value in values[name]])
         columns = {self.item_column: pa.array([item for item, _ in rows], item_type)}
@@ -305,8 +305,6 @@ def _text(value: Any) -> str | None:
     return None if value is None else json.dumps(value) if isinstance(value, list | tuple) else str(value)
 
 
-def _value(part: Part | None, column: str) -> Any:
-    if part is None:
-        return None
-    own = {"confidence": part.probability, "label": part.label, "marked": part.marked, "answers": part.answers}
-    return own[column] if column in own else part.place.get(column)
+def _cells(part: Part) -> dict[str, Any]:
+    own = {"label": part.label, "confidence": part.probability, "marked": part.marked, "answers": part.answers}
+    return own | dict(part.place)

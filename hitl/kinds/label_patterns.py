@@ -4,11 +4,9 @@ A pattern is the labels of one pixel, one per annotator. Five annotators who lab
 make at most 32, so the labels of a million pixels reduce to a table of patterns and a code for each pixel.
 
 Patterns are also split by breadth: a pixel is *broad* if it lies in a `breadth` x `breadth` square of one pattern,
-otherwise *thin*. Annotators err in two ways. They miss or invent a whole object, which makes broad
-patterns; and they draw a boundary some pixels off, which makes thin ones. Nearly all pixels are far from every
-boundary, and there annotators are nearly always right. With one low error rate for both, a mistake at a
-boundary would seem nearly impossible, so annotators who draw it too wide would be believed: two votes of five would
-win. So each annotator counts as two, one for broad pixels and one for thin ones, and there are class shares for each.
+otherwise *thin*. Annotators miss or invent whole objects (broad patterns), and draw boundaries some pixels off (thin
+ones). Nearly all pixels are far from every boundary, where annotators are nearly always right; with one error rate, two
+of five who draw a boundary too wide would be believed. So each annotator counts as two, and so do the class shares.
 """
 
 from __future__ import annotations
@@ -20,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from hitl.annotations import Annotations, Floats, Ints, Names
 from hitl.errors import BadAnnotations
@@ -28,8 +27,8 @@ from hitl.tables.encode import natural_order
 PIXEL_KINDS = 2
 """Number of kinds of pixels: broad and thin."""
 
-DENSE = 2**20
-"""Number of possible codes above which they are renumbered: by a table, or by sorting above four times this."""
+LARGEST = 2**40
+"""Largest number of possible codes before they are renumbered."""
 
 Codes = npt.NDArray[np.integer[Any]]
 
@@ -89,13 +88,13 @@ class LabelPatterns:
         """Build from images whose labels are codes into `classes`. Raise BadAnnotations for invalid codes."""
         names = natural_order(list({name for image in images for name in image.annotators}))
         row_of = {name: k for k, name in enumerate(names)}
-        found = [_patterns(image.labels, len(classes), breadth) for image in images]
-        first_i = np.concatenate(([0], np.cumsum([len(table) for _, table in found])))
+        grouped = [_patterns(image.labels, len(classes), breadth) for image in images]
+        first_i = np.concatenate(([0], np.cumsum([len(table) for _, table in grouped])))
         smallest = np.uint16 if np.diff(first_i).max() <= 2**16 else np.int32
-        tables = zip(images, found, first_i[:-1], strict=True)
+        tables = zip(images, grouped, first_i[:-1], strict=True)
         triples = [_labels(image, table, row_of, int(first)) for image, (_, table), first in tables]
         item, annotator, label = (np.concatenate(column).astype(np.int32) for column in zip(*triples, strict=True))
-        pixels = [np.bincount(code.ravel(), minlength=len(table)) for code, table in found]
+        pixels = [np.bincount(code.ravel(), minlength=len(table)) for code, table in grouped]
         return cls(
             Annotations(
                 item,
@@ -109,16 +108,11 @@ class LabelPatterns:
             names,
             np.array([image.labels.shape[1] for image in images], dtype=np.int32),
             np.array([image.labels.shape[2] for image in images], dtype=np.int32),
-            np.concatenate([code.ravel().astype(smallest) for code, _ in found]),
+            np.concatenate([code.ravel().astype(smallest) for code, _ in grouped]),
             first_i,
             np.concatenate(pixels).astype(np.float64),
-            np.concatenate([table[:, 0] for _, table in found]).astype(np.int32),
+            np.concatenate([table[:, 0] for _, table in grouped]).astype(np.int32),
         )
-
-    @property
-    def n_pixels(self) -> int:
-        """Number of pixels of all images."""
-        return len(self.code)
 
     @cached_property
     def pixel_i(self) -> npt.NDArray[np.int64]:
@@ -142,24 +136,20 @@ def _patterns(labels: Codes, n_classes: int, breadth: int) -> tuple[Codes, Codes
     for one in labels:
         code = code * (n_classes + 1) + one + 1
         size *= n_classes + 1
-        if size > DENSE:
-            code, size = _renumbered(code, size)
+        if size > LARGEST:
+            code, size = _renumbered(code)
     thin = (~is_broad(code, breadth)).astype(np.uint8)
-    code, size = _renumbered(PIXEL_KINDS * code + thin, PIXEL_KINDS * size)
+    code, size = _renumbered(PIXEL_KINDS * code + thin)
     place = np.empty(size, dtype=np.int64)
     place[code.ravel()] = np.arange(code.size)
     table = np.stack([thin.ravel()[place], *(one.ravel()[place] for one in labels)], axis=1).astype(np.int32)
     return code, table
 
 
-def _renumbered(code: Codes, size: int) -> tuple[Codes, int]:
-    """Return codes from 0 on without gaps, in the same order, and their number."""
-    if size > 4 * DENSE:
-        values, found = np.unique(code, return_inverse=True)
-        return found.reshape(code.shape), len(values)
-    there = np.bincount(code.ravel(), minlength=size) > 0
-    number = np.cumsum(there) - 1
-    return number[code], int(there.sum())
+def _renumbered(code: Codes) -> tuple[Codes, int]:
+    """Return codes from 0 on without gaps, and their number."""
+    numbers, values = pd.factorize(code.ravel())
+    return numbers.reshape(code.shape), len(values)
 
 
 def _labels(image: DrawnMasks, table: Codes, row_of: dict[Any, int], first: int) -> tuple[Codes, Codes, Codes]:

@@ -8,11 +8,10 @@ n ~ m are neighbors up, down, left and right; b_n is the breadth of pixel n, bro
 `breadth` 1 there are no thin pixels, and the model is `network-ibcc` with its mean field on the grid, for many millions
 of pixels; with strength 0 too it is VB-IBCC of pixels with class shares at their mode.
 
-The strength has the best score on a sample of the images. The pseudo-likelihood, by which the fields on other graphs
-learn, fails here: an annotator's errors are adjacent too, so neighbors would be found alike where the truth is not, and
-the field would be far too strong. Another annotator does not share these errors. The labels of the others, spread by
-the field, are then the prior of the held-out label of each pixel; the confusion rows of the held-out annotators are
-estimated from these beliefs.
+The strength has the best score on a sample of the images: the labels of the others, spread by the field, are the prior
+of the held-out label of each pixel, and the confusion rows of held-out annotators are estimated from these beliefs. The
+pseudo-likelihood of the fields on other graphs fails here, because an annotator's errors are adjacent too, and another
+annotator does not share them.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hitl.annotations import Floats, Name, Names
-from hitl.consensus import AnnotatorReport, Fit
+from hitl.consensus import Fit
 from hitl.errors import BadAnnotations
 from hitl.evidence import Evidence
 from hitl.kinds.label_patterns import PIXEL_KINDS, DrawnMasks, LabelPatterns
@@ -60,14 +59,12 @@ class ImageMasks:
 
     Attributes:
         classes: J names, the background first.
-        annotators: report of each annotator, over all pixels.
         shares: (2, J) class shares of broad and of thin pixels without neighbors.
         strength: log odds that a neighbor of the same class adds.
         fit: information about the fit.
     """
 
     classes: Names
-    annotators: AnnotatorReport
     shares: Floats
     strength: float
     fit: Fit
@@ -137,7 +134,7 @@ class MaskConsensus:
         field.judged(field.own_nj, kernels.messages(patterns.annotations, result.annotators.log_pi_klj), keep=True)
         seconds = time.perf_counter() - began
         fit = Fit(METHOD, asdict(self), result.objective, result.converged, seconds)
-        return ImageMasks(names, self._report(result), field.share_bj, strength, fit, field)
+        return ImageMasks(names, field.share_bj, strength, fit, field)
 
     def _choose_strength(self, images: Sequence[DrawnMasks], names: Names) -> float:
         """Return the strength with the best score; none is tried after the first that is worse."""
@@ -164,29 +161,8 @@ class MaskConsensus:
             DirichletConfusion.unlearned(hyper_jl, annotations.n_annotators),
             voted(evidence) * patterns.pixels_p[:, None],
             # em.run_em counts items, which are patterns here
-            tolerance=self.tolerance * patterns.n_pixels / len(patterns.pixels_p),
+            tolerance=self.tolerance * len(patterns.code) / len(patterns.pixels_p),
             max_iterations=self.max_iterations,
-        )
-
-    def _report(self, result: Result) -> AnnotatorReport:
-        """Report the annotators over all pixels."""
-        patterns, prior_jl = result.prior.patterns, result.annotators.prior_jl
-        classes, both = patterns.annotations.classes, (PIXEL_KINDS, len(patterns.names))
-        ones_nj = np.repeat(patterns.pixels_p[:, None], len(classes), axis=1)
-        labels = kernels.counts(patterns.annotations, ones_nj).sum(axis=1)[:, 0].reshape(both).sum(axis=0)
-        counts_klj = result.annotators.counts_klj
-        counts_klj = counts_klj.reshape(*both, *counts_klj.shape[1:]).sum(axis=0)
-        alpha_kjl = np.ascontiguousarray((counts_klj + prior_jl.T).transpose(0, 2, 1))
-        believed_j = (result.statistics.believed_bj + self.share_smoothing).sum(axis=0)
-        return AnnotatorReport(
-            patterns.names,
-            classes,
-            classes,
-            alpha_kjl,
-            alpha_kjl / alpha_kjl.sum(axis=2, keepdims=True),
-            labels.astype(np.int64),
-            believed_j / believed_j.sum(),
-            prior=prior_jl,
         )
 
 

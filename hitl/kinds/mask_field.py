@@ -4,14 +4,11 @@
     half step    q_n <- (q_n + softmax(own_p + message_p + strength around_n)) / 2
     judgement    p_n ∝ exp(own_p + strength around_n)      q_n ∝ p_n exp message_n
 
-It is the field of `graph_field` by mean field, for many millions of pixels. Its items are label patterns (see
-`label_patterns`): messages are per pattern p, and its beliefs are sums over the pixels of each pattern. around_n is the
-sum of q over the neighbors of pixel n. Half steps continue in place where the last ones ended. The strength is given,
-and the shares are learned by the same steps as there.
+It is the field of `graph_field` by mean field, for many millions of pixels. Its items are label patterns: messages are
+per pattern p, and beliefs are sums over the pixels of each pattern. around_n is the sum of q over the neighbors of n.
 
 All pixels move at once. The rows of one class are contiguous, with a border of zeros around the image, so that a loop
-along a row has no branch and compiles to vector instructions; so does the exponential. Beliefs are single precision:
-they are off by 1e-6, and half the memory takes half the time. Sums are double.
+along a row compiles to vector instructions; so does the exponential. Beliefs are single precision, off by 1e-6.
 """
 
 from __future__ import annotations

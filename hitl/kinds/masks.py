@@ -8,11 +8,10 @@ Pixels without a mask are background. If one annotator draws two labels over one
     beliefs   any combiner gives the probability of each label, or nothing, of a cluster; an area of a mask is as
               probable as the cluster with the largest overlap, and a pixel as the area and the field together
 
-The existence of an object is one decision of each annotator. As labels of pixels it would be thousands, and two of
-three annotators would seem certain to be right. So if two annotators of three drew a cat, the confidence is the same as
-in any other question, however many pixels it has, and annotators who differ by a few pixels along a boundary agree. The
-masks themselves stay those of the field. Dropping the areas of unlikely objects, and adding those that the field lost,
-was worse on five of seven kinds of noise, because an invented object that touches another is one area with it.
+The existence of an object is one decision of each annotator, so the confidence does not depend on its pixels: as labels
+of pixels it would be thousands of decisions, and two of three annotators would seem certain to be right. The masks stay
+those of the field: dropping areas of unlikely objects, and adding those that the field lost, was worse on five of seven
+kinds of noise, because an invented object that touches another is one area with it.
 """
 
 from __future__ import annotations
@@ -30,11 +29,10 @@ from hitl.annotations import Floats, Name, Names
 from hitl.consensus import Consensus
 from hitl.errors import BadInput
 from hitl.evidence import Evidence
-from hitl.kinds.images import judge_images, read_images
 from hitl.kinds.kind import Marked, PartsKind, StoredAnswers
 from hitl.kinds.label_patterns import DrawnMasks
 from hitl.kinds.mask_consensus import ImageMasks, MaskConsensus
-from hitl.kinds.matching import Indices, Marks, Matched, link, match
+from hitl.kinds.matching import Indices, Marks, Matched, judge_images, link, match, read_images
 from hitl.kinds.run_length import decode, encode
 from hitl.models.combiner import Combiner
 from hitl.parts import Part, drawn_as_label, drawn_in
@@ -115,12 +113,15 @@ class Masks(PartsKind):
         clusters: list[Indices] = [np.empty(0, np.int64)]
         pixels: list[Indices] = []
         for n, own in enumerate(drawn):
-            known = _known_codes(images.known[n], classes, own) if n in images.known else None
-            known_n[n] = known is not None
             owners = [] if own is None else [annotators.index(name) for name in own.annotators]
             layers = [] if own is None else list(own.labels)
-            if known is not None:
-                owners, layers = [*owners, -1], [*layers, known]
+            if n in images.known:
+                seen = EMPTY if own is None else (own.labels.shape[1], own.labels.shape[2])
+                known = images.known[n]
+                size = (known[0]["height"], known[0]["width"]) if known else seen
+                known_n[n] = own is None or size == seen  # else the image was replaced
+                if known_n[n]:
+                    owners, layers = [*owners, -1], [*layers, codes_of(known, classes, size)]
             mark_p7, cluster_p, own_pixels = draw_objects(layers, owners, len(classes))
             mark_p7[:, 0] = n
             marks.append(mark_p7)
@@ -138,7 +139,6 @@ class Masks(PartsKind):
         return {question.name: matched.evidence(parts)}
 
     def consensus(self, evidence: Evidence, method: Combiner) -> Consensus:
-        """Fit objects by the method, and masks by `MaskConsensus`; a known image has its known masks."""
         parts, items = evidence.parts, evidence.annotations.items
         assert isinstance(parts, MaskParts)
         judged, q_cj = judge_images(evidence, parts.matched, method)
@@ -167,13 +167,6 @@ def _drawn(item: Name, masks: Mapping[Name, Sequence[Marked]], classes: Names) -
         )
     size = next(iter(sizes), EMPTY)
     return DrawnMasks(np.stack([codes_of(own, classes, size) for own in masks.values()]), tuple(masks))
-
-
-def _known_codes(masks: Sequence[Marked], classes: Names, drawn: DrawnMasks | None) -> Codes | None:
-    """Return (H, W) known classes of the pixels; None if the image has another size than the drawn masks."""
-    seen = EMPTY if drawn is None else drawn.labels.shape[1:]
-    size = (masks[0]["height"], masks[0]["width"]) if masks else (seen[0], seen[1])
-    return codes_of(masks, classes, size) if drawn is None or size == seen else None
 
 
 def codes_of(masks: Sequence[Marked], classes: Names, size: tuple[int, int]) -> Codes:

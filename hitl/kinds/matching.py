@@ -5,9 +5,8 @@
     votes     clusters as items: an annotator who answered the item gives the label of their mark, or "(nothing)"
     item      stands for the cluster about which its annotators agree least: their votes are their labels of the item
 
-An annotator who overlooks a name of three words, or invents one, errs once; as labels of tokens it would be three
-errors, each of which seems to confirm the others. The overlap of two clusters is the mean over their pairs of marks,
-and no cluster has two marks of one annotator. Joining compares places, so the order of the annotators does not matter.
+An annotator who overlooks or invents a part errs once. The overlap of two clusters is the mean over their pairs of
+marks, and no cluster has two marks of one annotator. Joining compares places, so the order of annotators says nothing.
 """
 
 from __future__ import annotations
@@ -22,12 +21,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hitl.annotations import Annotations, Floats, Names
+from hitl.annotations import Annotations, Floats, Name, Names
 from hitl.consensus import AnnotatorReport, Consensus
+from hitl.errors import BadInput
 from hitl.evidence import Evidence, Parts
-from hitl.kinds.kind import NOTHING
+from hitl.formatting import listed
+from hitl.kinds.kind import NOTHING, Marked, PartsKind, StoredAnswers
 from hitl.models.combiner import Combiner, seen_by
 from hitl.models.inference.missed_objects import chance_of_none, misses, shares_of_kinds
+from hitl.tables.encode import natural_order
 
 Indices = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -221,6 +223,58 @@ def judge_items(
     report = replace(report, labels=evidence.annotations.labels_per_annotator)
     judged = clusters.judging(evidence.annotations.items, q_nj, report)
     return replace(judged, parameters={}, question=evidence.parts.question)
+
+
+# -- images as items, represented by the objects that annotators drew in them ------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class StoredImages:
+    """Answers about N images: for each image annotator -> marks; and number of an image -> known marks."""
+
+    answers: Answers
+    drawn: tuple[dict[Name, list[Marked]], ...]
+    known: dict[int, list[Marked]]
+
+
+def read_images(kind: PartsKind, stored: StoredAnswers) -> StoredImages:
+    """Read the stored answers. Raise BadInput for those of another kind, or with other labels."""
+    labels = stored.question.classes
+
+    def marks(item: Name, answer: str) -> list[Marked]:
+        parts = kind.read_stored(item, answer)
+        for part in parts:
+            if part["label"] not in labels:
+                raise BadInput(f"item {item}: {kind.noun} of {part['label']!r}; expected one of {listed(labels)}")
+        return parts
+
+    items = tuple(stored.items().column("item").to_pylist())
+    number = {item: n for n, item in enumerate(items)}
+    answers = {(item, who): (answer, time, seconds) for item, who, answer, time, seconds in stored.by_annotator()}
+    annotators = natural_order(list({who for _, who in answers}))
+    code = {who: k for k, who in enumerate(annotators)}
+    drawn: tuple[dict[Name, list[Marked]], ...] = tuple({} for _ in items)
+    for (item, who), (answer, *_) in answers.items():
+        drawn[number[item]][who] = marks(item, answer)
+    known = {number[item]: marks(item, answer) for item, answer in stored.known().items() if item in number}
+    rows = sorted((number[item], code[who], *times) for (item, who), (_, *times) in answers.items())
+    column_4 = np.array(rows, np.float64).reshape(-1, 4).T
+    pair_a2 = column_4[:2].T.astype(np.int64)
+    known_n = np.isin(np.arange(len(items)), [*known])
+    return StoredImages(Answers(items, annotators, pair_a2, known_n, *column_4[2:]), drawn, known)
+
+
+def judge_images(evidence: Evidence, matched: Matched, method: Combiner) -> tuple[Consensus, Floats]:
+    """Fit a method for items to the clusters. Return the consensus on images, and the (C, J) beliefs in clusters.
+
+    Without a cluster all annotators of an image say NOTHING; then either all of them missed an object, or there is none
+    (`inference.missed_objects`, with images of one size). An image without an answer has the class shares of clusters.
+    """
+    answers_n = matched.answers.answers_n
+    clusters, q_cj, nothing_n = fit_clusters(matched, method, np.ones(len(answers_n)))
+    empty_nj = without_clusters(nothing_n, clusters.annotators)
+    empty_nj[answers_n == 0] = clusters.class_shares
+    return judge_items(evidence, matched, clusters, clusters.annotators, q_cj, empty_nj), q_cj
 
 
 # -- average linkage ---------------------------------------------------------------------------------------

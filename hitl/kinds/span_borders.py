@@ -17,9 +17,8 @@ In a recording, in time:
     s          = the same mean over all annotators; w_c = how probable the span is
 
 by EM, with the posterior of b on `PLACES` places around the members. The consensus is the most probable b: the weighted
-lower median of the members' borders, with weight 1 / s_k, so it is always a border that somebody set. A start is always
-before its end: whoever ends at or before the median end has begun before it. Distances from the median in place of
-expected ones would flatter those who set it: in simulated crowds the borders were then further off than plain medians.
+lower median of the members' borders, with weight 1 / s_k. So somebody set it, and a start is before its end. Distances
+from the median in place of expected ones would flatter those who set it.
 
 Known borders are certain in both.
 """

@@ -154,8 +154,8 @@ def _best_apart(item_c: Indices, best_c2: Indices, nothing_c: Floats) -> Flags:
     odds_c = np.log1p(-nothing_c[order]) - np.log(np.maximum(nothing_c[order], 1e-300))
     for one in crowded.tolist():
         own = np.flatnonzero(item == one)
-        kept = without_overlap(start[own].tolist(), end[own].tolist(), odds_c[own].tolist())
-        chosen_c[np.delete(order[own], kept)] = False
+        best = without_overlap(start[own].tolist(), end[own].tolist(), odds_c[own].tolist())
+        chosen_c[np.delete(order[own], best)] = False
     return chosen_c
 
 

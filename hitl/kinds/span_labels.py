@@ -10,9 +10,8 @@ count. Spans of a recording are half-open stretches of time: numbers, or times i
 Tokens are words and single marks, cut again wherever a span begins or ends. So every span consists of whole tokens, and
 the consensus can have the borders of any annotator.
 
-Classes that one annotator has laid over one another, such as a city in the name of a company, are in different layers.
-Times must overlap by more than half, because borders on a time axis are seldom exact. Spans of one class that one
-annotator laid over one another are one span.
+Classes that one annotator has laid over one another, such as a city in the name of a company, are in different layers;
+times must overlap by more than half. Spans of one class that one annotator laid over one another are one span.
 """
 
 from __future__ import annotations
@@ -100,7 +99,6 @@ class SpanLabels(Answers, OneLineRepr):
             or ranks among all borders of recordings.
         truth_s4: (S', 4) item, start, end and class of each known span.
         merged: number of spans that overlapped others of their class by the same annotator, and were merged with them.
-        left_out: number of spans that are not within their item, or empty.
         border_v: (V,) distinct borders of recordings, in order; those in ISO 8601 in seconds since the epoch.
         written_v: V borders as they were written.
 
@@ -117,7 +115,6 @@ class SpanLabels(Answers, OneLineRepr):
     span_s4: Indices
     truth_s4: Indices
     merged: int = 0
-    left_out: int = 0
     border_v: Floats | None = None
     written_v: tuple[Place, ...] = ()
 
@@ -177,15 +174,12 @@ class SpanLabels(Answers, OneLineRepr):
         )
         last = {(item_of[answer.item], annotator_of[answer.annotator]): answer for answer in answers}
         ordered = [last[pair] for pair in sorted(last)]
-        left_out = 0
 
         def placed(owned: Iterable[tuple[int, Name, Sequence[Span]]]) -> Iterator[tuple[int, int, int, int]]:
-            nonlocal left_out
             for owner, item, spans in owned:
                 for start, end, label in spans:
                     sides = place(item_of[item], start, end)
-                    left_out += sides is None
-                    if sides is not None:
+                    if sides is not None:  # within the item, and not empty
                         yield owner, *sides, class_of[label]
 
         span_s4, merged = _merged(placed((a, one.item, one.spans) for a, one in enumerate(ordered)))
@@ -202,7 +196,6 @@ class SpanLabels(Answers, OneLineRepr):
             span_s4,
             truth_s4,
             merged,
-            left_out,
         )
 
     def __str__(self) -> str:

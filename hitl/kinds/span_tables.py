@@ -55,13 +55,14 @@ def read_labels(
     table = table_of(spans, "spans")
     whole: dict[Name, str] | None = None
     if texts is not None or TEXT in table.column_names:
-        whole = _texts(table, "spans", document, True) if texts is None else read_texts(texts, document)
+        own = (table, "spans") if texts is None else (table_of(texts, "texts"), "texts")
+        whole = _texts(*own, document, repeated=texts is None)
     by_annotator = _spans(table, "spans", (document, annotator, label), whole)
-    answers = [Answer(*pair, own) for pair, own in by_annotator.items()]
+    answers = [Answer(*pair, marked) for pair, marked in by_annotator.items()]
     known: dict[Name, list[Span]] = {}
     if truth is not None:
         right = _spans(table_of(truth, "truth"), "truth", (document, None, label), whole)
-        known = {name: own for (name, _), own in right.items()}
+        known = {name: marked for (name, _), marked in right.items()}
     if whole is not None:
         return SpanLabels.from_texts(whole, answers, known)
     return SpanLabels.from_recordings(dict.fromkeys([*(name for name, _ in by_annotator), *known]), answers, known)
@@ -167,13 +168,8 @@ def _time(value: Any) -> Place | None:
     return int(number) if number.is_integer() and abs(number) < LARGEST else number
 
 
-def read_texts(given: Any, document: str) -> dict[Name, str]:
-    """Return document -> text of a table that has these columns, one row each. Raise BadTable, naming the row."""
-    return _texts(table_of(given, "texts"), "texts", document, False)
-
-
 def _texts(table: pa.Table, called: str, document: str, repeated: bool) -> dict[Name, str]:
-    """Return document -> text; if documents may be repeated, all of their rows must share it."""
+    """Return document -> text; if documents may be repeated, all of their rows must share it. Raise BadTable."""
     require_columns(table, [document, TEXT], name_of(table, called))
     place_of = _place_of(table, called)
     names = empty_as_null(names_of(with_text(table, [document]).column(document))).to_pylist()
@@ -190,25 +186,23 @@ def _texts(table: pa.Table, called: str, document: str, repeated: bool) -> dict[
 
 def answer_table(labels: SpanLabels) -> pa.Table:
     """Return one row per span of each answer, in the form that `read_labels` reads, with time and whole text."""
-    spans: dict[int, list[tuple[Any, Any, Any]]] = {}
-    starts, ends = labels.written(labels.span_s4[:, 1]), labels.written(labels.span_s4[:, 2])
-    for answer, code, start, end in zip(
-        labels.span_s4[:, 0].tolist(), labels.span_s4[:, 3].tolist(), starts, ends, strict=True
-    ):
-        spans.setdefault(answer, []).append((start, end, labels.classes[code]))
-    rows = [(a, *span) for a in range(len(labels.answer_a2)) for span in spans.get(a, [(None, None, None)])]
-    answer, start, end, label = (list(column) for column in zip(*rows, strict=True)) if rows else ([], [], [], [])
-    item_r, annotator_r = labels.answer_a2[np.array(answer, np.int64)].T.tolist()
-    kind = places_type([*start, *end])
-    sides = [[str(one) if kind == pa.string() and one is not None else one for one in side] for side in (start, end)]
+    span_s4 = labels.span_s4
+    empty = np.setdiff1d(np.arange(len(labels.answer_a2)), span_s4[:, 0])  # answers that mark nothing
+    sides = [[*labels.written(span_s4[:, side]), *[None] * len(empty)] for side in (1, 2)]
+    names = [*(labels.classes[code] for code in span_s4[:, 3].tolist()), *[None] * len(empty)]
+    answer = np.concatenate((span_s4[:, 0], empty))
+    item_r, annotator_r = labels.answer_a2[answer].T.tolist()
+    kind = places_type([*sides[0], *sides[1]])
+    if pa.types.is_string(kind):
+        sides = [[None if one is None else str(one) for one in side] for side in sides]
     columns = {
         "document": pa.array([labels.items[d] for d in item_r], pa.array(labels.items).type),
         "annotator": pa.array([labels.annotators[k] for k in annotator_r]),
         "start": pa.array(sides[0], kind),
         "end": pa.array(sides[1], kind),
-        "label": pa.array(label, pa.string()),
-        "time": iso_8601(labels.time_a[answer] if answer else np.empty(0)),
+        "label": pa.array(names, pa.string()),
+        "time": iso_8601(labels.time_a[answer]),
     }
     if labels.texts is not None:
         columns[TEXT] = pa.array([writable(labels.texts[d]) for d in item_r], pa.string())
-    return pa.table(columns)
+    return pa.table(columns).take(np.argsort(answer, kind="stable"))

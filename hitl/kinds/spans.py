@@ -1,9 +1,8 @@
 """Spans of a text, and of time: an answer is all that one annotator marked in one document.
 
-`fit_layer` (`span_fit`) fits the spans of one layer. The default method, for items, matches the best chain of
-tokens on names in newspapers, and chains fall far behind if spans are long or their borders are disputed
-(docs/benchmarks/sequences.txt): an annotator who overlooks a span is wrong about all of its tokens at once, which a
-chain counts as so many errors that confirm each other.
+The default method, for items, matches the best chain of tokens on names in newspapers. Chains fall far behind if spans
+are long or their borders are disputed (docs/benchmarks/sequences.txt): an annotator who overlooks a span is wrong about
+all of its tokens at once, which a chain counts as so many errors that confirm each other.
 """
 
 from __future__ import annotations
@@ -12,18 +11,16 @@ import json
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, ClassVar
 
-import numpy as np
 import pyarrow as pa
 
-from hitl.annotations import Floats, Name
+from hitl.annotations import Name
 from hitl.consensus import Consensus
 from hitl.errors import BadInput, BadTable
 from hitl.evidence import Evidence
-from hitl.formatting import OneLineRepr, counted, listed
-from hitl.kinds.kind import Marked, PartsKind, Place, StoredAnswers
+from hitl.formatting import listed
+from hitl.kinds.kind import Marked, PartsKind, Place, StoredAnswers, kind_of
 from hitl.kinds.matching import Matched, judge_items, without_clusters
 from hitl.kinds.span_fit import fit_layer
 from hitl.kinds.span_labels import Answer, Span, SpanLabels
@@ -99,7 +96,6 @@ class _Spans(PartsKind):
         return sorted(parts, key=lambda part: list(map(number_of, part.at("start", "end"))))
 
     def answers(self, evidence: Evidence, names: Mapping[str, str]) -> pa.Table:
-        """Return one row per span of each answer, as `hitl combine` reads them."""
         assert isinstance(evidence.parts, SpanParts)
         table = answer_table(evidence.parts.labels)
         own = [names.get(str(key), str(key)) for key in table.column("document").to_pylist()]
@@ -199,102 +195,24 @@ class TimeSpans(_Spans):
 # -- spans of files ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class SpanConsensus(OneLineRepr):
-    """Consensus on spans, and the accuracy of annotators.
+def combine_spans(labels: SpanLabels, method: Combiner | None = None) -> dict[str, Consensus]:
+    """Return the consensus of each layer, by a method for items or sequences; default: the default combiner.
 
-    Attributes:
-        labels: what annotators marked.
-        layers: the consensus about matched spans, or about tokens, for each layer of classes.
-        candidates: spans of the consensus, and all others that an annotator marked, by document and place.
+    Its `parts` are the spans found, and all others that an annotator marked. Raise BadEvidence if the possible classes
+    of a span are unknown.
     """
-
-    labels: SpanLabels
-    layers: tuple[Consensus, ...]
-    candidates: tuple[Part, ...]
-
-    @cached_property
-    def spans(self) -> tuple[Part, ...]:
-        """Spans of the consensus."""
-        return tuple(span for span in self.candidates if span.found)
-
-    @property
-    def document(self) -> str:
-        """Noun for the documents: text or recording."""
-        return "recording" if self.labels.texts is None else "text"
-
-    def __str__(self) -> str:
-        confidence = [span.probability for span in self.spans]
-        mean = f"; mean confidence {np.mean(confidence):.3f}" if confidence else ""
-        answered = int(self.labels.judged_n.sum())
-        fits = "; ".join(str(layer.fit) for layer in self.layers)
-        return f"{counted(len(confidence), 'span')} in {counted(answered, self.document)}{mean}; {fits}"
-
-    def table(self) -> pa.Table:
-        """Return document, start, end, label, confidence, marked, answers and, of texts, text."""
-        kind = TimeSpans() if self.labels.texts is None else TextSpans()
-        by_document: dict[Name, list[Part]] = {}
-        for span in self.spans:
-            by_document.setdefault(span.item, []).append(span)
-        return kind.part_table(by_document.items(), pa.array(self.labels.items).type)
-
-    def annotators(self) -> pa.Table:
-        """Return annotator, texts (or recordings), spans, precision, recall and f1, weighted by the probability of each
-        span.
-
-        Precision is the expected share of their spans that are right, recall the expected share of the right ones, in
-        the documents they answered, that they marked. The estimate of what is right includes their own labels.
-        """
-        labels, k = self.labels, len(self.labels.annotators)
-        there = dict.fromkeys(labels.items, 0.0)
-        for span in self.candidates:
-            there[span.item] += span.probability
-        item_a, annotator_a = labels.answer_a2.T
-        annotator_s = annotator_a[labels.span_s4[:, 0]]
-        marked_k = np.bincount(annotator_s, minlength=k)
-        right_k = np.bincount(annotator_s, weights=self._right_s(), minlength=k)
-        there_k = np.bincount(annotator_a, weights=np.array([*there.values()])[item_a], minlength=k)
-        with np.errstate(invalid="ignore"):
-            shares = {"precision": right_k / marked_k, "recall": right_k / there_k}
-            shares["f1"] = 2 * right_k / (marked_k + there_k)
-        return pa.table(
-            {
-                "annotator": pa.array(labels.annotators),
-                f"{self.document}s": np.bincount(annotator_a, minlength=k),
-                "spans": marked_k,
-                **{name: pa.array(share, mask=np.isnan(share)) for name, share in shares.items()},
-            }
-        )
-
-    def _right_s(self) -> Floats:
-        """Return (S,) probability that each marked span is right.
-
-        A stretch of time is right if the cluster it belongs to is of its class.
-        """
-        labels = self.labels
-        answer_s, start_s, end_s, code_s = labels.span_s4.T
-        sides = start_s.tolist(), end_s.tolist(), [labels.classes[code] for code in code_s]
-        if labels.texts is not None:
-            p_of = {(span.item, *span.at("start", "end"), span.label): span.probability for span in self.candidates}
-            return np.array([p_of[span] for span in zip([labels.items[n] for n in labels.item_s], *sides, strict=True)])
-        q_of = {}
-        for matched, layer in zip(labels.matched, self.layers, strict=True):
-            p_m = layer.probabilities[matched.cluster_m, 1 + matched.label_m]
-            columns = matched.item_c[matched.cluster_m], matched.annotator_m, *matched.place_md.T, matched.label_m
-            for n, who, start, end, code, p in zip(*(column.tolist() for column in (*columns, p_m)), strict=True):
-                q_of[n, who, start, end, matched.classes[code]] = p
-        pairs = labels.answer_a2[answer_s].T.tolist()
-        return np.array([q_of[mark] for mark in zip(*pairs, *sides, strict=True)])
+    kind = "time_spans" if labels.texts is None else "spans"
+    question = Question("spans", labels.classes, labels.classes, kind)
+    layers = layer_evidence(labels, question)
+    chosen = combiner("default") if method is None else method
+    return {name: kind_of(question).consensus(evidence, chosen) for name, evidence in layers.items()}
 
 
-def combine_spans(labels: SpanLabels, method: Combiner | None = None) -> SpanConsensus:
-    """Find the spans that the labels support, by a method for items or sequences; default: the default combiner.
-
-    Raise BadEvidence if the possible classes of a span are unknown.
-    """
-    method = combiner("default") if method is None else method
-    place = {name: number for number, name in enumerate(labels.items)}
-    layers = [fit_layer(labels, number, method) for number in range(len(labels.layers))]
-    spans = [span for layer in layers for span in layer.parts]
-    spans.sort(key=lambda span: (place[span.item], *map(number_of, span.at("start", "end")), str(span.label)))
-    return SpanConsensus(labels, tuple(layer.consensus for layer in layers), tuple(spans))
+def span_table(labels: SpanLabels, results: Iterable[Consensus]) -> pa.Table:
+    """Return document, start, end, label, confidence, marked, answers and, of texts, text of each span found."""
+    kind = TimeSpans() if labels.texts is None else TextSpans()
+    spans: dict[Name, list[Part]] = {document: [] for document in labels.items}
+    for part in (part for result in results for part in result.parts if part.found):
+        spans[part.item].append(part)
+    rows = ((document, kind.ordered(own)) for document, own in spans.items() if own)
+    return kind.part_table(rows, pa.array(labels.items).type)

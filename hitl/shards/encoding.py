@@ -119,7 +119,7 @@ def encode(
 ) -> Manifest:
     """Write the labels of all tables (files, globs, addresses) as shards into a new folder, created atomically.
 
-    Rows follow the rules of `Annotations.read`: names are text; the latest answer of an annotator to an item counts
+    Rows follow the rules of `hitl combine`: names are text; the latest answer of an annotator to an item counts
     (of equal or unknown times the last row, with one ConflictingLabels warning, or an error if `strict`). The tables
     count as one table: rows of later files are the later ones.
 

@@ -29,16 +29,7 @@ from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus
 from hitl.errors import BadEvidence, BadInput, IgnoredEvidence
 from hitl.evidence import Evidence
-from hitl.models.combiner import (
-    EVIDENCE,
-    Applicable,
-    Combiner,
-    fits_shards,
-    given,
-    name_of,
-    needs_of,
-    without,
-)
+from hitl.models.combiner import EVIDENCE, Applicable, Combiner, fits_shards, given, name_of, needs_of, without
 from hitl.models.inference.engine import Shards
 from hitl.models.majority import MajorityVote
 from hitl.models.registry import COMBINERS
@@ -131,9 +122,9 @@ def better_than_chance(combiner: Combiner) -> None:
 
 @fact
 def not_worse_than_a_vote(combiner: Combiner) -> None:
-    found, vote = _accuracies(combiner)
+    accuracy, vote = _accuracies(combiner)
     assert vote > 0.7
-    assert found >= vote - 0.02
+    assert accuracy >= vote - 0.02
 
 
 @fact
@@ -191,13 +182,13 @@ def what_is_not_used_is_named_in_a_warning(combiner: Combiner) -> None:
     assert not said, f"it uses {sorted(combiner.uses)}, but says: {said[0]}"
     for kind in EVIDENCE:
         if kind in combiner.uses:
-            found, _ = _without_words(combiner, _changed(used, kind))
-            assert np.abs(found - answer).max() > 1e-9, f"other {kind} change nothing, and no warning says so"
+            other, _ = _without_words(combiner, _changed(used, kind))
+            assert np.abs(other - answer).max() > 1e-9, f"other {kind} change nothing, and no warning says so"
             continue
         more = replace(used, **{kind: getattr(everything, kind)})
-        found, said = _without_words(combiner, more)
+        other, said = _without_words(combiner, more)
         assert any(kind in words and name_of(combiner) in words for words in said), f"no warning says: ignores {kind}"
-        np.testing.assert_allclose(found, answer, atol=1e-9, err_msg=f"it uses {kind}, but does not declare it")
+        np.testing.assert_allclose(other, answer, atol=1e-9, err_msg=f"it uses {kind}, but does not declare it")
 
 
 @fact
@@ -337,8 +328,8 @@ def a_start_of_other_annotators_items_or_classes_does_no_harm(combiner: Combiner
     plain = score.accuracy(combiner.fit(evidence).probabilities[unknown], truth[unknown])
     for shape in ({"n_classes": 2}, {"n_options": 4}, {"n_annotators": 2}, {"models": 1}):
         start = combiner.fit(sample(combiner, seed=13, n_items=20, **shape)[0])
-        found = combiner.fit(evidence, start=start).probabilities
-        assert score.accuracy(found[unknown], truth[unknown]) >= plain - 0.05
+        warm = combiner.fit(evidence, start=start).probabilities
+        assert score.accuracy(warm[unknown], truth[unknown]) >= plain - 0.05
 
 
 # -- small and degenerate ------------------------------------------------------------------------------------

@@ -18,17 +18,7 @@ from typing import Any, cast
 
 from hitl.errors import Refused
 from hitl.kinds.kind import kind_of
-from hitl.platform import (
-    AnnotationRow,
-    Check,
-    Connector,
-    Cursor,
-    ItemRow,
-    Operation,
-    Page,
-    Question,
-    Receipt,
-)
+from hitl.platform import AnnotationRow, Check, Connector, Cursor, ItemRow, Operation, Page, Question, Receipt
 from hitl.testing.contract import Fact, add_to, check, refused
 
 FACTS: dict[str, Fact[Connector]] = {}
@@ -159,10 +149,10 @@ def known_truth_comes_back_as_truth(connector: Connector) -> None:
 
 @fact
 def a_check_says_what_was_looked_at(connector: Connector) -> None:
-    found = connector.check()
-    assert found
-    assert all(isinstance(check, Check) and check.name and check.detail for check in found)
-    assert all(check.ok or check.fix for check in found), "a check fails and does not say what to do"
+    checks = connector.check()
+    assert checks
+    assert all(isinstance(check, Check) and check.name and check.detail for check in checks)
+    assert all(check.ok or check.fix for check in checks), "a check fails and does not say what to do"
 
 
 def operations(connector: Connector) -> list[Operation]:

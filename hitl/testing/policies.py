@@ -70,12 +70,12 @@ class Project:
 
     def answered(self) -> set[tuple[Name, Name]]:
         """Return the (annotator, item) pairs that have an answer to any question."""
-        found = set()
+        pairs = set()
         for evidence, _ in self.questions:
-            given = evidence.annotations
-            codes = zip(given.annotator.tolist(), given.item.tolist(), strict=True)
-            found |= {(given.annotators[k], given.items[n]) for k, n in codes}
-        return found
+            annotations = evidence.annotations
+            codes = zip(annotations.annotator.tolist(), annotations.item.tolist(), strict=True)
+            pairs |= {(annotations.annotators[k], annotations.items[n]) for k, n in codes}
+        return pairs
 
     def is_open(self, item: int) -> bool:
         """Return True if a question of the item has no known truth, and neither enough labels nor enough confidence."""

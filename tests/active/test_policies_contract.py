@@ -22,7 +22,7 @@ from hitl.plan import Ask, Plan
 from hitl.settings import CrewSettings, PolicySettings
 from hitl.store import Store
 from hitl.testing.policies import FACTS, check_policy, project
-from tests.test_cycle import folder_with_tables, settings
+from tests.projects import folder_with_tables, settings
 
 ORDER = "the order of items and annotators does not matter"
 EXEMPT = {

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.metrics import roc_auc_score
 
 from hitl import score
 from hitl.annotations import Annotations, Floats, Ints
@@ -54,6 +55,12 @@ Scores = npt.NDArray[np.float64]
 Predictor = Callable[[Evidence], Floats]
 
 
+def area_under_curve(probabilities: Any, truth: Any) -> float:
+    """Mean over the classes that are sometimes true, and sometimes not; NaN without one."""
+    classes = [j for j in range(probabilities.shape[1]) if 0 < (truth == j).sum() < len(truth)]
+    return float(np.mean([roc_auc_score(truth == j, probabilities[:, j]) for j in classes])) if classes else np.nan
+
+
 def load(name: str) -> Evidence:
     """A crowd set with its truth; the pooled labels of cifar10h are one anonymous crowd."""
     if name != "cifar10h":
@@ -74,7 +81,7 @@ def measure(probabilities: Floats, truth: Ints, seconds: float = 0.0) -> Scores:
             score.accuracy(probabilities, truth),
             score.log_loss(probabilities, truth),
             score.calibration_error(probabilities, truth, bins),
-            score.area_under_curve(probabilities, truth),
+            area_under_curve(probabilities, truth),
             seconds,
         ]
     )

@@ -24,7 +24,6 @@ import numpy as np
 from hitl.annotations import Annotations
 from hitl.evidence import Evidence
 from hitl.kinds.span_labels import Answer, SpanLabels
-from hitl.kinds.spans import combine_spans
 from hitl.models import VBIBCC, BSCSeq, DawidSkene, MajorityVote, SequentialDawidSkene, SequentialIBCC
 from hitl.models.inference import em
 from hitl.models.priors.markov_chain import Sequences
@@ -33,7 +32,7 @@ from hitl.tables.read import read_table
 from tests import reference_data
 from tests.bench import results
 from tests.bench.entity_spans import Span, partial, spans, strict
-from tests.kinds.span_crowds import CROWDS, in_characters
+from tests.kinds.span_crowds import CROWDS, found_spans, in_characters
 from tests.models.sequences.test_sequential import macro_f, simulated
 
 METHODS: dict[str, Any] = {
@@ -107,7 +106,7 @@ def entities(seeds: int) -> Part:
         tell(name, spans(said, order), began)
     marked = as_span_labels(annotations, places)
     for name in MATCHED:
-        began, found = time.perf_counter(), combine_spans(marked, combiner(name)).spans
+        began, found = time.perf_counter(), found_spans(marked, combiner(name))
         ends = [(one, one.place["start"] // 2, (one.place["end"] + 1) // 2) for one in found]
         tell(f"matched, {name}", [Span(int(one.item), first, end, str(one.label)) for one, first, end in ends], began)
     return [f"{len(right):,} entities", *results.table(rows)], figures
@@ -137,7 +136,7 @@ def crowds(seeds: int) -> Part:
             labels, right = crowd.draw(seed)
             total = sum(map(len, right.values()))
             for name in FOUND:
-                found = combine_spans(labels, combiner(name)).spans
+                found = found_spans(labels, combiner(name))
                 hits = np.array([(*one.at("start", "end"), one.label) in right[str(one.item)] for one in found])
                 sure = np.array([one.probability for one in found])
                 scores[name].append((2 * hits.sum() / (len(found) + total), sure.mean() - hits.mean()))

@@ -38,6 +38,7 @@ from hitl.models.inference.engine import Table
 from hitl.models.numerics.votes import voted
 from hitl.models.priors.shares import Shares
 from hitl.models.vb_ibcc import VBIBCC
+from hitl.tables.read import read_table
 from tests.bench import results
 
 SIZES = {"tiny": (2_000, 20, 5, 5), "M": (100_000, 1_000, 5, 5), "L": (1_000_000, 10_000, 10, 10)}
@@ -241,7 +242,7 @@ def strings(path: Path) -> None:
 def whole(path: str, folder: str) -> dict[str, float]:
     """Parquet to a saved consensus, in Python."""
     steps = [time.perf_counter()]
-    annotations = Annotations.read(path)
+    annotations = Annotations.from_frame(read_table(path, ["item", "annotator", "label"]))
     steps.append(time.perf_counter())
     consensus = DawidSkene().fit(Evidence(annotations))
     steps.append(time.perf_counter())

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hitl.annotations import Annotations
 from hitl.evidence import Evidence
 from hitl.models import DawidSkene
 from hitl.models.analysis.annotator_profile import AnnotatorProfiler
@@ -98,7 +97,7 @@ def test_json_has_everything_and_only_json_values(run: Run, tables: Path) -> Non
 
 
 def test_figures_are_those_of_the_profiler(run: Run, tables: Path) -> None:
-    evidence = Evidence(Annotations.read(tables / "annotations.csv"))
+    evidence = Evidence.from_tables(read_table(tables / "annotations.csv"))
     expected = AnnotatorProfiler().fit(evidence, DawidSkene().fit(evidence)).frame()
     flags = ["--method", "dawid-skene", "--output", "people.csv"]
     assert "wrote people.csv" in run("annotators", "annotations.csv", *flags)[1]

@@ -25,19 +25,8 @@ from hitl.settings import ScheduleSettings
 from hitl.status import Queue, missed_by, queues_of, status_of
 from hitl.store import Store
 from hitl.store import lease as leases
-from tests.projects import HOUR, NOON, answers, folder_with_tables, settings, status_text
+from tests.projects import HOUR, NOON, answers, settings, status_text
 from tests.store.rows import unrenewed
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return folder_with_tables(tmp_path / "p")
-
-
-@pytest.fixture
-def store(folder: Path) -> Iterator[Store]:
-    with Store(f"sqlite:///{folder}/hitl.db") as store:
-        yield store
 
 
 def text(store: Store, hours: float = 0.0) -> str:

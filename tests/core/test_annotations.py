@@ -12,11 +12,12 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-import hitl
 from hitl.annotations import ANONYMOUS, Annotations
 from hitl.errors import BadAnnotations, BadInput, BadTable, ConflictingLabels, SimilarClasses
 from hitl.evidence import Evidence
 from hitl.tables.encode import natural_order
+from hitl.tables.read import read_table
+from hitl.tables.write import write_table
 from tests.tables import rows, said
 
 
@@ -182,11 +183,7 @@ def test_codes_that_do_not_fit_are_refused(field: str, value: Any, message: str)
             {},
             "annotations: column 'item' appears twice",
         ),
-        (
-            pd.DataFrame(rows(("a", 1, "x"), (1, 1, "y"))),
-            {},
-            "column item.*expected numbers or text, not both",
-        ),
+        (pd.DataFrame(rows(("a", 1, "x"), (1, 1, "y"))), {}, "column item.*expected numbers or text, not both"),
     ],
 )
 def test_a_table_that_does_not_fit_says_where_and_what_was_expected(table: Any, named: Any, message: str) -> None:
@@ -248,7 +245,7 @@ def test_true_and_false_are_text() -> None:
 def test_text_is_kept_as_written(tmp_path: Path) -> None:
     path = tmp_path / "annotations.csv"
     path.write_text('item,annotator,label\n007,NA,1\n"a,b",nan,10\n"two\nlines",null,2\nüñí😀,é,1\n', encoding="utf-8")
-    annotations = Annotations.read(path)
+    annotations = Annotations.from_frame(read_table(path, text=["item", "annotator", "label"]))
     assert annotations.items == ("007", "a,b", "two\nlines", "üñí😀")
     assert set(annotations.annotators) == {"NA", "nan", "null", "é"}
     assert annotations.classes == ("1", "2", "10")  # text, in order of value
@@ -372,14 +369,6 @@ def test_a_selection_keeps_items_people_and_times() -> None:
     part = annotations.select(np.array([False, True]))
     assert (part.items, part.annotators, len(part)) == (annotations.items, annotations.annotators, 1)
     assert (part.time.tolist(), part.duration.tolist()) == ([2.0], [4.0])
-    assert said(annotations.select(np.array([1, 0]))) == said(annotations)
-
-
-def test_the_package_gives_the_nouns_by_name() -> None:
-    assert hitl.Annotations is Annotations
-    assert {"Annotations", "Consensus", "Evidence", "Plan"} <= set(dir(hitl))
-    with pytest.raises(AttributeError, match="no attribute 'Nonsense'"):
-        _ = hitl.Nonsense
 
 
 # -- files ---------------------------------------------------------------------------------------------------
@@ -399,21 +388,14 @@ def test_a_table_comes_back_from_a_file_as_it_was(tmp_path: Path, ending: str) -
     )
     annotations = Annotations.from_frame(frame, time="at", duration="took")
     path = tmp_path / f"annotations.{ending}"
-    annotations.write(path)
-    again = Annotations.read(path, time="time", duration="duration")
+    write_table(path, annotations.table())
+    table = read_table(path, ["item", "annotator", "label"])
+    again = Annotations.from_frame(table, time="time", duration="duration")
     assert said(again) == said(annotations)
     for field in ("items", "annotators", "classes", "options", "anonymous"):
         assert getattr(again, field) == getattr(annotations, field)
     for field in ("item", "annotator", "label", "time", "duration"):
         np.testing.assert_array_equal(getattr(again, field), getattr(annotations, field))
-
-
-def test_a_file_with_a_header_alone_is_refused_unless_the_items_are_named(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text("item,annotator,label\n")
-    with pytest.raises(BadAnnotations, match=r"a\.csv: the table is empty; expected one row for each label"):
-        Annotations.read(path)
-    assert len(Annotations.read(path, items=["a"], classes=["x", "y"])) == 0
 
 
 @pytest.mark.parametrize(

@@ -122,10 +122,6 @@ def test_a_row_of_nan_is_an_item_without_features(annotations: Annotations) -> N
     assert not Evidence(annotations).featured.any()
 
 
-def test_without_a_truth_nothing_is_known(annotations: Annotations) -> None:
-    assert not Evidence(annotations).known.any()
-
-
 # -- from tables ---------------------------------------------------------------------------------------------
 
 

@@ -69,7 +69,7 @@ def test_each_limit_is_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         with within(these), pytest.raises(BadTable, match=message):
             read_table(path, ["item", "annotator", "label"])
     with within(Limits(classes=49)), pytest.raises(BadAnnotations, match="50 different labels; expected at most 49"):
-        Annotations.read(path)
+        Annotations.from_frame(read_table(path, ["item", "annotator", "label"]))
     monkeypatch.setenv("HITL_LIMITS__ROWS", "7")
     with pytest.raises(BadTable, match="50 rows; expected at most 7"):
         read_table(path)

@@ -31,9 +31,7 @@ PLAN = Plan(
 )
 
 
-def test_a_plan_comes_back_exactly(tmp_path: Path) -> None:
-    PLAN.save(tmp_path / "plan.json")
-    assert Plan.load(tmp_path / "plan.json") == PLAN
+def test_a_plan_comes_back_exactly() -> None:
     assert Plan.from_json(PLAN.to_json()) == PLAN
     assert Plan.from_json(Plan().to_json()) == Plan()
     done = Plan(stop="every item is done")
@@ -57,28 +55,19 @@ def test_finished_items_are_kept_in_columns_and_look_like_a_sequence_of_done() -
         done[3]
 
 
-def test_the_saved_form_starts_with_its_version() -> None:
-    assert PLAN.to_json().startswith('{"format": 1,')
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (json.dumps({"format": 2}), r"plan\.json: saved as format 2; this version of hitl reads 1"),
-        ("[1]", r"plan\.json: not a saved plan"),
-        ("{}", r"plan\.json: not a saved plan: 'format'"),
-        ("garbage", r"plan\.json: not a saved plan"),
-        ('{"format": 1, "asks": [{"item": 1}], "done": [], "open_items": 0}', r"plan\.json: not a saved plan"),
-        (b"\xff\xfe", r"plan\.json: not a saved plan: .*utf-8"),
-        (None, r"plan\.json: No such file"),
+        (json.dumps({"format": 2}), r"^plan: saved as format 2; this version of hitl reads 1"),
+        ("[1]", "^plan: not a saved plan"),
+        ("{}", "^plan: not a saved plan: 'format'"),
+        ("garbage", "^plan: not a saved plan"),
+        ('{"format": 1, "asks": [{"item": 1}], "done": [], "open_items": 0}', "^plan: not a saved plan"),
     ],
 )
-def test_another_file_or_version_is_refused(tmp_path: Path, content: str | bytes | None, message: str) -> None:
-    path = tmp_path / "plan.json"
-    if content is not None:
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+def test_another_text_or_version_is_refused(content: str, message: str) -> None:
     with pytest.raises(BadTable, match=message):
-        Plan.load(path)
+        Plan.from_json(content)
 
 
 def test_it_says_in_one_line_what_it_asks() -> None:
@@ -95,7 +84,7 @@ def test_the_questions_of_one_person_keep_their_order() -> None:
     assert PLAN.asks_of("nobody") == ()
 
 
-def test_tables_show_serving_order_and_finished_items(tmp_path: Path) -> None:
+def test_tables_show_the_serving_order(tmp_path: Path) -> None:
     PLAN.write(tmp_path / "plan.csv")
     table = read_table(tmp_path / "plan.csv")
     figures = ["gain", "right", "why", "check", "seconds", "probability", "audit"]
@@ -111,9 +100,7 @@ def test_tables_show_serving_order_and_finished_items(tmp_path: Path) -> None:
     written = pq.read_table(tmp_path / "plan.parquet")
     assert written.column("check").to_pylist() == [False, False, False, True, False, False]
     assert written.column("probability").to_pylist() == [1.0, 1.0, 1.0, 1.0, 0.1 + 0.2, None]
-    assert PLAN.done_table().to_pylist()[1] == {"item": "9", "label": "1,two", "confidence": 0.7, "why": "10 labels"}
     assert Plan().table().column_names == table.column_names
-    assert Plan().done_table().num_rows == 0
 
 
 # -- crew and budget -----------------------------------------------------------------------------------------

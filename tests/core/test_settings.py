@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from hitl import project
-from hitl.active.registry import policy
 from hitl.errors import BadSettings
 from hitl.settings import Settings, new_settings
 from hitl.settings.events import KINDS
@@ -117,12 +116,6 @@ def test_what_init_writes_is_read_also_with_its_comments_taken_in(tmp_path: Path
     assert read.crew.costs == {"ann": 2.5}
     assert read.crew.skills == {"ann": ("de", "fr")}
     assert (read.crew.skill_field, read.crew.expire_hours) == ("language", 24)
-
-
-def test_policies_are_called_by_name() -> None:
-    assert type(policy("expected-gain")).__name__ == "ExpectedGain"
-    with pytest.raises(BadSettings, match=r"policy.name 'x' is unknown; expected one of expected-gain"):
-        policy("x")
 
 
 # -- the environment ---------------------------------------------------------------------------------------

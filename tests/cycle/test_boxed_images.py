@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -12,24 +11,12 @@ import pyarrow as pa
 import pytest
 
 from hitl import cycle
-from hitl.connectors.tables import TablesSettings
 from hitl.errors import BadTable, MissingToken
 from hitl.export import label_tables
 from hitl.manual_operations import known_truth
-from hitl.operations import Judgement, _same_consensus
+from hitl.operations import Judgement, _is_close
 from hitl.parts import BoxTuple, boxes_as_label, boxes_in
-from hitl.platform import (
-    AnnotationRow,
-    AnnotatorRow,
-    Check,
-    Connector,
-    Cursor,
-    ItemRow,
-    Operation,
-    Page,
-    Question,
-    Receipt,
-)
+from hitl.platform import Question
 from hitl.project import stored_evidence
 from hitl.report.contents import QuestionPage
 from hitl.report.page import render
@@ -39,6 +26,8 @@ from hitl.settings import Settings
 from hitl.store import Store
 from hitl.tables.read import read_table
 from tests.command_line import Run, caller
+from tests.cycle import marked
+from tests.cycle.marked import Platform
 
 QUESTION = Question("box", ("cat", "<dog>"), ("cat", "<dog>"), kind="boxes", field="image")
 CAT, DOG = (10.0, 10.0, 30.0, 40.0, "cat"), (60.0, 20.0, 20.0, 40.0, "<dog>")
@@ -57,61 +46,18 @@ def drawn(item: str, who: str) -> list[BoxTuple]:
     return [moved(box, 1.5 if who == "bob" else 0) for box in IMAGES[item]]
 
 
-class Platform(Connector):
-    """Five images, of which all but the last have three answers; remembers known truth."""
-
-    def __init__(self, answered: str = "abcd") -> None:
-        self.answered = answered
-        self.gold: dict[str, str] = {}
-        self.pushed: list[Operation] = []
-
-    def questions(self) -> tuple[Question, ...]:
-        return (QUESTION,)
-
-    def pull(self, cursor: Cursor | None) -> Iterator[Page]:
-        items = tuple(ItemRow(item, {"image": f"http://x/{item}.png"}, "1") for item in IMAGES)
-        answers = [
-            AnnotationRow(
-                f"{item}{who}", item, "box", who, boxes_as_label(300, 400, drawn(item, who)), "answer", "1", TIME
-            )
-            for item in self.answered
-            for who in CREW
-        ]
-        gold = [
-            AnnotationRow(f"{item}gold", item, "box", "ann", label, "gold", "1", TIME)
-            for item, label in self.gold.items()
-        ]
-        people = tuple(AnnotatorRow(who, who) for who in CREW)
-        yield Page({"at": 1}, items, (*answers, *gold), annotators=people, live=frozenset(IMAGES))
-
-    def push(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
-        for operation in operations:
-            self.pushed.append(operation)
-            if operation.kind == "gold":
-                self.gold |= operation.payload["questions"]["box"]
-            yield Receipt(operation, 1)
-
-    def check(self) -> list[Check]:
-        return []
-
-
-TIME = "2026-11-01T10:00:00Z"
+def platform_of(answered: str = "abcd") -> Platform:
+    """All images, of which these have an answer of each annotator."""
+    answers = {item: {who: boxes_as_label(300, 400, drawn(item, who)) for who in CREW} for item in answered}
+    return Platform(QUESTION, {item: f"http://x/{item}.png" for item in IMAGES}, answers)
 
 
 def settings(**changes: Any) -> Settings:
-    crew = {"annotators": CREW, "capacity": 4}
-    budget = {"open_questions": 4, "target_confidence": 0.97}
-    return Settings(name="p", source=TablesSettings(path="."), budget=budget, crew=crew, **changes)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
-        yield store
+    return marked.settings(CREW, **changes)
 
 
 def test_a_cycle_finds_boxes_asks_about_images_and_says_so(store: Store) -> None:
-    platform = Platform()
+    platform = platform_of()
     report = cycle.run(settings(), store, platform)
     assert report.pulled.problems == ()
     result = report.judgement.results["box"]
@@ -140,17 +86,17 @@ def test_a_consensus_is_pushed_anew_where_a_box_moved_or_is_surer() -> None:
     row = {"item": "a", "confidence": 0.8}
 
     def same(**changes: Any) -> bool:
-        return _same_consensus({"box": [{**row, "parts": [box]}]}, {"box": [{**row, "parts": [{**box, **changes}]}]})
+        return _is_close({"box": [{**row, "parts": [box]}]}, {"box": [{**row, "parts": [{**box, **changes}]}]})
 
     assert same()
     assert same(confidence=0.9000001)
     for change in ({"confidence": 0.8}, {"label": "dog"}, {"x": 1.5}, {"height": 4.5}):
         assert not same(**change)
-    assert not _same_consensus({"box": [{**row, "parts": [box]}]}, {"box": [{**row, "parts": []}]})
+    assert not _is_close({"box": [{**row, "parts": [box]}]}, {"box": [{**row, "parts": []}]})
 
 
 def test_the_method_of_the_project_judges_boxes(store: Store) -> None:
-    result = cycle.run(settings(combine={"method": "majority"}), store, Platform()).judgement.results["box"]
+    result = cycle.run(settings(combine={"method": "majority"}), store, platform_of()).judgement.results["box"]
     assert result.fit.method == "majority"
     dogs = {box.item: box.probability for box in result.parts if box.label == "<dog>"}
     assert dogs.keys() == {"a", "d"}, "two of three"
@@ -158,7 +104,7 @@ def test_the_method_of_the_project_judges_boxes(store: Store) -> None:
 
 @pytest.mark.parametrize("answered", ["", "c"])
 def test_it_begins_without_a_box(store: Store, answered: str) -> None:
-    report = cycle.run(settings(), store, Platform(answered))
+    report = cycle.run(settings(), store, platform_of(answered))
     assert report.judgement.results["box"].parts == ()
     assert len({str(ask.item) for ask in report.judgement.plan.asks} - set(answered)) == 4, (
         "as many as each may be asked"
@@ -166,7 +112,7 @@ def test_it_begins_without_a_box(store: Store, answered: str) -> None:
 
 
 def test_labels_are_exported_by_the_users_own_ids(store: Store) -> None:
-    judgement = cycle.run(settings(), store, Platform()).judgement
+    judgement = cycle.run(settings(), store, platform_of()).judgement
     table = label_tables(judgement, store.items("p"), {item: f"photo {item}" for item in IMAGES})["box"]
     rows = table.to_pylist()
     assert [(row["item"], row["label"]) for row in rows] == [
@@ -195,18 +141,18 @@ def exported_after_a_pull(store: Store, platform: Platform) -> list[dict[str, An
 def test_an_image_that_came_after_the_cycle_is_left_out_of_an_export(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cycle.run(settings(), store, Platform())
+    cycle.run(settings(), store, platform_of())
     monkeypatch.setitem(IMAGES, "0", [CAT])
-    rows = exported_after_a_pull(store, Platform("0abcd"))
+    rows = exported_after_a_pull(store, platform_of("0abcd"))
     assert [(row["item"], row["label"]) for row in rows][2:] == [("b", "cat"), ("c", None), ("d", "<dog>")]
 
 
 def test_what_went_or_was_drawn_after_the_cycle_is_left_out_of_an_export(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cycle.run(settings(), store, Platform("abcd"))
+    cycle.run(settings(), store, platform_of())
     monkeypatch.delitem(IMAGES, "d")
-    rows = exported_after_a_pull(store, Platform("abce"))
+    rows = exported_after_a_pull(store, platform_of("abce"))
     assert [(row["item"], row["label"]) for row in rows] == [("a", "cat"), ("a", "<dog>"), ("b", "cat"), ("c", None)]
 
 
@@ -216,7 +162,7 @@ def test_images_that_are_all_alike_are_exported(store: Store, monkeypatch: pytes
         monkeypatch.setitem(IMAGES, item, [CAT])
     monkeypatch.setattr("tests.cycle.test_boxed_images.drawn", lambda item, who: IMAGES[item])
     chosen = settings(combine={"method": "majority"})
-    report = cycle.run(chosen, store, Platform("abcd"))
+    report = cycle.run(chosen, store, platform_of())
     names = {item: item for item in IMAGES}
     rows = label_tables(report.judgement, store.items("p"), names)["box"].to_pylist()
     assert [(row["item"], row["label"]) for row in rows] == [(item, "cat") for item in "abcd"]
@@ -228,7 +174,7 @@ def table(text: str) -> pa.Table:
 
 
 def test_known_boxes_are_told_to_the_platform_and_come_back(store: Store) -> None:
-    platform = Platform()
+    platform = platform_of()
     rows = table("item,x,y,width,height,label\ne,10,10,30,40,cat\ne,60,20.5,20,40,<dog>\nb,,,,,\n")
     operation = known_truth(rows, (QUESTION,), None, "truth.csv")
     assert boxes_in(operation.payload["questions"]["box"]["e"])[2] == [CAT, (60, 20.5, 20, 40, "<dog>")]
@@ -263,7 +209,7 @@ def test_what_is_no_known_box_is_named(row: str, message: str) -> None:
 
 
 def test_the_report_shows_the_boxes_of_everyone(store: Store) -> None:
-    judgement = cycle.run(settings(), store, Platform()).judgement
+    judgement = cycle.run(settings(), store, platform_of()).judgement
     page = render(stored_report(settings(), store, (QUESTION,)))
     assert "Images, the least sure first" in page
     assert "&lt;dog&gt;" in page
@@ -286,13 +232,9 @@ def test_the_report_shows_the_boxes_of_everyone(store: Store) -> None:
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    platform = Platform()
+    platform = platform_of()
     monkeypatch.setattr("hitl.connectors.catalog.connector_of", lambda *_: platform)
-    crew = ", ".join(f'"{who}"' for who in CREW)
-    (tmp_path / "hitl.toml").write_text(
-        f'name = "p"\n[source]\nkind = "tables"\npath = "."\n[crew]\nannotators = [{crew}]\ncapacity = 4\n'
-        "[budget]\nopen_questions = 4\n"
-    )
+    marked.write_config(tmp_path, ".", CREW)
     return caller(tmp_path, monkeypatch, capfd)
 
 

@@ -20,7 +20,6 @@ from hitl.connectors.tables import Tables, TablesSettings
 from hitl.errors import BadSettings
 from hitl.models import DefaultCombiner
 from hitl.models.learning.learned import NAME
-from hitl.project import given_evidence
 from hitl.settings import Settings
 from hitl.store import Store
 from tests.command_line import caller
@@ -101,12 +100,6 @@ def test_items_that_come_after_a_training_are_predicted(tmp_path: Path) -> None:
     new = [row for row, item in enumerate(evidence.annotations.items) if int(item) > 120]
     assert evidence.predicted[new].all()
     assert consensus.confidence[new].mean() > 0.6
-
-
-def test_without_learn_nothing_is_learned(tmp_path: Path) -> None:
-    folder = folder_of(tmp_path / "p", 40)
-    assert run(folder, learn={}).judgement.results["label"].temperatures == {}
-    assert trainings(folder) == {}
 
 
 def test_it_begins_with_no_label_at_all(tmp_path: Path) -> None:
@@ -277,16 +270,6 @@ def test_a_training_that_is_killed_goes_on(tmp_path: Path, monkeypatch: pytest.M
     found = run(folder).judgement.results["label"]
     assert len(saved) == 3
     np.testing.assert_array_equal(found.probabilities, expected.probabilities)
-
-
-def test_what_is_judged_is_a_function_of_what_is_stored(tmp_path: Path) -> None:
-    folder = folder_of(tmp_path / "p", 40)
-    before = run(folder).judgement
-    with store_of(folder) as store:
-        again = cycle.judge(settings(), store, Tables(folder).questions())
-        bare = given_evidence(settings(), store, Tables(folder).questions())
-    np.testing.assert_array_equal(again.results["label"].probabilities, before.results["label"].probabilities)
-    assert list(bare["label"].probabilities) == []
 
 
 TOML = """

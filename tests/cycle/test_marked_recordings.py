@@ -9,7 +9,6 @@ import pytest
 from hitl import cycle
 from hitl.connectors.tables import Tables
 from hitl.consensus import Consensus
-from hitl.errors import BadSettings, BadTable
 from hitl.report.page import render
 from hitl.report.stored import stored_report
 from hitl.store import Store
@@ -67,20 +66,6 @@ def test_a_cycle_finds_stretches_asks_about_recordings_and_says_so(tmp_path: Pat
     assert "walk, 0 to 12.5; 9" in page
     assert "4 of 4 marked it" in page
     assert "sure that none of these is there; its 4 annotators marked none" in page
-
-
-def test_a_method_for_tokens_is_refused(tmp_path: Path) -> None:
-    root = folder(tmp_path / "t")
-    with Store(f"sqlite:///{tmp_path}/hitl.db") as store, pytest.raises(BadSettings, match="for sequences of tokens"):
-        cycle.run(settings(combine={"method": "bsc-seq"}), store, Tables(root))
-
-
-def test_what_is_no_stretch_is_named(tmp_path: Path) -> None:
-    root = folder(tmp_path / "t")
-    with (root / "annotations.csv").open("a") as file:
-        file.write("r4,ann,9,3,run\n")
-    with pytest.raises(BadTable, match=r"annotations\.csv, line \d+: 9 to 3 is no stretch of time"):
-        list(Tables(root).pull(None))
 
 
 @pytest.fixture

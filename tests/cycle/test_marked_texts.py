@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,24 +13,13 @@ from hitl.errors import BadTable
 from hitl.export import label_tables
 from hitl.kinds.kind import kind_of
 from hitl.parts import spans_as_label
-from hitl.platform import (
-    AnnotationRow,
-    AnnotatorRow,
-    Check,
-    Connector,
-    Cursor,
-    ItemRow,
-    Operation,
-    Page,
-    Question,
-    Receipt,
-)
+from hitl.platform import Question
 from hitl.report.page import render
 from hitl.report.stored import stored_report
 from hitl.store import Store
 from hitl.tables.read import read_table
 from tests.command_line import Run, caller
-from tests.cycle.marked import CREW, settings, write_config
+from tests.cycle.marked import CREW, Platform, settings, write_config
 
 TEXTS = {
     "t0": ("Ada met Bob in Rome.", [(0, 3, "PER"), (8, 11, "PER"), (15, 19, "LOC")]),
@@ -105,17 +93,6 @@ def test_a_text_stands_for_the_part_about_which_annotators_agree_least(tmp_path:
     assert texts.classes[texts.labels[row]] == "LOC"
 
 
-def test_known_spans_are_truth(tmp_path: Path) -> None:
-    root = folder(tmp_path / "t")
-    (root / "truth.csv").write_text("item,start,end,label\nt4,0,3,PER\nt4,8,12,LOC\nt2,,,\n")
-    with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
-        judgement = cycle.run(settings(), store, Tables(root)).judgement
-    known = judgement.evidence["label"]
-    assert [known.annotations.items[n] for n in known.known.nonzero()[0]] == ["t2", "t4"]
-    spans = {(s.item, s.place["start"], s.label) for s in judgement.results["label"].parts if s.found}
-    assert {("t4", 0, "PER"), ("t4", 8, "LOC")} <= spans
-
-
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
     folder(tmp_path / "t")
@@ -186,50 +163,18 @@ def test_known_spans_are_told(run: Run, tmp_path: Path) -> None:
     assert "'label' asks about parts of texts" in run("gold", "truth.csv")[2]
 
 
-class Unanswered(Connector):
-    """A platform that asks about parts of three items, none of which has an answer."""
-
-    def __init__(self, question: Question) -> None:
-        self.question = question
-
-    def questions(self) -> tuple[Question, ...]:
-        return (self.question,)
-
-    def pull(self, cursor: Cursor | None) -> Iterator[Page]:
-        rows = tuple(ItemRow(str(n), {"part": text}, "1") for n, text in enumerate(("Ada met Bob", "", "Rome")))
-        yield Page({"at": 1}, rows, live=frozenset(row.key for row in rows))
-
-    def push(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
-        return (Receipt(operation, 1) for operation in operations)
-
-    def check(self) -> list[Check]:
-        return []
-
-
 @pytest.mark.parametrize("kind", ["spans", "time_spans", "masks", "boxes"])
-def test_it_begins_without_an_answer(tmp_path: Path, kind: str) -> None:
-    platform = Unanswered(Question("q", ("PER", "LOC"), ("PER", "LOC"), kind, "part"))
-    with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
-        report = cycle.run(settings(), store, platform)
+def test_it_begins_without_an_answer(store: Store, kind: str) -> None:
+    question = Question("q", ("PER", "LOC"), ("PER", "LOC"), kind, "part")
+    report = cycle.run(settings(), store, Platform(question, {"0": "Ada met Bob", "1": "", "2": "Rome"}))
     assert {str(ask.item) for ask in report.judgement.plan.asks} >= {"0", "2"}
 
 
-class Halved(Unanswered):
-    """The same with an answer to the first, in which half of a character is marked."""
-
-    def pull(self, cursor: Cursor | None) -> Iterator[Page]:
-        rows = tuple(ItemRow(str(n), {"part": text}, "1") for n, text in enumerate(("Ada \ud83d Bob", "Rome")))
-        answer = AnnotationRow(
-            "a", "0", "q", "ann", spans_as_label([(0, 5, "PER")]), "answer", "1", "2026-11-01T10:00:00Z"
-        )
-        people = (AnnotatorRow("ann", "ann"),)
-        yield Page({"at": 1}, rows, (answer,), annotators=people, live=frozenset(row.key for row in rows))
-
-
-def test_half_of_a_character_is_pushed_and_exported_as_a_question_mark(tmp_path: Path) -> None:
-    platform = Halved(Question("q", ("PER", "LOC"), ("PER", "LOC"), kind="spans", field="part"))
-    with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
-        judgement = cycle.run(settings(), store, platform).judgement
+def test_half_of_a_character_is_pushed_and_exported_as_a_question_mark(store: Store) -> None:
+    question = Question("q", ("PER", "LOC"), ("PER", "LOC"), kind="spans", field="part")
+    answers = {"0": {"ann": spans_as_label([(0, 5, "PER")])}}
+    platform = Platform(question, {"0": "Ada \ud83d Bob", "1": "Rome"}, answers)
+    judgement = cycle.run(settings(), store, platform).judgement
     known = judgement.evidence["q"]
     assert label_tables(judgement, None, {})["q"].column("text").to_pylist() == ["Ada ?"]
     assert kind_of(known).answers(known, {}).column("text").to_pylist() == ["Ada ? Bob"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,19 +16,12 @@ from hitl.service.loops import Loops, projects_of
 from hitl.settings import Settings
 from hitl.store import Store
 from tests import scheduled
-from tests.projects import answers, folder_with_tables, settings
+from tests.projects import answers, settings
 from tests.scheduled import T0, Told
 
 MODEL = "item,p_0,p_1\n" + "".join(f"{n},{0.9 if n % 2 else 0.2},{0.1 if n % 2 else 0.8}\n" for n in range(12))
 GRAPH = "item,neighbour\n" + "".join(f"{n},{n + 1}\n" for n in range(11))
 FEATURES = "item,width\n" + "".join(f"{n},{n / 12}\n" for n in range(12))
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[tuple[Path, Store]]:
-    folder = folder_with_tables(tmp_path / "p")
-    with Store(f"sqlite:///{folder}/hitl.db") as store:
-        yield folder, store
 
 
 def asked(folder: Path, who: str) -> list[str]:
@@ -56,14 +49,14 @@ def garbage(path: Path) -> None:
     ids=["models", "graph", "features"],
 )
 def test_all_are_served_while_a_file_is_dead(
-    place: tuple[Path, Store],
+    folder: Path,
+    store: Store,
     part: str,
     named: Callable[[Path], dict[str, object]],
     content: str,
     said: str,
     dies: Callable[[Path], None],
 ) -> None:
-    folder, store = place
     file = folder / f"{part}-given.csv"
     file.write_text(content)
     whole: Settings = settings(**named(file))
@@ -85,9 +78,8 @@ def test_all_are_served_while_a_file_is_dead(
     assert audit(whole, store, Tables(folder)).differences == ()
 
 
-def test_a_model_whose_file_has_words_for_numbers_is_left_out(place: tuple[Path, Store]) -> None:
+def test_a_model_whose_file_has_words_for_numbers_is_left_out(folder: Path, store: Store) -> None:
     """Its table can be read, and fits the items; what it says is no probability."""
-    folder, store = place
     file = folder / "model.csv"
     whole = settings(models={"gpt": str(file)})
     for wrong in ("seven", "7.5"):
@@ -98,8 +90,7 @@ def test_a_model_whose_file_has_words_for_numbers_is_left_out(place: tuple[Path,
     assert cycle.run(whole, store, Tables(folder)).pulled.problems == ()
 
 
-def test_a_dead_table_leaves_what_was_asked_and_the_advice_cures(place: tuple[Path, Store]) -> None:
-    folder, store = place
+def test_a_dead_table_leaves_what_was_asked_and_the_advice_cures(folder: Path, store: Store) -> None:
     cycle.run(settings(), store, Tables(folder))
     before, rows = asked(folder, "eve"), (folder / "annotations.csv").read_text()
     (folder / "annotations.csv").unlink()

@@ -16,7 +16,7 @@ from hitl.operations import IN_A_ROW, push
 from hitl.platform import Operation, Receipt
 from hitl.store import Store
 from hitl.store.schema import project as projects
-from tests.projects import folder_with_tables, settings
+from tests.projects import settings
 
 
 class Picky(Tables):
@@ -40,19 +40,11 @@ def refusing(*kinds: str, error: type[HitlError] = Refused) -> Callable[[Operati
     return lambda operation: error(f"no {operation.kind}, mend it") if operation.kind in kinds else None
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[tuple[Path, Store]]:
-    folder = folder_with_tables(tmp_path / "p")
-    with Store(f"sqlite:///{folder}/hitl.db") as store:
-        yield folder, store
-
-
 @pytest.mark.parametrize("kind", ["order", "assign", "labels_wanted", "consensus"])
 @pytest.mark.parametrize("error", [Refused, Unreachable])
 def test_the_others_are_served_and_it_is_sent_again_until_it_is_taken(
-    place: tuple[Path, Store], kind: str, error: type[HitlError]
+    folder: Path, store: Store, kind: str, error: type[HitlError]
 ) -> None:
-    folder, store = place
     for _ in range(2):  # it repeats
         picky = Picky(folder, refusing(kind, error=error))
         with pytest.raises(error, match=f"no {kind}, mend it"):
@@ -66,8 +58,7 @@ def test_the_others_are_served_and_it_is_sent_again_until_it_is_taken(
     assert (store.pending("p"), store.failure("p")) == ([], None)
 
 
-def test_one_person_whom_the_platform_refuses_does_not_stop_the_other(place: tuple[Path, Store]) -> None:
-    folder, store = place
+def test_one_person_whom_the_platform_refuses_does_not_stop_the_other(folder: Path, store: Store) -> None:
     wrong = Picky(folder, lambda each: Refused("dee has left") if each.key == "dee" else None)
     with pytest.raises(Refused, match="dee has left"):
         cycle.run(settings(), store, wrong)
@@ -75,8 +66,7 @@ def test_one_person_whom_the_platform_refuses_does_not_stop_the_other(place: tup
     assert [operation.key for operation in store.pending("p")] == ["dee"]
 
 
-def test_what_was_queued_and_is_refused_stops_no_cycle(place: tuple[Path, Store]) -> None:
-    folder, store = place
+def test_what_was_queued_and_is_refused_stops_no_cycle(folder: Path, store: Store) -> None:
     with store.lease("p") as lease:
         store.queue(
             lease, [Operation("add_items", "new.csv", {"items": []}), Operation("gold", "q", {"questions": {}})]
@@ -91,8 +81,7 @@ def test_what_was_queued_and_is_refused_stops_no_cycle(place: tuple[Path, Store]
     assert cycle.run(settings(), store, Tables(folder)).changed == 0
 
 
-def test_a_platform_that_is_down_is_not_asked_for_ever(place: tuple[Path, Store]) -> None:
-    folder, store = place
+def test_a_platform_that_is_down_is_not_asked_for_ever(folder: Path, store: Store) -> None:
     picky = Picky(folder, lambda _: Unreachable("down", 7.0))
     with pytest.raises(Unreachable, match="down") as caught:
         cycle.run(settings(), store, picky)
@@ -100,9 +89,8 @@ def test_a_platform_that_is_down_is_not_asked_for_ever(place: tuple[Path, Store]
     assert caught.value.retry_after == 7.0
 
 
-def test_no_answer_after_the_lease_was_lost_leaves_all_in_doubt(place: tuple[Path, Store]) -> None:
+def test_no_answer_after_the_lease_was_lost_leaves_all_in_doubt(folder: Path, store: Store) -> None:
     """The last operation has no answer, as after a stop, and another process has been there meanwhile."""
-    folder, store = place
     cycle.run(settings(), store, Tables(folder))
 
     def overtaken(operation: Operation) -> HitlError | None:
@@ -118,8 +106,7 @@ def test_no_answer_after_the_lease_was_lost_leaves_all_in_doubt(place: tuple[Pat
         assert store.in_doubt(lease)
 
 
-def test_after_a_push_that_was_cut_short_all_is_verified(place: tuple[Path, Store]) -> None:
-    folder, store = place
+def test_after_a_push_that_was_cut_short_all_is_verified(folder: Path, store: Store) -> None:
     cycle.run(settings(), store, Tables(folder))
 
     def overtaken(operation: Operation) -> HitlError | None:
@@ -134,7 +121,7 @@ def test_after_a_push_that_was_cut_short_all_is_verified(place: tuple[Path, Stor
     assert {what.split()[0] for what in calm.asked} == {"order", "assign", "labels_wanted", "consensus"}
 
 
-def test_what_fails_behind_the_last_operation_is_laid_on_no_other(place: tuple[Path, Store]) -> None:
+def test_what_fails_behind_the_last_operation_is_laid_on_no_other(folder: Path, store: Store) -> None:
     """As a question to the platform that follows the orders: all of them are confirmed by then."""
 
     class Follows(Tables):
@@ -144,7 +131,6 @@ def test_what_fails_behind_the_last_operation_is_laid_on_no_other(place: tuple[P
             if these[0].kind in ("order", "consensus"):
                 raise Unreachable(f"no answer behind {these[0].kind}")
 
-    folder, store = place
     with pytest.raises(Unreachable, match=r"no answer behind"):
         cycle.run(settings(), store, Follows(folder))
     assert {operation.kind for operation in store.pending("p")} <= {"consensus"}

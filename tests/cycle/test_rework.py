@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from hitl import cycle
 from hitl.connectors.tables import Tables
 from hitl.platform import AnnotatorRow, Page
 from hitl.settings import CrewSettings
 from hitl.store import Store
-from tests.projects import folder_with_tables, settings, status_text
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return folder_with_tables(tmp_path / "labels")
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(f"sqlite:///{tmp_path}/hitl.db") as opened:
-        yield opened
+from tests.projects import settings, status_text
 
 
 def wanted(store: Store) -> dict[str, int]:
@@ -32,7 +17,7 @@ def wanted(store: Store) -> dict[str, int]:
     return {str(key): int(number) for key, number in operation.payload["items"].items()}
 
 
-def test_the_same_annotator_is_asked_first_and_nobody_else_is_let_in(store: Store, folder: Path) -> None:
+def test_the_same_annotator_is_asked_first_and_nobody_else_is_let_in(folder: Path, store: Store) -> None:
     first = cycle.run(settings(), store, Tables(folder))
     before = wanted(store)
     store.send_back("p", "3", "ann", "lea", "look again")
@@ -45,7 +30,7 @@ def test_the_same_annotator_is_asked_first_and_nobody_else_is_let_in(store: Stor
     assert len(report.judgement.plan.asks) == len(first.judgement.plan.asks) + 1
 
 
-def test_an_expert_is_let_in(store: Store, folder: Path) -> None:
+def test_an_expert_is_let_in(folder: Path, store: Store) -> None:
     plan = cycle.run(settings(), store, Tables(folder)).judgement.plan
     free = next(str(n) for n in range(9) if str(n) not in {str(ask.item) for ask in plan.asks})
     store.send_back("p", free, "zoe", "lea")
@@ -53,7 +38,7 @@ def test_an_expert_is_let_in(store: Store, folder: Path) -> None:
     assert wanted(store)[free] == 4  # three have labeled it
 
 
-def test_what_is_taken_back_is_asked_no_longer(store: Store, folder: Path) -> None:
+def test_what_is_taken_back_is_asked_no_longer(folder: Path, store: Store) -> None:
     cycle.run(settings(), store, Tables(folder))
     store.send_back("p", "3", "ann", "lea")
     assert cycle.run(settings(), store, Tables(folder)).judgement.plan.asks[0].annotator == "ann"
@@ -82,15 +67,7 @@ def test_what_was_sent_back_follows_its_annotator_to_another_name(store: Store) 
     assert found == {("1", "Bob", "of Ann"), ("2", "Bob", "of Ann"), ("1", "Anna", "of Bob"), ("3", "zoe", "of zoe")}
 
 
-def test_the_files_of_the_annotator_have_it(store: Store, folder: Path) -> None:
-    cycle.run(settings(), store, Tables(folder))
-    store.send_back("p", "3", "ann", "lea")
-    cycle.run(settings(), store, Tables(folder))
-    with next((folder / "hitl-output").rglob("ann.csv")).open() as file:
-        assert "3" in {row["item"] for row in csv.DictReader(file)}
-
-
-def test_what_waits_to_be_answered_again_expires_for_nobody(store: Store, folder: Path) -> None:
+def test_what_waits_to_be_answered_again_expires_for_nobody(folder: Path, store: Store) -> None:
     """It stays with the annotator: the cycle behind it stands, and status tells of no other who gets it."""
     now = 1.7e9
     chosen = settings().model_copy(update={"crew": CrewSettings(expire_hours=1)})

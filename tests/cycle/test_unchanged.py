@@ -21,24 +21,13 @@ from hitl.platform import AnnotatorRow, Cursor, Page, Question
 from hitl.settings import CrewSettings, FeatureSettings, Settings
 from hitl.status import status_of
 from hitl.store import Store, schema
-from tests.projects import HOUR, NOON, folder_with_tables, settings
+from tests.projects import HOUR, NOON, settings
 
 CREW = CrewSettings(annotators=("dee", "eve"), capacity=4, expire_hours=24)
 
 
 def ours(**changes: Any) -> Settings:
     return settings().model_copy(update={"crew": CREW, **changes})
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return folder_with_tables(tmp_path / "p")
-
-
-@pytest.fixture
-def store(folder: Path) -> Iterator[Store]:
-    with Store(f"sqlite:///{folder}/hitl.db") as store:
-        yield store
 
 
 def again(store: Store, connector: Tables, chosen: Settings | None = None, now: float = NOON + 60) -> bool:

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from hitl.kinds.span_labels import Answer, SpanLabels
+from hitl.kinds.spans import combine_spans
+from hitl.models.combiner import Combiner
+from hitl.parts import Part, number_of
 
 Span = tuple[int, int, str]
 Right = Mapping[str, set[Span]]
@@ -95,6 +98,13 @@ CROWDS: Mapping[str, SpanCrowd] = {
     "passages of 25": SpanCrowd(words=25, gap=10, shifted=0.5, length=100, annotators=5, answers=5),
     "one kind, six of forty": SpanCrowd(8, 30, 100, 1, 40, 6, missed=0.4, invented=0.2, mixed_up=0, shifted=0.4),
 }
+
+
+def found_spans(labels: SpanLabels, method: Combiner | None = None) -> list[Part]:
+    """The spans of the consensus, by document and place."""
+    place = {name: number for number, name in enumerate(labels.items)}
+    parts = [part for result in combine_spans(labels, method).values() for part in result.parts if part.found]
+    return sorted(parts, key=lambda part: (place[part.item], *map(number_of, part.at("start", "end")), str(part.label)))
 
 
 def in_characters(span: Span) -> Span:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from hitl.consensus import AnnotatorReport, Consensus
 from hitl.errors import BadAnnotations, BadInput
 from hitl.evidence import Evidence
-from hitl.kinds.boxes import Boxes, BoxParts, combine_boxes, corners, match_boxes, weighted_median
+from hitl.kinds.boxes import BoxParts, combine_boxes, corners, match_boxes, weighted_median
 from hitl.kinds.kind import NOTHING
 from hitl.kinds.matching import Answers, Matched
 from hitl.models import VBIBCC, DefaultCombiner, MajorityVote
@@ -193,14 +192,6 @@ def test_an_answer_that_says_no_boxes_is_named() -> None:
         evidence_of(QUESTION, "a", [("a", "1", "good")])
 
 
-def test_answers_are_a_table() -> None:
-    table = Boxes().answers(evidence([("a", "1", [at(LEFT, "cat")]), ("b", "2", [])]), {"a": "photo"}).to_pylist()
-    assert table[0] == {"item": "photo", "annotator": "ann", "label": "cat", "x": 0, "y": 0, "width": 20, "height": 20}
-    assert table[1] == {"item": "b", "annotator": "2"} | dict.fromkeys(("label", "x", "y", "width", "height"))
-    empty = Boxes().answers(evidence([]), {})
-    assert (empty.num_rows, empty.schema.field("x").type) == (0, pa.float64())
-
-
 # -- the consensus -----------------------------------------------------------------------------------------
 
 
@@ -268,15 +259,6 @@ def test_an_image_without_a_cluster_may_have_an_object_that_all_overlooked() -> 
     np.testing.assert_allclose(found.probabilities[6, 1:], (1 - found.probabilities[6, 0]) * shares)
     assert found.probabilities[6, 0] > found.probabilities[5, 0], "two looked"
     np.testing.assert_allclose(found.probabilities[7], found.class_shares)
-
-
-def test_one_label_is_there_or_not() -> None:
-    rows: list[Row] = [(item, who, [at(LEFT, "cat")]) for item in "abc" for who in "234"]
-    rows += [("d", "2", [at(LOW, "cat")]), ("d", "3", []), ("d", "4", []), ("e", "2", []), ("e", "3", [])]
-    found = combined(evidence(rows, question=Question("box", ("cat",), ("cat",), kind="boxes", field="image")))
-    assert found.classes == (NOTHING, "cat")
-    assert [box.item for box in found.parts] == ["a", "b", "c"]
-    assert found.probabilities[3:5].argmax(axis=1).tolist() == [0, 0]
 
 
 def test_answers_without_any_box_are_answers() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -24,22 +24,12 @@ from hitl.kinds.kind import KINDS, NOTHING, Kind, Marked, PartsKind, StoredAnswe
 from hitl.manual_operations import known_truth
 from hitl.models.combiner import Combiner
 from hitl.parts import Part
-from hitl.platform import (
-    AnnotationRow,
-    AnnotatorRow,
-    Check,
-    Connector,
-    Cursor,
-    ItemRow,
-    Operation,
-    Page,
-    Question,
-    Receipt,
-)
+from hitl.platform import Question
 from hitl.report.page import render
 from hitl.report.stored import asked_before, stored_report
 from hitl.settings import Settings
 from hitl.store import Store
+from tests.cycle.marked import Platform
 
 # -- the kind ----------------------------------------------------------------------------------------------
 
@@ -100,32 +90,6 @@ ANSWERS = {
 }
 
 
-class Platform(Connector):
-    pushed: tuple[Operation, ...] = ()
-
-    def questions(self) -> tuple[Question, ...]:
-        return (QUESTION,)
-
-    def pull(self, cursor: Cursor | None) -> Iterator[Page]:
-        kind, time = kind_of(QUESTION), "2026-11-01T10:00:00Z"
-        answers = tuple(
-            AnnotationRow(item + who, item, "ball", who, kind.write(map(point, own)), "answer", "1", time)
-            for item, given in ANSWERS.items()
-            for who, own in given.items()
-        )
-        items = tuple(ItemRow(item, {"image": f"{item}.png"}, "1") for item in ANSWERS)
-        people = tuple(AnnotatorRow(who, who) for who in ANSWERS["a"])
-        yield Page({"at": 1}, items, answers, annotators=people, live=frozenset(ANSWERS))
-
-    def push(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
-        for operation in operations:
-            self.pushed += (operation,)
-            yield Receipt(operation, 1)
-
-    def check(self) -> list[Check]:
-        return []
-
-
 def point(place: tuple[float, float, str]) -> Marked:
     return dict(zip(("x", "y", "label"), place, strict=True))
 
@@ -137,7 +101,9 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_it_goes_through_evidence_consensus_operations_export_and_report(tmp_path: Path) -> None:
-    platform = Platform()
+    write = kind_of(QUESTION).write
+    answers = {item: {who: write(map(point, own)) for who, own in given.items()} for item, given in ANSWERS.items()}
+    platform = Platform(QUESTION, {item: f"{item}.png" for item in ANSWERS}, answers)
     settings = Settings(name="p", source=TablesSettings(path="."), combine={"method": "majority"})
     with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
         report = cycle.run(settings, store, platform)

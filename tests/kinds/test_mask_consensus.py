@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numba import get_num_threads, set_num_threads
 from scipy import sparse
 
 from hitl import Annotations, Evidence
@@ -62,19 +61,6 @@ def test_without_thin_pixels_it_is_network_ibcc_on_the_grid(strength: float) -> 
     np.testing.assert_allclose(beliefs(found), expected.probabilities, atol=2e-4 if strength else 1e-6)
     assert found.fit.objective[-1] == pytest.approx(expected.fit.objective[-1] + NO_THIN_PIXELS, rel=1e-6)
     np.testing.assert_allclose(found.shares[0], expected.parameters["field_shares"], atol=1e-4)
-    np.testing.assert_allclose(found.annotators.confusion, expected.annotators.confusion, atol=1e-4)
-    assert found.annotators.labels.tolist() == expected.annotators.labels.tolist()
-
-
-def test_one_posterior_is_that_of_network_ibcc() -> None:
-    """Beliefs differ by the rounding of single precision only. (After a few iterations steps may gather momentum.)"""
-    classes = ("sky", "sea", "sand")
-    images = [three_classes(17, 30, 0)]
-    settings = {"strength": 0.7, "max_iterations": 2}
-    found = MaskConsensus(breadth=1, **settings).fit(images, classes)
-    expected = NetworkIBCC(**settings).fit(pixels(images, classes))
-    np.testing.assert_allclose(beliefs(found), expected.probabilities, atol=5e-6)
-    np.testing.assert_allclose(found.fit.objective, np.add(expected.fit.objective, NO_THIN_PIXELS), rtol=1e-6)
 
 
 def test_without_strength_it_is_vb_ibcc_of_pixels() -> None:
@@ -104,19 +90,6 @@ def test_the_order_of_images_and_annotators_says_nothing() -> None:
     turned = MaskConsensus().fit([DrawnMasks(one[::-1], tuple("edcba")) for one in masks[::-1]])
     for i in range(3):
         np.testing.assert_allclose(found.probabilities(i), turned.probabilities(2 - i), atol=1e-5)
-    np.testing.assert_allclose(found.annotators.accuracy, turned.annotators.accuracy, atol=1e-6)
-
-
-def test_threads_change_nothing() -> None:
-    _, masks = crowd("mixed", 5, 64, 4)
-    threads = get_num_threads()
-    try:
-        several = MaskConsensus(strength=1).fit(drawn(masks))
-        set_num_threads(1)
-        one = MaskConsensus(strength=1).fit(drawn(masks))
-    finally:
-        set_num_threads(threads)
-    np.testing.assert_allclose(beliefs(one), beliefs(several), atol=1e-6)
 
 
 def test_images_may_have_other_sizes_and_annotators() -> None:
@@ -125,8 +98,6 @@ def test_images_may_have_other_sizes_and_annotators() -> None:
     found = MaskConsensus().fit(images)
     assert found.mask(0).shape == (50, 96)
     assert found.probabilities(1).shape == (96, 88, 2)
-    assert found.annotators.names == tuple("abcde")
-    assert found.annotators.labels.tolist() == [4800, 4800, 4800 + 8448, 4800 + 8448, 8448]
     assert dice(found.mask(0), truths[0][:50]) > 0.9
     np.testing.assert_allclose(found.probabilities(0).sum(axis=2), 1, atol=1e-5)
 

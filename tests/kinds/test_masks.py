@@ -16,7 +16,7 @@ from hitl.kinds.masks import MOST, Codes, MaskParts, draw_objects
 from hitl.kinds.run_length import decode, encode, opacity
 from hitl.models import VBIBCC
 from hitl.operations import Judgement
-from hitl.parts import drawn_as_label, drawn_in
+from hitl.parts import drawn_as_label
 from hitl.plan import Plan
 from hitl.platform import Question
 from tests.kinds.simulated_masks import crowd, dice
@@ -69,11 +69,6 @@ def test_areas_that_overlap_are_one_object_and_the_rest_are_others() -> None:
     assert len(pixels[2]) == 10 * 12, "half of two drew all that one of them did"
 
 
-def test_the_order_of_annotators_says_nothing() -> None:
-    layers = square((2, 2, 1, 0), (18, 18, 2, 0)), square((3, 5, 1, 0)), square((16, 18, 2, 2))
-    assert members(*layers) == members(*layers[::-1], owners=(2, 1, 0))
-
-
 def test_a_slip_of_the_brush_is_no_object_but_a_crack_is() -> None:
     slip, crack = square((2, 2, 1, 0)), np.zeros((30, 30), np.int16)
     slip[25, 3:6] = 1
@@ -94,13 +89,6 @@ def test_known_masks_are_matched_and_what_all_missed_is_an_object() -> None:
 
 
 # -- evidence ----------------------------------------------------------------------------------------------
-
-
-def test_labels_say_what_was_drawn() -> None:
-    mask = np.eye(5, 7, dtype=bool)
-    height, width, masks = drawn_in(answer("cat", mask))
-    assert (height, width, masks[0][0]) == (5, 7, "cat")
-    np.testing.assert_array_equal(decode(masks[0][1], 5, 7), mask)
 
 
 def test_evidence_is_about_images() -> None:
@@ -226,7 +214,4 @@ def test_an_export_has_the_images_that_were_judged_with_answers_and_are_still_th
     rows = [row for row in rows if row[0] != "b"] + [("d", str(k), answer("cat", mask)) for k in range(3)]
     judgement = Judgement({"tag": evidence(rows, items="acd")}, {"tag": result}, Plan((), (), 0))
     table = label_tables(judgement, None, {})["tag"]
-    assert table.select(["item", "label"]).to_pylist() == [
-        {"item": "a", "label": "cat"},
-        {"item": "c", "label": None},
-    ]
+    assert table.select(["item", "label"]).to_pylist() == [{"item": "a", "label": "cat"}, {"item": "c", "label": None}]

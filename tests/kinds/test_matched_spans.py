@@ -116,18 +116,6 @@ def test_clusters_are_those_of_plain_average_linkage(seed: int, timed: bool) -> 
     assert {frozenset(one) for one in clusters(found)} == naive(found)
 
 
-def test_overlaps_are_those_of_times_and_not_of_their_ranks() -> None:
-    """Counted in ranks Bob's first one is what Ann marked, in time his second."""
-    found = recording(ann=[(0, 100, "A")], bob=[(0, 4, "A"), (5, 99, "A")], cyd=[(1, 2, "B")], dee=[(2.5, 3, "B")])
-    assert {("ann", 0.0, 100.0), ("bob", 5.0, 99.0)} in clusters(found)
-
-
-def test_the_order_of_annotators_says_nothing() -> None:
-    answers = {"ann": [(0, 5, "A")], "bob": [(2, 9, "B")], "cyd": [(4, 13, "A")], "dee": [(0, 13, "B")]}
-    one, other = (labels(**dict(order)) for order in (answers.items(), reversed(answers.items())))
-    assert clusters(one) == clusters(other)
-
-
 def test_a_text_stands_for_the_part_with_the_smallest_majority() -> None:
     found = labels(ann=[(0, 3, "A"), (8, 11, "A")], bob=[(0, 3, "A"), (8, 11, "B")], cyd=[(0, 3, "A")])
     known = layer_evidence(found, Question("names", ("A", "B"), ("A", "B"), "spans", "text"))["names"]

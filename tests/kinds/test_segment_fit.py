@@ -10,9 +10,11 @@ import pytest
 from hitl.errors import BadSettings
 from hitl.kinds.span_borders import START, TIME_STRENGTH, TIME_SWEEPS, expected_distances, time_borders
 from hitl.kinds.span_labels import Answer, SpanLabels
-from hitl.kinds.spans import SpanConsensus, combine_spans
+from hitl.kinds.spans import combine_spans, span_table
 from hitl.models import BSCSeq, MajorityVote
+from hitl.models.combiner import Combiner
 from tests.kinds.segment_crowds import CROWDS, Stretch, f1_of_stretches, f1_of_time, majority_of_units
+from tests.kinds.span_crowds import found_spans
 
 
 def labels(known: Any = None, **said: Any) -> SpanLabels:
@@ -21,9 +23,9 @@ def labels(known: Any = None, **said: Any) -> SpanLabels:
     return SpanLabels.from_recordings([f"r{n}" for n in range(len(next(iter(said.values()))))], answers, known)
 
 
-def found(consensus: SpanConsensus) -> dict[str, list[Stretch]]:
+def found(given: SpanLabels, method: Combiner | None = None) -> dict[str, list[Stretch]]:
     by: dict[str, list[Stretch]] = {}
-    for span in consensus.spans:
+    for span in found_spans(given, method):
         by.setdefault(str(span.item), []).append((*map(float, span.at("start", "end")), str(span.label)))
     return by
 
@@ -102,7 +104,7 @@ def test_exact_annotators_say_more_about_borders() -> None:
         return [[(s + sd * rng.normal(), e + sd * rng.normal(), kind) for s, e, kind in of] for of in right]
 
     said = [moved(sd) for sd in (0.5, 0.5, 4, 4, 4)]
-    spans = combine_spans(labels(**dict(zip("abcde", said, strict=True))), MajorityVote()).spans
+    spans = found_spans(labels(**dict(zip("abcde", said, strict=True))), MajorityVote())
     true = np.array([one[:2] for of in right for one in of])
     ours = np.array([span.at("start", "end") for span in spans], float)
     plain = np.median([[one[:2] for of in own for one in of] for own in said], axis=0)
@@ -111,44 +113,25 @@ def test_exact_annotators_say_more_about_borders() -> None:
 
 def test_two_that_overlap_a_little_are_cut_and_of_two_over_each_other_one_is_left() -> None:
     walk, run = (0, 62, "walk"), (60, 100, "run")
-    consensus = combine_spans(labels(ann=[[walk, run]], bob=[[walk, run]], cyd=[[walk, run]]))
-    assert found(consensus) == {"r0": [(0.0, 60.0, "walk"), (60.0, 100.0, "run")]}
-    told = combine_spans(labels({"r0": [walk, run]}, ann=[[walk, run]]))
+    assert found(labels(ann=[[walk, run]], bob=[[walk, run]], cyd=[[walk, run]])) == {
+        "r0": [(0.0, 60.0, "walk"), (60.0, 100.0, "run")]
+    }
+    told = labels({"r0": [walk, run]}, ann=[[walk, run]])
     assert found(told) == {"r0": [(0.0, 62.0, "walk"), (60.0, 100.0, "run")]}, "known ones are as they were told"
 
 
 def test_known_stretches_are_certain_and_a_recording_without_an_answer_is_open() -> None:
     given = labels({"r0": [(10, 20, "A")]}, ann=[[(12, 25, "B")], [(0, 5, "A")], []], bob=[[], [(0, 6, "A")], []])
-    consensus = combine_spans(given)
-    assert found(consensus)["r0"] == [(10.0, 20.0, "A")]
-    assert [span.probability for span in consensus.spans if span.item == "r0"] == [1.0]
-    assert consensus.table().column_names[-1] == "answers"
-    people = {row["annotator"]: row for row in consensus.annotators().to_pylist()}
-    assert people["ann"]["recordings"] == 3
-    assert people["ann"]["precision"] == pytest.approx(people["bob"]["precision"] / 2, abs=0.1), "B instead of A"
-    assert people["bob"]["recall"] < people["ann"]["recall"] + 0.5
-
-
-def test_the_probability_of_a_stretch_is_that_of_its_kind() -> None:
-    given = labels(
-        ann=[[(0, 50, "A"), (60, 90, "B")], [(0, 9, "B")]], bob=[[(2, 51, "A"), (61, 90, "A")], []], cyd=[[], []]
-    )
-    consensus = combine_spans(given, MajorityVote())
-    (layer,) = consensus.layers
-    q_cj = layer.probabilities
-    for span in consensus.spans:
-        assert span.probability in q_cj[:, 1:].round(15).ravel() or np.isclose(q_cj, span.probability).any()
+    assert found(given)["r0"] == [(10.0, 20.0, "A")]
+    assert [span.probability for span in found_spans(given) if span.item == "r0"] == [1.0]
+    (layer,) = combine_spans(given).values()
+    assert span_table(given, [layer]).column_names[-1] == "answers"
+    assert layer.annotators.labels.tolist() == [3, 3]
 
 
 def test_a_method_for_tokens_is_refused() -> None:
     with pytest.raises(BadSettings, match="BSCSeq is a method for sequences of tokens"):
         combine_spans(labels(ann=[[(0, 5, "A")]]), BSCSeq())
-
-
-def test_the_order_of_annotators_says_nothing() -> None:
-    said = {"ann": [[(0, 50, "A")]], "bob": [[(2, 57, "A")]], "cyd": [[(4, 44, "B")]], "dee": [[(40, 80, "A")]]}
-    one, other = (combine_spans(labels(**dict(order))) for order in (said.items(), reversed(said.items())))
-    assert found(one) == found(other)
 
 
 SEEDS = range(4)
@@ -159,7 +142,7 @@ def scores(crowd: str) -> Any:
     rows = []
     for seed in SEEDS:
         given, right = CROWDS[crowd].draw(seed)
-        both = found(combine_spans(given)), majority_of_units(given)
+        both = found(given), majority_of_units(given)
         rows.append([[score(one, right) for score in (f1_of_stretches, f1_of_time)] for one in both])
     return np.array(rows)
 

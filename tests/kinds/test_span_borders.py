@@ -50,25 +50,6 @@ def test_the_posterior_is_that_of_plain_products() -> None:
     assert found.at(np.array([0]), np.array([10**6])).tolist() == [0.0]
 
 
-def test_no_nearby_parameter_is_more_probable() -> None:
-    """EM ends where the likelihood of the borders, with what is known beforehand of a_k, is highest in r."""
-    member_m3, true_c, _ = simulated(2)
-    found = learn_borders(member_m3, np.ones(len(true_c)), np.full(len(true_c), -1), 4)
-
-    def evidence(decay: float) -> float:
-        total = np.log(decay) + np.log1p(-decay)  # one border of each kind is known beforehand
-        for c in np.unique(member_m3[:, 0]):
-            own = member_m3[member_m3[:, 0] == c]
-            places = np.unique((own[:, 2:] + np.arange(-NEAR, NEAR + 1)).ravel())
-            far = np.abs(own[:, 2] - places[:, None])
-            a = found.right_k[own[:, 1]]
-            wrong = (1 - a) * (1 - decay) / 2 * decay ** np.maximum(far - 1, 0)
-            total += np.log(np.where(far == 0, a, wrong).prod(axis=1).sum())
-        return float(total)
-
-    assert evidence(found.decay) > max(evidence(found.decay - 0.02), evidence(found.decay + 0.02))
-
-
 def test_borders_are_as_probable_as_they_are_often_right() -> None:
     member_m3, true_c, _ = simulated(3, 3_000)
     found = learn_borders(member_m3, np.ones(len(true_c)), np.full(len(true_c), -1), 4)

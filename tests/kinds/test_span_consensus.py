@@ -11,12 +11,14 @@ import pytest
 from hitl.annotations import Floats
 from hitl.kinds.span_labels import SpanLabels
 from hitl.kinds.span_tables import read_labels
-from hitl.kinds.spans import SpanConsensus, combine_spans
+from hitl.kinds.spans import combine_spans, span_table
 from hitl.models import VBIBCC, BSCSeq, MajorityVote, SequentialDawidSkene, SequentialIBCC
 from hitl.models.combiner import Combiner
 from hitl.models.numerics.forward_backward import most_probable
 from hitl.models.priors.markov_chain import MarkovChain, Sequences
 from hitl.models.sequences.learned_chain import ChainPosterior
+from hitl.parts import Part
+from tests.kinds.span_crowds import found_spans
 
 J = 3
 
@@ -143,8 +145,8 @@ def crowd(seed: int, texts: int = 150) -> tuple[SpanLabels, set[tuple[Any, ...]]
     return read_labels(table, {"document": names, "text": [words] * texts}), right
 
 
-def strict_f1(found: SpanConsensus, right: set[tuple[Any, ...]]) -> float:
-    ours = {(span.item, *span.at("start", "end"), span.label) for span in found.spans}
+def strict_f1(found: list[Part], right: set[tuple[Any, ...]]) -> float:
+    ours = {(span.item, *span.at("start", "end"), span.label) for span in found}
     return 2 * len(ours & right) / (len(ours) + len(right))
 
 
@@ -154,17 +156,12 @@ METHODS = [VBIBCC(), BSCSeq(), SequentialIBCC(), SequentialDawidSkene()]
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
 def test_spans_are_as_probable_as_they_are_often_right(method: Combiner) -> None:
     labels, right = crowd(1)
-    found = combine_spans(labels, method)
-    assert strict_f1(found, right) > strict_f1(combine_spans(labels, MajorityVote()), right) + 0.02
-    p = np.array([span.probability for span in found.candidates])
-    hits = np.array([(span.item, *span.at("start", "end"), span.label) in right for span in found.candidates])
+    assert strict_f1(found_spans(labels, method), right) > strict_f1(found_spans(labels, MajorityVote()), right) + 0.02
+    candidates = [span for result in combine_spans(labels, method).values() for span in result.parts]
+    p = np.array([span.probability for span in candidates])
+    hits = np.array([(span.item, *span.at("start", "end"), span.label) in right for span in candidates])
     assert p[hits].mean() > p[~hits].mean() + 0.5
     assert abs(p.mean() - hits.mean()) < 0.06
-
-
-def test_any_method_for_items_finds_spans() -> None:
-    labels, right = crowd(2, texts=60)
-    assert strict_f1(combine_spans(labels, MajorityVote()), right) > 0.5
 
 
 def test_layers_come_together_and_nobody_asked_is_nothing_found() -> None:
@@ -176,13 +173,13 @@ def test_layers_come_together_and_nobody_asked_is_nothing_found() -> None:
         "label": ["ORG", "LOC", "ORG", "LOC"],
     }
     labels = read_labels(rows, {"document": ["a", "b"], "text": ["Acme Paris is", "Acme Paris is"]})
-    found = combine_spans(labels)
-    assert [(span.item, *span.at("start", "end"), span.label, span.marked) for span in found.spans] == [
+    layers = combine_spans(labels)
+    assert [(span.item, *span.at("start", "end"), span.label, span.marked) for span in found_spans(labels)] == [
         ("a", 0, 10, "ORG", 2),
         ("a", 5, 10, "LOC", 2),
     ]
-    assert len(found.layers) == 2
-    table = found.table().to_pydict()
+    assert len(layers) == 2
+    table = span_table(labels, layers.values()).to_pydict()
     assert table["text"] == ["Acme Paris", "Paris"]
 
 
@@ -199,7 +196,7 @@ def test_known_spans_are_found_as_they_are() -> None:
         "label": [labels.classes[kind] for kind in labels.span_s4[:, 3]],
     }
     texts = {"document": list(labels.items), "text": list(labels.texts)}
-    found = combine_spans(read_labels(table, texts, truth))
-    sure = {(s.item, *s.at("start", "end"), s.label): s.probability for s in found.spans if s.item in ("t0", "t1")}
+    found = found_spans(read_labels(table, texts, truth))
+    sure = {(s.item, *s.at("start", "end"), s.label): s.probability for s in found if s.item in ("t0", "t1")}
     assert sure.keys() == set(rows)
     assert min(sure.values(), default=1.0) > 1 - 1e-9

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -129,20 +128,6 @@ def test_what_is_no_number_is_named(end: str) -> None:
         read_labels(table, {"document": ["a"], "text": [TEXT]})
 
 
-def test_the_order_of_the_rows_changes_nothing() -> None:
-    marked = [
-        ("a", "ann", 0, 3, "PER"),
-        ("b", "bob", 4, 9, "LOC"),
-        ("a", "bob", 0, 7, "PER"),
-        ("b", "ann", 0, 3, "PER"),
-    ]
-    texts = {"a": TEXT, "b": "Ada Paris"}
-    one, other = labels(*marked, **texts), labels(*marked[::-1], **texts)
-    for layer, same in zip(token_layers(one), token_layers(other), strict=True):
-        assert said(layer, "ann") == said(same, "ann")
-        assert said(layer, "bob") == said(same, "bob")
-
-
 words = st.text(alphabet="ab .'é\n", max_size=30)
 
 
@@ -165,15 +150,6 @@ def test_tokens_tile_all_that_is_no_white_space_and_every_span(texts: list[str],
     first, last = tokens.within(found.answer_a2[found.span_s4[:, 0], 0], found.span_s4[:, 1], found.span_s4[:, 2])
     assert (tokens.start_t[first] == found.span_s4[:, 1]).all()
     assert (tokens.end_t[last - 1] == found.span_s4[:, 2]).all()
-
-
-def test_rows_of_a_file_are_named_by_their_line(tmp_path: Any) -> None:
-    from hitl.tables.read import read_table
-
-    path = tmp_path / "spans.csv"
-    path.write_text("document,annotator,start,end,label\na,ann,0,3,PER\na,ann,0,99,PER\n")
-    with pytest.raises(BadTable, match=r"spans\.csv, line 3: 0 to 99 is no part"):
-        read_labels(read_table(path), pa.table({"document": ["a"], "text": [TEXT]}))
 
 
 def test_what_leaves_nothing_to_judge_is_said() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hitl.annotations import Annotations, Floats
+from hitl.annotations import Floats
 from hitl.testing import crowd
 from tests.bench.human_and_model import relabelled
-from tests.bench.human_and_model.crowdlab import active_lab, crowdlab, posterior, wide
-from tests.bench.human_and_model.crowds import classified, majority_labels
+from tests.bench.human_and_model.crowdlab import active_lab, crowdlab, posterior
+from tests.bench.human_and_model.crowds import classified
 from tests.peers.test_crowd_kit import renamed
 
 
@@ -35,11 +35,6 @@ def test_the_posterior_is_the_weighted_mean_of_the_paper() -> None:
     np.testing.assert_allclose(found.sum(axis=1), 1.0)
 
 
-def test_labels_keep_their_items_and_classes_in_the_wide_table() -> None:
-    annotations = Annotations.from_matrix([[2, -1, 0], [-1, -1, 1]], classes=["z", "a", "m"])
-    np.testing.assert_array_equal(wide(annotations), [[2, 0], [np.nan, 1]])
-
-
 def test_crowdlab_finds_the_same_whatever_the_order_of_items_and_classes() -> None:
     pytest.importorskip("cleanlab", reason="cleanlab is in the bench extra")
     rng = np.random.default_rng(1)
@@ -57,13 +52,6 @@ def test_crowdlab_finds_the_same_whatever_the_order_of_items_and_classes() -> No
     scores = active_lab(annotations, p_nj)
     moved_scores = active_lab(moved, p_nj[np.ix_(items, classes)])  # cleanlab's temperature depends on the order
     assert np.corrcoef(moved_scores, scores[items])[0, 1] > 0.98
-
-
-def test_majority_labels_are_the_most_frequent_and_ties_are_drawn() -> None:
-    annotations = Annotations.from_matrix([[0, 0, 1], *[[0, 1, -1]] * 40], classes=["a", "b"])
-    label_n = majority_labels(annotations, np.random.default_rng(0))
-    assert label_n[0] == 0
-    assert 5 < label_n[1:].sum() < 35
 
 
 def test_no_item_is_predicted_by_a_classifier_that_saw_its_label() -> None:
@@ -95,9 +83,3 @@ def test_every_strategy_begins_alike_and_spends_the_same(strategy: str) -> None:
         assert len({item for item, _ in asks}) == 10
         assert answers.reveal(asks) == 10
     assert answers.revealed().labels_per_item.max() <= 3
-
-
-def test_the_lowest_scores_that_are_open_are_asked_about() -> None:
-    annotations = Annotations.from_matrix([[0, 1], [0, -1], [1, -1], [1, -1]], classes=["a", "b"])
-    asks = relabelled.lowest(annotations, np.array([0.1, 0.4, 0.2, 0.3]), batch=2, most=2)
-    assert asks == [(2, None), (3, None)]

@@ -324,7 +324,7 @@ def test_shards_written_from_tables_in_memory_are_the_tables(tmp_path: Path) -> 
         assert shard.annotations.items == (0, 1, 2)
         np.testing.assert_array_equal(shard.annotations.label, matrix.label)
         np.testing.assert_array_equal(shard.known, evidence.known)
-        np.testing.assert_array_equal(shard.annotations.select(np.array([0, 2])).label, matrix.label[[0, 2]])
+        np.testing.assert_array_equal(shard.annotations.select(np.arange(len(matrix)) < 3).label, matrix.label[:3])
 
 
 def test_the_command_line_makes_and_combines_shards(tables: Path, run: Run) -> None:

@@ -1,19 +1,18 @@
-"""What a platform has done is confirmed together, soon, and also where something fails behind it."""
+"""What a platform has done is confirmed one by one, also where something fails behind it."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
-from hitl import operations
 from hitl.errors import LeaseLost, Refused
-from hitl.operations import confirmed
+from hitl.operations import push
 from hitl.plan import Plan
-from hitl.platform import Operation, Receipt, silent
+from hitl.platform import Operation, Question, Receipt
 from hitl.store import CycleRecord, Lease, Store
+from tests.cycle.marked import Platform
 
 OPERATIONS = tuple(Operation("assign", f"p{n}", {"items": [f"i{n}"]}) for n in range(6))
 
@@ -31,96 +30,57 @@ def lease(store: Store) -> Iterator[Lease]:
         yield lease
 
 
-@pytest.fixture
-def batches(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many receipts were confirmed at a time."""
-    real, seen = store.confirm, list[int]()
+class Sending(Platform):
+    """Does something before it answers about the third operation."""
 
-    def watched(lease: Lease, *receipts: Receipt) -> None:
-        real(lease, *receipts)
-        seen.append(len(receipts))
+    def __init__(self, first: Callable[[], None]) -> None:
+        super().__init__(Question("q", ("x", "y"), ("x", "y")), {})
+        self.first = first
 
-    monkeypatch.setattr(store, "confirm", watched)
-    return seen
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    now = [0.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    return now
+    def push(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
+        for operation in operations:
+            if operation.key == "p2":
+                self.first()
+            yield from super().push([operation])
 
 
 def keys(store: Store) -> list[str]:
     return [each.key for each in store.pending("p")]
 
 
-def test_what_is_done_soon_is_confirmed_at_once_and_told_in_order(
-    store: Store, lease: Lease, batches: list[int]
-) -> None:
-    told = list[tuple[str, int, int | None]]()
-    receipts = (Receipt(each, 1, "said") for each in OPERATIONS)
-    found = [*confirmed(lease, store, receipts, lambda *said: told.append(said), 2, 9)]
-    assert [receipt.operation for receipt in found] == [*OPERATIONS]
-    assert batches == [6]
-    assert keys(store) == []
-    assert told == [(what, n, 9) for what in ("pushed", "push") for n in range(3, 9)]
-
-
-def test_what_takes_long_is_confirmed_one_by_one(
-    store: Store, lease: Lease, batches: list[int], clock: list[float]
-) -> None:
-    def slow() -> Iterator[Receipt]:
-        for n, each in enumerate(OPERATIONS):
-            clock[0] += 0.4 if n < 3 else 5
-            yield Receipt(each, 1)
-
-    for n, receipt in enumerate(confirmed(lease, store, slow(), silent, 0, 6)):
-        assert receipt.operation.key not in keys(store), n
-    assert batches == [3, 1, 1, 1, 0]
-
-
-@pytest.mark.parametrize("error", [Refused("no"), KeyboardInterrupt(), ZeroDivisionError()])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ZeroDivisionError()])
 def test_what_was_done_before_a_failure_is_confirmed(store: Store, lease: Lease, error: BaseException) -> None:
-    def failing() -> Iterator[Receipt]:
-        for each in OPERATIONS[:2]:
-            yield Receipt(each, 1)
+    def failing() -> None:
         raise error
 
-    found = list[Receipt]()
+    told = list[tuple[str, int, int | None]]()
     with pytest.raises(type(error)):
-        found.extend(confirmed(lease, store, failing(), silent, 0, 6))
+        list(push(lease, store, Sending(failing), lambda *said: told.append(said)))
     assert keys(store) == ["p2", "p3", "p4", "p5"]
+    assert told == [("push", 1, 6), ("push", 2, 6)]
 
 
-def test_what_was_done_is_confirmed_where_nobody_asks_for_more(
-    store: Store, lease: Lease, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(operations, "EVERY", 0.0)
-    receipts = confirmed(lease, store, (Receipt(each, 1) for each in OPERATIONS), silent, 0, 6)
-    assert next(receipts).operation.key == "p0"
-    receipts.close()  # type: ignore[attr-defined]
-    assert keys(store) == ["p1", "p2", "p3", "p4", "p5"]
+def test_what_was_refused_alone_waits(store: Store, lease: Lease) -> None:
+    def refusing() -> None:
+        raise Refused("no")
+
+    with pytest.raises(Refused):
+        list(push(lease, store, Sending(refusing)))
+    assert keys(store) == ["p2"]
 
 
 def test_one_that_was_stopped_and_overtaken_does_one_thing_more_and_confirms_nothing(
-    store: Store, lease: Lease, clock: list[float]
+    store: Store, lease: Lease
 ) -> None:
-    sent = list[str]()
+    def overtaken() -> None:  # stopped here, while another takes over
+        with store.database.write() as connection:
+            connection.exec_driver_sql("UPDATE hitl_project SET epoch = epoch + 1")
 
-    def sending() -> Iterator[Receipt]:
-        for each in OPERATIONS:
-            if each.key == "p2":  # stopped here, while another takes over
-                clock[0] += 400
-                with store.database.write() as connection:
-                    connection.exec_driver_sql("UPDATE hitl_project SET epoch = epoch + 1")
-            sent.append(each.key)
-            yield Receipt(each, 1)
-
+    platform = Sending(overtaken)
     with pytest.raises(LeaseLost):
-        list(confirmed(lease, store, sending(), silent, 0, 6))
-    assert sent == ["p0", "p1", "p2"]
-    assert len(keys(store)) == 6
+        list(push(lease, store, platform))
+    assert [operation.key for operation in platform.pushed] == ["p0", "p1", "p2"]
+    assert keys(store) == ["p2", "p3", "p4", "p5"]
 
 
 def test_of_what_the_outbox_says_otherwise_by_now_nothing_is_confirmed(store: Store, lease: Lease) -> None:

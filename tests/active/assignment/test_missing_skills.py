@@ -21,8 +21,7 @@ from hitl.plan import Plan
 from hitl.settings import CrewSettings, Settings
 from hitl.store import Store
 from tests.active.pending.test_outstanding import ITEMS, NEVER_DONE, planned, questions
-from tests.projects import status_text
-from tests.test_cycle import HOUR, NOON, settings
+from tests.projects import HOUR, NOON, settings, status_text
 
 LANGUAGES = ("de", "fr", "it", "law")
 
