@@ -63,7 +63,6 @@ class ChainMethod(ABC):
 
     uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth", "sequence"})
     needs: ClassVar[frozenset[str]] = frozenset({"sequence"})
-    fits_shards: ClassVar[bool] = True
     starts_from: ClassVar[str] = STEPS
     """Parameter of a consensus from which a fit can start."""
 
@@ -159,6 +158,8 @@ class SequentialDawidSkene(ChainMethod):
         [0, 0, 0, 0, 1, 1, 1]
     """
 
+    fits_shards: ClassVar[bool] = True
+
     smoothing: float = 0.01
     step_smoothing: float = 0.01
 
@@ -221,7 +222,6 @@ class BSCSeq(ChainMethod):
         [0, 1, 2, 0]
     """
 
-    fits_shards: ClassVar[bool] = False
     starts_from: ClassVar[str] = AFTER
 
     diagonal: float = 2.0
