@@ -9,7 +9,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -297,13 +296,6 @@ def test_names_that_are_no_text_are_refused(project: Path, column: pa.Array) -> 
     pq.write_table(table, project / "annotations.parquet")
     with pytest.raises(BadTable, match="expected plain text or numbers"):
         pulled(Tables(project))
-
-
-def test_names_may_be_short_floats(project: Path) -> None:
-    (project / "annotations.csv").unlink()
-    table = pa.table({"item": pa.array(np.array([1, 2], np.float16)), "annotator": ["ann"] * 2, "label": ["yes", "no"]})
-    pq.write_table(table, project / "annotations.parquet")
-    assert {row.item for page in pulled(Tables(project)) for row in page.annotations} == {"1", "2", "a"}
 
 
 def test_a_table_without_the_column_of_annotators_is_told(project: Path) -> None:
