@@ -198,11 +198,14 @@ def _read(path: Path | None, text: Sequence[str], hint: str = "", more: Sequence
     return table
 
 
-def model_files(entries: Iterable[str] | None) -> list[tuple[str, str]]:
+def model_files(entries: Iterable[str] | None, files: str = "FILE") -> list[tuple[str, str]]:
     """Split the values of --probabilities into model and file."""
-    pairs = [(model, file) for model, _, file in (entry.partition("=") for entry in entries or ())]
-    if not all(model and file for model, file in pairs):
-        raise BadSettings(f"--probabilities {'='.join(pairs[0])!r}: expected MODEL=FILE, for instance resnet=probs.csv")
+    pairs = []
+    for entry in entries or ():
+        model, _, file = entry.partition("=")
+        if not (model and file):
+            raise BadSettings(f"--probabilities {entry!r}: expected MODEL={files}, for instance resnet=probs.csv")
+        pairs.append((model, file))
     return pairs
 
 

@@ -41,7 +41,7 @@ def shard(
     if like is not None and classes is not None:
         raise BadSettings("--like has the classes of its shards; expected it or --classes")
     models: dict[str, list[str]] = {}
-    for model, files in model_files(probabilities):
+    for model, files in model_files(probabilities, "TABLES"):
         models.setdefault(model, []).append(files)
     annotator = None if columns.anonymous else columns.annotator
     with show.progress(as_json) as progress:
