@@ -12,9 +12,10 @@ from importlib import import_module
 NAMES = (
     *("pl", "calibration", "replay_cifar10h", "replay_crew", "replay_people", "demo", "diverse", "gpc", "gpc_active"),
     *("accuracy", "honesty", "learn", "masks", "networks", "satellite", "schedule_crashes", "sequences", "assign"),
+    *("variational_gp",),
 )
 
-for name in (*(f"bench_{name}" for name in NAMES), "honesty.stops", "honesty.policy", "papers"):
+for name in (*(f"bench_{name}" for name in NAMES), "honesty.stops", "honesty.policy", "scale.many_items", "papers"):
     print(f"\n== {name}", flush=True)
     import_module(f"tests.bench.{name}").main(["--save"])
 import_module("tests.bench.bench_learn").main(["--noise", "--save"])

@@ -2,10 +2,11 @@
 
     python -m tests.bench.bench_accuracy [--methods default vb-ibcc ...] [--sets rte ...] [--draws 5] [--save]
 
-No truth is known, except in the last table, where each of `--draws` seeded draws tells 50 items and the rest are
-scored. Ties share the credit; ECE over clip(n / 20, 5, 15) equal-mass bins; majority probabilities are
+No truth is known, except in the last table but one, where each of `--draws` seeded draws tells 50 items and the rest
+are scored. Ties share the credit; ECE over clip(n / 20, 5, 15) equal-mass bins; majority probabilities are
 (v + 1/J) / (m + 1). Sets that share items or people are one group: the mean over groups is that of their own means.
-"Plain" is VB-IBCC with pseudo-counts 2 / 1 and no shared prior. `honesty.peers` has other packages.
+"Plain" is VB-IBCC with pseudo-counts 2 / 1 and no shared prior. `honesty.peers` has other packages. The last table has
+annotators who err independently (`honesty.crowds`), means over three seeds. Bars are those of the default.
 """
 
 from __future__ import annotations
@@ -100,21 +101,28 @@ def methods(chosen: Sequence[str]) -> dict[str, Predictor]:
     return {name: predictor(made) for name, made in found.items() if not chosen or name in (*BASE, *chosen)}
 
 
-def untold(names: Sequence[str], predictors: Mapping[str, Predictor]) -> dict[str, dict[str, Scores]]:
-    """method -> set -> measures, without known truth."""
+def untold(
+    names: Sequence[str], predictors: Mapping[str, Predictor]
+) -> tuple[dict[str, dict[str, Scores]], dict[str, float]]:
+    """method -> set -> measures, without known truth; and set -> standard error of default - majority."""
     table: dict[str, dict[str, Scores]] = {name: {} for name in predictors}
+    error = {}
     for name in names:
         evidence = load(name)
         known, truth = evidence.known, evidence.truth
         assert truth is not None
+        right = {}
         for method, predict in predictors.items():
             if method in SAMPLERS and len(evidence.annotations) > SLOW:
                 continue
             began = time.perf_counter()
             p = predict(Evidence(evidence.annotations))[known]
             table[method][name] = measure(p, truth[known], time.perf_counter() - began)
+            right[method] = score.right(p, truth[known])
+        difference = right["default"] - right["majority"]
+        error[name] = float(difference.std(ddof=1) / np.sqrt(difference.size))
         print(f"{name:22s}" + "".join(f" {method} {table[method][name][0]:.4f}" for method in BASE), flush=True)
-    return table
+    return table, error
 
 
 def told(names: Sequence[str], predictors: Mapping[str, Predictor], draws: int) -> dict[str, dict[str, Scores]]:
@@ -141,6 +149,61 @@ def grouped(scores: Mapping[str, Scores]) -> Scores:
     return np.mean([np.mean(group, axis=0) for group in present if group], axis=0)
 
 
+def simulated(seeds: int = 3) -> dict[str, Scores]:
+    """Cell -> (2, 5) mean measures of majority vote and the default where annotators err independently."""
+    from tests.bench.honesty.crowds import INDEPENDENT, SIMULATED  # which imports this module
+
+    found = {}
+    for name, drawn in SIMULATED[INDEPENDENT].items():
+        each = []
+        for evidence in map(drawn, range(seeds)):
+            assert evidence.truth is not None
+            fits = (made.fit(Evidence(evidence.annotations)) for made in (MajorityVote(), DefaultCombiner()))
+            each.append([measure(fit.probabilities, evidence.truth) for fit in fits])
+        found[name] = np.mean(each, axis=0)
+    return found
+
+
+def bars(
+    table: Mapping[str, Mapping[str, Scores]],
+    error: Mapping[str, float],
+    known: Mapping[str, Mapping[str, Scores]],
+    crowds: Mapping[str, Scores],
+) -> list[results.Bar]:
+    """The bars of the default combiner; sets of a group count once."""
+    default, majority, plain = (table[method] for method in ("default", "majority", "plain"))
+    gap = {name: default[name][0] - majority[name][0] for name in default}
+    below = {name: round(100 * g, 2) for name, g in gap.items() if g < -0.005 - 2 * error[name]}
+    worst = min(gap, key=lambda name: gap[name])
+    ours, theirs = grouped(default), grouped(plain)
+    groups = [here for group in GROUPS if (here := [name for name in group if name in default])]
+    above = [np.mean([default[name][1] - majority[name][1] for name in group]) > 0 for group in groups]
+    worse = sorted(name for name in default if default[name][1] > majority[name][1])
+    share = 1 - float(np.mean(above))
+    found = [
+        ("on no set below majority by more than 0.5 points + 2 se", f"{below or 'none'}", not below),
+        ("on none by more than 1.5 points", f"worst {worst} {100 * gap[worst]:+.2f}", bool(gap[worst] >= -0.015)),
+        results.at_least("points above plain VB-IBCC, mean over groups,", 100 * (ours[0] - theirs[0]), 0.8, "+.2f"),
+        results.at_most_of("ECE", "plain VB-IBCC's, mean over groups", ours[2], theirs[2], 0.5),
+        (
+            "log loss at most majority's on nine groups of ten",
+            f"{share:.0%}; {len(default) - len(worse)} of {len(default)} sets, not {worse}",
+            share >= 0.9,
+        ),
+    ]
+    if known:
+        means = {method: {name: each.mean(axis=0) for name, each in known[method].items()} for method in BASE}
+        ours, theirs = grouped(means["default"]), grouped(means["plain"])
+        lost = [name for name, mean in means["default"].items() if mean[1] > means["majority"][name][1]]
+        share = 1 - len(lost) / len(means["default"])
+        claim = "50 known items: log loss at most majority's on 95 % of sets"
+        found.append(results.at_most_of("50 known items: ECE", "plain's, mean over groups", ours[2], theirs[2], 0.4))
+        found.append((claim, f"{share:.0%}; not {lost}", share >= 0.95))
+    over = {cell: round(float(b[1, 2] - b[0, 2]), 3) for cell, b in crowds.items() if b[1, 2] > b[0, 2]}
+    figure = f"{len(crowds) - len(over)} of {len(crowds)} cells; not {over}"
+    return [*found, ("independent annotators: ECE no worse than majority's", figure, not over)]
+
+
 def report(scores: Mapping[str, Mapping[str, Scores]], names: Sequence[str]) -> list[str]:
     """A table for each measure, methods in rows; means of methods that were run on all sets."""
     lines = []
@@ -157,15 +220,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = results.options(__doc__, arguments, methods=(), sets=every, draws=5)
     names = [name for name in options.sets if (FOLDER / name).is_dir()]
     predictors = methods(options.methods)
-    table = untold(names, predictors)
+    table, error = untold(names, predictors)
     page = results.Page()
     page.tell(*report(table, names))
-    if options.draws:
-        known = told(names, {name: predictors[name] for name in BASE}, options.draws)
+    known = told(names, {name: predictors[name] for name in BASE}, options.draws) if options.draws else {}
+    if known:
         page.tell("", "50 known items   accuracy  log loss       ECE   (means over sets)")
         for method, scores in known.items():
             means = np.mean([values.mean(axis=0) for values in scores.values()], axis=0)
             page.tell(f"{method:16s}" + "".join(f"{mean:10.4f}" for mean in means[:3]))
+    crowds = simulated()
+    rows = {
+        cell: {
+            f"{what}, {method}": both[row, place]
+            for place, what in ((0, "accuracy"), (2, "ECE"))
+            for row, method in enumerate(("majority", "default"))
+        }
+        for cell, both in crowds.items()
+    }
+    page.tell("", "independent annotators", *results.table(rows))
+    page.held(*bars(table, error, known, crowds))
     if options.save:
         figures = {
             m: {n: dict(zip(MEASURES, map(float, v), strict=True)) for n, v in s.items()} for m, s in table.items()

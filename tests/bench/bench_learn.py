@@ -155,7 +155,11 @@ def noise(seeds: int, save: bool) -> None:
     page.tell(*results.table(figures, 4))
     keys = ("kept", "more", "more log loss")
     kept_in, more, loss = (float(np.mean([one[key] for one in figures.values()])) for key in keys)
-    page.tell("", f"the model was kept in {kept_in:.1%} of the fits; accuracy {more:+.4f}, log loss {loss:+.4f}")
+    page.tell("", f"the model was kept in {kept_in:.1%} of the fits")
+    page.held(
+        results.at_least("accuracy with the model less accuracy alone, on average,", more, -0.002, "+.4f"),
+        results.at_most("log loss with the model less log loss alone, on average,", loss, 0.01, "+.4f"),
+    )
     if save:
         page.save("learn_noise", figures, f"bench_learn --noise --seeds {seeds} --save")
 
@@ -180,6 +184,17 @@ def figures_of(name: str, found: Sequence[Run], steps: int) -> dict[str, Any]:
     }
 
 
+def bars(figures: Mapping[str, Any]) -> list[results.Bar]:
+    """At most 0.7 of the labels on average, and 1.05 on each set."""
+    found = []
+    for which, words in (("first", "first reached"), ("mean", "in the mean"), ("stays", "for good")):
+        ratio = {name: kept["learning"][which] / kept["alone"][which] for name, kept in figures.items()}
+        mean = float(np.mean(list(ratio.values())))
+        found.append(results.at_most(f"{words}: share of the labels alone, on average,", mean, 0.7, ".2f"))
+        found.append(results.at_most_each(f"{words}: share of the labels alone", ratio, 1.05))
+    return found
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     options = results.options(
         __doc__, arguments, sets=list(SETS), seeds=10, steps=50, model="logistic", workers=2, noise=False
@@ -197,6 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             rows[name] |= {which: ours, f"{which}, alone": alone, f"{which}, ratio": ours / alone}
     page.tell(f"expected-gain and default, with and without {options.model}: labels to the target")
     page.tell(*results.table(rows))
+    page.held(*bars(figures))
     if options.save:
         title = "learn" if options.model == "logistic" else f"learn_{options.model.replace('-', '_')}"
         made = f"bench_learn --model {options.model} --seeds {options.seeds} --steps {options.steps} --save"

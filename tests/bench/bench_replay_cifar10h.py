@@ -67,6 +67,10 @@ def needed(curves: Floats, labels: Ints, target: float) -> dict[str, list[int | 
     return found
 
 
+MOST = {("resnet-110", 0.985): 3_600, ("resnet-110", 0.99): 9_000, ("three models", 0.99): 5_000}
+"""(models, accuracy) -> labels that must be enough for good."""
+
+
 def middle(labels: Sequence[int | None]) -> float:
     """The median, where never is more than any number."""
     return float(np.median([np.inf if one is None else one for one in labels]))
@@ -82,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         known["three models"] = Evidence(people.annotations, three, truth=people.truth)
     figures: dict[str, object] = {"seeds": options.seeds}
     curves: dict[str, tuple[Ints, Floats]] = {}
-    page = results.Page()
+    page, asked = results.Page(), list[results.Bar]()
     page.tell(f"CIFAR-10H, {options.seeds} seeds, batches of {BATCH}: labels until first reached, and for good")
 
     def row(n: int, at: Floats) -> str:
@@ -99,6 +103,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             found = figures[f"{name}, labels to {target}"] = needed(accuracy, labels, target)
             cells = (f"{middle(found[which]):,.0f} {found[which]}" for which in ("first", "stays"))
             page.tell(f"  {target:.1%}: {'   '.join(cells)}")
+            if most := MOST.get((name, target)):
+                claim = f"{name}: labels to {target:.1%} for good"
+                asked.append(results.at_most(claim, middle(found["stays"]), most, ",.0f"))
         page.tell(*(row(n, accuracy[:, np.searchsorted(labels, n)]) for n in AT if n <= labels[-1]))
     even = {}
     for name, combiner in (("P+L-EM, resnet-110", PLEM()), ("majority vote", MajorityVote())):
@@ -106,6 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         even[name] = np.stack([spread_evenly(people, combiner, EVEN, np.random.default_rng(seed)) for seed in seeds])
         page.tell(name, *(row(n, even[name][:, column]) for column, n in enumerate(EVEN)))
         figures[name] = dict(zip(EVEN, even[name].mean(axis=0).tolist(), strict=True))
+    page.held(*asked)
     if options.save:
         page.save("replay_cifar10h", figures)
         draw(curves, even)

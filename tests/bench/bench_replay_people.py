@@ -119,11 +119,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         frame[f"{which}, share"] = frame[which] / frame["labels"]
     page.tell("first within half a point, first in the mean, from where it stays; `even`: of labels spread evenly")
     page.tell(*results.table(frame.drop(columns=["by seed", "evenly by seed"])))
+    asked = []
     for which in ("first", "mean", "stays"):
         ours, theirs = (
             np.mean([kept[key] / kept["labels"] for kept in figures.values()]) for key in (which, f"even {which}")
         )
         page.tell(f"{which}: {ours:.1%} of the labels on average, spread evenly {theirs:.1%}")
+        ratio = {name: kept[which] / max(kept[f"even {which}"], 1) for name, kept in figures.items()}
+        asked.append(results.at_most(f"{which}: share of the labels, on average,", float(ours), SHARE, ".1%"))
+        asked.append(results.at_most_each(f"{which}: in terms of labels spread evenly,", ratio, 0.7))
+    page.held(*asked)
     if options.save:
         page.save("replay_people", figures)
 

@@ -48,6 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 f"    twice          {len(found['twice'])}",
                 f"    the platform shows what it shows without kills: {'yes' if found['same'] else 'NO'}",
             )
+    for name, found in figures.items():
+        good = not found["lost"] and not found["twice"] and found["same"]
+        page.held((f"{name}: no cycle lost or twice in {found['kills']} kills", "none" if good else "NOT", good))
     if options.save:
         page.save("schedule_crashes", figures)
 

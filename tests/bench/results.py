@@ -55,7 +55,7 @@ class Page(list[str]):
 
     def held(self, *bars: Bar) -> None:
         """Tell a line for each bar."""
-        self.tell("", *(f"{'holds' if ok else 'FAILS'}  {claim}: {figure}" for claim, figure, ok in bars))
+        self.tell(*held(*bars))
 
     def parts(self, parts: Mapping[str, Callable[..., Any]], chosen: Sequence[str], *arguments: Any) -> dict[str, Any]:
         """Tell the lines that each chosen part returns beside its figures; return the figures by part."""
@@ -73,6 +73,11 @@ class Page(list[str]):
         (FOLDER / f"{name}.json").write_text(json.dumps(figures, indent=1) + "\n")
 
 
+def held(*bars: Bar) -> list[str]:
+    """A line for each bar."""
+    return ["", *(f"{'holds' if ok else 'FAILS'}  {claim}: {figure}" for claim, figure, ok in bars)]
+
+
 def at_most(name: str, figure: float, limit: float, shown: str = ".4f") -> Bar:
     """Return the bar of a figure that may not be above its limit."""
     return f"{name} at most {limit:g}", format(figure, shown), bool(figure <= limit)
@@ -81,6 +86,17 @@ def at_most(name: str, figure: float, limit: float, shown: str = ".4f") -> Bar:
 def at_least(name: str, figure: float, limit: float, shown: str = ".4f") -> Bar:
     """Return the bar of a figure that may not be below its limit."""
     return f"{name} at least {limit:g}", format(figure, shown), bool(figure >= limit)
+
+
+def at_most_of(name: str, other: str, figure: float, theirs: float, share: float) -> Bar:
+    """Return the bar of a figure that may be at most this share of another's."""
+    return f"{name} at most {share:g} of {other}", f"{figure:.4f} / {theirs:.4f}", bool(figure <= share * theirs)
+
+
+def at_most_each(name: str, figures: Mapping[str, float], limit: float, shown: str = ".2f") -> Bar:
+    """Return the bar of figures none of which may be above the limit, with the largest."""
+    worst = max(figures, key=lambda key: figures[key])
+    return f"{name} at most {limit:g} on each", f"{figures[worst]:{shown}} on {worst}", bool(figures[worst] <= limit)
 
 
 def table(rows: Mapping[Any, Mapping[str, Any]] | pd.DataFrame, digits: int = 3) -> list[str]:

@@ -79,10 +79,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         worst = int(mean.argmin())
         error = points[:, worst].std(ddof=1) / np.sqrt(len(points)) if len(points) > 1 else np.nan
         rows[source.name] = dict(zip(COLUMNS, mean, strict=True)) | {"worst": mean[worst], "+-": error}
+    below = {
+        name: row["worst"] for name, row in sorted(rows.items(), key=lambda one: one[1]["worst"]) if row["worst"] < -1
+    }
     rows |= {kind: dict(zip(COLUMNS, np.mean(means, axis=0), strict=True)) for kind, means in kinds.items()}
     page = results.Page()
     page.tell(f"points above even spreading, {options.seeds} seeds, after this part of all labels")
     page.tell(*results.table(rows, 1))
+    found = ", ".join(f"{name} {points:+.1f}" for name, points in below.items()) or "none"
+    page.held(("nowhere more than 1 point below even spreading, ten budgets", found, not below))
     if options.save:
         figures = {name: np.round(each, 3).tolist() for name, each in found.items()}
         page.save("policy", figures, f"honesty.policy --seeds {options.seeds} --save")

@@ -36,19 +36,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = results.options(__doc__, arguments, sets=list(SETS), seeds=5, curves=3, workers=2)
     if not find_spec("cleanlab"):
         raise SystemExit("cleanlab is not installed; make bench-peers brings an environment that has it")
-    page = results.Page()
+    page, asked = results.Page(), list[results.Bar]()
 
     def measured(work: Callable[[Job], list[Row]], tables: Any, seeds: int) -> Any:
         jobs = [Job(name, seed) for name in options.sets for seed in range(seeds)]
-        lines, figures = tables([row for rows in results.side_by_side(work, jobs, options.workers) for row in rows])
+        lines, figures, bars = tables(
+            [row for rows in results.side_by_side(work, jobs, options.workers) for row in rows]
+        )
         page.tell(*lines, "")
+        asked.extend(bars)
         return figures
 
     page.tell(f"labels judged together, {options.seeds} seeds: mean ± standard deviation")
     figures = {"together": measured(combined.scored, combined.tables, options.seeds)}
     page.tell(f"items labeled again, {options.curves} seeds: accuracy after each batch, and its mean over the batches")
     figures["again"] = measured(relabelled.curves, relabelled.tables, options.curves)
-    page.tell(*WHY)
+    page.held(*asked)
+    page.tell("", *WHY)
     if options.save:
         page.save("human_and_model", figures, "human_and_model --save")
 

@@ -80,8 +80,8 @@ def figures(q_nj: Floats, label_n: Ints | None, truth: Ints) -> tuple[float, flo
 # -- compared ------------------------------------------------------------------------------------------------
 
 
-def tables(rows: Sequence[Row]) -> tuple[list[str], dict[str, Any]]:
-    """Lines of a table for each set, and figures: set -> labels -> method -> figure -> mean and sd."""
+def tables(rows: Sequence[Row]) -> tuple[list[str], dict[str, Any], list[results.Bar]]:
+    """Lines of a table for each set, figures (set -> labels -> method -> figure -> mean and sd), and bars."""
     frame = pd.DataFrame(rows, columns=["set", "labels", "seed", "method", *FIGURES])
     cells = frame.groupby(["set", "labels", "method"])[list(FIGURES)]
     mean, spread = cells.mean(), cells.std(ddof=1).fillna(0.0)
@@ -96,4 +96,34 @@ def tables(rows: Sequence[Row]) -> tuple[list[str], dict[str, Any]]:
                     f: {"mean": float(mean.loc[key, f]), "sd": float(spread.loc[key, f])} for f in FIGURES
                 }
         lines += ["", name, *results.table(told)]
-    return lines, kept
+    return lines, kept, bars(mean)
+
+
+def bars(mean: pd.DataFrame) -> list[results.Bar]:
+    """In the mean of sets and on each: accuracy above, log loss and ECE below CROWDLAB's; the model does no harm."""
+    found: list[results.Bar] = []
+    for labels in (labels for labels in LABELS if labels in mean.index.get_level_values("labels")):
+        here = mean.xs(labels, level="labels")
+        which = "all labels" if labels == WHOLE else f"{labels} labels an item"
+        for other in (CROWDLAB, CALIBRATED):
+            found += against(f"{which}, mean of sets", here.groupby("method").mean(), other)
+        for name in sorted(set(here.index.get_level_values("set"))):
+            found += against(f"{which}, {name}", here.loc[name], CROWDLAB)
+            ours, alone = here.loc[(name, BOTH)], here.loc[(name, "default")]
+            holds = ours["accuracy"] >= alone["accuracy"] and ours["log loss"] <= alone["log loss"]
+            claim = f"{which}, {name}: the model does no harm (accuracy, log loss; people alone)"
+            found.append((claim, beside(ours, alone, "accuracy", "log loss"), bool(holds)))
+    return found
+
+
+def against(which: str, methods: pd.DataFrame, other: str) -> list[results.Bar]:
+    ours, theirs = methods.loc[BOTH], methods.loc[other]
+    above, below = ours["accuracy"] > theirs["accuracy"], all(ours[f] < theirs[f] for f in ("log loss", "ECE"))
+    return [
+        (f"{which}: accuracy above {other}'s", beside(ours, theirs, "accuracy"), bool(above)),
+        (f"{which}: log loss and ECE below {other}'s", beside(ours, theirs, "log loss", "ECE"), below),
+    ]
+
+
+def beside(ours: pd.Series[float], theirs: pd.Series[float], *figures: str) -> str:
+    return ", ".join(f"{ours[figure]:.4f} / {theirs[figure]:.4f}" for figure in figures)

@@ -133,12 +133,13 @@ def lowest(annotations: Annotations, score_n: npt.NDArray[Any], batch: int, most
 # -- compared ------------------------------------------------------------------------------------------------
 
 
-def tables(rows: Sequence[Row]) -> tuple[list[str], dict[str, Any]]:
-    """Lines of a table for each set, and its curves: set -> judge -> strategy -> accuracies."""
+def tables(rows: Sequence[Row]) -> tuple[list[str], dict[str, Any], list[results.Bar]]:
+    """Lines of a table for each set, its curves (set -> judge -> strategy -> accuracies), and bars."""
     frame = pd.DataFrame(rows, columns=["set", "seed", "strategy", "judge", "round", "labels", "accuracy"])
     mean = frame.groupby(["set", "judge", "strategy", "round"])["accuracy"].mean()
     seeds = frame[frame["round"] > 0].groupby(["set", "judge", "strategy", "seed"])["accuracy"].mean()
     lines: list[str] = []
+    bars: list[results.Bar] = []
     kept: dict[str, Any] = {}
     for name in dict.fromkeys(frame["set"]):
         labels = frame[frame["set"] == name].groupby("round")["labels"].mean()
@@ -149,4 +150,11 @@ def tables(rows: Sequence[Row]) -> tuple[list[str], dict[str, Any]]:
             told[judge, strategy] = {f"{n:.2f}": at for n, at in zip(labels, curve, strict=True)}
             told[judge, strategy] |= {"mean": area.mean(), "±": area.std(ddof=1)}
         lines += ["", f"{name}, by labels an item", *results.table(told)]
-    return lines, kept
+        pairs = [
+            (f"judged by {judge}", (judge, ours), (judge, ACTIVE_LAB)) for judge in JUDGES for ours in (HITL, WHOM)
+        ]
+        for which, ours, theirs in (*pairs, ("each judged by its own", (JUDGES[0], HITL), (JUDGES[1], ACTIVE_LAB))):
+            claim = f"{name}, {which}: mean accuracy of '{ours[1]}' at least ActiveLab's"
+            mean_of = [told[key]["mean"] for key in (ours, theirs)]
+            bars.append((claim, f"{mean_of[0]:.4f} / {mean_of[1]:.4f}", bool(mean_of[0] >= mean_of[1])))
+    return lines, kept, bars

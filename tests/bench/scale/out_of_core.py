@@ -1,4 +1,4 @@
-"""Labels that do not fit in memory: names to shards, a fit, beside the same in memory and on a cluster.
+"""Labels that do not fit in memory: names to shards, a pass, a fit, beside the same in memory and on a cluster.
 
     python -m tests.bench.scale.out_of_core [--rows 100000000] [--parts 1] [--kind csv|parquet] [--save]
 
@@ -31,7 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv, parquet
 
-from hitl.annotations import Floats
+from hitl.annotations import Annotations, Floats
 from hitl.evidence import Evidence
 from hitl.models.default import DefaultCombiner
 from hitl.models.inference.engine import SERIAL, Engine
@@ -167,6 +167,29 @@ def in_memory() -> dict[str, float]:
     return min(runs, key=lambda run: run["s"]) | {"peak": results.memory()}
 
 
+def one_pass(folder: str) -> dict[str, float]:
+    """Nanoseconds a label of gather and scatter over shards, each mapped again, and over the same labels in one."""
+    shards, taken = StoredShards.open(folder), list[Annotations]()
+    while len(taken) < len(shards) and sum(map(len, taken)) < IN_MEMORY:
+        taken.append(shards[len(taken)].annotations)
+    first = np.cumsum([0, *(part.n_items for part in taken)])
+    item = np.concatenate([part.item + begin for part, begin in zip(taken, first[:-1], strict=True)]).astype(np.int32)
+    annotator, label = (np.concatenate([getattr(part, name) for part in taken]) for name in ("annotator", "label"))
+    a, labels = taken[0], len(item)
+    table = Annotations(item, annotator, label, tuple(range(first[-1])), a.annotators, a.classes, a.options)
+    log_pi_klj = np.random.default_rng(0).random((a.n_annotators, a.n_options, a.n_classes))
+
+    def over(annotations: Annotations) -> None:
+        kernels.counts(annotations, kernels.messages(annotations, log_pi_klj))
+
+    works: dict[str, Callable[[], Any]] = {
+        "in memory": lambda: over(table),
+        "over shards": lambda: [over(shards[number].annotations) for number in range(len(taken))],
+        "open shards": lambda: [shards[number].annotations.cell[::1024].sum() for number in range(len(taken))],
+    }
+    return {name: 1e9 * value / labels for name, value in best(works, 5).items()} | {"labels": labels}
+
+
 STEPS: dict[str, Callable[..., dict[str, float]]] = {
     "make": lambda folder, part, rows, kind: make(folder, int(part), int(rows), kind),
     "encode": encoded,
@@ -174,6 +197,7 @@ STEPS: dict[str, Callable[..., dict[str, float]]] = {
     "default": fitted_by_default,
     "cluster": on_cluster,
     "memory": in_memory,
+    "pass": one_pass,
 }
 
 
@@ -208,7 +232,7 @@ def report(rows: int, kind: str, found: dict[str, dict[str, float]]) -> results.
     """Tell the figures of all steps."""
     made, fit, memory, cluster, default = (found[name] for name in ("encode", "fit", "memory", "cluster", "default"))
     each, each_in_memory = 1e9 * fit["s"] / rows, 1e9 * memory["s"] / IN_MEMORY
-    page = results.Page()
+    page, one = results.Page(), found["pass"]
     page.tell(
         f"{rows:,} labels of {ANNOTATORS:,} annotators, {EACH} an item, {CLASSES} classes; {os.cpu_count()} cores",
         "",
@@ -216,6 +240,8 @@ def report(rows: int, kind: str, found: dict[str, dict[str, float]]) -> results.
         f"{made['shards']:.0f} shards, {made['s']:.0f} s ({made['processor s']:.0f} of a processor), "
         f"{1e6 * made['s'] / rows:.2f} us a label, at most "
         f"{made['peak'] / 1e9:.2f} GB of memory",
+        f"a pass (gather and scatter) over {one['labels']:,.0f} labels: {one['over shards']:.2f} ns a label over "
+        f"shards (to open them: {one['open shards']:.3f}), {one['in memory']:.2f} in memory",
         f"VB-IBCC to convergence over shards: {fit['iterations']:.0f} passes, {fit['s']:.0f} s, {each:.0f} ns a label "
         f"({1e9 * fit['processor s'] / rows:.0f} of a processor); with results written {fit['all s']:.0f} s; at most "
         f"{fit['peak'] / 1e9:.2f} GB of memory; {1e3 * fit['overhead s']:.0f} ms a pass without work",
@@ -233,6 +259,7 @@ def report(rows: int, kind: str, found: dict[str, dict[str, float]]) -> results.
         ("a fit over shards in at most 1.5 GB", f"{fit['peak'] / 1e9:.2f} GB", fit["peak"] <= 1.5e9),
         ("of the default too", f"{default['peak'] / 1e9:.2f} GB", default["peak"] <= 1.5e9),
         ("at most 1.5 times the time per label in memory", f"{ratio:.2f}", ratio <= 1.5),
+        ("converged", str(bool(fit["converged"])), bool(fit["converged"])),
         ("on a cluster at most 1.3 times as long", f"{slower:.2f}", slower <= 1.3),
     )
     return page
@@ -246,6 +273,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rows, kind, parts = options.rows, options.kind, options.parts
     with tempfile.TemporaryDirectory(prefix="hitl-scale-", dir=options.folder) as folder:
         found = sharded(rows, parts, kind, Path(folder)) | {"memory": step("memory")}
+        found["pass"] = step("pass", f"{folder}/shards-000")
         places = f"{folder}/shards-*", f"{folder}/results", str(options.runs)
         found |= {name: step(name, *places) for name in ("fit", "cluster", "default")}
     page = report(rows, kind, found)
