@@ -15,7 +15,9 @@ NAMES = (
     *("variational_gp",),
 )
 
-for name in (*(f"bench_{name}" for name in NAMES), "honesty.stops", "honesty.policy", "scale.many_items", "papers"):
+OTHERS = ("honesty.stops", "honesty.policy", "scale.many_items", "service.label_studio_pull", "papers")
+
+for name in (*(f"bench_{name}" for name in NAMES), *OTHERS):
     print(f"\n== {name}", flush=True)
     import_module(f"tests.bench.{name}").main(["--save"])
 import_module("tests.bench.bench_learn").main(["--noise", "--save"])
