@@ -40,6 +40,8 @@ SEEN = {
     "users": "/admin/users",
     "tokens": "/admin/tokens",
 }
+BAR = 1000.0
+"""Milliseconds to the first paint."""
 DEVICES: dict[str, dict[str, Any]] = {
     "desktop": {"viewport": {"width": 1280, "height": 800}},
     "phone": {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 3, "is_mobile": True},
@@ -94,7 +96,13 @@ def measure(folder: Path) -> tuple[list[str], dict[str, Any]]:
                 figures[name] |= {device: float(np.median(paints)), f"{device}, worst": max(paints)}
                 figures[name] |= {"kB": found[-1]["bytes"] / 1e3, "elements": found[-1]["elements"]}
     load = f"load of the machine: {os.getloadavg()[1]:.1f} on {os.cpu_count()} processors"
-    return ["milliseconds to the first paint", *results.table(figures, 0), "", load], figures
+    bars = [
+        results.at_most_each(
+            f"first paint, ms, {device}:", {name: one[device] for name, one in figures.items()}, BAR, ".0f"
+        )
+        for device in DEVICES
+    ]
+    return ["milliseconds to the first paint", *results.table(figures, 0), "", load, *results.held(*bars)], figures
 
 
 def _settled(client: httpx.Client) -> None:
