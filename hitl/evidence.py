@@ -241,6 +241,11 @@ class Evidence(OneLineRepr):
         name = f"probabilities {model!r}"
         if isinstance(rows, pa.Table):
             values, named = align.probabilities_of(self.annotations, model, rows)
+        elif has_columns(rows) or hasattr(rows, "iloc"):
+            raise BadEvidence(
+                f"{name}: got {type(rows).__name__}; expected an array or an Arrow table; "
+                "Evidence.from_tables takes tables"
+            )
         else:
             try:
                 values, named = np.array(rows, dtype=np.float64), lambda row: f"{name}: {self._item(row)}"

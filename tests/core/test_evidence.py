@@ -244,6 +244,12 @@ def test_a_table_in_place_of_an_array_is_refused(annotations: Annotations, field
         Evidence(annotations, **{field: given})
 
 
+@pytest.mark.parametrize("given", [pd.DataFrame({"p_y": [0.9], "p_x": [0.1]}), pd.Series([[0.9, 0.1]])])
+def test_probabilities_in_a_frame_are_refused(annotations: Annotations, given: Any) -> None:
+    with pytest.raises(BadEvidence, match=r"probabilities 'm': got .*; expected an array or an Arrow table; Evidence"):
+        Evidence(annotations, {"m": given})
+
+
 def test_numbers_beside_text_are_the_same_names() -> None:
     labels = pd.DataFrame({"item": ["7", "8"], "annotator": ["x", "y"], "label": ["1", "0"]})
     model = pd.DataFrame({"item": [8, 7], "p_0": [0.9, 0.2], "p_1": [0.1, 0.8]})
