@@ -70,6 +70,11 @@ class Answers:
             return []
         return [value for value in pc.unique(self.table.column(column)).to_pylist() if value]
 
+    def count_labels(self, column: str) -> int:
+        """Return the number of answers that are not skips."""
+        counts = self.table.column(column).value_counts().to_pylist() if column in self.table.column_names else []
+        return sum(row["counts"] for row in counts if row["values"])
+
 
 class Reading:
     """Content of all tables. Raises BadTable, with the line, if it cannot be read."""
@@ -233,8 +238,9 @@ class Reading:
         warnings = []
         others = [name for name in columns if name not in {of.item, of.label, of.time, "duration", "start", "end"}]
         if others and of.annotator not in others:
+            who = others[0] if len(others) == 1 else f"one of {', '.join(others)}"
             warnings.append(
-                f"annotations.* has no column {of.annotator!r}, so all answers are anonymous; if {', '.join(others)} "
+                f"annotations.* has no column {of.annotator!r}, so all answers are anonymous; if {who} "
                 "names who answered, set source.annotator in hitl.toml"
             )
         if (boxes := unread_boxes(columns)) is not None:

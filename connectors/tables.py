@@ -3,8 +3,7 @@
 Read from the folder (CSV, JSON Lines or Parquet; .gz allowed), or a single annotations file:
 
     annotations.*              item, annotator, label [, time, duration]; an empty label is a skip;
-                               start and end mark parts of texts or recordings of
-                               items
+                               start and end mark parts of texts or recordings
     items.*                    item and any other columns: what annotators see; items without labels
     truth.*                    item, label: known truth
     probabilities_<model>.*    item, p_<class>, or any other format that `hitl combine` reads (.npz, Hugging Face);
@@ -279,7 +278,8 @@ class Tables(Connector):
             answers = reading.answers
             items = len({*answers.unique(self._columns.item), *reading.gold})
             problems = [*answers.problems, *reading.predictions[1]]
-            checks.append(Check("annotations", True, f"{answers.table.num_rows:,} answers on {items:,} items"))
+            labels = answers.count_labels(self._columns.label)
+            checks.append(Check("annotations", True, f"{labels:,} labels on {items:,} items"))
             checks += [Check("annotations", False, problem, "fix the row, or ignore this") for problem in problems]
             checks += [Check("names", True, doubt) for doubt in reading.doubts(answers)]
             classes = self.questions()[0].classes

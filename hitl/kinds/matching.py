@@ -6,7 +6,8 @@
     item      stands for the cluster about which its annotators agree least: their votes are their labels of the item
 
 An annotator who overlooks or invents a part errs once. The overlap of two clusters is the mean over their pairs of
-marks, and no cluster has two marks of one annotator. Joining compares places, so the order of annotators says nothing.
+marks, and no cluster has two marks of one annotator. Joining compares places, so the order of annotators does not
+matter.
 """
 
 from __future__ import annotations

@@ -306,6 +306,8 @@ def test_a_table_without_the_column_of_annotators_is_told(project: Path) -> None
     assert "has no column 'annotator'" in problem
     assert "if worker names who answered, set source.annotator" in problem
     assert [check.detail for check in Tables(project).check() if check.name == "names"] == [problem]
+    write(project, annotations="item,worker,team,label\na,ann,t1,yes\na,bob,t1,no\n")
+    assert "if one of worker, team names who answered, set" in pulled(Tables(project))[0].problems[0]
     assert pulled(Tables(project, annotator="worker"))[0].problems == ()
     write(project, annotations="item,label,duration\na,yes,2\na,no,3\n")
     assert pulled(Tables(project))[0].problems == ()
