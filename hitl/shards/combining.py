@@ -14,15 +14,16 @@ from __future__ import annotations
 
 import io
 import json
-import pickle
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, is_dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
@@ -40,8 +41,8 @@ SUMMARY = "summary.json"
 UNFINISHED = "unfinished"
 WORK = "work.json"
 
-ARRAYS = ("dtype", "ndarray", "scalar", "_reconstruct", "_frombuffer")
-"""Names of numpy in the pickle of an array."""
+MODELS = "hitl.models."
+"""Start of the names of modules whose dataclasses a checkpoint may hold: importing them runs nothing else."""
 
 R = TypeVar("R")
 S = TypeVar("S")
@@ -217,14 +218,16 @@ class Checkpointed:
 
     def total(self, work: Callable[[T], S], shards: Sequence[T]) -> S:
         """Return the stored result of the pass, or compute and store it."""
-        place = places.join(self._folder, f"pass-{self.passes:05d}.pickle")
+        place = places.join(self._folder, f"pass-{self.passes:05d}.npz")
         self.passes += 1
         if places.exists(place):
-            self.read += 1
-            stored: S = unpacked(places.read(place), place)
-            return stored
+            content = places.read(place)
+            with suppress(BadTable):  # damaged, or of a class that is gone: the pass is made again
+                stored: S = unpacked(content, place)
+                self.read += 1
+                return stored
         total = self._engine.total(work, shards)
-        places.write(place, pickle.dumps(total, protocol=5))
+        places.write(place, packed(total))
         return total
 
     def each(self, work: Callable[[T], R], shards: Sequence[T]) -> Iterator[R]:
@@ -232,23 +235,51 @@ class Checkpointed:
         return self._engine.each(work, shards)
 
 
+def packed(value: Any) -> bytes:
+    """Serialize arrays, numbers, text, tuples, dicts and dataclasses of models to arrays and JSON, without code."""
+    arrays: dict[str, Any] = {}
+
+    def form(value: Any) -> Any:
+        if value is None or type(value) in (bool, int, float, str):
+            return value
+        if isinstance(value, np.ndarray | np.generic):
+            arrays[f"a{len(arrays)}"] = np.asarray(value)
+            return {"array": f"a{len(arrays) - 1}", "scalar": isinstance(value, np.generic)}
+        if isinstance(value, tuple):
+            return {"tuple": [form(part) for part in value]}
+        if isinstance(value, dict):
+            return {"dict": [[form(name), form(part)] for name, part in value.items()]}
+        kind = f"{type(value).__module__}:{type(value).__qualname__}"
+        if not (is_dataclass(value) and kind.startswith(MODELS)):
+            raise TypeError(f"the result of a pass has a {kind}, which cannot be stored")
+        return {"type": kind, "fields": {one.name: form(getattr(value, one.name)) for one in fields(value)}}
+
+    text, file = json.dumps(form(value)), io.BytesIO()
+    np.savez(file, form=np.frombuffer(text.encode(), np.uint8), **arrays)
+    return file.getvalue()
+
+
 def unpacked(content: bytes, where: str) -> Any:
-    """Return the pickled result of a pass. Raise BadTable, naming the place, for anything else.
-
-    A pickle can name any function to call, so only arrays and dataclasses of hitl are accepted.
-    """
+    """Parse the output of `packed`. Raise BadTable, naming the place, for anything else."""
     try:
-        return _OnlyData(io.BytesIO(content)).load()
-    except (pickle.UnpicklingError, OSError, LookupError, TypeError, ValueError, EOFError, ImportError) as error:
-        raise BadTable(f"{where}: no checkpoint: {error}; remove it, and the pass is made again") from None
+        with np.load(io.BytesIO(content), allow_pickle=False) as stored:
+            arrays = dict(stored)
+        return _value(json.loads(arrays["form"].tobytes()), arrays)
+    except Exception as error:  # numpy and zipfile raise nearly anything for hostile bytes
+        raise BadTable(f"{where}: no checkpoint: {error}") from None
 
 
-class _OnlyData(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        package = module.partition(".")[0]
-        if package in ("hitl", "numpy"):
-            kind = super().find_class(module, name)
-            is_data = isinstance(kind, type) and is_dataclass(kind)
-            if is_data if package == "hitl" else name in ARRAYS:
-                return kind
-        raise pickle.UnpicklingError(f"{module}:{name} is no dataclass of hitl")
+def _value(form: Any, arrays: dict[str, Any]) -> Any:
+    if not isinstance(form, dict):
+        return form
+    if "array" in form:
+        return arrays[form["array"]][()] if form["scalar"] else arrays[form["array"]]
+    if "tuple" in form:
+        return tuple(_value(part, arrays) for part in form["tuple"])
+    if "dict" in form:
+        return {_value(name, arrays): _value(part, arrays) for name, part in form["dict"]}
+    module, _, name = form["type"].partition(":")
+    kind = getattr(import_module(module), name) if module.startswith(MODELS) else None
+    if not (isinstance(kind, type) and is_dataclass(kind)):
+        raise ValueError(f"{form['type']} is no dataclass of a model")
+    return kind(**{name: _value(part, arrays) for name, part in form["fields"].items()})

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
@@ -86,19 +86,30 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: str) -> Manifest:
-        """Read the manifest of a folder of shards. Raise BadTable if it has none."""
+        """Read the manifest of a folder of shards. Raise BadTable if it has none, or one with other fields."""
         place = places.join(folder, MANIFEST)
         if not places.exists(place):
             raise BadTable(
                 f"{folder}: no shards: {MANIFEST} is not there; make them with `hitl shard TABLES -o {folder}`"
             )
         try:
-            fields = json.loads(places.read(place))
-            fields["shards"] = [Shard(**shard) for shard in fields["shards"]]
+            stored = _with_fields_of(cls, json.loads(places.read(place)))
+            stored["shards"] = [Shard(**_with_fields_of(Shard, shard)) for shard in stored["shards"]]
             names = ("classes", "options", "annotators", "models", "shards")
-            return cls(**fields | {name: tuple(fields[name]) for name in names})
+            return cls(**stored | {name: tuple(stored[name]) for name in names})
         except (ValueError, TypeError, LookupError) as error:
-            raise BadTable(f"{place}: no manifest of shards: {error}") from None
+            raise BadTable(
+                f"{place}: no manifest that this version of hitl reads: {error}; make the shards again (hitl shard)"
+            ) from None
+
+
+def _with_fields_of(kind: type[Manifest | Shard], stored: Any) -> dict[str, Any]:
+    """Return the stored fields. Raise ValueError unless they are exactly those of the class."""
+    names = {one.name for one in fields(kind)}
+    if not isinstance(stored, dict) or stored.keys() != names:
+        wrong = sorted(names ^ stored.keys()) if isinstance(stored, dict) else [type(stored).__name__]
+        raise ValueError(f"missing or unknown: {', '.join(wrong)}")
+    return stored
 
 
 class MappedAnnotations(Annotations):

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
-import re
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +20,7 @@ from hitl.errors import BadTable, Busy
 from hitl.evidence import Evidence
 from hitl.models import PL, PLEM, VBIBCC, DawidSkene, DefaultCombiner, HierarchicalDawidSkene, MajorityVote
 from hitl.models.inference.engine import Serial
-from hitl.models.inference.loop import Expected
-from hitl.shards import places
-from hitl.shards.combining import Checkpointed, combine, unpacked
+from hitl.shards.combining import combine
 from hitl.shards.encoding import encode
 from hitl.shards.reading import StoredShards, write
 from hitl.tables.write import write_table
@@ -263,37 +258,6 @@ def test_addresses_take_results_and_checkpoints(tables: Path) -> None:
         assert system.cat_file(f"/scale/out/{name}") == content
 
 
-@dataclass(frozen=True)
-class Foreign:
-    """A dataclass that is not one of hitl's."""
-
-    value: int
-
-
-def test_checkpoints_hold_values_to_the_last_bit_and_run_nothing(tmp_path: Path) -> None:
-    value = Expected(np.random.default_rng(0).random((3, 2, 2)), (np.float64(0.1), {"a": None, 2: [] == []}), 0.1 + 0.2)
-    again = unpacked(pickle.dumps(value, 5), "here")
-    np.testing.assert_array_equal(again.counts_klj, value.counts_klj)
-    assert (again.statistics, again.log_evidence) == (value.statistics, value.log_evidence)
-    assert type(again.statistics[0]) is np.float64
-    (tmp_path / "mine").mkdir()
-
-    class Evil:
-        def __init__(self, call: Any) -> None:
-            self.call = call
-
-        def __reduce__(self) -> Any:
-            return self.call, (str(tmp_path / "mine"),)
-
-    calls = {"hitl.shards.places:remove": Evil(places.remove), "posix:rmdir": Evil(os.rmdir)}
-    for name, evil in {**calls, "tests.shards.test_combining:Foreign": Foreign(1)}.items():
-        with pytest.raises(BadTable, match=f"here: no checkpoint: {re.escape(name)} is no dataclass of hitl"):
-            unpacked(pickle.dumps(evil, 5), "here")
-    assert (tmp_path / "mine").exists()
-    with pytest.raises(BadTable, match="here: no checkpoint"):
-        unpacked(pickle.dumps(value, 5)[:200], "here")
-
-
 def test_progress_says_which_pass_and_which_shard_is_in_turn(tables: Path) -> None:
     said: list[tuple[str, int, int | None]] = []
     shards = StoredShards.open(str(tables / "shards"))
@@ -304,14 +268,6 @@ def test_progress_says_which_pass_and_which_shard_is_in_turn(tables: Path) -> No
         (number, len(shards)) for number in range(len(shards) + 1)
     }
     assert said[-1] == ("write results", len(shards), len(shards))
-
-
-def test_a_pass_is_not_made_twice(tmp_path: Path) -> None:
-    evidence = Evidence(Annotations.from_matrix([[0, 0], [1, 1]]))
-    first, second = Checkpointed(Serial(), str(tmp_path)), Checkpointed(Serial(), str(tmp_path))
-    made = [passes.total(lambda shard: float(len(shard.annotations)), [evidence]) for passes in (first, second)]
-    assert made == [4.0, 4.0]
-    assert (first.read, second.read) == (0, 1)
 
 
 def test_shards_written_from_tables_in_memory_are_the_tables(tmp_path: Path) -> None:
@@ -346,6 +302,18 @@ def test_the_command_line_makes_and_combines_shards(tables: Path, run: Run) -> N
     code, _, error = run("combine", "made[23]", "-m", "majority", "-o", "all")
     assert (code, Path("all").exists()) == (65, False)
     assert "made3 and made2 both have the item 'new'; make one folder of shards of all tables" in error
+
+
+@pytest.mark.parametrize("change", [{"truth": True}, {"classes": None}, {"shards": [{"file": "a"}]}, None])
+def test_a_manifest_with_other_fields_says_to_make_the_shards_again(change: Any, tables: Path, run: Run) -> None:
+    path = tables / "shards" / "manifest.json"
+    stored = json.loads(path.read_text())
+    path.write_text(json.dumps(stored | change if change else [stored]))
+    code, _, error = run("combine", "shards", "-o", "out")
+    assert code == 65
+    assert "manifest.json: no manifest that this version of hitl reads" in error
+    assert "make the shards again (hitl shard)" in error
+    assert "__init__" not in error
 
 
 WRONG = {
