@@ -1,7 +1,7 @@
 """Digest of a run's inputs. If no input has changed, the last result is reused.
 
     revision    number of pulls that changed stored data; `Store.revision`
-    settings    hitl.toml, the environment, and the version of hitl
+    settings    hitl.toml, the environment, and the versions of hitl and of the saved consensus
     files       size and time of the files named in settings: probabilities, features, a graph, user code
     trainings   the last trainings on the labels
     sent_back   items sent back to annotators
@@ -37,10 +37,12 @@ if TYPE_CHECKING:
 
 def digest_inputs(settings: Settings, store: Store, connector: Connector) -> dict[str, Any]:
     """Return digests of all inputs except the questions and `until`, as JSON values, without reading rows."""
+    from hitl.consensus import FORMAT
+
     people = sorted(row.name for row in people_of(connector) or ())
     return {
         "revision": store.revision(settings.name),
-        "settings": _digest([settings.model_dump_json(), __version__]),
+        "settings": _digest([settings.model_dump_json(), __version__, str(FORMAT)]),
         "files": _digest(_stamps(settings)),
         "people": _digest(people),
         "sent_back": _digest(map(repr, store.sent_back(settings.name))),

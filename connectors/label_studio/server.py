@@ -61,7 +61,7 @@ def installed_in() -> Path:
 
 def is_installed() -> bool:
     """Return True if `install` has nothing to do."""
-    return (installed_in() / "installed").exists()
+    return all((installed_in() / name).exists() for name in ("installed", "venv/bin/python"))
 
 
 def install(progress: Progress = silent) -> Path:

@@ -59,6 +59,8 @@ class How:
 
         given = {name: value for name, value in vars(self).items() if name != "image_folder" and value is not None}
         given |= {"columns": names(self.columns) or (), "folder": str((self.image_folder or items.parent).resolve())}
+        if not {"text", "image"} & set(given) and not given["columns"]:
+            raise BadSettings("embed: nothing to make features of; expected one of --text, --image and --columns")
         try:
             return FeatureSettings(**given)
         except ValidationError as error:

@@ -16,6 +16,7 @@ import asyncio
 import hashlib
 import logging
 import random
+import socket
 import ssl
 import threading
 import time
@@ -28,8 +29,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from hitl.errors import StoreError
-from hitl.events.bodies import LONGEST, as_sent, ping
-from hitl.formatting import plain
+from hitl.events.bodies import as_sent, ping
 from hitl.store.events import Counted, Delivery, Event
 
 if TYPE_CHECKING:
@@ -111,15 +111,26 @@ def _retry_after(text: str) -> float | None:
     return None
 
 
-def _in_words(error: BaseException, seconds: float) -> str:
-    """Explain why there is no response. The message of the first cause has neither the URL nor what was sent."""
-    while (cause := error.__cause__ or error.__context__) is not None and not isinstance(error, TimeoutError):
-        error = cause
-    if isinstance(error, TimeoutError):
-        return f"no answer within {seconds:g} s"
-    if isinstance(error, ConnectionRefusedError):
-        return "Connection refused"
-    return plain(f"no answer: {error}")[:LONGEST]
+def _in_words(error: BaseException | None, seconds: float) -> str:
+    """Explain why there is no response, by the first recognized cause."""
+    import httpx
+
+    while error is not None:
+        if isinstance(error, TimeoutError | httpx.TimeoutException):
+            return f"no answer within {seconds:g} s"
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return f"its certificate is not trusted: {error.verify_message}"
+        if isinstance(error, ssl.SSLError):
+            return f"no secure connection: {error.reason or 'TLS failed'}"
+        if isinstance(error, socket.gaierror):
+            return "no such host"
+        if isinstance(error, ConnectionRefusedError):
+            return "Connection refused"
+        if isinstance(error, httpx.RemoteProtocolError):
+            silent = "without sending" in str(error)
+            return "the connection was closed without an answer" if silent else "what answers does not speak HTTP"
+        error = error.__cause__ or error.__context__
+    return "the connection failed"
 
 
 def pause(attempts: int, retry_after: float | None = None) -> float:
@@ -165,7 +176,12 @@ class Address:
     def turn(self, until: float, stop: threading.Event) -> None:
         """Send due events in order, until one fails, `until` (by `time.monotonic`) has passed, or `stop` is set."""
         store, project, name = self.store, self.project, self.to.name
-        while self.to.lacks is None and not stop.is_set() and (left := until - time.monotonic()) > 1.0:
+        if self.to.lacks is not None:
+            said = f"given up: {self.to.lacks}"
+            if store.give_up(project, name, said, before=time.time() - KEPT_WAITING):
+                _log.warning("events of %s for %s are %s", project, name, said)
+            return
+        while not stop.is_set() and (left := until - time.monotonic()) > 1.0:
             it = store.claim(project, name, HELD)
             if it is None:
                 return
@@ -207,12 +223,13 @@ def address_rows(settings: Settings, store: Store) -> list[dict[str, Any]]:
     ]
 
 
-def give_up_unsendable(settings: Settings, store: Store) -> None:
-    """Give up events that have long waited for addresses without a secret, or no longer in the settings."""
-    lacking = {one.name: one.lacks for one in settings.events}
+def forget_others(settings: Settings, store: Store) -> None:
+    """Give up events that have long waited for addresses that are no longer in the settings."""
+    named = {one.name for one in settings.events}
     for name, count in store.count_deliveries(settings.name).items():
-        if count.waiting and (why := lacking.get(name, "this address is no longer in hitl.toml")) is not None:
-            store.give_up(settings.name, name, f"given up: {why}", time.time() - KEPT_WAITING)
+        if count.waiting and name not in named:
+            before = time.time() - KEPT_WAITING
+            store.give_up(settings.name, name, "given up: this address is no longer in hitl.toml", before)
 
 
 class Sender:
@@ -231,11 +248,8 @@ class Sender:
 
     def start(self) -> None:
         """Start the threads."""
-        for settings, store in self._projects:
-            try:
-                give_up_unsendable(settings, store)
-            except StoreError as error:
-                _log.warning("events of %s: %s", settings.name, error)
+        for project in self._projects:
+            forget_others(*project)
         for thread in self.threads:
             thread.start()
 
@@ -267,10 +281,14 @@ class Sender:
 
 def deliver(settings: Settings, store: Store, seconds: float = 10.0) -> None:
     """Send due events for at most `seconds`. The rest waits for the next caller."""
-    if settings.events:
-        sender = Sender([(settings, store)], seconds)
+    if not settings.events:
+        return
+    sender = Sender([(settings, store)], seconds)
+    try:
         sender.start()
-        sender.join(seconds + 1.0)
+    except StoreError as error:
+        _log.warning("events of %s: %s", settings.name, error)
+    sender.join(seconds + 1.0)
 
 
 @contextmanager

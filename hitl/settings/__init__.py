@@ -337,7 +337,9 @@ class ScheduleSettings(Section):
             return when + timedelta(seconds=self.every)
         if self.cron is None:
             return None
-        return next(cron_times(self.cron, when.astimezone(zone_of(self.timezone)))).astimezone(UTC)
+        local = cron_times(self.cron, when.astimezone(zone_of(self.timezone)))
+        times = (time.astimezone(UTC) for time in local)  # in an hour that comes twice, the first may lie before `when`
+        return next((time for time in times if time > when), None)
 
 
 class FromFile(BaseSettings):

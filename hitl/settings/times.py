@@ -48,8 +48,12 @@ def cron_times(line: str, after: datetime) -> Iterator[datetime]:
     """Return the times of a cron line after a local time, in its zone. Raises BadSettings for an invalid line."""
     from cronsim import CronSim, CronSimError
 
+    fields = line.split()
     try:
-        return CronSim(line, after)
+        if len(fields) != 5:  # a sixth would be seconds
+            raise CronSimError("wrong number of fields")
+        until_sunday = re.sub(r"-(?:sun|0)\b", "-7", fields[4], flags=re.IGNORECASE)  # "sat-sun" wraps around otherwise
+        return CronSim(" ".join([*fields[:4], until_sunday]), after)
     except CronSimError as error:
         raise BadSettings(
             f"{line!r}: {str(error).lower()}; expected minute hour day-of-month month day-of-week, for instance "

@@ -92,6 +92,11 @@ def speaks_something_else(request: http.server.BaseHTTPRequestHandler) -> None:
     request.wfile.write(b"220 mail.example ESMTP\r\n")
 
 
+def echoes(request: http.server.BaseHTTPRequestHandler) -> None:
+    """Sends back what it got, an address that may hold a secret among it."""
+    request.wfile.write(f"{request.requestline}\r\n\r\n".encode())
+
+
 class _Handler(http.server.BaseHTTPRequestHandler):
     def __init__(self, receiver: Receiver, *arguments: Any) -> None:
         self.receiver = receiver

@@ -23,6 +23,7 @@ from tests.events.receivers import (
     Got,
     answers,
     drips,
+    echoes,
     hangs,
     hangs_up,
     receiving,
@@ -91,12 +92,20 @@ def test_it_has_not_arrived_and_no_redirect_is_followed(status: int) -> None:
         assert elsewhere.got == []
 
 
-@pytest.mark.parametrize("act", [hangs, drips, hangs_up, speaks_something_else])
-def test_whatever_the_receiver_does_it_ends_and_is_said(act: Act) -> None:
+@pytest.mark.parametrize(
+    ("act", "said"),
+    [
+        (hangs, "no answer within 0.3 s"),
+        (drips, "no answer within 0.3 s"),
+        (hangs_up, "the connection was closed without an answer"),
+        (speaks_something_else, "the connection was closed without an answer"),
+        (echoes, "what answers does not speak HTTP"),
+    ],
+)
+def test_whatever_the_receiver_does_it_ends_and_is_said(act: Act, said: str) -> None:
     with receiving(act) as to:
         found = ask("POST", to.url, {}, b"{}", SOON)
-        assert found.status is None
-        assert found.said == "no answer within 0.3 s" if act in (hangs, drips) else found.said.startswith("no answer: ")
+        assert (found.status, found.said) == (None, said)
 
 
 def test_one_that_only_listens_is_cut_off_with_and_without_tls() -> None:
@@ -139,11 +148,11 @@ def test_a_certificate_has_to_be_trusted_and_of_the_host(tmp_path: Path, monkeyp
     context.load_cert_chain(certificate, key)
     with receiving(context=context) as to:
         url = to.url.replace("127.0.0.1", "localhost")
-        assert ask("POST", url, {}, b"{}", 10.0).said.startswith("no answer: [SSL: CERTIFICATE_VERIFY_FAILED]")
+        assert ask("POST", url, {}, b"{}", 10.0).said.startswith("its certificate is not trusted: self")
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         assert ask("POST", url, {}, b"{}", 10.0).arrived
         assert to.got[0].headers["host"] == url.split("/")[2]
-        assert "IP address mismatch" in ask("POST", to.url, {}, b"{}", 10.0).said
+        assert "not trusted: IP address mismatch" in ask("POST", to.url, {}, b"{}", 10.0).said
         assert len(to.got) == 1
 
 
@@ -152,8 +161,7 @@ def test_a_dead_address_and_an_unknown_host() -> None:
         port = server.getsockname()[1]
     found = ask("POST", f"http://127.0.0.1:{port}/secret-part", {}, b"{}", 5.0)
     assert found.said == "Connection refused"
-    assert ask("POST", "http://nobody.invalid/secret-part", {}, b"{}", 5.0).said.startswith("no answer: [Errno ")
-    assert "secret-part" not in found.said
+    assert ask("POST", "http://nobody.invalid/secret-part", {}, b"{}", 5.0).said == "no such host"
 
 
 def test_when_the_receiver_wants_it_again() -> None:

@@ -42,6 +42,8 @@ def test_what_is_no_time(text: str) -> None:
         ("30 2 * * *", (2026, 3, 28, 12), ["2026-03-29T01:00+00:00", "2026-03-30T00:30+00:00"]),  # the hour is left out
         ("30 2 * * *", (2026, 10, 24, 12), ["2026-10-25T00:30+00:00", "2026-10-26T01:30+00:00"]),  # it comes twice
         ("0 * * * *", (2026, 10, 25, 0, 30), ["2026-10-25T01:00+00:00", "2026-10-25T02:00+00:00"]),
+        ("50 2 * * *", (2026, 10, 25, 1, 10), ["2026-10-26T01:50+00:00"]),  # from the second of the two hours
+        ("0 9 * * sat-sun", (2026, 11, 20, 12), ["2026-11-21T08:00+00:00", "2026-11-22T08:00+00:00"]),
     ],
 )
 def test_cron_lines_are_in_the_time_zone(line: str, start: tuple[int, ...], expected: list[str]) -> None:
@@ -61,6 +63,7 @@ def test_cron_lines_are_in_the_time_zone(line: str, start: tuple[int, ...], expe
         ("every = -5", "schedule.every: input should be greater than 0"),
         ('cron = "61 * * * *"', r"schedule.cron: '61 .*': bad minute; expected minute hour day-of-month month"),
         ('cron = "* * * *"', "wrong number of fields"),
+        ('cron = "*/5 * * * * *"', "wrong number of fields"),
         ('cron = "* * * * *"\nevery = "1h"', "every and cron exclude each other"),
         ('cron = "* * * * *"\ntimezone = "Mars"', "schedule.timezone: 'Mars' is no time zone"),
         ("after_annotations = 0", "schedule.after_annotations"),
