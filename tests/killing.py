@@ -22,9 +22,13 @@ from tests.command_line import forked
 from tests.of_the_day import DAY
 
 EVERY = pytest.mark.parametrize(
-    "every", [pytest.param(3, id="every third step"), pytest.param(1, id="every step", marks=pytest.mark.trust)]
+    "every",
+    [
+        pytest.param(3, id="every third step", marks=pytest.mark.journey),
+        pytest.param(1, id="every step", marks=pytest.mark.trust),
+    ],
 )
-"""After which steps a test kills: after each where there is time for it (`make trust`)."""
+"""After which steps a test kills: after every third (`make journeys`), or after each (`make trust`)."""
 
 
 def fatal_steps(steps: int, every: int) -> range:

@@ -10,6 +10,7 @@ import pytest
 from hitl.cli import main
 
 
+@pytest.mark.journey
 def test_the_demo_ends_with_a_comparison_and_a_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -195,6 +195,7 @@ def metrics_in(text: str) -> set[str]:
     return set(re.findall(r"\bhitl_\w+", text))
 
 
+@pytest.mark.journey
 def test_every_figure_that_is_watched_is_one_that_the_service_tells(answer: str) -> None:
     told = set(re.findall(r"^(hitl_\w+)(?:\{| )", answer, re.MULTILINE))
     declared = {

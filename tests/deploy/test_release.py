@@ -37,6 +37,7 @@ def test_the_wheel_holds_every_file_of_the_packages(dist: tuple[Path, Path]) -> 
     assert {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md"} <= names
 
 
+@pytest.mark.journey
 def test_the_wheel_works_in_an_environment_of_its_own(dist: tuple[Path, Path], tmp_path: Path) -> None:
     """Its dependencies are lent by this one, so that nothing is downloaded; hitl and its command are the wheel's."""
     python = files.installed(dist[1], tmp_path / "venv") / "python"

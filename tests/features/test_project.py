@@ -331,6 +331,7 @@ print(events)
 """
 
 
+@pytest.mark.journey
 def test_a_kill_while_features_are_made_loses_no_batch_and_changes_nothing(tmp_path: Path) -> None:
     def run_until(folder: Path, event: int) -> subprocess.CompletedProcess[str]:
         return forked(KILLED, str(folder), str(event))

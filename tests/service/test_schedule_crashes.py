@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.bench import results
 from tests.store.conftest import postgres, postgres_url, sqlite_url, url
 
@@ -31,6 +33,7 @@ def crashed(folder: Path, url: str, kills: int, seed: int) -> dict[str, Any]:
     return figures
 
 
+@pytest.mark.journey
 def test_no_cycle_is_lost_and_none_runs_twice_whenever_the_scheduler_is_killed(tmp_path: Path, url: str) -> None:
     kills = KILLS if url.startswith("sqlite") else (KILLS + 1) // 2
     figures = crashed(tmp_path / "p", url, kills, seed=20261120)
@@ -48,6 +51,7 @@ def test_the_kept_figures_are_those_of_the_documents() -> None:
     assert "killed at a hundred random points" in (ROOT / "docs" / "active.md").read_text()
 
 
+@pytest.mark.journey
 def test_the_command_itself_killed_in_a_cycle_goes_on_where_it_stopped(tmp_path: Path) -> None:
     """`hitl schedule`, killed between recording and pushing, and started again."""
     from hitl.store import Store

@@ -97,12 +97,14 @@ def test_a_worker_that_is_lost_changes_nothing(shards: StoredShards, engine: OnC
     assert engine.total(Labels(), shards) == shards.n_labels
 
 
+@pytest.mark.journey
 def test_the_only_worker_may_be_lost(shards: StoredShards, tmp_path: Path) -> None:
     with on_dask(None, 1) as alone:
         assert alone.total(Labels(tmp_path / "killed"), shards) == shards.n_labels
 
 
 @pytest.mark.parametrize("method", [VBIBCC(), DefaultCombiner()])
+@pytest.mark.journey
 def test_a_worker_that_is_lost_during_a_fit_changes_nothing(method: Any, shards: StoredShards, tmp_path: Path) -> None:
     combine(shards, str(tmp_path / "here"), method, engine=Serial())
     with on_dask(None, 2) as engine:
@@ -139,6 +141,7 @@ def test_the_command_takes_the_address_of_a_scheduler(
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.journey
 def test_replays_are_those_of_one_machine(run: Run, engine: OnCluster, tmp_path: Path) -> None:
     truth = [{"item": f"i{n}", "label": f"c{n % 3}"} for n in range(60)]
     write_table(tmp_path / "truth.csv", pa.Table.from_pylist(truth))
@@ -166,6 +169,7 @@ def lengths(texts):
 """
 
 
+@pytest.mark.journey
 def test_features_are_made_by_workers_also_when_one_is_lost(run: Run, engine: OnCluster, tmp_path: Path) -> None:
     texts = ["the end" if n == 30 else "x" * (n % 7 + 1) for n in range(60)]
     write_table(tmp_path / "items.csv", pa.table({"item": [f"i{n}" for n in range(60)], "text": texts}))

@@ -137,6 +137,7 @@ def killed(what: str, url: str, path: Path, step: int) -> int:
     return subprocess.run([sys.executable, "-c", _KILLED, what, url, str(path), str(step)], check=False).returncode
 
 
+@pytest.mark.journey
 def test_a_backup_that_is_killed_leaves_the_one_before(url: str, tmp_path: Path) -> None:
     fill(url)
     path = tmp_path / "b.zip"
@@ -149,6 +150,7 @@ def test_a_backup_that_is_killed_leaves_the_one_before(url: str, tmp_path: Path)
     check(path)
 
 
+@pytest.mark.journey
 def test_a_restore_that_is_killed_leaves_the_store_as_it_was(url: str, tmp_path: Path) -> None:
     fill(url)
     path, full = tmp_path / "b.zip", f"sqlite:///{tmp_path}/full.db"

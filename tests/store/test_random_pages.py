@@ -126,7 +126,7 @@ def pages(draw: st.DrawFn) -> Page:
     return page(draw(st.integers(0, 9)), *rows, live=None if live is None else live | set(listed))
 
 
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(pages(), st.sets(st.sampled_from(QUESTIONS))), min_size=1, max_size=6))
 def test_the_store_agrees_with_the_model(store: Store, sequence: list[tuple[Page, set[str]]]) -> None:
     """Whatever snapshots are kept in between."""

@@ -75,6 +75,7 @@ def test_help_names_theirs(installed: Path, tmp_path: Path, command: list[str], 
     assert [name for name in names if name not in said] == []
 
 
+@pytest.mark.journey
 def test_their_combiner_and_policy_judge_files_and_projects(installed: Path, tmp_path: Path) -> None:
     policy = '[policy]\nname = "by-name"\n\n[budget]\ntarget_confidence = 1.0\n'
     project(tmp_path, more=f'[combine]\nmethod = "squared"\noptions = {{ power = 3.0 }}\n{policy}')
@@ -85,6 +86,7 @@ def test_their_combiner_and_policy_judge_files_and_projects(installed: Path, tmp
     assert next(iter(found["questions"].values()))["method"] == "squared"
 
 
+@pytest.mark.journey
 def test_their_connector_is_a_source_and_a_sink(installed: Path, tmp_path: Path) -> None:
     project(tmp_path, source='kind = "json-lines"\npath = "."')
     hitl(installed, tmp_path, "doctor")

@@ -166,6 +166,7 @@ class Slow:
 """
 
 
+@pytest.mark.journey
 def test_a_killed_process_is_resumed(tmp_path: Path) -> None:
     n = 25_000
     (tmp_path / "slow.py").write_text(SLOW)
