@@ -158,8 +158,7 @@ class EBCC(GibbsChains):
         """Return the settings of Kim & Ghahramani 2012 (section 4).
 
         beta = (0.5, 0.5), so that half of the items are expected to be hard (eq. 16); epsilon = 0.01 (the paper also
-        uses
-        0.003); lambda = 8 on the diagonal and 1 off it (eq. 4); nu = 1 (eq. 9). Labels of easy items do not count
+        uses 0.003); lambda = 8 on the diagonal and 1 off it (eq. 4); nu = 1 (eq. 9). Labels of easy items do not count
         for the matrices, unlike in eq. 19 as printed. The paper runs one chain of 50,000 draws and keeps every
         hundredth after 10,000. The length of the chains stays hitl's, which draw from the same posterior.
         """

@@ -10,6 +10,13 @@ E_k = sum_l e_kl the answer comes from e_k, which is independent of the truth, a
 
     I_nk <= (1 - E_k) H(q_n)          A_nk <= (1 - E_k) (1 - max_j q_nj)                                         (1)
 
+An answer changes the label from the best class b to j only if it favors j by more than the odds q_nb / q_nj:
+
+    A_nk  =   sum_l max_j (q_nj pi_kjl - q_nb pi_kbl)
+          <=  sum_{j != b} q_nj F_bj(q_nb / q_nj)        F_bj(r) = max_k sum_l max(pi_kjl - r pi_kbl, 0)          (2)
+
+F falls with r; it is tabulated on a grid of r and read at the grid point below.
+
 A policy asks where the utility is largest, at beliefs that take every answer at face value:
 
     v_nk  =  b_k sum over open questions of ( A_nk + information I_nk )
@@ -24,24 +31,33 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import xlogy
+from numba import prange
 
-from hitl.active.acquisition.scores import entropy
+from hitl.active.acquisition.scores import entropy, times_log
 from hitl.active.stopping.pool_state import PoolState
 from hitl.active.stopping.rules import OPEN
 from hitl.annotations import Floats
 from hitl.crew import Crew
 from hitl.models.dependence.design_effect import beliefs_for_gain
+from hitl.models.numerics.compiled import threaded
 from hitl.tables.shared_errors import SharedErrors, share_errors
 
 Rows = npt.NDArray[np.int64]
 
+STEPS = 8
+"""Grid points of odds per factor of two."""
+
+TOP = 16
+"""Number of factors of two that the grid of odds covers."""
+
+TABLED = 2**30
+"""Maximum cost of the table of F, in operations; beyond it, with many classes, (1) alone is used."""
+
 ANSWERS = 2**24
-"""Maximum number of answer chances held at a time: about 100 MB."""
+"""Maximum number of answer chances held at a time if annotators share their errors: about 130 MB."""
 
 LEAST = 1e-9
 """Largest belief left out of the gain in accuracy when there are many classes."""
@@ -49,27 +65,70 @@ LEAST = 1e-9
 
 def information_gain(q_rj: Floats, confusion_kjl: Floats) -> Floats:
     """Return (R, K) expected information of annotator k's answer about item r, in nats, in [0, log min(J, L)]."""
-    shared = share_errors(confusion_kjl)
-    return _in_blocks(_information_of_shared_errors if shared else _information_of_answers, q_rj, confusion_kjl)
+    if share_errors(confusion_kjl):
+        return _in_blocks(_information_of_shared_errors, q_rj, confusion_kjl)
+    n_annotators, n_classes, n_options = confusion_kjl.shape
+    noise = entropy(confusion_kjl.reshape(-1, n_options)).reshape(n_annotators, n_classes)
+    gain = np.empty((len(q_rj), n_annotators))
+    _information_of_answers(np.ascontiguousarray(q_rj), _by_class(confusion_kjl), np.ascontiguousarray(noise.T), gain)
+    return gain
 
 
-def _information_of_answers(q_rj: Floats, confusion_kjl: Floats) -> Floats:
-    answer_rkl: Floats = np.tensordot(q_rj, confusion_kjl, (1, 1)).astype(np.float64, copy=False)
-    noise_kj = -_plogp(confusion_kjl).sum(axis=2)
-    return np.asarray(np.maximum(-_plogp(answer_rkl).sum(axis=2) - q_rj @ noise_kj.T, 0.0))
+def _by_class(confusion_kjl: Floats) -> Floats:
+    """Return the matrices as (J, LK), annotators innermost, for long inner loops."""
+    return np.ascontiguousarray(confusion_kjl.transpose(1, 2, 0)).reshape(confusion_kjl.shape[1], -1)
+
+
+@threaded
+def _information_of_answers(q_rj: Floats, table: Floats, noise_jk: Floats, gain: Floats) -> None:
+    n_classes, n_annotators = noise_jk.shape
+    width = table.shape[1]
+    for r in prange(len(q_rj)):
+        answer = np.full(width, 1e-300)
+        for j in range(n_classes):
+            if q_rj[r, j] > 0:
+                for x in range(width):
+                    answer[x] += q_rj[r, j] * table[j, x]
+        times_log(answer)
+        for k in range(n_annotators):
+            gain[r, k] = 0.0
+        for j in range(n_classes):
+            if q_rj[r, j] > 0:
+                for k in range(n_annotators):
+                    gain[r, k] -= q_rj[r, j] * noise_jk[j, k]
+        for first in range(0, width, n_annotators):
+            for k in range(n_annotators):
+                gain[r, k] -= answer[first + k]
+        for k in range(n_annotators):
+            gain[r, k] = max(gain[r, k], 0.0)
 
 
 def accuracy_gain(q_rj: Floats, confusion_kjl: Floats) -> Floats:
     """Return (R, K) expected gain, >= 0, in the chance that item r's label is right, from annotator k's answer."""
-    shared = share_errors(confusion_kjl)
-    return _in_blocks(_accuracy_of_shared_errors if shared else _accuracy_of_answers, q_rj, confusion_kjl)
+    if share_errors(confusion_kjl):
+        return _in_blocks(_accuracy_of_shared_errors, q_rj, confusion_kjl)
+    n_annotators, _, n_options = confusion_kjl.shape
+    gain = np.empty((len(q_rj), n_annotators))
+    _most_right(np.ascontiguousarray(q_rj), _by_class(confusion_kjl), n_options, gain)
+    return gain
 
 
-def _accuracy_of_answers(q_rj: Floats, confusion_kjl: Floats) -> Floats:
-    best_rkl = np.zeros((len(q_rj), len(confusion_kjl), confusion_kjl.shape[2]))
-    for q_r, pi_kl in zip(q_rj.T, confusion_kjl.transpose(1, 0, 2), strict=True):
-        np.maximum(best_rkl, q_r[:, None, None] * pi_kl, out=best_rkl)
-    return np.asarray(np.maximum(best_rkl.sum(axis=2) - q_rj.max(axis=1, keepdims=True), 0.0))
+@threaded
+def _most_right(q_rj: Floats, table: Floats, n_options: int, gain: Floats) -> None:
+    n_annotators = gain.shape[1]
+    for r in prange(len(q_rj)):
+        best = table[0] * q_rj[r, 0]
+        for j in range(1, q_rj.shape[1]):
+            share = q_rj[r, j]
+            if share > 0:
+                for x in range(len(best)):
+                    best[x] = max(best[x], share * table[j, x])
+        gain[r] = -q_rj[r].max()
+        for option in range(n_options):
+            for k in range(n_annotators):
+                gain[r, k] += best[option * n_annotators + k]
+        for k in range(n_annotators):
+            gain[r, k] = max(gain[r, k], 0.0)
 
 
 def _information_of_shared_errors(q_rj: Floats, table: SharedErrors) -> Floats:
@@ -79,12 +138,13 @@ def _information_of_shared_errors(q_rj: Floats, table: SharedErrors) -> Floats:
     error_rl[:, : q_rj.shape[1]] -= q_rj * table.even_j
     even_j, others = table.even_j, table.shape[2] - 1
     seen = table.seen.tocoo()
-    raised = _plogp(even_j[seen.row] + seen.data) - _plogp(even_j[seen.row])
-    errors_j = -others * _plogp(even_j) - np.bincount(seen.row, raised, len(even_j))  # entropy of each row of errors
-    noise_k = -_plogp(right_k) - _plogp(wrong_k)
+    raised = _x_log_x(even_j[seen.row] + seen.data) - _x_log_x(even_j[seen.row])
+    errors_j = -others * _x_log_x(even_j) - np.bincount(seen.row, raised, len(even_j))  # entropy of each row of errors
+    noise_k = -_x_log_x(right_k) - _x_log_x(wrong_k)
     answer_rkl = np.multiply(wrong_k[:, None], error_rl[:, None], order="C")  # changed in place below
     answer_rkl[..., : q_rj.shape[1]] += right_k[:, None] * q_rj[:, None]
-    gain_rk = -_plogp(answer_rkl).sum(axis=2) - noise_k - np.multiply.outer(q_rj @ errors_j, wrong_k)
+    times_log(np.maximum(answer_rkl, 1e-300, out=answer_rkl).ravel())
+    gain_rk = -answer_rkl.sum(axis=2) - noise_k - np.multiply.outer(q_rj @ errors_j, wrong_k)
     return np.asarray(np.maximum(gain_rk, 0.0))
 
 
@@ -106,11 +166,11 @@ def _accuracy_of_shared_errors(q_rj: Floats, table: SharedErrors) -> Floats:
     return np.maximum(gain, 0.0)
 
 
-def _plogp(p: Floats) -> Floats:
-    return np.asarray(xlogy(p, p))
+def _x_log_x(x: Floats) -> Floats:
+    return np.asarray(x * np.log(np.where(x > 0, x, 1.0)))
 
 
-def _in_blocks(gain: Callable[[Floats, Any], Floats], q_rj: Floats, table: Floats) -> Floats:
+def _in_blocks(gain: Callable[[Floats, SharedErrors], Floats], q_rj: Floats, table: SharedErrors) -> Floats:
     """Return (R, K) gains, computed in blocks of items to limit memory."""
     size = max(1, ANSWERS // (table.shape[2] * max(len(table), 1)))
     parts = [gain(q_rj[begin : begin + size], table) for begin in range(0, len(q_rj), size)]
@@ -123,8 +183,11 @@ def information_bound(q_nj: Floats, confusion_kjl: Floats) -> Floats:
 
 
 def accuracy_bound(q_nj: Floats, confusion_kjl: Floats) -> Floats:
-    """Return (N,) upper bound on the gain in the chance of a right label from any of the K annotators (1)."""
-    return np.asarray((1 - q_nj.max(axis=1)) * _dependent(confusion_kjl))
+    """Return (N,) upper bound on the gain in the chance of a right label from any of the K annotators (1, 2)."""
+    q_nj = np.ascontiguousarray(q_nj)
+    bound = np.empty(len(q_nj))
+    _within_reach(q_nj, _reach(confusion_kjl), _dependent(confusion_kjl), bound)
+    return bound
 
 
 def _dependent(confusion_kjl: Floats) -> float:
@@ -134,6 +197,52 @@ def _dependent(confusion_kjl: Floats) -> float:
         least_k = np.minimum((1 - right_k) * confusion_kjl.even_j.min(), right_k)
         return 1.0 - confusion_kjl.shape[2] * float(least_k.min(initial=1.0))
     return 1.0 - float(confusion_kjl.min(axis=1).sum(axis=1).min(initial=1.0))
+
+
+def _reach(confusion_kjl: Floats) -> Floats:
+    """Return (J, J, G) F_bj at the odds 2^(g / STEPS); with many classes at 1 alone, where it is largest."""
+    n_classes = confusion_kjl.shape[1]
+    points = STEPS * TOP + 1
+    if share_errors(confusion_kjl) or points * n_classes * confusion_kjl.size > TABLED:
+        points = 1
+    table = np.ones((n_classes, n_classes, points))
+    if points > 1:
+        _table_reach(np.ascontiguousarray(confusion_kjl), 2.0 ** (np.arange(points) / STEPS), table)
+    return table
+
+
+@threaded
+def _table_reach(confusion_kjl: Floats, odds: Floats, table: Floats) -> None:
+    n_annotators, n_classes, n_options = confusion_kjl.shape
+    for b in prange(n_classes):
+        for j in range(n_classes):
+            for g in range(len(odds)):
+                most = 0.0
+                for k in range(n_annotators):
+                    over = 0.0
+                    for option in range(n_options):
+                        over += max(confusion_kjl[k, j, option] - odds[g] * confusion_kjl[k, b, option], 0.0)
+                    most = max(most, over)
+                table[b, j, g] = most
+
+
+@threaded
+def _within_reach(q_nj: Floats, reach: Floats, dependent: float, bound: Floats) -> None:
+    n_classes = q_nj.shape[1]
+    last = reach.shape[2] - 1
+    for n in prange(len(q_nj)):
+        b = 0
+        for j in range(1, n_classes):
+            if q_nj[n, j] > q_nj[n, b]:
+                b = j
+        total = 0.0
+        for j in range(n_classes):
+            share = q_nj[n, j]
+            if j != b and share > 0:
+                steps = STEPS * np.log2(q_nj[n, b] / share) - 1e-9
+                point = 0 if steps < 0 else min(int(min(steps, 1e6)), last)
+                total += share * reach[b, j, point]
+        bound[n] = min(total, dependent * (1.0 - q_nj[n, b]))
 
 
 @dataclass(frozen=True)

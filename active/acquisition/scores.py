@@ -20,11 +20,37 @@ import numpy.typing as npt
 from scipy.special import xlogy
 
 from hitl.annotations import Floats
+from hitl.models.numerics.compiled import compiled
+
+LOG_2 = 0.6931471805599453
 
 
 def entropy(probabilities: Floats) -> Floats:
     """Return (N,) Shannon entropy of each row in nats, in [0, log J]; exactly 0 at one-hot rows."""
     return np.asarray(-xlogy(probabilities, probabilities).sum(axis=1)) + 0.0
+
+
+@compiled
+def times_log(p: Floats) -> None:
+    """Replace each p by p log p, p > 0 a normal number.
+
+    With p = 2^e f, sqrt(1/2) <= f < sqrt(2), and z = (f - 1) / (f + 1): log f = 2 (z + z^3/3 + ... ), to the last bits
+    after ten terms. Unlike the library's logarithm this compiles to vector instructions, which halves a plan's time.
+    """
+    bits = p.view(np.int64)
+    part = np.empty_like(p)
+    part_bits = part.view(np.int64)
+    for x in range(len(p)):
+        exponent = (bits[x] - 0x3FE6A09E667F3BCD) >> 52
+        part_bits[x] = bits[x] - (exponent << 52)
+        z = (part[x] - 1.0) / (part[x] + 1.0)
+        w = z * z
+        series = 1 / 17 + w * (1 / 19)
+        series = 1 / 13 + w * (1 / 15 + w * series)
+        series = 1 / 9 + w * (1 / 11 + w * series)
+        series = 1 / 5 + w * (1 / 7 + w * series)
+        series = 1.0 + w * (1 / 3 + w * series)
+        p[x] *= 2.0 * z * series + exponent * LOG_2
 
 
 def margin(probabilities: Floats) -> Floats:

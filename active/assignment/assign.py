@@ -8,7 +8,8 @@ Few items matter. They are taken in the order of a bound U_n >= max_k v_nk. The 
 (`transport`) give the price lambda_k >= 0 of an annotator's time and the gain t of the last pair. By weak duality
 another item improves the choice only if max_k v_nk - lambda_k > t, so that the search is over once U_n - min_k lambda_k
 <= t. Items are evaluated block by block; those that improve the choice join, and the pairs are chosen again. With
-`limit` pairs found, a block that improves nothing ends the search too.
+`limit` pairs found, the search also ends after a block that improves nothing and, since bounds can mislead, a sample of
+all others that improves nothing either.
 
 Spread: beyond an annotator's share m_k of the questions, answers count BEYOND of their value. Their time is two
 columns, of capacities m_k and capacity_k - m_k.
@@ -38,6 +39,9 @@ BEYOND = 0.5
 The middle between 1, which spreads nothing, and 0, a hard cap, which gives the rest to annotators who guess. Only this
 value was measured, on five public crowds and simulated ones (docs/decisions.md, 2026-11-20).
 """
+
+EFFORT = 2**25
+"""Number of values computed after which the search ends, apart from those of the first items."""
 
 AHEAD = 256
 """Minimum number of items evaluated first, beyond the number wanted, and of items that join at a time."""
@@ -90,14 +94,14 @@ def assign(
     order = np.argsort(-np.round(bound, 9), kind="stable")
     codes, bound, people = np.asarray(rows, np.int64)[order], bound[order], len(capacity)
 
-    def counted(block: slice) -> Floats:
+    def counted(block: Rows) -> Floats:
         """Return (R', C) counted values in each column; -inf where an annotator may not be asked."""
         value = values(codes[block])
         value = np.where(eligible.mask_rows(codes[block]) & (capacity > 0), value, -np.inf)
         return np.concatenate([value, BEYOND * value[:, more]], axis=1)
 
-    looked = limit + max(limit // 8, AHEAD)
-    inside, value_rc = np.arange(min(looked, len(codes))), counted(slice(looked))
+    inside, rest = np.split(np.arange(len(codes)), [limit + max(limit // 8, AHEAD)])
+    value_rc, effort, barren = counted(inside), max(EFFORT // people, 2 * limit), False
     while True:
         best = np.sort(np.maximum(value_rc.max(axis=1), 0.0))[-limit:]
         step = max(tolerance * float(best.mean()), float(best[-1]) / MOST * 1.001, 1e-300)
@@ -107,16 +111,19 @@ def assign(
         enough = (last + 1) * step if full else -1e-300
         fresh: list[tuple[Rows, Floats]] = [(inside, value_rc)]
         wanted = len(inside) + max(limit // 4, AHEAD)
-        while looked < len(codes) and sum(len(part) for part, _ in fresh) < wanted:
-            beyond = BEYOND * bound[looked] - toll[people:].min(initial=np.inf)
-            if max(bound[looked] - toll[:people].min(), beyond) <= enough:
+        while len(rest) and effort > 0 and sum(len(part) for part, _ in fresh) < wanted:
+            most = bound[rest[0]]
+            if max(most - toll[:people].min(), BEYOND * most - toll[people:].min(initial=np.inf)) <= enough:
                 break
-            at, value = np.arange(looked, min(looked + BLOCK, len(codes))), counted(slice(looked, looked + BLOCK))
-            looked += len(at)
+            # items that nobody good may be asked about can come first: look among all before giving up
+            at = rest[:BLOCK] if not barren else rest[np.linspace(0, len(rest) - 1, min(BLOCK, len(rest))).astype(int)]
+            value, rest, effort = counted(at), np.setdiff1d(rest, at, assume_unique=True), effort - len(at)
             good = (value - toll).max(axis=1) > enough
-            if full and not good.any():
-                break
             fresh.append((at[good], value[good]))
+            if full and not good.any():
+                if barren:
+                    break
+                barren = True
         if sum(len(part) for part, _ in fresh) == len(inside):
             break
         inside, value_rc = (np.concatenate(parts) for parts in zip(*fresh, strict=True))

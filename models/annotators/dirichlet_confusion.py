@@ -70,7 +70,7 @@ class DirichletConfusion:
         prior_jl: (J, L) a, the current shared prior.
         counts_klj: (K, L, J) expected counts learned from.
         shared: True if `learn` learns a, else it stays at a0.
-        newton: True if a is learned by Newton steps , which pay off for large tables.
+        newton: True if a is learned by Newton steps, which pay off for large tables.
     """
 
     hyper_jl: Floats

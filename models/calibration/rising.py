@@ -21,7 +21,6 @@ Each class is fitted against the rest by pooling adjacent violators and interpol
 rising shape and needs hundreds of items per class. Its steps would end at exactly 0 and 1, which no data can prove: one
 more item of unknown class (1/J each) is added at either end. The model's own probability, worth `doubt` items, keeps
 the order of items on the same step.
-
 """
 
 from __future__ import annotations

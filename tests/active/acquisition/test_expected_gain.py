@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import xlogy
 
+from hitl.active.acquisition import expected_gain
 from hitl.active.acquisition.expected_gain import ACCURACY, INFORMATION, Gains, Measure, Question
+from hitl.active.acquisition.scores import times_log
 from hitl.annotations import Floats
 
 MEASURES = pytest.mark.parametrize("measure", [INFORMATION, ACCURACY], ids=["information", "accuracy"])
@@ -67,6 +69,37 @@ def test_the_bound_is_reached_by_who_knows_or_says_unsure(measure: Measure, seed
     q = beliefs(np.random.default_rng(seed), 20, 3)
     pi = np.hstack([(1 - unsure) * np.eye(3), np.full((3, 1), unsure)])[None]
     assert np.allclose(measure.gain(q, pi)[:, 0], measure.bound(q, pi), atol=1e-12)
+
+
+def test_of_two_classes_the_bound_of_accuracy_is_reached_on_the_grid() -> None:
+    rng = np.random.default_rng(0)
+    odds = 2.0 ** (np.arange(0, 40) / expected_gain.STEPS) * (1 + 1e-9)  # just above: read at this point
+    q = np.column_stack([odds, np.ones(40)]) / (odds + 1)[:, None]
+    pi = crowd(rng, 6, 2, 2)
+    pi[:, 0], pi[:, 1] = [0.9, 0.1], [0.3, 0.7]
+    gain, bound = ACCURACY.gain(q, pi).max(axis=1), ACCURACY.bound(q, pi)
+    assert np.allclose(gain, bound, atol=1e-8)
+    assert (gain[odds > 7] < 1e-15).all()  # no answer speaks for the second class by more than 7 to 1
+    assert (bound[odds > 7.001 * 2 ** (1 / expected_gain.STEPS)] == 0).all()
+    assert (gain[odds < 6.9] > 0).all()
+
+
+def test_with_many_classes_the_bound_does_without_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(1)
+    q, pi = beliefs(rng, 200, 5), crowd(rng, 4, 5, 5)
+    fine = ACCURACY.bound(q, pi)
+    monkeypatch.setattr(expected_gain, "TABLED", 0)
+    rough = ACCURACY.bound(q, pi)
+    assert (rough >= fine).all()
+    assert (rough > fine + 1e-6).any()
+
+
+def test_the_logarithm_is_exact_to_the_last_bits() -> None:
+    rng = np.random.default_rng(2)
+    p = np.concatenate([rng.random(100_000), 10.0 ** rng.uniform(-300, 0, 100_000), 1 + rng.normal(0, 1e-6, 1000)])
+    expected, found = p * np.log(p), p.copy()
+    times_log(found)
+    assert np.allclose(found, expected, rtol=1e-14, atol=1e-16)
 
 
 @MEASURES

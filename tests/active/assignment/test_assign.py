@@ -301,6 +301,23 @@ def test_items_that_only_others_may_answer_do_not_end_the_search() -> None:
     assert [pair.item for pair in found] == [0, 1, *range(9_000, 9_048)]
 
 
+def test_bounds_that_mislead_do_not_end_the_search() -> None:
+    """The first 1,500 promise most and bring next to nothing, such as items that only spammers may answer."""
+    value = np.repeat([0.01, 0.9], 1500)[:, None] * np.ones(2)
+    free = Eligibility.of(Crew(("ann", "bob")), [nothing_said(3000)])
+    found = assign(np.arange(3000), np.repeat([1.0, 0.9], 1500), value.__getitem__, free, 100)
+    assert total(found) == pytest.approx(90.0)
+
+
+def test_an_annotator_who_cannot_have_all_they_could_does_not_make_it_look_at_everything() -> None:
+    items, people = 40_000, 2_000
+    never = {k: frozenset({-1}) for k in range(1, people)}  # all but the first may be asked of no item there is
+    free = Eligibility.of(Crew(tuple(range(people)), default_capacity=2, only=never), [nothing_said(items)])
+    seen, values = counted(lambda rows: np.ones((len(rows), people)))
+    assert len(assign(np.arange(items), np.ones(items), values, free, 100)) == 2
+    assert len(seen) < 20_000
+
+
 def test_items_of_equal_beliefs_are_not_all_looked_at() -> None:
     items = 50_000
     rng = np.random.default_rng(1)
