@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from html import unescape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 
 from hitl.annotations import Floats
 from hitl.report import plots
@@ -118,7 +118,7 @@ def _panel(title: str, axis: str, curves: Sequence[Curve]) -> dict[str, Any]:
             area = f"{path(curve.labels, curve.high)}L{path(curve.labels[::-1], curve.low[::-1])}"
         lines.append((area, path(curve.labels, curve.value), COLOUR[rank % plots.COLOURS]))
     names = [
-        (x(end["x"]), y(end["y"]), Markup(end["text"]), COLOUR[int(end["font"]["color"][3:])])
+        (x(end["x"]), y(end["y"]), unescape(end["text"]), COLOUR[int(end["font"]["color"][3:])])
         for end in plots.curve_names(curves, top - floor)
     ]
     return {
