@@ -74,7 +74,7 @@ def test_what_was_embedded_is_kept(run: Run, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["items.csv", "-o", "f.csv"], 78, "expected one of file, columns, text and image"),
+        (["items.csv", "-o", "f.csv"], 78, "expected one of --text, --image and --columns"),
         (["items.csv", "--text", "text", "--image", "text", "-o", "f.csv"], 78, "text and image exclude each other"),
         (["--text", "text", "-o", "f.csv"], 78, "either a table of items or --project"),
         (["items.csv", "--text", "text"], 78, "expected a file to write: --output"),
