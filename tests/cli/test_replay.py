@@ -23,9 +23,6 @@ from hitl.crew import Budget, Crew
 from hitl.errors import BadSettings
 from hitl.evidence import Evidence
 from hitl.models import DefaultCombiner
-from hitl.report.contents import Curve
-from hitl.report.plots import ticks
-from hitl.report.replay import ends_of, figure
 from hitl.tables.read import read_table
 from tests.command_line import Run
 
@@ -180,18 +177,6 @@ def test_the_page_the_picture_and_the_steps_hold_the_replays(run: Run, tables: P
     assert len([e for e in picture.iter("{http://www.w3.org/2000/svg}path") if e.get("stroke-width") == "2"]) == 3
 
 
-def test_a_name_from_outside_stays_text_in_the_picture(run: Run, tables: Path) -> None:
-    from hitl.report.replay import ReplayReport, write_page, write_svg
-
-    evil = "<script>alert('x')</script>"
-    curve = Curve(evil, np.array([0.0, 10.0]), np.array([0.5, 0.9]))
-    report = ReplayReport("t", evil, (curve,), (curve,), (), "b", evil)
-    write_page(report, tables / "e.html")
-    write_svg(report, tables / "e.svg")
-    for name in ("e.html", "e.svg"):
-        assert "<script>alert" not in (tables / name).read_text()
-
-
 def test_simulated_people_stand_in_for_recorded_ones(run: Run, tables: Path) -> None:
     (tables / "truth.csv").write_text("\n".join(["item,label", *(f"i{n},{'abc'[n % 3]}" for n in range(60))]) + "\n")
     code, out, err = run(
@@ -337,41 +322,6 @@ def test_people_with_a_capacity_may_be_asked_when_the_others_may_not(run: Run, t
     code, out, _ = run(*FLAGS, "--people", "people.csv", "--capacity", "0", "--json", "--target", "0.5")
     assert code == 0
     assert json.loads(out)["strategies"]["evenly"]["end"][0]["labels"] == 60  # ann's, all of them
-
-
-def test_every_line_has_its_name_inside_the_figure() -> None:
-    """A steep start is cut off; names stand apart by the height that is shown, not by that of the whole."""
-    ends = {"expected-gain": 0.96, "evenly": 0.958, "random": 0.957, "majority vote, evenly": 0.95}
-    lines = [Curve(name, np.arange(100.0), np.append(np.full(4, 0.3), np.full(96, end))) for name, end in ends.items()]
-    layout = figure("labels", lines)["layout"]
-    low, high = layout["yaxis"]["range"]
-    assert [name["text"] for name in layout["annotations"]] == list(ends)[::-1]
-    at = [name["y"] for name in layout["annotations"]]
-    assert low <= at[0]
-    assert at[-1] <= high
-    assert min(np.diff(at)) > 0.07 * (high - low)
-    assert max(abs(y - ends[name["text"]]) for y, name in zip(at, layout["annotations"], strict=True)) < 0.02
-    crowd = [Curve(str(n), np.arange(100.0), np.full(100, 0.55)) for n in range(8)]
-    layout = figure("labels", [*crowd, Curve("top", np.arange(100.0), np.full(100, 0.99))])["layout"]
-    low, high = layout["yaxis"]["range"]
-    at = [name["y"] for name in layout["annotations"]]
-    assert low <= min(at)
-    assert max(at) <= high
-    assert min(np.diff(at)) > 0.07 * (high - low)
-
-
-def test_ticks_are_round_and_ends_hold_the_curves() -> None:
-    np.testing.assert_allclose(ticks(0, 8000), [0, 2000, 4000, 6000, 8000])
-    np.testing.assert_allclose(ticks(0.53, 1.0), [0.6, 0.7, 0.8, 0.9, 1.0])
-    np.testing.assert_allclose(ticks(0.951, 0.999), [0.96, 0.97, 0.98, 0.99])
-    for low, high in ((0.0, 3.0), (0.2, 0.9), (0.0, 123456.0), (0.949, 0.951)):
-        found = ticks(low, high)
-        assert 3 <= len(found) <= 7
-        assert low <= found[0]
-        assert found[-1] <= high * (1 + 1e-9)
-    steep = Curve("a", np.arange(100.0), np.append([0.1, 0.2], np.full(98, 0.9)))
-    low, high = ends_of([steep])
-    assert 0.85 < low < 0.9 < high < 0.95
 
 
 def test_a_model_that_learns_beside_each_policy(tables: Path, run: Run) -> None:

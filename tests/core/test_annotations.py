@@ -17,7 +17,6 @@ from hitl.errors import BadAnnotations, BadInput, BadTable, ConflictingLabels, S
 from hitl.evidence import Evidence
 from hitl.tables.encode import natural_order
 from hitl.tables.read import read_table
-from hitl.tables.write import write_table
 from tests.tables import rows, said
 
 
@@ -371,31 +370,7 @@ def test_a_selection_keeps_items_people_and_times() -> None:
     assert (part.time.tolist(), part.duration.tolist()) == ([2.0], [4.0])
 
 
-# -- files ---------------------------------------------------------------------------------------------------
-
-ENDINGS = [f"{ending}{packed}" for ending in ("csv", "tsv", "jsonl", "ndjson", "parquet") for packed in ("", ".gz")]
-
-
-@pytest.mark.parametrize("ending", ENDINGS)
-def test_a_table_comes_back_from_a_file_as_it_was(tmp_path: Path, ending: str) -> None:
-    frame = rows(
-        ("2024-01-01", "007", 'x "quoted", comma'),
-        ("NA", None, "tab\there"),
-        ("NA", None, "tab\there"),
-        ("ünï\ncode", "1e5", "x\\y"),
-        at=[0.1 + 0.2, 1e9 + 1 / 3, None, 2.0],
-        took=[1.5, None, 2.5, None],
-    )
-    annotations = Annotations.from_frame(frame, time="at", duration="took")
-    path = tmp_path / f"annotations.{ending}"
-    write_table(path, annotations.table())
-    table = read_table(path, ["item", "annotator", "label"])
-    again = Annotations.from_frame(table, time="time", duration="duration")
-    assert said(again) == said(annotations)
-    for field in ("items", "annotators", "classes", "options", "anonymous"):
-        assert getattr(again, field) == getattr(annotations, field)
-    for field in ("item", "annotator", "label", "time", "duration"):
-        np.testing.assert_array_equal(getattr(again, field), getattr(annotations, field))
+# -- classes that look alike --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

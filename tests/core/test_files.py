@@ -9,14 +9,17 @@ import random
 import stat
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
+from hitl.annotations import Annotations
 from hitl.errors import BadTable
 from hitl.tables import write
 from hitl.tables.columns import as_text, numbers_of
 from hitl.tables.read import read_parts, read_table
 from hitl.tables.write import atomic, write_table
+from tests.tables import rows, said
 
 TABLE = pa.table({"item": ["a", "", None], "n": pa.array([1, None, 3], pa.int64()), "p": [0.1 + 0.2, None, 1e-300]})
 
@@ -255,3 +258,28 @@ def test_a_lost_quote_is_found_where_it_was_lost(tmp_path: Path) -> None:
 def test_a_quote_inside_a_field_is_text(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text('item,label\n5" nail,x\n"two\nlines",y\n"says ""no""" ,z\n')
     assert read_table(tmp_path / "t.csv").column("item").to_pylist()[:2] == ['5" nail', "two\nlines"]
+
+
+ENDINGS = [f"{ending}{packed}" for ending in ("csv", "tsv", "jsonl", "ndjson", "parquet") for packed in ("", ".gz")]
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_table_comes_back_from_a_file_as_it_was(tmp_path: Path, ending: str) -> None:
+    frame = rows(
+        ("2024-01-01", "007", 'x "quoted", comma'),
+        ("NA", None, "tab\there"),
+        ("NA", None, "tab\there"),
+        ("ünï\ncode", "1e5", "x\\y"),
+        at=[0.1 + 0.2, 1e9 + 1 / 3, None, 2.0],
+        took=[1.5, None, 2.5, None],
+    )
+    annotations = Annotations.from_frame(frame, time="at", duration="took")
+    path = tmp_path / f"annotations.{ending}"
+    write_table(path, annotations.table())
+    table = read_table(path, ["item", "annotator", "label"])
+    again = Annotations.from_frame(table, time="time", duration="duration")
+    assert said(again) == said(annotations)
+    for field in ("items", "annotators", "classes", "options", "anonymous"):
+        assert getattr(again, field) == getattr(annotations, field)
+    for field in ("item", "annotator", "label", "time", "duration"):
+        np.testing.assert_array_equal(getattr(again, field), getattr(annotations, field))

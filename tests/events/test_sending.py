@@ -1,8 +1,9 @@
-"""One request: what is signed, and that no receiver can hold it up, lead it elsewhere or put words into it."""
+"""One request: what is signed, and that no receiver and no name can hold it up, lead it elsewhere or forge its text."""
 
 from __future__ import annotations
 
 import base64
+import json
 import shutil
 import socket
 import ssl
@@ -14,8 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from hitl.events.bodies import LONGEST_TEXT, as_sent, body_of, sentence, text_of
 from hitl.events.sender import ask, signed
 from hitl.settings.events import key_of
+from tests.events.conftest import Telling
 from tests.events.receivers import (
     OTHER,
     SECRET,
@@ -171,3 +174,67 @@ def test_when_the_receiver_wants_it_again() -> None:
     date = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(time.time() + 600))
     with receiving(answers(503, Retry_After=date)) as to:
         assert 500 < (ask("POST", to.url, {}, b"{}", 5.0).retry_after or 0) <= 600
+
+
+# -- words ---------------------------------------------------------------------------------------------------------
+
+HOSTILE = [
+    "<!channel>",
+    "@channel",
+    "@here `@all` ``` @everyone",
+    "<https://evil.example|click>",
+    "[click](https://evil.example)",
+    "line\nbreak\r\n@channel",
+    "\u202egnp.exe\u0000\u001b[31m",
+    "&lt;!channel&gt;",
+    "*bold* _it_ ~no~",
+    "x" * 5000,
+    "\ud800 alone",
+    '"},"text":"forged',
+]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_names_act_on_nothing(name: str) -> None:
+    item = {"item": name, "labels": {name: name}, "confidence": float("nan"), "why": name, "url": None}
+    data = {
+        "project": name,
+        "decided": 1,
+        "changed": 0,
+        "reopened": 0,
+        "done": 1,
+        "of": 2,
+        "items": [item],
+        "url": None,
+    }
+    body = body_of("items.decided", 0.0, data)
+    assert body.isascii()
+    assert json.loads(body)["data"]["items"][0]["item"] == name
+    item["confidence"] = 0.5
+    sent = json.loads(as_sent(body_of("items.decided", 0.0, data), "slack"))
+    assert list(sent) == ["text"]
+    text = sent["text"]
+    assert "<" not in text
+    assert ">" not in text
+    assert "\u202e" not in text
+    assert len(text) < 1000
+    for line in text.split("\n"):
+        assert line.count("`") % 2 == 0
+        outside = "".join(line.split("`")[::2])
+        assert not any(sign in outside for sign in ("@", "[", "<", "&", "evil", "xxx", "gnp"))
+
+
+def test_a_text_that_is_too_long_ends_between_lines() -> None:
+    names = ["`" + "&" * 78] * 20
+    items = [{"item": n, "labels": dict.fromkeys("abc", n), "confidence": 0.5, "url": None} for n in names]
+    data = {"project": "p", "decided": 20, "changed": 0, "done": 1, "of": 2, "items": items, "url": "https://h/p"}
+    text = text_of({"type": "items.decided", "data": data})
+    assert len(text) < LONGEST_TEXT + 100
+    assert text.endswith("\n…\nhttps://h/p")
+    assert all(line.count("`") % 2 == 0 for line in text.split("\n"))
+
+
+def test_sentences_are_cut_and_hold_no_password(telling: Telling) -> None:
+    said = sentence("postgresql://me:hunter2@host/db " + "long " * 500, telling({"url": "http://127.0.0.1:9/hook"}))
+    assert "hunter2" not in said
+    assert len(said) == 500

@@ -343,10 +343,8 @@ def judged(images: Sequence[Sequence[BoxTuple]], truths: list[list[BoxTuple]]) -
 
 
 def combined_boxes(drawn: Sequence[Drawn], method: Combiner | None = None) -> list[list[BoxTuple]]:
-    return [
-        [(*box.at("x", "y", "width", "height"), str(box.label)) for box in boxes]
-        for boxes in combine_boxes(drawn, method)
-    ]
+    images = combine_boxes(drawn, method)
+    return [[(*box.at("x", "y", "width", "height"), str(box.label)) for box in boxes] for boxes in images]
 
 
 def majority(drawn: list[Drawn]) -> list[list[BoxTuple]]:

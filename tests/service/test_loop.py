@@ -6,7 +6,7 @@ The loop has no thread here: each turn is a call, at a time that is set by hand.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -49,13 +49,6 @@ class Driven:
     @property
     def cycles(self) -> int:
         return len(self.told["done"])
-
-    @property
-    def database_time(self) -> datetime:
-        """When the last cycle was recorded, by the database's clock."""
-        last = self.store.last_cycle("p")
-        assert last is not None
-        return last.recorded_at
 
 
 Drive = Callable[..., Driven]

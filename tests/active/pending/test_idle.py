@@ -1,4 +1,4 @@
-"""Who has no question while the limit is full: newcomers get a share, and whom the policy leaves out does not."""
+"""Who gets no question while the limit is full: newcomers get a share; not who is away, or left out by the policy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hitl.annotations import Annotations
 from hitl.crew import Budget, Crew
 from hitl.evidence import Evidence
 from hitl.models.default import DefaultCombiner
-from hitl.plan import Ask, Plan
+from hitl.plan import Activity, Ask, Plan
 from tests.active.pending.test_outstanding import DAY, ITEMS, NEVER_DONE, PEOPLE, old, pairs, planned, questions
 
 SIX = replace(NEVER_DONE, open_questions=6)
@@ -150,3 +150,83 @@ def test_no_question_is_given_up_for_one_that_is_too_dear() -> None:
         again = planned(questions(), crew, plan, 600.0, budget)
         assert pairs(again) == pairs(plan)
         assert len(plan.asks) + 2 * len(plan.asks_of("cyd")) >= expected
+
+
+# -- who is abstaining though their questions are done before they expire ----------------------------------------
+
+FOUR = ("ann", "bob", "cyd", "dee")
+QUICK = Budget(open_questions=100, target_confidence=1.0, max_labels=2)
+"""Two answers and an item is done: what ann was asked, others do unasked."""
+
+
+def others_do_everything(hours: Sequence[int], words: dict[int, int] | None = None, new: int = 2) -> list[Plan]:
+    """A plan at each hour; by then bob, cyd and dee have done what ann was asked. `words`: hour -> what she answers.
+
+    Items come as they are needed: in each hour there are two for her.
+    """
+    answers: dict[tuple[str, int], int] = {}
+    plans: list[Plan] = []
+    for rank, hour in enumerate(hours):
+        for ask in plans[-1].asks if plans else ():
+            answers |= {(who, ask.item): 0 for who in ("bob", "cyd")}  # type: ignore[dict-item]
+        if words and hour in words:
+            answers["ann", words[hour]] = 0
+        items = range((rank + 1) * new)
+        crew = Crew(FOUR, {"bob": 0, "cyd": 0, "dee": 0}, default_capacity=2)
+        plans.append(planned(questions(answers, items), crew, plans[-1] if plans else None, hour * 3600.0 + 1, QUICK))
+    return plans
+
+
+def away(plan: Plan) -> set[object]:
+    return {person.annotator for person in plan.people if person.away}
+
+
+def test_who_never_answers_is_away_though_others_do_all_they_are_asked() -> None:
+    plans = others_do_everything(range(0, 36, 4))
+    assert all(ask.annotator == "ann" for plan in plans for ask in plan.asks)
+    assert not any(plan.expired for plan in plans)  # nothing was left lying long enough
+    noticed = [hour for hour, plan in zip(range(0, 36, 4), plans, strict=True) if "ann" in away(plan)]
+    assert noticed == [24, 28, 32]
+    assert [len(plan.asks) for plan in plans] == [2] * 6 + [1] * 3
+
+
+def test_a_word_in_between_and_a_time_without_questions_are_no_silence() -> None:
+    hours = range(0, 36, 4)
+    assert not any(away(plan) for plan in others_do_everything(hours, words={12: 0}))
+    late = others_do_everything(range(0, 52, 4), words={12: 0})
+    assert [bool(away(plan)) for plan in late] == [False] * 9 + [True] * 4  # a day after the word at 12
+    plans = others_do_everything(range(0, 8, 4))
+    idle = next_plan(
+        ExpectedGain(),
+        questions({(who, item): 0 for who in ("bob", "cyd") for item in range(4)}, range(5)),
+        Crew(FOUR, {"ann": 0, "bob": 0, "cyd": 0, "dee": 0}),
+        QUICK,
+        plans[-1],
+        9 * 3600.0,
+        DAY,
+    )
+    assert not idle.asks_of("ann")
+    assert not any(person.unanswered for person in idle.people)
+    again = planned(questions({}, range(5)), Crew(FOUR), idle, 30 * 3600.0, QUICK)
+    assert not away(planned(questions({}, range(5)), Crew(FOUR), again, 31 * 3600.0, QUICK))
+
+
+def test_what_is_remembered_of_the_silent_is_kept_with_the_plan_and_does_not_grow() -> None:
+    plans = others_do_everything(range(0, 12, 4))
+    last = plans[-1]
+    assert {(person.annotator, person.unanswered) for person in last.people} >= {("ann", 1.0)}
+    assert Plan.from_json(last.to_json()) == last
+    answers = {(who, ask.item): 0 for plan in plans[:-1] for ask in plan.asks for who in ("bob", "cyd")}
+    crew = Crew(FOUR, {"bob": 0, "cyd": 0, "dee": 0}, default_capacity=2)
+    same = planned(questions(answers, range(6)), crew, last, 8 * 3600.0 + 2, QUICK)  # type: ignore[arg-type]
+    assert same == last
+
+
+def test_what_was_asked_before_somebody_was_heard_of_is_no_silence() -> None:
+    crew = Crew(FOUR, {"bob": 0, "cyd": 0, "dee": 0})
+    heard = (Activity("ann", 1, 300.0),)
+    done = {("ann", 5): 0, ("bob", 0): 0, ("cyd", 0): 0}
+    for since, remembered in ((100.0, 0.0), (300.0, 300.0)):
+        before = old(("ann", 0), ("ann", 1), since=since, people=heard)
+        plan = planned(questions(done), crew, before, 400.0, QUICK)  # type: ignore[arg-type]
+        assert Activity("ann", 1, 300.0, unanswered=remembered) in plan.people

@@ -9,36 +9,28 @@ to their next task:
     shown     the label stream of their tab with its filters and order: "Label Tasks As Displayed"
     listing   the first task in their tab's list that they have not dealt with
 
-What ought to be served is predicted from the plan alone (`expected`), without asking the server. `replayed` comes to
-the same plans without any server.
+What ought to be served is predicted from the plan alone (`expected`), without asking the server.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Literal
 
 import httpx
 import numpy as np
-import pyarrow as pa
 
 from hitl import cycle
-from hitl.active.pending.outstanding import HOUR, next_plan
-from hitl.active.registry import policy
 from hitl.active.replay.simulated_annotators import SimulatedAnswers, SimulatedCrew, confusion_matrix
-from hitl.annotations import Annotations, Name
+from hitl.annotations import Name
 from hitl.consensus import Consensus
-from hitl.crew import Crew
 from hitl.demo.recorded import QUESTION, rte, texts
 from hitl.errors import Refused
-from hitl.evidence import Evidence
-from hitl.models.registry import combiner
 from hitl.plan import Plan
 from hitl.platform import Operation
-from hitl.project import budget_of
 from hitl.settings import Settings
 from hitl.store import Store
 from tests.connectors.label_studio.conftest import Project
@@ -173,7 +165,7 @@ class Day:
         self.log: list[Happened] = []
         self.plans: list[tuple[Plan, Consensus]] = []
         self.now = 0.0
-        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._due: list[tuple[float, int, Callable[[], object]]] = []
         self._serial = count()
         self._place = {email: k for k, email in enumerate(self.workers)}
         self._idle: set[str] = set()
@@ -184,7 +176,7 @@ class Day:
 
     # -- time ------------------------------------------------------------------------------------------------
 
-    def at(self, time: float, what: Callable[[], None]) -> None:
+    def at(self, time: float, what: Callable[[], object]) -> None:
         """Do this so many minutes after the beginning."""
         heapq.heappush(self._due, (time, next(self._serial), what))
 
@@ -244,10 +236,8 @@ class Day:
         old = self.platform.expected(who, way)[0]
         asks = (*self.platform.plan.asks, *self._coming.asks)
         theirs = [str(ask.item) for ask in asks if way == "project" or ask.annotator in (who, None)]
-        settled = {item for item in theirs if item not in self.platform.live}
-        settled |= {
-            item for item in theirs if who in self.platform.answered[item] or who in self.platform.skipped[item]
-        }
+        answered, skipped, live = self.platform.answered, self.platform.skipped, self.platform.live
+        settled = {item for item in theirs if item not in live or who in answered[item] | skipped[item]}
         return frozenset({None, *theirs} - settled) | old
 
     def give(self, who: str, task: str) -> None:
@@ -280,7 +270,7 @@ class Day:
         k, number = self._place[who], self.project.number
         if way == "project":
             return _text(self.project.next(k))
-        view = self.tab(who)
+        view = self.project.views().get(f"hitl: {who}")
         if view is None:
             return None
         if way == "tab":
@@ -298,9 +288,6 @@ class Day:
             if me not in begun and not task["is_labeled"]:
                 return str(task["id"])
         return None
-
-    def tab(self, who: str) -> dict[str, Any] | None:
-        return self.project.views().get(f"hitl: {who}")
 
     # -- what the owner of the project does ------------------------------------------------------------------
 
@@ -339,7 +326,7 @@ class Day:
         self.plans.append((judgement.plan, result))
         self.platform.told(judgement.plan, wanted_by(judgement.plan, answers))
         if not judgement.plan.stop or self._at_work or self._due or len(self.log) > seen:
-            self.at(self.now + self.every, lambda: _ignore(self.cycle()))
+            self.at(self.now + self.every, self.cycle)
         for who in sorted(self._idle):
             self.at(self.now + 0.05, lambda who=who: self.take(who))  # type: ignore[misc]
         self._idle.clear()
@@ -403,51 +390,9 @@ class People:
         return bool(np.random.default_rng([self._seed, self._code[key], k]).random() < self._skips[k])
 
 
-def replayed(log: Sequence[Happened], settings: Settings) -> Iterator[tuple[Plan, Consensus]]:
-    """The plan and the consensus of every cycle, from what happened alone: no server, no store."""
-    items: dict[str, dict[str, str]] = {}
-    skips: set[tuple[str, str]] = set()
-    method = combiner(settings.combine.method, **settings.combine.options)
-    asks = policy(settings.policy.name, **settings.policy.options)
-    plan = Plan()
-    for one in log:
-        match one.what:
-            case "add":
-                items.update({item: {} for item in one.items})
-            case "delete":
-                del items[one.items[0]]
-                skips = {pair for pair in skips if pair[1] in items}
-            case "skip":
-                skips.add((one.who, one.items[0]))
-            case "answer":
-                items[one.items[0]][one.who] = one.label
-            case "cycle":
-                rows = [(item, who, label) for item, given in items.items() for who, label in given.items()]
-                columns = dict(zip(("item", "annotator", "label"), zip(*rows, strict=True), strict=False))
-                empty = {name: pa.array([], pa.string()) for name in ("item", "annotator", "label")}
-                table = pa.table({name: pa.array(values) for name, values in columns.items()} or empty)
-                annotations = Annotations.from_frame(table, items=tuple(items), classes=CLASSES, options=CLASSES)
-                evidence = Evidence(annotations)
-                consensus = method.fit(evidence)
-                crew = Crew(
-                    settings.crew.annotators,
-                    dict(settings.crew.capacities),
-                    settings.crew.capacity,
-                    never=frozenset(skips),
-                )
-                now, expire = Day.clock(one.time), settings.crew.expire_hours * HOUR
-                budget = budget_of(settings)
-                plan = next_plan(asks, [(evidence, consensus)], crew, budget, plan, now, expire)
-                yield plan, consensus
-
-
 def _text(task: object) -> str | None:
     return None if task is None else str(task)
 
 
 def _id(person: Any) -> int:
     return int(person["id"] if isinstance(person, dict) else person)
-
-
-def _ignore(_: object) -> None:
-    return None

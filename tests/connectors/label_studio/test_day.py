@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from hitl import cycle
+from hitl.active.pending.outstanding import HOUR, next_plan
 from hitl.active.policy import ExpectedGain
+from hitl.active.registry import policy
 from hitl.active.replay.replay import Replay
+from hitl.annotations import Annotations
 from hitl.connectors.label_studio import LabelStudioSettings
-from hitl.crew import Budget
+from hitl.consensus import Consensus
+from hitl.crew import Budget, Crew
 from hitl.demo.on_label_studio import CONFIG
 from hitl.demo.recorded import QUESTION, texts
+from hitl.evidence import Evidence
 from hitl.models.registry import combiner
-from hitl.project import stored_evidence
+from hitl.plan import Plan
+from hitl.project import budget_of, stored_evidence
 from hitl.settings import BudgetSettings, CrewSettings, Settings
 from hitl.store import Store
 from tests.connectors.label_studio.conftest import Project
-from tests.connectors.label_studio.day import Day, Worker, replayed
+from tests.connectors.label_studio.day import CLASSES, Day, Happened, Worker
 from tests.store.conftest import postgres, postgres_url  # noqa: F401
 
 pytestmark = [pytest.mark.server, pytest.mark.journey]
-
-HOUR = 3600.0
 
 
 def test_a_question_that_expired_is_served_to_the_next_person_though_the_first_still_has_it_open(
@@ -101,6 +106,44 @@ def check_the_end(day: Day) -> None:
     report = cycle.run(day.settings, day.store, day.connector, now=day.clock(60 * 24.0))
     assert (report.changed, report.receipts, project.recorder.writes) == (0, (), [])
     assert replace(report.judgement.plan, people=()) == replace(plan, people=())
+
+
+def replayed(log: Sequence[Happened], settings: Settings) -> Iterator[tuple[Plan, Consensus]]:
+    """The plan and the consensus of every cycle, from what happened alone: no server, no store."""
+    items: dict[str, dict[str, str]] = {}
+    skips: set[tuple[str, str]] = set()
+    method = combiner(settings.combine.method, **settings.combine.options)
+    asks = policy(settings.policy.name, **settings.policy.options)
+    plan = Plan()
+    for one in log:
+        match one.what:
+            case "add":
+                items.update({item: {} for item in one.items})
+            case "delete":
+                del items[one.items[0]]
+                skips = {pair for pair in skips if pair[1] in items}
+            case "skip":
+                skips.add((one.who, one.items[0]))
+            case "answer":
+                items[one.items[0]][one.who] = one.label
+            case "cycle":
+                rows = [(item, who, label) for item, given in items.items() for who, label in given.items()]
+                columns = dict(zip(("item", "annotator", "label"), zip(*rows, strict=True), strict=False))
+                empty = {name: pa.array([], pa.string()) for name in ("item", "annotator", "label")}
+                table = pa.table({name: pa.array(values) for name, values in columns.items()} or empty)
+                annotations = Annotations.from_frame(table, items=tuple(items), classes=CLASSES, options=CLASSES)
+                evidence = Evidence(annotations)
+                consensus = method.fit(evidence)
+                crew = Crew(
+                    settings.crew.annotators,
+                    dict(settings.crew.capacities),
+                    settings.crew.capacity,
+                    never=frozenset(skips),
+                )
+                now, expire = Day.clock(one.time), settings.crew.expire_hours * HOUR
+                budget = budget_of(settings)
+                plan = next_plan(asks, [(evidence, consensus)], crew, budget, plan, now, expire)
+                yield plan, consensus
 
 
 def check_the_replay(day: Day) -> None:

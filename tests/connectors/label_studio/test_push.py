@@ -30,6 +30,19 @@ def push(project: Project, *operations: Operation) -> list[Receipt]:
     return list(project.connector.push(operations))
 
 
+def push_until_killed(project: Project, method: str, operation: Operation) -> None:
+    """Push, killed before the first request of this method."""
+
+    def kill(request: httpx.Request) -> None:
+        if request.method == method:
+            raise KeyboardInterrupt
+
+    project.recorder.fail = kill
+    with pytest.raises(KeyboardInterrupt):
+        push(project, operation)
+    project.recorder.fail = None
+
+
 def push_again(project: Project, *operations: Operation) -> None:
     """The same operations change nothing the second time, and write nothing; not even where all is compared."""
     for send in (project.connect().push, project.connect().verify):
@@ -39,19 +52,24 @@ def push_again(project: Project, *operations: Operation) -> None:
         assert project.recorder.writes == []
 
 
+def served(project: Project, *people: int) -> list[int]:
+    """The tasks that these people, one after the other, are served and answer."""
+    tasks = []
+    for k in people:
+        number = project.next(k)
+        assert number is not None
+        tasks.append(number)
+        project.answer(k, number, "good")
+    return tasks
+
+
 def test_three_annotators_are_served_exactly_the_order(project: Project) -> None:
     tasks = project.add(12)
     planned = shuffled(tasks)
     order = Operation("order", "", {"items": keys(planned)})
     push(project, order)
     assert [project.next(k) for k in range(3)] == planned[:3]  # nobody has answered yet: they hold locks
-    served = []
-    for turn in range(12):
-        number = project.next(turn % 3)
-        assert number is not None
-        served.append(number)
-        project.answer(turn % 3, number, "good")
-    assert served == planned
+    assert served(project, *(0, 1, 2) * 4) == planned
     push_again(project, order)
 
 
@@ -63,33 +81,24 @@ def test_a_new_order_replaces_the_old_one(project: Project) -> None:
     push(project, order)
     assert project.versions() == {f"hitl-order-{order.digest}": 5}
     assert project.settings()["model_version"] == f"hitl-order-{order.digest}"
-    served = []
-    for _ in range(5):
-        number = project.next(0)
-        assert number is not None
-        served.append(number)
-        project.answer(0, number, "bad")
-    assert served == planned
+    assert served(project, 0, 0, 0, 0, 0) == planned
     assert project.next(0) in set(tasks) - set(planned)  # then the rest, at random
 
 
 def test_without_an_order_annotators_are_still_not_shown_the_consensus(project: Project) -> None:
     tasks = project.add(3)
-    answers = [
-        {"item": str(t), "label": "good", "confidence": 0.9, "probabilities": {"good": 0.9, "bad": 0.1}} for t in tasks
-    ]
     nothing = Operation("order", "", {"items": []})
-    consensus = Operation("consensus", "", {"questions": {"sentiment": answers}})
+    result = consensus(dict.fromkeys(tasks, 0.9))
     push(project, Operation("order", "", {"items": keys(tasks)}))
-    push(project, nothing, consensus)
+    push(project, nothing, result)
     assert project.settings()["model_version"] == f"hitl-order-{nothing.digest}"
-    assert project.versions() == {f"hitl-order-{nothing.digest}": 1, f"hitl-consensus-{consensus.digest}": 3}
+    assert project.versions() == {f"hitl-order-{nothing.digest}": 1, f"hitl-consensus-{result.digest}": 3}
     for _ in tasks:
         task = project.next_task(0)
         assert task is not None
         assert [prediction["result"] for prediction in task["predictions"] if prediction["result"]] == []
         project.answer(0, task["id"], "good")
-    push_again(project, nothing, consensus)
+    push_again(project, nothing, result)
 
 
 def test_settings_are_changed_only_when_needed(project: Project) -> None:
@@ -132,16 +141,7 @@ def test_a_crash_while_the_order_is_swapped_is_mended(project: Project, after: s
     planned = shuffled(tasks)
     order = Operation("order", "", {"items": keys(planned)})
     version = f"hitl-order-{order.digest}"
-    stop = {"import": "PATCH", "half an import": "PATCH", "pointer": "DELETE"}[after]
-
-    def crash(request: httpx.Request) -> None:
-        if request.method == stop:
-            raise KeyboardInterrupt
-
-    project.recorder.fail = crash
-    with pytest.raises(KeyboardInterrupt):
-        push(project, order)
-    project.recorder.fail = None
+    push_until_killed(project, "DELETE" if after == "pointer" else "PATCH", order)
     if after == "half an import":
         project.admin.delete(f"{project.path}/model-versions/", {"model_version": version})
         rows = [{"task": number, "result": [], "score": 0.5, "model_version": version} for number in tasks[:2]]
@@ -164,15 +164,14 @@ def test_each_annotator_is_served_their_plan(project: Project) -> None:
     assert len(project.views()) == 4  # the default tab stays the first
     mine = [project.tab(k) for k in range(3)]
     in_order = [sorted(plan, key=planned.index) for plan in plans]
-    for k in range(3):
-        assert project.listed(mine[k]) == in_order[k]
-    served: list[list[int]] = [[], [], []]
+    assert [project.listed(tab) for tab in mine] == in_order
+    seen: list[list[int]] = [[], [], []]
     for turn in range(15):
         number = project.next(turn % 3, mine[turn % 3])
         if number is not None:
-            served[turn % 3].append(number)
+            seen[turn % 3].append(number)
             project.answer(turn % 3, number, "good")
-    assert served == in_order
+    assert seen == in_order
     push_again(project, order, *assignments)
 
 
@@ -219,15 +218,11 @@ def test_a_tab_that_somebody_changed_is_mended(project: Project) -> None:
 def consensus(
     items: dict[int, float], classes: tuple[str, str] = ("good", "bad"), name: str = "sentiment"
 ) -> Operation:
-    rows = [
-        {
-            "item": str(number),
-            "label": classes[0] if p >= 0.5 else classes[1],
-            "confidence": max(p, 1 - p),
-            "probabilities": {classes[0]: p, classes[1]: 1 - p},
-        }
-        for number, p in items.items()
-    ]
+    rows = []
+    for number, p in items.items():
+        shares = {classes[0]: p, classes[1]: 1 - p}
+        label = max(shares, key=shares.__getitem__)
+        rows.append({"item": str(number), "label": label, "confidence": shares[label], "probabilities": shares})
     return Operation("consensus", "", {"questions": {name: rows}})
 
 
@@ -241,8 +236,7 @@ def test_the_consensus_is_stored_but_not_shown(project: Project) -> None:
     version = f"hitl-consensus-{second.digest}"
     assert project.versions() == {f"hitl-order-{order.digest}": 3, version: 3}
     assert project.settings()["model_version"] == f"hitl-order-{order.digest}"
-    shown = project.person(0).get(f"{project.path}/next")
-    assert shown["predictions"] == []
+    assert project.person(0).get(f"{project.path}/next")["predictions"] == []
     stored = project.admin.get("/api/predictions/", task=tasks[0])
     (prediction,) = [one for one in stored if one["model_version"] == version]
     assert prediction["score"] == pytest.approx(0.7)
@@ -317,16 +311,10 @@ def test_reopened_tasks_are_served_first_in_order(project: Project) -> None:
     tasks = project.add(5)
     for number in tasks[:2]:
         project.answer(0, number, "good")
+    planned = [tasks[1], tasks[4], tasks[2]]
     wanted = Operation("labels_wanted", "", {"items": {str(tasks[1]): 2}})
-    order = Operation("order", "", {"items": keys([tasks[1], tasks[4], tasks[2]])})
-    push(project, wanted, order)
-    served = []
-    for _ in range(3):
-        number = project.next(1)
-        assert number is not None
-        served.append(number)
-        project.answer(1, number, "bad")
-    assert served == [tasks[1], tasks[4], tasks[2]]
+    push(project, wanted, Operation("order", "", {"items": keys(planned)}))
+    assert served(project, 1, 1, 1) == planned
 
 
 def test_items_are_added_once(project: Project) -> None:
@@ -365,15 +353,7 @@ def test_gold_is_written_once_and_does_not_use_up_a_label(project: Project) -> N
 
 def test_a_crash_before_the_gold_annotation_raises_the_overlap_once(project: Project) -> None:
     (number,) = project.add(1)
-
-    def crash(request: httpx.Request) -> None:
-        if request.method == "POST":
-            raise KeyboardInterrupt
-
-    project.recorder.fail = crash
-    with pytest.raises(KeyboardInterrupt):
-        push(project, gold({number: "good"}))
-    project.recorder.fail = None
+    push_until_killed(project, "POST", gold({number: "good"}))
     push(project, gold({number: "good"}))
     task = project.task(number)
     assert (task["overlap"], len(task["annotations"])) == (2, 1)
@@ -381,13 +361,12 @@ def test_a_crash_before_the_gold_annotation_raises_the_overlap_once(project: Pro
 
 def test_gold_of_a_multiple_choice_needs_every_class(make_project: Callable[..., Project]) -> None:
     project = make_project(TOPICS)
-    tasks = project.add(2)
-    a, b = keys(tasks)
+    a, b = keys(project.add(2))
     truth = {"topics=art": {a: "yes", b: "yes"}, "topics=law": {a: "no"}, "topics=war": {a: "yes"}}
     (receipt,) = push(project, Operation("gold", "", {"questions": truth}))
     assert receipt.changed == 1
     assert "1 left out" in receipt.detail
-    (annotation,) = project.task(tasks[0])["annotations"]
+    (annotation,) = project.task(int(a))["annotations"]
     assert annotation["result"][0]["value"] == {"choices": ["art", "war"]}
 
 
