@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -205,7 +206,8 @@ def test_a_day_of_whoever_comes(make_project: Callable[..., Project], postgres_u
         source=LabelStudioSettings(project=project.number),
         budget=BudgetSettings(open_questions=10, target_confidence=0.8, max_labels=2),
     )
-    workers = [replace(worker, way="project", minutes=2 * worker.minutes) for worker in FOUR]
+    # Nobody leaves: Label Studio keeps the task that somebody had open for them, for hours.
+    workers = [replace(worker, way="project", minutes=2 * worker.minutes, leaves=math.inf) for worker in FOUR]
     with Store(postgres_url) as store:
         day = a_day(project, store, settings, workers, first=14, later=2)
         check_what_was_served(day)
