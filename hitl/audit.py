@@ -69,7 +69,7 @@ def repair(settings: Settings, store: Store, connector: Connector, found: Audit,
             left_out = cycle.pull(lease, store, connector, progress, anew=True).problems
         if kinds - EVIDENCE:
             queued = {each.key for each, _ in store.operations(settings.name) if each.kind == "assign"}
-            strays = {one.key for one in found.differences if one.what == "assign"} - queued  # assigned by nobody here
+            strays = {one.key for one in found.differences if one.what == "assign"} - queued  # assigned by others
             store.queue(lease, [Operation("assign", key, {"items": []}) for key in sorted(strays)])
             for _ in push(lease, store, connector, progress, verify=True):
                 pass

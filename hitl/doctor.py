@@ -148,7 +148,7 @@ def _features(settings: Settings, store: Store) -> Iterator[Check]:
         yield Check("features", False, "not made yet, or by other settings", fix)
         return
     have = int((x_nd == x_nd).all(axis=1).sum()) if x_nd.shape[1] else 0
-    detail, fix = f"{have:,} of {len(items):,} items, {x_nd.shape[1]:,} numbers each", "says of which not, and why"
+    detail, fix = f"{have:,} of {len(items):,} items, {x_nd.shape[1]:,} numbers each", "lists the others, and why"
     yield Check("features", have == len(items), detail, f"`hitl embed --project` {fix}")
 
 

@@ -115,7 +115,7 @@ def assign(
             most = bound[rest[0]]
             if max(most - toll[:people].min(), BEYOND * most - toll[people:].min(initial=np.inf)) <= enough:
                 break
-            # items that nobody good may be asked about can come first: look among all before giving up
+            # items that good annotators may not be asked about can come first: sample all others before giving up
             at = rest[:BLOCK] if not barren else rest[np.linspace(0, len(rest) - 1, min(BLOCK, len(rest))).astype(int)]
             value, rest, effort = counted(at), np.setdiff1d(rest, at, assume_unique=True), effort - len(at)
             good = (value - toll).max(axis=1) > enough

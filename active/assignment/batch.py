@@ -225,7 +225,7 @@ def shares(free: Eligibility, rows: Rows, many: int, times: float, given_k: Floa
 
 
 def even_share(able: npt.NDArray[np.integer], total: int) -> float:
-    """Return s >= 0 at which annotators who can have so many questions each (K',) have `total`; inf if they cannot."""
+    """Return the share s >= 0 that adds up to `total` under these capacities (K',); inf if they are too small."""
     most = np.sort(able)
     if total > most.sum():
         return math.inf

@@ -1,4 +1,4 @@
-"""What a plan knows of annotators: who is away, and how long their answers take.
+"""Find out who is away, and how long an annotator takes to answer, from the plans made before.
 
     active       when a plan first saw that an annotator had answered or skipped more than before
     away         when a question asked since then expired; or after having questions for `expire` seconds, even if each

@@ -171,8 +171,10 @@ class AnswerQueue:
         return len(self._outstanding)
 
     def crew(self, round_: int) -> Crew | None:
-        """Return the crew for the policy: who has joined, what they skipped and still have to answer; None if nobody
-        has."""
+        """Return the crew for the policy: who has joined, and what they skipped or still have to answer.
+
+        None if nobody has joined yet.
+        """
         crew = self._crew
         names = tuple(name for name in crew.names if self._responses.joins.get(name, 0) <= round_)
         if crew.names and not names:
@@ -202,7 +204,7 @@ class AnswerQueue:
         return [handed.pair for handed in back if not handed.skipped]
 
     def unavailable(self, pair: Pair) -> None:
-        """Record that nobody has this answer, so that it is not asked again."""
+        """Record that this answer was never given, so that it is not asked for again."""
         item, who = pair
         self._exhausted.add(pair)
         self._never.add((_name(who), item))

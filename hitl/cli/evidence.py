@@ -46,7 +46,7 @@ class Files:
         Path | None, opt("Items that are linked, for methods that use a graph: item, neighbour and perhaps weight.")
     ] = None
     neighbours: Annotated[
-        int | None, opt("In place of --graph: link each item to so many with the nearest --features.", min=1)
+        int | None, opt("In place of --graph: link each item to this many others with the nearest --features.", min=1)
     ] = None
     items: Annotated[Path | None, opt("Table whose items, in order, name the rows of arrays without names (.npy).")] = (
         None

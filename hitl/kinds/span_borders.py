@@ -17,8 +17,8 @@ In a recording, in time:
     s          = the same mean over all annotators; w_c = how probable the span is
 
 by EM, with the posterior of b on `PLACES` places around the members. The consensus is the most probable b: the weighted
-lower median of the members' borders, with weight 1 / s_k. So somebody set it, and a start is before its end. Distances
-from the median in place of expected ones would flatter those who set it.
+lower median of the members' borders, with weight 1 / s_k. Each border is therefore one that an annotator set, and a
+start lies before its end. Distances from the median in place of expected ones would flatter those who set it.
 
 Known borders are certain in both.
 """

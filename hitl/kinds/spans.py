@@ -2,7 +2,7 @@
 
 The default method, for items, matches the best chain of tokens on names in newspapers. Chains fall far behind if spans
 are long or their borders are disputed (docs/benchmarks/sequences.txt): an annotator who overlooks a span is wrong about
-all of its tokens at once, which a chain counts as so many errors that confirm each other.
+all of its tokens at once, which a chain counts as several errors that confirm each other.
 """
 
 from __future__ import annotations
