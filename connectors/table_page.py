@@ -144,9 +144,11 @@ class TablePage:
 
     def _code(self, column: pa.ChunkedArray) -> Places:
         """Return the indices of names among the keys."""
+        if not len(column):
+            return np.empty(0, np.int64)
         coded = in_codes(column)
         place = np.asarray(pc.index_in(coded.dictionary, value_set=self.keys).fill_null(-1))
-        return place[np.asarray(coded.indices)] if len(coded) else np.empty(0, np.int64)
+        return place[np.asarray(coded.indices)]
 
     def _named(self, table: pa.Table, name: str) -> pa.Array:
         """Return a column of labels or annotators, null for empty text."""

@@ -329,9 +329,11 @@ def _alike(what: str, pairs: Sequence[tuple[Name, Name]]) -> str:
 def in_codes(column: pa.ChunkedArray) -> pa.DictionaryArray:
     """Encode a column as text, with values in order of first appearance."""
     kind = pa.dictionary(pa.int32(), pa.string())
-    if column.type != kind:
-        column = column.cast(pa.string()).dictionary_encode()
-    return pa.concat_arrays([*column.unify_dictionaries().chunks, pa.array([], kind)][: column.num_chunks or 1])
+    if column.type == kind:
+        return pa.concat_arrays([*column.unify_dictionaries().chunks, pa.array([], kind)][: column.num_chunks or 1])
+    # One chunk is encoded ten times as fast as many. All of them may hold more than the 2 GB of a string array.
+    coded = column.cast(pa.string()).cast(pa.large_string()).combine_chunks().dictionary_encode()
+    return pa.DictionaryArray.from_arrays(coded.indices, coded.dictionary.cast(pa.string()))
 
 
 def _codes(column: pa.DictionaryArray) -> npt.NDArray[np.int32]:

@@ -77,7 +77,7 @@ class Answers:
 
     def packed(self) -> bytes:
         """Return two Arrow streams: the items, then the answers."""
-        return as_stream(self.items, self.rows, compression="lz4")
+        return as_stream(self.items, self.rows)
 
 
 class AnswerStore(Leased):

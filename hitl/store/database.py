@@ -141,9 +141,10 @@ class Database:
         """
         if self.postgres:
             connection.exec_driver_sql(f"ANALYZE (SKIP_LOCKED) {schema.item.name}, {schema.annotation.name}")
-        else:
-            connection.exec_driver_sql("PRAGMA analysis_limit=400")
-            connection.exec_driver_sql("PRAGMA optimize=0x10002")
+        else:  # each by name: PRAGMA optimize leaves out a table that was only written
+            connection.exec_driver_sql("PRAGMA analysis_limit=10000")
+            for table in (schema.item, schema.annotation):
+                connection.exec_driver_sql(f"ANALYZE {table.name}")
             self._has_new_statistics = True
 
     # -- dialects ------------------------------------------------------------------------------------------
@@ -174,17 +175,21 @@ class Database:
     ) -> int:
         """Insert new rows from Arrow columns and constants shared by all rows. Return the number of rows."""
         names = ", ".join([*columns, *constants])
-        values = [*(column.to_pylist() for column in columns.values()), *map(repeat, constants.values())]
-        rows, n_rows = zip(*values, strict=False), len(values[0])
+        values = [column.to_pylist() for column in columns.values()]
+        n_rows = len(values[0])
         if self.postgres:
             driver: Any = connection.connection.driver_connection
             with driver.cursor() as cursor, cursor.copy(f"COPY {table.name} ({names}) FROM STDIN") as copy:
-                for row in rows:
+                for row in zip(*values, *map(repeat, constants.values()), strict=False):
                     copy.write_row(row)
-        elif n_rows:
-            marks = ", ".join("?" * len(values))
+        elif n_rows:  # constants as part of the statement: binding them to each row would take a fifth longer
+            literals = [
+                str(sa.literal(value, table.c[name].type).compile(connection, compile_kwargs={"literal_binds": True}))
+                for name, value in constants.items()
+            ]
+            marks = ", ".join(["?"] * len(values) + literals)
             insert = f"INSERT INTO {table.name} ({names}) VALUES ({marks})"  # nosec B608
-            connection.exec_driver_sql(insert, [*rows])
+            connection.exec_driver_sql(insert, [*zip(*values, strict=True)])
         return n_rows
 
     def among(self, column: sa.Column[Any], keys: Sequence[str]) -> sa.ColumnElement[bool]:

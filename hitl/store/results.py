@@ -219,7 +219,7 @@ def _last_number(project: str) -> sa.Select[Any]:
 def _packed(done: DoneItems) -> bytes:
     """Serialize as Arrow, because there may be a million items."""
     columns = (done.items, _few(done.labels), np.asarray(done.confidence, np.float64), _few(done.why))
-    return as_stream(pa.table(dict(zip(DONE, columns, strict=True))), compression="lz4")
+    return as_stream(pa.table(dict(zip(DONE, columns, strict=True))))
 
 
 def _few(values: Sequence[Any]) -> pa.Array:
