@@ -136,7 +136,7 @@ def unread_parts(columns: Collection[str]) -> str | None:
 # -- streams of Arrow ---------------------------------------------------------------------------------------
 
 
-def as_stream(*tables: pa.Table, compression: str = "lz4") -> bytes:
+def as_stream(*tables: pa.Table, compression: str | None = "lz4") -> bytes:
     """Return tables as Arrow streams, one after the other."""
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)  # a thread per column costs more

@@ -48,8 +48,9 @@ class TableOperation(Operation):
 
     @cached_property
     def packed(self) -> bytes:
-        """Concatenated Arrow streams of the tables."""
-        return as_stream(*(table.replace_schema_metadata({QUESTION: name}) for name, table in self.tables.items()))
+        """Concatenated Arrow streams of the tables, uncompressed, because the digest must not depend on a library."""
+        tables = (table.replace_schema_metadata({QUESTION: name}) for name, table in self.tables.items())
+        return as_stream(*tables, compression=None)
 
     @cached_property
     def digest(self) -> str:
