@@ -14,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Many tests start processes: these read what the first has compiled, also where the environment forbids that.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo demo-serve demo-label-studio label-studio test journeys trust rehearse release quick lint types unit bench format clean
+.PHONY: demo demo-serve demo-label-studio prepare test journeys trust rehearse release quick lint types unit bench format clean
 
 demo: $(DEMO)/.ready  ## replay real annotators through the loop; writes hitl-demo-report.html
 	$(DEMO)/bin/hitl demo
@@ -25,9 +25,9 @@ demo-serve: $(DEMO)/.ready-service  ## the same people as pages in a browser, wh
 demo-label-studio: $(TEST)/.ready  ## the same through a real Label Studio started here
 	$(TEST)/bin/hitl demo --label-studio
 
-test: label-studio lint types unit  ## what CI runs
+test: prepare lint types unit  ## what CI runs
 
-journeys: label-studio  ## the longer ways on real servers: a day, faults, clocks, kills; `make trust` has the longest
+journeys: prepare  ## the longer ways on real servers: a day, faults, clocks, kills; `make trust` has the longest
 	$(TEST)/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "journey and not trust"
 
 trust: $(TEST)/.ready  ## the longest proofs (hours), of which `make test` runs shorter forms; figures: docs/trust.md
@@ -50,8 +50,10 @@ quick: lint  ## the inner loop, under two minutes: nouns, tables, frozen outputs
 	$(TEST)/bin/python -m pytest -q -n $(WORKERS) tests/core tests/test_layout.py tests/test_frozen.py \
 		tests/active/test_policy.py tests/cli/test_help.py
 
-# Installs the server for the tests in the background, while lint and types are checked; tests that come early wait.
-label-studio: $(TEST)/.ready
+# In the background, while lint and types are checked: the server is installed (tests that come early wait), and kernels
+# are compiled that workers would otherwise compile side by side.
+prepare: $(TEST)/.ready
+	$(TEST)/bin/python -m tests.compile_kernels >/dev/null 2>&1 &
 	$(TEST)/bin/python -c "from hitl.connectors.label_studio import server; server.template(server.install())" >/dev/null 2>&1 &
 
 lint: $(TEST)/.ready

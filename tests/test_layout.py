@@ -175,6 +175,7 @@ def test_light_imports_stay_light(code: str, heavy: set[str]) -> None:
     assert heavy & set(loaded) == set()
 
 
+@pytest.mark.journey
 def test_the_optional_parts_are_installed_together_and_work() -> None:
     """torch and torchvision must be of one build: a CPU-only torch breaks `import torchvision`."""
     code = "import torch, torchvision, gpytorch; from torchvision.ops import nms; print(float(torch.ones(2).sum()))"

@@ -42,6 +42,7 @@ def test_every_policy_keeps_to(name: str, fact: str) -> None:
     FACTS[fact](policy(name))
 
 
+@pytest.mark.journey
 @pytest.mark.parametrize(
     "case",
     of_the_day(

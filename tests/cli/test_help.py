@@ -99,6 +99,7 @@ def test_the_shell_completes_commands_and_names(tmp_path: Path, typed: str, offe
     assert set(done.stdout.split()) == offered, done.stderr
 
 
+@pytest.mark.journey
 def test_what_is_wrong_with_a_source_of_another_package_is_said(package: Path, tmp_path: Path) -> None:
     """Those that work are in tests/third_party."""
     config = 'name = "p"\n[source]\npath = "."\n'

@@ -19,6 +19,7 @@ from hitl.tables.write import write_table
 from tests.bench.trust import fuzz, hostile
 
 
+@pytest.mark.journey
 @pytest.mark.parametrize("name", fuzz.TARGETS)
 def test_no_file_ends_the_process(name: str) -> None:
     result = fuzz.fuzz(name, 600.0, 1, 12)

@@ -103,6 +103,7 @@ def test_two_cycles_at_once_are_refused(folder: Path) -> None:
     assert state(folder) == {}
 
 
+@pytest.mark.journey
 def test_the_loop_reaches_the_accuracy_of_all_labels_with_little_more_than_half_of_them(tmp_path: Path) -> None:
     """Recorded people answer whoever is asked; the whole loop with the real store, to the end."""
     recorded = rte()

@@ -121,6 +121,7 @@ def test_what_was_given_up_is_sent_again(project: Path, run: Run) -> None:
     assert run("events")[0] == 78
 
 
+@pytest.mark.journey
 def test_the_service_tells_while_it_runs(tmp_path: Path) -> None:
     """The chat tool needs no secret: the service starts without any in its environment."""
     with receiving() as to:
@@ -138,6 +139,7 @@ def test_the_service_tells_while_it_runs(tmp_path: Path) -> None:
         assert "secret-part" not in log
 
 
+@pytest.mark.journey
 def test_the_scheduler_tells_while_it_runs(project: Path, run: Run) -> None:
     with receiving() as to:
         told(project, '[schedule]\nevery = "1h"\n', ci=to.url)

@@ -215,6 +215,7 @@ def cifar10h() -> dict[tuple[str, int], np.ndarray]:
     return run(("resnet-110",), splits=5, sizes=(10, 5000))
 
 
+@pytest.mark.journey
 @pytest.mark.parametrize("key", NOTES, ids=str)
 def test_error_on_cifar10h_is_the_published_one(
     cifar10h: dict[tuple[str, int], np.ndarray], key: tuple[str, int]
@@ -224,6 +225,7 @@ def test_error_on_cifar10h_is_the_published_one(
     assert error < min(cifar10h["human", 0][:, 0].mean(), cifar10h["model", 0][:, 0].mean())
 
 
+@pytest.mark.journey
 def test_calibration_on_cifar10h_is_sane(cifar10h: dict[tuple[str, int], np.ndarray]) -> None:
     assert cifar10h["P+L", 10][:, 3].mean() < 0.091 + 0.02
     assert cifar10h["P+L", 5000][:, 1].mean() < 0.015

@@ -7,6 +7,8 @@ import pytest
 
 from tests.bench.bench_pl import own_cell, run
 
+pytestmark = pytest.mark.journey
+
 BARS = {("L+L", 5000): 4.72, ("SP", 10): 4.04, ("SP", 5000): 2.93, ("LR", 10): 37.7, ("LR", 5000): 3.75}
 HUMAN = 4.62
 """Mean of 25 splits, and how often one person errs there; ours is another draw of one person an image."""

@@ -249,6 +249,7 @@ def test_it_replaces_nothing_unless_told_to(url: str, tmp_path: Path) -> None:
             does(url, path, force=True)
 
 
+@pytest.mark.journey
 def test_the_commands_while_a_cycle_runs(tmp_path: Path, run: Run) -> None:
     project(tmp_path)
     (tmp_path / "copies").mkdir()

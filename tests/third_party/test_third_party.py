@@ -96,6 +96,7 @@ def test_their_connector_is_a_source_and_a_sink(installed: Path, tmp_path: Path)
     assert len(judged) == 12
 
 
+@pytest.mark.journey
 @pytest.mark.parametrize(
     "check",
     [

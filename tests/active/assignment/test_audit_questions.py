@@ -58,7 +58,7 @@ def test_each_item_that_may_be_asked_about_is_drawn_as_often_as_is_said() -> Non
 def test_pairs_of_items_are_drawn_alike_and_other_answers_draw_others() -> None:
     pairs = Counter[tuple[int, ...]]()
     again = 0
-    for seed in range(3000):
+    for seed in range(1000):
         names = names_of(seed, 4)
         pool, later = (
             PoolState.of([judged(matrix, names)], Budget())
@@ -68,7 +68,7 @@ def test_pairs_of_items_are_drawn_alike_and_other_answers_draw_others() -> None:
         pairs[tuple(sorted(first.tolist()))] += 1
         again += sorted(first.tolist()) == sorted(second.tolist())
     assert len(pairs) == 6
-    assert all(abs(number / 3000 - 1 / 6) < 4 * math.sqrt(5 / 36 / 3000) for number in [*pairs.values(), again])
+    assert all(abs(number / 1000 - 1 / 6) < 4 * math.sqrt(5 / 36 / 1000) for number in [*pairs.values(), again])
 
 
 def test_the_order_of_the_items_does_not_matter_and_fewer_than_wanted_are_drawn_surely() -> None:
@@ -155,13 +155,13 @@ def test_an_audit_of_a_done_item_waits_for_its_answer_and_keeps_its_probability(
 def test_the_first_items_of_a_project_are_drawn_as_often_as_is_said(crew: Crew) -> None:
     """Without labels and with features; of 7 items 3."""
     drawn = Counter[int]()
-    for seed in range(1500):
+    for seed in range(400):
         names = names_of(seed, 7)
         question = judged([[-1] * 3] * 7, names, features=np.arange(14.0).reshape(7, 2))
         asks = ExpectedGain().plan([question], crew, Budget(open_questions=3)).asks
         assert [ask.probability for ask in asks] == [3 / 7] * 3
         drawn.update(names.index(ask.item) for ask in asks)
-    assert all(abs(drawn[n] / 1500 - 3 / 7) < 4 * math.sqrt(12 / 49 / 1500) for n in range(7))
+    assert all(abs(drawn[n] / 400 - 3 / 7) < 4 * math.sqrt(12 / 49 / 400) for n in range(7))
 
 
 def test_where_first_items_are_not_alike_their_probability_is_not_known() -> None:

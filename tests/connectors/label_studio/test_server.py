@@ -49,6 +49,7 @@ def test_somebody_elses_folder_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "label_studio.sqlite3").read_bytes() == b"theirs"
 
 
+@pytest.mark.journey
 @pytest.mark.server
 def test_a_failed_installation_is_said_and_made_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HITL_HOME", str(tmp_path))

@@ -46,6 +46,7 @@ def test_an_address_is_a_host_and_a_port(address: str, tmp_path: Path, run: Run)
     assert (code, "expected host:port" in error) == (78, True)
 
 
+@pytest.mark.journey
 def test_the_demo_labels_while_it_is_looked_at(tmp_path: Path) -> None:
     def labels(client: httpx.Client) -> int:
         (row,) = client.get("/?format=json").json()["rows"]

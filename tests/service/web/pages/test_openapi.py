@@ -27,6 +27,8 @@ from hitl.service.web.projects import Projects
 from hitl.service.web.server import service as full_service
 from tests.service.web.served import Served, served_crowd, serving, small
 
+pytestmark = pytest.mark.journey
+
 CHECKS = [
     not_a_server_error,
     status_code_conformance,
