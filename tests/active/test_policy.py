@@ -204,6 +204,7 @@ def test_what_does_not_pay_is_not_asked_and_the_plan_says_so() -> None:
     assert ExpectedGain().plan([(evidence, consensus)], busy, cheap).stop is None
 
 
+@pytest.mark.journey
 def test_a_crew_with_spammers_and_newcomers_needs_far_fewer_labels_than_random() -> None:
     """A small version of bench_replay_crew: 3 of 10 answer without looking, 2 come later."""
     groups = (Group("good", 5, (0.7, 0.9)), Group("random", 3), Group("good", 2, (0.7, 0.9), joins=6))

@@ -96,6 +96,7 @@ def test_targets_policies_and_models_are_those_asked_for(run: Run, tables: Path)
     assert told["majority vote, evenly"]["needed"][0]["labels"] != [0, 0]
 
 
+@pytest.mark.journey
 @pytest.mark.parametrize(("workers", "target"), [("1", ()), ("2", ("--target", "0.7"))])
 def test_what_the_named_method_does_not_use_is_told_once(
     run: Run, tables: Path, workers: str, target: tuple[str, ...]

@@ -147,6 +147,7 @@ def scores(crowd: str) -> Any:
     return np.array(rows)
 
 
+@pytest.mark.journey
 def test_crowds_are_combined_better_than_by_a_vote_for_each_unit_of_time() -> None:
     """At least as well but for .01 in every crowd, and better on average."""
     mean = np.array([scores(crowd).mean(axis=0) for crowd in CROWDS])

@@ -309,8 +309,11 @@ def test_bounds_that_mislead_do_not_end_the_search() -> None:
     assert total(found) == pytest.approx(90.0)
 
 
-def test_an_annotator_who_cannot_have_all_they_could_does_not_make_it_look_at_everything() -> None:
+def test_an_annotator_who_cannot_have_all_they_could_does_not_make_it_look_at_everything(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     items, people = 40_000, 200
+    monkeypatch.setattr("hitl.active.assignment.assign.EFFORT", 10_000 * people)
     never = {k: frozenset({-1}) for k in range(1, people)}  # all but the first may be asked of no item there is
     free = Eligibility.of(Crew(tuple(range(people)), default_capacity=2, only=never), [nothing_said(items)])
     seen, values = counted(lambda rows: np.ones((len(rows), people)))
