@@ -1,6 +1,6 @@
-"""hitl: combine annotations and model predictions into labels, and decide what to ask next and whom.
+"""hitl: combine annotations and model predictions into labels, and decide what to ask next, and whom.
 
-Evidence -> Consensus -> Plan. Public names load on first use, so that `import hitl` stays light.
+Evidence -> Consensus -> Plan. Public names are loaded on first use, so `import hitl` is fast.
 """
 
 from __future__ import annotations

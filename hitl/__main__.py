@@ -1,4 +1,4 @@
-"""Run `hitl` by `python -m hitl`."""
+"""Run `hitl` as `python -m hitl`."""
 
 from hitl.cli import main
 

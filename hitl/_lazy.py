@@ -1,9 +1,11 @@
-"""Load public names of a package on first use. Each is written once, as an import that type checkers and editors read.
+"""Load the public names of a package on first use.
 
-if TYPE_CHECKING:
-    from hitl.models.pl import PL as PL
+Each name is written once, as an import that type checkers and editors also read:
 
-__getattr__, __dir__, __all__ = lazy(__name__)
+    if TYPE_CHECKING:
+        from hitl.models.pl import PL as PL
+
+    __getattr__, __dir__, __all__ = lazy(__name__)
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ def lazy(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], l
 
 
 def _imported_for_types(package: str) -> dict[str, str]:
-    """Map each name to the module that defines it."""
+    """Map each name imported under an `if` to the module it is imported from."""
     spec = find_spec(package)
     source = spec.loader.get_source(package) if spec and isinstance(spec.loader, InspectLoader) else None
     if source is None:

@@ -52,8 +52,8 @@ class Annotations(OneLineRepr):
     """Labels given by annotators to items. Immutable, checked when built, and sorted by item, then annotator.
 
     Attributes:
-        item, annotator, label: (M,) codes into `items`, `annotators`, `options`.
-        items, annotators, classes, options: the names; `options[:len(classes)] == classes`.
+        item, annotator, label: (M,) codes, which are indices into `items`, `annotators` and `options`.
+        items, annotators, classes, options: names; `options[:len(classes)] == classes`.
         anonymous: code of the annotator that stands for all annotators without ids, or None.
         time: (M,) seconds since the epoch, NaN where unknown, or None.
         duration: (M,) seconds the answer took, NaN where unknown, or None.
@@ -123,12 +123,12 @@ class Annotations(OneLineRepr):
         """Build from a table with one row per annotation.
 
         The table may be pandas, polars, Arrow, a Hugging Face dataset, a dict or a list. `item`, `annotator`, `label`,
-        `time` and `duration` name its columns; use `annotator=None` if annotators have no ids. `items` adds items
-        without labels (an item outside it is an error). `classes` and `options` fix the codes (default: the labels
-        seen, in natural order).
+        `time` and `duration` name its columns; use `annotator=None` if annotators have no ids. `items` lists all items,
+        labeled or not; any other item in the table is an error. `classes` and `options` fix the order of the codes
+        (default: the labels in the table, in natural order).
 
-        Rows that repeat an answer collapse. Of two different answers by one annotator to one item the latest wins if
-        times are known, else the last row, with a ConflictingLabels warning that counts them (an error if `strict`).
+        If an annotator answered an item several times, the latest answer is used. If times are equal or unknown, the
+        last row is used, and a ConflictingLabels warning counts the rows that differ from it (an error if `strict`).
         Raises BadAnnotations or BadTable.
         """
         columns = item, annotator, label, more.get("time"), more.get("duration")
@@ -149,7 +149,7 @@ class Annotations(OneLineRepr):
         duration: str | None = None,
         strict: bool = False,
     ) -> Annotations:
-        """Build as `from_frame`, from the output of `annotation_table`."""
+        """Build like `from_frame`, but from the output of `annotation_table`."""
         place_of = place_in(table)
         item_names, item_code = codes_of("item", table.column(item), items, place_of)
         label_names, label_code = codes_of("label", table.column(label), options_of(classes, options), place_of)
@@ -175,7 +175,7 @@ class Annotations(OneLineRepr):
         time: Floats | None = None,
         duration: Floats | None = None,
     ) -> Annotations:
-        """Build as `from_frame` would from a table with these columns, given codes into `items`."""
+        """Build like `from_frame` from a table with these columns. `item` holds indices into `items`."""
         named, own, row = distinct_codes(annotator, lambda column: annotator_codes(pa.table({"_": column}), "_"))
         chosen = options_of(classes, options)
         labels, own_label, label_row = distinct_codes(label, lambda column: codes_of("label", column, chosen))
@@ -299,13 +299,13 @@ class Annotations(OneLineRepr):
         return np.bincount(self.annotator, minlength=self.n_annotators)
 
     def select(self, chosen: npt.NDArray[np.bool_]) -> Annotations:
-        """Return the same items, annotators and options with only the annotations of an (M,) mask."""
+        """Return a copy with only the annotations that an (M,) mask selects. All names stay the same."""
         part = object.__new__(Annotations)
         vars(part).update({each.name: getattr(self, each.name) for each in fields(self)})
         for name in ("item", "annotator", "label", "time", "duration"):
             values = getattr(self, name)
             if values is not None:
-                part._freeze(name, values[chosen])  # a part of a checked table needs no checks
+                part._freeze(name, values[chosen])  # rows of a checked table need no checks
         return part
 
     # -- checks --------------------------------------------------------------------------------------------
@@ -333,7 +333,7 @@ class Annotations(OneLineRepr):
 
 
 def annotation_table(frame: Any, columns: Iterable[str | None]) -> pa.Table:
-    """Return an Arrow table of annotations with these columns. Raise BadTable for anything else."""
+    """Convert annotations to an Arrow table. Raises BadTable unless it has all these columns; None is ignored."""
     table = table_of(frame, "annotations")
     hint = "Name them: item=, annotator=, label=; annotator=None where annotators have no ids"
     wanted = [name for name in columns if name is not None]
@@ -342,7 +342,7 @@ def annotation_table(frame: Any, columns: Iterable[str | None]) -> pa.Table:
 
 
 def _recoded(codes: Ints, place: Ints) -> Ints:
-    """Return `codes[place]`, or zeros if there are no codes, because then no row uses the result."""
+    """Return `codes[place]`. If there are no codes, return zeros, which no row uses."""
     return codes[place] if len(codes) else np.zeros(len(place), np.int32)
 
 

@@ -1,7 +1,8 @@
-"""Compare platform and store: every answer, every prediction of other models, and everything pushed and confirmed.
+"""Compare platform and store: all answers, all predictions not made by hitl, and all pushed operations.
 
-An audit reads the platform directly, without the code that pulls and pushes, and changes nothing. `repair` fixes the
-differences: data in the store by pulling everything again, the platform through the outbox.
+An audit changes nothing. It reads the platform without the code that pulls and pushes, if the connector has a second
+way to read (`Connector.snapshot`). `repair` fixes the differences: in the store by pulling everything again, on the
+platform by pushing again.
 """
 
 from __future__ import annotations
@@ -25,7 +26,13 @@ LACKS, GONE = "the store lacks it", "it is gone on the platform"
 
 @dataclass(frozen=True)
 class Audit:
-    """Result of an audit: numbers compared (by name), differences, and problems of the pull that repaired the store."""
+    """Result of an audit.
+
+    Attributes:
+        compared: kind of row -> number of rows compared.
+        differences: differences found.
+        left_out: problems of the pull that repaired the store, if there was one.
+    """
 
     compared: Mapping[str, int]
     differences: tuple[Difference, ...]
@@ -38,9 +45,9 @@ class Audit:
 
 
 def audit(settings: Settings, store: Store, connector: Connector, progress: Progress = silent) -> Audit:
-    """Compare platform and store as they are now. Raises BadSettings if the store belongs to another place.
+    """Compare platform and store as they are now. Raises BadSettings if the stored data is from another place.
 
-    If pushed operations cannot be read back (`Connector.departures`), only the pulled data is compared.
+    If pushed operations cannot be read back (`Connector.departures` returns None), only the pulled data is compared.
     """
     if store.cursor(settings.name) is not None:
         require_place(store, settings.name, connector)
@@ -62,7 +69,7 @@ def audit(settings: Settings, store: Store, connector: Connector, progress: Prog
 
 
 def repair(settings: Settings, store: Store, connector: Connector, found: Audit, progress: Progress = silent) -> Audit:
-    """Fix the differences of an audit under the project's lease, and audit again. Raises Busy, Refused, Unreachable."""
+    """Fix the differences that an audit `found`, and audit again. Raises Busy, Refused or Unreachable."""
     kinds, left_out = {difference.what for difference in found.differences}, tuple[str, ...]()
     with store.lease(settings.name, seconds=lease_seconds(connector)) as lease:
         if kinds & EVIDENCE:
@@ -99,7 +106,7 @@ def _as_json(data: object) -> str:
 
 
 def _answers(item: str, there: frozenset[SeenAnswer], here: frozenset[SeenAnswer]) -> Iterator[Difference]:
-    """Yield a difference for each annotation of an item that differs."""
+    """Yield a difference for each annotation that differs between platform and store."""
     for key in sorted({one.key for one in there ^ here}):
         platform, stored = ([one for one in said if one.key == key] for said in (there, here))
         why = "the store has another answer" if platform and stored else LACKS

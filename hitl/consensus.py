@@ -1,6 +1,6 @@
 """`Consensus`: the best label of every item, how good each annotator is, and how the fit went.
 
-It is saved and loaded as one versioned file (.npz).
+A consensus is saved as one versioned file (.npz).
 """
 
 from __future__ import annotations
@@ -38,10 +38,13 @@ BROKEN = (zipfile.BadZipFile, zlib.error)
 FORMAT = 6
 
 SHARED, PARAMETER = "shared errors ", "parameter "
-"""Prefixes of the names of shared errors and of parameters in the file."""
+"""Prefixes in the file: for the arrays of `SharedErrors`, and for `Consensus.parameters`."""
 
 TIE = 1e-9
-"""Probabilities closer than this count as equal: sums differ in the last bits between runs, and labels must not."""
+"""Probabilities closer than this count as tied.
+
+Sums differ in their last bits from run to run, but labels must not.
+"""
 
 
 @dataclass(frozen=True)
@@ -50,8 +53,8 @@ class Mixing:
 
     Attributes:
         chains: number of chains, each with its own start.
-        draws: draws kept per chain.
-        rhat: quantity -> split R-hat, >= about 1; above about 1.01 its chains have not mixed.
+        draws: number of draws kept per chain.
+        rhat: quantity -> split R-hat, about 1 if the chains have mixed, larger if not.
         effective: quantity -> effective sample size over all chains.
     """
 
@@ -66,12 +69,12 @@ class Fit(OneLineRepr):
     """Method, settings and convergence of a fit.
 
     Attributes:
-        method: command-line name of the method.
-        settings: its settings, JSON values.
-        objective: the maximized objective after each iteration (nats); empty for closed forms.
-        converged: True if the objective's gain fell below the tolerance (closed forms: True; samplers: mixed).
-        seconds: wall time.
-        mixing: agreement between the chains; None for a method without chains.
+        method: name of the method on the command line.
+        settings: settings of the method, as JSON values.
+        objective: the maximized objective after each iteration, in nats; empty for methods that record none.
+        converged: False if the fit ended at its iteration limit, or if the chains of a sampler have not mixed.
+        seconds: wall time, in seconds.
+        mixing: agreement between the chains of a sampler; None for other methods.
     """
 
     method: str
@@ -83,7 +86,7 @@ class Fit(OneLineRepr):
 
     @property
     def iterations(self) -> int:
-        """Number of iterations; 0 for a closed form."""
+        """Number of recorded iterations; 0 for a closed form."""
         return len(self.objective)
 
     def __str__(self) -> str:
@@ -100,19 +103,21 @@ class Fit(OneLineRepr):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AnnotatorReport(OneLineRepr):
-    """Estimates of the annotators by a fit.
+    """Estimated quality of each annotator.
 
     Attributes:
-        names: K names; classes, options: J and L names.
-        concentration: (K, J, L) Dirichlet parameters of each confusion row's posterior. With many classes it and
-            `confusion` may be `SharedErrors`, which convert to an array where one is needed.
-        confusion: (K, J, L) confusion matrices used in the fit; rows (true class) sum to 1.
-        labels: (K,) number of labels.
-        shares: (J,) class shares that weight the rows into one accuracy.
+        names: names of the K annotators.
+        classes, options: J and L names.
+        concentration: (K, J, L) Dirichlet parameters of the posterior of each confusion row. With many classes,
+            `concentration` and `confusion` may be `SharedErrors`, which numpy converts to arrays.
+        confusion: (K, J, L) confusion matrices used in the fit; each row (true class) sums to 1.
+        labels: (K,) number of labels by each annotator.
+        shares: (J,) class shares by which the rows are averaged into one accuracy.
         dependence: (K, K) correlation of two annotators' errors given the class, in [-1, 1]; None if not modeled.
         prior: (J, L) Dirichlet parameters of the confusion rows of a new annotator; None if the method learns none.
-        answers: (K, 3) expected number of right and of wrong answers by the consensus, and the variance of that number;
-            `accuracy` is computed from them. None: it follows from `concentration` and `shares`.
+        answers: (K, 3) expected number of right answers, expected number of wrong answers, and variance of the number
+            of right answers, from which `accuracy` is computed. If None, it is computed from `concentration` and
+            `shares`.
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -135,7 +140,7 @@ class AnnotatorReport(OneLineRepr):
 
     @cached_property
     def accuracy(self) -> Floats:
-        """(K,) probability that an answer naming a class is right, in [0, 1]; near the crowd's if labels are few."""
+        """(K,) probability that an answer that names a class is right, in [0, 1]."""
         return self._moments[0]
 
     @cached_property
@@ -143,7 +148,7 @@ class AnnotatorReport(OneLineRepr):
         """(K,) low and (K,) high of the central 95 % interval of the accuracy (Beta with matched moments).
 
         A Beta interval never contains 0 or 1, even for an annotator with only right answers. So an end within half an
-        answer of 0 or 1 is set to 0 or 1; EXPECTED_LABELS count as answers.
+        answer of 0 or 1, 0.5 / (labels + EXPECTED_LABELS), is set to 0 or 1.
         """
         from scipy.special import betaincinv
 
@@ -188,16 +193,16 @@ class Consensus(OneLineRepr):
 
     Attributes:
         items, classes: N and J names.
-        probabilities: (N, J), rows sum to 1.
-        annotators: estimates of each annotator.
+        probabilities: (N, J) class probabilities; each row sums to 1.
+        annotators: estimated quality of each annotator.
         class_shares: (J,) class prior, sums to 1.
-        temperatures: temperature T > 0 per model (weight 1/T in the log-linear pool).
-        fit: how the fit went.
+        temperatures: model -> temperature T > 0; the model has weight 1/T in the log-linear pool.
+        fit: method, settings and convergence of the fit.
         difficulty: (N,) probability that no annotator does better than chance on the item; None if not modeled.
-        design_effect: how these probabilities were derived from those under independence.
-        parameters: other fitted values, under the method's own names, for its `apply`.
-        question: the question, if annotators mark parts of the items; None if items are judged as a whole.
-        parts: parts of the items in the consensus, and others that annotators marked.
+        design_effect: correction by which the probabilities were computed from those under independence.
+        parameters: other fitted values, which the method's `apply` needs.
+        question: the question, if annotators mark parts of items; None if a label is about a whole item.
+        parts: parts in the consensus, and parts that only annotators marked.
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -234,7 +239,7 @@ class Consensus(OneLineRepr):
 
     @cached_property
     def labels(self) -> Ints:
-        """(N,) code of the most probable class of each item (the first if tied)."""
+        """(N,) code of the most probable class of each item; the first one if tied."""
         top = self.probabilities >= self.confidence[:, None] - TIE
         codes: Ints = top.argmax(axis=1).astype(np.int32)
         return codes
@@ -274,7 +279,7 @@ class Consensus(OneLineRepr):
         write_table(path, self.table())
 
     def save(self, path: str | Path) -> None:
-        """Save everything as one file (.npz). `Consensus.load` reads it."""
+        """Save the whole consensus as one file (.npz), for `Consensus.load`."""
         with atomic(path) as handle:
             handle.write(self.to_bytes())
 
@@ -308,14 +313,17 @@ class Consensus(OneLineRepr):
             "shift": effect.shift,
             **{f"{PARAMETER}{name}": value for name, value in self.parameters.items()},
         }
-        if share_errors(table):  # the confusion matrices follow from their parameters
+        if share_errors(table):  # the confusion matrices can be computed from these parameters
             arrays |= {f"{SHARED}{name}": array for name, array in table.arrays().items()}
         else:
             arrays |= {"concentration": table, "confusion": people.confusion}
         return _packed({name: array for name, array in arrays.items() if array is not None})
 
     def judging(self, items: Names, probabilities: Floats, report: AnnotatorReport | None = None) -> Consensus:
-        """Return a copy with the probabilities (N, J) of other items, and the classes of `report` if given."""
+        """Return this fit with other items and their (N, J) probabilities.
+
+        `report` replaces the annotators, the classes and the class shares. Everything about the old items is dropped.
+        """
         people = self.annotators if report is None else report
         return replace(
             self,
@@ -386,7 +394,7 @@ class Consensus(OneLineRepr):
 
 
 def _packed(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
-    """Compress like `np.savez_compressed` at its fastest, and only arrays that shrink; probabilities seldom do."""
+    """Return a .npz file, in which only arrays that shrink are compressed. Probabilities seldom do."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         for name, array in arrays.items():

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 UNLIMITED = 2**31 - 1
 
 EXPECTED_ACCURACY, EXPECTED_LABELS = 0.75, 4.0
-"""Prior on an annotator's accuracy: the expected share of right labels, and the number of own labels that outweigh it.
+"""Prior on an annotator's accuracy: the expected share of right labels, and how many labels the prior is worth.
 
-Every method uses it. Three of four labels right are the smallest whole numbers with the accuracy that Kerrigan, Smyth &
-Steyvers 2021 (section 4) expect of a new annotator. In a confusion row they are the mean of the diagonal and the sum of
-the pseudo-counts.
+Every method uses it. Three right labels of four are the smallest whole numbers with the accuracy that Kerrigan, Smyth &
+Steyvers 2021 (section 4) expect of a new annotator. In a confusion row, EXPECTED_ACCURACY is the mean of the diagonal
+and EXPECTED_LABELS the sum of the pseudo-counts.
 """
 
 CENT = 1e-9
-"""Sums of costs that differ by less count as equal, because they are added in different orders."""
+"""Sums of costs that differ by less count as equal, because adding in another order changes the last bits."""
 
 
 @dataclass(frozen=True)
@@ -33,16 +33,16 @@ class Crew:
     """Annotators who are available, how much each can take on, and which items they must not see.
 
     Attributes:
-        names: annotators that can be asked by name; empty: the next annotator who comes ("anyone") is asked.
-        capacity: most items per annotator in one plan; a missing name takes `default_capacity`.
+        names: annotators who can be asked by name. If empty, questions are for anyone.
+        capacity: annotator -> maximum number of items in one plan; `default_capacity` if missing.
         never: (annotator, item) pairs that must not be asked (skipped, conflict of interest). Policies already exclude
             items that an annotator has labeled.
-        only: items that each annotator can answer; a missing name can answer every item.
-        cost: cost of one label per annotator, in any one unit; a missing name takes `default_cost`.
-        skills: skills of each annotator ("de", "cardiology").
-        needs: skills that an item requires; only annotators who have all of them are asked about it.
+        only: annotator -> items they can answer; all items if missing.
+        cost: annotator -> cost of one label, in the same unit for all; `default_cost` if missing.
+        skills: annotator -> their skills ("de", "cardiology").
+        needs: item -> skills it requires; only annotators who have all of them are asked about it.
         asked: (annotator, item) pairs asked earlier and still unanswered, in serving order. They count against the
-            capacities; meanwhile a policy asks no other annotator about these items.
+            capacities, and policies ask no other annotator about these items.
 
     Example:
         >>> from hitl import Crew
@@ -74,7 +74,7 @@ class Crew:
                 raise BadSettings(f"crew.cost of {name!r} is {price}; expected a number above 0")
 
     def capacity_of(self, name: Name) -> int:
-        """Return the most items this annotator may be given in one plan."""
+        """Return the maximum number of items for this annotator in one plan."""
         return self.capacity.get(name, self.default_capacity)
 
     def cost_of(self, name: Name | None) -> float:
@@ -97,11 +97,11 @@ class Budget:
     """Limits on the questions, and criteria for an item to be done.
 
     Attributes:
-        open_questions: most questions in one plan.
+        open_questions: maximum number of questions in one plan.
         target_confidence: an item is done when the probability of its top class reaches this, in (0, 1].
-        min_labels: labels an item needs before it can be done by confidence (0: a model alone may suffice).
+        min_labels: number of labels an item needs before it can be done by confidence; 0: a model alone may suffice.
         max_labels: an item with this many labels is done whatever its confidence.
-        cost: most that one plan may cost, in the unit of `Crew.cost`.
+        cost: maximum cost of one plan, in the unit of `Crew.cost`.
         target_accuracy: the project is done when this share of all items is expected to be right; None: when every item
             is done.
         value_per_label: value of one more item with a right label, in the unit of `Crew.cost`; questions that cost more
@@ -138,7 +138,10 @@ class Budget:
 
 
 def skills_needed(items: pa.Table, field: str) -> dict[Name, frozenset[str]]:
-    """Return the skills each item needs: one value or a list in this field of its data. Items without it need none."""
+    """Return item -> skills it requires, from a field of its data that holds one skill or a list.
+
+    Items that require no skills are left out.
+    """
     needs: dict[Name, frozenset[str]] = {}
     for key, data in zip(items.column("item").to_pylist(), items.column("data").to_pylist(), strict=True):
         value: Any = json.loads(data).get(field)

@@ -3,13 +3,13 @@
     pull    pages -> store                              rows and their cursor in one transaction
     embed   items -> features -> store                  new and changed items, if `[features]` is set
     learn   labels -> a model -> predictions -> store   if `[learn]` is set and enough labels are new
-    judge   store -> evidence -> consensus -> plan      a pure function of the stored data
+    judge   store -> evidence -> consensus -> plan      a pure function of the stored data and the time
     record  consensus, plan, operations -> store        in one transaction; unchanged operations stay confirmed
     push    outbox -> platform                          verified there, then confirmed (`hitl.operations`)
 
 Operations queued by hand (new items, ground truth) are pushed first. A crash loses nothing: the next run continues from
-the cursor, computes the same plan from the same evidence, and sends unconfirmed operations. Combiners start cold, so
-the result depends only on the evidence.
+the cursor, computes the same plan from the same evidence, and sends unconfirmed operations. The consensus depends only
+on the evidence, because no fit starts from an earlier one.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Changing:
 
     @property
     def changed(self) -> int:
-        """Number of changes made on the platform (0: it was as planned)."""
+        """Number of changes made on the platform; 0 if it already was as planned."""
         return sum(receipt.changed for receipt in self.receipts)
 
 
@@ -86,7 +86,7 @@ def run(
     `crew`: who can be asked; default: the crew of the settings. `now`: see `judge`.
     """
     with _steps(settings, store, connector, progress) as steps:
-        queued = steps.push(by_hand=True)  # push first, so that the pull reads it back
+        queued = steps.push(by_hand=True)  # push first, so that the pull reads the new items and ground truth
         return steps.judge_and_push(steps.pull(), queued, crew, None, now)
 
 
@@ -101,7 +101,7 @@ def run_if_changed(
 ) -> CycleReport | Unchanged:
     """Run once, but reuse the last result if none of its inputs has changed.
 
-    Unconfirmed operations are pushed in any case. `due`: name of the scheduled run, noted in its metrics.
+    Unconfirmed operations are pushed in any case. `due`: name of the scheduled run, recorded in its metrics.
     """
     now = time.time() if now is None else now
     with _steps(settings, store, connector, progress) as steps:
@@ -114,7 +114,7 @@ def run_if_changed(
 
 @dataclass(frozen=True)
 class _Steps:
-    """The steps of one run, under its lease."""
+    """The steps of one run. `refused` collects errors of pushes, which are raised at the end of the run."""
 
     lease: Lease
     settings: Settings
@@ -155,7 +155,7 @@ class _Steps:
         return Unchanged(pulled, last, receipts, pages)
 
     def embed(self) -> tuple[str, ...]:
-        """Embed new and changed items. Return warnings for items without features, or about an unreadable file."""
+        """Embed new and changed items. Return a warning about items left out, or about a file that cannot be read."""
         try:
             left_out = embed(self.lease, self.settings, self.store, self.connector, self.progress)
         except BadTable as error:
@@ -203,10 +203,10 @@ class _Steps:
 
 @contextmanager
 def _steps(settings: Settings, store: Store, connector: Connector, progress: Progress) -> Iterator[_Steps]:
-    """Yield the steps under the project's lease, and raise refusals collected on the way at the end.
+    """Yield the steps under the project's lease. Raise the errors that pushes collected at the end.
 
-    The reason why a run failed is recorded until one succeeds, except if the store itself failed or another run has
-    taken over.
+    The reason why a run failed is recorded until one succeeds, unless the store itself failed or another run has taken
+    over.
     """
     taken = store.lease(settings.name, seconds=project.lease_seconds(connector))
     with within(settings.limits.limits()), taken as lease:
@@ -225,10 +225,10 @@ def _steps(settings: Settings, store: Store, connector: Connector, progress: Pro
 def pull(
     lease: Lease, store: Store, connector: Connector, progress: Progress = silent, *, anew: bool = False
 ) -> PullSummary:
-    """Pull changes, or everything if `anew`, saving each page with its cursor, and record the place pulled from.
+    """Pull changes, or everything if `anew`. Save each page with its cursor, and record the place pulled from.
 
-    Differences that the platform did not report as changes are saved too, and counted as `fixed`. Raises BadSettings if
-    the last pull was from another place, unless `anew`.
+    Changes that the platform did not report are found by comparison, saved too, and counted as `fixed`. Raises
+    BadSettings if the last pull was from another place, unless `anew`.
     """
     pulled, cursor = PullSummary(), None if anew else store.cursor(lease.project)
     project.require_one_name(store, lease.project, connector)
@@ -250,7 +250,7 @@ def pull(
 def embed(
     lease: Lease, settings: Settings, store: Store, connector: Connector, progress: Progress = silent
 ) -> dict[str, str]:
-    """Embed new and changed items. Return the items left without features, and why."""
+    """Embed new and changed items. Return item (by the user's id) -> why it has no features."""
     if settings.features.kind is None:
         return {}
     return features.refresh(lease, settings, store, project.item_names(settings, store), connector, progress)
@@ -265,7 +265,10 @@ def learn(
     *,
     anew: bool = False,
 ) -> dict[str, Training]:
-    """Train as `[learn]` says if enough labels are new, or if `anew`. Return the new trainings by question."""
+    """Train the model of `[learn]` if enough labels or items have changed, or if `anew`.
+
+    Return the new trainings by question.
+    """
     if settings.learn.model is None:
         return {}
     with project.one_fit:
@@ -283,7 +286,7 @@ def judge(
 ) -> Judgement:
     """Compute consensus and plan from the stored data, without writing anything.
 
-    The last recorded plan is part of the stored data: its unanswered questions stay, or expire at `now` (seconds since
+    Unanswered questions of the last recorded plan stay in the new one, unless they have expired at `now` (seconds since
     the epoch; default: the current time).
     """
     evidence = project.stored_evidence(settings, store, questions)
@@ -301,9 +304,9 @@ def judge(
 
 
 def record(lease: Lease, settings: Settings, store: Store, judgement: Judgement, *, waits: bool = False) -> int:
-    """Store the judgement and its operations in one transaction.
+    """Store the judgement and its operations in one transaction. Return the run number.
 
-    Return the run number. `waits`: they are not sent at once.
+    `waits`: the operations wait for a later push, which an event reports.
     """
     store.make_mark(lease)
     operations = tuple(operations_of(settings.push, store, lease.project, judgement))

@@ -1,4 +1,7 @@
-"""Check that a project can run: settings, store, combiner, platform and crew. Each failed check says how to fix it."""
+"""Check everything a project needs to run: settings, store, combiner, platform, crew, files and addresses.
+
+Each failed check says how to fix it.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ def checks(config: Path) -> Iterator[Check]:
             yield Check("policy", True, settings.policy.name)
         yield from connector.check()
         reported, suggested = store.suggested(settings.name)
-        if reported:  # the platform reports it
+        if reported:  # the platform reports which answers began as a suggestion
             detail = f"{suggested:,} of {reported:,} began as a suggestion that the annotator saw"
             yield Check("answers", True, detail)
         yield from _crew(settings, store, connector)
@@ -55,7 +58,7 @@ def checks(config: Path) -> Iterator[Check]:
 
 
 def _events(settings: Settings, store: Store) -> Iterator[Check]:
-    """Check that each address of `[[events]]` answers, and count undelivered events. Sends nothing."""
+    """Check that each address of `[[events]]` can be reached, and count undelivered events. No event is sent."""
     counts = store.count_deliveries(settings.name)
     for one in addresses_of(settings, store):
         name, counted_now = f"events: {one.to.name}", counts.get(one.to.name, Counted())
@@ -74,7 +77,7 @@ def _events(settings: Settings, store: Store) -> Iterator[Check]:
 
 
 def _crew(settings: Settings, store: Store, connector: Connector) -> Iterator[Check]:
-    """Check that the platform knows everyone who is asked. A folder of tables knows only people who answered."""
+    """Check that the platform knows everyone who is asked, if it can list its users (a folder of tables cannot)."""
     try:
         if not settings.crew.annotators:
             return
@@ -89,7 +92,7 @@ def _crew(settings: Settings, store: Store, connector: Connector) -> Iterator[Ch
 
 
 def _outbox(settings: Settings, store: Store) -> Check:
-    """Check that nothing is waiting to be sent, or report why the last run failed."""
+    """Count the operations to be sent. The check fails if there are any and the last run failed."""
     pending, failure = store.pending(settings.name), store.failure(settings.name)
     waiting = ", ".join(dict.fromkeys(map(subject_of, pending)))
     if not pending:
@@ -114,7 +117,7 @@ def _models(settings: Settings, store: Store, connector: Connector) -> Iterator[
 
 
 def _learning(settings: Settings, store: Store, connector: Connector) -> Iterator[Check]:
-    """Check the model of `[learn]`. Without one, recommend a model if one trained on the features would help."""
+    """Check the model of `[learn]`. If none is set, recommend one if it could learn from the features."""
     from hitl.models.learning.learned import Learned
 
     learn, trainings = settings.learn, store.trainings(settings.name)
@@ -138,7 +141,7 @@ def _learning(settings: Settings, store: Store, connector: Connector) -> Iterato
 
 
 def _features(settings: Settings, store: Store) -> Iterator[Check]:
-    """Check that the items have the features of `[features]`."""
+    """Check that all items have features, if `[features]` is set."""
     items = store.items(settings.name).column("item").to_pylist()
     if settings.features.kind is None or not items:
         return
@@ -153,7 +156,7 @@ def _features(settings: Settings, store: Store) -> Iterator[Check]:
 
 
 def _graph(settings: Settings, store: Store) -> Iterator[Check]:
-    """Check that the combiner uses a graph, and that `[graph]` links the items: edges, items without, ignored ones."""
+    """Check that the combiner uses the graph. Count edges, items without edges, and edges to unknown items."""
     name, kind = settings.combine.method, settings.graph.kind
     method = chosen(name, settings.combine.options, settings.combine.paper)
     if kind is None:
@@ -185,7 +188,7 @@ def _graph(settings: Settings, store: Store) -> Iterator[Check]:
 
 
 def _skills(settings: Settings, store: Store) -> Iterator[Check]:
-    """Check that some annotator has the skills each item needs."""
+    """Check that for each item some annotator has the skills it requires."""
     items = store.items(settings.name).column("item").to_pylist()
     if settings.crew.skill_field is None or not items:
         return

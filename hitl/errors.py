@@ -1,19 +1,19 @@
-"""Errors that hitl raises on purpose. Each says where it happened, what was expected, and what to do.
+"""Errors that hitl raises on purpose. Each message says what is wrong, where, and what to do.
 
     HitlError
     ├── BadInput            the data is wrong; nothing was written                    exit 65
     │   ├── BadTable            a file cannot be read as the expected table
     │   ├── BadAnnotations      wrong labels, items or annotators
-    │   └── BadEvidence         wrong data beside the annotations (models, truth, ...)
+    │   └── BadEvidence         wrong data other than annotations (models, truth, ...)
     ├── BadSettings         a key of hitl.toml, the environment or a flag             exit 78
     │   └── MissingToken        the platform's token is not set; stored data can be used without it
     ├── MissingExtra        an optional part of hitl is not installed                 exit 78
-    ├── PlatformError       the labeling platform
-    │   ├── Refused             it said no: rights, unsupported config, bad request   exit 77
+    ├── PlatformError       an error of the labeling platform                         exit 77
+    │   ├── Refused             it rejected the request: rights, configuration, data
     │   └── Unreachable         it did not answer: may be retried, see retry_after    exit 69
     ├── StoreError          the database cannot be opened or has another version      exit 74
     └── Busy                another run holds the project: try again later            exit 75
-        └── LeaseLost           this run was overtaken; it wrote nothing afterwards
+        └── LeaseLost           another run took over; this one wrote nothing afterwards
 
     warnings
     ├── ConflictingLabels   two answers by one annotator to one item
@@ -29,7 +29,7 @@ from collections.abc import Sequence
 
 
 class HitlError(Exception):
-    """Base of all errors of hitl. `exit_code` is the exit code of the command line; `parts` are joined errors, if any.
+    """Base of all errors of hitl. `exit_code` is that of the command line; `parts` are the errors joined in this one.
 
     Example:
         >>> from hitl import Annotations, HitlError
@@ -89,7 +89,7 @@ class Refused(PlatformError):
 
 
 class Unreachable(PlatformError):
-    """The platform did not answer. `retry_after` is a hint in seconds, or None."""
+    """The platform did not answer. `retry_after` is when to retry, in seconds from now, or None if unknown."""
 
     exit_code = 69
 
@@ -115,19 +115,22 @@ class LeaseLost(Busy):
 
 
 class ConflictingLabels(UserWarning):
-    """One annotator gave two different answers to one item, and no time tells which is later."""
+    """One annotator gave two different answers to one item, and their times do not say which one is later."""
 
 
 class SimilarClasses(UserWarning):
-    """Two classes differ only in case, in spaces, or like 1 and 1.0. They are treated as different classes."""
+    """Two classes differ only in case, in spaces, or as 1 and 1.0 do. They are treated as different classes."""
 
 
 class IgnoredEvidence(UserWarning):
-    """A combiner was given evidence that it does not use. The message names both, and a method that would use it."""
+    """A combiner was given evidence that it does not use. The message names methods that would use it."""
 
 
 def raise_all(failed: Sequence[HitlError]) -> None:
-    """Raise all errors as one, if any. If one is Unreachable, so is the raised error, so that callers retry."""
+    """Raise all errors as one; do nothing if there are none.
+
+    If one of them is Unreachable, the raised error is too, so that callers retry.
+    """
     if not failed:
         return
     if len(failed) == 1:

@@ -1,10 +1,10 @@
-"""`Evidence`: the annotations and all other input data, aligned to their items.
+"""`Evidence`: the annotations and all other input data, with one row per item of the annotations.
 
-probabilities[model]   N x J, a row is a distribution over the classes, or all NaN if the model abstains
-truth                  (N,) code of the true class, -1 if unknown
-features               N x D, a row is finite, or all NaN if the item has none
-sequence               N x 2: sequence and position in it
-graph                  sparse symmetric N x N adjacency
+probabilities[model]   (N, J): each row is a distribution over the classes, or all NaN if the model abstains
+truth                  (N,): code of the true class, -1 if unknown
+features               (N, D): each row is finite, or all NaN if the item has no features
+sequence               (N, 2): number of the sequence, and position in it
+graph                  (N, N): sparse symmetric adjacency
 """
 
 from __future__ import annotations
@@ -43,24 +43,24 @@ class Parts(Protocol):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Evidence(OneLineRepr):
-    """Input data of a fit, aligned to `annotations.items` and checked when built.
+    """Input data of a fit, checked when built.
 
-    An array has no names: its rows follow `annotations.items`, its columns `annotations.classes`. See `from_tables` for
-    tables, which are aligned by name.
+    Rows of arrays are in the order of `annotations.items`, columns of probabilities in the order of
+    `annotations.classes`. Use `from_tables` for tables, which are aligned by name.
 
     Attributes:
         annotations: labels given by annotators.
-        probabilities: for each model an (N, J) array of class probabilities, NaN in rows where the model abstains; or
-            an Arrow table with columns item and `p_<class>`.
-        features: (N, D) numbers, NaN in the rows of items without features, else finite; or None.
+        probabilities: model -> (N, J) array of class probabilities, NaN in rows where the model abstains; or an Arrow
+            table with columns item and `p_<class>`.
+        features: (N, D) numbers, finite, or NaN in the whole row of an item without features; or None.
         truth: (N,) true class codes, -1 where unknown (all -1 if None is given).
-        sequence: (N, 2) integers, sequence and position, or None.
+        sequence: (N, 2) integers: number of the sequence, and position in it; or None.
         graph: sparse symmetric (N, N) non-negative weights; or edges by item name: a table with columns item, neighbour
             and optionally weight, a list of pairs, a networkx graph (`hitl.tables.edges`); or None.
-        parts: parts that annotators marked within the items, or None. The labels then describe an item's least certain
-            part.
+        parts: parts that annotators marked within the items, or None. If given, the label of an item is about its
+            least certain part.
 
-    Raises BadEvidence, naming the field and the item.
+    Raises BadEvidence, which names the field and the item.
 
     Example:
         >>> from hitl import Evidence
@@ -121,7 +121,7 @@ class Evidence(OneLineRepr):
         truth: Ints,
         sequence: npt.NDArray[np.int64] | None = None,
     ) -> Evidence:
-        """Build from data that was checked before it was written to disk, without checking or copying it."""
+        """Build without checking or copying, from data that was checked before it was stored."""
         made = object.__new__(cls)
         none = dict.fromkeys(("features", "graph", "parts"))
         vars(made).update(none, annotations=annotations, probabilities=probabilities, truth=truth, sequence=sequence)
@@ -145,11 +145,11 @@ class Evidence(OneLineRepr):
     ) -> Evidence:
         """Build from tables with item names: annotations, `p_<class>` columns per model, true labels, features, edges.
 
-        The items are the union over all tables, and the classes the union over the annotations, the `p_` columns and
-        the truth, unless `items`, `classes` or `options` fix them. Probability and truth tables use the same item and
-        label column names; an empty truth is unknown. Features are all other columns of their table: numbers, or lists
-        of numbers. A graph is anything `Evidence` accepts: items of its edges are items too, and a matrix follows the
-        order of `items`. Raises BadEvidence if a table has no item in common with the others.
+        The items are those of all tables, and the classes those of the annotations, the `p_` columns and the truth,
+        unless `items`, `classes` or `options` fix them. `item` and `label` name columns in all tables. An empty label
+        in the truth means unknown. Features are all columns of their table except the item: numbers, or lists of
+        numbers. `graph` is anything that `Evidence` accepts; the items of edges count as items too, and a matrix must
+        follow the order of the items. Raises BadEvidence if a table has no item in common with the annotations.
         """
         others = (columns.get("annotator", "annotator"), columns.get("time"), columns.get("duration"))
         labels = annotation_table(annotations, (item, label, *others))
@@ -194,7 +194,7 @@ class Evidence(OneLineRepr):
 
     @cached_property
     def known(self) -> npt.NDArray[np.bool_]:
-        """(N,) True where the truth is known."""
+        """(N,) True for items with known truth."""
         assert self.truth is not None
         known: npt.NDArray[np.bool_] = self.truth >= 0
         known.setflags(write=False)
@@ -220,7 +220,7 @@ class Evidence(OneLineRepr):
 
     @property
     def kind(self) -> str:
-        """Name of the kind of answer."""
+        """Name of the kind of answer (`hitl.kinds`)."""
         return "choices" if self.parts is None else self.parts.question.kind
 
     def __str__(self) -> str:

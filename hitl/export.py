@@ -1,14 +1,16 @@
-"""Tables written by `hitl export`: labels with their sources, items, and questions.
+"""Build the tables that `hitl export` writes: labels with their sources, items, and questions.
 
-item_table          one row per item: the data to label
-label_tables        one row per item, classes of a multiple choice side by side; one row per part if parts are marked
-asked_table         one row per planned question
+    item_table      one row per item, with the data to label
+    label_tables    one row per item; one row per part if annotators mark parts of items
+    asked_table     one row per planned question
 
-item         the user's own id, else the platform's
-task         the platform's id, if any item has its own id
-label, confidence, p_<class>                        from the consensus
-labels, done, why, source                           number of labels, if and why the item is done, source of the label
-...          data shown to annotators: the fields of the item's data
+Columns of the labels of whole items:
+
+    item                            the user's own id, or the platform's id if there is none
+    task                            the platform's id, if any item has an id of the user
+    label, confidence, p_<class>    from the consensus
+    labels, done, why, source       number of labels; whether and why the item is done; source of the label
+    ...                             the fields of the item's data, which annotators see
 """
 
 from __future__ import annotations
@@ -28,15 +30,15 @@ from hitl.platform import NO, YES
 from hitl.tables.encode import iso_8601, writable
 
 KNOWN, ANNOTATORS, MODEL, BOTH, NOBODY = "known truth", "annotators", "model", "annotators and model", "nobody"
-"""Sources of a label."""
+"""Values of the column source."""
 
 
 def label_tables(judgement: Judgement, items: pa.Table, names: Mapping[str, str]) -> dict[str, pa.Table]:
-    """Return a table of labels per question, with a row for each judged item that still exists.
+    """Return question -> table of its labels, for items in the consensus that still exist.
 
     The questions of a multiple choice form one table, named after the control (`Choices.table`).
 
-    `judgement` is keyed by the platform's ids, and its evidence may be newer than its results. `items` comes from
+    `judgement` names items by the platform's ids, and its evidence may be newer than its results. `items` comes from
     `Store.items`, `names` from `hitl.project.item_names`.
     """
     layers = layers_by_question(judgement.evidence, judgement.results)
@@ -53,7 +55,7 @@ def label_tables(judgement: Judgement, items: pa.Table, names: Mapping[str, str]
 
 
 def asked_table(asks: pa.Table, names: Mapping[str, str]) -> pa.Table:
-    """Return the questions of `Store.asks`, with `since` as time (ISO 8601, UTC)."""
+    """Return `Store.asks` with the user's own ids, and `since` as a column time (ISO 8601, UTC)."""
     columns = item_columns(asks.column("item").to_pylist(), names)
     columns |= {name: asks.column(name) for name in asks.column_names if name not in ("item", "since")}
     columns["time"] = iso_8601(asks.column("since").to_numpy())
@@ -61,7 +63,7 @@ def asked_table(asks: pa.Table, names: Mapping[str, str]) -> pa.Table:
 
 
 def item_table(items: pa.Table, names: Mapping[str, str]) -> pa.Table:
-    """Return one row per item of `Store.items`: item (the own id), and the fields of its data."""
+    """Return one row per item of `Store.items`: the user's own id, and the fields of the item's data."""
     keys, data = (items.column(name).to_pylist() for name in _KEPT)
     columns: dict[str, Any] = {"item": pa.array([names.get(key, key) for key in keys], pa.string())}
     for field, values in _fields([json.loads(text) for text in data]).items():
@@ -70,7 +72,7 @@ def item_table(items: pa.Table, names: Mapping[str, str]) -> pa.Table:
 
 
 def _table(kind: Kind, group: Sequence[Judged], plan: Plan, items: pa.Table, names: Mapping[str, str]) -> pa.Table:
-    """Build one row per stored item: its label, the sources of the label, and the data shown to annotators."""
+    """Build one row per stored item: its label, the source of the label, and the data shown to annotators."""
     stored = {key: json.loads(data) for key, data in zip(*(items.column(n).to_pylist() for n in _KEPT), strict=True)}
     judged = list(map(str, group[0].consensus.items))
     keys = [key for key in judged if key in stored]
@@ -78,7 +80,7 @@ def _table(kind: Kind, group: Sequence[Judged], plan: Plan, items: pa.Table, nam
     evidence = [one.evidence for one in group]
     place = {str(item): n for n, item in enumerate(evidence[0].annotations.items)}
     rows = np.array([place[key] for key in keys], dtype=np.intp)
-    # An answer to a multiple choice counts as one label.
+    # An answer to a multiple choice is stored as a label for each of its questions, but counts once.
     labels_n = np.max([known.annotations.labels_per_item for known in evidence], axis=0)[rows]
     predicted_n = np.any([known.predicted for known in evidence], axis=0)[rows]
     known_n = np.all([known.known for known in evidence], axis=0)[rows]
@@ -106,7 +108,7 @@ def _fields(data: Sequence[Mapping[str, Any]]) -> dict[str, pa.Array]:
 
 
 def _column(values: list[Any]) -> pa.Array:
-    """Return values of one type as they are; lists, objects and mixed types as text (JSON)."""
+    """Return a column of these values. Lists, objects and mixed types become text (JSON)."""
     if not any(isinstance(value, list | dict) for value in values):
         try:
             column = pa.array(values)
@@ -131,7 +133,7 @@ def _free(field: str, columns: Mapping[str, Any]) -> str:
 
 
 def multiple_choices(classes_of: Mapping[str, Names]) -> dict[str, dict[str, str]]:
-    """Return control -> class -> question for the multiple choices among these questions (name -> its classes).
+    """Return control -> class -> question, for the multiple choices among some questions (name -> classes).
 
     Example:
         >>> multiple_choices({"topics=art": ("no", "yes"), "topics=law": ("no", "yes"), "mood": ("good", "bad")})

@@ -12,17 +12,20 @@ if TYPE_CHECKING:
     from hitl.platform import Operation
 
 NAMES = 8
-"""Number of names listed in one line."""
+"""Maximum number of names that `listed` shows."""
 
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Characters that move a terminal's cursor, change colors or reverse letters. Tabs and newlines are allowed."""
+"""Characters that move a terminal's cursor, change colors, reverse letters or cannot be encoded.
+
+Tabs and newlines are allowed.
+"""
 
 _PASSWORD = re.compile(r"(postgres\w*(?:\+\w+)?://[^\s/:@]*):\S*@|(://[^\s/:@]*):[^\s/@]*@")
 
 
 def plain(text: str) -> str:
-    """Make text safe for terminals: control characters become \\u001b, and passwords in URLs become stars."""
+    """Make text safe for terminals: control characters become escapes, and passwords in URLs become stars."""
     return escaped(masked(text))
 
 
@@ -37,7 +40,7 @@ def masked(text: str) -> str:
 
 
 class OneLineRepr:
-    """Base of classes that print as one line, `Name(<str>)`."""
+    """Base of classes whose repr is `Name(<str>)`, on one line."""
 
     __slots__ = ()
 
@@ -46,7 +49,7 @@ class OneLineRepr:
 
 
 def shown_names(names: Mapping[str, str]) -> dict[str, str]:
-    """Map keys to names, appending the key if several share a name.
+    """Return key -> name, with the key appended if several keys have the same name.
 
     Example:
         >>> shown_names({"1": "ann", "2": "bob", "3": "ann"})
@@ -59,13 +62,13 @@ def shown_names(names: Mapping[str, str]) -> dict[str, str]:
 def counted(number: int, noun: str, several: str = "") -> str:
     """Format a count with its noun: 1 question, 1,200 questions.
 
-    `several` is the plural if it is not formed with an s.
+    `several` is the plural, unless it is the noun with an s.
     """
     return f"{number:,} {noun if number == 1 else several or noun + 's'}"
 
 
 def listed(names: Sequence[Any]) -> str:
-    """List the first names: cat, dog, ... and 92 more."""
+    """Join the first names: cat, dog, ... and 92 more."""
     more = f", ... and {len(names) - NAMES:,} more" if len(names) > NAMES else ""
     return ", ".join(map(str, names[:NAMES])) + more
 
@@ -87,7 +90,7 @@ def subject_of(operation: Operation) -> str:
 
 
 def expected_fields(field: str, data: Sequence[Mapping[str, Any]]) -> str:
-    """Return the end of a message about a field that no item's data has: the fields there are."""
+    """Return the end of a message about a field that no item has: the existing fields, and the most similar one."""
     fields = list(dict.fromkeys(name for one in data for name in one))
     near = get_close_matches(field, fields, 1)
     meant = f"; did you mean {near[0]!r}?" if near else ""

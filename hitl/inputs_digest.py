@@ -1,15 +1,16 @@
 """Digest of a run's inputs. If no input has changed, the last result is reused.
 
-    revision    number of pulls that changed stored data; `Store.revision`
-    settings    hitl.toml, the environment, and the versions of hitl and of the saved consensus
-    files       size and time of the files named in settings: probabilities, features, a graph, user code
-    trainings   the last trainings on the labels
+    revision    number of pages that changed stored data (`Store.revision`)
+    settings    settings, including those in the environment; versions of hitl and of the consensus format
+    files       size and modification time of the files named in the settings: probabilities, features, graph, user code
+    trainings   the last training of the model of `[learn]`, per question
     sent_back   items sent back to annotators
-    people      annotators who can be asked, if the platform knows them all
+    people      annotators who can be asked, if the platform can list them
     questions   the questions and their classes
-    until       time at which the plan changes by itself because a question expires
+    until       time at which the plan changes although no input does, because a question expires
 
-A policy returns the same plan for the same inputs (its contract tests check this), and combiners start cold.
+Reuse is safe because the same inputs give the same result: no fit starts from an earlier one, and a policy returns the
+same plan for the same inputs (its contract tests check this).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def digest_inputs(settings: Settings, store: Store, connector: Connector) -> dict[str, Any]:
-    """Return digests of all inputs except the questions and `until`, as JSON values, without reading rows."""
+    """Return digests of all inputs except the questions and `until`, as JSON values. Reads no items or answers."""
     from hitl.consensus import FORMAT
 
     people = sorted(row.name for row in people_of(connector) or ())
@@ -62,14 +63,21 @@ def digest_questions(questions: Iterable[Question]) -> str:
 def as_metrics(
     there: Mapping[str, Any], settings: Settings, store: Store, questions: Iterable[Question], plan: Plan
 ) -> dict[str, Any]:
-    """Return the metrics entry of a run with the inputs `there` (`digest_inputs`) and this plan."""
+    """Return the inputs of a run as an entry of its metrics.
+
+    `there`: output of `digest_inputs` before the run. Trainings are digested again, because the run may have trained.
+    """
     asked, end = digest_questions(questions), until(plan, settings.crew.expire_hours * 3600.0)
     return {BASIS: {**there, **_digest_trainings(settings, store), "questions": asked, "until": end}}
 
 
 def until(plan: Plan, expire: float) -> float | None:
-    """Return the time, since the epoch, at which the first question to an annotator expires; None: never."""
-    waiting = [ask.since for ask in plan.asks if ask.annotator is not None and not ask.sent_back]  # sent-back ones stay
+    """Return when the plan changes although no input does (seconds since the epoch), or None if it does not.
+
+    It changes `expire` seconds after the oldest question was put to an annotator by name, or after an annotator who is
+    not away began to leave questions unanswered. Questions for anyone and sent-back items never expire.
+    """
+    waiting = [ask.since for ask in plan.asks if ask.annotator is not None and not ask.sent_back]
     owing = [person.unanswered for person in plan.people if person.unanswered and not person.away]
     first = min([*waiting, *owing], default=math.inf) + expire
     return first if math.isfinite(first) else None
@@ -78,7 +86,11 @@ def until(plan: Plan, expire: float) -> float | None:
 def unchanged(
     recorded: Mapping[str, Any] | None, current: Mapping[str, Any], questions: str | None, now: float
 ) -> bool:
-    """Return True if no input of the `recorded` run has changed. `questions` None: they cannot have changed."""
+    """Return True if the inputs are those of the `recorded` run, and `now` is before its `until`.
+
+    `recorded` is None if the run recorded no inputs: then return False. `questions` is the digest of the current
+    questions, or None if they cannot have changed.
+    """
     if recorded is None or any(recorded.get(name) != value for name, value in current.items()):
         return False
     if questions is not None and recorded.get("questions") != questions:
@@ -89,9 +101,10 @@ def unchanged(
 def stored_results(
     settings: Settings, store: Store, evidence: Mapping[str, Evidence], progress: Progress
 ) -> tuple[Mapping[str, Consensus], bool]:
-    """Return the consensus of each question, and True if it is that of the last run.
+    """Return the consensus of each question, and True if the last run computed it.
 
-    It is refitted if an answer, an item or a probability file has changed since. Nothing is recorded.
+    Refit all questions if stored data, a file named in the settings or a training has changed since that run, or if a
+    stored consensus does not cover the `evidence`. Other changed settings do not matter. A refit is not recorded.
     """
     latest, last = store.latest(settings.name), store.last_cycle(settings.name)
     recorded = (None if last is None else last.basis) or {}
@@ -109,8 +122,8 @@ def _stamps(settings: Settings) -> Iterator[str]:
     code = [name.rpartition(":")[0] for name in (settings.features.model, settings.learn.model) if name]
     modules = [f"{name.replace('.', '/')}.py" for name in code if name and not name.endswith(".py")]  # user modules
     for path in (Path(name) for name in (*named, *code, *modules) if name):
-        with suppress(OSError):  # the fit that reads it reports the error
-            for file in sorted(path.iterdir()) if path.is_dir() else [path]:  # a folder holds several files
+        with suppress(OSError):  # the fit that reads the file reports the error
+            for file in sorted(path.iterdir()) if path.is_dir() else [path]:
                 if file.is_file():
                     yield f"{file} {file.stat().st_size} {file.stat().st_mtime_ns}"
 

@@ -1,10 +1,10 @@
-"""Send data that a lead enters by hand: new items, and ground truth.
+"""Send data that a user supplies: new items, and ground truth.
 
     new_items, known_truth    a table -> one operation
     send                      outbox -> platform -> confirmed, under the project's lease
 
-The operation is written to the store's outbox before it is sent. After a crash the next command that writes sends it
-again, which changes nothing if the platform already has it.
+The operation is written to the store's outbox before it is sent. After a crash, the next run or command that pushes
+sends it again, which changes nothing if the platform already has it.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from hitl.tables.read import place_in
 
 @dataclass(frozen=True)
 class Sent:
-    """Receipts of the platform, and problems of the pull before it."""
+    """Receipts of the platform, and problems of the pull that looked for unknown items, if there was one."""
 
     receipts: tuple[Receipt, ...]
     problems: tuple[str, ...] = ()
 
 
 def new_items(table: pa.Table, item: str, where: str) -> Operation:
-    """Turn the rows of a table into new items, named by the column `item`; the other columns are shown to annotators.
+    """Turn the rows of a table into new items. The column `item` names them; annotators see the other columns.
 
-    `where` is the table's file, for messages. Raises BadTable if the column is missing; BadSettings if a row has no
-    name or two rows of one item differ.
+    `where` is the table's file, for messages. Raises BadTable if the column is missing; BadSettings if an item has no
+    name, or if two different rows have the same name.
     """
     require_columns(table, [item], where)
     rows = json.loads(json.dumps(table.to_pylist(), default=str))  # as stored in the outbox, with times as text
@@ -62,11 +62,11 @@ def new_items(table: pa.Table, item: str, where: str) -> Operation:
 def known_truth(table: pa.Table, questions: Sequence[Question], question: str | None, where: str) -> Operation:
     """Turn the columns item and label of a table into ground truth for one question (None: the only one).
 
-    `question` may name a multiple choice. Its labels then list the right classes, as "art,law" or one per row (empty:
-    no class), and all other classes are wrong. Parts of items are read by their kind (`Kind.truth`).
+    If `question` is a multiple choice, an item's labels list its right classes, as "art,law" or in several rows (empty:
+    no class), and all other classes are wrong. For other questions, `Kind.truth` reads the labels.
 
-    Items are given by the user's names; `send` replaces them by the platform's. Raises BadSettings if the question does
-    not exist; BadTable if a label is not a class or an item appears twice.
+    The table has the user's own ids; `send` replaces them by the platform's. Raises BadSettings if the question does
+    not exist; BadTable if a label is not a class, or if an item of a question other than a multiple choice has two.
     """
     require_columns(table, ["item", "label"], where)
     place_of = place_in(table, lambda row: f"{where}, {row_number(row)}")
@@ -87,7 +87,7 @@ def known_truth(table: pa.Table, questions: Sequence[Question], question: str | 
 def _chosen(
     rows: Sequence[tuple[str, str | None]], questions: Mapping[str, str], place_of: Place
 ) -> dict[str, dict[str, str]]:
-    """Return question -> item -> yes or no for a multiple choice (class -> question)."""
+    """Return question -> item -> yes or no for a multiple choice. `questions`: class -> question."""
     right: dict[str, set[str]] = {}
     for row, (item, label) in enumerate(rows):
         whole = label is None or label in questions  # a class may have a comma in its name
@@ -112,11 +112,11 @@ def send(
     where: str,
     progress: Progress = silent,
 ) -> Sent:
-    """Send one operation, after any left from an earlier command. `where` is its file, for messages.
+    """Send one operation, after operations left over from earlier commands. `where` is its file, for messages.
 
-    Sends nothing and raises BadTable if it contains items that the project does not have, or BadInput if two items
-    share an own id. Raises Refused if the platform rejects it. Raises Unreachable if the platform does not answer; the
-    operation then waits in the outbox for the next command that writes.
+    Raises BadTable if the operation is about items that the project does not have, or BadInput if two items have the
+    same own id; in both cases it is not sent. Raises Refused if the platform rejects it. Raises Unreachable if the
+    platform does not answer; the operation then stays in the outbox until the next push.
     """
     with store.lease(settings.name, seconds=lease_seconds(connector)) as lease:
         refused: list[HitlError] = []
@@ -126,7 +126,7 @@ def send(
         problems: tuple[str, ...] = ()
         try:
             operation = on_platform(settings, store, operation, where)
-        except BadTable:  # its items may be new on the platform
+        except BadTable:  # the unknown items may be new on the platform
             problems = pull(lease, store, connector, progress).problems
             operation = on_platform(settings, store, operation, where)
         store.queue(lease, [operation])
@@ -137,9 +137,9 @@ def send(
 
 
 def on_platform(settings: Settings, store: Store, operation: Operation, where: str) -> Operation:
-    """Replace own ids in an operation by the platform's keys.
+    """Replace the user's own ids in ground truth by the platform's keys. Return other operations unchanged.
 
-    Raises BadTable if it gives the truth of items that are not stored, BadInput if two items share an own id.
+    Raises BadTable if an item is not stored, BadInput if two stored items have the same own id.
     """
     if operation.kind != "gold":
         return operation

@@ -25,15 +25,15 @@ from hitl.models.analysis.audited_agreement import AuditedAgreement
 from hitl.plan import DoneItems, Plan
 
 DIGITS = 6
-"""Decimals of recorded and pushed probabilities."""
+"""Number of decimals of recorded and pushed probabilities."""
 
 
 def metrics_of(questions: Sequence[rules.Judged], plan: Plan, crew: Crew, budget: Budget) -> dict[str, Any]:
-    """Compute the metrics of a run for the history and `hitl status`, as JSON values.
+    """Return the metrics of a run for the history and `hitl status`, as JSON values.
 
-    items, labels of all questions and number of annotators, done items and reasons, mean confidence, agreement;
-    expected accuracy with its interval, money spent, forecast, why the project stopped, and why questions are not
-    asked.
+    They are: numbers of items, labels (of all questions), annotators with labels, and done items with reasons; mean
+    confidence; share of labels that agree with the consensus; expected accuracy with its interval; cost so far;
+    forecast; why the project is done; why questions or annotators are left out; figures per model.
     """
     pool = PoolState.of(questions, budget)
     first, results = pool.annotations[0], [consensus for _, consensus in pool]
@@ -69,7 +69,7 @@ def metrics_of(questions: Sequence[rules.Judged], plan: Plan, crew: Crew, budget
 
 
 def _models(pool: PoolState) -> dict[str, dict[str, Any]]:
-    """Return per model: items predicted, temperature, and agreement with the labels of labeled items."""
+    """Return model -> items predicted, temperature, and agreement with the consensus on items that have labels."""
     figures: dict[str, dict[str, Any]] = {}
     for evidence, consensus in pool:
         labeled = evidence.annotations.labels_per_item > 0
@@ -122,11 +122,11 @@ def outlook(metrics: Mapping[str, Any]) -> list[str]:
 
 
 NAMED = 5
-"""Number of annotators named in one line."""
+"""Maximum number of annotators named in one line."""
 
 
 def without_questions(metrics: Mapping[str, Any]) -> list[str]:
-    """List who is asked nothing and why, a line per reason."""
+    """Return a line per reason why annotators are asked nothing, with their names."""
     by_reason: dict[str, list[str]] = {}
     for name, why in metrics.get("unasked", {}).items():
         by_reason.setdefault(why, []).append(name)
@@ -138,7 +138,7 @@ def without_questions(metrics: Mapping[str, Any]) -> list[str]:
 
 
 def expected_accuracy(question: rules.Judged) -> rules.Expected:
-    """Return the expected accuracy of one question's labels over all its items, checked by ground truth."""
+    """Return the expected accuracy of one question's labels, checked against ground truth if there is enough."""
     return PoolState.of([question], Budget()).expected
 
 
@@ -161,7 +161,7 @@ def _checked(expected: rules.Expected) -> str:
 
 
 def _of_model(name: str, said: Mapping[str, Any], items: int) -> str:
-    """Describe a model in one line: items predicted, temperature, and agreement with annotators."""
+    """Describe a model in one line: items predicted, temperature, and agreement with the consensus."""
     parts = [f"model {name}: predicts {said['items']:,} of {items:,} items"]
     if said["temperature"] is not None:
         parts.append(f"temperature {said['temperature']:.2f}")

@@ -1,4 +1,4 @@
-"""Turn a judgement into operations, each of which describes a desired state on the platform, and push them."""
+"""Turn a judgement into operations, and push them. An operation describes a desired state of the platform."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Judgement:
     metrics: Mapping[str, Any] = field(default_factory=dict)
 
     def named(self, names: Mapping[str, str]) -> Judgement:
-        """Return a copy with readable item names: platform's key -> name (`hitl.project.item_names`)."""
+        """Return a copy with other item names. `names`: platform's key -> name (`hitl.project.item_names`)."""
         evidence = {}
         for question, known in self.evidence.items():
             items = _named(known.annotations.items, names)
@@ -73,10 +73,11 @@ def named_plan(plan: Plan, names: Mapping[str, str]) -> Plan:
 
 
 def operations_of(what: PushSettings, store: Store, project: str, judgement: Judgement) -> Iterator[Operation]:
-    """Yield the desired state of the platform after this run, as a function of judgement and crew alone.
+    """Yield operations that describe the desired state of the platform after this run.
 
-    The order comes before the items are opened, so that no annotator is served a random item in between. The consensus
-    comes last, because a platform may show all its predictions until an order limits them.
+    Annotators who had questions in an earlier run and have none now get an empty list. The order comes before the items
+    are opened, so that no annotator is served a random item in between. The consensus comes last, because a platform
+    may show it to annotators until an order is set.
     """
     plan, evidence = judgement.plan, judgement.evidence
     if what.order:
@@ -99,9 +100,9 @@ def operations_of(what: PushSettings, store: Store, project: str, judgement: Jud
 def departed(
     store: Store, project: str, judgement: Judgement, operations: Iterable[Operation]
 ) -> frozenset[tuple[str, str]]:
-    """Return kind and key of operations to send again because the platform's items no longer match them.
+    """Return (kind, key) of confirmed operations to send again, because the platform's items no longer match them.
 
-    An annotator who answers a task twice, or deletes an answer, changes the number of annotators it is open for.
+    An annotator who answers a task twice, or deletes an answer, changes how many more annotators the task is open for.
     """
     served = store.served(project)
     wanted = [each for each in operations if each.kind == "labels_wanted"]
@@ -117,7 +118,10 @@ def departed(
 
 
 def _consensus(store: Store, project: str, judgement: Judgement) -> Operation:
-    """Return the consensus to show, in columns if each item has one label, or the shown one if only digits differ."""
+    """Return the operation that shows the consensus: the last one again if the probabilities have hardly changed.
+
+    It is a table unless annotators mark parts of items.
+    """
     evidence, results = judgement.evidence, judgement.results
     if any(kind_of(result).of_parts for result in results.values()):
         fresh = Operation("consensus", "", {"questions": consensus_rows(evidence, results)})
@@ -134,7 +138,7 @@ def _consensus(store: Store, project: str, judgement: Judgement) -> Operation:
 
 
 def _is_close(shown: Any, fresh: Any) -> bool:
-    """Return True if two JSON values are equal, numbers to the pushed precision."""
+    """Return True if two JSON values are equal, apart from the rounding of pushed numbers."""
     if shown == fresh:
         return True
     if isinstance(shown, Mapping) and isinstance(fresh, Mapping):
@@ -153,7 +157,7 @@ def consensus_rows(
 
 
 def _standing(evidence: Mapping[str, Evidence]) -> tuple[Names, npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
-    """Return the N items, an (N,) mask of items whose truth is known for every question, and (N,) answer counts."""
+    """Return N items, an (N,) mask of items whose truth is known for every question, and (N,) numbers of annotators."""
     every = np.logical_and.reduce([known.known for known in evidence.values()])
     return next(iter(evidence.values())).annotations.items, every, answers_per_item(evidence)
 
@@ -170,7 +174,7 @@ def _has_labeled(evidence: Mapping[str, Evidence], ask: Ask) -> bool:
 
 
 def answers_per_item(evidence: Mapping[str, Evidence]) -> npt.NDArray[np.int64]:
-    """Return (N,) the number of annotators who answered each item, counting any of its questions."""
+    """Return (N,) numbers of annotators who answered at least one question about each item."""
     first, *others = evidence.values()
     if not others:
         return first.annotations.labels_per_item
@@ -194,12 +198,16 @@ def _are_done(names: pa.Array, done: DoneItems) -> npt.NDArray[np.bool_]:
 
 
 def _labels_wanted(plan: Plan, evidence: Mapping[str, Evidence]) -> Operation:
-    """Return the total answers each asked item should get, and the answers done items have, which closes them.
+    """Return the operation that sets how many answers items should get in total, over all annotators.
+
+    For an item that is asked about, this is the number of answers it has plus the new questions. For a done item it is
+    the number it has, which closes the item. Once the project is done all items are closed, even if they were never
+    asked about, because a platform keeps serving open items. Items with ground truth are left out unless they are asked
+    about.
 
     An annotator whose question about an item expired, or who is away, may still have the item open. A platform that
-    reserves it for them (Label Studio locks it for a day) would serve it to nobody else, so their answer is added to
-    the total. When the project is done all its items are closed, including those never asked about, because a platform
-    keeps serving open items. Items with ground truth are left alone, unless they are asked about.
+    reserves it for them (Label Studio locks it for a day) would serve it to no other annotator, so one more answer is
+    wanted for each of them.
     """
     items, known_n, labels_n = _standing(evidence)
     row, names = places_of(items, (ask.item for ask in plan.asks)), column_of(items)
@@ -226,10 +234,13 @@ def _labels_wanted(plan: Plan, evidence: Mapping[str, Evidence]) -> Operation:
 # -- push ------------------------------------------------------------------------------------------------
 
 NEEDS = {"consensus": "order"}
-"""Kinds not sent if another was refused: without an order, a platform may show annotators the consensus."""
+"""Kind -> kind that it needs: it is not sent if an operation of that kind failed.
+
+Without an order, a platform may show the consensus to annotators.
+"""
 
 IN_A_ROW = 3
-"""Number of unanswered operations in a row after which the platform counts as down."""
+"""Number of unanswered operations in a row after which a push stops, because the platform seems to be down."""
 
 
 def push(
@@ -241,17 +252,17 @@ def push(
     verify: bool = False,
     by_hand: bool = False,
 ) -> Iterator[Receipt]:
-    """Push every unconfirmed operation in order, confirming each once verified on the platform.
+    """Push every unconfirmed operation in order. Confirm each one when the connector has verified it.
 
     Operations that a killed process did not confirm are sent again, which changes nothing.
 
-    `verify` also checks confirmed operations, compares their full content (`Connector.verify`), and fixes later changes
-    on the platform. A push after one that was cut short does the same. `by_hand` sends only operations queued by hand
-    (`hitl.manual_operations`).
+    `verify` also checks confirmed operations: it compares their full content (`Connector.verify`) and fixes what was
+    changed on the platform since. The push after one that was cut short does this too. `by_hand` sends only operations
+    queued by hand (`hitl.manual_operations`).
 
-    If the platform refuses an operation or does not answer, the push continues with the others, except those that need
-    it (`NEEDS`), and stops once nothing is answered any more. The errors are raised at the end and the operations sent
-    again next time, except refused ones that were queued by hand.
+    If the platform refuses an operation or does not answer, the push continues with the other operations, except those
+    that need the failed one (`NEEDS`). It stops after `IN_A_ROW` unanswered operations in a row. The errors are raised
+    at the end, and failed operations are sent again next time, except refused ones that were queued by hand.
     """
     verify = not by_hand and (verify or store.in_doubt(lease))
     pending = store.queued(lease.project) if by_hand else store.pending(lease.project)
@@ -283,7 +294,7 @@ def push(
             if len(failed) >= IN_A_ROW and all(isinstance(error, Unreachable) for error in failed[-IN_A_ROW:]):
                 break
         if any(isinstance(error, Unreachable) for error in failed):
-            store.renew(lease)  # a request may be in flight: raise LeaseLost if overtaken, so the new holder verifies
+            store.renew(lease)  # a request may be in flight: if another run took over, LeaseLost makes it verify all
         else:
             store.end_push(lease, verified=verify and not failed)
     raise_all(failed)
@@ -298,7 +309,7 @@ def push_collecting_errors(
     *,
     by_hand: bool = False,
 ) -> tuple[Receipt, ...]:
-    """Return the receipts of `push`, adding its errors to `failed`."""
+    """Push, add the error to `failed` if there is one, and return the receipts."""
     receipts = []
     try:
         for receipt in push(lease, store, connector, progress, by_hand=by_hand):
@@ -310,7 +321,7 @@ def push_collecting_errors(
 
 @contextmanager
 def _sending(lease: Lease, store: Store, connector: Connector) -> Iterator[None]:
-    """Block writes once the lease is lost, and record for the next holder that something may have been sent."""
+    """Block writes once the lease is lost. The next push then verifies, because a request may be in flight."""
 
     def may_write() -> float:
         store.renew(lease)
@@ -328,7 +339,7 @@ def _sending(lease: Lease, store: Store, connector: Connector) -> Iterator[None]
 
 
 def _end_of_kind(pending: list[Operation], first: int) -> int:
-    """Return the index where the next kind begins. Operations of one kind go together, as a platform may batch them."""
+    """Return the index where the next kind begins. Operations of one kind are sent together, to allow batches."""
     return next((n for n in range(first, len(pending)) if pending[n].kind != pending[first].kind), len(pending))
 
 

@@ -1,6 +1,6 @@
 """Parts of items, such as spans of a text or boxes on an image, and their representation as labels.
 
-An answer that marks parts is stored as one label. Each has a canonical form, so equal answers are equal labels.
+An answer that marks parts is stored as one label, in a canonical form, so that equal answers are equal labels.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from hitl.annotations import Name
 
 Place = int | float | str
-"""Start or end of a span: characters of a text; for a recording seconds, frames, ..., or a time in ISO 8601."""
+"""Start or end of a span: an offset in characters; in a recording a number of seconds, frames, ..., or ISO 8601."""
 
 BOX_DIGITS = 4
-"""Decimals of a box's numbers in a label: a hundredth of a pixel if an image is 10,000 pixels wide."""
+"""Number of decimals of a box's percentages in a label: 0.01 pixels in an image that is 10,000 pixels wide."""
 
 BoxTuple = tuple[float, float, float, float, str]
 """A box: x and y of its upper left corner, width and height, in percent of the image, and its label."""
@@ -29,14 +29,15 @@ class Part:
     """A part of an item, either in the consensus or only marked by annotators.
 
     Attributes:
-        item: the item that contains it.
-        label: its label.
-        place: its location, as JSON values. A span has "start", "end" and, in a text, "text". A box has "x", "y",
-            "width" and "height" (percent of the image), with the image's size in pixels. A mask has "height", "width"
-            (pixels) and "rle" (run lengths).
-        probability: probability that it is right, in [0, 1]; for a mask the mean over its pixels.
-        marked, answers: number of annotators who marked it, and who answered the item; 0 if not counted.
-        found: True for a part of the consensus.
+        item: item that contains the part.
+        label: label of the part.
+        place: location, as JSON values. A span has "start", "end" and, in a text, "text". A box has "x", "y", "width"
+            and "height" (percent of the image), with the image's size in pixels. A mask has "height", "width" (pixels)
+            and "rle" (run lengths).
+        probability: probability that the part is right, in [0, 1]; for a mask the mean over its pixels.
+        marked: number of annotators who marked the part; 0 if not counted.
+        answers: number of annotators who answered the item; 0 if not counted.
+        found: True if the part is in the consensus.
     """
 
     item: Name
@@ -48,12 +49,12 @@ class Part:
     found: bool = True
 
     def at(self, *names: str) -> tuple[Any, ...]:
-        """Return these values of its place."""
+        """Return the values of `place` with these names."""
         return tuple(self.place[name] for name in names)
 
 
 def spans_as_label(spans: Iterable[tuple[Place, Place, str]]) -> str:
-    """Write the spans of one answer (start, end, label) as a label, sorted and without duplicates.
+    """Encode the spans of one answer (start, end, label) as a label, sorted and without duplicates.
 
     Example:
         >>> spans_as_label([(8, 11, "PER"), (0, 3, "PER")])
@@ -64,24 +65,26 @@ def spans_as_label(spans: Iterable[tuple[Place, Place, str]]) -> str:
 
 
 def spans_in(label: str) -> list[tuple[Any, Any, str]]:
-    """Read the output of `spans_as_label`."""
+    """Decode the output of `spans_as_label`."""
     return [(start, end, name) for start, end, name in json.loads(label)]
 
 
 def drawn_as_label(height: int, width: int, masks: Iterable[tuple[str, Sequence[int]]]) -> str:
-    """Write the masks of one answer as a label: the image size, and label and run lengths per mask, sorted."""
+    """Encode the masks of one answer (label, run lengths) as a label, sorted, with the image's size in pixels."""
     ordered = sorted((name, list(rle)) for name, rle in masks)
     return json.dumps({"height": height, "width": width, "masks": ordered}, ensure_ascii=False, separators=(",", ":"))
 
 
 def drawn_in(label: str) -> tuple[int, int, list[tuple[str, list[int]]]]:
-    """Read height, width and masks from the output of `drawn_as_label`."""
+    """Decode the output of `drawn_as_label` to height, width and masks (label, run lengths)."""
     answer = json.loads(label)
     return answer["height"], answer["width"], [(name, rle) for name, rle in answer["masks"]]
 
 
 def boxes_as_label(height: int, width: int, boxes: Iterable[BoxTuple]) -> str:
-    """Write the boxes of one answer as a label: image size (0 if unknown) and rounded boxes, sorted, each once.
+    """Encode the boxes of one answer as a label: rounded, sorted and without duplicates.
+
+    `height` and `width` are the image's size in pixels, 0 if unknown.
 
     Example:
         >>> boxes_as_label(90, 120, [(50, 20, 10, 10, "cat"), (0, 1 / 3, 10, 10, "dog")])
@@ -92,20 +95,20 @@ def boxes_as_label(height: int, width: int, boxes: Iterable[BoxTuple]) -> str:
 
 
 def boxes_in(label: str) -> tuple[int, int, list[BoxTuple]]:
-    """Read height, width and boxes from the output of `boxes_as_label`."""
+    """Decode the output of `boxes_as_label` to height, width and boxes."""
     answer = json.loads(label)
     boxes = [(x, y, width, height, name) for x, y, width, height, name in answer["boxes"]]
     return answer["height"], answer["width"], boxes
 
 
 LARGEST = 2**53
-"""Limit for numbers, because from here on floats cannot represent every integer and distinct places would coincide."""
+"""Limit of numbers: from here on floats cannot represent every integer, so distinct places would become equal."""
 
 
 def number_of(place: Any) -> float:
-    """Return a place as a number; a time in ISO 8601 as seconds since the epoch (UTC, if it names no zone).
+    """Convert a place to a number. A time in ISO 8601 becomes seconds since the epoch (UTC if it names no zone).
 
-    Raises ValueError for anything else, and for a number beyond LARGEST.
+    Raises ValueError for anything else, and for numbers with an absolute value of LARGEST or more.
 
     Example:
         >>> number_of(2.5), number_of("1970-01-01T00:01:00.5")

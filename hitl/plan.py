@@ -1,7 +1,6 @@
 """`Plan`: the next questions and their annotators, and the done items with their labels.
 
-A plan is plain data. It can be printed, compared, dry-run, stored as JSON and pushed later. `asks` are in serving
-order.
+A plan is plain data, which can be printed, compared, stored as JSON, and pushed later.
 """
 
 from __future__ import annotations
@@ -33,20 +32,21 @@ class Ask:
     """One question: an item for an annotator (None: for anyone).
 
     Attributes:
-        item, annotator: the item to label, and the annotator to ask.
+        item: item to label.
+        annotator: annotator to ask.
         gain: expected gain of the answer (`ExpectedGain`: right labels, plus a share of the information in nats).
-        right: probability that the answer is right.
-        why: the reason, in words.
-        since: when it was first asked (seconds since the epoch), 0 if times are not recorded.
-        check: gold question: the item's truth was known when it was asked, and the answer measures the annotator. The
-            item is already done.
-        seconds: expected time to answer, 0 if unknown.
-        probability: inclusion probability of the item, in (0, 1], given everything known before the plan was made, by
-            which answers are weighted (`hitl.models.analysis.audited_agreement`); 1 if nothing is drawn, None if
-            unknown.
-        audit: the item was drawn at random from all eligible items, done or open, and the answer measures the quality
-            of the labels.
-        sent_back: somebody has sent the item back to the annotator; a new answer replaces their old one.
+        right: probability that the answer is right, in [0, 1].
+        why: reason for the question, in words.
+        since: when the question was first asked (seconds since the epoch); 0 if times are not recorded.
+        check: True for a gold question, which measures the annotator: the item's truth was known when it was asked, and
+            the item is already done.
+        seconds: expected time to answer, in seconds; 0 if unknown.
+        probability: inclusion probability of the item, in (0, 1], given everything known before the plan was made. Its
+            inverse weights the answer (`hitl.models.analysis.audited_agreement`). 1 if items are not drawn at random;
+            None if unknown.
+        audit: True if the item was drawn at random from all eligible items, done or open, to measure the quality of the
+            labels.
+        sent_back: True if a user sent the item back to the annotator; the new answer replaces the old one.
     """
 
     item: Name
@@ -64,12 +64,13 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Rework:
-    """An item sent back to an annotator, to check again or as an expert.
+    """An item sent back to an annotator, to check their own answer or as an expert.
 
     Attributes:
         item, annotator: as in `Ask`.
         since: when it was sent back (seconds since the epoch); a later answer fulfills the request.
-        note: what to check; by: who sent it back.
+        note: what to check.
+        by: user who sent it back.
     """
 
     item: Name
@@ -81,7 +82,7 @@ class Rework:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A done item: its label (one per question, in order), its confidence and the reason."""
+    """A done item: its labels (one per question, in order), its confidence, and why it is done."""
 
     item: Name
     labels: tuple[Name, ...]
@@ -93,14 +94,14 @@ class Done:
 class DoneItems(Sequence[Done]):
     """Done items as columns, because there may be a million. A `Done` is created on access.
 
-    It equals any sequence of the same items.
+    It equals any sequence of equal `Done`.
 
     Attributes:
-        items: M names.
-        labels: one label per question, for each item.
+        items: names of the M done items.
+        labels: M tuples of labels, one label per question.
         confidence: M numbers in [0, 1].
         why: M reasons.
-        rows: row numbers of the items among all items of the plan; None if unknown.
+        rows: (M,) row numbers of the items in the evidence; None if unknown.
     """
 
     items: Sequence[Name]
@@ -148,7 +149,7 @@ class DoneItems(Sequence[Done]):
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """A question that was never answered: asked at `since` (seconds since the epoch), dropped later."""
+    """A question that was asked at `since` (seconds since the epoch), not answered in time, and dropped."""
 
     item: Name
     annotator: Name
@@ -161,11 +162,12 @@ class Activity:
 
     Attributes:
         annotator: name of the annotator.
-        answers: number of items answered or skipped when a plan was last made.
-        last_active: when a plan first saw this number (seconds since the epoch; 0: never).
-        away: True if their questions expired since, and they answered or skipped nothing.
-        unanswered: time since which they have answered none of their questions, although others answered some (0:
-            none).
+        answers: number of answers and skips when the last plan was made.
+        last_active: when a plan last found more answers or skips than the plan before (seconds since the epoch; 0:
+            never).
+        away: True if a question has expired since they were last active, or would have if it had not been settled.
+        unanswered: when they were asked the first question, since they were last active, that others settled without
+            their answer (seconds since the epoch; 0: none).
     """
 
     annotator: Name
@@ -180,12 +182,12 @@ class Plan(OneLineRepr):
     """Next questions, and done items.
 
     Attributes:
-        asks: questions in serving order. An item may appear once per annotator asked.
-        done: done items; any sequence of `Done`, stored as `DoneItems`.
-        open_items: number of items that are not done (asked now or later).
+        asks: questions in serving order. An item appears once per annotator asked.
+        done: done items: any sequence of `Done`, converted to `DoneItems`.
+        open_items: number of items that are not done.
         stop: why the project is done and nothing is asked any more; None while it continues.
-        expired: questions dropped because nobody answered, whose items are still open.
-        people: last activity of the crew, for the next plan (`hitl.active.pending.outstanding`).
+        expired: expired questions whose items are still open.
+        people: last activity of the annotators, for the next plan (`hitl.active.pending.outstanding`).
 
     Example:
         >>> from hitl import Plan
@@ -228,8 +230,9 @@ class Plan(OneLineRepr):
         return f"{asked}; {counted(len(self.done), 'item')} done, {self.open_items} open"
 
     def table(self) -> pa.Table:
-        """Return an Arrow table of the questions: priority (1 first), item, annotator and other fields of `Ask`,
-        without since.
+        """Return an Arrow table of the questions: priority (1 first), and the fields of `Ask`.
+
+        The fields since and sent_back are left out. An annotator of null means anyone, seconds of null unknown.
         """
         rows = [{"priority": rank, **asdict(ask)} for rank, ask in enumerate(self.asks, start=1)]
         for row in rows:
@@ -250,7 +253,7 @@ class Plan(OneLineRepr):
     def to_json(self) -> str:
         """Return the plan as one JSON object with a version."""
         done = [{"item": d.item, "labels": d.labels, "confidence": d.confidence, "why": d.why} for d in self.done]
-        data = {"format": FORMAT, "asks": list(map(_as_dict, self.asks)), "done": done}  # there may be a million
+        data = {"format": FORMAT, "asks": list(map(_as_dict, self.asks)), "done": done}
         data |= {"open_items": self.open_items, "stop": self.stop}
         data |= {"expired": list(map(_as_dict, self.expired)), "people": list(map(_as_dict, self.people))}
         return json.dumps(data, ensure_ascii=False)
@@ -272,7 +275,7 @@ class Plan(OneLineRepr):
 
 
 def _as_dict(row: Ask | Expired | Activity) -> dict[str, Any]:
-    """Convert like `asdict`, without copying every value."""
+    """Convert like `asdict`, but without copying every value, because there may be a million rows."""
     return {name: getattr(row, name) for name in row.__slots__}
 
 

@@ -1,4 +1,4 @@
-"""The contract of connectors: pages in, operations out. Long because a connector is written from this one page.
+"""The contract of connectors: pages in, operations out. This module is all that the author of a connector must read.
 
     Connector.pull(cursor) -> pages          rows keyed by the platform's own ids, and the cursor after them
     Connector.push(operations) -> receipts   each operation describes a state, so repeating it changes nothing
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hitl.annotations import Names
 
 Cursor = Mapping[str, Any]
-"""Position where a pull stopped: JSON values, understood by the connector that made them."""
+"""Position where a pull stopped, as JSON values that only the connector interprets."""
 
 AnnotationKind = Literal["answer", "skip", "gold"]
 
@@ -38,10 +38,11 @@ class Question:
     """A question asked about every item. A multi-label control has one yes/no question per class.
 
     Attributes:
-        name: unique in the project and stable (for instance "sentiment" or "topics=sports").
-        classes: true classes; options: all valid answers, classes first. For parts: the possible labels of a part.
+        name: name, unique in the project and stable (for instance "sentiment" or "topics=sports").
+        classes: possible true classes. If parts are marked: possible labels of a part.
+        options: all valid answers, the classes first.
         kind: kind of answer, a name in `hitl.kinds.KINDS`.
-        field: the field of an item's data in which parts are marked.
+        field: field of an item's data in which parts are marked; "" if none are.
     """
 
     name: str
@@ -57,11 +58,17 @@ YES, NO = "yes", "no"
 
 @dataclass(frozen=True, slots=True)
 class ItemRow:
-    """An item on the platform: `data` is shown to annotators, `labels_wanted` is how many should answer (0: unknown).
+    """An item on the platform.
 
-    `version` is ISO 8601 or any other sortable text. It is "" if the platform has no versions; then the store assigns
-    one and treats the platform's current data as newest. `key` is the platform's id. `ref` is the user's own id under
-    which `add_items` created the item; None if the platform does not store it, or if both are the same.
+    Attributes:
+        key: the platform's id.
+        data: fields shown to annotators.
+        version: ISO 8601 or any other sortable text. "" if the platform has no versions; the store then assigns one and
+            treats the platform's current data as newest.
+        labels_wanted: number of annotators who should answer; 0 if unknown.
+        closed: True if the platform no longer serves the item to annotators.
+        ref: the user's own id under which `add_items` created the item; None if the platform does not store it, or if
+            it is the key.
     """
 
     key: str
@@ -73,7 +80,10 @@ class ItemRow:
 
 
 def id_in(data: Mapping[str, Any], field: str) -> str | None:
-    """Return the own id in a field of an item's data as text ("7" for 7); None unless it is text or a whole number."""
+    """Return the user's own id from a field of an item's data, as text ("7" for 7).
+
+    Return None unless the value is non-empty text or a whole number.
+    """
     value = data.get(field)
     if isinstance(value, float) and value.is_integer():
         value = int(value)  # a column with missing values reads whole numbers as 7.0
@@ -84,7 +94,7 @@ def id_in(data: Mapping[str, Any], field: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class AnnotatorRow:
-    """A person: the platform's key and the name to show (such as an email address)."""
+    """An annotator: the platform's key, and the name to show (such as an email address)."""
 
     key: str
     name: str
@@ -92,11 +102,17 @@ class AnnotatorRow:
 
 @dataclass(frozen=True, slots=True)
 class AnnotationRow:
-    """One answer to one question (label None for a skip). Its annotation may answer several.
+    """One answer to one question. An annotation that answers several questions has a row for each.
 
-    `key` is the platform's id of the annotation. `version` and `created` are ISO 8601 UTC, or "" as in `ItemRow`.
-    `annotator` is an AnnotatorRow key or None; `duration` is in seconds. `suggested`: True if it began as a suggestion,
-    None if the platform does not report it.
+    Attributes:
+        key: the platform's id of the annotation.
+        item, annotator: keys as in `ItemRow` and `AnnotatorRow`; the annotator is None if unknown.
+        question: name of the question.
+        label: the answer; None for a skip.
+        kind: "answer", "skip" or "gold" (ground truth).
+        version, created: ISO 8601 in UTC; "" as in `ItemRow`.
+        duration: seconds the answer took, or None if unknown.
+        suggested: True if the answer began as a suggestion; None if the platform does not report this.
     """
 
     key: str
@@ -127,8 +143,8 @@ Row = TypeVar("Row")
 class ColumnRows(Sequence[Row]):
     """Rows of a page stored as columns, because there may be millions. A row is created on access.
 
-    `row` creates a row from the column values, by name. `columns` returns the columns for items at these positions on
-    the page (None: all), in the order of the items; `data` and `probabilities` are JSON text.
+    `row` creates a row from its values, by name. `columns` takes positions of items on the page (None: all) and returns
+    a table of their rows, in the order of the items; `data` and `probabilities` are JSON text. `count`: number of rows.
     """
 
     def __init__(self, row: Callable[..., Row], columns: Callable[[Any], pa.Table], count: int) -> None:
@@ -144,7 +160,7 @@ class ColumnRows(Sequence[Row]):
         return self.of(None)[place]
 
     def of(self, items: Any) -> tuple[Row, ...]:
-        """Return the rows of the items at these positions on the page."""
+        """Return the rows of the items at these positions on the page; None: of all items."""
         return tuple(self._row(**values) for values in self.columns(items).to_pylist())
 
 
@@ -154,16 +170,18 @@ class Page:
 
     Attributes:
         cursor: where to continue after this page.
-        items, annotations, predictions, annotators: rows; *all* annotations and model predictions of each item.
-        live: keys of all items that exist now, or None if unknown; stored items outside it were deleted on the
+        items: rows of items.
+        annotations, predictions: *all* annotations and model predictions of these items.
+        annotators: rows of annotators.
+        live: keys of all items that exist now, or None if unknown. Stored items that are not listed were deleted on the
             platform.
         problems: rows that could not be read, in words ("task 7: two choices on a single-choice control").
-        total: number of items in all, for a progress bar, or None.
-        partial: rows of the platform may be missing, so nothing counts as deleted.
-        latest: the page wins over stored rows, even with an earlier version, because the connector yields pages in the
-            order read and its platform's clock may go back.
-        digests: for a page whose items are all `ColumnRows`: the item keys, and for each a digest (uint64) of its data
-            on the page. Only items with a changed digest are compared row by row.
+        total: number of items that the pull will read, for a progress bar; None if unknown.
+        partial: True if rows may be missing on the page, so that no stored row counts as deleted.
+        latest: True if the page replaces stored rows even if they have a later version, because the connector yields
+            pages in the order read and the platform's clock may go back.
+        digests: keys of the items, and for each a digest (uint64) of everything about it on the page. Only items with a
+            changed digest are compared row by row. Only for pages of `ColumnRows`.
     """
 
     cursor: Cursor
@@ -181,10 +199,15 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class PullSummary:
-    """Counts of a pull, or of one page: rows, rows that differed from the stored ones, deletions, problems, pages.
+    """Counts of a pull, or of one page.
 
-    A pull without any page means that nothing has changed, including the questions. `fixed`: items the platform had
-    changed without a later time, found only by comparison.
+    Attributes:
+        items, annotations: number of rows read.
+        changed: number of rows that differed from the stored ones.
+        deleted: number of rows deleted.
+        problems: rows that could not be read, in words.
+        pages: number of pages. 0 means that nothing has changed, including the questions.
+        fixed: number of items that the platform had changed without a later time, found only by comparison.
     """
 
     items: int = 0
@@ -212,9 +235,9 @@ class Operation:
                        items whose parts are marked have "parts": [{"label", "confidence", ...}] instead of "label" and
                        "probabilities", each with its place (`hitl.parts.Part.place`)
         order          {"items": [item, ...], "by": mark}  serving order; the mark identifies the store
-        assign         {"items": [item, ...]}              key = annotator; empty: nothing to do for them
-        labels_wanted  {"items": {item: n}}                n > answers so far: open; else: closed
-        add_items      {"items": [{"key", "data"}, ...]}   key = batch name; items have our own keys
+        assign         {"items": [item, ...]}              key = annotator; empty: no questions for them
+        labels_wanted  {"items": {item: n}}                n: total answers wanted; an item that has them is closed
+        add_items      {"items": [{"key", "data"}, ...]}   key = batch name; the items' keys are the user's own ids
         gold           {"questions": {question: {item: label}}}   ground truth, shown as such
 
     The key is "" unless stated otherwise.
@@ -233,7 +256,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Receipt:
-    """Confirms that the platform matches the operation. `changed` counts the changes made (0: it already matched)."""
+    """Confirmation that the platform matches the operation. `changed`: number of changes made, 0 if it matched."""
 
     operation: Operation
     changed: int
@@ -241,7 +264,7 @@ class Receipt:
 
 
 Progress = Callable[[str, int, int | None], None]
-"""Callback (what, done, total or None) for long work."""
+"""Callback for long work: name of the step, number done, and total number or None."""
 
 
 def silent(what: str, done: int, total: int | None) -> None:
@@ -270,7 +293,7 @@ class Held(Protocol):
     """Live rows of a project in the store, for a connector to compare with its platform."""
 
     def count(self, until: str | None = None, without: Collection[str] = ()) -> tuple[int, int]:
-        """Count items, excluding `without` and versions after `until`, and their annotations."""
+        """Return the number of items, excluding `without` and versions after `until`, and of their annotations."""
         ...
 
     def latest(self, until: str) -> str | None:
@@ -278,13 +301,13 @@ class Held(Protocol):
         ...
 
     def stored(self, keys: Collection[str] | None = None) -> Mapping[str, HeldItem]:
-        """Return the stored items among `keys` (default: all)."""
+        """Return key -> stored item, for these keys (default: all)."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SeenAnswer:
-    """An annotation's answer to a question: as in `AnnotationRow`, without times."""
+    """An answer to one question, for audits: an `AnnotationRow` without item and times."""
 
     key: str
     question: str
@@ -310,7 +333,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A difference between platform and store: its kind, its key, and its description."""
+    """A difference between platform and store: kind and key of the row or operation, and a description."""
 
     what: str
     key: str
@@ -319,7 +342,12 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """Name of an annotator (as in `AnnotatorRow`) -> URL of their page, and a sentence of advice about it."""
+    """Pages where annotators answer.
+
+    Attributes:
+        links: name of an annotator (as in `AnnotatorRow`) -> URL of their page.
+        advice: a sentence about how to use these pages, or "".
+    """
 
     links: Mapping[str, str] = field(default_factory=dict)
     advice: str = ""
@@ -333,11 +361,11 @@ class Connector(ABC):
 
     @abstractmethod
     def questions(self) -> tuple[Question, ...]:
-        """Return the questions the project asks about every item. Raises Refused for unsupported ones."""
+        """Return the questions the project asks about every item. Raises Refused if they are not supported."""
 
     @abstractmethod
     def pull(self, cursor: Cursor | None) -> Iterator[Page]:
-        """Read everything (cursor None) or changes since the cursor. Resumable after each page."""
+        """Yield everything (cursor None) or the changes since the cursor. A pull can resume after each page."""
 
     @abstractmethod
     def push(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
@@ -349,11 +377,11 @@ class Connector(ABC):
 
     @property
     def place(self) -> str | None:
-        """Address and project, or a path, which distinguishes this place from others. None: unknown."""
+        """Text that identifies where data is pulled from: an address and a project, or a path. None: unknown."""
         return None
 
     def is_at(self, place: str) -> bool:
-        """Return True if a stored `place` is this one."""
+        """Return True if the stored `place` is the place of this connector, or if the latter is unknown."""
         return self.place in (None, place)
 
     def annotators(self) -> tuple[AnnotatorRow, ...] | None:
@@ -365,11 +393,11 @@ class Connector(ABC):
         return Pages()
 
     def marks(self) -> frozenset[str]:
-        """Return the `by` (see `Operation`) of all orders on the platform, to detect those of other stores."""
+        """Return the marks ("by" in `Operation`) of all orders on the platform, to detect orders of other stores."""
         return frozenset()
 
     def serves(self, address: str) -> bool:
-        """Return True if the platform serves the file at a URL in an item's data, to holders of its token."""
+        """Return True if `address`, a URL in an item's data, is a file that this platform serves (see `fetch`)."""
         return False
 
     def fetch(self, address: str) -> bytes:
@@ -377,29 +405,32 @@ class Connector(ABC):
         raise Refused(f"{address}: not a file of this platform")
 
     def recall(self, cursor: Cursor | None) -> None:  # noqa: B027 - a default
-        """Set where the last pull stopped.
+        """Set where the last pull stopped, for connectors that remember what they read.
 
-        Until the next pull, `questions` include those found in stored rows, and a pull from the beginning treats mass
-        deletions since then as doubtful.
+        Until the next pull, `questions` then includes classes read earlier, and a pull of everything does not at once
+        accept that many rows have disappeared.
         """
 
     def accept_deletions(self) -> None:  # noqa: B027 - a default
-        """Treat missing rows as deleted, however many there are."""
+        """Treat missing rows as deleted in the next pull, however many there are."""
 
     def compare(self, cursor: Cursor, held: Held) -> Iterator[Page]:
-        """Read changes that a pull by time missed. Called with the stored data after a pull."""
+        """Yield changes that a pull by time missed. Called after a pull; `held` is the stored data."""
         return iter(())
 
     @property
     def lease_seconds(self) -> float:
-        """Shortest lease, in seconds, within which each request finishes."""
+        """Upper limit of the duration of a request, in seconds; leases must not be shorter."""
         return 0.0
 
     def fence(self, may_write: Callable[[], float] | None) -> None:  # noqa: B027 - a default
-        """Call `may_write` before every write: it raises, or returns the seconds left for writing. None: no fence."""
+        """Call `may_write` before every write from now on; None: no more.
+
+        It raises if writing is no longer allowed, else returns for how many seconds it is.
+        """
 
     def snapshot(self, progress: Progress = silent) -> Snapshot:
-        """Read all data without the pull code, if there is another way; by default pull everything."""
+        """Read all data, without the code of `pull` if the platform offers a second way. The default uses `pull`."""
         answers: dict[str, set[SeenAnswer]] = {}
         data: dict[str, Mapping[str, Any]] = {}
         predictions: dict[tuple[str, str, str], Mapping[str, float]] = {}
@@ -415,12 +446,12 @@ class Connector(ABC):
         return Snapshot({item: frozenset(rows) for item, rows in answers.items()}, data, predictions)
 
     def departures(self, operations: Sequence[Operation], progress: Progress = silent) -> Iterable[Difference] | None:
-        """Find where the platform differs from these operations, and items of ours that no operation covers.
+        """Find where the platform differs from these operations, and objects of hitl that no operation covers.
 
-        None: pushed operations cannot be read back.
+        Return None if pushed operations cannot be read back.
         """
         return None
 
     def verify(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
-        """Push, but compare the full content on the platform, which takes longer, and fix differences."""
+        """Push, but compare the full content on the platform first, which takes longer, and fix differences."""
         return self.push(operations)

@@ -1,7 +1,7 @@
 """A project: its hitl.toml, store and platform, for runs, commands and the service.
 
-    load, stored, opened                 settings; with the store; with the connector too
-    stored_evidence, combined            question -> evidence; its consensus, fitted now
+    load, stored, opened                 the settings; settings and store; settings, store and connector
+    stored_evidence, combined            question -> evidence; question -> consensus, fitted now
     item_names                           platform's key -> the user's own id
     crew_of, budget_of                   who may be asked, and how much
 
@@ -38,13 +38,11 @@ if TYPE_CHECKING:
 
 
 one_fit = RLock()
-"""Held during a fit. Compiled kernels may crash the process if two threads run them at once (numba without OpenMP or
-TBB).
-"""
+"""Lock held during a fit, because numba without OpenMP or TBB may crash if two threads run compiled code at once."""
 
 
 def load(config: Path) -> Settings:
-    """Load the settings of this hitl.toml, including those of its connector. Raises BadSettings."""
+    """Load the settings of this hitl.toml, with paths resolved against its folder. Raises BadSettings."""
     from hitl.connectors.catalog import settings_of
     from hitl.settings import loading
 
@@ -60,7 +58,7 @@ def load(config: Path) -> Settings:
 
 @contextmanager
 def stored(config: Path) -> Iterator[tuple[Settings, Store]]:
-    """Open settings and store only, for callers that do not contact the platform, so no token is needed."""
+    """Open settings and store, without the platform and its token."""
     from hitl.store import Store
     from hitl.tables.limits import within
 
@@ -73,7 +71,8 @@ def stored(config: Path) -> Iterator[tuple[Settings, Store]]:
 def opened(config: Path, *, anew: bool = False) -> Iterator[tuple[Settings, Store, Connector]]:
     """Open the project's settings, store and connector.
 
-    Raises BadSettings if the store has a project of this name from another place, unless `anew` (a pull of everything).
+    Raises BadSettings if the store has this place under another name, or a project of this name from another place. The
+    latter is allowed if everything is about to be pulled `anew`.
     """
     from hitl.connectors.catalog import connector_of
     from hitl.store import Store
@@ -89,7 +88,7 @@ def opened(config: Path, *, anew: bool = False) -> Iterator[tuple[Settings, Stor
 
 
 def recalled(connector: Connector, store: Store, project: str) -> Connector:
-    """Tell the connector where the last pull stopped, unless that was another place, and return it."""
+    """Return the connector after `Connector.recall`, which is skipped if the last pull was from another place."""
     place = store.source(project)
     if place is None or connector.is_at(place):
         connector.recall(store.cursor(project))
@@ -97,7 +96,7 @@ def recalled(connector: Connector, store: Store, project: str) -> Connector:
 
 
 def store_url(url: str, folder: Path) -> str:
-    """Resolve a relative SQLite file against hitl.toml, wherever the command runs, and create its folder.
+    """Resolve a relative SQLite file against the folder of hitl.toml, and create the file's folder.
 
     The folder of an absolute path is not created, because a mistyped path must not become an empty project.
     """
@@ -133,7 +132,7 @@ def require_one_name(store: Store, project: str, connector: Connector) -> None:
 
 
 def orders_of_others(store: Store, project: str, connector: Connector) -> tuple[str, ...]:
-    """Return a warning if the platform has an order from another store, as far as the platform can tell."""
+    """Return a warning if the platform has an order from another store and can report it (`Connector.marks`)."""
     if connector.marks() <= {store.mark(project)}:
         return ()
     return (
@@ -147,9 +146,9 @@ def orders_of_others(store: Store, project: str, connector: Connector) -> tuple[
 
 
 def stored_evidence(settings: Settings, store: Store, questions: tuple[Question, ...]) -> dict[str, Evidence]:
-    """Return evidence per question, all over the same items: `given_evidence` plus the last predictions of `[learn]`.
+    """Return question -> evidence, with the last predictions of `[learn]`. All cover the same items.
 
-    Raises BadInput if nothing was pulled yet, or a model's file does not match.
+    Raises BadInput if no items are stored, or if a file of `[models]` or `[graph]` cannot be used.
     """
     from hitl.learning.training import with_predictions
 
@@ -158,7 +157,7 @@ def stored_evidence(settings: Settings, store: Store, questions: tuple[Question,
 
 
 def given_evidence(settings: Settings, store: Store, questions: tuple[Question, ...]) -> dict[str, Evidence]:
-    """Return evidence per question without `[learn]`: annotators, models, features and graph."""
+    """Return question -> evidence without `[learn]`: annotations, ground truth, other models, features and graph."""
     from hitl.annotations import CheckedNames
     from hitl.kinds.kind import StoredAnswers, kind_of
     from hitl.learning.features import stored_features
@@ -196,9 +195,9 @@ def given_evidence(settings: Settings, store: Store, questions: tuple[Question, 
 
 
 def graph_of(settings: Settings, store: Store, items: Names, features: Floats | None) -> ProjectGraph | None:
-    """Return links between these items, as `[graph]` says; None without `[graph]`, or without the features it needs.
+    """Return the links of `[graph]` between these items; None without `[graph]`, or without the features it needs.
 
-    Raises BadInput if its file does not match.
+    Raises BadInput if its file cannot be used.
     """
     from hitl.learning.graph import graph_of_features, graph_of_file
 
@@ -212,7 +211,7 @@ def graph_of(settings: Settings, store: Store, items: Names, features: Floats | 
 
 
 def _model_files(settings: Settings, store: Store, questions: tuple[Question, ...]) -> dict[str, dict[str, pa.Table]]:
-    """Return question -> model -> probabilities from the files in `[models]`, by the platform's keys."""
+    """Return question -> model -> table of probabilities, from the files of `[models]`, with the platform's keys."""
     from hitl.tables.matrices import by_question
 
     files: dict[str, dict[str, pa.Table]] = {question.name: {} for question in questions}
@@ -224,9 +223,9 @@ def _model_files(settings: Settings, store: Store, questions: tuple[Question, ..
 
 
 def usable(settings: Settings, store: Store, questions: tuple[Question, ...]) -> tuple[Settings, tuple[str, ...]]:
-    """Return the settings without model and graph files that cannot be used now, and a warning about each.
+    """Return the settings without the model and graph files that cannot be used now, and a warning about each.
 
-    A graph that the combiner requires stays.
+    A graph that the combiner requires is not removed.
     """
     from hitl.models.combiner import needs_of
     from hitl.models.registry import chosen
@@ -235,7 +234,7 @@ def usable(settings: Settings, store: Store, questions: tuple[Question, ...]) ->
     for name, path in settings.models.items():
         alone = settings.model_copy(update={"models": {name: path}, "graph": type(settings.graph)()})
         try:
-            given_evidence(alone, store, questions)  # checks its numbers too
+            given_evidence(alone, store, questions)  # also checks the numbers in the file
             models[name] = path
         except BadInput as error:
             told.append(f"models.{name} is left out: {error}. Mend the file, or take it out of [models]")
@@ -264,7 +263,7 @@ def combined(settings: Settings, evidence: Mapping[str, Evidence], progress: Pro
 
 
 def is_over(consensus: Consensus | None, evidence: Evidence) -> bool:
-    """Return True if a consensus covers the same items, annotators and options, with as many labels per annotator."""
+    """Return True if the consensus has the items, annotators, options and numbers of labels of the evidence."""
     annotations = evidence.annotations
     return consensus is not None and (
         consensus.items == annotations.items
@@ -280,10 +279,10 @@ def is_over(consensus: Consensus | None, evidence: Evidence) -> bool:
 def item_names(settings: Settings, store: Store) -> dict[str, str]:
     """Return platform's key -> the user's own id for every stored item, in the order of `Store.items`.
 
-    The own id is read from the field `source.key` of the item's data, or else is the id given to `hitl add`. An item
-    without one uses its platform's key, or "task <key>" if that is another item's own id.
+    The user's own id is in the field `source.key` of the item's data, or was given to `hitl add`. An item without one
+    is named by its platform's key, or "task <key>" if another item has this key as its own id.
 
-    Raises BadSettings if no item has the field, BadInput if two items share an own id.
+    Raises BadSettings if no item has the field, BadInput if two items have the same own id.
     """
     from hitl.settings import Keyed
 
@@ -339,7 +338,7 @@ def crew_of(settings: Settings, store: Store) -> Crew:
 
 
 def people_of(connector: Connector) -> tuple[AnnotatorRow, ...] | None:
-    """Return everyone who can be asked, or None if the platform cannot list them."""
+    """Return everyone who can be asked, or None if the platform cannot list them or does not answer."""
     try:
         return connector.annotators()
     except PlatformError:
@@ -349,8 +348,9 @@ def people_of(connector: Connector) -> tuple[AnnotatorRow, ...] | None:
 def reachable(crew: Crew, connector: Connector, names: Mapping[str, str]) -> tuple[Crew, tuple[str, ...]]:
     """Return the crew without annotators unknown to the platform, and a warning about each.
 
-    `names` are those of the last pull (`Store.annotator_names`), used if the platform does not answer now. Raises
-    BadSettings if it knows no member, because a crew without names means anyone.
+    `names`: key -> name of stored annotators (`Store.annotator_names`), used if the platform does not answer. If the
+    platform cannot list its users, the crew is unchanged. Raises BadSettings if nobody in the crew is known, because a
+    crew without names would mean anyone.
     """
     if not crew.names:
         return crew, ()
@@ -385,7 +385,7 @@ def budget_of(settings: Settings) -> Budget:
 
 
 def lease_seconds(connector: Connector) -> float:
-    """Return the duration of a lease, longer than any request of the connector."""
+    """Return the duration of a lease in seconds, no shorter than any request of the connector."""
     from hitl.store.lease import SECONDS
 
     return max(SECONDS, connector.lease_seconds)

@@ -1,6 +1,6 @@
-"""Registries of names and classes, loaded on demand, from this package and from plugins.
+"""Registries of classes by name, from this package and from plugins. A class is loaded when it is needed.
 
-A package installed beside hitl adds a combiner, a policy or a connector by an entry point:
+Another package adds a combiner, a policy or a connector by an entry point:
 
     [project.entry-points."hitl.combiners"]
     loudest = "their_package.loudest:Loudest"
@@ -24,8 +24,8 @@ class Registry(Mapping[str, str]):
 
     Attributes:
         group: entry point group by which other packages add names.
-        noun: noun for a name in messages.
-        own: names of this package, which no other package can replace.
+        noun: what a name stands for, in messages ("policy").
+        own: name -> location of the classes in this package, which no other package can replace.
     """
 
     group: str
@@ -34,7 +34,7 @@ class Registry(Mapping[str, str]):
 
     @cached_property
     def others(self) -> dict[str, EntryPoint]:
-        """Names from other packages, in alphabetical order."""
+        """Name -> entry point of classes in other packages, in alphabetical order."""
         entries = sorted(entry_points(group=self.group), key=lambda entry: entry.name)
         return {entry.name: entry for entry in entries if entry.name not in self.own}
 
@@ -64,7 +64,7 @@ class Registry(Mapping[str, str]):
             ) from error
 
     def make(self, name: str, settings: Mapping[str, Any]) -> Any:
-        """Create an instance of this name with these settings. Raises BadSettings for an unknown name or setting."""
+        """Create an instance of the class of this name. Raises BadSettings for an unknown name or setting."""
         made = self.load(name)
         types = {field.name: field.type for field in fields(made)} if is_dataclass(made) else {}
         for key, value in settings.items():

@@ -1,4 +1,4 @@
-"""Measures of a consensus against ground truth. Pure functions of (N, J) probabilities and (N,) truth codes."""
+"""Score (N, J) probabilities against the (N,) codes of the true classes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from hitl.annotations import Floats, Ints
 
 @dataclass(frozen=True, eq=False)
 class Reliability:
-    """Data of a reliability diagram: B bins of equal mass, from the least to the most confident items.
+    """Data of a reliability diagram: B bins with equal numbers of items, from the least to the most confident items.
 
     Attributes:
         confidence: (B,) mean probability of the most probable class, in [0, 1].
         accuracy: (B,) share of items whose most probable class is true, in [0, 1].
-        count: (B,) number of items, > 0; bins differ by at most one item.
+        count: (B,) number of items, > 0, equal up to one item.
         low, high: (B,) ends of the Wilson interval of the accuracy.
     """
 
@@ -49,17 +49,18 @@ def log_loss(probabilities: Floats, truth: Ints, floor: float = 1e-15) -> float:
 
 
 def calibration_error(probabilities: Floats, truth: Ints, bins: int = 15) -> float:
-    """Return the expected calibration error of the top class over equal-mass bins, in [0, 1]; k tied classes count
-    1/k.
+    """Return the expected calibration error of the most probable class, in [0, 1]; k tied classes count 1/k.
+
+    The items are divided by confidence into bins with equal numbers of items.
     """
     return _equal_mass_gap(probabilities.max(axis=1), right(probabilities, truth), bins)
 
 
 def reliability(probabilities: Floats, truth: Ints, bins: int = 15, level: float = 0.95) -> Reliability:
-    """Compute accuracy and confidence of the top class in equal-mass bins; k tied classes count 1/k.
+    """Compute accuracy and confidence of the most probable class in each bin; k tied classes count 1/k.
 
-    The mean of |accuracy - confidence| over items equals `calibration_error` with as many bins. If there are fewer
-    items than `bins`, each item is a bin. `level` is that of the intervals.
+    The mean of |accuracy - confidence| over items equals `calibration_error` with the same `bins`. If there are fewer
+    items than `bins`, each item is a bin. `level`: probability that an interval covers the accuracy.
     """
     sure, credit = probabilities.max(axis=1), right(probabilities, truth)
     parts = _equal_mass(sure, bins)
@@ -69,7 +70,9 @@ def reliability(probabilities: Floats, truth: Ints, bins: int = 15, level: float
 
 
 def wilson_interval(share: Floats, count: Ints | Floats, level: float = 0.95) -> tuple[Floats, Floats]:
-    """Return the ends, in [0, 1], of Wilson's interval for probabilities seen as a `share` of `count` > 0 trials."""
+    """Return low and high ends, in [0, 1], of Wilson's interval for a probability, given the `share` of `count` > 0
+    trials that succeeded.
+    """
     z = norm.ppf(0.5 + level / 2)
     centre = (share + z**2 / (2 * count)) / (1 + z**2 / count)
     half = z / (1 + z**2 / count) * np.sqrt(share * (1 - share) / count + z**2 / (4 * count**2))
@@ -84,10 +87,10 @@ def bootstrap_interval(
     seed: int = 0,
     level: float = 0.95,
 ) -> tuple[float, float]:
-    """Return the ends of a measure's percentile interval over items resampled with replacement.
+    """Return low and high ends of the percentile interval of a measure, over `draws` resamples of the items.
 
-    Resamples in which the measure is NaN do not count. Calibration errors are never negative, and larger in a resample
-    than in the sample itself, so their interval is too high if calibration is good.
+    Resamples in which the measure is NaN do not count. The interval of a calibration error is too high if calibration
+    is good, because such an error is never negative and tends to be larger in a resample than in the data.
     """
     rng = np.random.default_rng(seed)
     rows = (rng.integers(len(truth), size=len(truth)) for _ in range(draws))
@@ -97,7 +100,7 @@ def bootstrap_interval(
 
 
 def classwise_calibration_error(probabilities: Floats, truth: Ints, bins: int = 15) -> float:
-    """Return the mean over classes of the calibration error of "is it class j", in equal-mass bins, in [0, 1]."""
+    """Return the mean over classes j of the calibration error of "the item is of class j", in [0, 1]."""
     gaps = [
         _equal_mass_gap(probabilities[:, j], (truth == j).astype(float), bins) for j in range(probabilities.shape[1])
     ]
@@ -113,6 +116,6 @@ def _equal_mass_gap(predicted: Floats, happened: Floats, bins: int) -> float:
 
 
 def _equal_mass(predicted: Floats, bins: int) -> list[npt.NDArray[np.intp]]:
-    """Return the rows of each bin, in order of the prediction."""
+    """Return the rows of each bin, lowest predictions first."""
     order = np.argsort(predicted, kind="stable")
     return np.array_split(order, min(bins, len(order))) if len(order) else []

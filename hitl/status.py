@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 SLACK = 60.0
-"""Seconds after which a due run should have started: the scheduler's polling interval."""
+"""Seconds by which a run may start late without being missed: the scheduler's polling interval."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,12 @@ class Queue:
     """Questions waiting for one annotator (None: for anyone).
 
     Attributes:
-        questions: number of questions; oldest_hours: age of the oldest; overdue: number that have waited too long.
+        annotator: name of the annotator.
+        questions: number of questions.
+        oldest_hours: age of the oldest question, in hours.
+        overdue: number of questions that have expired.
         away: True if the annotator seems to be away.
-        seconds: expected time to answer all; 0 if unknown.
+        seconds: expected time to answer all questions, in seconds; 0 if unknown.
     """
 
     annotator: str | None
@@ -45,7 +48,7 @@ class Queue:
 
 @dataclass(frozen=True)
 class Missed:
-    """A missed run: when it was `due` at the latest, and the schedule, in words."""
+    """A missed run: when it was due, and the schedule in words."""
 
     due: datetime
     schedule: str
@@ -56,17 +59,19 @@ class Status:
     """The state of a project at one moment.
 
     Attributes:
-        now: that moment, in seconds since the epoch.
-        stored: `Store.counts`.
+        project: name of the project.
+        now: the moment, in seconds since the epoch.
+        stored: kind of row -> number stored (`Store.counts`).
         last: the last run, or None before the first.
-        pending: kind -> number of operations the platform has not confirmed.
-        running: who is writing to the project now, in words, or None; failure: why the last run failed, or None.
-        problems: what the last pull could not read or found doubtful; left_out: what the last run left out or ignored.
-        queues: annotators with waiting questions, longest wait first.
-        pages: pages where annotators answer, as of the last run; None if none has recorded them.
+        pending: kind -> number of operations that are not confirmed yet.
+        running: who is writing to the project now, in words, or None.
+        failure: why the last run failed, or None.
+        problems: rows that the last pull could not read or found doubtful, in words.
+        queues: waiting questions per annotator, longest wait first.
+        pages: pages where annotators answer, as of the last run; None if no run has recorded them.
         looked_at: when a run last found no changes, or None.
-        missed: the run that should have started since, or None.
-        unfinished: True if a push was cut short and nothing is continuing it.
+        missed: the run that should have started since the last one, or None.
+        unfinished: True if a push was cut short and no process is writing now.
         changed_since: True if a pull has changed stored data since the last run.
     """
 
@@ -144,7 +149,7 @@ def status_of(
 
 
 def last_of(times: Iterable[datetime | None], now: float) -> datetime | None:
-    """Return the latest of these times, ignoring times in the future (a clock that was ahead), or None."""
+    """Return the latest of these times, or None. Times in the future are ignored, because a clock was ahead."""
     return max((each for each in times if each is not None and each.timestamp() <= now + SLACK), default=None)
 
 
@@ -180,7 +185,7 @@ def stored_in_words(counts: Mapping[str, int]) -> str:
 
 
 def queues_of(plan: Plan, expire_hours: float, now: float) -> tuple[Queue, ...]:
-    """Return annotators with waiting questions, longest wait first, and annotators who seem to be away."""
+    """Return the waiting questions per annotator, longest wait first. Annotators who seem to be away are included."""
     away = {person.annotator for person in plan.people if person.away}
     asks: dict[Name | None, list[Ask]] = {}
     for ask in plan.asks:
@@ -189,7 +194,7 @@ def queues_of(plan: Plan, expire_hours: float, now: float) -> tuple[Queue, ...]:
     for name in dict.fromkeys([*asks, *sorted(away, key=str)]):
         theirs = asks.get(name, [])
         ages = [(now - ask.since) / 3600 if ask.since else 0.0 for ask in theirs]
-        passing = [age for age, ask in zip(ages, theirs, strict=True) if not ask.sent_back]  # sent-back ones stay
+        passing = [age for age, ask in zip(ages, theirs, strict=True) if not ask.sent_back]  # these never expire
         overdue = 0 if name is None else sum(age >= expire_hours for age in passing)
         shown = None if name is None else str(name)
         seconds = round(math.fsum(ask.seconds for ask in theirs), 1)
