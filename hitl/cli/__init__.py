@@ -1,4 +1,4 @@
-"""Run the command line. `main` turns errors into messages and exit codes; `app` has the commands."""
+"""Run the command line. `main` turns errors into messages and exit codes. The commands are in `app`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def main() -> None:
-    """Run `hitl`. Ends the process with 0, or with the exit code of the error's class (see hitl.errors)."""
+    """Run `hitl`. End the process with 0, or with the exit code of an error (see `hitl.errors`)."""
     from hitl.cli import show
     from hitl.cli.app import app
     from hitl.errors import HitlError
@@ -41,7 +41,7 @@ class _Lines(logging.Handler):
 
 @contextmanager
 def _messages_as_lines() -> Iterator[None]:
-    """Show each warning of hitl once, and what it logs (for instance while it waits for a server), as lines."""
+    """Print each warning of hitl once, and its log (for instance while it waits for a server), as lines."""
     from hitl.cli import show
 
     original, log, lines = warnings.showwarning, logging.getLogger("hitl"), _Lines(logging.WARNING)

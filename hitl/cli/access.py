@@ -35,7 +35,7 @@ FromInput = Annotated[bool, opt("Read the password from standard input.", "--pas
 
 @dataclass(frozen=True)
 class Where:
-    """Options for the database of users and tokens."""
+    """Options that name the database of users and tokens."""
 
     config: Config = HERE
     access: Access = None
@@ -48,7 +48,7 @@ class Where:
 
 
 def command(group: typer.Typer, name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add a command to a group, with examples at the end of its help."""
+    """Return a decorator that adds a command to a group, with examples at the end of its help."""
     return lambda function: group.command(name, epilog=examples(f"{group.info.name} {name}"))(grouped(function))
 
 

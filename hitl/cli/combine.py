@@ -1,4 +1,7 @@
-"""Define `hitl combine`: labels from files of labels or spans, or from a project's store (of shards: see `shard`)."""
+"""Define `hitl combine`, which combines the labels or spans in files, or the labels of a project.
+
+Folders of shards are combined in `shard`.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +21,12 @@ if TYPE_CHECKING:
     from hitl.consensus import Consensus
 
 FOR_SPANS = ("annotations", "method", "paper", "truth", "item", "annotator", "label")
-"""Options of `Given` that apply to spans."""
+"""Options of `Given` that are allowed for files of spans."""
 
 
 @dataclass(frozen=True)
 class Results:
-    """Options for printing and writing the consensus. Raises BadSettings for contradictory ones."""
+    """Options for printing and writing the consensus. Raises BadSettings for contradictory options."""
 
     output: Annotated[Path | None, opt("Consensus: item, label, confidence, p_<class>.", "--output", "-o")] = None
     save: Annotated[Path | None, opt("Save the whole consensus (.npz) for Consensus.load.")] = None
@@ -46,10 +49,12 @@ class Combined:
     """Result of combining, to be shown and written.
 
     Attributes:
-        data, lines: what --json and the first lines say.
-        labels, annotators: question ("" for files) -> table.
-        heads: question -> title of its labels.
-        consensus: what --save saves.
+        data: values for --json.
+        lines: lines printed before the tables.
+        labels: question ("" for files) -> table of labels.
+        annotators: question ("" for files) -> table of annotators.
+        heads: question -> title of the table of labels.
+        consensus: consensus for --save, or None.
     """
 
     data: dict[str, Any]
@@ -135,7 +140,7 @@ def _files(given: Given) -> Combined:
 
 
 def _project(config: Path, wanted: Results) -> Combined:
-    """Combine stored labels; nothing is recorded."""
+    """Combine the stored labels, without recording the result."""
     from hitl import cycle
     from hitl.kinds.kind import kind_of, layers_by_question
     from hitl.project import item_names, opened
@@ -160,7 +165,7 @@ def _project(config: Path, wanted: Results) -> Combined:
 
 
 def _has_spans(path: Path, item: str) -> bool:
-    """Return True if a file of annotations has `start` and `end`, and documents instead of items."""
+    """Return True if a file of annotations has the columns start and end, and documents instead of items."""
     from hitl.tables.read import column_names
 
     columns = {*column_names(path)} if path.exists() else set()
@@ -168,7 +173,7 @@ def _has_spans(path: Path, item: str) -> bool:
 
 
 def _document(item: str) -> str:
-    """Return the column of the document: the value of --item, else `document`."""
+    """Return the name of the document column: the value of --item if given, else "document"."""
     return "document" if item == "item" else item
 
 

@@ -1,4 +1,4 @@
-"""Define `hitl embed`: features of items, from texts, images or columns, into a file or a project's store."""
+"""Define `hitl embed`, which computes features from texts, images or columns, for a file or for a project."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class How:
-    """The columns to embed, the model, and the number of features."""
+    """Options for what to embed, and how."""
 
     text: Annotated[str | None, opt("Column of the text.")] = None
     image: Annotated[str | None, opt("Column of the image: a path, or an address.")] = None
@@ -52,7 +52,7 @@ class How:
     device: flags.Device = "auto"
 
     def settings(self, items: Path) -> FeatureSettings:
-        """Return the options as [features] of hitl.toml. Raises BadSettings for options that contradict each other."""
+        """Return the options as [features] of hitl.toml. Raises BadSettings for contradictory options."""
         from pydantic import ValidationError
 
         from hitl.settings import FeatureSettings
@@ -150,7 +150,7 @@ def _of_table(
 
 
 def _of_project(config: Path, output: Path | None, progress: Progress) -> Embedded:
-    """Store the features of the project, and return them."""
+    """Compute and store the features of the project's items, and return them."""
     from hitl import cycle
     from hitl.learning.features import stored_features
     from hitl.project import item_names, opened

@@ -1,4 +1,4 @@
-"""Read the evidence of a command from the files that the command line names."""
+"""Read evidence from the files named on the command line, and write tables."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ITEM_COLUMN = "Name its column of items with --item, which is the same in all fi
 
 @dataclass(frozen=True)
 class Files:
-    """Files with evidence, and the method that combines it."""
+    """Options for files with evidence, and for the method that combines it."""
 
     annotations: Annotated[
         Path | None,
@@ -56,7 +56,7 @@ class Files:
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of tables of annotations, and the labels they may hold."""
+    """Options for the columns of tables, and for the labels that are allowed."""
 
     item: flags.ItemColumn = "item"
     annotator: Annotated[str, opt("Column of the annotator; an empty field is anonymous.")] = "annotator"
@@ -69,7 +69,7 @@ class Columns:
 
     @property
     def labels(self) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
-        """Classes and options. Raises BadSettings for options without classes."""
+        """Classes and options as given (None: not given). Raises BadSettings for options without classes."""
         if self.options is not None and self.classes is None:
             raise BadSettings("--options needs --classes: which of the answers are classes, which only answers?")
         return names(self.classes), names(self.options)
@@ -77,22 +77,22 @@ class Columns:
 
 @dataclass(frozen=True)
 class Given(Columns, Files):
-    """Files and how to read them. Without annotations, a project is used, with its own settings."""
+    """Options for files and how to read them. Without annotations, the command uses a project with its settings."""
 
     @property
     def files(self) -> list[Path]:
-        """Files that are read."""
+        """All files named by the options."""
         models = [Path(entry.partition("=")[2]) for entry in self.probabilities or ()]
         named = (self.annotations, self.truth, self.features, self.graph, self.items, *models)
         return [path for path in named if path]
 
     def other_than(self, *allowed: str) -> list[str]:
-        """Return the options that were given, except these."""
+        """Return the names of the options that were given, except these."""
         own = [each for each in fields(self) if each.name not in allowed]
         return [each.name for each in own if getattr(self, each.name) != each.default]
 
     def need_project(self, command: str, config: Path, **others: object) -> None:
-        """Raise BadSettings if an option is given (here or in `others`) that only applies to files."""
+        """Raise BadSettings if an option for files is given (here or in `others`), or if there is no hitl.toml."""
         refuse(
             [*self.other_than(), *(name for name, value in others.items() if value is not None)],
             f"{command}: {{}} needs an annotations file; a project is combined as its hitl.toml says",
@@ -104,7 +104,7 @@ class Given(Columns, Files):
             )
 
     def evidence(self) -> Evidence:
-        """Read the evidence from the files, and warn of contradictory labels. Raises HitlError."""
+        """Read the evidence from the files. Warn about contradictory labels and unused columns. Raises HitlError."""
         from hitl.evidence import Evidence
         from hitl.models.graphs.neighbours import nearest_neighbours
         from hitl.tables.columns import unread_parts
@@ -148,7 +148,7 @@ class Given(Columns, Files):
         return replace(evidence, graph=nearest_neighbours(evidence.features, self.neighbours))
 
     def consensus(self, evidence: Evidence) -> Consensus:
-        """Fit the method. Features used by --neighbours to build a graph cause no warning that they are unused."""
+        """Fit the method. There is no warning about unused features if --neighbours built a graph from them."""
         from hitl.models.combiner import seen_by
         from hitl.models.mean_score import MeanScore, guessed_order
         from hitl.models.registry import chosen
@@ -160,7 +160,10 @@ class Given(Columns, Files):
         return method.fit(evidence if self.neighbours is None else seen_by(method, evidence))
 
     def judged(self, command: str, saved: Path | None, output: Path | None) -> tuple[Evidence, Consensus]:
-        """Return the evidence, and a saved or fitted consensus. Raises BadSettings if both are requested."""
+        """Return the evidence, and its consensus: loaded from `saved`, or fitted if that is None.
+
+        Raises BadSettings if `saved` and a method are both given.
+        """
         from hitl.consensus import Consensus
         from hitl.tables.write import require_distinct
 
@@ -173,7 +176,7 @@ class Given(Columns, Files):
         return evidence, Consensus.load(saved) if saved else self.consensus(evidence)
 
     def _models(self, classes: tuple[str, ...] | None) -> dict[str, Any]:
-        """Return model -> its probabilities; `items` names the rows of arrays without names."""
+        """Return model -> table of probabilities. The option `items` names the rows of arrays without names."""
         from hitl.tables.columns import require_columns
         from hitl.tables.matrices import read_probabilities
 
@@ -188,7 +191,7 @@ class Given(Columns, Files):
 
 
 def _read(path: Path | None, text: Sequence[str], hint: str = "", more: Sequence[str] = ()) -> pa.Table:
-    """Read a table with the columns `text`, as strings, and `more`. Raises BadTable."""
+    """Read a table. Columns in `text` are read as strings. Raises BadTable if one of these or of `more` is missing."""
     from hitl.tables.columns import require_columns
     from hitl.tables.read import read_table
 
@@ -199,7 +202,7 @@ def _read(path: Path | None, text: Sequence[str], hint: str = "", more: Sequence
 
 
 def model_files(entries: Iterable[str] | None, files: str = "FILE") -> list[tuple[str, str]]:
-    """Split the values of --probabilities into model and file."""
+    """Split the values of --probabilities into (model, file) pairs. `files`: word for the file, for messages."""
     pairs = []
     for entry in entries or ():
         model, _, file = entry.partition("=")
@@ -210,7 +213,7 @@ def model_files(entries: Iterable[str] | None, files: str = "FILE") -> list[tupl
 
 
 def names(text: str | None) -> tuple[str, ...] | None:
-    """Split comma-separated names."""
+    """Split comma-separated names. Return None for None."""
     return None if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
 
 
@@ -218,9 +221,9 @@ def names(text: str | None) -> tuple[str, ...] | None:
 
 
 def require_unread(config: Path, settings: Settings, outputs: Iterable[Path | None], *, of_model: bool = False) -> None:
-    """Raise BadTable for an output that is also another output, or that the project reads or would read.
+    """Raise BadTable if an output is also another output, or a file that the project reads or would read.
 
-    An output `of_model` may replace an earlier output of a model.
+    If the output is `of_model`, it may be a file of model probabilities that the project reads.
     """
     from hitl.connectors.table_files import MODELS
     from hitl.tables.write import require_distinct
@@ -233,7 +236,7 @@ def require_unread(config: Path, settings: Settings, outputs: Iterable[Path | No
 
 
 def files_for(path: Path | None, questions: Collection[str]) -> dict[str, Path]:
-    """Return question -> file: labels.csv, or labels.<question>.csv for several questions. Empty without a path."""
+    """Return question -> file: labels.csv, or labels.<question>.csv if there are several. Empty if `path` is None."""
     from hitl.tables.write import file_name
 
     if path is None:
@@ -245,7 +248,7 @@ def files_for(path: Path | None, questions: Collection[str]) -> dict[str, Path]:
 
 
 def write_tables(path: Path | None, tables: Mapping[str, pa.Table]) -> dict[str, Path]:
-    """Write the table of each question, and return the files."""
+    """Write the table of each question. Return question -> file."""
     from hitl.tables.write import write_table
 
     files = files_for(path, tables)

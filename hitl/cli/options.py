@@ -1,4 +1,4 @@
-"""Options that several commands share: their names, help and shell completion. Groups of them are dataclasses."""
+"""Options that several commands share: names, help and shell completion. A group of options is a dataclass."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ HERE = Path("hitl.toml")
 
 
 def opt(help: str, *names: str, **more: Any) -> Any:
-    """Return an option with this help; without `names` it is called as its parameter."""
+    """Return an option with this help. Without `names`, it is named after its parameter."""
     return typer.Option(*names, help=help, **more)
 
 
 def one_of(help: str, choices: Iterable[str], *names: str) -> Any:
-    """Return an option whose choices are listed in its help ("{}") and offered by the shell."""
+    """Return an option whose choices replace "{}" in its help, and are offered by the shell."""
     choices = tuple(choices)
     return opt(help.format(", ".join(choices)), *names, autocompletion=starting(choices))
 
@@ -40,7 +40,7 @@ def starting(names: Iterable[str]) -> Callable[[str], list[str]]:
 
 
 EXAMPLES = Path(__file__).with_name("examples.txt").read_text(encoding="utf-8").splitlines()
-"""Examples of all commands, as they are typed."""
+"""Examples of all commands, one per line, as they are typed."""
 
 
 def examples(command: str) -> str:
@@ -91,7 +91,7 @@ def refuse(given: Iterable[str], message: str) -> None:
 
 @dataclass(frozen=True)
 class Engine:
-    """Options for where parallel work runs. Raises BadSettings for contradictory ones."""
+    """Options for where parallel work runs. Raises BadSettings for contradictory options."""
 
     engine: Annotated[Literal["here", "dask"], opt("Where work in parts is done: in this process, or by Dask.")] = (
         "here"
@@ -107,13 +107,13 @@ class Engine:
             raise BadSettings("--scheduler and --workers exclude each other: a scheduler has workers of its own")
 
     def require_none(self, why: str) -> None:
-        """Raise BadSettings if an engine was chosen although the work has no parts."""
+        """Raise BadSettings if an engine was chosen although this work cannot be split. `why`: end of the message."""
         if self.engine != "here":
             raise BadSettings(f"--engine {self.engine}: {why}")
 
     @contextmanager
     def started(self, progress: Progress) -> Iterator[OnCluster | None]:
-        """Yield the engine for passes over shards, or None for this process."""
+        """Yield the engine for passes over shards, or None to run them in this process."""
         if self.engine == "here":
             yield None
             return
@@ -124,7 +124,7 @@ class Engine:
 
     @contextmanager
     def executor(self, workers: int | None = None) -> Iterator[Executor | None]:
-        """Yield the executor for functions, or None for this process. `workers` is the number unless it is given."""
+        """Yield an executor, or None to run in this process. `workers`: number of workers unless --workers is given."""
         if self.engine == "here":
             yield None
             return

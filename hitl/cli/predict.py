@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from hitl.platform import Progress
 
 LABEL = "label"
-"""Column of the truth, which no model may read."""
+"""Column of the truth. Models must not be trained on it as a feature."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """Items for a model, and the columns it reads."""
+    """Options for the items, and for the columns that the model reads."""
 
     items: flags.ItemTable = None
     project: Annotated[bool, opt("The items of the project instead, by your own ids, as last pulled.", "--project")] = (
@@ -43,9 +43,9 @@ class Seen:
     groups: Annotated[str | None, opt("With --folds: column of near-duplicates; a group shares a fold.")] = None
 
     def table(self, output: Path) -> Path:
-        """Return the file of the items. Those of a project are first written next to its store.
+        """Return the file of the items. Items of a project are first written to a file in .hitl, beside hitl.toml.
 
-        Raises BadTable for an output that the project reads, except for the predictions of a model.
+        Raises BadTable if the project reads the output, unless as probabilities of a model.
         """
         from hitl.export import item_table
         from hitl.project import item_names, stored
@@ -68,7 +68,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Model:
-    """Choice of the model, and how it reads the items."""
+    """Options for the model, and how it reads the items."""
 
     model: Annotated[
         str,
@@ -93,7 +93,7 @@ class Model:
     device: flags.Device = "auto"
 
     def settings(self) -> ModelSettings:
-        """Return the settings as the library takes them. Classes may be in a file, one per line."""
+        """Return the options as settings of the library. Classes may be in a file, one per line."""
         from hitl.models.predictors.loading import ModelSettings
 
         classes = names(self.classes)
@@ -187,7 +187,7 @@ def _check(seen: Seen, folds: Folds, model: Model) -> None:
 def _predictor(
     inputs: Inputs, settings: ModelSettings, folds: Folds, batch_size: int, progress: Progress
 ) -> tuple[Predictor, str]:
-    """Return the predictor and a digest of everything that its answers depend on, except the inputs."""
+    """Return the predictor, and a digest of everything that its predictions depend on except the inputs."""
     from hitl.models.predictors import loading
     from hitl.models.predictors.folds import labeled, train
     from hitl.models.predictors.inputs import file_digest, read_labels

@@ -1,4 +1,4 @@
-"""Define `hitl annotators` and `hitl models`: profiles for files or for each question of a project."""
+"""Define `hitl annotators` and `hitl models`, which profile annotators and models, in files or in a project."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WIDE = 100
 """Minimum terminal width, in columns, to show all figures."""
 
 TYPICAL_ERRORS = 2
-"""Typical errors per annotator in the table. --output and --json have all of them."""
+"""Maximum typical errors per annotator in the printed table. --output and --json have all of them."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,14 @@ def models(
 
 @dataclass(frozen=True)
 class Judged:
-    """Evidence and consensus of each question ("" for files), and their source in words."""
+    """Evidence and consensus of each question.
+
+    Attributes:
+        command: name of the command.
+        project: name of the project, or None for files.
+        basis: where the consensus comes from, in words.
+        questions: question ("" for files) -> evidence and consensus.
+    """
 
     command: str
     project: str | None
@@ -82,12 +89,12 @@ class Judged:
     questions: dict[str, tuple[Evidence, Consensus]]
 
     def map(self, fit: Callable[[Evidence, Consensus], Any]) -> dict[str, Any]:
-        """Return question -> profile."""
+        """Return question -> result of `fit`."""
         return {name: fit(evidence, consensus) for name, (evidence, consensus) in self.questions.items()}
 
 
 def _judged(command: str, given: Given, shown: Shown) -> Judged:
-    """Combine the files, or read the last run of the project if nothing stored has changed since."""
+    """Combine the files, or return the results of the project's last run, combined again if its inputs have changed."""
     from hitl.inputs_digest import stored_results
     from hitl.project import opened, stored_evidence
     from hitl.tables.write import require_writable
@@ -120,7 +127,7 @@ def _show(
     data_of: Callable[[Any], Any],
     lines_of: Callable[[str, Any], Iterator[show.Line]],
 ) -> None:
-    """Write the tables, and print the profiles as JSON or in words."""
+    """Write the tables, and print the profiles as JSON or text."""
     import pyarrow as pa
 
     tables = {name: pa.Table.from_pandas(frame, preserve_index=False) for name, frame in frames.items()}
@@ -299,7 +306,7 @@ def _accuracies(account: Account, most: int) -> Iterator[tuple[str, ...]]:
 
 
 def _accuracy(row: pd.Series[Any]) -> tuple[str, ...]:
-    added, low, high = (  # with a sign; minus zero is zero
+    added, low, high = (  # adding 0.0 turns -0.0 into 0.0
         figure(round(row[name] * 100, 1) + 0.0, "+.1f") for name in ("people_add", "people_add_low", "people_add_high")
     )
     shares = (within(row[who], row[f"{who}_low"], row[f"{who}_high"]) for who in ("model", "people", "both"))

@@ -1,4 +1,4 @@
-"""Define the commands that run a project and show where it stands. Each calls the library and shows the result."""
+"""Define the commands that run a project and show its state. Each calls the library and shows the result."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ AcceptDeletions = Annotated[
 ]
 AS_PLANNED = "nothing to push: the platform is as planned"
 DIFFERENCES = 20
-"""Maximum differences that `hitl audit` shows in words. --json has all of them."""
+"""Maximum number of differences that `hitl audit` prints as lines. --json has all of them."""
 
 
 def doctor(config: Config = HERE, as_json: Json = False) -> None:
@@ -153,7 +153,7 @@ def plan(
     with stored(config) as (settings, store), show.progress(as_json) as progress:
         require_unread(config, settings, [output])
         questions, names = _questions(settings, store, config.parent), item_names(settings, store)
-        # Nothing may be pulled or planned between estimating and recording.
+        # Hold the lease, because nothing may be pulled or planned between estimating and recording.
         with nullcontext() if dry_run else store.lease(settings.name) as lease:
             judgement = cycle.judge(settings, store, questions, progress)
             if lease is not None:
@@ -167,9 +167,9 @@ def plan(
 
 
 def _questions(settings: Settings, store: Store, folder: Path) -> tuple[Question, ...]:
-    """Return the questions of the platform, or those of the last run if its token is missing.
+    """Return the questions of the platform, or those of the last run if the platform's token is missing.
 
-    Raises MissingToken if there is no run either.
+    Raises MissingToken if there was no run.
     """
     from hitl.connectors.catalog import connector_of
     from hitl.report.stored import asked_before
@@ -230,7 +230,7 @@ def run(
             connector.accept_deletions()
         with delivering(settings, store):
             report = (cycle.run if again else cycle.run_if_changed)(settings, store, connector, progress)
-        # Counting takes longer than a small change to a large project, so count only if the result is shown.
+        # Count only if the result is shown, because in a large project counting takes longer than a small run.
         counts = {} if as_json or isinstance(report, cycle.Unchanged) else store.counts(settings.name)
     data: dict[str, Any] = {
         "pulled": show.without_passwords(asdict(report.pulled)),
@@ -278,7 +278,7 @@ def _pushed(report: CycleReport | Unchanged) -> str:
 
 
 def _pulled(pulled: PullSummary, counts: Mapping[str, int]) -> Iterator[str]:
-    """Yield the changes pulled, and what is stored now. Problems are shown elsewhere."""
+    """Yield the changes pulled and the number of stored rows. Problems are shown elsewhere."""
     from hitl.status import stored_in_words
 
     entries = show.counted(pulled.changed, "entry", "entries")
@@ -318,7 +318,7 @@ def _show_plan(judgement: Judgement, settings: Settings, as_json: bool, dry_run:
 
 
 def _who(judgement: Judgement, settings: Settings) -> Iterator[str]:
-    """Yield how many questions each annotator gets, and why not more."""
+    """Yield the number of questions per annotator, and why some annotators or items get none."""
     from hitl.cli.status import asked
     from hitl.metrics import without_questions
     from hitl.status import queues_of
@@ -332,7 +332,7 @@ def _who(judgement: Judgement, settings: Settings) -> Iterator[str]:
 
 
 def show_operations(operations: Sequence[Operation], as_json: bool = False) -> None:
-    """Show what a dry run would push."""
+    """Show the operations that would be pushed."""
     rows: list[dict[str, Any]] = []
     lines = []
     for each in operations:
@@ -343,7 +343,7 @@ def show_operations(operations: Sequence[Operation], as_json: bool = False) -> N
 
 
 def show_receipts(receipts: Sequence[Receipt], as_json: bool = False) -> None:
-    """Show what was pushed."""
+    """Show the operations that were pushed."""
     rows = [
         {"kind": r.operation.kind, "key": r.operation.key, "changed": r.changed, "detail": r.detail} for r in receipts
     ]

@@ -1,4 +1,4 @@
-"""Define the commands of a project that read and write files: its hitl.toml, new items, known truth, labels, a page."""
+"""Define the commands of a project that read or write files: hitl.toml, new items, ground truth, labels, a report."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def init(
 
 
 def _tables(path: Path, config: Path) -> dict[str, Any]:
-    """Return the source as written in hitl.toml: relative to its folder, unless given as an absolute path."""
+    """Return the keys of [source]. The path is relative to the folder of hitl.toml, unless an absolute one is given."""
     if not path.exists():
         raise BadSettings(f"init: --tables {path}: no such file or folder")
     if path.is_absolute():
@@ -112,7 +112,7 @@ def _send(config: Path, operation: Operation, where: str, dry_run: bool) -> None
 
     with opened(config) as (settings, store, connector), show.progress() as progress:
         if dry_run:
-            if store.counts(settings.name)["items"]:  # otherwise nothing was pulled yet, and the items are unknown
+            if store.counts(settings.name)["items"]:  # otherwise nothing was pulled yet, and every item is unknown
                 operation = on_platform(settings, store, operation, where)
             show_operations([operation])
             return

@@ -1,4 +1,7 @@
-"""Define `hitl replay`: labels that policies would have needed, with recorded labels or simulated annotators."""
+"""Define `hitl replay`, which computes how many labels each policy would have needed.
+
+Annotators are recorded or simulated.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +31,14 @@ if TYPE_CHECKING:
     from hitl.report.replay import ReplayReport
 
 Tracks = Mapping[str, "tuple[Track, ...]"]
-"""Strategy -> one track per seed."""
+"""Strategy -> tracks, one per seed."""
 
 PICTURES = (".html", ".svg")
 
 
 @dataclass(frozen=True)
 class Asked:
-    """Settings of the comparison; `None` chooses by the data."""
+    """Options of the comparison."""
 
     policy: Annotated[
         list[str] | None,
@@ -145,7 +148,7 @@ def replay(
         groups=_near_duplicates(asked.groups, given.item, frozenset(evidence.annotations.items)),
         stop=None if asked.stop is None else StopRule(asked.stop, asked.gold),
     )
-    if asked.target or crowd:  # otherwise the fit of all labels below warns about unused evidence
+    if asked.target or crowd:  # otherwise `near_all_labels` fits all labels, and warns about unused evidence
         judge = combiner(method)
         used(judge, seen_by(judge, evidence))
     targets = asked.target or (known.SIMULATED_TARGET if crowd else known.near_all_labels(evidence, method),)
@@ -162,7 +165,7 @@ def replay(
 
 
 def _evidence(given: Given, simulated: bool) -> Evidence:
-    """Read the evidence from the files. For simulated annotators, return the items of the truth without labels."""
+    """Read the evidence from the files. For simulated annotators, read items with truth, and no annotations."""
     if given.truth is None or given.paper:
         raise BadSettings("replay: expected --truth, a table of known labels (item, label), and no --paper")
     if simulated == (given.annotations is not None):
@@ -174,7 +177,7 @@ def _evidence(given: Given, simulated: bool) -> Evidence:
 
 
 def _near_duplicates(path: Path | None, item: str, items: frozenset[Any]) -> dict[Any, str] | None:
-    """Return item -> group, for items that have one. Raises BadTable."""
+    """Return item -> group of near-duplicates, for items that have a group. Raises BadTable."""
     from hitl.tables.columns import require_columns
     from hitl.tables.read import read_table
 
@@ -199,7 +202,7 @@ def _run(source: Source, replays: Mapping[str, Any], asked: Asked, quiet: bool) 
     workers = asked.workers or min(cores, asked.seeds * len(replays))
     engine = flags.Engine(asked.engine, asked.scheduler)
     with show.progress(quiet) as progress, warnings.catch_warnings(), engine.executor(workers) as executor:
-        warnings.filterwarnings("ignore", "Sending large graph")  # of Dask
+        warnings.filterwarnings("ignore", "Sending large graph")  # a warning of Dask
 
         def tell(done: int, of: int) -> None:
             progress("replays", done, of)
@@ -268,7 +271,7 @@ def _report(subtitle: str, asked: Asked, tracks: Tracks, targets: Sequence[float
 
 
 def _range(spent: tuple[float, float, float], reached: int, digits: int) -> str:
-    """Format median (lowest-highest), or "never" if the target was not reached."""
+    """Format median, lowest and highest as "median (lowest–highest)", or "never" if the target was not reached."""
     if not reached:
         return "never"
     middle, low, high = (f"{round(value, digits):,.12g}" if value < math.inf else "never" for value in spent)
@@ -276,7 +279,7 @@ def _range(spent: tuple[float, float, float], reached: int, digits: int) -> str:
 
 
 def _times_fewer(own: Spent, even: Spent) -> float | None:
-    """Return the ratio of labels needed, or None if either never reached the target."""
+    """Return how many times as many labels `even` needed as `own`, or None if one of them never reached the target."""
     ours, theirs = own.labels[0], even.labels[0]
     return theirs / ours if 0 < ours < math.inf and theirs < math.inf else None
 
@@ -293,7 +296,7 @@ def _lines(report: ReplayReport, asked: Asked, tracks: Tracks) -> Iterator[show.
     yield show.frame("Needed until the accuracy is reached and stays: median (lowest–highest)", frame, len(frame))
     if asked.stop is None:
         return
-    rows, below = [], []  # per run: where it would have stopped, the accuracy it claimed, and the true one
+    rows, below = [], []  # per replay: where it would have stopped, the expected accuracy, and the true accuracy
     for name, several in tracks.items():
         for rank, at in enumerate(track.stopped for track in several):
             if at is None:
@@ -311,7 +314,7 @@ def _lines(report: ReplayReport, asked: Asked, tracks: Tracks) -> Iterator[show.
 
 
 def _strategies(tracks: Tracks, targets: Sequence[float]) -> dict[str, Any]:
-    """Build the JSON of each strategy; null where a seed never reached the target."""
+    """Return strategy -> JSON values, with null for seeds that never reached the target."""
     from hitl.active.replay.experiments import spent_to_reach
     from hitl.active.replay.strategies import EVEN
 
@@ -332,7 +335,7 @@ def _strategies(tracks: Tracks, targets: Sequence[float]) -> dict[str, Any]:
 
 
 def _write(report: ReplayReport, tracks: Tracks, path: Path) -> None:
-    """Write the page, the picture, or a table of every step, by the file's ending."""
+    """Write a page, a picture, or a table of every step, depending on the suffix of the file."""
     import pandas as pd
     import pyarrow as pa
 

@@ -1,4 +1,4 @@
-"""Build the annotators of a replay from the command line: simulated ones, and everyone's limits."""
+"""Read from the command line which annotators a replay simulates, and the limits and costs of all its annotators."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from hitl.crew import Crew
 
 JOINS = 10
-"""Round in which simulated newcomers join."""
+"""Round of the replay in which simulated newcomers join."""
 
 
 def groups_of(entries: Sequence[str]) -> tuple[Group, ...]:
-    """Parse simulated annotators: KIND=HOW MANY or KIND=HOW MANY:LOWEST-HIGHEST accuracy. Raises BadSettings."""
+    """Parse the values of --simulate: KIND=HOW MANY or KIND=HOW MANY:LOWEST-HIGHEST accuracy. Raises BadSettings."""
     from hitl.active.replay.simulated_annotators import KINDS, Group
 
     groups = []
@@ -43,7 +43,10 @@ def groups_of(entries: Sequence[str]) -> tuple[Group, ...]:
 
 
 def crew_of(path: Path | None, each: int | None, people: Names) -> Crew:
-    """Return limits and costs from --capacity and --people. Raises BadTable, and BadInput for an unknown annotator."""
+    """Return the limits and costs of --people, and of --capacity for other annotators.
+
+    Raises BadTable; BadInput for an unknown annotator; BadSettings if no annotator may be asked.
+    """
     from hitl.crew import UNLIMITED, Crew
 
     general = UNLIMITED if each is None else each
@@ -56,7 +59,7 @@ def crew_of(path: Path | None, each: int | None, people: Names) -> Crew:
 
 
 def _limits(path: Path, people: Names) -> list[Any]:
-    """Read the rows of --people: an annotator, their cost (above 0) and their capacity (a whole number)."""
+    """Read the rows of --people: annotator, cost (above 0) and capacity (a whole number)."""
     from pydantic import ValidationError, create_model
 
     from hitl.settings import Count, Price

@@ -1,4 +1,4 @@
-"""Define `hitl schedule` and `hitl serve`, which run until a signal, and `hitl events`, which shows events sent."""
+"""Define `hitl schedule` and `hitl serve`, which run until a signal, and `hitl events`, which shows sent events."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hitl.service.loops import Loops
 
 NEEDED = {"fastapi", "uvicorn", "structlog", "prometheus_client", "argon2", "multipart", "python_multipart"}
-"""Packages that may be missing without the extra `service`."""
+"""Packages that are missing if the extra `service` is not installed."""
 
 _one_line = threading.Lock()
 
@@ -86,7 +86,7 @@ def teller(as_json: bool, next_run: Callable[[str], datetime | None]) -> Callabl
             following = next_run(project)
             data["next"] = None if following is None else following.isoformat(timespec="seconds")
         text = json.dumps(data, ensure_ascii=False, default=str) if as_json else line(data)
-        with _one_line:  # several projects print from their own threads
+        with _one_line:  # each project prints from a thread of its own
             show.line(text)
 
     return tell
@@ -211,7 +211,10 @@ def events(
 
 
 def _show_answers(addresses: Sequence[Any], as_json: bool) -> None:
-    """Show each address's response to a ping. Raises Unreachable if one does not accept it."""
+    """Send a ping to each address and show the responses.
+
+    Exit with the code of Unreachable if an address does not accept it.
+    """
     answers = []
     for one in addresses:
         answer = None if one.to.lacks else one.test()

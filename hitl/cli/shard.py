@@ -1,4 +1,4 @@
-"""Define `hitl shard`, which turns tables larger than memory into a folder of shards, and `hitl combine` over those."""
+"""Define `hitl shard`, which writes tables larger than memory as a folder of shards, and `hitl combine` for shards."""
 
 from __future__ import annotations
 
@@ -74,14 +74,14 @@ def named_by(path: Path | None) -> str | None:
 
 
 def address(path: Path) -> str:
-    """Restore a URL as it was typed, because `Path` collapses its double slash."""
+    """Return a path as text. A URL gets its double slash back, which `Path` collapses."""
     return re.sub(r"^([a-z][a-z0-9+.-]+):/(?!/)", r"\1://", str(path))
 
 
 def combined(
     place: str, given: Given, output: Path | None, annotators: Path | None, as_json: bool, where: Engine
 ) -> None:
-    """Combine shards into one result file each, or resume an interrupted run."""
+    """Combine shards, or resume an interrupted run. Write one file of results per shard."""
     from hitl.models.registry import chosen
     from hitl.shards.combining import combine
     from hitl.shards.reading import StoredShards
@@ -122,5 +122,5 @@ def combined(
 
 
 def fit_summary(fit: Fit) -> dict[str, Any]:
-    """Return a fit for JSON, with the last value of its objective."""
+    """Return a fit as JSON values, with only the last value of its objective."""
     return {**asdict(fit), "objective": fit.objective[-1:], "iterations": fit.iterations}

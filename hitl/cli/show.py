@@ -1,8 +1,8 @@
 """Print the output of the command line: results on standard output, everything else on standard error.
 
-A result is data for `--json` and lines (texts and tables) for people. Names come from users and platforms, so every
-text passes through `plain`, and none can control the terminal. JSON keeps names unchanged; commands pass its messages
-and addresses through `without_passwords`.
+A result is printed as JSON (`--json`), or as lines and tables for people. Names come from users and platforms, so
+printed text passes through `plain`, which removes everything that could control the terminal. JSON contains names
+unchanged, so commands pass messages and addresses in it through `without_passwords`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from hitl.platform import Progress
 
 SHOW_AFTER = 1.0
-"""Seconds after which long work gets a progress bar."""
+"""Seconds of work after which the progress bar appears."""
 
 UNKNOWN = "–"
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under a title. Columns named in `words` hold text, the others numbers; `gap` is the space between them."""
+    """A table to print. Columns named in `words` hold text, the others numbers. `gap`: spaces between columns."""
 
     title: str
     header: Sequence[str]
@@ -69,13 +69,13 @@ def without_passwords(data: Any) -> Any:
 
 
 def line(text: str = "") -> None:
-    """Print one line on standard output at once, even if that is a file."""
+    """Print one line on standard output, and flush it even if the output is a file."""
     sys.stdout.write(plain(text) + "\n")
     sys.stdout.flush()
 
 
 def wrote(paths: Iterable[Path | None]) -> list[str]:
-    """Return a line per file that was written."""
+    """Return a line per written file, skipping None."""
     return [f"wrote {path}" for path in paths if path is not None]
 
 
@@ -108,14 +108,14 @@ def percent(share: float, digits: int = 1) -> str:
 
 
 def within(share: float, low: float, high: float, digits: int = 1) -> str:
-    """Format a share in % with its interval, or a dash if it is unknown."""
+    """Format a share in % with its interval, or a dash if the share is unknown."""
     if not math.isfinite(share):
         return UNKNOWN
     return f"{percent(share, digits)} ({figure(low * 100, f'.{digits}f')}–{figure(high * 100, f'.{digits}f')})"
 
 
 def frame(title: str, data: pd.DataFrame, rows: int = 20) -> Table:
-    """Return the first rows of a table, with numbers to three digits and nothing for missing values."""
+    """Return the first rows of a table, with three decimals for floats and empty cells for missing values."""
 
     def cell(value: object) -> str:
         if value is None or (isinstance(value, float) and math.isnan(value)):
@@ -151,7 +151,7 @@ def _print_table(table: Table) -> None:
 
 @contextmanager
 def progress(quiet: bool = False) -> Iterator[Progress]:
-    """Show a progress bar on standard error if the work takes over a second and it is a terminal."""
+    """Show a progress bar if standard error is a terminal and the work takes longer than `SHOW_AFTER`."""
     if quiet or not sys.stderr.isatty():
         yield lambda what, done, total: None
         return
@@ -166,7 +166,7 @@ def progress(quiet: bool = False) -> Iterator[Progress]:
     )
     bars = bar.Progress(*columns, console=Console(stderr=True), transient=True)
     tasks: dict[str, Any] = {}
-    later = Timer(SHOW_AFTER, bars.start)  # shows a long first step before it is done
+    later = Timer(SHOW_AFTER, bars.start)  # a timer shows the bar even before a long first step is done
     later.daemon = True
 
     def show(what: str, done: int, total: int | None) -> None:

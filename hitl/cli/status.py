@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from hitl.store import CycleSummary
 
 MOST = 20
-"""Maximum annotators with their own line."""
+"""Maximum number of annotators that are listed."""
 THINGS = 10
-"""Maximum problems and errors with their own line, as in `hitl run`."""
+"""Maximum number of problems and errors that are listed, as in `hitl run`."""
 WAITING = {"labels_wanted": "numbers of labels", "add_items": "new items", "gold": "known truth"}
-"""Readable names for kinds of operations."""
+"""Kind of operation -> readable name."""
 
 
 def words(status: Status) -> list[str]:
-    """Describe what is stored, how the last run ended, what is expected and asked, and what has not been pushed."""
+    """Describe the state of a project: stored rows, the last run, expected accuracy, questions, pending operations."""
     from hitl.metrics import outlook
     from hitl.status import stored_in_words
 
@@ -65,7 +65,7 @@ def words(status: Status) -> list[str]:
 
 
 def _failed(status: Status) -> list[str]:
-    """Describe each failure of the last run, or a process that died during a push."""
+    """Describe the errors of the last run if it failed, or a push that was cut short."""
     failure = status.failure
     if failure is None:
         cut = "the last push did not come to its end: the next cycle looks at all that was pushed, and mends it"
@@ -75,7 +75,7 @@ def _failed(status: Status) -> list[str]:
     if len(failure.messages) > 1:
         lines = _listed(f"{head}, {len(failure.messages)} things:", failure.messages)
     kind = getattr(errors, failure.error, getattr(builtins, failure.error, None))
-    if not (isinstance(kind, type) and issubclass(kind, errors.HitlError | OSError)):  # those say what to do
+    if not (isinstance(kind, type) and issubclass(kind, errors.HitlError | OSError)):  # their messages say what to do
         lines.append("  hitl does not know this error: what `hitl run` or `hitl schedule` wrote then says more")
     return lines
 
@@ -91,7 +91,7 @@ def _kinds(pending: Mapping[str, int]) -> str:
 
 
 def asked(queues: Sequence[Queue]) -> list[str]:
-    """Describe, one line each, how many questions each annotator was asked and how long they take."""
+    """Return a line per annotator with the number of waiting questions and the time they take. Name who is away."""
     lines = []
     waiting = [queue for queue in queues if queue.questions]
     if waiting:
@@ -111,7 +111,7 @@ def asked(queues: Sequence[Queue]) -> list[str]:
 
 
 def where_to_answer(annotators: Iterable[str], pages: Pages | None) -> list[str]:
-    """Return a line per annotator with the page for their questions, if the platform has one.
+    """Return a line per annotator with the page where they answer, if the platform has such pages.
 
     `pages` is None if no run has recorded them.
     """
@@ -132,7 +132,7 @@ def _of_one(queue: Queue) -> str:
 
 
 def _questions(queues: Sequence[Queue], whom: str = "") -> str:
-    """Count the questions, and estimate how long they take."""
+    """Describe the number of questions and the time they take."""
     count = counted(sum(queue.questions for queue in queues), "question") + whom
     seconds = math.fsum(queue.seconds for queue in queues)
     if not seconds:

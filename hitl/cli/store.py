@@ -1,4 +1,4 @@
-"""Define `hitl backup`, `hitl restore` and `hitl migrate`, which preserve a store through accidents and upgrades."""
+"""Define `hitl backup`, `hitl restore` and `hitl migrate`, for the store of a project."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def backup(
     from hitl.store import archive
 
     path = file / f"hitl-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.zip" if file.is_dir() else file
-    if not path.suffix and not path.exists():  # without this, every backup into "backups/" would get that name
+    if not path.suffix and not path.exists():  # a missing folder "backups/" must not become a file of that name
         raise BadInput(f"{path}: no such folder; make it, or name a file, as {path}.zip")
     url = url_of_store(config)
     with show.progress(as_json) as progress:
@@ -76,7 +76,7 @@ def migrate(config: Config = HERE, access: Access = None, as_json: Json = False)
 
 
 def url_of_store(config: Path) -> str:
-    """Return the address of the store of this project."""
+    """Return the URL of the store of the project with this hitl.toml."""
     from hitl.project import load, store_url
 
     return store_url(load(config).store, config.parent)
