@@ -1,7 +1,8 @@
-"""Settings of a project: the sections of hitl.toml, their keys, ranges and defaults. `hitl.settings.loading` reads it.
+"""Settings of a project: the sections of hitl.toml, their keys, ranges and defaults.
 
-The keys of `[source]` depend on its kind: each connector has its own class for them (`SourceSettings`). Secrets are
-never in hitl.toml. They are in the environment, or in files that it names (see `hitl.settings.environment`).
+`hitl.settings.loading` reads hitl.toml. The keys of `[source]` depend on its kind, because each connector has its own
+subclass of `SourceSettings`. Secrets are never in hitl.toml. They are in the environment, or in files that the
+environment names (see `hitl.settings.environment`).
 """
 
 from __future__ import annotations
@@ -24,11 +25,14 @@ from hitl.tables.limits import Limits
 
 WEBHOOK_SECRET = "HITL_WEBHOOK_SECRET"
 CENTURY = 100 * 366 * 24 * 3600.0
-"""Longest duration that can be set, in seconds."""
+"""Longest duration that can be set, in seconds (a hundred years)."""
 
 
 def check(function: Callable[[Any], Any], *, keep: bool = True) -> Callable[[Any], Any]:
-    """Turn a function that raises BadSettings into a validator that keeps the value as written, or its result."""
+    """Turn a function that raises BadSettings into a validator of pydantic.
+
+    The validator returns the value as written if `keep`, else the function's result.
+    """
 
     def checked(value: Any) -> Any:
         try:
@@ -66,7 +70,7 @@ Seconds = Annotated[
     Field(gt=0, le=CENTURY, allow_inf_nan=False),
     BeforeValidator(check(lambda value: seconds_of(value) if isinstance(value, str) else value, keep=False)),
 ]
-"""Duration in seconds, written as "15m" or a number."""
+"""Duration in seconds > 0, written as text such as "15m" or as a number."""
 
 
 class Section(BaseModel):
@@ -76,7 +80,7 @@ class Section(BaseModel):
 
 
 class SourceSettings(Section):
-    """Source of evidence and target of plans. Each connector has a subclass with its own keys.
+    """Platform or files from which data is pulled and to which plans are pushed. Each connector has its own subclass.
 
     Example:
         >>> class Folder(SourceSettings):
@@ -89,17 +93,20 @@ class SourceSettings(Section):
     kind: str
 
     def graph(self, folder: Path) -> GraphSettings:
-        """Return the graph settings if the source's files include one. Paths are relative to the project's `folder`."""
+        """Return settings of the graph file if the source has one, else empty ones. `folder`: folder of hitl.toml."""
         return GraphSettings()
 
     def table_at(self, path: Path, folder: Path) -> str | None:
-        """Return the name of the table that a project in `folder` reads from this path, or None."""
+        """Return the name of the table that the source reads, or would read, from this path; None if it reads none.
+
+        `folder`: folder of hitl.toml.
+        """
         return None
 
 
 @runtime_checkable
 class Keyed(Protocol):
-    """Source settings that can name the field of an item's data with the user's own id."""
+    """Source settings with a `key`, which names the field of an item's data that has the user's own id."""
 
     @property
     def key(self) -> str | None:
@@ -108,7 +115,7 @@ class Keyed(Protocol):
 
 
 class CombineSettings(Section):
-    """The combiner and its settings. `paper` uses the settings of its paper, overridden by the options."""
+    """The combiner and its settings. If `paper`, defaults are those of the method's paper. `options` override them."""
 
     method: str = "default"
     paper: bool = False
@@ -134,10 +141,10 @@ class BudgetSettings(Section):
 
 
 class CrewSettings(Section):
-    """Annotators who are asked by name. If empty, all share one queue and whoever comes next is served.
+    """Annotators who are asked by name (see hitl.crew.Crew). If empty, all annotators share one queue.
 
-    `skill_field` names the field of an item's data that lists the skills it needs. After `expire_hours`, an unanswered
-    question goes to another annotator.
+    `skill_field` names the field of an item's data that lists the skills it requires. After `expire_hours`, an
+    unanswered question goes to another annotator.
     """
 
     annotators: tuple[Text, ...] = ()
@@ -167,11 +174,12 @@ class PolicySettings(Section):
 
 
 class FeatureSettings(Section):
-    """Source of the features of items. Without file, columns, text and image, items have no features.
+    """Source of the features of items: one of `file`, `columns`, `text` and `image`, or none.
 
-    `file` holds features by the user's own ids. `columns`, `text` and `image` name fields of an item's data. `model` is
-    a model of texts or images, and `weights` are the pretrained weights of a torchvision model. Relative paths of
-    images start at `folder`. `missing` says whether an item without features is skipped or stops the run.
+    `file` has features by the user's own ids. `columns`, `text` and `image` name fields of an item's data. `model` is a
+    model of texts or images, and `weights` are the pretrained weights of a torchvision model. `dimensions` is the
+    number of features per item. Relative paths of images start at `folder`. `missing` says whether an item without
+    features is skipped or stops the run.
     """
 
     file: Text | None = None
@@ -217,10 +225,10 @@ class FeatureSettings(Section):
 
 
 class GraphSettings(Section):
-    """Links between items, for combiners that use a graph. Without file and neighbours, there are none.
+    """Links between items, for combiners that use a graph: from `file`, from `neighbours`, or none.
 
-    `file` holds the edges by the user's own ids: the columns `item`, neighbour and optionally weight. `neighbours`
-    links each item to that many items with the nearest features.
+    `file` has the edges between the user's own ids; its columns are the one named by `item`, neighbour, and optionally
+    weight. `neighbours` is the number of items with the nearest features to which each item is linked.
     """
 
     file: Text | None = None
@@ -233,7 +241,7 @@ class GraphSettings(Section):
         return "file" if self.file else "neighbours" if self.neighbours else None
 
     def within(self, folder: Path) -> GraphSettings:
-        """Return the settings with a relative path resolved against this folder."""
+        """Return the settings with a relative `file` resolved against this folder."""
         return self if self.file is None else self.model_copy(update={"file": str(folder / self.file)})
 
     @model_validator(mode="after")
@@ -244,11 +252,11 @@ class GraphSettings(Section):
 
 
 class LearnSettings(Section):
-    """A model that learns from labels and features while labels come in.
+    """A model trained on labels and features while the project is labeled.
 
     `field` names a field of an item's data that a custom estimator learns from directly, instead of features. `groups`
-    names a field that near-duplicates share, so that they end up in the same fold. The model is retrained when new
-    labels make up `growth`, as a share of the labels it last learned from.
+    names a field with the same value for near-duplicates, which are put into the same fold. The model is retrained
+    when the number of changed labels (or items) exceeds the share `growth` of those in the last training.
     """
 
     model: Text | None = None
@@ -269,7 +277,7 @@ class LearnSettings(Section):
 
 
 class PushSettings(Section):
-    """Changes that a run may make on the platform."""
+    """Kinds of operations that a run may push to the platform."""
 
     consensus: bool = True
     order: bool = True
@@ -278,7 +286,7 @@ class PushSettings(Section):
 
 
 class RetentionSettings(Section):
-    """Retention times of deleted rows and the metrics of runs."""
+    """Time for which deleted rows are stored (`deleted`), and number of runs whose metrics are stored (`cycles`)."""
 
     deleted: Seconds = 30 * 24 * 3600.0
     cycles: int = Field(default=1000, ge=100, le=UNLIMITED)
@@ -287,8 +295,8 @@ class RetentionSettings(Section):
 class ServeSettings(Section):
     """Settings of `hitl serve`.
 
-    `suggest`: what Label Studio shows annotators before they answer, if hitl is its model backend: predictions of the
-    project's models, the consensus, or nothing. `url`: where people reach the pages, for links in events.
+    `suggest`: what annotators see before they answer if hitl is the model backend of Label Studio: predictions of the
+    project's models, the consensus, or nothing. `url`: URL of the pages, for links in events.
     """
 
     suggest: Literal["model", "consensus", "never"] = "model"
@@ -306,12 +314,12 @@ class LimitSettings(Section):
     name_length: int = Field(default=Limits.name_length, ge=1)
 
     def limits(self) -> Limits:
-        """Return the limits in the form that readers take."""
+        """Return the limits in the form that `hitl.tables` uses."""
         return Limits(**self.model_dump())
 
 
 class ScheduleSettings(Section):
-    """Times of runs. After `late_after` missed runs, /health fails."""
+    """When runs start: by time, new annotations or webhooks. After `late_after` missed runs, /health fails."""
 
     every: Seconds | None = None
     cron: Annotated[str, AfterValidator(check(_require_cron))] | None = None
@@ -338,12 +346,12 @@ class ScheduleSettings(Section):
         if self.cron is None:
             return None
         local = cron_times(self.cron, when.astimezone(zone_of(self.timezone)))
-        times = (time.astimezone(UTC) for time in local)  # in an hour that comes twice, the first may lie before `when`
+        times = (time.astimezone(UTC) for time in local)  # when clocks go back, the first may lie before `when`
         return next((time for time in times if time > when), None)
 
 
 class FromFile(BaseSettings):
-    """Settings whose arguments come from a file, overridden by the environment (HITL_BUDGET__OPEN_QUESTIONS=50)."""
+    """Settings from a file, given as arguments. The environment overrides them (HITL_BUDGET__OPEN_QUESTIONS=50)."""
 
     model_config = SettingsConfigDict(
         env_prefix="HITL_", env_nested_delimiter="__", env_ignore_empty=True, extra="ignore", frozen=True

@@ -1,8 +1,8 @@
-"""Settings and secrets in the environment; secrets may be in files, too.
+"""Read settings and secrets from the environment. A secret X is in one of three places:
 
-HITL_X            the secret
-HITL_X_FILE       a file that holds it (a mounted Secret of Kubernetes or Docker)
-a file HITL_X in the folder that CREDENTIALS_DIRECTORY names (LoadCredential of systemd)
+HITL_X                           the secret itself
+HITL_X_FILE                      path of a file that contains it (a mounted Secret of Kubernetes or Docker)
+CREDENTIALS_DIRECTORY            path of a folder with a file HITL_X that contains it (LoadCredential of systemd)
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LARGEST = 100_000
 def secret(name: str) -> str | None:
     """Return the secret of this name, from the environment or a file, or None.
 
-    Raises BadSettings if it is in both, or if its file is empty or cannot be read.
+    Raises BadSettings if the variable and its _FILE are both set, or if the file is empty or cannot be read.
     """
     value, file = os.environ.get(name), os.environ.get(f"{name}_FILE")
     if value and file:
@@ -37,7 +37,7 @@ def secret(name: str) -> str | None:
         return _read(f"{name}_FILE", Path(file))
     folder = os.environ.get("CREDENTIALS_DIRECTORY")
     credential = Path(folder) / name if folder else None
-    # An empty file is no secret: some projects have none.
+    # An empty credential counts as none, because some projects need no secret.
     if credential is not None and credential.is_file() and credential.stat().st_size:
         return _read("CREDENTIALS_DIRECTORY", credential)
     return None
@@ -57,28 +57,31 @@ def _read(name: str, path: Path) -> str:
 
 
 def variable_of(place: list[str]) -> str | None:
-    """Return the environment variable that sets a key, or None."""
+    """Return the environment variable that sets the key at this place (["budget", "cost"]), or None."""
     wanted = "HITL_" + "__".join(place)
     return next((name for name in os.environ if name.upper() == wanted.upper()), None)
 
 
 class Environment(EnvSettingsSource):
-    """Settings in the environment. Options have no declared types, so they are parsed as JSON if possible."""
+    """Source of settings in the environment. Options have no declared types, so they are parsed as JSON if possible."""
 
     def __call__(self) -> dict[str, Any]:
-        """Map keys to the values that are set. An empty text counts as not set."""
+        """Return key -> value for keys that are set. Empty text counts as not set."""
         sections = super().__call__()
         for name, section in sections.items():
             options = section.get("options") if isinstance(section, dict) else None
             if isinstance(options, dict):
                 for key, text in options.items():
-                    if variable_of([name, "options", key]):  # others are parsed as JSON already
+                    if variable_of([name, "options", key]):  # other options were parsed along with their table
                         options[key] = _parsed(text)
         return sections
 
 
 def require_keys(settings: type[BaseModel]) -> None:
-    """Raise BadSettings for a nested variable of an unknown section, or one whose name would lose its capitals."""
+    """Raise BadSettings for a variable of an unknown section, or one that sets a single entry of a list or table.
+
+    Lists and tables are given as JSON, because names of variables are converted to lower case.
+    """
     sections = {key: field.annotation for key, field in settings.model_fields.items() if _is_section(field.annotation)}
     for name in sorted(os.environ):
         section, *keys = name[len("HITL_") :].split("__")
@@ -94,14 +97,14 @@ def require_keys(settings: type[BaseModel]) -> None:
             own, *keys = keys
             whole = f"{whole}__{own}"
             if not keys or own.lower() not in kind.model_fields or own.lower() == "options":
-                continue  # keys of sections are checked along with those of the file
+                continue  # keys of sections are checked later, together with those of the file
         raise BadSettings(
             f"environment: {name}: it has no keys of its own; give lists and tables as JSON: {whole}='...'"
         )
 
 
 def unreadable(error: Exception) -> str:
-    """Say which variable cannot be read, given a pydantic-settings error that names its section."""
+    """Return a message that names the variable that cannot be read. `error`: error of pydantic-settings."""
     section = re.search(r'field "(\w+)"', str(error))
     head = f"HITL_{section[1]}".upper() if section else "HITL_"
     values = {name: text for name, text in os.environ.items() if f"{name.upper()}__".startswith(f"{head}__")}

@@ -1,7 +1,7 @@
-"""Define `[[events]]`: the addresses that receive events of a project, and their format.
+"""Define `[[events]]`: the addresses that receive events of a project, and the format of the events.
 
 The secret of an address is in HITL_EVENTS_<NAME>_SECRET. Its URL may be in HITL_EVENTS_<NAME>_URL, because URLs of chat
-tools are secrets themselves. Either may be in a file (see `hitl.settings.environment`).
+tools are secrets themselves. Both may also be in files (see `hitl.settings.environment`).
 """
 
 from __future__ import annotations
@@ -28,22 +28,23 @@ Kind = Literal[
     "plan.waits",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-"""Kinds of events."""
+"""All kinds of events (see `hitl.events.build_events`)."""
 
 MOST = 20
-"""Maximum addresses per project."""
+"""Maximum number of addresses per project."""
 
 LONGEST_URL = 2000
 KEY_BYTES = range(24, 65)
-"""Allowed secret lengths by the Standard Webhooks specification."""
+"""Lengths of a secret, in bytes, that the Standard Webhooks specification allows."""
 
 _MAKE = "make one with: echo whsec_$(openssl rand -base64 32)"
 
 
 class EventSettings(BaseModel):
-    """One address that receives `kinds` of events, as signed JSON or as text for chat tools.
+    """One address that receives events of some `kinds`, as JSON or as text for chat tools (`template`).
 
-    If several secrets are given, separated by spaces, all of them sign. This allows rotating a secret without a gap.
+    Events are signed with each of the secrets, which are separated by spaces. Two secrets at a time allow replacing one
+    without a gap.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -106,7 +107,7 @@ class EventSettings(BaseModel):
 
     @property
     def lacks(self) -> str | None:
-        """Setting that is missing before anything can be sent, or None."""
+        """What is missing before events can be sent, in words, or None."""
         if self.url is None:
             return f"it has no url; add one, or set {variable(self.name, 'url')} in the environment"
         if self.template == "json" and not self.keys:
@@ -115,7 +116,7 @@ class EventSettings(BaseModel):
 
 
 def variable(name: str, key: str) -> str:
-    """Return the environment variable for a secret of this address."""
+    """Return the environment variable for a key (url or secret) of this address."""
     return f"HITL_EVENTS_{name.upper()}_{key.upper()}"
 
 
@@ -134,7 +135,7 @@ def key_of(text: str) -> bytes | None:
 
 
 def is_address(url: str) -> bool:
-    """Return True if this is a URL that events can be sent to, or pages served at."""
+    """Return True if events can be sent to this URL, or pages served at it."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -146,7 +147,7 @@ def is_address(url: str) -> bool:
 
 
 def require_different(addresses: Sequence[EventSettings]) -> None:
-    """Raise BadSettings if two addresses share a name, or if there are too many."""
+    """Raise BadSettings if two addresses have the same name, or if there are too many."""
     names = [each.name for each in addresses]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:

@@ -1,4 +1,4 @@
-"""Read hitl.toml and the environment. Errors say where, what was expected, and what to do."""
+"""Read hitl.toml and the environment. Errors name the key, what was expected, and what to do."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hitl.settings.environment import require_keys, secret, unreadable, variable
 from hitl.settings.events import EventSettings
 
 _SECRET = re.compile(r"(token|secret|password)$")
-"""Endings of keys that a file may not contain."""
+"""Endings of keys that must not be in the file."""
 
 
 class _AnySource(SourceSettings):
@@ -26,15 +26,15 @@ class _AnySource(SourceSettings):
 
 
 class _Kind(FromFile):
-    """Part of a file that names the kind of source, read first to choose the class of `[source]`."""
+    """The kind of source, which is read first to choose the class for `[source]`."""
 
     source: _AnySource
 
 
 def load(path: Path, source_of: Callable[[str], type[SourceSettings]]) -> Settings:
-    """Load the settings of the project with this hitl.toml. Raises BadSettings that names the key.
+    """Load the settings of the project with this hitl.toml. Raises BadSettings, which names the key.
 
-    `source_of` returns the settings class for a kind of source. It raises BadSettings if there is no such kind
+    `source_of` returns the settings class for a kind of source, or raises BadSettings if there is no such kind
     (`hitl.connectors.catalog.settings_of`).
     """
     if not path.is_file():
@@ -79,7 +79,7 @@ def _in_words(error: ValidationError, model: type[BaseModel]) -> str:
 
 
 def _unknown(place: list[str], part: type[BaseModel]) -> str:
-    """Say that the key is unknown, which keys exist, and which is nearest."""
+    """Return a message about an unknown key: the most similar key, and all existing keys."""
     if place[:1] == ["events"]:
         place, part = place[2:], EventSettings
     for name in place[:-1]:

@@ -1,4 +1,4 @@
-"""Write a new hitl.toml: the keys that most projects set, with comments."""
+"""Write a new hitl.toml with the keys that most projects set, and comments."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ NEW = Path(__file__).with_name("new.toml")
 
 
 def write(path: str | Path, name: str, source: dict[str, Any], store: str, crew: list[str]) -> None:
-    """Write a commented hitl.toml. Refuses to overwrite."""
+    """Write a new hitl.toml. Raises BadSettings if the file exists."""
     path = Path(path)
     if path.exists():
         raise BadSettings(f"{path} exists already; remove it first, or edit it")
     keys = "\n".join(f"{key} = {_toml(value)}" for key, value in source.items())
     text = NEW.read_text(encoding="utf-8").format(name=_toml(name), store=_toml(store), source=keys, crew=_toml(crew))
-    rights = 0o666 if plain(text) == text else 0o600  # a URL with a password in it is for its owner alone
+    rights = 0o666 if plain(text) == text else 0o600  # only the owner may read a URL with a password
     with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, rights), "w", encoding="utf-8") as file:
         file.write(text)
 

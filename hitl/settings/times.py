@@ -14,7 +14,7 @@ _SPAN = re.compile(r"(?:\d+(?:\.\d+)?[smhd])+")
 
 
 def seconds_of(text: str) -> float:
-    """Return the seconds of a duration such as "90s", "15m", "1h30m" or "2d". Raises BadSettings for others and 0."""
+    """Return the seconds of a duration such as "90s", "15m", "1h30m" or "2d". Raises BadSettings, also for 0."""
     if not _SPAN.fullmatch(text):
         raise BadSettings(f"{text!r} is not a time; expected for instance '30s', '15m', '1h30m' or '2d'")
     seconds = sum(float(number) * _UNITS[unit] for number, unit in re.findall(r"([\d.]+)([smhd])", text))
@@ -45,7 +45,7 @@ def zone_of(name: str) -> tzinfo:
 
 
 def cron_times(line: str, after: datetime) -> Iterator[datetime]:
-    """Return the times of a cron line after a local time, in its zone. Raises BadSettings for an invalid line."""
+    """Return an iterator over the times of a cron line after `after`, in its time zone. Raises BadSettings."""
     from cronsim import CronSim, CronSimError
 
     fields = line.split()
