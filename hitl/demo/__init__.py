@@ -1,1 +1,1 @@
-"""Demos with recorded answers of real annotators."""
+"""Demos with recorded answers by real annotators."""

@@ -1,8 +1,8 @@
-"""`hitl demo --label-studio`: the loop with a real Label Studio, installed and started here.
+"""`hitl demo --label-studio`: runs with a real Label Studio, installed and started on this machine.
 
-A project with real texts and signed-up annotators, who answer through the server in the order it serves: in every run
-each annotator opens their tab and takes "next" until nothing is left. The last plan stays unanswered, so that a user
-who logs in can see predictions, tabs and an order.
+The demo creates a project with real texts, and signs up annotators. After each run, each annotator opens their tab and
+answers "next" as recorded until nothing is left. The last plan stays unanswered, so that a user who logs in sees
+predictions, tabs and an order.
 """
 
 from __future__ import annotations
@@ -76,7 +76,10 @@ class Desk:
 
 
 def run(output: Path, items: int, keep: bool, progress: Progress = silent) -> None:
-    """Run the demo in a new folder hitl-demo*, print the comparison, write the report, and serve until Ctrl-C."""
+    """Run the demo in a new folder hitl-demo*, print the comparison, and write the report.
+
+    `items`: number of tasks. If `keep`, Label Studio runs until Ctrl-C.
+    """
     began = time.perf_counter()
     for ending in (signal.SIGTERM, signal.SIGINT):  # both must also stop the server
         signal.signal(ending, signal.default_int_handler)
@@ -123,7 +126,7 @@ def run(output: Path, items: int, keep: bool, progress: Progress = silent) -> No
 def _loop(
     comparison: Comparison, desks: list[Desk], connector: LabelStudio, loaded: Settings, store: Store
 ) -> Judgement:
-    """Run until enough is answered. The plan of the last run is pushed and stays unanswered."""
+    """Run until the share `ENOUGH` is answered, and return the last judgement. Its questions stay unanswered."""
     only: dict[Name, frozenset[Name]] = {desk.person.email: frozenset(desk.answers) for desk in desks}
     tasks = comparison.recorded.annotations.n_items
     print(f"{tasks} tasks, {len(desks)} annotators signed up\n\n{HEADER}", flush=True)
@@ -141,7 +144,7 @@ def _loop(
 def _upload(
     recorded: Evidence, connector: LabelStudio, store: Store, name: str
 ) -> tuple[Evidence, dict[str, dict[str, str]]]:
-    """Create the tasks. Return the recording with task keys as items, in stored order, and their texts."""
+    """Create the tasks. Return the recording with task keys as item names, in stored order, and task key -> texts."""
     item_texts = {item: data for item, data in texts().items() if item in set(recorded.annotations.items)}
     batch = [{"key": item, "data": {**data, "rte": item}} for item, data in item_texts.items()]
     list(connector.push([Operation("add_items", "rte", {"items": batch})]))
@@ -170,7 +173,7 @@ def _desks(annotations: Annotations, people: tuple[str, ...], server: LocalServe
 
 
 def _part(recorded: Evidence, items: int) -> tuple[Evidence, tuple[str, ...]]:
-    """Return the recording of the busiest annotators on the items they share most, and these annotators."""
+    """Return the recorded answers of the busiest annotators to the items most of them answered, and their names."""
     annotations = recorded.annotations
     busiest = np.sort(np.argsort(-annotations.labels_per_annotator, kind="stable")[:PEOPLE])
     by_them = np.isin(annotations.annotator, busiest)

@@ -1,6 +1,7 @@
 """A simulated labeling platform, where annotators repeat the answers they gave in 2008.
 
-`rte` (Snow et al. 2008): does the text entail the hypothesis? 800 pairs, 164 annotators, 8,000 answers, and the truth.
+The answers are the data set `rte` (Snow et al. 2008): does the text entail the hypothesis? It has 800 pairs, 164
+annotators, 8,000 answers, and the truth.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class RecordedPeople(Connector):
         return len(self._given)
 
     def crew(self) -> Crew:
-        """Return all annotators, each limited to the items they answered."""
+        """Return all annotators, each limited to the items they answered in 2008."""
         names = self._recorded.annotators
         only: dict[Name, frozenset[Name]] = {
             name: frozenset(item for item, person in self._answers if person == name) for name in names
@@ -72,12 +73,12 @@ class RecordedPeople(Connector):
         return Crew(names, only=only)
 
     def questions(self) -> tuple[Question, ...]:
-        """Return the one question: does the text entail the hypothesis?"""
+        """Return the only question: does the text entail the hypothesis?"""
         classes = self._recorded.classes
         return (Question(QUESTION, classes, classes),)
 
     def pull(self, cursor: Cursor | None) -> Iterator[Page]:
-        """Yield the items first, then the answers given since the cursor."""
+        """Yield one page: all items at first, later the items answered since the cursor; with all their answers."""
         new = self._given[int(cursor["answers"]) if cursor else 0 :]
         changed = {row.item for row in new}
         items = [str(name) for name in self._recorded.items] if cursor is None else sorted(changed)
@@ -91,7 +92,7 @@ class RecordedPeople(Connector):
         )
 
     def push(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
-        """Answer each annotator's assigned items as recorded, once."""
+        """Answer each annotator's assigned items as recorded, and each item only once."""
         for operation in operations:
             person, before = operation.key, len(self._given)
             given = {row.item for row in self._given if row.annotator == person}
@@ -104,5 +105,5 @@ class RecordedPeople(Connector):
             yield Receipt(operation, len(self._given) - before)
 
     def check(self) -> list[Check]:
-        """Return one line, which always passes."""
+        """Return one check, which always passes."""
         return [Check("people", True, f"{self._recorded.n_annotators} recorded")]

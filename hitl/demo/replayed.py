@@ -1,7 +1,8 @@
-"""`hitl demo`: 164 real annotators in the whole loop, with the embedded store.
+"""`hitl demo`: runs with the recorded answers of 164 real annotators, and an SQLite store.
 
 Each run pulls, combines, plans and pushes; annotators who are asked answer as in 2008. The truth is hidden from the
-loop and used only to score the result. It is compared to majority vote with the same number of labels, spread evenly.
+runs and used only for scoring. The accuracy is compared to that of a majority vote with the same number of labels,
+spread evenly over the items.
 """
 
 from __future__ import annotations
@@ -37,9 +38,12 @@ HEADER = ROW.format("labels", "items done", "hitl right", "majority right*")
 
 @dataclass
 class Comparison:
-    """Accuracy over labels spent, beside that of a majority vote.
+    """Accuracy after each step, to be compared to that of a majority vote.
 
-    `recorded` holds all answers and the truth, which is used only for scoring.
+    Attributes:
+        recorded: all answers, and the truth, which is used only for scoring.
+        spent: number of labels at each step.
+        accuracy: share of right labels at each step, in [0, 1].
     """
 
     recorded: Evidence
@@ -47,7 +51,7 @@ class Comparison:
     accuracy: list[float] = field(default_factory=list)
 
     def add(self, spent: int, consensus: Consensus) -> None:
-        """Add a step: labels spent, and the consensus (items in the order of the recording)."""
+        """Add a step: number of labels, and the consensus with the items in the order of `recorded`."""
         self.spent.append(spent)
         self.accuracy.append(self._accuracy_of(consensus))
 
@@ -56,7 +60,7 @@ class Comparison:
         return score.accuracy(consensus.probabilities, self.recorded.truth)
 
     def majority(self, spent: list[int]) -> Floats:
-        """Return (SEEDS, len(spent)) accuracy of a vote with as many labels, spread evenly at random."""
+        """Return (SEEDS, len(spent)) accuracies of a majority vote over these numbers of labels, spread evenly."""
         generators = [np.random.default_rng(seed) for seed in range(SEEDS)]
         return np.stack([spread_evenly(self.recorded, MajorityVote(), spent, rng) for rng in generators])
 
@@ -77,7 +81,7 @@ class Comparison:
         )
 
     def report(self, judgement: Judgement, items: Mapping[str, Mapping[str, str]], title: str, command: str) -> Report:
-        """Return the page with both curves and the last consensus; `items` holds the texts of each item."""
+        """Return a report with both curves and the last consensus. `items`: item -> its texts."""
         labels, even = np.array(self.spent, dtype=np.float64), self.majority(self.spent)
         curves = (
             Curve("hitl", labels, np.array(self.accuracy)),

@@ -1,7 +1,7 @@
 """`hitl demo --serve`: a project to view in a browser while recorded annotators keep labeling.
 
-The 800 pairs of `rte` start with two recorded labels each. Then a few questions of the plan are answered every second
-with recorded labels that were not used yet. No platform is needed, because the project is a folder of tables.
+The 800 items start with two recorded labels each. Then every second a few questions of the plan are answered with other
+recorded labels of their items. No platform is needed, because the project is a folder of tables.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hitl.demo.recorded import rte, texts
 from hitl.store import Store
 
 FIRST, A_SECOND = 2, 2
-"""Labels per item at the start; questions answered per second."""
+"""Number of labels per item at the start, and number of questions answered per second."""
 
 SETTINGS = """name = "rte"
 store = "sqlite:///hitl.db"
@@ -37,7 +37,7 @@ poll = "2s"
 
 
 class AnnotatorThread(threading.Thread):
-    """Answers the questions of the last plan with recorded labels, until stopped or none are left."""
+    """Thread that answers the questions of the last plan with recorded labels, until stopped or no labels are left."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(name="hitl demo", daemon=True)
@@ -85,7 +85,7 @@ def make(folder: Path) -> Path:
 
 
 def run(folder: Path, serve: Callable[[Path], None]) -> None:
-    """Create the project, run it once, and serve it while the annotators keep labeling."""
+    """Create the project, run it once, and call `serve` while questions are answered."""
     from hitl import cycle
     from hitl.project import opened
 
@@ -101,7 +101,7 @@ def run(folder: Path, serve: Callable[[Path], None]) -> None:
 
 
 def _recorded() -> dict[str, list[tuple[str, str, str]]]:
-    """Return item -> its recorded rows: item, annotator, label."""
+    """Return item -> its recorded answers, as tuples of item, annotator and label."""
     recorded: dict[str, list[tuple[str, str, str]]] = {}
     for row in rte().annotations.table().to_pylist():
         recorded.setdefault(row["item"], []).append((row["item"], row["annotator"], row["label"]))
