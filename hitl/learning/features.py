@@ -3,9 +3,9 @@
     refresh           embed new and changed items -> store, batch by batch; resumes after an interruption
     stored_features   store -> (N, D), a row of NaN for items without features
 
-Vectors computed item by item (from images, or from texts by a network) are stored with a digest of their content.
+Vectors computed item by item (from images, or from texts by a network) are stored with a digest of the item's content.
 Features fitted on all items (TF-IDF, scaled columns, principal components) are recomputed if any item has changed.
-Until the new ones are complete, the old ones are read.
+The old features are used until the new ones are complete.
 """
 
 from __future__ import annotations
@@ -33,13 +33,18 @@ if TYPE_CHECKING:
     from hitl.store import Lease, Store
 
 ROWS = 1_000
-"""Vectors saved at a time if no model computes them item by item."""
+"""Number of vectors saved in one transaction, if no model computes them item by item."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Contents of items and, if vectors are computed item by item, the name of their set in the store
-    (`space`) and their embedder. `model` is the digest of the embedder, empty if none embeds item by item.
+    """Contents of items, and how vectors are computed item by item, if they are.
+
+    Attributes:
+        corpus: contents of the items.
+        space: name under which the vectors are stored; "" if they are not computed item by item.
+        make: function that builds the embedder, or None.
+        model: digest of the embedder; "" if no model is used.
     """
 
     corpus: Corpus
@@ -56,10 +61,11 @@ def refresh(
     files: Connector | None = None,
     progress: Progress = silent,
 ) -> dict[str, str]:
-    """Compute the features of new and changed items; `names` maps item keys to the user's ids.
+    """Compute and store the features of new and changed items. Return item (the user's id) -> why it has no features.
 
-    Return the items without features, by the user's id, and why. Raises BadSettings if a field of the settings is in no
-    item; BadInput if no item can have features or, with `features.missing = "refuse"`, if any item cannot.
+    `names`: item key -> the user's id. `files`: connector that fetches files of the platform. Raises BadSettings if no
+    item has a field of the settings; BadInput if no item can have features or, with `features.missing = "refuse"`, if
+    some item cannot.
     """
     from hitl.models.predictors.features import BATCH, describe_left_out, embed_each
 
@@ -101,7 +107,7 @@ def refresh(
 
 
 def stored_features(settings: Settings, store: Store, items: Sequence[str]) -> Floats | None:
-    """Return (N, D) for these items, or None if there are no complete features for the current settings."""
+    """Return (N, D) features of these items, or None if there are no complete features for the current settings."""
     from hitl.models.predictors.features import align
 
     note = store.features_note(settings.name)
@@ -112,7 +118,7 @@ def stored_features(settings: Settings, store: Store, items: Sequence[str]) -> F
 
 
 def are_stored(settings: Settings, store: Store) -> bool:
-    """Return True if features for the current settings are complete, even if items have changed since."""
+    """Return True if features with the current settings were completed, even if items have changed since."""
     note = store.features_note(settings.name)
     return settings.features.kind is not None and note is not None and note.settings == _digest(settings.features)
 
@@ -132,7 +138,7 @@ def _embed_together(
     before: FeaturesNote | None,
     progress: Progress,
 ) -> FeaturesNote:
-    """Compute and store features of all items together if items or settings have changed; return their note."""
+    """Compute and store features fitted on all items, unless nothing has changed. Return a note that describes them."""
     from hitl.models.predictors.features import digest_of, embed_together
 
     space = digest_of(_digest(chosen), vectors and vectors.space, corpus.digest())
@@ -152,9 +158,9 @@ def _embed_together(
 def source_of(
     chosen: FeatureSettings, items: Sequence[str], data: Sequence[Mapping[str, Any]], files: Connector | None = None
 ) -> Source:
-    """Return the contents of the fields that the settings name, given the data of each item.
+    """Return the contents of the fields that the settings name. `data`: the data of each item.
 
-    Raises BadSettings if a field is in no item.
+    Raises BadSettings if no item has a field.
     """
     from hitl.models.predictors import features, loading
     from hitl.models.predictors.images import Images
@@ -180,7 +186,10 @@ def source_of(
 
 
 def _file_source(path: str, names: Mapping[str, str]) -> Source:
-    """Return a file's numbers, by the user's ids. Items not in it are left out; another file makes another set."""
+    """Return the numbers in a file of features by the user's ids. Items that are not in the file are left out.
+
+    The space depends on the content of the file, so a changed file gets a new one.
+    """
     from hitl.models.predictors import features
     from hitl.tables.matrices import read_vectors
 
@@ -199,7 +208,7 @@ def _file_source(path: str, names: Mapping[str, str]) -> Source:
 
 @dataclass(frozen=True, slots=True)
 class _StoredVectors:
-    """Vectors in one space of the store, by item."""
+    """Vectors stored under one name, `space`. Implements `VectorStore`."""
 
     lease: Lease
     store: Store
@@ -207,11 +216,11 @@ class _StoredVectors:
 
     @property
     def width(self) -> int | None:
-        """Number of features D, or None if the space is empty."""
+        """Number of features D, or None if no vector is stored."""
         return self.store.vector_width(self.lease.project, self.space)
 
     def has(self, items: Sequence[str], digests: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """Return (N,) True for items with a stored vector of this content."""
+        """Return (N,) True for items whose stored vector was computed from content with this digest."""
         stored = self.store.vector_digests(self.lease.project, self.space)
         return np.array([stored.get(item) == digest for item, digest in zip(items, digests, strict=True)], np.bool_)
 
@@ -220,7 +229,7 @@ class _StoredVectors:
         self.store.save_vectors(self.lease, self.space, dict(zip(items, digests, strict=True)), x_nd)
 
     def read(self, items: Sequence[str], digests: Sequence[str]) -> Floats:
-        """Return (N, D), NaN for items without a vector."""
+        """Return (N, D) vectors, NaN for items without one."""
         from hitl.models.predictors.features import align
 
         return align(*self.store.vectors(self.lease.project, self.space), items)

@@ -1,4 +1,4 @@
-"""The graph of a project's items: edges from a file, by own id, or the nearest neighbors by features."""
+"""The graph of a project's items: edges between the user's own ids, from a file, or nearest neighbors by features."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ProjectGraph:
 
     Attributes:
         adjacency: symmetric (N, N) weights.
-        left_out: number of edges in the file with an item outside the project.
+        left_out: number of edges in the file that have an item outside the project.
     """
 
     adjacency: sparse.csr_array
@@ -38,9 +38,9 @@ class ProjectGraph:
 
 
 def graph_of_file(path: str, item: str, own_ids: Sequence[str]) -> ProjectGraph:
-    """Read the edges of a file (columns `item`, neighbour and optionally weight) among the N items with these ids.
+    """Read the edges among the N items with these ids from a file with columns `item`, neighbour and optionally weight.
 
-    Raises BadTable, or BadEvidence, with the line, for an invalid row, and if no item is in the project.
+    Raises BadTable if no item of the file is in the project; BadTable or BadEvidence, with the line, for a wrong row.
     """
     table = edge_table(read_table(path, [item, NEIGHBOUR]), path, item)
     own, named = set(own_ids), ends(table, item).unique().to_pylist()
@@ -57,7 +57,7 @@ def graph_of_file(path: str, item: str, own_ids: Sequence[str]) -> ProjectGraph:
 
 
 def graph_of_features(x_nd: Floats, neighbours: int) -> ProjectGraph:
-    """Link each of N items to those with the nearest features (N, D)."""
+    """Link each of N items to the `neighbours` items with the nearest features (N, D)."""
     from hitl.models.graphs.neighbours import nearest_neighbours
 
     return ProjectGraph(nearest_neighbours(x_nd, neighbours))

@@ -1,11 +1,11 @@
-"""A model in the loop: trained on the labels, out of fold, with its predictions in the store.
+"""Train the model of `[learn]` on the labels of a project, and add its predictions to the evidence.
 
-    refresh             if enough labels are new: train, fold by fold -> store; resumes after an interruption
+    refresh             train fold by fold -> store, if enough has changed; resumes after an interruption
     with_predictions    store -> evidence with one more model, if its predictions are informative
 
-A training uses the consensus of annotators (and other models) as soft labels, and its predictions join the consensus of
-the same run. No prediction has seen the labels of its item: a training item is predicted by the model of its fold, and
-an item labeled later was not in the training data.
+A training uses the consensus of annotators (and other models) as soft labels, and its predictions enter the consensus
+of the same run. No prediction depends on the labels of its item: an item with labels is predicted by a model that was
+trained on the other folds, and an item labeled later was not in the training data.
 """
 
 from __future__ import annotations
@@ -46,11 +46,14 @@ def refresh(
     *,
     anew: bool = False,
 ) -> dict[str, StoredTraining]:
-    """Train for each question of which a share `learn.growth` changed since the last training, or for all if `anew`.
+    """Train for each question for which enough has changed since the last training, or for all if `anew`.
 
-    Labels and items count as changed if they are new, gone or edited; if the code for training or features changed, all
-    count. `evidence` covers annotators and other models, with features. Return the new trainings by question; it is
-    empty if too little changed or there is too little data. Raises BadSettings if there are no features.
+    Enough has changed if the changed labels (or items) are more than the share `learn.growth` of those in the last
+    training, or if the settings or the code of the training or of the features changed. Labels and items count as
+    changed if they are new, gone or edited.
+
+    `evidence` covers annotators and other models. Return question -> new training. A question with too little data
+    keeps its last training, if any. Raises BadSettings if the model needs features and there are none.
     """
     learn = settings.learn
     if learn.model is None:
@@ -60,7 +63,7 @@ def refresh(
     inputs = _field_values(settings, store, "field", learn.field)
     contents, code = _contents(settings, store, inputs, groups), _code_digest(settings, store)
     for question, known in evidence.items():
-        if known.parts is not None:  # a model of whole texts cannot predict their parts
+        if known.parts is not None:  # a model of whole items cannot predict their parts
             continue
         if known.features is None and learn.field is None:
             raise BadSettings("learn.model needs features of the items; expected [features] with text, columns, ...")
@@ -78,7 +81,7 @@ def refresh(
             has_changed = labels > learn.growth * last.labels or items > learn.growth * len(trained_on.rows)
         if has_changed:
             steps = _TrainingRun(lease, settings, store, question, known, made_from, code, record, progress, inputs)
-            # Keep the last training if the current labels show only one class, as can happen with few labels.
+            # Keep the last training if there is too little data now, such as labels of only one class.
             last = steps.run(groups) or last
         if last is not None:
             complete[question] = last
@@ -88,7 +91,7 @@ def refresh(
 
 
 def with_predictions(settings: Settings, store: Store, question: str, evidence: Evidence) -> Evidence:
-    """Add the last training with the current settings to the evidence as one more model, if it is informative."""
+    """Add the predictions of the last training to the evidence, if informative and made with the current settings."""
     from hitl.models.learning.learned import NAME
     from hitl.models.predictors.features import align
 
@@ -105,16 +108,16 @@ def with_predictions(settings: Settings, store: Store, question: str, evidence: 
 def _contents(
     settings: Settings, store: Store, inputs: Mapping[Name, str] | None, groups: Mapping[Name, str] | None
 ) -> dict[Name, str]:
-    """Return item -> a text that changes with its inputs or its group."""
+    """Return item -> a text that changes if the item's inputs or group change."""
     note = store.features_note(settings.name) if inputs is None else None
     digests = store.vector_digests(settings.name, note.space) if note is not None else inputs or {}
     return {item: repr((digest, groups and groups.get(item))) for item, digest in digests.items()}
 
 
 def _code_digest(settings: Settings, store: Store) -> str | None:
-    """Return a digest of the user's training code and of the model that computes item features.
+    """Return a digest of the user's training code and of the model that computes features.
 
-    None if the code is not found, such as on a machine that only shows the predictions.
+    Return None if the code is not found, for instance on a machine that only shows the predictions.
     """
     from hitl.models.predictors.features import digest_of
     from hitl.models.predictors.loading import source_digest
@@ -126,7 +129,7 @@ def _code_digest(settings: Settings, store: Store) -> str | None:
 
 
 def _settings_digest(settings: Settings, evidence: Evidence) -> str:
-    """Return a digest of a training's features, model, combiner and classes."""
+    """Return a digest of the settings of model, features and combiner, and of the classes."""
     from hitl.models.predictors.features import digest_of
 
     learn = settings.learn.model_dump_json(exclude={"growth"})
@@ -135,7 +138,10 @@ def _settings_digest(settings: Settings, evidence: Evidence) -> str:
 
 
 def _field_values(settings: Settings, store: Store, key: str, field: str | None) -> dict[Name, str] | None:
-    """Return item -> value of a field of its data, without empty values; None if no field is named."""
+    """Return item -> value of a field of its data, for items with a value; None if `field` is None.
+
+    Raises BadSettings if no item has the field. `key`: name of the setting, for messages.
+    """
     if field is None:
         return None
     items = store.items(settings.name)
@@ -205,7 +211,7 @@ class _TrainingRun:
         )
 
     def _digest(self, training: Training) -> str:
-        """Return a digest of everything the predictions depend on."""
+        """Return a digest of everything that the predictions depend on."""
         features = training.evidence.features if self.inputs is None else None
         digest = sha256(repr((self.made_from, self.code, self.evidence.annotations.items, self.inputs)).encode())
         digest.update(self.record.digest())
@@ -215,7 +221,7 @@ class _TrainingRun:
 
 
 def _read(annotations: Annotations, table: pa.Table) -> Floats:
-    """Return (R, J) stored predictions, in row order."""
+    """Return (R, J) stored predictions, in the order of the table's rows and of the classes."""
     return np.stack([np.asarray(table.column(f"p_{name}")) for name in annotations.classes], axis=1)
 
 
@@ -224,10 +230,10 @@ def _read(annotations: Annotations, table: pa.Table) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class TrainingRecord:
-    """Item -> number of labels and ground-truth answers, a digest of them, and a digest of its inputs and group.
+    """What a training used of each item, to count what has changed since. Stored beside the predictions.
 
-    It is stored beside the predictions, and later changes trigger a new training. An edited label changes the digest of
-    its item but not the number of labels. Another features file changes only the digest of the inputs.
+    `rows`: item -> number of labels (ground truth counts as one), digest of the labels, digest of inputs and group. An
+    edited label changes only the digest of the labels, a new features file only the digest of the inputs.
     """
 
     rows: Mapping[Name, tuple[int, int, int]]
@@ -236,7 +242,7 @@ class TrainingRecord:
     def from_evidence(
         cls, evidence: Evidence, learnable_n: npt.NDArray[np.bool_], contents: Mapping[Name, str]
     ) -> TrainingRecord:
-        """Record the learnable items (N,); `contents` maps items to texts that change with their inputs."""
+        """Record the items in the mask `learnable_n`. `contents`: item -> a text that changes with its inputs."""
         annotations, known_n, truth = evidence.annotations, evidence.known, evidence.truth
         assert truth is not None
         who, what = _hashes(annotations.annotators), _hashes(annotations.options)
@@ -256,7 +262,7 @@ class TrainingRecord:
         return cls({item: (n, x, y) for columns in stored for item, n, x, y in zip(*columns, strict=True)})
 
     def columns(self, items: Sequence[Name]) -> dict[str, Any]:
-        """Return the record as columns for a table of these items."""
+        """Return the record of these items as columns of a table."""
         values = zip(*(self.rows[item] for item in items), strict=True)
         kinds = (pa.int64(), pa.uint64(), pa.uint64())
         return {name: pa.array(column, kind) for name, column, kind in zip(COLUMNS, values, kinds, strict=True)}
@@ -266,9 +272,10 @@ class TrainingRecord:
         return sha256(repr(list(self.rows.items())).encode("utf-8", "surrogatepass")).digest()
 
     def changes_since(self, before: TrainingRecord) -> tuple[int, int]:
-        """Count the labels that are new, edited or gone, and the items that are new, gone or have other inputs.
+        """Return the number of labels that are new, edited or gone, and that of items that are new, gone or changed.
 
-        If an item has the same number of labels as before but different ones, all of them count as edited.
+        An item is changed if its inputs or group are. If it has other labels than before, but as many, all its labels
+        count as edited.
         """
         added = removed = same_inputs = 0
         for item in {**self.rows, **before.rows}:
@@ -283,6 +290,6 @@ class TrainingRecord:
 
 
 def _hashes(values: Iterable[object]) -> npt.NDArray[np.uint64]:
-    """Return odd hashes, because multiplying by an odd number modulo 2^64 loses no information."""
+    """Return 64-bit hashes, all odd, because multiplying by an odd number modulo 2^64 loses no information."""
     texts = (repr(value).encode("utf-8", "surrogatepass") for value in values)
     return np.array([int.from_bytes(sha256(text).digest()[:8], "little") | 1 for text in texts], dtype=np.uint64)
