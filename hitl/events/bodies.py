@@ -1,10 +1,11 @@
 """Format an event as it is sent: JSON, or text for chat tools.
 
-    json     {"type": "items.decided", "timestamp": "2026-11-23T12:00:00Z", "data": {...}}
-    slack    {"text": "..."}, as Slack, Mattermost and others accept it
+    json     {"type": "items.decided", "timestamp": "2026-11-23T12:00:00.000Z", "data": {...}}
+    slack    {"text": "..."}, for Slack, Mattermost and other chat tools
 
-Names come from users and platforms, so they must have no effect in a text. They are put in code quotes, where chat
-tools ignore mentions and markup. &, < and > are escaped, control characters spelled out, and long names cut.
+Names come from users and platforms, and must not act as markup or mention anyone in a chat. So they are put in
+backquotes, where chat tools ignore markup and mentions. In addition, &, < and > are escaped, control characters become
+escapes such as \\u001b, and long names are cut.
 """
 
 from __future__ import annotations
@@ -27,18 +28,18 @@ if TYPE_CHECKING:
 
 PING = "ping"
 SHOWN = 80  # maximum characters of a name in a text
-LONGEST = 500  # maximum characters of a sentence, such as an error or a reason
+LONGEST = 500  # maximum characters of an error or a problem
 LONGEST_TEXT = 3500
-"""Maximum characters of a text. Slack cuts at 4,000."""
+"""Maximum number of characters of a text, without the URL at its end. Slack cuts texts at 4,000."""
 
 DOTS = re.compile(r"~*\.{1,2}")
-"""Names that browsers drop from a path ("." and ".."), and escaped names that could be confused with them."""
+"""Names that browsers drop from a path ("." and ".."), and names that look like their escaped form ("~.")."""
 
-_SECRET = re.compile(r"(TOKEN|SECRET|PASSWORD|EVENTS_\w+_URL)$")  # endings of variables whose values must stay secret
+_SECRET = re.compile(r"(TOKEN|SECRET|PASSWORD|EVENTS_\w+_URL)$")  # endings of variables with secret values
 
 
 def path(part: object) -> str:
-    """Escape a name for use as one segment of a URL path. `named` in the web pages reverses this."""
+    """Escape a name for use as one segment of a URL path. `named` of the web pages decodes it."""
     name = str(part)
     return f"~{name}" if DOTS.fullmatch(name) else quote(name, safe="")
 
@@ -49,30 +50,33 @@ def page_of(base: str | None, project: str, *parts: object) -> str | None:
 
 
 def body_of(kind: str, at: float, data: Mapping[str, Any]) -> str:
-    """Return the body of an event that happened at this time. It is ASCII, so its bytes are the same everywhere."""
+    """Return the JSON text of an event. It is ASCII, so its bytes do not depend on an encoding.
+
+    `at`: time of the event, in seconds since the epoch.
+    """
     when = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     body = {"type": kind, "timestamp": when, "data": json_value(data)}
     return json.dumps(body, separators=(",", ":"), allow_nan=False)
 
 
 def ping(project: str) -> Event:
-    """Return a test event, which shows that events arrive."""
+    """Return a test event."""
     now = time.time()
     return Event(PING, now, body_of(PING, now, {"project": project}), ())
 
 
 def as_sent(body: str, template: str) -> bytes:
-    """Return the bytes to send for an event body."""
+    """Return the bytes to send for a JSON `body` (`body_of`), in the format of the `template`."""
     if template == "json":
         return body.encode()
     return json.dumps({"text": text_of(json.loads(body))}, separators=(",", ":")).encode()
 
 
 def text_of(event: Mapping[str, Any]) -> str:
-    """Describe an event in words. Raise KeyError if it is none of ours."""
+    """Describe an event in words. Raises KeyError for an unknown kind of event."""
     data = event["data"]
     lines = [f"*hitl* {_name(data['project'])}: {_first_line(event['type'], data)}", *_more_lines(event["type"], data)]
-    while len(lines) > 1 and sum(map(len, lines)) > LONGEST_TEXT:  # whole lines: a name cut in half would act as markup
+    while len(lines) > 1 and sum(map(len, lines)) > LONGEST_TEXT:  # drop whole lines: a cut would unquote a name
         lines = [*lines[:-2], "…"] if lines[-1] == "…" else [*lines[:-1], "…"]
     return "\n".join([*lines, *([_safe(data["url"])] if data.get("url") else [])])
 
@@ -116,7 +120,7 @@ def _more_lines(kind: str, data: Mapping[str, Any]) -> list[str]:
 
 
 def sentence(text: str, settings: Settings) -> str:
-    """Mask secrets in a text, and cut it to `LONGEST` characters."""
+    """Replace secrets in a text by stars, escape control characters, and cut it to `LONGEST` characters."""
     hidden = [value for name, value in os.environ.items() if name.startswith("HITL_") and _SECRET.search(name)]
     for one in settings.events:
         hidden += [one.address, *("" if one.secret is None else one.secret.get_secret_value()).split()]
@@ -128,7 +132,7 @@ def sentence(text: str, settings: Settings) -> str:
 
 
 def json_value(value: Any) -> Any:
-    """Convert to JSON values: no NaN or infinity, no numpy types."""
+    """Convert to JSON values. NaN and infinity become None, numpy types Python types, other objects text."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, float):

@@ -1,14 +1,15 @@
 """Build the events of a run, or of its failure.
 
-    items.decided       once per run, for all items that are newly done or done with another label
+    items.decided       at most once per run, for all items that are newly done, or done with another label than before
     annotator.drifted   once per annotator and change (`newly_drifted`)
-    target.reached      once per question, and once for the project; again if it was clearly lost in between
-    items.left_out      once per thing that could not be understood
-    plan.waits          a plan was made that nobody has sent yet
-    cycle.failed        the first of consecutive failures; cycle.recovered: the first run after them
+    target.reached      once per question, and once for the project; again if the target was clearly lost in between
+    items.left_out      once for each row or file that could not be used
+    plan.waits          a new plan is not pushed until a user does so
+    cycle.failed        the first of consecutive failed runs
+    cycle.recovered     the first successful run after them
 
-What was announced is stored with the events, in the transaction of the run. A run never fails because its events could
-not be built.
+The transaction of the run stores the events, and what has been announced so far. A run never fails because its events
+could not be built.
 """
 
 from __future__ import annotations
@@ -47,19 +48,22 @@ if TYPE_CHECKING:
     from hitl.store import Store
 
 ITEMS = PROBLEMS = 20
-"""Maximum items, or left-out items, that one event names. Its count covers all of them."""
-LOST = 0.1  # share of the allowed error by which accuracy must fall below the target before the target counts as lost
+"""Maximum number of items, or of problems, that one event lists. Its count includes all."""
+LOST = 0.1  # a target t counts as lost if the accuracy falls below t - LOST (1 - t)
 OVER = 0.25
-"""An announced change is over once its p-value over all looks exceeds this. Near its limit, the test flips."""
+"""An announced change is over once its p-value over all looks exceeds this.
+
+This is far above the level of significance, because near it the test result may flip from run to run.
+"""
 DRIFTED = 20
-"""Maximum annotators announced at once per question, the clearest first. The rest follow in the next run."""
+"""Maximum number of annotators announced per run and question, clearest changes first. Others follow in later runs."""
 SEPARATOR = "\x1f"  # separates the labels of several questions
 
 _log = logging.getLogger(__name__)
 
 
 def of_cycle(settings: Settings, store: Store, judgement: Judgement, *, waits: bool = False) -> Announcement:
-    """Build the events of a run that is about to be recorded. `waits`: its plan needs approval before it is sent."""
+    """Build the events of a run that is about to be recorded. `waits`: its plan is not pushed until a user does so."""
     if not settings.events:
         return Announcement()
     try:
@@ -73,7 +77,10 @@ def of_cycle(settings: Settings, store: Store, judgement: Judgement, *, waits: b
 
 
 def of_failure(settings: Settings, store: Store, error: Exception | None) -> Announcement:
-    """Build the event for a failed run, or for the first success after failures (`error` is None)."""
+    """Build the event for the first failed run, or for the first success after failures (`error` is None).
+
+    Return no event if the last run had the same outcome.
+    """
     before = store.failure(settings.name) if settings.events else None
     data: dict[str, Any] = {"project": settings.name, "url": page_of(settings.serve.url, settings.name, "runs")}
     if (error is None) == (before is None):
@@ -87,7 +94,7 @@ def of_failure(settings: Settings, store: Store, error: Exception | None) -> Ann
 
 
 def _wanted_event(settings: Settings, kind: str, at: float, data: Mapping[str, Any]) -> Iterable[Event]:
-    """Yield the event if an address subscribes to it."""
+    """Yield the event if an address receives this kind."""
     to = tuple(one.name for one in settings.events if kind in one.kinds)
     if to:
         yield Event(kind, at, body_of(kind, at, data), to)
@@ -95,7 +102,7 @@ def _wanted_event(settings: Settings, kind: str, at: float, data: Mapping[str, A
 
 @dataclass
 class _RunEvents:
-    """Events of one run, given what was announced `before`."""
+    """Events of one run. `before`: what earlier runs announced (`Store.told`)."""
 
     settings: Settings
     store: Store
@@ -146,7 +153,7 @@ class _RunEvents:
         self.tell("items.decided", {**data, "items": items, "url": self.page("items")})
 
     def drifts(self) -> dict[str, Any]:
-        """Announce annotators who have changed. Return everything announced so far, by question."""
+        """Announce annotators who have changed. Return question -> changes announced so far (see `newly_drifted`)."""
         before: Mapping[str, Any] = self.before.get("drifted", {})
         if not self.wanted("annotator.drifted"):
             return dict(before)
@@ -162,7 +169,7 @@ class _RunEvents:
         return {question: said for question, said in now.items() if said}
 
     def targets(self) -> list[str]:
-        """Announce reached targets. Return the questions that have reached theirs; "" is the whole project."""
+        """Announce newly reached targets. Return all questions whose target is reached; "" stands for the project."""
         before: Sequence[str] = self.before.get("reached", ())
         target, results, metrics = self.settings.budget.target_accuracy, self.judgement.results, self.judgement.metrics
         why: dict[str, str] = {}
@@ -182,7 +189,7 @@ class _RunEvents:
         return list(why)
 
     def left_out(self) -> list[str]:
-        """Announce what could not be understood. Return digests of everything that is left out now."""
+        """Announce new problems with rows or files. Return digests of all current problems."""
         lines = [*self.store.problems(self.settings.name), *map(str, self.judgement.metrics.get("problems", ()))]
         digests = {hashlib.sha256(text.encode(errors="replace")).hexdigest()[:16]: text for text in lines}
         fresh = [text for digest, text in digests.items() if digest not in self.before.get("left_out", ())]
@@ -193,7 +200,11 @@ class _RunEvents:
 
 
 def differences(before: pa.Table | None, now: DoneItems) -> tuple[list[int], list[int], int]:
-    """Return indices of newly done items, indices of items with changed labels, and the number of reopened items."""
+    """Compare the done items of two runs. `before`: `Store.done`.
+
+    Return indices into `now` of items that are newly done, indices of items with other labels, and the number of items
+    that are no longer done.
+    """
     if before is None:
         return list(range(len(now))), [], 0
     names = pa.array(map(str, now.items), pa.string(), size=len(now))
@@ -218,7 +229,10 @@ def _moment(seconds: float) -> str | None:
 
 
 def changes(evidence: Evidence, consensus: Consensus) -> tuple[list[Change | None], list[bool]]:
-    """Return each annotator's most likely change and whether it is significant, as `AnnotatorProfiler` does."""
+    """Return two lists with an entry per annotator: their most likely change, or None, and whether it is an alarm.
+
+    The same as in the profiles of `AnnotatorProfiler`.
+    """
     others = Others(evidence, consensus)
     ways = compare_ways(evidence.annotations, others, consensus.annotators.shares)
     found = drift.find_changes(evidence.annotations, others, ways.confusion)
@@ -228,10 +242,11 @@ def changes(evidence: Evidence, consensus: Consensus) -> tuple[list[Change | Non
 def newly_drifted(
     evidence: Evidence, consensus: Consensus, told: Mapping[str, Any]
 ) -> tuple[list[tuple[str, Change]], dict[str, Any]]:
-    """Return annotators to announce, and all announced so far: annotator -> time of the latest label seen then.
+    """Return changes to announce, as pairs of annotator and change, and all changes announced so far.
 
-    An announced change stays announced until it is `OVER`, or a new one began after the last labels seen at the time.
-    Return nothing if answers have no times, or are not about whole items.
+    The latter maps an annotator to the time of the latest label when the change was announced. It is input as `told`
+    in the next run, so that only a change after this time is announced again. An annotator is removed once the change
+    is over (`OVER`). Both results are empty if answers have no times, or if annotators mark parts of items.
     """
     annotations = evidence.annotations
     if annotations.time is None or evidence.parts is not None or not len(annotations):

@@ -1,13 +1,14 @@
 """Send events that are due to the addresses of `[[events]]`, from `hitl run`, `hitl schedule` and `hitl serve`.
 
-    2xx                       delivered; the next event for this address is sent at once
-    410                       the receiver has unsubscribed: nothing is sent until `hitl events --test` succeeds
-    anything else, nothing    retried after `PAUSES` with some jitter, or later if the receiver says so; then given up
+    2xx                  delivered; the next event for this address is sent at once
+    410                  the receiver has unsubscribed: nothing is sent until `hitl events --test` succeeds
+    other status, none   retried after `PAUSES` with some jitter, or later if the receiver says so; finally given up
 
-Each address has its own thread, so a slow or dead one delays no other address, run or page. A failed attempt ends the
-turn of its address. Whatever the receiver does (hang, drip, send without end), a request ends at its timeout. Redirects
-are not followed, because a signed event must go to the configured address. Descriptions of an attempt include the
-response status, but neither the address nor the response body.
+Each address has its own thread, so a slow or dead receiver delays no other address, run or page. After a failed
+attempt, other events for the address wait for the next check of the queue. A request ends at its timeout even if the
+receiver hangs, answers byte by byte, or never stops sending. Redirects are not followed, because a signed event must go
+to the configured address. Descriptions of an attempt include the response status, but neither the address nor the
+response body.
 """
 
 from __future__ import annotations
@@ -37,15 +38,15 @@ if TYPE_CHECKING:
     from hitl.settings.events import EventSettings
     from hitl.store import Store
 
-SECONDS = 15.0  # timeout of an attempt, in seconds
+SECONDS = 15.0  # timeout of a request, in seconds
 HELD = 4 * SECONDS
-"""Seconds for which a delivery is locked by its sender. After that, the sender must have been killed."""
+"""Seconds for which a sender locks a delivery. If it is not settled by then, the sender must have been killed."""
 PAUSES = (5.0, 5 * 60.0, 30 * 60.0, 2 * 3600.0, 5 * 3600.0, 10 * 3600.0, 14 * 3600.0, 20 * 3600.0, 24 * 3600.0)
 """Seconds before the second attempt, the third, and so on: the schedule of the Standard Webhooks specification."""
 JITTER = 0.2  # maximum share by which a pause is lengthened at random
 LONGEST_WAIT = 24 * 3600.0  # maximum seconds that a receiver may ask us to wait
 KEPT_WAITING = 5 * 24 * 3600.0
-"""Seconds after which an unsendable event is given up: its secret is missing, or its address was removed."""
+"""Seconds after which an event is given up if it cannot be sent: its address lacks a setting or was removed."""
 TURN = 2.0  # seconds between two checks of the queue
 OFF = "the address answered 410 (gone): nothing more is sent to it; when it takes events again: `hitl events --test`"
 
@@ -54,7 +55,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Outcome of a request: status (None: no response), description, and seconds the receiver asks to wait."""
+    """Outcome of a request.
+
+    Attributes:
+        status: HTTP status, or None if there was no response.
+        said: description of the outcome.
+        retry_after: seconds that the receiver asks to wait, or None.
+    """
 
     status: int | None
     said: str
@@ -62,12 +69,12 @@ class Answer:
 
     @property
     def arrived(self) -> bool:
-        """True if the receiver accepted it."""
+        """True if the receiver accepted the request."""
         return self.status is not None and 200 <= self.status < 300
 
 
 def ask(method: str, url: str, headers: Mapping[str, str], body: bytes | None, seconds: float) -> Answer:
-    """Send one request, which ends after `seconds`. It does not raise."""
+    """Send one request, which ends after `seconds`. Network errors are not raised, but described in the answer."""
     import httpx
 
     async def sent() -> Answer:
@@ -76,14 +83,14 @@ def ask(method: str, url: str, headers: Mapping[str, str], body: bytes | None, s
                 httpx.AsyncClient(
                     verify=ssl.create_default_context(), trust_env=False, timeout=0.9 * seconds
                 ) as client,
-                asyncio.timeout(seconds),  # httpx limits each step alone, and a receiver that drips makes endless steps
+                asyncio.timeout(seconds),  # httpx limits each read, but a receiver could make reads without end
                 client.stream(method, url, headers={"User-Agent": "hitl", **headers}, content=body) as response,
             ):
                 phrase = httpx.codes.get_reason_phrase(response.status_code)
                 wait = _retry_after(response.headers.get("retry-after", ""))
                 return Answer(response.status_code, f"{response.status_code} {phrase}".strip(), wait)
         finally:
-            await asyncio.sleep(0)  # closed connections end in the next turn of the loop
+            await asyncio.sleep(0)  # let the event loop finish closing connections
 
     try:
         return asyncio.run(sent())
@@ -92,7 +99,10 @@ def ask(method: str, url: str, headers: Mapping[str, str], body: bytes | None, s
 
 
 def signed(identity: str, at: int, body: bytes, keys: Sequence[bytes]) -> dict[str, str]:
-    """Return the headers of an attempt at this time, signed with each of the keys as Standard Webhooks specifies."""
+    """Return the headers of a request, with a signature for each key as Standard Webhooks specifies.
+
+    `identity`: id of the event. `at`: time of the attempt, in seconds since the epoch.
+    """
     from standardwebhooks import Webhook
 
     headers = {"webhook-id": identity, "webhook-timestamp": str(at)}
@@ -103,7 +113,7 @@ def signed(identity: str, at: int, body: bytes, keys: Sequence[bytes]) -> dict[s
 
 
 def _retry_after(text: str) -> float | None:
-    """Parse a Retry-After header: seconds or a date. Return None if it is neither."""
+    """Parse a Retry-After header, which has seconds or a date, to seconds from now. Return None if it has neither."""
     if text.isascii() and text.isdigit():
         return float(text[:9])
     with suppress(ValueError, TypeError, OverflowError):
@@ -112,7 +122,7 @@ def _retry_after(text: str) -> float | None:
 
 
 def _in_words(error: BaseException | None, seconds: float) -> str:
-    """Explain why there is no response, by the first recognized cause."""
+    """Explain why there is no response, from the first known error in the chain of causes."""
     import httpx
 
     while error is not None:
@@ -134,7 +144,7 @@ def _in_words(error: BaseException | None, seconds: float) -> str:
 
 
 def pause(attempts: int, retry_after: float | None = None) -> float:
-    """Return the seconds to wait after this many attempts, no less than the receiver asks for."""
+    """Return the seconds to wait after this many attempts, or longer if the receiver asks for it (`LONGEST_WAIT`)."""
     jittered = PAUSES[attempts - 1] * random.uniform(1.0, 1.0 + JITTER)  # nosec B311
     return max(jittered, min(retry_after or 0.0, LONGEST_WAIT))
 
@@ -153,7 +163,7 @@ class Address:
         return hashlib.sha256(self.to.address.encode()).hexdigest()[:16]
 
     def send(self, it: Delivery | Event, seconds: float) -> Answer:
-        """Send an event and return the response, within `seconds`. If it cannot be formatted, that is the response."""
+        """Send an event within `seconds`, and return the outcome. An event that cannot be formatted is not sent."""
         try:
             body = as_sent(it.body, self.to.template)
         except Exception as error:
@@ -163,18 +173,22 @@ class Address:
         return ask("POST", self.to.address, {"Content-Type": "application/json", **headers}, body, seconds)
 
     def reach(self) -> Answer:
-        """Request the address without sending an event. Any status shows that it can be reached."""
+        """Send a HEAD request, without an event. Any status in the answer shows that the address can be reached."""
         return ask("HEAD", self.to.address, {}, None, SECONDS)
 
     def test(self) -> Answer:
-        """Send a ping outside the queue. If it is accepted, an unsubscribed address is active again."""
+        """Send a ping outside the queue. If it is accepted, an address that was turned off by 410 is active again."""
         answer = self.send(ping(self.project), SECONDS)
         if answer.arrived:
             self.store.switch(self.project, self.to.name, self.digest, off=False)
         return answer
 
     def turn(self, until: float, stop: threading.Event) -> None:
-        """Send due events in order, until one fails, `until` (by `time.monotonic`) has passed, or `stop` is set."""
+        """Send due events in order, until none is left, one fails, or time is up.
+
+        Time is up if `until` (of `time.monotonic`) is near, or if `stop` is set. If the address lacks a setting, only
+        give up events older than `KEPT_WAITING`.
+        """
         store, project, name = self.store, self.project, self.to.name
         if self.to.lacks is not None:
             said = f"given up: {self.to.lacks}"
@@ -215,7 +229,7 @@ def addresses_of(settings: Settings, store: Store) -> tuple[Address, ...]:
 
 
 def address_rows(settings: Settings, store: Store) -> list[dict[str, Any]]:
-    """Return the addresses of a project without secret parts, and their counts, as JSON values."""
+    """Return the addresses of a project and their counts of events, as JSON values without secrets."""
     counts = store.count_deliveries(settings.name)
     return [
         {"address": to.name, "at": to.shown, "lacks": to.lacks, **asdict(counts.get(to.name, Counted()))}
@@ -224,7 +238,7 @@ def address_rows(settings: Settings, store: Store) -> list[dict[str, Any]]:
 
 
 def forget_others(settings: Settings, store: Store) -> None:
-    """Give up events that have long waited for addresses that are no longer in the settings."""
+    """Give up events older than `KEPT_WAITING` for addresses that are no longer in the settings."""
     named = {one.name for one in settings.events}
     for name, count in store.count_deliveries(settings.name).items():
         if count.waiting and name not in named:
@@ -235,7 +249,7 @@ def forget_others(settings: Settings, store: Store) -> None:
 class Sender:
     """Send the events of some projects, with a thread per address, until stopped.
 
-    `seconds`: take a single turn of at most this duration instead.
+    If `seconds` is given, each thread sends the events that are due, for at most this time, and ends.
     """
 
     def __init__(self, projects: Iterable[tuple[Settings, Store]], seconds: float | None = None) -> None:
@@ -254,12 +268,12 @@ class Sender:
             thread.start()
 
     def stop(self, seconds: float = 2.0) -> None:
-        """Stop the threads, waiting briefly for requests in progress. Those that take longer are sent again later."""
+        """Stop the threads, and wait up to `seconds` for requests in progress. Unfinished ones are sent again later."""
         self._stop.set()
         self.join(seconds)
 
     def join(self, seconds: float) -> None:
-        """Wait for the threads to end."""
+        """Wait up to `seconds` for the threads to end."""
         until = time.monotonic() + seconds
         for thread in self.threads:
             if thread.ident is not None:
@@ -280,7 +294,7 @@ class Sender:
 
 
 def deliver(settings: Settings, store: Store, seconds: float = 10.0) -> None:
-    """Send due events for at most `seconds`. The rest waits for the next caller."""
+    """Send due events for at most `seconds`. Other events wait for the next call."""
     if not settings.events:
         return
     sender = Sender([(settings, store)], seconds)
@@ -293,7 +307,7 @@ def deliver(settings: Settings, store: Store, seconds: float = 10.0) -> None:
 
 @contextmanager
 def delivering(settings: Settings, store: Store) -> Iterator[None]:
-    """Send the events of the block at its end, even if it fails."""
+    """Return a context that sends due events at its end, even if an error is raised in it."""
     try:
         yield
     finally:
