@@ -1,4 +1,4 @@
-"""Define `hitl shard`, which writes tables larger than memory as a folder of shards, and `hitl combine` for shards."""
+"""Define `hitl shard`, which writes tables larger than memory as shards, and `hitl combine` for shards."""
 
 from __future__ import annotations
 
