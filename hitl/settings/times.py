@@ -14,7 +14,7 @@ _SPAN = re.compile(r"(?:\d+(?:\.\d+)?[smhd])+")
 
 
 def seconds_of(text: str) -> float:
-    """Return the seconds of a duration such as "90s", "15m", "1h30m" or "2d". Raises BadSettings, also for 0."""
+    """Convert a duration > 0 such as "90s", "15m", "1h30m" or "2d" to seconds. Raises BadSettings."""
     if not _SPAN.fullmatch(text):
         raise BadSettings(f"{text!r} is not a time; expected for instance '30s', '15m', '1h30m' or '2d'")
     seconds = sum(float(number) * _UNITS[unit] for number, unit in re.findall(r"([\d.]+)([smhd])", text))
