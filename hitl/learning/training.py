@@ -272,10 +272,10 @@ class TrainingRecord:
         return sha256(repr(list(self.rows.items())).encode("utf-8", "surrogatepass")).digest()
 
     def changes_since(self, before: TrainingRecord) -> tuple[int, int]:
-        """Return the number of labels that are new, edited or gone, and that of items that are new, gone or changed.
+        """Return the number of labels that are new, edited or gone, and of items that are new, gone or changed.
 
-        An item is changed if its inputs or group are. If it has other labels than before, but as many, all its labels
-        count as edited.
+        An item is changed if its inputs or its group changed. If an item has different labels but the same number as
+        before, all of them count as edited.
         """
         added = removed = same_inputs = 0
         for item in {**self.rows, **before.rows}:
