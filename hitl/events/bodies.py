@@ -76,7 +76,7 @@ def text_of(event: Mapping[str, Any]) -> str:
     """Describe an event in words. Raises KeyError for an unknown kind of event."""
     data = event["data"]
     lines = [f"*hitl* {_name(data['project'])}: {_first_line(event['type'], data)}", *_more_lines(event["type"], data)]
-    while len(lines) > 1 and sum(map(len, lines)) > LONGEST_TEXT:  # drop whole lines: a cut would unquote a name
+    while len(lines) > 1 and sum(map(len, lines)) > LONGEST_TEXT:  # a name cut in half would lose its end quote
         lines = [*lines[:-2], "…"] if lines[-1] == "…" else [*lines[:-1], "…"]
     return "\n".join([*lines, *([_safe(data["url"])] if data.get("url") else [])])
 

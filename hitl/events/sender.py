@@ -1,4 +1,4 @@
-"""Send events that are due to the addresses of `[[events]]`, from `hitl run`, `hitl schedule` and `hitl serve`.
+"""Send due events to the addresses of `[[events]]`, during `hitl schedule` and `hitl serve` and after single commands.
 
     2xx                  delivered; the next event for this address is sent at once
     410                  the receiver has unsubscribed: nothing is sent until `hitl events --test` succeeds
