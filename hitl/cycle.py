@@ -2,7 +2,7 @@
 
     pull    pages -> store                              rows and their cursor in one transaction
     embed   items -> features -> store                  new and changed items, if `[features]` is set
-    learn   labels -> a model -> predictions -> store   if `[learn]` is set and enough labels are new
+    learn   labels -> a model -> predictions -> store   if `[learn]` is set and enough labels have changed
     judge   store -> evidence -> consensus -> plan      a pure function of the stored data and the time
     record  consensus, plan, operations -> store        in one transaction; unchanged operations stay confirmed
     push    outbox -> platform                          verified there, then confirmed (`hitl.operations`)
@@ -203,7 +203,7 @@ class _Steps:
 
 @contextmanager
 def _steps(settings: Settings, store: Store, connector: Connector, progress: Progress) -> Iterator[_Steps]:
-    """Yield the steps under the project's lease. Raise the errors that pushes collected at the end.
+    """Yield the steps under the project's lease. At the end, raise the errors of pushes.
 
     The reason why a run failed is recorded until one succeeds, unless the store itself failed or another run has taken
     over.

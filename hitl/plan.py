@@ -163,11 +163,11 @@ class Activity:
     Attributes:
         annotator: name of the annotator.
         answers: number of answers and skips when the last plan was made.
-        last_active: when a plan last found more answers or skips than the plan before (seconds since the epoch; 0:
+        last_active: when a plan last found more answers or skips than the plan before it (seconds since the epoch; 0:
             never).
-        away: True if a question has expired since they were last active, or would have if it had not been settled.
-        unanswered: when they were asked the first question, since they were last active, that others settled without
-            their answer (seconds since the epoch; 0: none).
+        away: True if a question expired after they were last active, or would have if others had not answered it.
+        unanswered: when they were asked the first question after they were last active that was settled without their
+            answer (seconds since the epoch; 0: none).
     """
 
     annotator: Name

@@ -1,4 +1,4 @@
-"""The contract of connectors: pages in, operations out. This module is all that the author of a connector must read.
+"""The contract of connectors: pages in, operations out. To write a connector, this is the only module to read.
 
     Connector.pull(cursor) -> pages          rows keyed by the platform's own ids, and the cursor after them
     Connector.push(operations) -> receipts   each operation describes a state, so repeating it changes nothing
@@ -256,7 +256,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Receipt:
-    """Confirmation that the platform matches the operation. `changed`: number of changes made, 0 if it matched."""
+    """Confirmation that the platform matches an operation. `changed`: number of changes made; 0: it already matched."""
 
     operation: Operation
     changed: int

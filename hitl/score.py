@@ -70,8 +70,9 @@ def reliability(probabilities: Floats, truth: Ints, bins: int = 15, level: float
 
 
 def wilson_interval(share: Floats, count: Ints | Floats, level: float = 0.95) -> tuple[Floats, Floats]:
-    """Return low and high ends, in [0, 1], of Wilson's interval for a probability, given the `share` of `count` > 0
-    trials that succeeded.
+    """Return low and high ends, in [0, 1], of Wilson's interval for a probability of success.
+
+    `share`: share of successes among `count` > 0 trials. `level`: probability that the interval covers the probability.
     """
     z = norm.ppf(0.5 + level / 2)
     centre = (share + z**2 / (2 * count)) / (1 + z**2 / count)
