@@ -97,10 +97,7 @@ class SourceSettings(Section):
         return GraphSettings()
 
     def table_at(self, path: Path, folder: Path) -> str | None:
-        """Return the name of the table that the source reads, or would read, from this path; None if it reads none.
-
-        `folder`: folder of hitl.toml.
-        """
+        """Return the name of the table that the source reads, or would read, from this path; None if it reads none."""
         return None
 
 
