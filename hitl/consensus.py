@@ -41,10 +41,7 @@ SHARED, PARAMETER = "shared errors ", "parameter "
 """Prefixes in the file: for the arrays of `SharedErrors`, and for `Consensus.parameters`."""
 
 TIE = 1e-9
-"""Probabilities closer than this count as tied.
-
-Sums differ in their last bits from run to run, but labels must not.
-"""
+"""Probabilities closer than this count as tied, because the last bits of sums may differ from run to run."""
 
 
 @dataclass(frozen=True)
@@ -106,8 +103,7 @@ class AnnotatorReport(OneLineRepr):
     """Estimated quality of each annotator.
 
     Attributes:
-        names: names of the K annotators.
-        classes, options: J and L names.
+        names, classes, options: K, J and L names.
         concentration: (K, J, L) Dirichlet parameters of the posterior of each confusion row. With many classes,
             `concentration` and `confusion` may be `SharedErrors`, which numpy converts to arrays.
         confusion: (K, J, L) confusion matrices used in the fit; each row (true class) sums to 1.
@@ -115,9 +111,8 @@ class AnnotatorReport(OneLineRepr):
         shares: (J,) class shares by which the rows are averaged into one accuracy.
         dependence: (K, K) correlation of two annotators' errors given the class, in [-1, 1]; None if not modeled.
         prior: (J, L) Dirichlet parameters of the confusion rows of a new annotator; None if the method learns none.
-        answers: (K, 3) expected number of right answers, expected number of wrong answers, and variance of the number
-            of right answers, from which `accuracy` is computed. If None, it is computed from `concentration` and
-            `shares`.
+        answers: (K, 3) expected number of right and of wrong answers, and variance of the number of right ones, from
+            which `accuracy` is computed; None: computed from `concentration` and `shares`.
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -320,10 +315,7 @@ class Consensus(OneLineRepr):
         return _packed({name: array for name, array in arrays.items() if array is not None})
 
     def judging(self, items: Names, probabilities: Floats, report: AnnotatorReport | None = None) -> Consensus:
-        """Return this fit with other items and their (N, J) probabilities.
-
-        `report` replaces the annotators, the classes and the class shares. Everything about the old items is dropped.
-        """
+        """Return this fit for other items and their (N, J) probabilities; `report` replaces annotators and classes."""
         people = self.annotators if report is None else report
         return replace(
             self,

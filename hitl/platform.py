@@ -1,4 +1,4 @@
-"""The contract of connectors: pages in, operations out. To write a connector, this is the only module to read.
+"""The contract of connectors: pages in, operations out. Long because a connector can be written from this page alone.
 
     Connector.pull(cursor) -> pages          rows keyed by the platform's own ids, and the cursor after them
     Connector.push(operations) -> receipts   each operation describes a state, so repeating it changes nothing
