@@ -1,4 +1,5 @@
-"""Kinds of answers: one of the options, spans of a text or of time, boxes and masks on an image.
+"""Kinds of answers: one of the options, spans of texts or of time, and boxes or masks on images.
 
-`kind` has the Protocol, the registry and `kind_of`; a kind of another package is an entry point of `hitl.kinds`.
+`kind` defines the protocol `Kind`, the registry and `kind_of`. Another package adds a kind as an entry point of
+`hitl.kinds`.
 """

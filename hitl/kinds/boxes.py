@@ -1,14 +1,14 @@
 """Boxes on an image: an answer is all boxes that one annotator drew on one image.
 
     cluster     boxes of different annotators, joined while their overlap exceeds `OVERLAP` (see `matching`)
-    existence   a method for items gives the probability of each class, or nothing; it learns who misses objects and
-                who invents them
-    place       each side is the weighted median of the members' sides; an annotator's weight is the expected overlap
-                of their boxes with those of the others
+    existence   a method for items gives the probability that a cluster is of each class, or nothing; it learns who
+                misses objects and who invents them
+    place       each side is the weighted median of the sides of the cluster's boxes; an annotator's weight is the mean
+                overlap of their boxes with other boxes in the same clusters
 
-Known boxes of an image are matched with its clusters, from the largest overlap downwards: a cluster has the class of
-the known box that it matches, else "(nothing)". A known box that no cluster matches is a cluster without a member: an
-object that all annotators of the image missed.
+Known boxes of an image (ground truth) are matched with its clusters, those that overlap most first. The true class of a
+cluster is the class of its known box, or "(nothing)" without one. A known box that matches no cluster becomes a cluster
+without members: an object that all annotators of the image missed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from hitl.tables.encode import natural_order
 SIDES = ("x", "y", "width", "height")
 
 OVERLAP = 0.5
-"""Minimum intersection over union of two boxes of one object."""
+"""Intersection over union, in [0, 1], above which boxes are of one object; for clusters, its mean over pairs."""
 
 Size = tuple[int, int]
 """Height and width of an image in pixels; 0 if unknown."""
@@ -49,10 +49,10 @@ class BoxParts:
     """Boxes of N images.
 
     Attributes:
-        question: what was asked.
-        matched: the clusters; places are x, y, width and height.
-        drawn: for each image annotator -> their boxes.
-        sizes: for each image its size.
+        question: the question.
+        matched: clusters of boxes; a place is x, y, width and height.
+        drawn: annotator -> their boxes, for each of the N images.
+        sizes: size of each of the N images.
     """
 
     question: Question
@@ -104,7 +104,10 @@ class Boxes(PartsKind):
         return {question.name: matched.evidence(parts)}
 
     def consensus(self, evidence: Evidence, method: Combiner) -> Consensus:
-        """Fit the clusters, and place the objects that exist, most certain first; known images have known boxes."""
+        """Fit the method to the clusters, and place the objects that probably exist, most certain first.
+
+        Images with ground truth get their known boxes.
+        """
         parts, items = evidence.parts, evidence.annotations.items
         assert isinstance(parts, BoxParts)
         matched = parts.matched
@@ -120,7 +123,7 @@ class Boxes(PartsKind):
         return replace(judged, parts=tuple(box for _, box in boxes))
 
     def answers(self, evidence: Evidence, names: Mapping[str, str]) -> pa.Table:
-        """Return one row per box of each answer, and one without a box if an annotator drew none."""
+        """Return one row per box of each answer, and one row without a box for an answer without boxes."""
         assert isinstance(evidence.parts, BoxParts)
         rows: list[Marked] = []
         for item, drawn in zip(evidence.annotations.items, evidence.parts.drawn, strict=True):
@@ -132,7 +135,10 @@ class Boxes(PartsKind):
         return pa.Table.from_pylist(rows, pa.schema(dict.fromkeys(text, pa.string()) | numbers))
 
     def truth(self, table: pa.Table, question: Question, where: str, place_of: Place) -> dict[str, str]:
-        """Read the columns item, x, y, width, height (percent of the image) and label."""
+        """Read the columns item, x, y, width, height (percent of the image) and label.
+
+        A row that has only the item means that its image has no boxes, unless other rows have some.
+        """
         require_columns(table, SIDES, where, f"{question.name!r} asks about boxes, in percent of the image")
         boxes: dict[str, list[BoxTuple]] = {}
         for row, given in enumerate(table.select(["item", *SIDES, "label"]).to_pylist()):
@@ -153,7 +159,7 @@ class Boxes(PartsKind):
 
 
 def _within(place: Sequence[Any]) -> tuple[float, float, float, float] | None:
-    """Return x, y, width and height as numbers; None unless they are a box within the image."""
+    """Return x, y, width and height as numbers, or None unless they are a box within the image."""
     try:
         x, y, width, height = map(float, place)
     except (TypeError, ValueError):
@@ -164,7 +170,7 @@ def _within(place: Sequence[Any]) -> tuple[float, float, float, float] | None:
 
 
 def _size(sizes: Counter[Size]) -> Size:
-    """Return the size that most answers report; ties go to the largest. Boxes are in percent, so all of them fit."""
+    """Return the size that most answers report, the largest if tied. Boxes are in percent, so they fit any size."""
     return max(((count, size) for size, count in sizes.items() if min(size) > 0), default=(0, (0, 0)))[1]
 
 
@@ -172,7 +178,7 @@ def _size(sizes: Counter[Size]) -> Size:
 
 
 def match_boxes(rows: Sequence[tuple[Any, ...]], answers: Answers, classes: Names) -> Matched:
-    """Match boxes: rows of item, annotator (-1: known), class, x, y, width and height."""
+    """Match boxes. Each row is a box: codes of item, annotator (-1: ground truth) and class, x, y, width, height."""
     column_7 = np.array(rows, np.float64).reshape(-1, 7).T
     item, annotator, label = column_7[:3].astype(np.int64)
     place = column_7[3:].T
@@ -186,7 +192,7 @@ def match_boxes(rows: Sequence[tuple[Any, ...]], answers: Answers, classes: Name
 
 
 def _clusters(marks: Marks) -> Indices:
-    """Return (S,) the cluster of each box of one image: by place, and last those that all annotators missed."""
+    """Return (S,) the cluster of each box of one image. Known boxes that all annotators missed come last."""
     drawn, known = np.flatnonzero(marks.annotator_s >= 0), np.flatnonzero(marks.annotator_s < 0)
     corner_s4, cluster_s = corners(marks.place_sd), np.full(len(marks.item_s), -1, np.int64)
     overlap_bb = np.triu(overlap_of(corner_s4[drawn, None], corner_s4[drawn]), 1)
@@ -208,7 +214,10 @@ def _clusters(marks: Marks) -> Indices:
 
 
 def _place_objects(matched: Matched, q_cj: Floats) -> Iterator[tuple[int, int, list[float], float]]:
-    """Yield cluster, class, place and probability of objects that probably exist, and of all known ones."""
+    """Yield cluster, class, place and probability of each object.
+
+    If an image has ground truth these are its known objects, otherwise those that probably exist.
+    """
     weight_m = _agreement(matched)[matched.annotator_m]
     first_c, last_c = (np.searchsorted(matched.cluster_m, np.arange(len(matched)), side) for side in ("left", "right"))
     for c, known in enumerate(matched.answers.known_n[matched.item_c].tolist()):
@@ -222,7 +231,10 @@ def _place_objects(matched: Matched, q_cj: Floats) -> Iterator[tuple[int, int, l
 
 
 def _agreement(matched: Matched) -> Floats:
-    """Return (K,) each annotator's mean overlap with others in a cluster, with one pseudo-pair of the overall mean."""
+    """Return (K,) mean overlap of an annotator's boxes with others in their clusters.
+
+    One pseudo-pair with the mean overlap of all pairs counts for each annotator.
+    """
     corner_m4, count = corners(matched.place_md), len(matched.answers.annotators)
     rows = np.arange(len(corner_m4))
     later = np.searchsorted(matched.cluster_m, matched.cluster_m, side="right") - rows - 1
@@ -236,7 +248,7 @@ def _agreement(matched: Matched) -> Floats:
 
 
 def weighted_median(value_k: Floats, weight_k: Floats) -> float:
-    """Return the value with half of the weight on either side, or the midpoint if half ends between two values."""
+    """Return the value at half of the total weight, or the midpoint of two values if half lies on either side."""
     order = np.argsort(value_k, kind="stable")
     value_k, reached_k = value_k[order], np.cumsum(weight_k[order]) / np.sum(weight_k)
     at = int(np.searchsorted(reached_k, 0.5 - 1e-12))
@@ -246,12 +258,12 @@ def weighted_median(value_k: Floats, weight_k: Floats) -> float:
 
 
 def corners(place_s4: Floats) -> Floats:
-    """Return (S, 4) left, top, right and bottom."""
+    """Return (S, 4) left, top, right and bottom of boxes (S, 4) x, y, width and height."""
     return np.concatenate((place_s4[:, :2], place_s4[:, :2] + place_s4[:, 2:]), axis=1)
 
 
 def overlap_of(one: Floats, other: Floats) -> Floats:
-    """Return the intersection over union of boxes (..., 4), by their corners, in [0, 1]."""
+    """Return the intersection over union, in [0, 1], of boxes given by their `corners` (..., 4)."""
     side = np.minimum(one[..., 2:], other[..., 2:]) - np.maximum(one[..., :2], other[..., :2])
     shared = np.maximum(side, 0).prod(axis=-1)
     area = (one[..., 2:] - one[..., :2]).prod(axis=-1) + (other[..., 2:] - other[..., :2]).prod(axis=-1)
@@ -265,9 +277,10 @@ def overlap_of(one: Floats, other: Floats) -> Floats:
 def combine_boxes(
     images: Sequence[Mapping[Name, Sequence[BoxTuple]]], method: Combiner | None = None
 ) -> list[list[Part]]:
-    """Return the objects of each image, most certain first, from annotator -> their boxes (x, y, width, height, label).
+    """Return the objects of each image, most certain first.
 
-    Raise BadAnnotations for a box without an area.
+    `images` has, for each image, annotator -> their boxes (x, y, width, height, label). Raise BadAnnotations for a box
+    without an area, or with a number that is not finite.
 
     Example:
         >>> from hitl.kinds.boxes import combine_boxes

@@ -1,4 +1,4 @@
-"""Answers that are one of the options: the label of the whole item."""
+"""Answers that choose one of the options as the label of the whole item."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Choices:
         return []
 
     def evidence(self, stored: StoredAnswers) -> dict[str, Evidence]:
-        """Build evidence of answers, predictions of models and ground truth that is one of the classes."""
+        """Build evidence from answers, predictions by models, and ground truth that is one of the classes."""
         assert stored.annotations is not None
         question = stored.question
         columns = {"item", *(f"p_{name}" for name in question.classes)}
@@ -52,7 +52,7 @@ class Choices:
         return {question.name: Evidence(annotations, predictions, truth=truth)}
 
     def consensus(self, evidence: Evidence, method: Combiner) -> Consensus:
-        """Combine by the method; features that it does not use are hidden from it."""
+        """Fit the method, without features that it does not use."""
         return method.fit(seen_by(method, evidence))
 
     def rows(self, layers: Sequence[Judged]) -> list[dict[str, Any]]:
@@ -63,8 +63,8 @@ class Choices:
     def table(self, layers: Sequence[Judged], names: Mapping[str, str]) -> pa.Table:
         """Return item, label, confidence and p_<class>, one row per item.
 
-        The questions of a multiple choice share one table: the label is "art,law" if these two are chosen, and the
-        confidence is that of the least certain class.
+        The yes/no questions of a multiple choice share one table. If two classes are chosen, the label is "art,law".
+        The confidence is that of the least certain class.
         """
         result = layers[0].consensus
         columns = item_columns(result.items, names)
@@ -105,7 +105,7 @@ class Choices:
 
 
 def label_table(evidence: Evidence, result: Consensus) -> pa.Table:
-    """Return the consensus on items with a label, ground truth or a prediction, in columns."""
+    """Return a table of the consensus on items that have a label, ground truth or a prediction."""
     rows = np.flatnonzero((evidence.annotations.labels_per_item > 0) | evidence.known | evidence.predicted)
     items = column_of(result.items)
     items = items if len(rows) == len(items) else items.take(pa.array(rows))

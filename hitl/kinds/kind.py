@@ -1,7 +1,7 @@
-"""The contract of a kind of answer, the registry of kinds, and code shared by all kinds that mark parts.
+"""The protocol of a kind of answer, the registry of kinds, and code shared by all kinds that mark parts.
 
-Policies, stopping rules and figures work on items alone. An item whose answers mark parts stands for its least certain
-part: an annotator's answer about that part is their label of the item.
+Policies, stopping rules and figures need one label per item and annotator. If answers mark parts, that label is the
+annotator's answer about one part of the item: the part about which annotators agree least.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ KINDS = Registry(
 )
 
 NOTHING = "(nothing)"
-"""Class of a candidate that is no part."""
+"""Class of marks, or of an item, where there is no part."""
 
 DIGITS = 6
-"""Decimals of a probability that is sent to the platform."""
+"""Decimals of a probability sent to the platform."""
 
 Marked = Mapping[str, Any]
 """One part of an answer: its "label", and its place as in `hitl.parts.Part`."""
 
 Place = Callable[[int], str]
-"""Names a row of a table in messages."""
+"""Row number -> description of its location, for messages."""
 
 
 class Judged(NamedTuple):
@@ -64,16 +64,16 @@ class Judged(NamedTuple):
 
 @dataclass(frozen=True)
 class StoredAnswers:
-    """Stored answers to one question, each table read on demand.
+    """Stored answers to one question. The tables are functions that read on demand.
 
     Attributes:
         question: the question.
-        names: key of an annotator -> name to show.
-        items: item, data (JSON text), ...
-        answers: item, annotator, label, time, duration.
-        gold: item, label: ground truth.
-        annotations: answers that are one of the options, for a kind without parts.
-        predictions: model -> item, p_<class>, ...
+        names: annotator's key -> name to show.
+        items: table of item, data (JSON text), ...
+        answers: table of item, annotator, label, time, duration.
+        gold: table of item, label (the ground truth).
+        annotations: answers that are one of the options; None for a kind with parts.
+        predictions: model -> table of item, p_<class>, ...
     """
 
     question: Question
@@ -87,7 +87,7 @@ class StoredAnswers:
     def by_annotator(self) -> Iterator[tuple[Name, Name, str, float, float]]:
         """Yield item, annotator, label, time and duration (NaN if unknown) of each answer.
 
-        Answers without an annotator belong to an anonymous one.
+        The annotator is the name to show, or ANONYMOUS if the answer has none.
         """
         for row in self.answers().to_pylist():
             who = self.names.get(row["annotator"], row["annotator"]) or ANONYMOUS
@@ -115,39 +115,40 @@ class Kind(Protocol):
         ...
 
     def left_out(self, answer: str, data: object) -> list[str]:
-        """Return a line for each part of an answer that is not used; `data`: the field whose parts are marked."""
+        """Return a message for each part of an answer that is not used. `data`: the field whose parts are marked."""
         ...
 
     def evidence(self, stored: StoredAnswers) -> dict[str, Evidence]:
-        """Build the evidence of a question: name -> evidence, because parts that may overlap are fitted in layers.
+        """Build the evidence of a question: layer -> evidence. Classes whose parts may overlap are in different layers.
 
-        The first has the name of the question. Raise BadInput for an answer that cannot be read.
+        The first layer has the name of the question. Raise BadInput for an answer that cannot be read.
         """
         ...
 
     def consensus(self, evidence: Evidence, method: Combiner) -> Consensus:
-        """Combine the answers by a method for items."""
+        """Combine the answers with a method for items."""
         ...
 
     def rows(self, layers: Sequence[Judged]) -> list[dict[str, Any]]:
-        """Return the rows of the operation `consensus` (`hitl.platform.Operation`) for answered items."""
+        """Return the rows of the operation `consensus` (`hitl.platform.Operation`), for items with any evidence."""
         ...
 
     def table(self, layers: Sequence[Judged], names: Mapping[str, str]) -> pa.Table:
-        """Return the exported consensus of items that have not changed since the fit.
+        """Return the consensus to export. Items that kinds with parts find `changed` since the fit are left out.
 
-        `names`: key of an item -> the user's own id.
+        `names`: item's key -> the user's own id.
         """
         ...
 
     def answers(self, evidence: Evidence, names: Mapping[str, str]) -> pa.Table:
-        """Return the exported answers. Raise BadSettings for a kind that cannot be exported."""
+        """Return the answers to export. Raise BadSettings if this kind cannot export them."""
         ...
 
     def truth(self, table: pa.Table, question: Question, where: str, place_of: Place) -> dict[str, str]:
-        """Read ground truth from a table; item -> label.
+        """Read ground truth from a table. Return item -> label.
 
-        Raise BadTable for a wrong row, BadSettings for a kind without a table form.
+        `where` names the table in messages, `place_of` its rows. Raise BadTable for an invalid row, BadSettings if this
+        kind cannot be read from tables.
         """
         ...
 
@@ -169,7 +170,7 @@ def _kind(name: str) -> Kind:
 
 
 def layers_by_question(evidence: Mapping[str, Evidence], results: Mapping[str, Consensus]) -> dict[str, list[Judged]]:
-    """Group the results by question, because a question with parts may have several layers."""
+    """Group the results by question. A question with parts may have several layers."""
     layers: dict[str, list[Judged]] = {}
     for name, consensus in results.items():
         parts = evidence[name].parts
@@ -180,7 +181,7 @@ def layers_by_question(evidence: Mapping[str, Evidence], results: Mapping[str, C
 
 
 def item_columns(keys: Sequence[Name], names: Mapping[str, str]) -> dict[str, pa.Array]:
-    """Name the items in an exported table: "item", the user's own id, and "task", the platform's, if they differ."""
+    """Return the columns that name items in an export: "item", the user's ids, and "task", the keys, if they differ."""
     own = {"item": pa.array([names.get(str(key), str(key)) for key in keys], pa.string())}
     if all(key == name for key, name in names.items()):
         return own
@@ -193,15 +194,15 @@ def is_answered(evidence: Evidence) -> npt.NDArray[np.bool_]:
 
 
 class PartsKind(ABC):
-    """Base of all kinds that mark parts; each adds `read`, `write`, `evidence` and `consensus`."""
+    """Base of all kinds that mark parts. Each kind adds `read`, `write`, `evidence` and `consensus`."""
 
     of_parts: ClassVar[bool] = True
     noun: ClassVar[str] = "parts"
     item_column: ClassVar[str] = "item"
     columns: ClassVar[Mapping[str, pa.DataType | None]] = {}
-    """Columns of the exported consensus besides item, label and confidence.
+    """Columns of the exported consensus after the item, with their types.
 
-    None: text or numbers, as the values are.
+    None: the type in `TYPES`; for a place, that of the values, text or numbers.
     """
 
     @abstractmethod
@@ -221,7 +222,7 @@ class PartsKind(ABC):
         return []
 
     def shown(self, part: Part) -> dict[str, Any]:
-        """Return a part in the platform's form."""
+        """Return a part as it is sent to the platform."""
         return {"label": str(part.label), "confidence": round(part.probability, DIGITS), **part.place}
 
     def ordered(self, parts: list[Part]) -> list[Part]:
@@ -229,7 +230,10 @@ class PartsKind(ABC):
         return parts
 
     def rows(self, layers: Sequence[Judged]) -> list[dict[str, Any]]:
-        """Return each answered item with its parts; its confidence is that of its least certain layer."""
+        """Return each item that has an answer or ground truth, with its parts.
+
+        The confidence of an item is that of its least certain layer.
+        """
         evidence, parts = layers[0].evidence, self._parts_by_item(layers)
         confidence_n = np.min([one.consensus.confidence for one in layers], axis=0)
         items = evidence.annotations.items
@@ -243,7 +247,7 @@ class PartsKind(ABC):
         ]
 
     def table(self, layers: Sequence[Judged], names: Mapping[str, str]) -> pa.Table:
-        """Return one row per part, and one without a part for an item that has none."""
+        """Return one row per part, and one row without a part for each item without parts."""
         _, evidence, result = layers[0]
         judged = {*result.items} - self.changed(evidence, [one.consensus for one in layers])
         items = [evidence.annotations.items[n] for n in np.flatnonzero(is_answered(evidence)).tolist()]
@@ -252,7 +256,7 @@ class PartsKind(ABC):
         return self.part_table(own, pa.string())
 
     def part_table(self, items: Iterable[tuple[Name, Sequence[Part]]], item_type: pa.DataType) -> pa.Table:
-        """Return the exported form of items with their parts; `item_type` is that of the items' names."""
+        """Return a table of items with their parts. `item_type` is the type of the items' names."""
         rows = [(item, {} if part is None else _cells(part)) for item, parts in items for part in parts or (None,)]
         values = {name: [cells.get(name) for _, cells in rows] for name in self.columns}
         types = {name: kind or TYPES.get(name) for name, kind in self.columns.items()}
@@ -264,19 +268,19 @@ class PartsKind(ABC):
         return pa.table(columns)
 
     def answers(self, evidence: Evidence, names: Mapping[str, str]) -> pa.Table:
-        """Refuse: the platform exports such answers."""
+        """Raise BadSettings, because the platform exports such answers."""
         raise BadSettings(f"export: --annotations does not write {self.noun}; the platform exports them")
 
     def truth(self, table: pa.Table, question: Question, where: str, place_of: Place) -> dict[str, str]:
-        """Refuse: no table holds such ground truth."""
+        """Raise BadSettings, because such ground truth is not read from tables."""
         raise BadSettings(
             f"{question.name}: known {self.noun} are not read from a table; mark an annotation as ground truth there"
         )
 
     def changed(self, evidence: Evidence, results: Sequence[Consensus]) -> set[Name]:
-        """Return items first marked after the fit: they had class shares, because no part was found.
+        """Return the items that were first marked after the fit. `evidence` may be newer than the results.
 
-        The evidence may be newer than the results.
+        At the fit they were unanswered: their probabilities are the class shares, and they have no parts.
         """
         labels, result = evidence.annotations, results[0]
         marked = {labels.items[n] for n in np.unique(labels.item[labels.label > 0]).tolist()}  # class 0 is nothing
@@ -292,11 +296,11 @@ class PartsKind(ABC):
 
 
 TYPES = {"label": pa.string(), "confidence": pa.float64(), "marked": pa.int64(), "answers": pa.int64()}
-"""Types of the columns that every kind has."""
+"""Types of columns that kinds share."""
 
 
 def places_type(values: Iterable[Any]) -> pa.DataType:
-    """Return text if a value is text, else numbers: whole if all are, or if there is none."""
+    """Return the type of a column of values: text if any is text, else floats if any is a float, else integers."""
     types = {type(value) for value in values if value is not None}
     return pa.string() if str in types else pa.float64() if float in types else pa.int64()
 

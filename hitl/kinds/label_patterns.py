@@ -1,12 +1,15 @@
-"""Group the pixels of an image that got the same label from each annotator, because these carry the same information.
+"""Group pixels of an image that have the same labels, because they carry the same information.
 
-A pattern is the labels of one pixel, one per annotator. Five annotators who label every pixel with one of two classes
-make at most 32, so the labels of a million pixels reduce to a table of patterns and a code for each pixel.
+A pattern is the labels that all annotators of an image gave to a pixel. Five annotators who label every pixel with one
+of two classes make at most 32 patterns. So the labels of a million pixels reduce to a table of patterns and a pattern
+code for each pixel.
 
 Patterns are also split by breadth: a pixel is *broad* if it lies in a `breadth` x `breadth` square of one pattern,
-otherwise *thin*. Annotators miss or invent whole objects (broad patterns), and draw boundaries some pixels off (thin
-ones). Nearly all pixels are far from every boundary, where annotators are nearly always right; with one error rate, two
-of five who draw a boundary too wide would be believed. So each annotator counts as two, and so do the class shares.
+otherwise *thin*. If annotators miss or invent whole objects, the pixels are broad. If they draw a boundary some pixels
+off, the pixels are thin. Nearly all pixels are far from every boundary, and annotators are nearly always right about
+them. With one error rate for both kinds of pixels, two of five annotators who draw a boundary too wide would outweigh
+the others. Therefore each annotator has two error rates and is treated as two annotators, and there are two sets of
+class shares.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ PIXEL_KINDS = 2
 """Number of kinds of pixels: broad and thin."""
 
 LARGEST = 2**40
-"""Largest number of possible codes before they are renumbered."""
+"""Number of possible codes above which codes are renumbered, so that they do not overflow."""
 
 Codes = npt.NDArray[np.integer[Any]]
 
@@ -38,10 +41,10 @@ class DrawnMasks:
     """Masks that the annotators of one image drew.
 
     Attributes:
-        labels: (A, H, W) integer codes of the classes; -1 where an annotator did not label the pixel.
-        annotators: A names.
+        labels: (A, H, W) integer class codes; -1 where an annotator did not label the pixel.
+        annotators: names of the A annotators.
 
-    Raise BadAnnotations for another shape or type, or a repeated name.
+    Raise BadAnnotations if the labels have another shape or type, or a name is repeated.
     """
 
     labels: Codes
@@ -65,11 +68,11 @@ class LabelPatterns:
     """Patterns of I images, P in total.
 
     Attributes:
-        annotations: items are patterns; annotator k has code k for broad pixels, and K + k for thin ones.
-        names: K names.
-        height_i, width_i: (I,) size of each image.
-        code: (sum H W,) index of the pattern of each pixel within its image.
-        first_i: (I + 1,) index of each image's first pattern.
+        annotations: labels of the patterns as items. Annotator k has code k for broad pixels, K + k for thin ones.
+        names: names of the K annotators.
+        height_i, width_i: (I,) size of each image in pixels.
+        code: (sum H W,) pattern of each pixel, as an index into the patterns of its image.
+        first_i: (I + 1,) index of each image's first pattern among all P; the last entry is P.
         pixels_p: (P,) number of pixels with the pattern.
         thin_p: (P,) 1 for patterns of thin pixels, else 0.
     """
@@ -116,18 +119,21 @@ class LabelPatterns:
 
     @cached_property
     def pixel_i(self) -> npt.NDArray[np.int64]:
-        """(I + 1,) index of each image's first pixel."""
+        """(I + 1,) index of each image's first pixel in `code`; the last entry is the number of pixels."""
         return np.concatenate(([0], np.cumsum(self.height_i.astype(np.int64) * self.width_i)))
 
     @cached_property
     def belief_i(self) -> npt.NDArray[np.int64]:
-        """(I + 1,) index of each image's first belief in a flat array: J planes each, with a border of one pixel."""
+        """(I + 1,) index of each image's first belief in a flat array of all images.
+
+        An image has J planes of beliefs, one per class, each with a border of one pixel.
+        """
         planes = (self.height_i.astype(np.int64) + 2) * (self.width_i + 2) * self.annotations.n_classes
         return np.concatenate(([0], np.cumsum(planes)))
 
 
 def _patterns(labels: Codes, n_classes: int, breadth: int) -> tuple[Codes, Codes]:
-    """Return (H, W) code of each pixel, and (patterns, 1 + A): thin or not, and the label of each annotator."""
+    """Return the (H, W) pattern of each pixel, and for each pattern (1 + A,) 1 if thin, else 0, and the A labels."""
     low, high = int(labels.min()), int(labels.max())
     if low < -1 or high >= n_classes:
         raise BadAnnotations(f"labels: expected -1 or a code below {n_classes}, got {low if low < -1 else high}")
@@ -147,20 +153,23 @@ def _patterns(labels: Codes, n_classes: int, breadth: int) -> tuple[Codes, Codes
 
 
 def _renumbered(code: Codes) -> tuple[Codes, int]:
-    """Return codes from 0 on without gaps, and their number."""
+    """Return codes without gaps, starting at 0, and the number of different codes."""
     numbers, values = pd.factorize(code.ravel())
     return numbers.reshape(code.shape), len(values)
 
 
 def _labels(image: DrawnMasks, table: Codes, row_of: dict[Any, int], first: int) -> tuple[Codes, Codes, Codes]:
-    """Return item, annotator and label of all labels of an image's patterns."""
+    """Return the codes of item, annotator and label of all labels of an image's patterns.
+
+    `first`: index of the image's first pattern.
+    """
     row, column = np.nonzero(table[:, 1:] >= 0)
     who = np.array([row_of[name] for name in image.annotators])
     return row + first, who[column] + len(row_of) * table[row, 0], table[row, 1 + column]
 
 
 def is_broad(code: Codes, side: int) -> npt.NDArray[np.bool_]:
-    """Return (H, W) True for pixels in some `side` x `side` square of one code."""
+    """Return (H, W) True for pixels that lie in a `side` x `side` square of equal codes."""
     height, width = (size - side + 1 for size in code.shape)
     broad = np.zeros(code.shape, dtype=bool)
     if min(height, width) < 1:

@@ -4,14 +4,16 @@
     l_nk | z_n = j ~ Cat(pi[k, b_n, j])                  pi[k, b, j] ~ Dir(a_j)
     score(strength) = sum over folds of annotators of ln p(their labels | labels of all others, strength)
 
-n ~ m are neighbors up, down, left and right; b_n is the breadth of pixel n, broad or thin (see `label_patterns`). With
-`breadth` 1 there are no thin pixels, and the model is `network-ibcc` with its mean field on the grid, for many millions
-of pixels; with strength 0 too it is VB-IBCC of pixels with class shares at their mode.
+z_n is the true class of pixel n, l_nk its label by annotator k, and b_n its breadth, broad or thin (see
+`label_patterns`). n ~ m are pixels beside, above or below each other. With `breadth` 1 all pixels are broad, and the
+model is `network-ibcc` by mean field on the grid, for many millions of pixels. With strength 0 as well, it is VB-IBCC
+of pixels with class shares at their mode.
 
-The strength has the best score on a sample of the images: the labels of the others, spread by the field, are the prior
-of the held-out label of each pixel, and the confusion rows of held-out annotators are estimated from these beliefs. The
-pseudo-likelihood of the fields on other graphs fails here, because an annotator's errors are adjacent too, and another
-annotator does not share them.
+By default the strength is the one with the best score on a sample of the images. Each fold of annotators is held out in
+turn. Class probabilities of the pixels are computed from the labels of all other annotators and the field. From these,
+the confusion rows of the held-out annotators are estimated, and then the log probability of their labels. Fields on
+other graphs use a pseudo-likelihood in place of this score. It would fail here, because an annotator's errors are
+adjacent, so the neighbors of a wrong label predict it. Other annotators do not share these errors.
 """
 
 from __future__ import annotations
@@ -39,16 +41,16 @@ from hitl.models.numerics.votes import voted
 METHOD = "mask-consensus"
 
 STRENGTHS = (0.0, 0.5, 1.0, 2.0, 4.0)
-"""Strengths to try. Between two of them little changes."""
+"""Strengths to try, in order. The consensus changes little between one and the next."""
 
 FOLDS = 5
 """Number of folds; annotators of one fold are held out together."""
 
 SWEEPS_HELD_OUT = 30
-"""Maximum number of half steps from the votes of the others."""
+"""Maximum number of half steps for each fold. They start at the votes of the annotators who are not held out."""
 
 SAMPLE = 2**20
-"""Minimum number of pixels of the images on which strengths are tried, if there are as many."""
+"""Approximate number of pixels in the sample of images on which strengths are tried."""
 
 Result = em.EMResult[PixelField, DirichletConfusion]
 
@@ -58,10 +60,11 @@ class ImageMasks:
     """Consensus of masks of I images.
 
     Attributes:
-        classes: J names, the background first.
-        shares: (2, J) class shares of broad and of thin pixels without neighbors.
-        strength: log odds that a neighbor of the same class adds.
+        classes: names of the J classes.
+        shares: (2, J) prior probabilities of the classes for broad and for thin pixels, without their neighbors.
+        strength: log odds that each neighbor of a class adds to this class.
         fit: information about the fit.
+        field: the field over the pixels, with their class probabilities.
     """
 
     classes: Names
@@ -74,14 +77,14 @@ class ImageMasks:
         return len(self.field.patterns.height_i)
 
     def probabilities(self, image: int) -> Singles:
-        """Return (H, W, J) probability of each class, a view; sums to 1 over the classes."""
+        """Return the (H, W, J) class probabilities of an image as a view. They sum to 1 over the classes."""
         patterns = self.field.patterns
         shape = (len(self.classes), patterns.height_i[image] + 2, patterns.width_i[image] + 2)
         planes = self.field.q[patterns.belief_i[image] : patterns.belief_i[image + 1]].reshape(shape)
         return planes[:, 1:-1, 1:-1].transpose(1, 2, 0)
 
     def mask(self, image: int) -> npt.NDArray[np.int16]:
-        """Return (H, W) code of the most probable class; ties go to the first."""
+        """Return (H, W) codes of the most probable classes of an image; ties go to the first class."""
         codes: npt.NDArray[np.int16] = self.probabilities(image).argmax(axis=2).astype(np.int16)
         return codes
 
@@ -91,12 +94,15 @@ class MaskConsensus:
     """Combine the masks that several annotators drew.
 
     Attributes:
-        strength: log odds that a neighbor of the same class adds, >= 0; None: chosen by held-out annotators.
-        breadth: side of the square of equal labels, in pixels, that makes its pixels broad, in 1 .. 255; 1: all are.
-        diagonal, off: pseudo-counts of a right and of each other label in a confusion row, > 0, the mode of their
-            hyperprior.
+        strength: log odds that each neighbor of a class adds to this class, >= 0. None: the strength that predicts
+            held-out annotators best.
+        breadth: side, in pixels, of the square of equal patterns in which a pixel must lie to be broad, in 1 .. 255.
+            With 1, all pixels are broad.
+        diagonal, off: pseudo-counts of the right label and of each wrong label in a confusion row, > 0. They are the
+            mode of the hyperprior.
         share_smoothing: pseudo-pixels of each class, > 0.
-        tolerance: iterations stop when one gains less, in nats per pixel.
+        tolerance: gain of the objective in one iteration, in nats per pixel, below which iterations stop, > 0.
+        max_iterations: maximum number of iterations.
 
     Example:
         >>> import numpy as np
@@ -121,7 +127,10 @@ class MaskConsensus:
         require_between("breadth", self.breadth, 0, 256)
 
     def fit(self, images: Sequence[DrawnMasks], classes: Sequence[Name] = ("background", "object")) -> ImageMasks:
-        """Fit all images together; annotators with the same name are the same. Raise BadAnnotations."""
+        """Fit all images together. Annotators with the same name are the same.
+
+        Raise BadAnnotations without images, with fewer than 2 classes, or for labels that are not codes of `classes`.
+        """
         began, names = time.perf_counter(), tuple(classes)
         if not images or len(names) < 2:
             raise BadAnnotations(f"expected images and at least 2 classes, got {len(images)} and {len(names)}")
@@ -137,7 +146,7 @@ class MaskConsensus:
         return ImageMasks(names, field.share_bj, strength, fit, field)
 
     def _choose_strength(self, images: Sequence[DrawnMasks], names: Names) -> float:
-        """Return the strength with the best score; none is tried after the first that is worse."""
+        """Return the strength with the best score. Stop trying at the first one that is worse than the best before."""
         number = int(np.ceil(SAMPLE / np.mean([image.labels[0].size for image in images])))
         if number < len(images):  # evenly spaced
             images = [images[int(i)] for i in np.linspace(0, len(images) - 1, number).round()]
@@ -151,7 +160,7 @@ class MaskConsensus:
         return best
 
     def _fit_strength(self, patterns: LabelPatterns, strength: float) -> Result:
-        """Run variational Bayes from the votes."""
+        """Fit with this strength by variational Bayes, starting at the votes."""
         annotations = patterns.annotations
         evidence = Evidence(annotations)
         hyper_jl = confusion.on_the_diagonal(annotations.n_classes, annotations.n_classes, self.diagonal, self.off)
@@ -167,7 +176,7 @@ class MaskConsensus:
 
 
 def _score(result: Result) -> float:
-    """Return the log probability of all labels, those of a fold given all others, in nats."""
+    """Return the log probability, in nats, of each fold's labels given those of the other folds, summed over folds."""
     patterns, annotations = result.prior.patterns, result.prior.patterns.annotations
     field = replace(result.prior, q=np.zeros(patterns.belief_i[-1], dtype=np.float32))
     log_pi_klj, hyper_jl, own_nj = result.annotators.log_pi_klj, result.annotators.hyper_jl, field.own_nj

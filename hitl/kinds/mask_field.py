@@ -2,13 +2,17 @@
 
     p(z) ∝ prod_n share[b_n, z_n]  exp( sum_{n ~ m} strength [z_n = z_m] )         b_n: 1 if pixel n is thin
     half step    q_n <- (q_n + softmax(own_p + message_p + strength around_n)) / 2
-    judgement    p_n ∝ exp(own_p + strength around_n)      q_n ∝ p_n exp message_n
+    judgement    p_n ∝ exp(own_p + strength around_n)      q_n ∝ p_n exp message_p
 
-It is the field of `graph_field` by mean field, for many millions of pixels. Its items are label patterns: messages are
-per pattern p, and beliefs are sums over the pixels of each pattern. around_n is the sum of q over the neighbors of n.
+q_n are the beliefs in the classes of pixel n, and p in a subscript is its label pattern. own_p are the log class shares
+for the pattern, message_p are the log likelihoods of its labels, and around_n is the sum of q over the neighbors of n.
 
-All pixels move at once. The rows of one class are contiguous, with a border of zeros around the image, so that a loop
-along a row compiles to vector instructions; so does the exponential. Beliefs are single precision, off by 1e-6.
+This is `graph_field` with mean field, for many millions of pixels. Label patterns are its items: all pixels of a
+pattern have the same message, and the results are sums of beliefs over the pixels of each pattern.
+
+A half step updates all pixels at once. The rows of one class are contiguous, with a border of zeros around the image,
+so that loops along a row compile to vector instructions. So does the exponential. Beliefs have single precision, with
+errors of 1e-6.
 """
 
 from __future__ import annotations
@@ -31,7 +35,7 @@ from hitl.models.priors.graph_field import SWEEPS
 Singles = npt.NDArray[np.float32]
 
 LOWEST = np.float32(-87.0)
-"""Smallest argument of exp in single precision; below it the result is 0, or nearly."""
+"""Smallest argument of exp in single precision. Smaller ones are replaced by it, because their results are nearly 0."""
 
 _LOG2_E = np.float32(1.44269504)
 _LN2_HIGH, _LN2_LOW = np.float32(0.693359375), np.float32(-2.12194440e-4)
@@ -42,7 +46,12 @@ _C5, _C6 = np.float32(8.3345205e-3), np.float32(1.3822500e-3)
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ShareCounts:
-    """(2, J) expected broad and thin pixels of each class, by the beliefs, and by the neighbors' messages."""
+    """Expected numbers of pixels.
+
+    Attributes:
+        believed_bj: (2, J) broad and thin pixels of each class, by the beliefs q.
+        expected_bj: (2, J) the same by p, the predictions from shares and neighbors.
+    """
 
     believed_bj: Floats
     expected_bj: Floats
@@ -57,10 +66,11 @@ class PixelField:
 
     Attributes:
         patterns: label patterns of the images.
-        strength: log odds that a neighbor of the same class adds, >= 0.
+        strength: log odds that each neighbor of a class adds to this class, >= 0.
         share_bj: (2, J) class shares of broad and of thin pixels; rows sum to 1.
         smoothing: pseudo-pixels of each class, > 0.
-        q: state of the half steps: (J, H + 2, W + 2) beliefs of each image, with a border of zeros; changed in place.
+        q: state of the half steps, changed in place: (J, H + 2, W + 2) beliefs of each image, with a border of zeros,
+            in one flat array. Empty if the strength is 0, because none is needed then.
     """
 
     patterns: LabelPatterns
@@ -78,11 +88,11 @@ class PixelField:
 
     @property
     def own_nj(self) -> Floats:
-        """(P, J) log shares of each pattern."""
+        """(P, J) log class shares for each pattern."""
         return np.log(self.share_bj)[self.patterns.thin_p]
 
     def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
-        """Return sums of beliefs over the pixels of each pattern, given its message."""
+        """Return sums of beliefs over the pixels of each pattern, given the (P, J) messages of the patterns."""
         own_nj = self.own_nj
         if self.strength:
             self.settle(message_nj, SWEEPS)
@@ -95,14 +105,17 @@ class PixelField:
         return Posterior(believed_nj, evidence, self._counts(believed_nj, expected_nj, counted_n))
 
     def statistics(self, q_nj: Floats, counted_n: Mask) -> ShareCounts:
-        """Return statistics of sums of beliefs that ignore neighbors, and start half steps at these beliefs."""
+        """Return the statistics of (P, J) sums of beliefs, ignoring neighbors.
+
+        Half steps will start at these beliefs.
+        """
         pixels_n = self.patterns.pixels_p[:, None]
         if self.strength:
             _fill(self._where, (q_nj / pixels_n).astype(np.float32), self.q)
         return self._counts(q_nj, self.share_bj[self.patterns.thin_p] * pixels_n, counted_n)
 
     def learn(self, statistics: ShareCounts) -> Self:
-        """Take one step of the shares."""
+        """Return the field after one learning step of the class shares."""
         pseudo_bj = self.smoothing * self.share_bj.shape[1] * self.share_bj
         believed_bj = statistics.believed_bj + self.smoothing
         share_bj = self.share_bj * believed_bj / (statistics.expected_bj + pseudo_bj)
@@ -113,14 +126,14 @@ class PixelField:
         return float(self.smoothing * np.log(self.share_bj).sum())
 
     def settle(self, message_nj: Floats, sweeps: int) -> None:
-        """Do at most `sweeps` half steps, with messages (P, J) of the patterns."""
+        """Do at most `sweeps` half steps with the (P, J) messages of the patterns."""
         table = self.own_nj.astype(np.float32) + message_nj.astype(np.float32)
         _settle(self._where, table, np.float32(self.strength), sweeps, ENOUGH, self.q)
 
     def judged(self, own_nj: Floats, message_nj: Floats, keep: bool = False) -> tuple[Floats, Floats, float]:
-        """Return (P, J) sums of beliefs and of the neighbors' predictions, and the log evidence.
+        """Return (P, J) sums of beliefs q, (P, J) sums of predictions p, and the log evidence.
 
-        If `keep`, beliefs replace `q`.
+        If `keep`, the beliefs replace the state `q`.
         """
         believed_nj, expected_nj = np.zeros_like(own_nj), np.zeros_like(own_nj)
         evidence_i = np.zeros(len(self.patterns.height_i))
@@ -162,7 +175,7 @@ def _fill(where: Any, by_pattern: Any, q: Any) -> None:
 
 @threaded
 def _settle(where: Any, table: Any, strength: Any, sweeps: int, enough: float, q: Any) -> None:
-    """Do at most `sweeps` half steps per image, in place; stop early if no belief changes by `enough`."""
+    """Do at most `sweeps` half steps per image, in place. Stop an image when no belief changes by `enough`."""
     classes = table.shape[1]
     for i in prange(len(where[0])):
         code, here, first, last = _image(where, i, q, classes)
@@ -183,10 +196,10 @@ def _settle(where: Any, table: Any, strength: Any, sweeps: int, enough: float, q
 def _judge(
     where: Any, own: Any, message: Any, strength: Any, q: Any, keep: bool, believed: Any, expected: Any, evidence: Any
 ) -> None:
-    """Compute beliefs from the messages and the neighbors; they replace `q` if `keep`.
+    """Compute beliefs from the messages and the neighbors. If `keep`, they replace `q`.
 
-    `believed` and `expected` (P, J) get the sums of q and of p over the pixels of each pattern, `evidence` (I,) the
-    sum of ln sum_j p_n exp message_n over the pixels of each image.
+    Fill `believed` and `expected` (P, J) with the sums of q and of p over the pixels of each pattern, and `evidence`
+    (I,) with the sum of ln sum_j p_n exp message_p over the pixels of each image.
     """
     for i in prange(len(where[0])):
         code, here, first, last = _image(where, i, q, own.shape[1])
@@ -201,7 +214,10 @@ def _judge(
 
 @compiled
 def exponentials(values: Any, scale: Any) -> None:
-    """Replace a row of numbers <= 0 by exp, in place; `scale` is an int32 work row. The relative error is 2e-7."""
+    """Replace a row of numbers <= 0 by their exponentials, with a relative error of 2e-7.
+
+    `scale`: int32 work array of the same length.
+    """
     for x in range(values.shape[0]):
         value = max(values[x], LOWEST)
         whole = np.floor(value * _LOG2_E + _HALF)
@@ -218,7 +234,8 @@ def exponentials(values: Any, scale: Any) -> None:
 def _softmax(logs: Any, top: Any, total: Any, scale: Any) -> None:
     """Apply softmax to the columns of `logs` (J, W), in place.
 
-    `top` (W,) gets the largest value, `total` (W,) the sum of exponentials.
+    Fill `top` (W,) with the largest value of each column, and `total` (W,) with the sum of the exponentials of all
+    values minus the largest. `scale` is an int32 work array (W,).
     """
     top[:] = logs[0]
     for j in range(1, logs.shape[0]):

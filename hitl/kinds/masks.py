@@ -1,17 +1,20 @@
-"""Masks over an image: an answer is all that one annotator drew over one image, in run lengths, one mask per label.
+"""Masks over an image: an answer is all that one annotator drew over one image, one run-length encoded mask per label.
 
-Pixels without a mask are background. If one annotator draws two labels over one another, the later one counts.
+Pixels without a mask are background. Where two masks of an answer overlap, the label that is later in the order of the
+classes counts.
 
-    masks     a field over the pixels determines the label of each (`mask_consensus`)
-    object    an area of one label, connected by sides or corners, of one annotator
+    masks     a field over the pixels determines the label of each pixel (`mask_consensus`)
+    object    area of one label by one annotator, connected by sides or corners
     cluster   objects of different annotators, joined while they overlap at all (`matching`)
-    beliefs   any combiner gives the probability of each label, or nothing, of a cluster; an area of a mask is as
-              probable as the cluster with the largest overlap, and a pixel as the area and the field together
+    beliefs   any combiner gives the probability that a cluster is of each label, or nothing; the probability of an area
+              of a mask is that of the cluster with the largest overlap, and the probability of a pixel is the product
+              of its area's and the field's
 
-The existence of an object is one decision of each annotator, so the confidence does not depend on its pixels: as labels
-of pixels it would be thousands of decisions, and two of three annotators would seem certain to be right. The masks stay
-those of the field: dropping areas of unlikely objects, and adding those that the field lost, was worse on five of seven
-kinds of noise, because an invented object that touches another is one area with it.
+Each annotator makes one decision about the existence of an object, so confidence is measured on clusters. As labels of
+pixels one decision would count thousands of times, and two of three annotators would seem certain to be right.
+
+The shapes of the masks come from the field alone. Dropping areas of unlikely objects, and adding objects that the field
+lost, was worse for five of seven kinds of noise, because an invented object that touches a real one shares its area.
 """
 
 from __future__ import annotations
@@ -44,21 +47,22 @@ Numbers = npt.NDArray[np.int32]
 BACKGROUND = "background"
 
 EMPTY = (64, 64)
-"""Size assumed for an image over which no annotator drew, because Label Studio does not report it: large enough to be
-broad.
+"""Height and width assumed for an image over which no annotator drew, because Label Studio does not report them.
+
+The image is large enough for its pixels to be broad.
 """
 
 SHADES = 16
-"""Number of opacities of a mask: enough for a visible difference of probabilities, few enough for short run lengths."""
+"""Number of opacities of a mask: enough to show differences in probability, few enough for short run lengths."""
 
 THIN = 2
-"""Largest distance from the middle of a thin area to its edge, in pixels: the breadth of a boundary."""
+"""Largest distance in pixels from the middle of a thin area to its edge. Areas at misplaced boundaries are thin."""
 
 MOST = 200
-"""Maximum number of areas of one kind, the largest ones, that count as objects of one annotator: more are a texture."""
+"""Maximum number of objects of one label and annotator, the largest areas. Images with more show a texture."""
 
 BESIDE = np.ones((3, 3), dtype=bool)
-"""A pixel is connected with its eight neighbors."""
+"""Structure in which a pixel is connected with all eight neighbors."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,12 +70,12 @@ class MaskParts:
     """Masks of N images.
 
     Attributes:
-        question: what was asked.
-        matched: the clusters; places are left, top, width and height of objects, in pixels.
-        classes: the background, and the labels.
-        drawn: for each image what its annotators drew; None without an answer.
-        known: number of an image -> its known masks.
-        pixels: for each cluster the pixels, counted through the image, that most of its annotators drew.
+        question: the question.
+        matched: clusters of objects; a place is left, top, width and height in pixels.
+        classes: the background, then the labels.
+        drawn: masks of all annotators of each image; None for an image without an answer.
+        known: image number -> its known masks (ground truth).
+        pixels: for each cluster the pixels that at least half of its annotators drew, as indices into the flat image.
     """
 
     question: Question
@@ -157,7 +161,10 @@ class Masks(PartsKind):
 
 
 def _drawn(item: Name, masks: Mapping[Name, Sequence[Marked]], classes: Names) -> DrawnMasks:
-    """Return what the annotators of one image drew; background where none of them drew anything."""
+    """Return the masks of one image. An image on which nobody drew is background, with the size EMPTY.
+
+    Raise BadInput if the annotators drew on images of different sizes.
+    """
     sizes = {(mask["height"], mask["width"]) for own in masks.values() for mask in own}
     if len(sizes) > 1:
         first, other, *_ = sorted(sizes)
@@ -170,7 +177,7 @@ def _drawn(item: Name, masks: Mapping[Name, Sequence[Marked]], classes: Names) -
 
 
 def codes_of(masks: Sequence[Marked], classes: Names, size: tuple[int, int]) -> Codes:
-    """Return (H, W) class codes of masks."""
+    """Return (H, W) class codes of masks; where masks overlap, the highest code counts."""
     codes: Codes = np.zeros(size, np.int16)
     place = {name: code for code, name in enumerate(classes)}
     for mask in sorted(masks, key=lambda mask: place[mask["label"]]):
@@ -179,7 +186,7 @@ def codes_of(masks: Sequence[Marked], classes: Names, size: tuple[int, int]) -> 
 
 
 def _image_masks(field: ImageMasks, image: int, pixels_c: Sequence[Indices], q_cj: Floats, item: Name) -> list[Part]:
-    """Return the masks of one image."""
+    """Return the consensus masks of one image, one per label."""
     code_hw, p_hwj = field.mask(image).astype(np.int16), field.probabilities(image)
     sure_hw = _sure_of_objects(code_hw, pixels_c, q_cj, field.classes)
     parts = []
@@ -191,7 +198,10 @@ def _image_masks(field: ImageMasks, image: int, pixels_c: Sequence[Indices], q_c
 
 
 def _sure_of_objects(code_hw: Codes, pixels_c: Sequence[Indices], q_cj: Floats, classes: Names) -> Floats:
-    """Return (H, W) probability of the object at each pixel, of the pixel's class; 1 where there is none."""
+    """Return (H, W) probability that there is an object of the pixel's class at each pixel.
+
+    It is 1 for the background, and in areas that no cluster overlaps.
+    """
     sure_hw = np.ones(code_hw.shape)
     for code in range(1, len(classes)):
         areas, count = ndimage.label(code_hw == code, BESIDE)
@@ -207,7 +217,7 @@ def _sure_of_objects(code_hw: Codes, pixels_c: Sequence[Indices], q_cj: Floats, 
 
 
 def _masks(code_hw: Codes, classes: Names, item: Name) -> Iterator[tuple[int, Part]]:
-    """Yield code and mask, certain, of each class that an image has."""
+    """Yield the code and the mask, with probability 1, of each class in an image."""
     for code in range(1, len(classes)):
         mask_hw = code_hw == code
         if mask_hw.any():
@@ -221,11 +231,15 @@ def _masks(code_hw: Codes, classes: Names, item: Name) -> Iterator[tuple[int, Pa
 def draw_objects(
     layers: Sequence[Codes], owners: Sequence[int], n_classes: int
 ) -> tuple[Indices, Indices, list[Indices]]:
-    """Find the objects in layers (H, W) of class codes, one per annotator (their numbers; -1: known classes).
+    """Find the objects in layers, the (H, W) class codes of one annotator each, and match them.
 
-    Return (P, 7) 0, annotator, class less 1, left, top, width and height of each object, (P,) its cluster, and for
-    each cluster the pixels, counted through the image, drawn by at least half of the annotators who drew it. Clusters
-    are in the order of their places, so that the order of annotators does not matter.
+    `owners`: annotator of each layer, -1 for ground truth. Return
+
+        (P, 7) for each object 0, annotator, class code minus 1, left, top, width and height
+        (P,)   cluster of each object
+        for each cluster, the pixels that at least half of its annotators drew, as indices into the flat image
+
+    Clusters are in the order of their places, so that the order of annotators does not matter.
     """
     areas, rows = [], list[tuple[int, ...]]()
     for owner, codes in zip(owners, layers, strict=True):
@@ -253,10 +267,10 @@ def draw_objects(
 
 
 def _objects(areas: Numbers, count: int) -> list[int]:
-    """Return areas that are objects: the broad ones, or all if none is broad; the largest, if there are many.
+    """Return the numbers of the areas that are objects: broad ones, or all if none is broad; at most the MOST largest.
 
-    If an annotator drew a broad area of a kind, a thin one is a slip of the brush. If all of their areas are thin, such
-    as cracks and vessels, they are objects.
+    `areas` (H, W): numbers of the areas of one label by one annotator, 0 elsewhere. If some of them are broad, thin
+    ones are slips of the brush. If all are thin, such as cracks and vessels, they are objects.
     """
     if not count:
         return []
@@ -268,7 +282,7 @@ def _objects(areas: Numbers, count: int) -> list[int]:
 
 
 def _overlaps(areas: Sequence[Numbers], n: int) -> tuple[Indices, Floats]:
-    """Return (E, 2) pairs of areas of different layers that overlap, and (E,) intersection over union."""
+    """Return (E, 2) pairs of objects of different layers that overlap, and (E,) their intersection over union."""
     area_p, pairs, shared = np.zeros(n), [np.empty(0, np.int64)], [np.empty(0)]
     for a, one in enumerate(areas):
         area_p += np.bincount(one[one >= 0], minlength=n)
@@ -283,7 +297,10 @@ def _overlaps(areas: Sequence[Numbers], n: int) -> tuple[Indices, Floats]:
 
 
 def _pixels_of_most(cluster_ap: Sequence[Indices], clusters: int) -> list[Indices]:
-    """Return per cluster the pixels of at least half of its annotators, from (pixels,) clusters of each annotator."""
+    """Return, for each cluster, the pixels of at least half of its annotators.
+
+    `cluster_ap`: for each annotator, (H W,) cluster at each pixel, -1 for none.
+    """
     if not cluster_ap:
         return [np.empty(0, np.int64)] * clusters
     annotator, pixel = np.nonzero(np.stack(cluster_ap) >= 0)

@@ -1,13 +1,16 @@
 """Match marks of different annotators that are about the same part of an item, by average linkage.
 
-    cluster   marks of different annotators, joined from the largest overlap (intersection over union) downwards; among
-              equal overlaps those that agree about the label come first, and then those that begin first
-    votes     clusters as items: an annotator who answered the item gives the label of their mark, or "(nothing)"
-    item      stands for the cluster about which its annotators agree least: their votes are their labels of the item
+    cluster   marks of different annotators about one part. The clusters with the largest overlap (intersection over
+              union) are joined first. Among equal overlaps, those that agree more about the label come first, and then
+              those that begin first.
+    votes     clusters as items. Each annotator who answered the item votes for the label of their mark in the cluster,
+              or for "(nothing)" without a mark.
+    item      represented by the cluster about which its annotators agree least. Their votes on this cluster are their
+              labels of the item.
 
-An annotator who overlooks or invents a part errs once. The overlap of two clusters is the mean over their pairs of
-marks, and no cluster has two marks of one annotator. Joining compares places, so the order of annotators does not
-matter.
+So an annotator who overlooks or invents a part errs once. The overlap of two clusters is the mean over pairs of their
+marks. No cluster has two marks of one annotator. Clusters are joined in an order that depends on places alone, so the
+order of annotators does not matter.
 """
 
 from __future__ import annotations
@@ -36,11 +39,11 @@ Indices = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 EQUAL_DIGITS = 9
-"""Decimals to which mean overlaps must agree to count as equal."""
+"""Decimals to which overlaps and agreements are rounded before comparison, so that rounding errors break no ties."""
 
 
 class Marks(NamedTuple):
-    """S marks: item, annotator (-1: ground truth), class, and place."""
+    """S marks: (S,) codes of item, annotator (-1: ground truth) and class, and (S, D) place."""
 
     item_s: Indices
     annotator_s: Indices
@@ -53,10 +56,11 @@ class Answers:
     """Who answered which item, and which items have known parts.
 
     Attributes:
-        items, annotators: N and K names.
-        answer_a2: (A, 2) item and annotator of each answer, in order, each pair once.
+        items, annotators: names of the N items and K annotators.
+        answer_a2: (A, 2) codes of item and annotator of each answer, sorted, without duplicates.
         known_n: (N,) True for items whose parts are known.
-        time_a, duration_a: (A,) seconds since the epoch, and seconds; NaN if unknown.
+        time_a: (A,) time of each answer in seconds since the epoch; NaN if unknown.
+        duration_a: (A,) duration of each answer in seconds; NaN if unknown.
     """
 
     items: Names
@@ -77,12 +81,16 @@ class Matched:
     """C clusters of marks, in the order of their items.
 
     Attributes:
-        answers: the answers that made the marks.
+        answers: who answered which item.
         classes: possible classes of a mark.
         item_c: (C,) item of each cluster.
-        cluster_m, annotator_m, label_m, place_md: (M,) marks by annotators, clusters in order.
-        known_c, known_place_cd: (C,) class and place of the known part that each cluster is; -1: none.
-        votes: the clusters as items; classes "(nothing)" and `classes`. One item without a label if there is none.
+        cluster_m, annotator_m, label_m: (M,) cluster, annotator and class of each mark by an annotator, sorted by
+            cluster.
+        place_md: (M, D) place of each of these marks.
+        known_c: (C,) class of the known part that is in each cluster, -1 for none.
+        known_place_cd: (C, D) place of this part, -1 for none.
+        votes: evidence about the clusters as items, with the classes "(nothing)" and `classes`. Without a cluster, it
+            has a single item without labels.
     """
 
     answers: Answers
@@ -101,9 +109,10 @@ class Matched:
 
     @cached_property
     def cluster_n(self) -> Indices:
-        """(N,) the cluster with the smallest majority of each item, -1 for none.
+        """(N,) the cluster that represents each item, -1 for an item without a cluster.
 
-        Ties go to the most marked, then to the first.
+        It is the one whose most frequent vote has fewest votes. Ties go to the cluster with most marks, then to the
+        first.
         """
         votes = self.votes.annotations
         count_cl = np.zeros((len(self), votes.n_options), np.int64)
@@ -116,7 +125,10 @@ class Matched:
         return cluster_n
 
     def evidence(self, parts: Parts) -> Evidence:
-        """Label each item by what its annotators answered about the cluster that it stands for."""
+        """Build the evidence about items. Their labels are the votes on the clusters that represent them.
+
+        Items without a cluster are labeled "(nothing)".
+        """
         votes, cluster_n = self.votes.annotations, self.cluster_n
         item_a, annotator_a = self.answers.answer_a2.T
         label_a = np.zeros(len(item_a), np.int32)
@@ -142,9 +154,9 @@ class Matched:
 
 
 def match(marks: Marks, cluster_s: Indices, answers: Answers, classes: Names, titles: Names = ()) -> Matched:
-    """Build clusters from marks and the cluster of each; a cluster has one mark per annotator at most.
+    """Build `Matched` from marks and (S,) their clusters. A cluster has at most one mark per annotator.
 
-    `titles`: names of the clusters; default: their numbers.
+    `titles`: names of the clusters; by default their numbers.
     """
     item_s, annotator_s, label_s, place_sd = marks
     count = int(cluster_s.max(initial=-1)) + 1
@@ -183,7 +195,7 @@ def match(marks: Marks, cluster_s: Indices, answers: Answers, classes: Names, ti
 
 
 def within_groups(count: Indices) -> Indices:
-    """Count from 0 within each of consecutive groups of these sizes."""
+    """Return the numbers from 0 for each of consecutive groups of these sizes: 0 1 0 1 2 for the sizes 2 and 3."""
     return np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
 
 
@@ -193,8 +205,8 @@ def within_groups(count: Indices) -> Indices:
 def fit_clusters(matched: Matched, method: Combiner, size_n: Floats) -> tuple[Consensus, Floats, Floats]:
     """Fit a method for items to the clusters.
 
-    Return its consensus, the (C, J) beliefs in each cluster, and the (N,) probability that nothing was overlooked in an
-    item of this size.
+    Return the consensus on clusters, their (C, J) class probabilities, and (N,) the probability that the annotators of
+    an item overlooked nothing in it. `size_n` (N,): sizes of the items.
     """
     answers = matched.answers
     consensus = method.fit(seen_by(method, matched.votes))
@@ -205,16 +217,17 @@ def fit_clusters(matched: Matched, method: Combiner, size_n: Floats) -> tuple[Co
 
 
 def without_clusters(nothing_n: Floats, report: AnnotatorReport) -> Floats:
-    """Return (N, J) beliefs in items without a cluster from the probability that they have no part."""
+    """Return (N, J) class probabilities of items without a cluster, from (N,) probabilities that they have no part."""
     return np.column_stack((nothing_n, np.multiply.outer(1 - nothing_n, shares_of_kinds(report))))
 
 
 def judge_items(
     evidence: Evidence, matched: Matched, clusters: Consensus, report: AnnotatorReport, q_cj: Floats, empty_nj: Floats
 ) -> Consensus:
-    """Give each item the beliefs of the cluster that it stands for, or `empty_nj` without one; known items are certain.
+    """Return the consensus on items, from the probabilities `q_cj` of the clusters that represent them.
 
-    `report`: the annotators on clusters.
+    Items without a cluster get the probabilities `empty_nj`. Items with known parts are certain. `report`: the report
+    on annotators, as fitted to clusters.
     """
     assert evidence.truth is not None
     assert evidence.parts is not None
@@ -231,7 +244,13 @@ def judge_items(
 
 @dataclass(frozen=True, eq=False)
 class StoredImages:
-    """Answers about N images: for each image annotator -> marks; and number of an image -> known marks."""
+    """Answers about N images.
+
+    Attributes:
+        answers: who answered which image.
+        drawn: for each image, annotator -> their marks.
+        known: image number -> its known marks.
+    """
 
     answers: Answers
     drawn: tuple[dict[Name, list[Marked]], ...]
@@ -239,7 +258,7 @@ class StoredImages:
 
 
 def read_images(kind: PartsKind, stored: StoredAnswers) -> StoredImages:
-    """Read the stored answers. Raise BadInput for those of another kind, or with other labels."""
+    """Read the stored answers. Raise BadInput for an answer of another kind, or with an unknown label."""
     labels = stored.question.classes
 
     def marks(item: Name, answer: str) -> list[Marked]:
@@ -266,10 +285,11 @@ def read_images(kind: PartsKind, stored: StoredAnswers) -> StoredImages:
 
 
 def judge_images(evidence: Evidence, matched: Matched, method: Combiner) -> tuple[Consensus, Floats]:
-    """Fit a method for items to the clusters. Return the consensus on images, and the (C, J) beliefs in clusters.
+    """Fit a method for items. Return the consensus on images, and (C, J) the class probabilities of the clusters.
 
-    Without a cluster all annotators of an image say NOTHING; then either all of them missed an object, or there is none
-    (`inference.missed_objects`, with images of one size). An image without an answer has the class shares of clusters.
+    If an image has no cluster, all of its annotators answered NOTHING. Then either there is no object, or all of them
+    missed it (`inference.missed_objects`, with images of equal size). An image without an answer gets the class shares
+    of the clusters.
     """
     answers_n = matched.answers.answers_n
     clusters, q_cj, nothing_n = fit_clusters(matched, method, np.ones(len(answers_n)))
@@ -283,7 +303,7 @@ def judge_images(evidence: Evidence, matched: Matched, method: Combiner) -> tupl
 
 @dataclass(slots=True)
 class _Cluster:
-    """Places, marks in all, marks by label, annotators, and sums of overlaps with neighbors."""
+    """Cluster of places: its number of marks, marks per label, annotators, and neighbor -> sum of overlaps with it."""
 
     places: list[int]
     marks: int
@@ -295,10 +315,10 @@ class _Cluster:
 def link(
     pair_e2: Indices, overlap_e: Floats, place_s: Indices, label_s: Indices, annotator_s: Indices, least: float = 0.0
 ) -> Indices:
-    """Join places that overlap by more than `least`. Return (P,) the cluster of each, in the order of first places.
+    """Join places whose mean overlap exceeds `least`. Return (P,) the cluster of each place, ordered by first place.
 
-    `pair_e2` (E, 2): pairs of places that overlap, the smaller number first; `overlap_e` (E,): their overlaps. All
-    marks are at one of the places. O(E log E).
+    `pair_e2` (E, 2): pairs of places that overlap, the smaller number first. `overlap_e` (E,): their overlaps.
+    `place_s`, `label_s`, `annotator_s` (S,): place, label and annotator of each mark. Takes O(E log E).
     """
     cluster_p = np.arange(int(place_s.max(initial=-1)) + 1)
     clusters = {place: _Cluster([place], 0, Counter(), set(), {}) for place in np.unique(pair_e2).tolist()}
@@ -314,7 +334,7 @@ def link(
     heapq.heapify(queue)
     while queue:
         *_, a, b, marks = heapq.heappop(queue)
-        # A pair is out of date if one of the two has grown since, or is gone.
+        # Skip a pair of which one cluster has grown since, or was joined to another.
         if a in clusters and b in clusters and clusters[a].marks + clusters[b].marks == marks:
             _join(clusters, a, b)
             for pair in _joinable(clusters, a, least):
@@ -326,7 +346,7 @@ def link(
 
 
 def _joinable(clusters: dict[int, _Cluster], number: int, least: float) -> Iterator[tuple[float, float, int, int, int]]:
-    """Yield the neighbors of a cluster that may join it: rank, both numbers, and how many marks they have."""
+    """Yield (rank by overlap, rank by agreement, both clusters, their number of marks) for neighbors that may join."""
     own = clusters[number]
     for other, total in own.overlaps.items():
         neighbor = clusters[other]

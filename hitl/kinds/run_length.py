@@ -1,17 +1,17 @@
 """Brush masks in Label Studio's format: the run lengths of thi.ng/rle-pack, a list of bytes.
 
     32 bits     number of values
-    5 bits      bits of a value, less 1
-    4 x 4 bits  bits of a length, less 1, of each of four sizes
-    then blocks until all values are there:
-        1 bit       1: one value repeated; 0: values one after the other
-        2 bits      which of the four sizes the length has
-        length      of the block, less 1
-        value(s)    one, or as many as the length says
+    5 bits      bits of a value, minus 1
+    4 x 4 bits  four sizes of lengths: bits of a length, minus 1
+    then blocks, until all values are complete:
+        1 bit       1: one value is repeated; 0: different values follow
+        2 bits      index of the size of the block's length
+        length      number of values of the block, minus 1
+        value(s)    one value, or as many as the length says
 
-The most significant bit comes first, and zeros fill the last byte. The values of a mask are those of its image in red,
-green, blue and opacity, row by row: a pixel that the brush has touched has opacity 255, and all others 0. A mask of
-ours may be fainter where it is less sure.
+The most significant bit comes first, and zeros fill the last byte. The values of a mask are red, green, blue and
+opacity of each pixel, row by row. A pixel that the brush has touched has opacity 255, and all others 0. The masks that
+`hitl` writes have lower opacities where they are less certain.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from hitl.models.numerics.compiled import compiled
 Bytes = npt.NDArray[np.uint8]
 
 CHANNELS = 4
-"""Values of a pixel: red, green, blue, opacity."""
+"""Values per pixel: red, green, blue, opacity."""
 
 WORD = 8
-"""Bits of a value."""
+"""Bits per value."""
 
 SIZES = np.array([3, 4, 8, 16])
 """Bit sizes of lengths when writing, as in Label Studio."""
@@ -41,14 +41,14 @@ HEADER = 32 + 5 + 4 * 4
 
 
 def decode(rle: Sequence[int], height: int, width: int) -> npt.NDArray[np.bool_]:
-    """Return (H, W) True where the brush has touched the image. Raise BadInput for a list that is not such a mask."""
+    """Return (H, W) True where the brush has touched the image. Raise BadInput if this is no mask of this size."""
     return opacity(rle, height, width) > 0
 
 
 def encode(mask: npt.ArrayLike, opacity: npt.ArrayLike = 255) -> list[int]:
-    """Encode an (H, W) mask: nonzero pixels are drawn in this opacity, 1 to 255 (one for all, or (H, W)).
+    """Encode an (H, W) mask. Nonzero pixels get the opacity, a number or (H, W), clipped to 1 .. 255.
 
-    Raise BadInput for another shape.
+    Raise BadInput if the mask has another shape or is empty.
     """
     drawn = np.asarray(mask)
     if drawn.ndim != 2 or not drawn.size:
@@ -58,7 +58,7 @@ def encode(mask: npt.ArrayLike, opacity: npt.ArrayLike = 255) -> list[int]:
 
 
 def opacity(rle: Sequence[int], height: int, width: int) -> Bytes:
-    """Return (H, W) opacity of each pixel, 0 to 255. Raise BadInput for a list that is not such a mask."""
+    """Return (H, W) opacity of each pixel, 0 to 255. Raise BadInput if this is no mask of this size."""
     values = decode_values(rle)
     if len(values) != height * width * CHANNELS:
         raise BadInput(
@@ -68,7 +68,7 @@ def opacity(rle: Sequence[int], height: int, width: int) -> Bytes:
 
 
 def decode_values(rle: Sequence[int]) -> Bytes:
-    """Return values (N,) of a list of bytes. Raise BadInput if it ends too early or contains non-bytes."""
+    """Decode a list of bytes to (N,) values. Raise BadInput if it ends too early or contains anything but bytes."""
     packed = _bytes(rle)
     if len(packed) * 8 < HEADER:
         raise BadInput(f"brush mask: {len(packed)} bytes; expected at least {-(-HEADER // 8)}")
@@ -85,7 +85,7 @@ def decode_values(rle: Sequence[int]) -> Bytes:
 
 
 def encode_values(values: npt.ArrayLike) -> list[int]:
-    """Return the list of bytes of at least one value (N,), each in 0 .. 255."""
+    """Encode (N,) values, each in 0 .. 255, as a list of bytes. There must be at least one value."""
     flat = np.ascontiguousarray(values, dtype=np.uint8).ravel()
     starts = np.concatenate(([0], np.flatnonzero(flat[1:] != flat[:-1]) + 1))
     length, value = np.diff(np.append(starts, len(flat))), flat[starts]
@@ -117,9 +117,9 @@ def _bytes(rle: Sequence[int]) -> Bytes:
 
 
 def _require_bits(packed: Bytes, number: int, sizes: npt.NDArray[np.int64]) -> None:
-    """Raise BadInput if the bytes cannot hold so many values, before memory is allocated for them.
+    """Raise BadInput if the bytes cannot hold `number` values, before memory is allocated for them.
 
-    A block takes at least three bits and its length.
+    A block takes at least three bits and the bits of its length.
     """
     left = len(packed) * 8 - HEADER
     most = max(left // (3 + int(bits)) * 2 ** int(bits) for bits in sizes)
@@ -137,7 +137,7 @@ def _read(packed: Any, first: int, bits: int) -> int:
 
 @compiled
 def _unpack(packed: Any, word: int, sizes: Any, values: Any) -> int:
-    """Fill `values`; return how many there were."""
+    """Fill `values` from the start. Return how many were found before the bytes ended."""
     at, done, end = HEADER, 0, 8 * len(packed)
     while done < len(values):
         if at + 3 > end:

@@ -5,22 +5,23 @@ In a text, in tokens:
     p(x | b) = a_k                                          x = b: annotator k marks the right border
              = (1 - a_k) (1 - r) / 2  r^(|x - b| - 1)       |x - b| tokens away from it
 
-The true border b is any of the marked ones, or lies up to `NEAR` tokens from one, with equal prior probability. a_k and
-r are learned by EM; a_k is shrunk to the mean of all annotators by `STRENGTH` borders of that mean. Beginnings and ends
-have separate parameters, and a span is weighted by the probability that it is one. A vote is the special case in which
-all a_k are equal and r is 1; if r is small the median wins.
+x is the marked border, b the true one. b is any of the marked borders, or a place up to `NEAR` tokens from one, with
+equal prior probability. a_k and r are learned by EM. a_k is shrunk towards the mean of all annotators by `STRENGTH`
+pseudo-borders with this mean. Starts and ends have separate parameters. Spans are weighted by the probability that they
+exist. Majority vote is the special case in which all a_k are equal and r is 1. If r is small, the median wins.
 
 In a recording, in time:
 
     p(x_m | b) = exp(-|x_m - b| / (s_k l)) / (2 s_k l)     member m of annotator k, any place b, l: the span's length
-    s_k        = (sum_m w_c E|x_m - b| / l + STRENGTH s) / (sum_m w_c + STRENGTH)     over both borders of k's members
-    s          = the same mean over all annotators; w_c = how probable the span is
+    s_k        = (sum_m w_c E|x_m - b| / l + T s) / (sum_m w_c + T)     over both borders of k's members
+    s          = the same mean over all annotators; w_c = probability of the span; T = `TIME_STRENGTH`
 
-by EM, with the posterior of b on `PLACES` places around the members. The consensus is the most probable b: the weighted
-lower median of the members' borders, with weight 1 / s_k. Each border is therefore one that an annotator set, and a
-start lies before its end. Distances from the median in place of expected ones would flatter those who set it.
+s_k is learned by EM, with the posterior of b on `PLACES` places around the members. The consensus is the most probable
+b: the weighted lower median of the members' borders, with weights 1 / s_k. So each border is one that an annotator set,
+and a start lies before its end. s_k uses expected distances, because distances from the median would favor the
+annotators who set it.
 
-Known borders are certain in both.
+In both models, known borders are certain.
 """
 
 from __future__ import annotations
@@ -33,20 +34,20 @@ from hitl.annotations import Floats
 from hitl.kinds.matching import Flags, Indices, Matched, within_groups
 
 NEAR = 3
-"""Number of tokens from a marked border within which an unmarked true one may lie."""
+"""Largest distance, in tokens, of an unmarked true border from a marked one."""
 
 STRENGTH, TIME_STRENGTH = 4.0, 8.0
-"""Borders' worth of the crowd's mean added to each annotator."""
+"""Number of pseudo-borders with the mean of all annotators that are added to each annotator."""
 
 SWEEPS, TIME_SWEEPS = 50, 30
 TOLERANCE, TIME_TOLERANCE = 1e-4, 1e-3
-"""Largest parameter change in texts, and relative change of s_k, at which EM ends."""
+"""EM ends when the change of each parameter in texts, or the relative change of each s_k, is at most this."""
 
 START = 0.1
-"""Initial s_k: a tenth of a stretch's length."""
+"""Initial s_k: a tenth of the length of a span."""
 
 PLACES = 41
-"""Number of places for b: from two mean distances before the first member's border to two after the last one's."""
+"""Number of places for b, from two mean s_k before the first member's border to two mean s_k after the last one's."""
 
 LEAST = 1e-6
 """Smallest s_k."""
@@ -54,12 +55,12 @@ LEAST = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Borders:
-    """Posterior over the borders of C spans of texts on one side.
+    """Posterior of the starts, or of the ends, of C spans of texts.
 
     Attributes:
-        cluster_b, place_b: (B,) candidates: the span, and the place in tokens; in order.
-        probability_b: (B,) of each; sums to 1 for each span.
-        right_k: (K,) chance that an annotator marks the right border, in (0, 1).
+        cluster_b, place_b: (B,) span and place, in tokens, of each candidate; sorted.
+        probability_b: (B,) probability of each candidate; sums to 1 for each span.
+        right_k: (K,) probability that an annotator marks the right border, in (0, 1).
         decay: r, the decay of probability with distance, in (0, 1).
     """
 
@@ -70,7 +71,7 @@ class Borders:
     decay: float
 
     def at(self, cluster_e: Indices, place_e: Indices) -> Floats:
-        """Return (E,) probability that the border of a span is at a place; 0 where it is no candidate."""
+        """Return (E,) probability that the border of a span is at a place; 0 if the place is no candidate."""
         far = int(self.place_b.max(initial=0)) + 1
         key_b = self.cluster_b * far + self.place_b
         key_e = cluster_e * far + np.minimum(place_e, far - 1)
@@ -79,10 +80,10 @@ class Borders:
 
 
 def learn_borders(member_m3: Indices, weight_c: Floats, known_c: Indices, n_annotators: int) -> Borders:
-    """Learn annotators and borders of texts together.
+    """Learn the parameters of annotators and the borders of texts together, by EM.
 
-    `member_m3` (M, 3): cluster, annotator and place of each marked border, clusters in order; `weight_c` (C,)
-    probability of each span; `known_c` (C,) known borders, -1 where unknown.
+    `member_m3` (M, 3): cluster, annotator and place of each marked border, sorted by cluster. `weight_c` (C,):
+    probability of each span. `known_c` (C,): known borders, -1 if unknown.
     """
     known = np.flatnonzero(known_c >= 0)
     marked = np.concatenate((member_m3[:, [0, 2]], np.column_stack((known, known_c[known]))))
@@ -112,7 +113,7 @@ def learn_borders(member_m3: Indices, weight_c: Floats, known_c: Indices, n_anno
         return normal
 
     def learn(p_b: Floats) -> tuple[Floats, float]:
-        """Learn a_k and r, with one right and one wrong pseudo-border of the crowd."""
+        """Return a_k and r. The means over all annotators include one right and one wrong pseudo-border."""
         weight = (p_b * weight_c[cluster_b])[candidate]
         hit_k = np.bincount(annotator, weights=weight * (away == 0), minlength=n_annotators)
         all_k = np.bincount(annotator, weights=weight, minlength=n_annotators)
@@ -133,7 +134,7 @@ def learn_borders(member_m3: Indices, weight_c: Floats, known_c: Indices, n_anno
 
 
 def time_borders(matched: Matched, border_v: Floats, weight_c: Floats, n_annotators: int) -> Indices:
-    """Return (C, 2) ranks of start and end of each cluster; `border_v` (V,): times of ranks, `weight_c` (C,): w_c."""
+    """Return (C, 2) ranks of start and end of each cluster. `border_v` (V,): times of ranks; `weight_c` (C,): w_c."""
     cluster_m, annotator_m, known_c2 = matched.cluster_m, matched.annotator_m, matched.known_place_cd
     even_c2 = _medians(matched, np.ones(len(cluster_m)))
     length_c = np.diff(border_v[np.where(known_c2 < 0, even_c2, known_c2)], axis=1)[:, 0]
@@ -159,7 +160,7 @@ def time_borders(matched: Matched, border_v: Floats, weight_c: Floats, n_annotat
 def expected_distances(
     x_m: Floats, certain_c: Floats, cluster_m: Indices, annotator_m: Indices, spread_k: Floats
 ) -> Floats:
-    """Return (M,) E|x_m - b| of the borders of one side; `certain_c` (C,) known ones, NaN where unknown."""
+    """Return (M,) E|x_m - b| of the starts, or of the ends. `certain_c` (C,): known borders, NaN if unknown."""
     n = len(certain_c)
     low_c, high_c = np.full(n, np.inf), np.full(n, -np.inf)
     np.minimum.at(low_c, cluster_m, x_m)
@@ -187,7 +188,7 @@ def _medians(matched: Matched, weight_m: Floats) -> Indices:
         rank_m = matched.place_md[:, side]
         order = np.lexsort((rank_m, cluster_m))
         cluster = cluster_m[order]
-        share = np.cumsum(weight_m[order] / whole_c[cluster])  # each cluster adds 1, so that none is lost in rounding
+        share = np.cumsum(weight_m[order] / whole_c[cluster])  # each cluster adds 1: rounding loses none
         before = np.unique(cluster, return_inverse=True)[1].ravel() if len(cluster) else 0
         reached = share - before >= 0.5 - 1e-9
         there, first = np.unique(cluster[reached], return_index=True)

@@ -1,23 +1,24 @@
 """Fit the spans of one layer, and the probability of each.
 
-With a method for items, each cluster of matched spans is an item, and the method gives the probability of each class,
-or nothing.
+With a method for items, each cluster of matched spans is an item, and the method gives the probabilities of the classes
+and of nothing.
 
-    texts        p(span) = p(class) p(begins there) p(ends there); among overlapping spans, those with the largest sum
-                 of log odds are selected
-    recordings   p(span) = p(class), because borders on a time axis are right by degrees; of two that share more than
-                 half of the shorter one the more probable is selected; if two overlap by less, the first ends where the
-                 second begins
-    missed       spans that none of an item's annotators marked (`hitl.models.inference.missed_objects`)
+    texts        p(span) = p(class) p(this start) p(this end). Among overlapping spans, those without overlaps whose sum
+                 of log odds is largest are selected.
+    recordings   p(span) = p(class), because borders on a time axis are only more or less right. Of two spans that share
+                 more than half of the shorter one, the more probable is selected. If two overlap by less, the first
+                 ends where the second begins.
+    missed       The probability that an item has spans, if no annotator marked any, comes from
+                 `hitl.models.inference.missed_objects`.
 
-Selected clusters are more likely a span than nothing.
+Only clusters that are more likely a span than nothing are selected.
 
 With a method for sequences (such as `bsc_seq`) the classes of the tokens of a text are a chain:
 
     selected     spans on the most probable path of each text (Viterbi)
     p(span)    = p(z_first = B, z = I from there to its end, z_end is not I | all labels of the text)
 
-with z the true classes of its tokens, by forward passes in which the span is known.
+z are the true classes of the tokens. p(span) is computed by forward passes in which these classes are fixed.
 """
 
 from __future__ import annotations
@@ -46,14 +47,14 @@ from hitl.tables.encode import writable
 
 @dataclass(frozen=True, eq=False)
 class LayerFit:
-    """Fit of one layer, with its spans and probabilities of whole items.
+    """Fit of one layer.
 
     Attributes:
-        consensus: about matched spans, or about tokens.
-        annotators: how they answer; classes "(nothing)" and those of the layer.
-        q_cj: (C, J) beliefs in the class of each cluster of `SpanLabels.matched`.
-        nothing_n: (N,) probability that there is no span at all, for items in which nothing was marked.
-        parts: spans of the consensus, and all others that an annotator marked.
+        consensus: consensus on the clusters of matched spans, or on tokens.
+        annotators: report on annotators, with "(nothing)" and the classes of the layer.
+        q_cj: (C, J) class probabilities of the clusters in `SpanLabels.matched`.
+        nothing_n: (N,) probability that an item has no span; it applies to items in which nothing was marked.
+        parts: spans of the consensus, and all other spans that an annotator marked.
     """
 
     consensus: Consensus
@@ -68,12 +69,12 @@ class Chained(Combiner, Protocol):
     """Combiner that provides the posterior of whole sequences."""
 
     def chain_posterior(self, consensus: Consensus, evidence: Evidence) -> ChainPosterior:
-        """Return the learned chain, and the log likelihoods of each item."""
+        """Return the learned chain, with the log likelihoods of the items."""
         ...
 
 
 def fit_layer(labels: SpanLabels, layer: int, method: Combiner) -> LayerFit:
-    """Fit one layer by a method for items or, for texts, for sequences. Raise BadSettings for another."""
+    """Fit one layer. Raise BadSettings if the method is one for sequences and the items are recordings."""
     if isinstance(method, Chained):
         if labels.texts is None:
             raise BadSettings(
@@ -82,7 +83,7 @@ def fit_layer(labels: SpanLabels, layer: int, method: Combiner) -> LayerFit:
             )
         return _fit_tokens(labels, layer, method)
     matched = labels.matched[layer]
-    size_n: Floats = np.ones(len(labels.items))  # recordings count as the same size
+    size_n: Floats = np.ones(len(labels.items))  # all recordings count as equally large
     if labels.texts is not None:
         size_n = np.bincount(labels.tokens.item_t, minlength=len(size_n)).astype(np.float64)
     consensus, q_cj, nothing_n = fit_clusters(matched, method, size_n)
@@ -129,7 +130,7 @@ def _text_part(labels: SpanLabels, label: Name, first: int, last: int, p: float,
 
 
 def _best_borders(cluster_m: Indices, place_m2: Indices, p_m2: Floats, n_clusters: int) -> Indices:
-    """Return (C, 2) the most probable marked border of each side, or a marked pair if these would be no span."""
+    """Return (C, 2) the most probable marked start and end, or the best marked pair if these two are not in order."""
 
     def best(rank_m: Floats, place: Indices) -> Indices:
         order = np.lexsort((*place.T[::-1], -rank_m, cluster_m))
@@ -145,7 +146,7 @@ def _best_borders(cluster_m: Indices, place_m2: Indices, p_m2: Floats, n_cluster
 
 
 def _best_apart(item_c: Indices, best_c2: Indices, nothing_c: Floats) -> Flags:
-    """Return (C,) True for selected clusters: more likely a span than nothing, and without overlaps."""
+    """Return (C,) True for selected clusters: more likely a span than nothing, and not overlapping."""
     chosen_c = nothing_c < 0.5
     order = np.flatnonzero(chosen_c)
     order = order[np.lexsort((best_c2[order, 0], item_c[order]))]
@@ -160,7 +161,7 @@ def _best_apart(item_c: Indices, best_c2: Indices, nothing_c: Floats) -> Flags:
 
 
 def without_overlap(start: Sequence[int], end: Sequence[int], gain: Sequence[float]) -> list[int]:
-    """Return which intervals to keep so that none overlap and the sum of gains (> 0) is largest; numbers in order.
+    """Return the numbers, sorted, of intervals to keep: they do not overlap, and their sum of gains (> 0) is largest.
 
     Example:
         >>> without_overlap([0, 2, 5], [3, 6, 8], [1.0, 1.5, 1.0])
@@ -180,7 +181,7 @@ def without_overlap(start: Sequence[int], end: Sequence[int], gain: Sequence[flo
 
 
 def _find_in_time(labels: SpanLabels, matched: Matched, q_cj: Floats) -> tuple[Part, ...]:
-    """Return one candidate per class marked in a cluster, all with the cluster's borders."""
+    """Return one part per cluster and class that was marked or selected, with the cluster's borders."""
     assert labels.border_v is not None
     item_c, nothing_c = matched.item_c, q_cj[:, 0]
     place_c2 = time_borders(matched, labels.border_v, 1 - nothing_c, len(labels.annotators))
@@ -249,14 +250,14 @@ def _most_marked(labels: SpanLabels, matched: Matched) -> Indices:
 
 def _by_class(q_nj: Floats, axis: int = -1) -> Floats:
     """Sum B-class and I-class along an axis of O, B-class, I-class, ..."""
-    # O is alone, followed by pairs: an empty class before O makes everything pairs.
+    # An empty class before O makes all classes pairs: O has no partner, every other class has two.
     padded = np.insert(q_nj, 0, 0.0, axis=axis)
     summed: Floats = np.add.reduceat(padded, range(0, q_nj.shape[axis], 2), axis=axis)
     return summed
 
 
 def _report_of_classes(report: AnnotatorReport, matched: Matched) -> AnnotatorReport:
-    """Join B-class and I-class in the report of annotators."""
+    """Merge B-class and I-class in the report on annotators."""
     classes = (NOTHING, *matched.classes)
     weighed = _by_class(_by_class(report.confusion * np.maximum(report.shares, 1e-12)[:, None]), axis=1)
     confusion = weighed / weighed.sum(axis=2, keepdims=True)
@@ -279,7 +280,7 @@ def _nothing_in_texts(labels: SpanLabels, posterior: ChainPosterior) -> Floats:
 
 
 def _candidates(labels: SpanLabels, classes: Sequence[Name], posterior: ChainPosterior, path: Ints) -> list[Part]:
-    """Return spans of this layer on the path, and those that annotators marked, in texts with answers or truth."""
+    """Return spans that annotators marked, and spans on the path in texts that have answers or ground truth."""
     item_t = labels.tokens.item_t
     code_of = {labels.classes.index(name): code for code, name in enumerate(classes)}
     tokens = labels.tokens.within(labels.item_s, *labels.span_s4[:, 1:3].T)
@@ -308,7 +309,7 @@ def _candidates(labels: SpanLabels, classes: Sequence[Name], posterior: ChainPos
 
 
 def _spans_on(item_t: Indices, path: Ints) -> list[tuple[int, int, int]]:
-    """Return first token, one past the last and class of the spans on a path. Ground truth may begin one inside."""
+    """Return first token, one past the last token, and class of the spans on a path."""
     begins = np.flatnonzero(path % 2 == 1)
     goes_on = (path > 0) & (path % 2 == 0)
     goes_on[1:] &= item_t[1:] == item_t[:-1]

@@ -1,17 +1,18 @@
-"""`SpanLabels`: spans that annotators marked, and the token classes that follow for texts.
+"""Spans that annotators marked (`SpanLabels`), and for texts the token classes that follow from them.
 
     text        Ada    met  Bob        spans                           recording  0 s          60 s        120 s
     ann         B-PER  O    B-PER      (0, 3, PER), (8, 11, PER)       ann        [ walk       ][ run      ]
     bob         B-PER  O    O          (0, 3, PER)                     bob          [ walk    ]  [ run       ]
 
-Offsets in a text count characters from 0, the end is one past the last, and white space at the ends of a span does not
-count. Spans of a recording are half-open stretches of time: numbers, or times in ISO 8601.
+Offsets in a text count characters from 0, and the end is one past the last character. White space at the ends of a span
+is removed. Spans of a recording are half-open stretches of time: numbers, or times in ISO 8601.
 
-Tokens are words and single marks, cut again wherever a span begins or ends. So every span consists of whole tokens, and
-the consensus can have the borders of any annotator.
+Tokens are words and punctuation marks, cut again wherever a span begins or ends. So every span consists of complete
+tokens, and the consensus can have the borders of any annotator.
 
-Classes that one annotator has laid over one another, such as a city in the name of a company, are in different layers;
-times must overlap by more than half. Spans of one class that one annotator laid over one another are one span.
+If one annotator marked overlapping spans of two classes, such as a city in the name of a company, the classes are in
+different layers. In recordings, the overlap must be more than half of the shorter span. Overlapping spans of one class
+by one annotator are merged into one span.
 """
 
 from __future__ import annotations
@@ -38,17 +39,17 @@ Span = tuple[Any, Any, Name]
 """Start, end and class of a span."""
 
 WORDS = re.compile(r"\w+|[^\w\s]")
-"""Word, or single mark."""
+"""A word, or a single punctuation mark."""
 
 FAR = 2**32
-"""Upper bound on the characters of any text: item * FAR + offset orders all offsets of all texts."""
+"""More characters than any text has, so that item * FAR + offset orders all offsets of all texts."""
 
 OUTSIDE = "O"
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Spans that one annotator marked in one item; time (since the epoch) and duration in seconds, NaN: unknown."""
+    """Spans that one annotator marked in one item. Time (since the epoch) and duration in seconds; NaN if unknown."""
 
     item: Name
     annotator: Name
@@ -59,7 +60,7 @@ class Answer:
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
-    """T tokens of all texts, in order: (T,) the item of each, its first character, and one past its last."""
+    """T tokens of all texts, sorted. (T,) item of each token, its first character, and one past its last character."""
 
     item_t: Indices
     start_t: Indices
@@ -67,7 +68,7 @@ class Tokens:
 
     @classmethod
     def split(cls, texts: Sequence[str], cut_c: Indices) -> Tokens:
-        """Split into words and marks, and again at places (item * FAR + offset)."""
+        """Split texts into words and punctuation marks, and split these again at `cut_c` (item * FAR + offset)."""
         words = [
             (number * FAR + word.start(), number * FAR + word.end())
             for number, text in enumerate(texts)
@@ -83,7 +84,7 @@ class Tokens:
         return len(self.start_t)
 
     def within(self, item: Indices, start: Indices, end: Indices) -> tuple[Indices, Indices]:
-        """Return the first token of each span, and one past its last."""
+        """Return the first token of each span, and one past its last token."""
         begin_t = self.item_t * FAR + self.start_t
         return np.searchsorted(begin_t, item * FAR + start), np.searchsorted(begin_t, item * FAR + end)
 
@@ -93,14 +94,14 @@ class SpanLabels(Answers, OneLineRepr):
     """Spans that annotators marked in texts or recordings.
 
     Attributes:
-        texts: N texts, None if the items are recordings.
+        texts: the N texts, None if the items are recordings.
         classes: possible classes of a span.
-        span_s4: (S, 4) answer, start, end and class of each span, in order. Starts and ends are characters of a text,
-            or ranks among all borders of recordings.
+        span_s4: (S, 4) answer, start, end and class of each span, sorted. Starts and ends are characters of a text, or
+            ranks among all borders of recordings.
         truth_s4: (S', 4) item, start, end and class of each known span.
-        merged: number of spans that overlapped others of their class by the same annotator, and were merged with them.
-        border_v: (V,) distinct borders of recordings, in order; those in ISO 8601 in seconds since the epoch.
-        written_v: V borders as they were written.
+        merged: number of spans that were merged into overlapping spans of the same class and annotator.
+        border_v: (V,) distinct borders of recordings, sorted. Times in ISO 8601 are in seconds since the epoch.
+        written_v: the same V borders as they were written.
 
     Example:
         >>> from hitl.kinds.span_labels import Answer, SpanLabels
@@ -126,9 +127,10 @@ class SpanLabels(Answers, OneLineRepr):
         truth: Mapping[Name, Sequence[Span]] | None = None,
         classes: Names = (),
     ) -> SpanLabels:
-        """Build from item -> text, answers (the last of an annotator to an item counts), and known spans.
+        """Build from item -> text, answers, and item -> known spans.
 
-        `classes` come first, then other classes seen, in natural order.
+        Of several answers by an annotator to an item, the last counts. `classes` come first, then other classes that
+        occur, in natural order.
         """
         whole = tuple(texts.values())
         labels = cls._placed(tuple(texts), answers, truth or {}, classes, lambda n, *span: trimmed(whole[n], *span))
@@ -142,7 +144,7 @@ class SpanLabels(Answers, OneLineRepr):
         truth: Mapping[Name, Sequence[Span]] | None = None,
         classes: Names = (),
     ) -> SpanLabels:
-        """Build from recordings. Raise ValueError for a border that is not a time."""
+        """Build from recordings, as `from_texts` does from texts. Raise ValueError for a border that is not a time."""
         written: dict[float, Place] = {}
         for spans in (*(answer.spans for answer in answers), *(truth or {}).values()):
             for border in (border for span in spans for border in span[:2]):
@@ -209,7 +211,7 @@ class SpanLabels(Answers, OneLineRepr):
 
     @property
     def judged_n(self) -> Flags:
-        """(N,) True for items that were answered, or whose spans are known."""
+        """(N,) True for items that have an answer or whose spans are known."""
         judged: Flags = self.known_n | (self.answers_n > 0)
         return judged
 
@@ -220,14 +222,14 @@ class SpanLabels(Answers, OneLineRepr):
         return items
 
     def written(self, border: Indices) -> list[Any]:
-        """Return starts or ends as they were written."""
+        """Return starts or ends as annotators wrote them."""
         return border.tolist() if self.texts is not None else [self.written_v[rank] for rank in border]
 
     @cached_property
     def layers(self) -> tuple[tuple[int, ...], ...]:
-        """Codes of the classes of each layer: one layer if no annotator laid classes over one another.
+        """Codes of the classes in each layer. There is one layer if no spans of different classes overlap.
 
-        Raise BadEvidence if there is no class, or one has the name reserved for nothing.
+        Raise BadEvidence if there is no class, or one has the reserved name "(nothing)".
         """
         if not self.classes:
             raise BadEvidence(
@@ -251,7 +253,7 @@ class SpanLabels(Answers, OneLineRepr):
 
     @cached_property
     def matched(self) -> tuple[Matched, ...]:
-        """Matched spans of different annotators, for each layer; places are start and end."""
+        """Matched spans of different annotators, for each layer; a place is start and end."""
         marked = np.column_stack((self.answer_a2[self.span_s4[:, 0]], self.span_s4[:, 1:]))
         span_s5 = np.concatenate((marked, np.insert(self.truth_s4, 1, -1, axis=1)))
         span_s5 = span_s5[np.lexsort((span_s5[:, 1], *span_s5[:, :1:-1].T, span_s5[:, 0]))]
@@ -260,7 +262,7 @@ class SpanLabels(Answers, OneLineRepr):
     def _matched(self, codes: tuple[int, ...], span_s5: Indices) -> Matched:
         """Match (S, 5) item, annotator, start, end and class of the spans of one layer."""
         label_s = np.searchsorted(codes, span_s5[:, 4])
-        # Spans with the same place are joined from the start: none overlaps more, and no annotator has two of them in
+        # Equal spans are in one cluster from the start: no others overlap as much, and no annotator has two of them in
         # one layer.
         place_p3, place_s = np.unique(span_s5[:, [0, 2, 3]], axis=0, return_inverse=True)
         item, start, end = place_p3.T
@@ -289,9 +291,9 @@ class SpanLabels(Answers, OneLineRepr):
         return Tokens.split(self.texts or (), np.unique(items[:, None] * FAR + offsets))
 
     def token_evidence(self, layer: int) -> Evidence:
-        """Build the evidence about tokens as items, and texts as sequences. Raise BadEvidence if there is no word.
+        """Build the evidence about tokens as items and texts as sequences. Raise BadEvidence if there is no token.
 
-        Class 0 is O; class h of the layer has 1 + 2 h where a span begins, and 2 + 2 h inside it.
+        Class 0 is O. Class h of the layer has code 1 + 2 h at the first token of a span, and 2 + 2 h at later tokens.
         """
         codes, tokens = self.layers[layer], self.tokens
         if not len(tokens):
@@ -318,7 +320,7 @@ class SpanLabels(Answers, OneLineRepr):
 
 
 def trimmed(text: str, start: int, end: int) -> tuple[int, int] | None:
-    """Trim white space off the ends of a span; None if it is not within the text, or holds nothing else.
+    """Remove white space from the ends of a span. Return None if it is outside the text, or only white space.
 
     Example:
         >>> trimmed("Ada met Bob", 3, 8)
@@ -332,13 +334,16 @@ def trimmed(text: str, start: int, end: int) -> tuple[int, int] | None:
 
 
 def share_half(one: Sequence[float] | npt.NDArray[Any], other: Sequence[float] | npt.NDArray[Any]) -> bool:
-    """Return True if two stretches (start, end) share more than half of the shorter one."""
+    """Return True if two spans (start, end) share more than half of the shorter one."""
     (begin, end), (start, stop) = one, other
     return bool(2 * (min(end, stop) - max(begin, start)) > min(end - begin, stop - start))
 
 
 def _merged(spans: Iterable[tuple[int, int, int, int]]) -> tuple[Indices, int]:
-    """Return (S, 4) owner, start, end, class, in order, and the number merged."""
+    """Merge overlapping spans of the same owner and class.
+
+    Return (S, 4) owner, start, end and class of each span, sorted, and the number of spans merged into others.
+    """
     merged: list[tuple[int, int, int, int]] = []
     distinct = sorted(set(spans), key=lambda span: (span[0], span[3], span[1], span[2]))
     for owner, start, end, code in distinct:
@@ -350,7 +355,7 @@ def _merged(spans: Iterable[tuple[int, int, int, int]]) -> tuple[Indices, int]:
 
 
 def _laid_over(span_s4: Indices, border_v: Floats | None) -> set[tuple[int, int]]:
-    """Return pairs of classes of which one owner laid one over the other."""
+    """Return the pairs of classes of which some owner (an answer, or an item's ground truth) has overlapping spans."""
     apart: set[tuple[int, int]] = set()
     owner, open_spans = -1, list[tuple[int, int, int]]()
     for number, start, end, code in span_s4.tolist():
@@ -366,7 +371,7 @@ def _laid_over(span_s4: Indices, border_v: Floats | None) -> set[tuple[int, int]
 
 
 def _write(label_t: Ints, first: Indices, last: Indices, class_s: Indices, codes: Sequence[int]) -> None:
-    """Write B and I of the classes of a layer over its tokens."""
+    """Write the codes of B and I to the tokens of the spans whose classes are in `codes`."""
     begin_of = {code: 1 + 2 * number for number, code in enumerate(codes)}
     for begin, end, code in zip(first.tolist(), last.tolist(), class_s.tolist(), strict=True):
         if code in begin_of:

@@ -1,11 +1,11 @@
-"""Spans in tables: rows of a document, an annotator, start and end of a span, and its label.
+"""Spans in tables. A row has a document, an annotator, start and end of a span, and its label.
 
     document,annotator,start,end,label
     a,ann,0,3,PER
     b,ann,,,                            the annotator marked nothing there
 
-Texts are a column `text` of the same rows, or a table of their own: document, text. Without texts the spans are
-stretches of time: start and end are numbers below 2**53 (seconds, frames, ...), or times in ISO 8601.
+Texts are in a column `text` of the same table, or in a table of their own with the columns document and text. Without
+texts, spans are stretches of time: start and end are numbers below 2**53 (seconds, frames, ...), or times in ISO 8601.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TEXT = "text"
 
 
 Columns = tuple[str, str | None, str]
-"""Names of the columns: the document, the annotator (None in a table of ground truth), and the label."""
+"""Names of the columns of the document, the annotator (None in a table of ground truth), and the label."""
 
 
 def read_labels(
@@ -42,10 +42,10 @@ def read_labels(
     annotator: str = "annotator",
     label: str = "label",
 ) -> SpanLabels:
-    """Read spans from tables, as parts of texts if there are texts, else as stretches of time.
+    """Read spans from tables. They are parts of texts if there are texts, otherwise stretches of time.
 
-    `texts` has document and text; documents without an answer are kept. `truth` has the columns of the spans without
-    the annotator. Raise BadTable, naming the row, for a span that is not within its document.
+    `texts` has the columns document and text; documents without an answer are kept. `truth` has the columns of `spans`
+    except the annotator. Raise BadTable, naming the row, for a span that is outside its text or no stretch of time.
 
     Example:
         >>> rows = {"document": ["a"], "annotator": ["ann"], "start": [2.5], "end": [9], "label": ["walk"]}
@@ -71,7 +71,7 @@ def read_labels(
 def _spans(
     table: pa.Table, called: str, columns: Columns, texts: Mapping[Name, str] | None
 ) -> dict[tuple[Name, Name], list[Span]]:
-    """Return (document, annotator) -> spans; the annotator is "" if no column is named."""
+    """Return (document, annotator) -> spans. The annotator is "" if `columns` names no column of annotators."""
     spans: dict[tuple[Name, Name], list[Span]] = {}
     place_of = _place_of(table, called)
     for row, (document, annotator, span) in enumerate(span_rows(table, called, columns, texts)):
@@ -90,7 +90,7 @@ def _place_of(table: pa.Table, called: str) -> Callable[[int], str]:
 def span_rows(
     table: pa.Table, called: str, columns: Columns, texts: Mapping[Name, str] | None
 ) -> list[tuple[Any, Any, Span | None]]:
-    """Return document, annotator and span of each row; None for a row in which nothing is marked. Raise BadTable."""
+    """Return document, annotator and span of each row; the span is None if nothing is marked. Raise BadTable."""
     named = [name for name in columns if name is not None]
     hint = "A text may also be in a table of its own: document, text (--texts)"
     require_columns(table, [*named, "start", "end"], name_of(table, called), hint)
@@ -114,7 +114,7 @@ def span_rows(
 
 
 def _text_span(document: Name, text: str, start: Any, end: Any, label: Name | None, column: str) -> Span | None:
-    """Read a span of a text, without white space at its ends."""
+    """Read a span of a text, without white space at its ends. Return None if all fields are empty."""
     first, last = _offset("start", start), _offset("end", end)
     if first is None and last is None and label is None:
         return None
@@ -137,7 +137,7 @@ def _offset(column: str, value: Any) -> int | None:
 
 
 def time_span(start: Any, end: Any, label: Name | None) -> Span | None:
-    """Read a stretch of time; None if all fields are empty. Raise ValueError for anything else."""
+    """Read a stretch of time. Return None if all fields are empty. Raise ValueError for anything else."""
     begin, stop = _time(start), _time(end)
     if begin is None and stop is None and label is None:
         return None
@@ -155,7 +155,7 @@ def time_span(start: Any, end: Any, label: Name | None) -> Span | None:
 
 
 def _time(value: Any) -> Place | None:
-    """Read a cell as a number or as text; None if it is empty."""
+    """Read a cell as a number if possible, otherwise as text. Return None if it is empty or NaN."""
     if isinstance(value, datetime):
         return value.isoformat()
     text = "" if value is None else str(value).strip()
@@ -169,7 +169,7 @@ def _time(value: Any) -> Place | None:
 
 
 def _texts(table: pa.Table, called: str, document: str, repeated: bool) -> dict[Name, str]:
-    """Return document -> text; if documents may be repeated, all of their rows must share it. Raise BadTable."""
+    """Return document -> text. If `repeated`, a document may have several rows, with equal texts. Raise BadTable."""
     require_columns(table, [document, TEXT], name_of(table, called))
     place_of = _place_of(table, called)
     names = empty_as_null(names_of(with_text(table, [document]).column(document))).to_pylist()
@@ -185,9 +185,9 @@ def _texts(table: pa.Table, called: str, document: str, repeated: bool) -> dict[
 
 
 def answer_table(labels: SpanLabels) -> pa.Table:
-    """Return one row per span of each answer, in the form that `read_labels` reads, with time and whole text."""
+    """Return one row per span, and one per answer without spans, in the form of `read_labels`, with time and text."""
     span_s4 = labels.span_s4
-    empty = np.setdiff1d(np.arange(len(labels.answer_a2)), span_s4[:, 0])  # answers that mark nothing
+    empty = np.setdiff1d(np.arange(len(labels.answer_a2)), span_s4[:, 0])  # answers without spans
     sides = [[*labels.written(span_s4[:, side]), *[None] * len(empty)] for side in (1, 2)]
     names = [*(labels.classes[code] for code in span_s4[:, 3].tolist()), *[None] * len(empty)]
     answer = np.concatenate((span_s4[:, 0], empty))

@@ -1,8 +1,9 @@
-"""Spans of a text, and of time: an answer is all that one annotator marked in one document.
+"""Spans of texts and of time: an answer is all spans that one annotator marked in one document.
 
-The default method, for items, matches the best chain of tokens on names in newspapers. Chains fall far behind if spans
-are long or their borders are disputed (docs/benchmarks/sequences.txt): an annotator who overlooks a span is wrong about
-all of its tokens at once, which a chain counts as several errors that confirm each other.
+The default is a method for items. It is as accurate as the best chain of tokens for names in newspapers, and far more
+accurate if spans are long or their borders are disputed (docs/benchmarks/sequences.txt). The reason is that an
+annotator who overlooks a span is wrong about all of its tokens at once. A chain counts these as several independent
+errors.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from hitl.tables.columns import require_columns
 
 @dataclass(frozen=True, eq=False)
 class SpanParts:
-    """Spans of one layer of classes (its number) of documents as items."""
+    """Spans of one layer of classes, with documents as items. `layer` is the number of the layer."""
 
     question: Question
     labels: SpanLabels
@@ -42,12 +43,12 @@ class SpanParts:
 
     @property
     def matched(self) -> Matched:
-        """The spans of this layer."""
+        """Matched spans of this layer."""
         return self.labels.matched[self.layer]
 
 
 def layer_evidence(labels: SpanLabels, question: Question) -> dict[str, Evidence]:
-    """Build the evidence about documents, one for each layer; the first has the name of the question."""
+    """Build the evidence about documents: layer -> evidence. The first layer has the name of the question."""
     evidence: dict[str, Evidence] = {}
     for number, matched in enumerate(labels.matched):
         name = f"{question.name} ({listed(matched.classes)})" if evidence else question.name
@@ -84,7 +85,7 @@ class _Spans(PartsKind):
     def _labels(self, stored: StoredAnswers, answers: list[Answer], truth: dict[Name, list[Span]]) -> SpanLabels: ...
 
     def consensus(self, evidence: Evidence, method: Combiner) -> Consensus:
-        """Give each document the beliefs of the part it stands for."""
+        """Fit the layer. The probabilities of a document are those of the cluster that represents it."""
         parts = evidence.parts
         assert isinstance(parts, SpanParts)
         fit = fit_layer(parts.labels, parts.layer, method)
@@ -102,7 +103,7 @@ class _Spans(PartsKind):
         return table.set_column(0, "document", pa.array(own, pa.string()))
 
     def truth(self, table: pa.Table, question: Question, where: str, place_of: Place) -> dict[str, str]:
-        """Read the columns item, start, end and label; a row without a span means that there is none."""
+        """Read the columns item, start, end and label. An item whose rows are empty has no span."""
         require_columns(table, ["start", "end"], where, f"{question.name!r} asks about {self.asks_about}")
         spans: dict[str, list[Any]] = {}
         columns = (table.column(name).to_pylist() for name in ("item", "start", "end", "label"))
@@ -120,7 +121,7 @@ class _Spans(PartsKind):
     def _known_span(self, start: Any, end: Any, label: Any) -> Span | None: ...
 
     def changed(self, evidence: Evidence, results: Sequence[Consensus]) -> set[Name]:
-        """Return documents that are marked now and had no candidate at the last fit."""
+        """Return documents that have marks now and had no part at the fit."""
         assert isinstance(evidence.parts, SpanParts)
         labels = evidence.parts.labels
         return {labels.items[n] for n in labels.item_s.tolist()} - {
@@ -161,7 +162,7 @@ class TextSpans(_Spans):
         return int(start), int(end), label
 
     def changed(self, evidence: Evidence, results: Sequence[Consensus]) -> set[Name]:
-        """Add documents in which a fitted part is no longer marked; additional marks are no change."""
+        """Add documents in which a part that was marked at the fit is no longer marked. New marks are no change."""
         assert isinstance(evidence.parts, SpanParts)
         labels = evidence.parts.labels
         rows = zip(labels.item_s.tolist(), labels.span_s4.tolist(), strict=True)
@@ -196,10 +197,10 @@ class TimeSpans(_Spans):
 
 
 def combine_spans(labels: SpanLabels, method: Combiner | None = None) -> dict[str, Consensus]:
-    """Return the consensus of each layer, by a method for items or sequences; default: the default combiner.
+    """Return layer -> consensus, with a method for items or sequences; by default the default combiner.
 
-    Its `parts` are the spans found, and all others that an annotator marked. Raise BadEvidence if the possible classes
-    of a span are unknown.
+    `Consensus.parts` are the spans found, and all others that an annotator marked. Raise BadEvidence if there are no
+    classes.
     """
     kind = "time_spans" if labels.texts is None else "spans"
     question = Question("spans", labels.classes, labels.classes, kind)
@@ -209,7 +210,7 @@ def combine_spans(labels: SpanLabels, method: Combiner | None = None) -> dict[st
 
 
 def span_table(labels: SpanLabels, results: Iterable[Consensus]) -> pa.Table:
-    """Return document, start, end, label, confidence, marked, answers and, of texts, text of each span found."""
+    """Return document, start, end, label, confidence, marked, answers and, in texts, text of each span found."""
     kind = TimeSpans() if labels.texts is None else TextSpans()
     spans: dict[Name, list[Part]] = {document: [] for document in labels.items}
     for part in (part for result in results for part in result.parts if part.found):
