@@ -199,8 +199,8 @@ class TimeSpans(_Spans):
 def combine_spans(labels: SpanLabels, method: Combiner | None = None) -> dict[str, Consensus]:
     """Return layer -> consensus, with a method for items or sequences; by default the default combiner.
 
-    `Consensus.parts` are the spans found, and all others that an annotator marked. Raise BadEvidence if there are no
-    classes.
+    `Consensus.parts` are the spans found, and all others that an annotator marked. Raise BadEvidence as
+    `SpanLabels.layers` does.
     """
     kind = "time_spans" if labels.texts is None else "spans"
     question = Question("spans", labels.classes, labels.classes, kind)

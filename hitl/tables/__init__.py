@@ -1,1 +1,1 @@
-"""Tables: in files and in memory, whole and in batches, long and wide; columns as codes."""
+"""Read, write and align tables, in files and in memory, and encode their columns."""

@@ -1,7 +1,7 @@
 """Align tables that name their items with the items and classes of annotations.
 
-A table is aligned by its names, in any order. An item that is not annotated, or appears twice, is an error that names
-the file and line if the table was read from one.
+Rows may be in any order, because they are matched by name. An item that is not one of the annotations' items, or that
+appears twice, is an error. The message names the file and line if the table was read from a file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ITEM = "item"
 
 
 def as_labels_have(labels: pa.Table, table: pa.Table, *names: str) -> pa.Table:
-    """Return the table with these columns as text if the labels have text: 7 is the "7" of a file read as text."""
+    """Return the table with each of these columns as text if it is text in `labels`, so that 7 matches "7"."""
     textual = [
         name for name in names if name in table.column_names and pa.types.is_string(names_of(labels.column(name)).type)
     ]
@@ -59,7 +59,10 @@ def union_of_items(labels: pa.Table, others: Mapping[str, pa.ChunkedArray], item
 
 
 def union_of_classes(labels: pa.ChunkedArray, models: Iterable[pa.Table], truth: pa.ChunkedArray | None) -> Names:
-    """Return the classes named in labels, `p_<class>` columns and truth, in natural order."""
+    """Return the classes named in labels, `p_<class>` columns and truth, in natural order.
+
+    Raise BadEvidence if a class is a number in one table and text in another.
+    """
     classes = dict.fromkeys(_unique(labels))
     for table in models:
         classes.update(dict.fromkeys(_p_columns(table, classes)))
@@ -75,7 +78,7 @@ def union_of_classes(labels: pa.ChunkedArray, models: Iterable[pa.Table], truth:
 
 
 def filled(table: pa.Table, label: str) -> pa.Table:
-    """Return the rows that have a label; an empty truth is unknown."""
+    """Return the rows whose label is not empty. An empty label means that the truth is unknown."""
     return table.filter(empty_as_null(names_of(table.column(label))).is_valid())
 
 
@@ -83,9 +86,10 @@ def filled(table: pa.Table, label: str) -> pa.Table:
 
 
 def probabilities_of(annotations: Annotations, model: str, table: pa.Table) -> tuple[Floats, Place]:
-    """Return the (N, J) probabilities of a table, NaN without a row, and a function that names the row of an item.
+    """Return (N, J) probabilities, NaN for items without a row, and a function that names an item's row in messages.
 
-    Classes without a column p_<class> get 0, as the model does not know them. Raise BadEvidence.
+    Classes without a column p_<class> get 0, because the model does not know them. Raise BadEvidence for unknown or
+    repeated items, and for columns of unknown classes.
     """
     where = name_of(table, f"probabilities {model!r}")
     require_columns(table, [ITEM], where)
@@ -110,7 +114,7 @@ def probabilities_of(annotations: Annotations, model: str, table: pa.Table) -> t
 
 
 def features_of(annotations: Annotations, table: pa.Table, item: str) -> Floats:
-    """Return (N, D) in the order of the items; a row of NaN for an item missing from the table."""
+    """Return (N, D) features in the order of the items; an item that is not in the table has a row of NaN."""
     where = name_of(table, "features")
     names, x_md = vectors_of(table, where, item)
     rows = _rows_of(annotations, pa.chunked_array([pa.array(names)]), lambda _: where)
@@ -120,7 +124,7 @@ def features_of(annotations: Annotations, table: pa.Table, item: str) -> Floats:
 
 
 def truth_of(annotations: Annotations, table: pa.Table, item: str, label: str) -> Ints:
-    """Return (N,) class codes of a table of items and labels; -1 without a row, or with an empty label."""
+    """Return (N,) class codes from a table of items and labels; -1 for items without a row or with an empty label."""
     numbers = np.flatnonzero(empty_as_null(names_of(table.column(label))).is_valid())
     place_of = place_in(table, lambda _: "truth")
     table = table.take(numbers)
@@ -153,14 +157,14 @@ def _p_columns(table: pa.Table, like: Mapping[Name, None]) -> dict[Name, str]:
 
 
 def codes_among(column: pa.ChunkedArray, among: Names) -> tuple[list[Name], Ints]:
-    """Return the names of a column and their positions in `among`, -1 if missing."""
+    """Return the names in a column, and (rows,) their positions in `among`; -1 for names that are not in it."""
     names: list[Name] = names_of(column).to_pylist()
     place = places_of(among, names)
     return names, np.fromiter((place.get(name, -1) for name in names), dtype=np.int32, count=len(names))
 
 
 def _rows_of(annotations: Annotations, column: pa.ChunkedArray, place_of: Place) -> Ints:
-    """Return the item codes of a column of item names, each a known item and at most once."""
+    """Return the codes of a column of item names. Raise BadEvidence for an unknown or repeated item."""
     names, rows = codes_among(column, annotations.items)
     if (rows < 0).any():
         first = int(np.argmax(rows < 0))

@@ -1,8 +1,8 @@
-"""Tables and their columns: anything with named columns as an Arrow table; columns as text, numbers and vectors.
+"""Convert tables to Arrow, and columns to text, numbers and vectors.
 
-pandas DataFrame                 its columns, and its index if that has a name
-polars DataFrame, and others     through the Arrow C stream that they offer
-Hugging Face Dataset             its rows as selected and ordered
+pandas DataFrame                 its columns, and its index if the index has a name
+polars DataFrame, and others     through their Arrow C stream
+Hugging Face Dataset             its rows, as selected and ordered
 dict of columns, list of dicts   as they are
 """
 
@@ -38,7 +38,7 @@ def row_number(row: int) -> str:
 
 
 def table_of(given: Any, where: str = "the table") -> pa.Table:
-    """Return an Arrow table, text as `string` and NaN as null. Raise BadTable, naming `where`, for anything else."""
+    """Convert to an Arrow table, text to `string` and NaN to null. Raise BadTable, naming `where`, if it is none."""
     try:
         table = _table(given)
     except (pa.ArrowException, TypeError, ValueError) as error:
@@ -56,13 +56,13 @@ def table_of(given: Any, where: str = "the table") -> pa.Table:
 
 
 def is_pandas(given: Any, kind: str) -> bool:
-    """Return True for a pandas `DataFrame` or `Series`, without importing pandas for it."""
+    """Return True for a pandas object of this `kind`, "DataFrame" or "Series", without importing pandas."""
     pandas = sys.modules.get("pandas")
     return pandas is not None and isinstance(given, getattr(pandas, kind))
 
 
 def has_columns(given: Any) -> bool:
-    """Return True for anything with named columns, which tables have and arrays do not."""
+    """Return True for a table with named columns, False for an array or a list, even a list of dicts."""
     return isinstance(given, Mapping | pa.Table | pa.RecordBatch) or hasattr(given, "columns") or _is_dataset(given)
 
 
@@ -114,7 +114,7 @@ def require_columns(table: pa.Table, names: Sequence[str], where: str, hint: str
 
 
 def unread_boxes(columns: Collection[str]) -> str | None:
-    """Describe columns of boxes on images that nothing reads, or return None without any."""
+    """Return a message if there are columns of boxes on images, because they are not read. Otherwise return None."""
     if not {"x", "y", "width", "height"} <= set(columns):
         return None
     return (
@@ -124,7 +124,7 @@ def unread_boxes(columns: Collection[str]) -> str | None:
 
 
 def unread_parts(columns: Collection[str]) -> str | None:
-    """Describe columns of spans, or of boxes, that nothing reads, or return None without any."""
+    """Return a message if there are columns of spans or boxes, because they are not read. Otherwise return None."""
     if not {"start", "end"} <= set(columns):
         return unread_boxes(columns)
     return (
@@ -158,12 +158,12 @@ def tables_in(content: bytes) -> list[pa.Table]:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Return True for plain text, of 32-bit or 64-bit offsets."""
+    """Return True for plain text, with 32-bit or 64-bit offsets."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def with_text(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Return the table with these columns as strings, if it has each once."""
+    """Return the table with these columns as strings. Columns that are missing or repeated are left alone."""
     for name in names:
         if table.column_names.count(name) == 1:
             table = table.set_column(table.column_names.index(name), name, as_text(table.column(name)))
@@ -171,7 +171,10 @@ def with_text(table: pa.Table, names: Sequence[str]) -> pa.Table:
 
 
 def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column as strings, NaN as null; whole floats lose their ".0", so that 3 and 3.0 are one name."""
+    """Return a column as strings, with NaN as null. Raise BadTable if it is neither text nor numbers.
+
+    If all of its floats are whole, they are written without ".0", so that 3.0 and 3 are the same name.
+    """
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if pa.types.is_float16(column.type):
@@ -230,7 +233,7 @@ def repeated(names: Sequence[Any]) -> Any:
 
 
 def require_names(names: Sequence[str | None], column: str, where: str) -> list[str]:
-    """Return the names. Raise BadTable for an empty or repeated one, and where there are none."""
+    """Return the names. Raise BadTable if there is none, or if one is empty or repeated."""
     filled = [name or "" for name in names]
     if not filled:
         raise BadTable(f"{where}: the table is empty; expected one row for each item")
@@ -263,14 +266,14 @@ def unparsed(error: Exception) -> str:
 
 
 def is_vector(kind: pa.DataType) -> bool:
-    """Return True for a type with a list in each row."""
+    """Return True for the type of a column with a list in each row."""
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
 def vectors(column: pa.ChunkedArray, where: str, place_of: Place = row_number) -> npt.NDArray[np.float64]:
     """Return (N, D) from a column of numbers (D = 1) or of lists of D numbers; a null row is all NaN.
 
-    Raise BadTable, naming `where` and the row, for lists of different lengths and values that are not numbers.
+    Raise BadTable, naming `where`, for values that are not numbers. For lists of different lengths, also name a row.
     """
     import pyarrow.compute as pc
 

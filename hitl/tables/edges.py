@@ -1,4 +1,4 @@
-"""Edges of an undirected graph by the names of their items, and the matrix (N, N) of their weights.
+"""Read the edges of an undirected graph, given by item names, and build the (N, N) matrix of their weights.
 
     a table            columns `item`, `neighbour` and, if edges differ in weight, `weight`
     a list             pairs (item, neighbour), or with a weight (item, neighbour, weight)
@@ -71,7 +71,7 @@ def edge_table(graph: Any, where: str = "graph", item: str = ITEM) -> pa.Table:
 
 
 def ends(table: pa.Table, item: str = ITEM) -> pa.ChunkedArray:
-    """Return the (2 E,) names of both items of each edge."""
+    """Return the (2 E,) names at the ends of the edges: first those in `item`, then those in `neighbour`."""
     both = [names_of(table.column(name)) for name in (item, NEIGHBOUR)]
     if both[0].type != both[1].type:
         both = [as_text(column) for column in both]
@@ -116,7 +116,7 @@ def _is_networkx(graph: Any) -> bool:
 
 
 def _codes(column: pa.ChunkedArray, kind: str, items: Sequence[Name], place_of: Place) -> npt.NDArray[np.int64]:
-    """Return (E,) positions of names among the items."""
+    """Return (E,) positions of names in `items`. Raise BadTable if a name is empty, BadEvidence if it is unknown."""
     names, codes = codes_among(empty_as_null(names_of(column)), tuple(items))
     for row in np.flatnonzero(codes < 0)[:1].tolist():
         if names[row] is None:

@@ -1,6 +1,6 @@
-"""Encode columns of names as codes: labels in natural order, items and annotators by first appearance.
+"""Encode columns of names as codes: labels and annotators in natural order, items by first appearance.
 
-Also find the answers that count, and read times.
+Also select the answers that count, convert wide tables to long ones, and read times.
 """
 
 from __future__ import annotations
@@ -42,27 +42,27 @@ Floats = npt.NDArray[np.float64]
 T = TypeVar("T")
 
 ANONYMOUS = "(anonymous)"
-"""Name of the pool of annotators without ids."""
+"""Name that all annotators without an id share."""
 
 LONG = ("item", "annotator", "label")
 """Columns of a long table."""
 
 OTHERWISE = "Where each row is one label, name the columns: item=, annotator=, label="
 YEAR_1, YEAR_10000 = -62_135_596_800, 253_402_300_800
-"""Range of seconds since the epoch in which ISO 8601 has a four-digit year."""
+"""Range of seconds since the epoch whose years have four digits, as ISO 8601 expects."""
 
 _NUMBER = re.compile(r"-?\d{1,15}(\.\d{0,9})?")
-"""Number that is safe as a float. Longer ones are identifiers: as floats, some distinct ones would be equal."""
+"""Number that can be compared as a float. Longer ones are identifiers; as floats, different ones could be equal."""
 
 _INDEX = re.compile(r"Unnamed: \d+|__index_level_\d+__|")
-"""Names of an unnamed index, in pandas and in the files that it writes."""
+"""Column names that pandas gives to an index without a name, also in files."""
 
 
 # -- names -------------------------------------------------------------------------------------------------
 
 
 class CheckedNames(tuple[Name, ...]):
-    """Names as text, known to be distinct, with the column they come from; there may be a million."""
+    """Distinct names, all text, with the Arrow column that holds them. They are not checked again, to save time."""
 
     column: pa.Array
 
@@ -75,22 +75,22 @@ class CheckedNames(tuple[Name, ...]):
 
 
 def column_of(names: Names) -> pa.Array:
-    """Return the names as a column of text."""
+    """Return names as a column of text."""
     return names.column if isinstance(names, CheckedNames) else pa.array(list(map(str, names)), pa.string())
 
 
 def names_as_bytes(column: pa.Array) -> npt.NDArray[np.uint8]:
-    """Pack a column of names."""
+    """Return a column of names as compressed bytes."""
     return np.frombuffer(as_stream(pa.table({"name": column.cast(pa.string())}), compression="zstd"), np.uint8)
 
 
 def names_from_bytes(packed: npt.NDArray[np.uint8]) -> CheckedNames:
-    """Unpack the output of `names_as_bytes`. Raise ValueError for anything else."""
+    """Read the output of `names_as_bytes`. Raise ValueError for anything else."""
     return CheckedNames.unchecked(tables_in(packed.tobytes())[0].column("name").combine_chunks())
 
 
 def places_of(names: Names, wanted: Iterable[Name]) -> dict[Name, int]:
-    """Return the positions of these names, if present, in order, without a dictionary of all names."""
+    """Return wanted name -> position in `names`, sorted by position, without a dictionary of all names."""
     few = set(wanted)
     if not few:
         return {}
@@ -129,7 +129,7 @@ def warn_of_similar(classes: Names, stacklevel: int = 3) -> None:
 
 
 def similar(names: Iterable[Name]) -> Iterator[tuple[Name, Name]]:
-    """Yield pairs of names that differ only in case, in spaces, or as 1 and 1.0 do, each with its first match."""
+    """Yield (earlier name, name) for names that differ only in case, in spaces, or as 1 and 1.0 do."""
     first: dict[str, Name] = {}
     for name in names:
         plain = likeness(name)
@@ -153,7 +153,7 @@ def plain_names(names: Sequence[Name]) -> Names:
 
 
 def check_names(kind: str, names: Names) -> None:
-    """Raise BadAnnotations unless names are distinct and all text or all whole numbers."""
+    """Raise BadAnnotations unless names are distinct and, apart from ANONYMOUS, all text or all whole numbers."""
     if isinstance(names, CheckedNames):
         return
     twice = repeated(names)
@@ -169,7 +169,7 @@ def check_names(kind: str, names: Names) -> None:
 
 
 def options_of(classes: Sequence[Name] | None, options: Sequence[Name] | None) -> Sequence[Name] | None:
-    """Return the options in order: the classes first, then the other answers."""
+    """Return the options: the classes first, then other answers. Raise BadAnnotations if a class is no option."""
     if options is None or classes is None:
         return options if options is not None else classes
     outside = [name for name in classes if name not in set(options)]
@@ -182,7 +182,7 @@ def options_of(classes: Sequence[Name] | None, options: Sequence[Name] | None) -
 
 
 def names_of(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column of names: whole numbers stay numbers, everything else becomes text."""
+    """Return a column of names: integers if all names are whole numbers, otherwise text."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if pa.types.is_integer(column.type) or pa.types.is_string(column.type):
@@ -195,9 +195,10 @@ def names_of(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def codes_of(
     kind: str, column: pa.ChunkedArray, names: Sequence[Name] | None, place_of: Place = row_number
 ) -> tuple[Names, Ints]:
-    """Return names in order and (M,) codes. Without `names`: items by first appearance, labels in natural order.
+    """Return all names in order, and (M,) codes.
 
-    Raise BadAnnotations, naming the row, for an empty name and one that is not in `names`.
+    Without `names`, items are in order of first appearance, labels and annotators in natural order. Raise
+    BadAnnotations, naming the row, for an empty name, a name that is not in `names`, or too many labels.
     """
     column = empty_as_null(column)
     if column.null_count:
@@ -230,7 +231,7 @@ def codes_of(
 
 
 def annotator_codes(table: pa.Table, name: str | None) -> tuple[Names, Ints, int | None]:
-    """Return names, codes, and the code of the anonymous pool if a row has no annotator."""
+    """Return names, (M,) codes, and the code of ANONYMOUS, which is None if every row has an annotator."""
     if name is None:
         return (ANONYMOUS,), np.zeros(table.num_rows, np.int32), 0
     column = empty_as_null(table.column(name))
@@ -243,10 +244,11 @@ def annotator_codes(table: pa.Table, name: str | None) -> tuple[Names, Ints, int
 
 
 def distinct_codes(column: pa.DictionaryArray, codes: Callable[[pa.ChunkedArray], T]) -> tuple[T, Ints, Ints]:
-    """Apply `codes` to the distinct values of a column.
+    """Apply `codes` to the distinct values of a column. Return
 
-    Return its result; the index into it of each dictionary entry, with null after the last; and (M,) the entry of each
-    row.
+    the result of `codes`
+    (entries + 1,) for each dictionary entry, and last for null, its position among the distinct values
+    (M,) for each row its dictionary entry
     """
     indices = column.indices
     used = pc.unique(indices)
@@ -267,10 +269,11 @@ def decoded(names: Sequence[Name | None], codes: Ints) -> pa.Array:
 def latest_answers(
     item: Ints, annotator: Ints, label: Ints, anonymous: int | None, seconds: Floats | None
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Return the rows to keep, by item and annotator, and the rows that contradict them.
+    """Return the rows to keep, sorted by item and annotator, and the rows that contradict them.
 
-    One row per pair is kept, and all of the anonymous pool. Of a pair the latest answer is kept, or the last row if
-    times are equal or unknown. A row contradicts it if it has another label and no time tells which is later.
+    For each pair of item and annotator, the latest answer is kept, or the last row if times are equal or unknown. All
+    rows of the `anonymous` annotator are kept. A row contradicts the kept one if it has another label, and their times
+    are equal or unknown.
     """
     pair = item.astype(np.int64)
     pair *= int(annotator.max(initial=0)) + 1
@@ -294,7 +297,7 @@ def latest_answers(
 
 
 def report_conflicts(number: int, first: str, strict: bool, stacklevel: int = 3) -> None:
-    """Warn of contradicting labels, the first of them at `first`. Raises BadAnnotations if `strict`."""
+    """Warn of contradicting labels, the first of them at `first`. Raise BadAnnotations instead if `strict`."""
     message = (
         f"{counted(number, 'label')} contradict{'s' if number == 1 else ''} another answer of the same "
         f"annotator to the same item, and no time tells which is the later (first at {first})"
@@ -305,7 +308,7 @@ def report_conflicts(number: int, first: str, strict: bool, stacklevel: int = 3)
 
 
 def repeats(codes: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Return (size - 1,) True where an entry equals the one before."""
+    """Return (size - 1,) True for entries, from the second on, that equal the one before."""
     return np.asarray(codes[1:] == codes[:-1])
 
 
@@ -313,10 +316,11 @@ def repeats(codes: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 
 def melted(table: pa.Table, item: str = "item") -> tuple[pa.Table, list[Name]]:
-    """Return a long table, with one row per label, of a wide one, and the items in order, labeled or not.
+    """Convert a wide table to a long one. Return it, and all items in order, labeled or not.
 
-    A wide table has one row per item and one column per annotator, empty where they gave no label. Raise BadAnnotations
-    if an item has two rows, or a column shares no label with the others or numbers the rows.
+    A wide table has one row per item and one column per annotator, with empty fields where there is no label. A long
+    table has one row per label. Raise BadAnnotations if an item has no name or two rows, and if a column has no label
+    in common with the others or holds row numbers.
     """
     require_columns(table, [item], name_of(table, "labels"))
     people = [name for name in table.column_names if name != item]
@@ -389,7 +393,7 @@ def seconds_of(column: pa.ChunkedArray, name: str) -> Floats:
 def iso_8601(seconds: npt.NDArray[np.float64]) -> pa.Array:
     """Return seconds since the epoch as text, such as 2026-01-31T12:00:00.500000Z.
 
-    NaN and times out of range as null.
+    NaN and times outside the years 1 to 9999 become null.
     """
     known = (seconds >= YEAR_1) & (seconds < YEAR_10000)
     micros = np.round(np.where(known, seconds, 0) * 1e6).astype(np.int64).astype("datetime64[us]")

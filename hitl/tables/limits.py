@@ -1,8 +1,9 @@
-"""Limits on the size, depth and width of a file, checked before parsing: a hostile file is an error, not a crash.
+"""Limits on the size and shape of files, so that a hostile file is an error and not a crash.
 
-The limits are those of `[limits]` in hitl.toml within a project, else those of the environment (HITL_LIMITS__ROWS).
-Compressed files (.gz, and the archives .xlsx and .npz) are limited by unpacked size, also as a multiple of their
-own; all tables by rows, columns and the length of names. Parsers of JSON check nesting and sparse rows.
+Within a project the limits come from `[limits]` in hitl.toml, elsewhere from environment variables such as
+HITL_LIMITS__ROWS. Compressed files (.gz, and the archives .xlsx and .npz) have a limit on their unpacked size, and on
+its ratio to the file size. All tables have limits on rows, columns and the length of names. The JSON parser also limits
+nesting and sparse rows.
 """
 
 from __future__ import annotations
@@ -22,18 +23,25 @@ import pyarrow as pa
 from hitl.errors import BadSettings, BadTable
 
 SMALL = 1 << 28
-"""Number of bytes to which any compressed file may expand."""
+"""Unpacked size in bytes up to which a compressed file may have any compression ratio."""
 
 MAX_RATIO = 200
-"""Maximum compression ratio beyond that; tables expand 3 to 20 times."""
+"""Maximum compression ratio of files that unpack to more than SMALL; tables have ratios of 3 to 20."""
 
 DEFLATE_RATIO = 1032
-"""Maximum compression ratio of deflate."""
+"""Largest compression ratio that deflate can achieve."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a file: levels of nested values, bytes when unpacked, rows, columns, classes, letters of a name."""
+    """Limits of a file.
+
+    Attributes:
+        nesting: maximum number of levels of nested values.
+        unpacked: maximum unpacked size in bytes.
+        rows, columns, classes: maximum numbers of these.
+        name_length: maximum number of characters of a name.
+    """
 
     nesting: int = 100
     unpacked: int = 8 << 30
@@ -47,7 +55,7 @@ _current: ContextVar[Limits | None] = ContextVar("limits", default=None)
 
 
 def limits() -> Limits:
-    """Return the current limits."""
+    """Return the current limits. Raise BadSettings for an invalid limit in the environment."""
     return _current.get() or _from_environment()
 
 

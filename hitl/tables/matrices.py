@@ -1,4 +1,4 @@
-"""Numbers of items in files: features (N, D), and the probabilities (N, J) of a model, by the names of the items.
+"""Read and write numbers of named items: features (N, D), and the probabilities (N, J) of a model.
 
 Features:
     any table of `hitl.tables.read`    the column of the items, and columns of numbers or of lists of numbers
@@ -10,9 +10,10 @@ Probabilities, read as one table of item and p_<class>:
     .npz                               arrays `probabilities` (or `logits`) (N, J), `items` (N,) and `classes` (J,)
     .npy, .npz without `items`         a bare (N, J) array: the caller names its rows and columns
 
-A list has no names. Its classes are those of the ClassLabel that a Hugging Face dataset stores in its schema, else
-those that the caller names, in order. Without a column of items the rows are those of the caller's items, in order, and
-their number must agree. If a row is null or all NaN the model abstains; a partly NaN row is an error.
+A column of lists does not name the classes. They are those of the ClassLabel in the schema of a Hugging Face dataset,
+or else those that the caller names, in order. Without a column of items, the rows belong to the items that the caller
+names, in order, and there must be as many of each. In a row that is null or all NaN the model abstains; a row that is
+partly NaN is an error.
 """
 
 from __future__ import annotations
@@ -46,14 +47,14 @@ ROW_TOLERANCE = 1e-3
 """Maximum deviation from 1 of the sum of a row of probabilities; within it the row is renormalized."""
 
 FEATURES = "features"
-"""Name of the column of lists that is written."""
+"""Name of the column of lists in the files that are written."""
 
 ITEMS = "items"
 LISTS = ("probabilities", "probs", "logits")
 """Names of a column or array with one number per class."""
 
 DTYPES = "fiubUS"
-"""Allowed kinds of numpy arrays: numbers, booleans and text. Objects would be pickled, and a pickle is code."""
+"""Allowed kinds of numpy arrays: numbers, booleans and text. Objects are pickled, and loading a pickle runs code."""
 
 LOGITS = "; are these logits? Then name them 'logits'"
 
@@ -62,10 +63,9 @@ LOGITS = "; are these logits? Then name them 'logits'"
 
 
 def read_vectors(path: str | Path, item: str = ITEM) -> tuple[list[str], Array]:
-    """Return N names of items and their (N, D) numbers, NaN where a field is empty.
+    """Return the names of N items and their (N, D) numbers, NaN where a field is empty.
 
-    Raise BadTable, naming the column, for a value that is not a number, and for an item that is repeated or has no
-    name.
+    Raise BadTable for a value that is not a number, naming the column, and for an item that is repeated or has no name.
 
     Example:
         >>> import tempfile, pathlib
@@ -89,7 +89,7 @@ def read_vectors(path: str | Path, item: str = ITEM) -> tuple[list[str], Array]:
 
 
 def vectors_of(table: pa.Table, where: str, item: str = ITEM) -> tuple[list[Any], Array]:
-    """Return N names of items and their (N, D) numbers, from columns of numbers or of lists of numbers.
+    """Return the names of N items and their (N, D) numbers, from columns of numbers or of lists of numbers.
 
     Raise BadTable, naming `where` and the column, for a value that is not a number.
     """
@@ -104,9 +104,9 @@ def vectors_of(table: pa.Table, where: str, item: str = ITEM) -> tuple[list[Any]
 
 
 def write_vectors(path: str | Path, items: Sequence[str], x_nd: Array, item: str = ITEM) -> None:
-    """Write a table: the items and a list of numbers each in Parquet and JSON Lines, else a column per number.
+    """Write a table of items and their numbers: a column of lists in .parquet and .jsonl, otherwise D columns.
 
-    A row of NaN is written as an empty one.
+    The numbers of a row that contains NaN are written as empty fields.
     """
     missing = np.isnan(x_nd).any(axis=1)
     columns = {item: pa.array(items, pa.string())}
@@ -118,7 +118,7 @@ def write_vectors(path: str | Path, items: Sequence[str], x_nd: Array, item: str
 
 
 def packed(numbers: Array) -> bytes:
-    """Return the numbers as little-endian bytes after a precision code: f if single is exact, else d."""
+    """Return a precision code (f if single precision is exact, else d) and the numbers as little-endian bytes."""
     with np.errstate(over="ignore"):
         short = numbers.astype("<f4")
     if np.array_equal(short, numbers):
@@ -127,7 +127,7 @@ def packed(numbers: Array) -> bytes:
 
 
 def unpacked(rows: Sequence[bytes]) -> Array:
-    """Return the (N, D) numbers of N packed rows; (0, 0) for none."""
+    """Return the (N, D) numbers of N packed rows; the shape is (0, 0) without rows."""
     numbers = [np.frombuffer(row, "<f4" if row[:1] == b"f" else "<f8", offset=1) for row in rows]
     return np.stack(numbers).astype(np.float64) if rows else np.empty((0, 0))
 
@@ -142,11 +142,11 @@ def read_probabilities(
     items: Sequence[str] | None = None,
     classes: Sequence[Any] | None = None,
 ) -> pa.Table:
-    """Return a table of item (text) and p_<class> (N rows, each a distribution, or all null: the model abstains).
+    """Return a table of item (text) and p_<class>. A row is a distribution, or all null if the model abstains.
 
-    `items` and `classes` name the rows and columns of an array or list without names. Columns p_<class>
-    are returned unchanged; `hitl.Evidence` checks them. Raise BadTable for a wrong shape, rows that are partly NaN,
-    not finite, negative or do not sum to 1, and for names that are missing or of the wrong number.
+    `items` and `classes` name the rows and columns of arrays or lists without names. Columns p_<class> in the file are
+    returned unchanged; `hitl.Evidence` checks them. Raise BadTable for a wrong shape, for rows that are partly NaN, not
+    finite, negative or do not sum to 1, and for names that are missing, repeated or not as many as rows or columns.
     """
     path = Path(path)
     own_items: Any
@@ -181,9 +181,10 @@ def read_probabilities(
 
 
 def distributions(values: Array, logits: bool, where: str, items: Sequence[object]) -> Array:
-    """Return (N, J) rows that are distributions or all NaN, from probabilities or logits of these items.
+    """Convert (N, J) probabilities or logits to rows that sum to 1, or are all NaN.
 
-    Raise BadTable, naming the row, for any other row; within a tolerance rows are renormalized.
+    Probabilities whose sum is within ROW_TOLERANCE of 1 are renormalized. Raise BadTable, naming the row and its item,
+    for any other row.
     """
     readable = np.isfinite(values).all(axis=1) | np.isnan(values).all(axis=1)
     if logits and readable.all():
@@ -209,7 +210,7 @@ def require_distributions(values: Array, place_of: Place, error: type[BadInput] 
 
 
 def as_table(items: Sequence[object], classes: Sequence[object], values: Array, item: str = ITEM) -> pa.Table:
-    """Return a table of item and p_<class>; a row of NaN is null. Raise BadTable when a class is named twice."""
+    """Return a table of item and p_<class>, with null for NaN. Raise BadTable if a class is named twice."""
     names = [str(int(name) if isinstance(name, float) and name.is_integer() else name) for name in classes]
     if repeated(names) is not None:
         raise BadTable(f"the classes {', '.join(map(str, classes))}: one is named twice")
@@ -220,11 +221,12 @@ def as_table(items: Sequence[object], classes: Sequence[object], values: Array, 
 
 
 def by_question(path: str | Path, key_of: Mapping[str, str], questions: Sequence[Question]) -> dict[str, pa.Table]:
-    """Return question -> a table of item and p_<class>, from a file that names its items by the user's own ids.
+    """Return question -> table of item and p_<class>, from a file that names its items by the user's own ids.
 
-    `key_of` maps an own id to the project's key; rows of other items are left out. The columns p_<class> determine the
-    question: the one with these classes. For yes/no questions "<control>=<class>" the column p_<class> is the
-    chance of yes. Raise BadTable if no item is in the project, or no question or several match.
+    `key_of` maps the user's own id of an item to the project's key; rows of other items are left out. The columns
+    p_<class> belong to the question that has all of these classes. For yes/no questions, which have names of the form
+    "<control>=<class>", the column p_<class> is the probability of yes. Raise BadTable if no item is in the project,
+    or if no question or several match.
     """
     alone = questions[0].classes if len(questions) == 1 else None
     table = read_probabilities(path, classes=alone)
@@ -252,7 +254,7 @@ def by_question(path: str | Path, key_of: Mapping[str, str], questions: Sequence
 
 
 def _names(path: Path, what: str, own: Any, given: Sequence[Any] | None, number: int) -> list[Any]:
-    """Return the names of the rows or columns: the file's own, else the given ones."""
+    """Return the names of the rows or columns: those in the file (`own`), or else the `given` ones."""
     names = own if own is not None else given
     if names is None:
         flag = "a table with --items" if what == ITEMS else "them with --classes"
@@ -278,7 +280,7 @@ def _the_one(path: Path, lists: Mapping[str, Any], there: Sequence[str]) -> tupl
 
 
 def _class_label(path: Path, table: pa.Table, width: int) -> list[str] | None:
-    """Return the classes of the ClassLabel, from the schema that Hugging Face `datasets` writes; None without one."""
+    """Return the classes of the ClassLabel in the schema that Hugging Face `datasets` writes, or None without one."""
     schema = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
     labels = {
         name: tuple(map(str, feature["names"]))
@@ -302,9 +304,10 @@ def _class_label(path: Path, table: pa.Table, width: int) -> list[str] | None:
 def read_arrays(
     path: Path, wanted: Callable[[str], bool] = lambda name: True
 ) -> tuple[dict[str, npt.NDArray[Any]], list[str]]:
-    """Return the wanted arrays by name, and the names of all; the one of .npy is called "". Raise BadTable.
+    """Return name -> wanted array, and the names of all arrays. The array of an .npy file has the name "".
 
-    Headers are checked first: they may state any shape, for which numpy allocates memory before it reads the numbers.
+    Headers are checked first, because numpy allocates memory for the shape in a header before it reads any number.
+    Raise BadTable for a file that cannot be read.
     """
     if not path.is_file():
         raise BadTable(f"{path}: no such file")
@@ -324,7 +327,7 @@ def read_arrays(
 
 
 def _require_numbers(path: Path, name: str, file: IO[bytes], size: int) -> None:
-    """Raise BadTable if a header promises more than the file holds, or objects."""
+    """Raise BadTable if an array holds objects, or its header states a shape that the file is too short for."""
     numpy_format: Any = np.lib.format
     read = {1: numpy_format.read_array_header_1_0, 2: numpy_format.read_array_header_2_0}
     version = numpy_format.read_magic(file)[0]

@@ -1,4 +1,4 @@
-"""Parsers of text files and workbooks: each yields the rows as tables, and the lines on which the rows begin."""
+"""Parse text files and workbooks to tables, and find the lines on which their rows begin."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from hitl.errors import BadTable, MissingExtra
 from hitl.tables.limits import limits, require_shape
 
 BLOCK = 1 << 22
-"""Bytes of a CSV file parsed at a time; a row must fit."""
+"""Bytes of a CSV file that are parsed at a time. No row may be longer."""
 
 ONE_THREAD = 1 << 28
-"""File size that one thread reads in less than a second; several threads take half as much CPU time again."""
+"""Bytes of a CSV file up to which one thread reads it, in less than a second. Several take 50 % more CPU time."""
 
 SEPARATORS = (",", ";", "\t")
-"""Possible separators of a .csv file; spreadsheets write ; in locales with decimal commas."""
+"""Possible separators of a .csv file. Spreadsheets write semicolons in locales with decimal commas."""
 
 ROWS = 100_000
 """Rows of JSON Lines converted to columns at a time."""
 
 SPARSE, FEW_FIELDS = 50, 10_000_000
-"""Maximum fields per value of JSON Lines, for more fields than these: a table has one for every name in every row."""
+"""Maximum cells per value of JSON Lines, in tables with more cells than FEW_FIELDS: one per name in each row."""
 
 MAX_LINES, MAX_CELLS = 1 << 20, 50_000_000
-"""Maximum lines, as in Excel, and cells of a sheet; a file may claim any number."""
+"""Maximum lines (as in Excel) and cells of a sheet, because a file may claim any number."""
 
 _NAME = re.compile(r'"([^"\\]*+)"\s*+:')
 
@@ -51,10 +51,10 @@ def text_lines(path: Path, errors: str = "strict", newline: str | None = None) -
 
 
 def read_csv(path: Path, size: int | None) -> Iterator[pa.Table]:
-    """Yield the rows in order as text, in tables of some megabytes, or all in one without a `size`; empty is null.
+    """Yield the rows in order, as text, in tables of some megabytes, or in one table if `size` is None.
 
-    Raise BadTable, naming the line, for an unclosed quote, a row with more or fewer fields than the first line, and
-    text that is not UTF-8.
+    Empty fields are null. Raise BadTable, naming the line, for an unclosed quote, a row with more or fewer fields than
+    the first line, and text that is not UTF-8.
     """
     from pyarrow import csv as arrow
 
@@ -93,7 +93,7 @@ def csv_header(path: Path) -> list[str]:
 
 
 def _separator_of(path: Path) -> str:
-    """Return the most frequent separator in the first line, outside quotes; a comma if it has none."""
+    """Return a tab for .tsv, else the most frequent separator in the first line outside quotes, or a comma."""
     if ".tsv" in [suffix.lower() for suffix in path.suffixes[-2:]]:
         return "\t"
     first = next((line for line in text_lines(path, "surrogateescape", "") if line.strip()), "")
@@ -166,11 +166,11 @@ def _quotes_alternate(lines: bytes, separator: str) -> bool:
 
 
 def read_json_lines(path: Path, size: int | None) -> Iterator[pa.Table]:
-    """Yield the rows in order, in tables of about `size` rows, or all in one without a size.
+    """Yield the rows in order, in tables of `size` rows, or in one table if `size` is None.
 
-    The standard library parses, line by line. It is slower than Arrow's reader, but hostile text becomes an error that
-    names its line instead of a crash, times stay text as written, and integers of any length keep their digits. Raise
-    BadTable, naming the line, for text that is not JSON, values that are no objects or too deeply nested, and rows that
+    The standard library parses line by line. It is slower than Arrow's reader, but hostile text is an error that names
+    the line instead of a crash, times stay text as written, and integers of any length keep their digits. Raise
+    BadTable, naming the line, for a line that is not a JSON object, values that are nested too deeply, and rows that
     share almost no names.
     """
     blocks = map(_json_table, _json_blocks(path, size or ROWS))
@@ -189,7 +189,7 @@ def _json_blocks(path: Path, size: int) -> Iterator[list[dict[str, Any]]]:
     rows: list[dict[str, Any]] = []
     names: set[str] = set()
     count = values = 0
-    allowed = limits()  # once: outside a project they are read from the environment
+    allowed = limits()  # once: outside a project this reads the environment
     for number, line in json_lines(path):
         rows.append(_json_row(path, number, line, allowed.nesting))
         own = _NAME.findall(line)
@@ -250,7 +250,7 @@ def _json_column(name: str, values: list[Any]) -> pa.Array:
 
 
 def _with_long_integers_as_text(tables: list[pa.Table]) -> list[pa.Table]:
-    """Return the tables with text in every column of integers that is text, or unsigned, in one of them."""
+    """Return the tables. A column that is uint64 in some and int64, text or null in others becomes text in all."""
     integers, text = {pa.int64(), pa.uint64()}, {pa.string(), pa.null()}
     for name in dict.fromkeys(name for table in tables for name in table.column_names):
         kinds = {table.schema.field(name).type for table in tables if name in table.column_names}
@@ -270,8 +270,8 @@ def _with_long_integers_as_text(tables: list[pa.Table]) -> list[pa.Table]:
 def read_excel(path: Path) -> pa.Table:
     """Return the non-empty rows of the first sheet, as text: 7.0 is "7", a date is in ISO 8601.
 
-    The first row that has text is the header. Raise BadTable for a file that is no workbook or has no header, and for a
-    value outside the header's columns.
+    The first non-empty row is the header. Raise BadTable for a file that is no workbook, a header with an empty field,
+    and a value outside the columns of the header.
     """
     rows = _excel_rows(path)
     _, header = next(rows, (0, []))
@@ -303,7 +303,7 @@ def _excel_rows(path: Path) -> Iterator[tuple[int, list[str | None]]]:
             f"{path}: reading Excel needs openpyxl: pip install 'hitl-toolkit[excel]'; or save the sheet as .csv"
         ) from None
     try:
-        with warnings.catch_warnings():  # about styles that it skips
+        with warnings.catch_warnings():  # openpyxl warns of styles that it skips
             warnings.simplefilter("ignore")
             book = openpyxl.load_workbook(path, read_only=True, data_only=True)
     except (BadZipFile, KeyError, ValueError) as error:

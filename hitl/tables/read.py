@@ -1,10 +1,10 @@
-"""Read tables in files, whole or in parts, and name the file and line of their rows in messages.
+"""Read tables from files, at once or in parts, and find the file and line of a row for messages.
 
     .csv .tsv .jsonl .parquet (.gz allowed)    .xlsx: the first sheet
     .arrow .feather, and the folder that `Dataset.save_to_disk` of Hugging Face writes
 
-Item, annotator and label are text as written: "007" and "NA" stay as they are. Memory is bounded by the part that is
-read, not by the file (in Parquet: by a row group).
+Item, annotator and label are text as written: "007" and "NA" stay as they are. If a file is read in parts, memory is
+bounded by a part (in Parquet, by a row group), not by the file. Only .xlsx is always read at once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FILE = b"hitl.file"
 
 
 def format_of(path: Path) -> str:
-    """Return the format of a file to read, by its name. Raise BadTable for an unknown ending."""
+    """Return the format of a file to read, from its name. Raise BadTable for an unknown suffix."""
     suffix = suffix_of(path)
     if suffix in SPREADSHEETS:
         raise BadTable(f"{path}: {suffix} is not read; save it as .xlsx or .csv")
@@ -49,11 +49,11 @@ def is_arrow(path: Path) -> bool:
 
 
 def read_table(path: str | Path, text: Sequence[str] = ()) -> pa.Table:
-    """Read a file as an Arrow table; the columns named in `text` come back as strings.
+    """Read a file as an Arrow table, with the columns named in `text` as strings.
 
-    Columns of CSV and Excel are all text (an empty field is null); other formats keep their types elsewhere. Columns of
-    a .csv file may be separated by commas, semicolons or tabs. Raise MissingExtra for Excel without its library, and
-    BadTable when the file is missing, empty, or not of its format.
+    In CSV and Excel, all columns are text, and empty fields are null. In other formats, columns that are not in `text`
+    keep their types. Columns of a .csv file may be separated by commas, semicolons or tabs. Raise MissingExtra for
+    Excel without its library, and BadTable if the file is missing, empty, too large, or not of its format.
     """
     path = Path(path)
     tables = list(read_parts(path))
@@ -67,10 +67,10 @@ def read_table(path: str | Path, text: Sequence[str] = ()) -> pa.Table:
 
 
 def read_parts(path: Path, size: int | None = None, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-    """Yield the rows in order, in tables of about `size` rows, or all in one table without a size.
+    """Yield the rows in order, in tables of about `size` rows, or in one table if `size` is None.
 
-    Arrow files are read in the parts they were written in. Parquet reads only the `columns`, if any are named; the
-    other formats read all. Raise BadTable as `read_table` does.
+    Arrow files are always read in the parts in which they were written. Only `columns`, if given, are read from
+    Parquet, and all columns from other formats. Raise BadTable as `read_table` does.
     """
     if not (path.is_file() or path.is_dir()):
         raise BadTable(f"{path}: no such file")
@@ -86,7 +86,7 @@ def read_parts(path: Path, size: int | None = None, columns: Sequence[str] | Non
 
 
 def column_names(path: str | Path) -> list[str]:
-    """Return the columns of a table from its beginning; for JSON Lines those of the first lines."""
+    """Return the names of the columns from the beginning of a file. Later lines of JSON Lines may have more."""
     path = Path(path)
     if path.is_file() and not is_arrow(path) and (kind := format_of(path)) in ("csv", "tsv"):
         with parsing(path, kind):
@@ -120,7 +120,7 @@ def batches(path: str | Path, columns: Sequence[str], size: int) -> Iterator[pa.
 
 
 def files_of(path: str | Path) -> list[Path]:
-    """Return the files whose bytes make the table: itself, or the Arrow files of a dataset folder."""
+    """Return the files that hold a table: the file itself, or the Arrow files in the folder of a dataset."""
     folder = Path(path)
     if not folder.is_dir():
         return [folder]
@@ -136,7 +136,7 @@ def files_of(path: str | Path) -> list[Path]:
 
 
 def table_in(folder: Path, name: str) -> Path | None:
-    """Find the table of this name, in any format that is written too. Raise BadTable if there are two."""
+    """Return the file of the table with this name, in any of the FORMATS, or None. Raise BadTable if there are two."""
     if not folder.is_dir():
         return None
     paths = sorted(
@@ -149,7 +149,7 @@ def table_in(folder: Path, name: str) -> Path | None:
 
 @contextmanager
 def parsing(path: Path, kind: str) -> Iterator[None]:
-    """Turn any error of a parser into BadTable that names the file."""
+    """Turn any error that a parser raises into a BadTable error that names the file."""
     try:
         yield
     except HitlError:
@@ -178,7 +178,7 @@ def _read_parquet(path: Path, size: int | None, columns: Sequence[str] | None) -
 
     with pa.input_stream(path, compression="detect") as handle:
         source = pa.BufferReader(handle.read()) if path.suffix == ".gz" else path
-    with parquet.ParquetFile(source, pre_buffer=False) as file:  # buffering would read all of it ahead
+    with parquet.ParquetFile(source, pre_buffer=False) as file:  # buffering would read the entire file ahead
         require_shape(path, file.metadata.num_rows, file.metadata.num_columns)
         there = file.schema_arrow.names
         wanted = None if columns is None else [name for name in columns if name in there]
@@ -205,7 +205,7 @@ def _read_arrow(path: Path) -> Iterator[pa.Table]:
 
 
 def _require_valid(part: pa.Table) -> None:
-    """Raise if text or names are not UTF-8, or offsets are out of range: accessing them would crash the process."""
+    """Raise an error if text or names are not UTF-8, or offsets are out of range, which could crash the process."""
     part.validate(full=True)
     fields = list(part.schema)
     while fields:

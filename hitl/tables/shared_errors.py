@@ -1,14 +1,14 @@
-"""Confusion matrices of many classes: one accuracy per annotator, and errors distributed like the crowd's.
+"""Confusion matrices of many classes: one accuracy per annotator, and errors that are distributed as in the crowd.
 
-With J classes, L options and K annotators, whole tables have K J L cells: 4 billion for 1,000 annotators and 2,000
-classes, of which labels fill a few thousand. Here
+With J classes, L options and K annotators, full tables have K J L cells: 4 billion for 1,000 annotators and 2,000
+classes. Labels fill only a few thousand of them. The tables here are
 
     table[k, j, l]  =  weight_k right_k                       l = j                                               (1)
                        weight_k (1 - right_k) error[j, l]     else         error[j, :] sums to 1 over l != j
     error[j, l]     =  even_j + seen[j, l]                                 `seen` is sparse
 
-With weights 1 it is a table of chances, with others of Dirichlet parameters. Code that needs whole matrices gets them,
-one annotator at a time or all at once.
+If the weights are 1, the entries are probabilities, otherwise Dirichlet parameters. Code that needs full matrices gets
+the matrix of one annotator by indexing, and those of all annotators by numpy operations.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ ARRAYS = ("right", "weight", "even", "seen", "option", "start", "options")
 
 
 class SharedErrors(NDArrayOperatorsMixin):
-    """Table (K, J, L) defined by (1). numpy computations convert it to a whole array. It is immutable.
+    """Immutable table (K, J, L) defined by (1). numpy operations convert it to a full array.
 
     Attributes:
-        right_k: (K,) chance that an annotator is right, in (0, 1).
-        weight_k: (K,) sum of each row.
-        even_j: (J,) chance of every wrong option, given an error.
-        seen: (J, L) addition where the crowd was seen to err; 0 where l = j.
+        right_k: (K,) probability that an annotator is right, in (0, 1).
+        weight_k: (K,) sum of each row of an annotator's matrix.
+        even_j: (J,) probability, given an error, that every wrong option has at least.
+        seen: (J, L) sparse additional probability of the errors that occurred in the crowd; 0 where l = j.
     """
 
     ndim = 3
@@ -59,16 +59,16 @@ class SharedErrors(NDArrayOperatorsMixin):
         return len(self.right_k)
 
     def of(self, right_k: Floats) -> SharedErrors:
-        """Return the table of annotators with these accuracies, as chances."""
+        """Return a table of probabilities, with the same errors, for annotators with these accuracies."""
         return SharedErrors(right_k, np.ones(len(right_k)), self.even_j, self.seen)
 
     def diagonal_kj(self) -> Floats:
-        """Return (K, J) chance that each annotator is right for each class."""
+        """Return the (K, J) entries on the diagonals; with weights 1, the probability that an annotator is right."""
         right_k = self.weight_k * self.right_k
         return np.repeat(right_k[:, None], self.shape[1], axis=1)
 
     def given(self, k: Codes, option: Codes) -> Floats:
-        """Return the (m, J) entries of single answers by true class, for codes (m,) of annotators and options."""
+        """Return the (m, J) entries of m answers for each true class; `k` and `option` (m,) are annotators and answers."""
         rows: Floats = self.seen.T.tocsr()[option].toarray() + self.even_j
         rows *= (self.weight_k * (1 - self.right_k))[k][:, None]
         here = np.flatnonzero(option < self.shape[1])
@@ -76,23 +76,23 @@ class SharedErrors(NDArrayOperatorsMixin):
         return rows
 
     def answers(self, k: Codes, j: Codes) -> Floats:
-        """Return the (m, L) entries of all answers, for codes (m,) of annotators and true classes."""
+        """Return the (m, L) entries of all options; `k` and `j` (m,) are annotators and true classes."""
         rows: Floats = self.seen[j].toarray() + self.even_j[j][:, None]
         rows *= (self.weight_k * (1 - self.right_k))[k][:, None]
         rows[np.arange(len(j)), j] = (self.weight_k * self.right_k)[k]
         return rows
 
     def at(self, k: Codes, j: Codes, option: Codes) -> Floats:
-        """Return (m,) single entries."""
+        """Return the (m,) entries for these annotators, true classes and options."""
         error = np.asarray(sparse.csr_matrix(self.seen)[j, option]).ravel() + self.even_j[j]
         chance = np.where(option == j, self.right_k[k], (1 - self.right_k[k]) * error)
         return np.asarray(self.weight_k[k] * chance)
 
     def log_messages(self, counts_nl: sparse.csr_array, wrong_n: Floats, right_nl: sparse.csr_array) -> Floats:
-        """Return (N, J) sums over labels of the logarithm of (1), for weights 1.
+        """Return (N, J) sums of the logarithm of (1), with weights 1, over the labels of each item.
 
-        `counts_nl` (N, L) counts labels, `wrong_n` (N,) sums ln (1 - right_k) over them, `right_nl` (N, L) sums
-        ln right_k - ln (1 - right_k).
+        `counts_nl` (N, L): number of labels. `wrong_n` (N,): sum of ln (1 - right_k) over labels. `right_nl` (N, L):
+        sum of ln right_k - ln (1 - right_k) over labels.
         """
         classes, log_even_j = self.shape[1], np.log(self.even_j)
         raised = sparse.csr_array(self.seen.copy())
@@ -141,7 +141,7 @@ class SharedErrors(NDArrayOperatorsMixin):
 
 
 def as_array(table: SharedErrors) -> Floats:
-    """Convert the table to a whole array."""
+    """Return the table itself, typed as an array. Nothing is converted before a numpy operation needs it."""
     return cast(Floats, table)
 
 
@@ -151,10 +151,10 @@ def share_errors(table_kjl: Any) -> TypeGuard[SharedErrors]:
 
 
 def diagonals(table_kjl: Floats) -> Floats:
-    """Return (K, J) chance that annotators are right for each class, for a table (K, J, L) of either form."""
+    """Return the (K, J) entries on the diagonals of a table (K, J, L), which may be an array or SharedErrors."""
     return table_kjl.diagonal_kj() if share_errors(table_kjl) else np.diagonal(table_kjl, axis1=1, axis2=2)
 
 
 def given(table_kjl: Floats, k: Codes, option: Codes) -> Floats:
-    """Return (m, J) entries of single answers by true class, for a table (K, J, L) of either form."""
+    """Return the (m, J) entries of m answers for each true class, from an array (K, J, L) or SharedErrors."""
     return table_kjl.given(k, option) if share_errors(table_kjl) else table_kjl[k, :, option]

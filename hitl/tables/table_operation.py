@@ -1,7 +1,7 @@
-"""Operations about all items, as tables: fast to compare, store and write for a million items.
+"""Operations about all items, kept as tables, which are fast to compare, store and write for a million items.
 
-    consensus        per question: item, label, confidence, p_<class>, ...; probabilities in millionths, as pushed
-    labels_wanted    item, labels: how many answers each item should get
+    consensus        a table per question: item, label, confidence, p_<class>, ...; probabilities are in millionths
+    labels_wanted    one table: item, labels (the number of answers that the item should get)
 
 The payload (see `hitl.platform.Operation`) is built on demand.
 """
@@ -24,14 +24,14 @@ from hitl.tables.columns import as_stream, tables_in
 
 MILLION = 10**6
 CLOSE = 2
-"""Maximum difference, in millionths, of two numbers that are shown as the same."""
+"""Largest difference, in millionths, of two probabilities that count as the same."""
 
 QUESTION = b"question"
-"""Key of a table's schema metadata."""
+"""Key of a table's schema metadata: the name of its question."""
 
 
 class TableOperation(Operation):
-    """An operation of tables: of each question, or the only one, named ""."""
+    """Operation whose content is tables: one per question, by name, or a single table with the name ""."""
 
     tables: Mapping[str, pa.Table]
 
@@ -58,7 +58,7 @@ class TableOperation(Operation):
         return hashlib.sha256(self.packed).hexdigest()[:16]
 
     def is_close_to(self, other: TableOperation) -> bool:
-        """Return True if the two are shown as the same: equal but for the last digits of probabilities."""
+        """Return True if the operations are equal, apart from differences of up to CLOSE in integer columns."""
         return self.tables.keys() == other.tables.keys() and all(
             table.schema.equals(other.tables[name].schema)
             and table.num_rows == other.tables[name].num_rows
@@ -74,7 +74,7 @@ def consensus_table(
     confidence: npt.NDArray[np.float64],
     probabilities: npt.NDArray[np.float64],
 ) -> pa.Table:
-    """Return the table of a question, of (N,) items and codes of labels, with (N, J) probabilities."""
+    """Return the table of a question from (N,) items, label codes and confidence, and (N, J) probabilities."""
     names = list(map(str, classes))
     label = pa.DictionaryArray.from_arrays(pa.array(labels, pa.int32()), pa.array(names, pa.string()))
     columns = {"item": items, "label": label}
@@ -85,7 +85,7 @@ def consensus_table(
 
 
 def pushed_table(table: pa.Table) -> pa.Table:
-    """Return a table of consensus with labels as text, and probabilities in [0, 1]."""
+    """Return a consensus table as it is sent: labels as text, and probabilities in [0, 1]."""
     for place, (field, column) in enumerate(zip(table.schema, table.columns, strict=True)):
         if pa.types.is_dictionary(field.type):
             table = table.set_column(place, field.name, column.cast(pa.string()))
@@ -95,12 +95,12 @@ def pushed_table(table: pa.Table) -> pa.Table:
 
 
 def wanted_table(items: pa.Array, labels: npt.NDArray[Any]) -> pa.Table:
-    """Return the table of (M,) items and the answers they should get, independent of their order."""
+    """Return the table of (M,) items and the number of answers each should get, sorted by item."""
     return pa.table({"item": items, "labels": pa.array(labels, pa.int32())}).sort_by("item").combine_chunks()
 
 
 def as_bytes(operation: Operation) -> bytes:
-    """Return the stored payload of an operation: JSON, or Arrow streams of an operation of tables."""
+    """Return the payload of an operation as it is stored: Arrow streams for a TableOperation, otherwise JSON."""
     return operation.packed if isinstance(operation, TableOperation) else json.dumps(operation.payload).encode()
 
 
@@ -116,7 +116,7 @@ def from_bytes(kind: OperationKind, key: str, payload: bytes, digest: str) -> Op
 
 
 def payload_rows(table: pa.Table) -> list[dict[str, Any]]:
-    """Return the rows of a question in a payload."""
+    """Return the rows of a consensus table as they are in a payload."""
     items, labels, confidence, *shares = (column.to_pylist() for column in pushed_table(table).columns)
     classes = [name.removeprefix("p_") for name in table.column_names[3:]]
     return [

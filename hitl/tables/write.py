@@ -1,11 +1,11 @@
 """Write tables to files, atomically: a temporary file beside the target, then a rename.
 
-Text in CSV that a spreadsheet would run as a formula is written with a leading apostrophe, and read without. Names,
-labels and texts come from a platform where many may write, and a formula may send a table's contents to somebody else.
+Text in CSV that a spreadsheet would run as a formula is written with a leading apostrophe, which reading removes. Such
+text may come from anyone who writes on the platform, and a formula could send the table to someone else.
 
     =HYPERLINK("http://...")     in a file: '=HYPERLINK("http://...")
     '=1                          in a file: ''=1, so that reading restores what was written
-    -3.5 and -                   stay as they are: a number and a single sign are no formula
+    -3.5 and -                   stay as they are, because a number or a single sign is no formula
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from hitl.errors import BadTable, Busy
 from hitl.tables.columns import is_text
 
 FORMATS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
-"""Formats that are written and read."""
+"""Formats that are both written and read: suffix -> name."""
 
 READ_ONLY = (".xlsx",)
 LONGEST_NAME = 160
 """Maximum bytes of a name within a file name; file systems allow 255."""
 
 FORMULA = r"(?s)^'*[=+\-@\t\r]."
-"""Text that begins like a formula, with any apostrophes before it."""
+"""Text that begins like a formula, perhaps after apostrophes."""
 
 NUMBER = r"^[+-]?([0-9]+([.,][0-9]*)?|[.,][0-9]+)([eE][+-]?[0-9]+)?$"
-"""Number that begins with a sign, which is no formula."""
+"""Number, which is no formula even if it begins with a sign."""
 
 FIRST = ("'", "=", "+", "-", "@", "\t", "\r")
 
@@ -49,7 +49,7 @@ def suffix_of(path: Path) -> str:
 
 
 def writable_format_of(path: Path) -> str:
-    """Return the format of a file to write, by its name. Raise BadTable for an ending that is not written."""
+    """Return the format of a file to write, from its name. Raise BadTable for a suffix that is not written."""
     suffix = suffix_of(path)
     if suffix in READ_ONLY:
         raise BadTable(f"{path}: {suffix} is read but not written; write .csv, which Excel opens")
@@ -72,7 +72,7 @@ def write_parts(path: str | Path, tables: Iterable[pa.Table]) -> None:
 
 
 def bytes_of(path: Path, table: pa.Table) -> bytes:
-    """Return the bytes of a file of this name with this table in it."""
+    """Return the contents of a file with this name and this table."""
     sink = io.BytesIO()
     _write_into(sink, path, [table])
     return sink.getvalue()
@@ -104,9 +104,9 @@ def _write_into(raw: IO[bytes], path: Path, tables: Iterable[pa.Table]) -> None:
 
 
 def _for_spreadsheets(table: pa.Table) -> pa.Table:
-    """Return the table with formulas defused and, in a single column, empty text for null.
+    """Return the table with formulas defused. If it has a single column, null becomes empty text.
 
-    Empty text is quoted; an empty line would be skipped when the file is read.
+    Empty text is written in quotes. Null would be an empty line, which is skipped when the file is read.
     """
     table = defused(table)
     if table.num_columns != 1:
@@ -123,7 +123,7 @@ def defused(table: pa.Table) -> pa.Table:
 
     def is_formula(text: pa.ChunkedArray) -> pa.ChunkedArray:
         if not pc.any(pc.is_in(pc.utf8_slice_codeunits(text, 0, 1), value_set=pa.array(FIRST, text.type))).as_py():
-            return pa.chunked_array([pa.nulls(len(text), pa.bool_())])  # without the slow patterns
+            return pa.chunked_array([pa.nulls(len(text), pa.bool_())])  # avoids the slow patterns
         return pc.and_not(pc.match_substring_regex(text, FORMULA), pc.match_substring_regex(text, NUMBER))
 
     return _changed(table, is_formula, lambda text: pc.utf8_replace_slice(text, 0, 0, "'"))
@@ -145,7 +145,7 @@ def _changed(
     concerns: Callable[[pa.ChunkedArray], pa.ChunkedArray],
     change: Callable[[pa.ChunkedArray], pa.ChunkedArray],
 ) -> pa.Table:
-    """Return the table with the texts, and names of columns, changed that it concerns."""
+    """Apply `change` to the texts and column names for which `concerns` is true."""
     import pyarrow.compute as pc
 
     def changed(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
@@ -166,8 +166,8 @@ def _changed(
 def atomic(path: str | Path, *, private: bool = False) -> Iterator[IO[bytes]]:
     """Open a binary file that appears under `path` only when the block ends without an error.
 
-    A link is followed; a replaced file keeps its permissions. `private`: only the owner may read it. Raise BadTable if
-    the folder is missing, or the path is not a file.
+    A link is followed. A replaced file keeps its permissions, unless the new one is `private`: only the owner may read
+    it. Raise BadTable if the folder is missing, or if the path is a folder or a device.
     """
     path = Path(os.path.realpath(path)) if os.path.islink(path) else Path(path)
     require_folder(path)
@@ -194,14 +194,14 @@ def _umask() -> int:
 
 @contextmanager
 def exclusive_lock(path: Path, written: str) -> Iterator[None]:
-    """Hold the lock of a file or folder that is `written`. Raise Busy if another process holds it."""
+    """Hold the lock file `path`. Raise Busy, naming the file or folder `written`, if another process holds it."""
     with open(path, "wb") as lock:
         with suppress(ImportError):  # no fcntl on Windows: users must avoid two runs at once
             import fcntl
 
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                ours = os.path.samestat(os.fstat(lock.fileno()), path.stat())  # its last holder may have removed it
+                ours = os.path.samestat(os.fstat(lock.fileno()), path.stat())  # the last holder may have removed it
             except OSError:
                 ours = False
             if not ours:
@@ -210,9 +210,9 @@ def exclusive_lock(path: Path, written: str) -> Iterator[None]:
 
 
 def file_name(name: str, harmless: str = "") -> str:
-    """Turn a name into a file name: unchanged if it is plain, else with a digest so that no two collide.
+    """Turn a name into a file name: unchanged if plain and short, else with a digest, so that no two collide.
 
-    The characters of `harmless` are kept too.
+    Besides letters and digits, the characters _ . @ + - and those in `harmless` are plain.
 
     Example:
         >>> file_name("ann@home"), file_name("age: <18"), file_name("age: >18")
@@ -232,7 +232,7 @@ def require_folder(path: str | Path) -> None:
 
 
 def require_file(path: str | Path) -> None:
-    """Raise BadTable if the path is something that a file must not replace: a folder, a device, a pipe."""
+    """Raise BadTable if the path is a folder, a device or a pipe, which a file must not replace."""
     path = Path(path)
     if path.exists() and not path.is_file():
         kind = "a folder" if path.is_dir() else "a device, a pipe or a socket"
@@ -240,7 +240,7 @@ def require_file(path: str | Path) -> None:
 
 
 def require_distinct(outputs: Sequence[Path | None], inputs: Sequence[Path] = ()) -> None:
-    """Raise BadTable when a file to write is another file to write, or one that is read."""
+    """Raise BadTable if two files to write are the same, or a file to write is also read."""
     written = [Path(path).resolve() for path in outputs if path is not None]
     read = {Path(path).resolve() for path in inputs}
     twice = [path for path in written if path in read or written.count(path) > 1]
@@ -249,7 +249,7 @@ def require_distinct(outputs: Sequence[Path | None], inputs: Sequence[Path] = ()
 
 
 def require_writable(*paths: Path | None) -> None:
-    """Raise BadTable unless each table to write has a known format and a folder; None is skipped."""
+    """Raise BadTable unless the tables to write are different files of known formats in existing folders; skip None."""
     require_distinct(paths)
     for path in paths:
         if path is not None:
