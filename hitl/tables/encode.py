@@ -244,11 +244,10 @@ def annotator_codes(table: pa.Table, name: str | None) -> tuple[Names, Ints, int
 
 
 def distinct_codes(column: pa.DictionaryArray, codes: Callable[[pa.ChunkedArray], T]) -> tuple[T, Ints, Ints]:
-    """Apply `codes` to the distinct values of a column. Return
+    """Apply `codes` to the distinct values of a column.
 
-    the result of `codes`
-    (entries + 1,) for each dictionary entry, and last for null, its position among the distinct values
-    (M,) for each row its dictionary entry
+    Return three results: that of `codes`; (entries + 1,) the position among the distinct values of each dictionary
+    entry, and last of null; and (M,) the dictionary entry of each row.
     """
     indices = column.indices
     used = pc.unique(indices)

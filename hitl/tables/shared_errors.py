@@ -68,7 +68,7 @@ class SharedErrors(NDArrayOperatorsMixin):
         return np.repeat(right_k[:, None], self.shape[1], axis=1)
 
     def given(self, k: Codes, option: Codes) -> Floats:
-        """Return the (m, J) entries of m answers for each true class; `k` and `option` (m,) are annotators and answers."""
+        """Return the (m, J) entries of m answers for each true class. `k`, `option` (m,): annotators and answers."""
         rows: Floats = self.seen.T.tocsr()[option].toarray() + self.even_j
         rows *= (self.weight_k * (1 - self.right_k))[k][:, None]
         here = np.flatnonzero(option < self.shape[1])
@@ -76,7 +76,7 @@ class SharedErrors(NDArrayOperatorsMixin):
         return rows
 
     def answers(self, k: Codes, j: Codes) -> Floats:
-        """Return the (m, L) entries of all options; `k` and `j` (m,) are annotators and true classes."""
+        """Return the (m, L) entries of all options. `k`, `j` (m,): annotators and true classes."""
         rows: Floats = self.seen[j].toarray() + self.even_j[j][:, None]
         rows *= (self.weight_k * (1 - self.right_k))[k][:, None]
         rows[np.arange(len(j)), j] = (self.weight_k * self.right_k)[k]
