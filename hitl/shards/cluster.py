@@ -1,15 +1,15 @@
-"""Passes on a Dask cluster: shards are read where they are processed, and only sums travel.
+"""Compute passes over shards on a Dask cluster. Workers read the shards, and only sums are sent between them.
 
-map      one task per group of neighboring shards: the sum of `work` over them, on any worker
-reduce   tasks that add two neighboring sums, in the order of `engine.summed`: the result does not depend on timing
+map      one task per group of neighboring shards, on any worker: the sum of `work` over them
+reduce   tasks that add two neighboring sums, in the order of `engine.summed`, so the result is independent of timing
 
-The sum of a power of two of neighbors is one that `engine.summed` computes too, so the number of shards per task does
-not change the result either. It is chosen so that every worker gets TASKS tasks.
+The number of shards per task is a power of two, chosen so that every worker gets at least TASKS tasks if possible. It
+does not change the result, because `engine.summed` forms the sums of such groups too.
 
-The parameters of a pass (the learned annotators) are sent to every worker once per pass, the list of shards once. If a
-worker is lost, Dask repeats its work on others, or on the one that replaces it.
+The parameters of a pass (the learned annotators) are sent to every worker once per pass, and the list of shards only
+once. If a worker is lost, Dask repeats its work on other workers or on its replacement.
 
-A task has one thread. More cores mean more workers, so a worker's kernels never compete with each other.
+A task has one thread, and more cores mean more workers, so the kernels of a worker never compete with each other.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 WAIT = 30.0
-"""Seconds to wait for a scheduler."""
+"""Seconds to wait for a scheduler to answer."""
 
 TASKS = 4
-"""Minimum tasks of a pass per worker, if there are enough shards, so that one more or less is little work."""
+"""Minimum tasks per worker and pass, if there are enough shards. Then one task more or less makes little difference."""
 
 R = TypeVar("R")
 S = TypeVar("S")
@@ -80,7 +80,7 @@ class OnCluster:
         ]
 
     def _send(self, value: Any) -> Future:
-        """Send a value that workers pass to each other; the scheduler keeps a copy, so no worker has the only one."""
+        """Send a value that workers pass to each other. The scheduler keeps a copy, so no worker has the only one."""
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sending large graph")
             return self._client.submit(_itself, value, pure=False)
@@ -112,14 +112,14 @@ def _worked(work: Callable[[T], R], shards: Sequence[T], first: int, end: int) -
 
 @contextmanager
 def on_dask(scheduler: str | None, workers: int | None, progress: Progress = silent) -> Iterator[OnCluster]:
-    """Yield an engine on the cluster of `dask_client`. Raise what that raises."""
+    """Yield an engine on the cluster of `dask_client`, which raises the same errors."""
     with dask_client(scheduler, workers) as client:
         yield OnCluster(client, progress)
 
 
 @contextmanager
 def dask_client(scheduler: str | None, workers: int | None) -> Iterator[Client]:
-    """Yield a client of this scheduler or, for None, of local workers: `workers` of them, by default one per core.
+    """Yield a client of this scheduler or, if it is None, of local workers, by default one per core.
 
     Raise MissingExtra without Dask, Unreachable if no scheduler answers.
     """

@@ -2,12 +2,12 @@
 
 shard-00000.parquet     item, label, confidence, p_<class>
 annotators.parquet      annotator, labels, accuracy, low, high
-learned.npz             learned parameters: `Consensus.load`, then `apply` to predict other items
-summary.json            the command's summary, written last: without it the folder is incomplete
-unfinished/             until then: a description of the work, and the result of each pass over the shards
+learned.npz             learned parameters: read them with `Consensus.load`, and `apply` them to other items
+summary.json            summary of the run, written last: without it the folder is incomplete
+unfinished/             exists until then: a description of the work, and the result of each pass over the shards
 
-A fit of shards is a function of the results of its passes. So a killed run, restarted with the same shards and the
-same method, reaches the same state, to the last bit, when it is given the stored results, whatever the method is.
+A fit depends on the shards only through the results of its passes. So a killed run that is restarted with the same
+shards and method reads the stored results, and reaches exactly the same state. This holds for any method.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ UNFINISHED = "unfinished"
 WORK = "work.json"
 
 MODELS = "hitl.models."
-"""Start of the names of modules whose dataclasses a checkpoint may hold: importing them runs nothing else."""
+"""Prefix of the modules whose dataclasses a checkpoint may contain. It is safe to import these modules."""
 
 R = TypeVar("R")
 S = TypeVar("S")
@@ -51,7 +51,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Combined:
-    """Result of `combine`: the consensus without items, and how many passes were made, and read from an earlier run."""
+    """Result of `combine`.
+
+    Attributes:
+        learned: the consensus, without items.
+        confidence: mean confidence of all items, in [0, 1].
+        passes: number of passes over the shards.
+        read: number of these passes whose results were read from an earlier run.
+    """
 
     learned: Consensus
     confidence: float
@@ -64,8 +71,8 @@ def combine(
 ) -> Combined:
     """Fit the method to all shards and write the results into a new folder, or resume an unfinished one.
 
-    Raise BadSettings for a method that does not fit shards; BadTable if the folder holds something else; Busy if
-    another process writes it.
+    Raise BadSettings if the method cannot be fitted to shards, BadTable if the folder has other contents or an item is
+    in two folders of shards, and Busy if another process writes the folder.
     """
     if not fits_shards(method):
         fitting = ", ".join(name for name in COMBINERS if fits_shards(COMBINERS.load(name)))
@@ -110,7 +117,7 @@ def _summary(shards: StoredShards, method: Any, learned: Consensus, confidence: 
 
 @contextmanager
 def _claimed(folder: str, work: bytes) -> Iterator[str]:
-    """Lock the folder of unfinished work, record the work there, and yield its path."""
+    """Record the work in the folder of unfinished work and yield its path. A local folder is locked."""
     unfinished = places.join(folder, UNFINISHED)
     if places.is_address(folder):
         _require_this_work(folder, work)
@@ -129,7 +136,7 @@ def _claimed(folder: str, work: bytes) -> Iterator[str]:
 
 
 def _require_this_work(folder: str, work: bytes) -> None:
-    """Record the work. Raise BadTable if it is already done, or the folder holds other work."""
+    """Record the work. Raise BadTable if the folder already has results, or other unfinished work."""
     place = places.join(places.join(folder, UNFINISHED), WORK)
     if places.exists(places.join(folder, SUMMARY)):
         places.remove(places.join(folder, UNFINISHED))  # left by a run that was killed after its last step
@@ -144,7 +151,7 @@ def _require_this_work(folder: str, work: bytes) -> None:
 
 
 def _work(shards: StoredShards, method: Any) -> bytes:
-    """Describe the work, to recognize it when a run resumes."""
+    """Describe the work (version, method, shards), to recognize it when a run resumes."""
     from hitl import __version__
 
     checksum = zlib.crc32(repr(shards.checksums).encode())
@@ -155,7 +162,10 @@ def _work(shards: StoredShards, method: Any) -> bytes:
 
 @dataclass(frozen=True, eq=False)
 class _Written:
-    """Write the results of a numbered shard to its file and return the sum of the confidence of its items."""
+    """Write the results of the shard with a number to its file, and return the sum of its items' confidence.
+
+    If the file exists, it is kept.
+    """
 
     shards: StoredShards
     folder: str
@@ -182,7 +192,7 @@ def _parquet(table: pa.Table) -> pa.Buffer:
 
 
 class SerialWithProgress:
-    """Process one shard after the other, in this process, and report progress."""
+    """Engine that processes one shard after the other, in this process, and reports progress."""
 
     def __init__(self, progress: Progress = silent) -> None:
         self._progress, self._passes = progress, 0
@@ -212,7 +222,7 @@ class Checkpointed:
     """
 
     def __init__(self, engine: Engine, folder: str) -> None:
-        """Take a folder, a path or an address."""
+        """Store the results in `folder`, a path or an address."""
         self._engine, self._folder = engine, folder
         self.passes = self.read = 0
 
@@ -222,7 +232,7 @@ class Checkpointed:
         self.passes += 1
         if places.exists(place):
             content = places.read(place)
-            with suppress(BadTable):  # damaged, or of a class that is gone: the pass is made again
+            with suppress(BadTable):  # if damaged, or of a class that no longer exists, repeat the pass
                 stored: S = unpacked(content, place)
                 self.read += 1
                 return stored
@@ -236,7 +246,10 @@ class Checkpointed:
 
 
 def packed(value: Any) -> bytes:
-    """Serialize arrays, numbers, text, tuples, dicts and dataclasses of models to arrays and JSON, without code."""
+    """Serialize arrays, numbers, text, tuples, dicts and dataclasses of models as arrays and JSON.
+
+    Unlike a pickle, these cannot run code when they are read. Raise TypeError for any other value.
+    """
     arrays: dict[str, Any] = {}
 
     def form(value: Any) -> Any:
@@ -260,7 +273,7 @@ def packed(value: Any) -> bytes:
 
 
 def unpacked(content: bytes, where: str) -> Any:
-    """Parse the output of `packed`. Raise BadTable, naming the place, for anything else."""
+    """Read the output of `packed`. Raise BadTable, naming `where`, for anything else."""
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as stored:
             arrays = dict(stored)

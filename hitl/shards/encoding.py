@@ -1,14 +1,13 @@
-"""Convert tables of names into a folder of shards, in bounded memory. Rows follow the rules of
-`Annotations.from_frame`.
+"""Convert tables of names into a folder of shards, in bounded memory.
 
-    1. Tables are read in parts. Names of annotators and labels become codes; rows are written to disk as runs, sorted
+    1. Tables are read in parts. Names of annotators and labels become codes. Rows are written to disk as runs, sorted
        by the hash of their item (`runs`).
     2. Each range of hashes is read back and becomes one shard: its items sorted by name, with the answers that
        count.
 
-Memory holds one part of a table, one run or one shard, and the names of annotators and labels. An item's shard depends
-on its name alone. A shard's contents depend on the tables alone, not on the order of the rows or the memory. Each shard
-is a random sample of the items.
+Memory holds one part of a table, one run or one shard, and the names of annotators and labels. Rows follow the rules of
+`Annotations.from_frame`. The contents of a shard do not depend on the memory, and depend on the order of the rows only
+where the last of several answers counts. Each shard is a random sample of the items, because hashes determine it.
 """
 
 from __future__ import annotations
@@ -50,18 +49,18 @@ from hitl.tables.read import place_in_file, read_parts
 from hitl.tables.write import exclusive_lock
 
 PART = 1 << 18
-"""Rows processed together."""
+"""Number of rows of a table that are read at a time."""
 
 RUN_BYTES = 128 << 20
-"""Bytes of rows sorted together. Memory use is about four times as much."""
+"""Bytes of rows that are sorted together. This takes about four times as much memory."""
 
 SHARD_LABELS = 2_000_000
-"""Approximate labels per shard: with beliefs of ten classes about 50 MB."""
+"""Approximate number of rows (labels, predictions, truth) per shard; about 50 MB with the beliefs of ten classes."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of the columns; `annotator=None`: no annotator has an id; `time=None`: no times."""
+    """Names of the columns. `annotator` is None if no annotator has an id, `time` is None if there are no times."""
 
     item: str = "item"
     annotator: str | None = "annotator"
@@ -70,7 +69,7 @@ class Columns:
 
 
 class Codes:
-    """Names as codes in order of appearance; given names come first, and are the only ones allowed if `closed`."""
+    """Codes of names, in order of appearance after those of `known` names. If `closed`, other names are not allowed."""
 
     def __init__(self, kind: str, known: Names = (), closed: bool = False) -> None:
         self.kind, self.known, self.closed = kind, known, closed
@@ -93,11 +92,11 @@ class Codes:
         return rows
 
     def in_order(self) -> Names:
-        """Return the given names in their order, then new names in natural order."""
+        """Return the known names in their order, then new names in natural order."""
         return (*self.known, *natural_order([name for name in self.code if name not in self.known]))
 
     def recode(self, ordered: Names, of_null: int | None = None) -> Ints:
-        """Return (names + 1,) the position of each name in `ordered`, by code; the last entry (-1) is that of null."""
+        """Return (names + 1,) the position in `ordered` of each code, and last `of_null` (or -1), for null."""
         place = {name: code for code, name in enumerate(ordered)}
         return np.array([*(place[name] for name in self.code), -1 if of_null is None else of_null], np.int32)
 
@@ -119,13 +118,13 @@ def encode(
 ) -> Manifest:
     """Write the labels of all tables (files, globs, addresses) as shards into a new folder, created atomically.
 
-    Rows follow the rules of `hitl combine`: names are text; the latest answer of an annotator to an item counts
-    (of equal or unknown times the last row, with one ConflictingLabels warning, or an error if `strict`). The tables
-    count as one table: rows of later files are the later ones.
+    Rows follow the rules of `hitl combine`. Names are text. Of several answers by an annotator to an item, the latest
+    counts, or the last row if times are equal or unknown. If such rows differ in their labels, there is one
+    ConflictingLabels warning, or an error if `strict`. The tables count as one table, in the order of the files.
 
-    `probabilities` are tables of each model (item, p_<class>), `truth` tables of known labels. `like` is a folder of
-    shards whose codes of annotators, classes and options are reused; new annotators get codes after these.
-    Raise BadInput, with the file and line of the row; Busy if another process writes this folder.
+    `probabilities`: model -> its tables (item, p_<class>). `truth`: tables of known labels. `like`: folder of shards
+    whose codes of annotators, classes and options are reused; new annotators get codes after these.
+    Raise BadInput, naming the file and line of the row, and Busy if another process writes this folder.
     """
     with _new(folder) as work:
         encoder = _Encoder(work, columns, like, options_of(classes, options), run_bytes, progress)
@@ -141,7 +140,10 @@ def encode(
 
 @contextmanager
 def _new(folder: str) -> Iterator[Path]:
-    """Yield a working folder next to the target, after removing what a killed run left there."""
+    """Yield a working folder: next to a local target, or a temporary one for an address.
+
+    What a killed run left there is removed first. Raise BadTable if the target exists.
+    """
     if places.is_address(folder):
         if places.exists(places.join(folder, MANIFEST)):
             raise BadTable(f"{folder} is there already; name a new folder")
@@ -269,7 +271,7 @@ class _Encoder:
     # -- 2: write ------------------------------------------------------------------------------------------
 
     def write(self, folder: Path, strict: bool, shard_labels: int, classes: Sequence[Name] | None) -> Manifest:
-        """Write the shards and their common properties."""
+        """Write the shards and the manifest."""
         common = self._common(classes)
         self.of_annotator = self.annotators.recode(common.annotators, common.anonymous)
         self.of_label = self.labels.recode(common.options)
@@ -286,7 +288,7 @@ class _Encoder:
         return written.conclude(common)
 
     def _common(self, classes: Sequence[Name] | None) -> Manifest:
-        """Return the common properties of all shards, without the shards."""
+        """Return the manifest with the common properties of all shards, but without the list of shards."""
         options = self.labels.known if self.labels.closed else self.labels.in_order()
         if not self.labels.closed:
             warn_of_similar(options)
@@ -305,7 +307,7 @@ class _Encoder:
         return Manifest(classes, options, people, anonymous, self.models)
 
     def _shard(self, first: int, last: int, common: Manifest) -> tuple[Evidence, int, str]:
-        """Return the shard of a range of buckets, the number of conflicting labels, and the place of the first."""
+        """Return the shard of buckets first:last, the number of conflicting labels, and where the first of them is."""
         ranges = {kind: runs.rows(first, last) for kind, runs in self.runs.items()}
         tables = {kind: rows for kind, rows in ranges.items() if rows is not None}
         names, code = _items(tables)
@@ -337,7 +339,7 @@ class _Encoder:
 
 
 def _items(tables: Mapping[str, pa.Table]) -> tuple[pa.Array, dict[str, Ints]]:
-    """Return the sorted item names of all tables, and the codes of each table's rows."""
+    """Return the sorted item names of all tables, and table -> item codes of its rows."""
     columns = {kind: _whole(rows.column("item")) for kind, rows in tables.items()}
     coded = pa.concat_arrays([*columns.values()]).dictionary_encode()
     order = np.asarray(pc.sort_indices(coded.dictionary))
@@ -349,7 +351,7 @@ def _items(tables: Mapping[str, pa.Table]) -> tuple[pa.Array, dict[str, Ints]]:
 
 
 def _filled(part: pa.Table, name: str, kind: str, place_of: Place) -> pa.Array:
-    """Return a column of names, none of which is empty."""
+    """Return a column of names as one chunk. Raise BadAnnotations if a name is empty."""
     column = _whole(empty_as_null(part.column(name)))
     if column.null_count:
         row = int(pc.index(column.is_null(), True).as_py())

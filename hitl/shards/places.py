@@ -1,7 +1,7 @@
-"""Files, globs of files and addresses: `labels/*.parquet`, `s3://bucket/labels/*.parquet`.
+"""Read and write places: local paths and addresses, also globs: `labels/*.parquet`, `s3://bucket/labels/*.parquet`.
 
-A place without `://` is a local path. Addresses are read and written through fsspec (`[scale]`), whole files
-at once; if another package is needed (s3fs, gcsfs), its error message names it.
+A place without `://` is a local path. Addresses are read and written with fsspec (the extra `[scale]`), a complete file
+at a time. If a file system needs another package (s3fs, gcsfs), the error message names it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hitl.tables.write import atomic
 
 
 def is_address(place: str) -> bool:
-    """Return True unless it is a local path."""
+    """Return True for an address, False for a local path."""
     return "://" in place
 
 
@@ -30,8 +30,8 @@ def join(folder: str, name: str) -> str:
 
 
 def matching(pattern: str) -> list[str]:
-    """Return the files or folders that a place or a glob names, in order. Raise BadTable if there are none."""
-    if exists(pattern):  # a name with a bracket is not a pattern
+    """Return the files or folders that a place or glob names, sorted. Raise BadTable if there are none."""
+    if exists(pattern):  # also a name that looks like a pattern because it has a bracket
         return [pattern]
     if not is_address(pattern):
         places = sorted(glob.glob(pattern, recursive=True))
@@ -44,7 +44,7 @@ def matching(pattern: str) -> list[str]:
 
 
 def exists(place: str) -> bool:
-    """Return True if the file exists."""
+    """Return True if the file or folder exists."""
     if not is_address(place):
         return Path(place).exists()
     with _reached(place) as (system, path):
@@ -59,7 +59,7 @@ def read(place: str) -> bytes:
 
 
 def write(place: str, content: bytes | pa.Buffer) -> None:
-    """Write a file atomically."""
+    """Write a file, atomically if it is local. At an address, create its folder if necessary."""
     if not is_address(place):
         with atomic(place) as handle:
             handle.write(content)
@@ -80,14 +80,14 @@ def remove(folder: str) -> None:
 
 
 def mapped(place: str) -> Any:
-    """Open a file for Arrow, mapped into memory if it is local, else as bytes."""
+    """Open a file for Arrow: mapped into memory if it is local, otherwise read into memory."""
     with _reached(place):
         return pa.BufferReader(read(place)) if is_address(place) else pa.memory_map(place)
 
 
 @contextmanager
 def local(place: str, folder: Path) -> Iterator[Path]:
-    """Yield a local path: the file itself, or a temporary copy in `folder`."""
+    """Yield a local path: the file itself, or a temporary copy in `folder`. Errors in the block name the place."""
     if not is_address(place):
         yield Path(place)
         return
@@ -104,7 +104,7 @@ def local(place: str, folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def _reached(place: str) -> Iterator[tuple[Any, str]]:
-    """Yield the file system and path of an address. Raise its errors as BadTable, naming the place."""
+    """Yield the file system (None if local) and the path. Raise its errors as BadTable, naming the place."""
     system, path = (None, place) if not is_address(place) else _system(place)
     try:
         yield system, path

@@ -1,16 +1,17 @@
-"""A folder of shards: its files, and a sequence of `Evidence` that maps each shard into memory on access.
+"""Write folders of shards, and read them as a sequence of `Evidence` that maps each shard into memory on access.
 
     manifest.json       classes, options, annotators, models; size and checksum of each shard; written last
     shard-00000.arrow   one row per item (Arrow IPC, not compressed, one record batch):
         item                string or int64
-        cell                list of uint32 (uint64 if there are many): annotator * options + option, ascending
-        time                list of float64: seconds since the epoch of each label, NaN if unknown; optional
-        truth               int32: class code, -1 if unknown; if any is known
-        sequence            list of two int64: sequence and position; if the items are in sequences
+        cell                list of uint32 (uint64 if that is too small): for each label of the item
+                            annotator * number of options + option, ascending
+        time                list of float64: seconds since the epoch of each label, NaN if unknown; only with times
+        truth               int32: class code, -1 if unknown; only if any truth is known
+        sequence            list of two int64: sequence and position; only if the items are in sequences
         p of MODEL          list of float64, one per class, NaN if the model abstains
 
-The hot loops read a list column directly: its offsets mark where the labels of an item begin, its values are the
-labels. Mapping the file provides these without a copy. Any Arrow reader opens the same file.
+Compiled code reads the arrays of a list column directly: its offsets show where the labels of an item begin, and its
+values are the labels. They are mapped from the file without a copy. Any Arrow reader can open the file.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ MODEL = "p of "
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One file: its numbers of items and labels, size in bytes, and CRC-32.
+    """File of a shard: name, numbers of items and labels, size in bytes, and CRC-32.
 
-    `buckets`: half-open range of the buckets of its items' hashes; None if its items were not hashed.
+    `buckets`: half-open range of the buckets of the items' hashes; None if the items were not hashed.
     """
 
     file: str
@@ -58,8 +59,8 @@ class Shard:
 class Manifest:
     """List of shards, and their common properties.
 
-    The position of a name is its code; `anonymous` is the code of annotators without ids, or None. `models` have
-    columns of probabilities.
+    The code of a class, option or annotator is its position. `anonymous`: code of annotators without ids, or None.
+    `models`: names of the models whose probabilities are stored.
     """
 
     classes: Names
@@ -81,12 +82,12 @@ class Manifest:
 
     @property
     def common(self) -> tuple[Any, ...]:
-        """Properties that folders must share to be combined."""
+        """Properties that must be equal in folders that are combined."""
         return self.classes, self.options, self.models
 
     @classmethod
     def read(cls, folder: str) -> Manifest:
-        """Read the manifest of a folder of shards. Raise BadTable if it has none, or one with other fields."""
+        """Read the manifest of a folder of shards. Raise BadTable if there is none, or it has other fields."""
         place = places.join(folder, MANIFEST)
         if not places.exists(place):
             raise BadTable(
@@ -113,9 +114,9 @@ def _with_fields_of(kind: type[Manifest | Shard], stored: Any) -> dict[str, Any]
 
 
 class MappedAnnotations(Annotations):
-    """Annotations of a shard. The hot loops read arrays of the file; everything else is built on demand.
+    """Annotations of a shard, with arrays that are mapped from its file. Everything else is built on demand.
 
-    They are not validated: the writer has done that, and a checksum detects changes.
+    They are not validated, because the writer did that, and a checksum detects changes.
     """
 
     item_names: pa.Array
@@ -181,15 +182,15 @@ class MappedAnnotations(Annotations):
 
 
 class Folder:
-    """Folder of shards being written. Its manifest comes last; without it the folder is not valid."""
+    """Writer of a folder of shards. The manifest is written last; without it the folder is not valid."""
 
     def __init__(self, folder: str) -> None:
-        """Take an existing folder, a path or an address."""
+        """Write into an existing folder, a path or an address."""
         self._folder = folder
         self._shards: list[Shard] = []
 
     def add(self, evidence: Evidence, buckets: tuple[int, int] | None = None) -> None:
-        """Write the next shard; `buckets` is the range of its items, if they are hashed."""
+        """Write the next shard. `buckets`: range of the buckets of its items, if they were hashed."""
         of = evidence.annotations
         items = of.item_names if isinstance(of, MappedAnnotations) else pa.array(of.items)
         columns: dict[str, pa.Array] = {"item": items, "cell": _of_items(of, of.cell)}
@@ -211,7 +212,7 @@ class Folder:
         self._shards.append(shard)
 
     def conclude(self, common: Manifest) -> Manifest:
-        """Write the manifest, with the shards' common properties and their list."""
+        """Write and return the manifest: the common properties, and the list of the shards written."""
         manifest = replace(common, shards=tuple(self._shards))
         text = json.dumps(asdict(manifest), indent=1, ensure_ascii=False)
         places.write(places.join(self._folder, MANIFEST), text.encode() + b"\n")
@@ -219,10 +220,10 @@ class Folder:
 
 
 def write(evidences: Sequence[Evidence], folder: str) -> None:
-    """Write tables with the same classes, options and annotators, and disjoint items, as one shard each.
+    """Write each evidence as one shard. They must have the same classes, options and annotators, and no common items.
 
-    Features and graph are not stored. Raise BadTable if the folder does not exist; BadEvidence if a sequence spans
-    two of the tables.
+    Features and graph are not stored. Raise BadTable if the folder does not exist, and BadEvidence if a sequence is in
+    two shards.
     """
     shard_of: dict[int, int] = {}
     for number, evidence in enumerate(evidences):
@@ -250,11 +251,11 @@ def _rows(values: npt.NDArray[Any], of: type) -> pa.FixedSizeListArray:
 
 
 class StoredShards(Sequence[Evidence]):
-    """Shards of one or several folders: `len`, `[i]`, and their common properties.
+    """Shards of one or several folders, as a sequence, with their common properties.
 
-    `shards[i]` reads the shard each time and holds nothing: release it before you take the next one. On first
-    access its checksum is verified. A shard at an address is read from there each time, unless copies are
-    kept (`with_copies`).
+    `shards[i]` reads the shard each time and keeps no reference to it. To save memory, release it before you read the
+    next one. Its checksum is verified on first access. A shard at an address is read from there each time, unless there
+    are local copies (`with_copies`).
 
     Example:
         >>> import tempfile
@@ -268,9 +269,9 @@ class StoredShards(Sequence[Evidence]):
     """
 
     def __init__(self, folders: Sequence[tuple[str, Manifest]]) -> None:
-        """Take the shards of folders with consistent codes.
+        """Combine the shards of folders with consistent codes.
 
-        The longest list of annotators provides the names for all.
+        The names of annotators are those of the folder with the longest list.
         """
         self.manifest = max((manifest for _, manifest in folders), key=lambda manifest: len(manifest.annotators))
         self.classes, self.options = self.manifest.classes, self.manifest.options
@@ -284,7 +285,7 @@ class StoredShards(Sequence[Evidence]):
         return {**vars(self), "_copies": None, "_checked": set()}
 
     def with_copies(self, folder: str) -> StoredShards:
-        """Copy shards at an address to this local folder on first access."""
+        """Return these shards, with those at an address copied to this local folder on first access."""
         return self._changed(_copies=folder)
 
     def _changed(self, **values: Any) -> StoredShards:
@@ -296,7 +297,8 @@ class StoredShards(Sequence[Evidence]):
     def open(cls, *patterns: str) -> StoredShards:
         """Open the shards of all folders that the paths, globs or addresses name, in order.
 
-        Raise BadTable if a folder holds no shards, or its codes differ from the others' (see `encode`, `like`).
+        Raise BadTable if a folder has no shards, or its codes differ from the others. To get the same codes, use the
+        argument `like` of `encode`.
         """
         folders = [place for pattern in patterns for place in places.matching(pattern)]
         manifests = [(folder, Manifest.read(folder)) for folder in folders]
@@ -322,7 +324,7 @@ class StoredShards(Sequence[Evidence]):
 
     @property
     def checksums(self) -> tuple[int, ...]:
-        """One checksum per shard: equal lists mean equal data."""
+        """One checksum per shard. If all of them are equal, the data are equal."""
         return tuple(shard.checksum for _, shard in self._shards)
 
     def __len__(self) -> int:
@@ -334,7 +336,7 @@ class StoredShards(Sequence[Evidence]):
     @overload
     def __getitem__(self, which: slice) -> Sequence[Evidence]: ...
     def __getitem__(self, which: int | slice) -> Evidence | Sequence[Evidence]:
-        """Map shard number `which` from its file. Raise BadTable if it has changed since it was written."""
+        """Map the shard with this number from its file. Raise BadTable if the file has changed since it was written."""
         if isinstance(which, slice):
             return self._changed(_shards=self._shards[which])
         batch = self._batch(which)
@@ -366,7 +368,7 @@ class StoredShards(Sequence[Evidence]):
         return pa.ipc.open_file(source).get_batch(0)
 
     def require_disjoint(self) -> None:
-        """Raise BadTable if two folders share an item. Only names with equal hashes are compared."""
+        """Raise BadTable if two folders share an item. Only shards whose ranges of buckets overlap are compared."""
         for (other, (elsewhere, its)), (one, (folder, shard)) in combinations(enumerate(self._shards), 2):
             if elsewhere == folder or not _may_meet(shard.buckets, its.buckets):
                 continue
@@ -380,7 +382,7 @@ class StoredShards(Sequence[Evidence]):
 
 
 def _may_meet(one: Sequence[int] | None, two: Sequence[int] | None) -> bool:
-    """Return True if these buckets may share items; unknown buckets may be any."""
+    """Return True if two ranges of buckets overlap. None is an unknown range, which may overlap any other."""
     return one is None or two is None or (one[0] < two[1] and two[0] < one[1])
 
 

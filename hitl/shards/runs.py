@@ -1,8 +1,8 @@
 """Rows on disk, sorted by the hash of their item: the intermediate form between tables and shards.
 
-Rows arrive in the order of the tables. A run of them, as many as memory allows, is sorted by bucket (the first bits of
-the item's hash) and written. All rows of a range of buckets are then contiguous in each run, in the order in which they
-arrived. So a shard needs one read per run, however large the tables are.
+Rows arrive in the order of the tables. As many as memory allows are sorted by bucket (the first bits of the hash of the
+item) and written as a run. So the rows of a range of buckets are contiguous in each run, and within a bucket they are
+in order of arrival. A shard needs one read per run, however large the tables are.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Runs:
     """Rows with a column `item` (string) and other columns of fixed types, in run files of a folder.
 
     Attributes:
-        n_rows: rows added.
-        sizes: (BUCKETS,) rows of each bucket.
+        n_rows: number of rows added.
+        sizes: (BUCKETS,) number of rows in each bucket, in the runs written so far.
     """
 
     def __init__(self, folder: Path, run_bytes: int) -> None:
@@ -47,7 +47,7 @@ class Runs:
         self.sizes = np.zeros(BUCKETS, np.int64)
 
     def add(self, part: pa.Table, place: str) -> None:
-        """Add rows. Raise BadTable, naming their place, if the columns differ from those of earlier rows."""
+        """Add rows. Raise BadTable, naming `place`, if their columns differ from those of earlier rows."""
         self._names = self._names or part.column_names
         if part.column_names != self._names:
             names, expected = listed(part.column_names), listed(self._names)
@@ -73,7 +73,7 @@ class Runs:
         self._runs += 1
 
     def rows(self, first: int, last: int) -> pa.Table | None:
-        """Return the rows of the buckets first:last, in order of arrival within each bucket; None without any run."""
+        """Return the rows of the buckets first:last, in order of arrival within each bucket; None without a run."""
         parts = []
         for run in range(self._runs):
             starts = np.load(self._folder / f"run-{run}.npy", mmap_mode="r")
@@ -84,7 +84,7 @@ class Runs:
 
 
 def equal_ranges(sizes: npt.NDArray[np.int64], size: int) -> list[tuple[int, int]]:
-    """Split all buckets into about equal ranges with about `size` rows each."""
+    """Split the buckets into ranges first:last with about `size` rows each. Ranges without rows are left out."""
     ends = np.cumsum(sizes)
     total = int(ends[-1])
     shares = max(1, round(total / size))
