@@ -1,4 +1,4 @@
-"""A self-contained HTML page with the state of a project: `write(Report(...), path)`."""
+"""Write the state of a project as a self-contained HTML page: `write(Report(...), path)`."""
 
 from __future__ import annotations
 

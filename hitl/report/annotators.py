@@ -1,4 +1,4 @@
-"""The section on annotators: who needs review, who decides alike, who changes over time, with figures."""
+"""Build the section on annotators: who needs review, who answers alike and who changed over time, with figures."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from hitl.report.contents import QuestionPage
 from hitl.report.plots import PERCENT, Figure, axis, figure, numbers, scatter, shown
 
 GROUPS = 8
-"""Largest number of communities on the page."""
+"""Maximum number of communities (groups) on the page, the largest first."""
 
 MEMBERS = 12
-"""Largest number of annotators named per community."""
+"""Maximum number of annotators named per community."""
 
 FOREST, MAP, LINES = 40, 80, 8
-"""Largest number of annotators in the forest plot, the similarity map, and the figure of accuracy over time."""
+"""Maximum number of annotators in the forest plot, the similarity map, and the figure of accuracy over time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +33,8 @@ class AnnotatorsSection:
         profiles: profiles of all annotators.
         flagged: codes of annotators who need review, most labels first.
         changed: codes of annotators who changed significantly over time, most labels first.
-        groups: the largest communities, each with the names of the members with most labels.
-        figures: figures by the last part of their id.
+        groups: the largest communities, each with the names of its members, most labels first.
+        figures: last part of the id -> figure.
     """
 
     profiles: AnnotatorProfiles
@@ -45,7 +45,10 @@ class AnnotatorsSection:
 
 
 def annotators_section(page: QuestionPage) -> AnnotatorsSection | None:
-    """Profile the annotators of a question. Return None without labels, or if the consensus covers other annotators."""
+    """Profile the annotators of a question.
+
+    Return None if there are no labels, or if the consensus is about other annotators or options.
+    """
     annotations, report = page.evidence.annotations, page.consensus.annotators
     same = annotations.annotators == report.names and annotations.options == report.options
     if not len(annotations) or not same:
@@ -72,7 +75,10 @@ def annotators_section(page: QuestionPage) -> AnnotatorsSection | None:
 
 
 def forest_figure(profiles: AnnotatorProfiles) -> Figure:
-    """Draw the accuracy of each annotator with its 95 % interval, best on top. Color: group; cross: needs review."""
+    """Draw the accuracy of the FOREST annotators with most labels, with 95 % intervals, best on top.
+
+    Colors show groups, crosses show who needs review.
+    """
     report, main = profiles.people, profiles.communities.main
     most = np.argsort(-report.labels, kind="stable")[:FOREST]
     most = most[report.labels[most] > 0]
@@ -92,7 +98,7 @@ def forest_figure(profiles: AnnotatorProfiles) -> Figure:
         rows = [(height, int(k)) for height, k in enumerate(order) if (main[k] if several else -1) == group]
         if not rows:
             continue
-        rows.sort(key=lambda row: bool(profiles.flags(row[1])))  # the legend shows the first symbol, so circles first
+        rows.sort(key=lambda row: bool(profiles.flags(row[1])))  # circles first: the legend shows the first symbol
         heights, codes = map(list, zip(*rows, strict=True))
         colour = f"--c{group % plots.COLOURS}" if group >= 0 else ("--soft" if several else "--c0")
         data.append(
@@ -115,7 +121,7 @@ def forest_figure(profiles: AnnotatorProfiles) -> Figure:
 
 
 def prototype_figure(prototype_jl: Floats, classes: Names, options: Names) -> Figure:
-    """Draw how a group answers: one row per true class, in shares of its labels."""
+    """Draw how a group answers: for each true class (row), the share of each answer (column)."""
     j, width = prototype_jl.shape
     heat = plots.heatmap(
         [numbers(row) for row in prototype_jl],
@@ -136,7 +142,7 @@ def prototype_figure(prototype_jl: Floats, classes: Names, options: Names) -> Fi
 
 
 def similarity_figure(profiles: AnnotatorProfiles) -> Figure:
-    """Draw the similarity of each pair of annotators, ordered by group, with a frame around each group."""
+    """Draw the similarity of all pairs of the MAP annotators with most labels, with a frame around each group."""
     communities, report = profiles.communities, profiles.people
     rows = np.argsort(-report.labels[communities.learned], kind="stable")[:MAP]
     codes = communities.learned[rows]
@@ -197,7 +203,7 @@ def drift_figure(profiles: AnnotatorProfiles, changed: Sequence[int]) -> Figure:
 
 
 def moment(seconds: float, form: str = "%Y-%m-%d %H:%M:%S") -> str | float:
-    """Format a time. Return a number that is not a time since the epoch unchanged."""
+    """Format seconds since the epoch as a time (UTC). Return a number that is out of range unchanged."""
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime(form)
     except (OverflowError, OSError, ValueError):
@@ -205,6 +211,6 @@ def moment(seconds: float, form: str = "%Y-%m-%d %H:%M:%S") -> str | float:
 
 
 def day(seconds: float) -> str:
-    """Format a time as its day. Format a number that is not a time since the epoch as a number."""
+    """Format seconds since the epoch as a day (UTC), or as a number if they are out of range."""
     text = moment(seconds, "%Y-%m-%d")
     return text if isinstance(text, str) else f"{text:g}"

@@ -1,4 +1,4 @@
-"""The contents of a report: questions with their results, a plan, curves, and the history of runs."""
+"""Contents of a report: questions with their results, a plan, curves, and the history of runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,14 @@ from hitl.plan import Plan
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Accuracy or agreement, in [0, 1], over labels spent: (P,) each, with an optional band; `name` is at its end."""
+    """Accuracy or agreement over labels or cost spent.
+
+    Attributes:
+        name: name to show at the end of the line.
+        labels: (P,) labels, or cost, spent.
+        value: (P,) accuracy or agreement, in [0, 1].
+        low, high: (P,) ends of a band around `value`, or None.
+    """
 
     name: str
     labels: Floats
@@ -27,12 +34,12 @@ class Curve:
 
 @dataclass(frozen=True, eq=False)
 class QuestionPage:
-    """The results of one question: its evidence and consensus, over the same items and classes.
+    """The results of one question. Its evidence and consensus must have the same items and classes.
 
     Attributes:
         texts: item -> short text to show.
-        truth: (N,) true class codes held out from the fit, -1 if unknown, to measure accuracy; None: `evidence.truth`,
-            unless the fit used it.
+        truth: (N,) true class codes to measure accuracy, held out from the fit, -1 if unknown. None: use
+            `evidence.truth`, unless the fit used it.
     """
 
     name: str
@@ -49,7 +56,13 @@ class QuestionPage:
 
 @dataclass(frozen=True)
 class PartsSection:
-    """Items with marked parts, least certain first: a template, its input per item, and (label, color) pairs."""
+    """Section on items with marked parts, least certain first.
+
+    Attributes:
+        template: path of the template.
+        drawn: input of the template, one per item.
+        legend: (label, color) pairs.
+    """
 
     template: str
     drawn: Sequence[Any]
@@ -58,9 +71,10 @@ class PartsSection:
 
 @dataclass(frozen=True)
 class Cycle:
-    """One run, from 1, and when it ended.
+    """A run of the project: its number, from 1, its time, and metrics.
 
-    Its metrics are any of `labels` (so far), `confidence`, `agreement`, `done` (means and shares, in [0, 1]).
+    The metrics may be `labels` (number so far) and, in [0, 1], `confidence` and `agreement` (means) and `done` (share
+    of items).
     """
 
     number: int
@@ -73,7 +87,7 @@ class Report:
     """The contents of the page.
 
     Attributes:
-        plan: the next questions and the done items, or None.
+        plan: next questions to ask and items that are done, or None.
         curves: lines of accuracy over labels spent.
         history: runs so far, oldest first.
         subtitle: a line under the title.

@@ -1,4 +1,4 @@
-"""Numbers and rows of tables on the page, computed from evidence and consensus. The template only lays them out."""
+"""Compute the numbers and table rows of the page from evidence and consensus. The template only lays them out."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SURE = 0.9
-"""Items below this confidence are contested."""
+"""Confidence below which items are contested."""
 
 AGREED = 2 / 3
-"""Items on which a smaller share of labels agree are contested, however confident the consensus."""
+"""Share of labels that agree below which items are contested, however confident the consensus."""
 
 NAMES_SHOWN = 12
-"""Annotators listed per answer to a contested item."""
+"""Maximum number of annotators listed per answer to a contested item."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Accuracy:
 
 
 def accuracy_of(page: QuestionPage, truth: Ints) -> Accuracy:
-    """Return the accuracy measured on truth unseen by the fit, or else the accuracy expected over all items."""
+    """Return the accuracy measured on `truth` (-1 if unknown), or else the expected accuracy over all items."""
     known = truth >= 0
     right, total = int((page.consensus.labels == truth)[known].sum()), int(known.sum())
     if total:
@@ -57,10 +57,10 @@ def accuracy_of(page: QuestionPage, truth: Ints) -> Accuracy:
 
 
 def held_out_truth(page: QuestionPage) -> Ints:
-    """Return (N,) true class codes for measuring labels, -1 elsewhere.
+    """Return (N,) true class codes on which accuracy can be measured, -1 elsewhere.
 
-    Truth in the evidence may have been used in the fit. Then every known item is certain and measuring would be
-    circular, so no truth is returned.
+    If the fit used the truth in the evidence, every known item is certain, and measuring would be circular. Then no
+    truth is returned.
     """
     truth = page.evidence.truth
     assert truth is not None
@@ -93,7 +93,7 @@ def pooled_confusion(annotations: Annotations, probabilities: Floats) -> Floats:
 
 
 def typical_confusions(confusion: Floats, shares: Floats) -> tuple[Ints, Ints, Floats]:
-    """Return each annotator's most frequent wrong answer: (K,) true class, (K,) option, (K,) frequency, in [0, 1]."""
+    """Return each annotator's most frequent error: (K,) true class, (K,) answer, (K,) probability given the class."""
     k, j, options = confusion.shape
     wrong_kjl = confusion * shares[:, None]
     wrong_kjl[:, np.arange(j), np.arange(j)] = -1
@@ -103,9 +103,9 @@ def typical_confusions(confusion: Floats, shares: Floats) -> tuple[Ints, Ints, F
 
 
 def contested(evidence: Evidence, consensus: Consensus) -> npt.NDArray[np.intp]:
-    """Return items with two or more labels that are below SURE or on which less than AGREED of the labels agree.
+    """Return items with at least two labels whose confidence is below SURE or whose agreement is below AGREED.
 
-    Sorted by confidence, least first; ties by number of labels, most first.
+    They are sorted by confidence, lowest first; ties by number of labels, most first.
     """
     annotations, count_n = evidence.annotations, evidence.annotations.labels_per_item
     cell, times = np.unique(
@@ -145,9 +145,10 @@ def annotator_rows(page: QuestionPage, most: int) -> list[dict[Hashable, Any]]:
 
 
 def contested_rows(page: QuestionPage, contested: npt.NDArray[np.intp], truth: Ints) -> list[dict[str, Any]]:
-    """Return per contested item its `votes`, current `label`, `confidence`, and `truth` if known.
+    """Return the `votes`, `label`, `confidence` and `truth` (None if unknown) of each contested item.
 
-    A vote has the `option` and its `name`, the `share` of labels, and the `annotators`, most accurate first.
+    A vote has the code (`option`) and `name` of an answer, its `share` of the labels, and the `annotators` who gave it,
+    most accurate first.
     """
     consensus, annotations, report = page.consensus, page.evidence.annotations, page.consensus.annotators
     skill = dict(zip(report.names, report.accuracy.tolist(), strict=True))
@@ -167,9 +168,10 @@ def contested_rows(page: QuestionPage, contested: npt.NDArray[np.intp], truth: I
 
 
 def model_rows(page: QuestionPage) -> list[dict[str, Any]]:
-    """Return the models of the evidence and of the consensus.
+    """Return one row per model in the evidence or the consensus.
 
-    Each has the number of items it predicts, its agreement with the labels, and its temperature, also in words.
+    It has the number of items that the model predicts, its agreement with the consensus, and its temperature, also in
+    words.
     """
     rows = []
     for name in dict.fromkeys((*page.evidence.probabilities, *page.consensus.temperatures)):
@@ -188,7 +190,7 @@ def model_rows(page: QuestionPage) -> list[dict[str, Any]]:
 
 
 def class_rows(page: QuestionPage, most: int) -> list[tuple[Name, int]]:
-    """Return the number of items per label, most frequent first."""
+    """Return (label, number of items) of the `most` most frequent labels, most frequent first."""
     count = np.bincount(page.consensus.labels, minlength=len(page.consensus.classes))
     order = np.argsort(-count, kind="stable")[:most]
     return [(page.consensus.classes[j], int(count[j])) for j in order]

@@ -1,4 +1,4 @@
-"""The section on models: calibration, accuracy by class beside annotators, and items that can skip annotators."""
+"""Build the section on models: calibration, accuracy compared with annotators, and items that can skip annotators."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CLASSES = 20
-"""Classes in the figure and the table: those where annotators add most."""
+"""Maximum number of classes in the figure and the table: those for which annotators add most to the model."""
 
 WHO = {"model": ("model alone", "--c1", "square"), "people": ("annotators alone", "--c2", "diamond")}
 WHO |= {"both": ("both", "--c0", "circle")}
@@ -27,9 +27,9 @@ class ModelsSection:
     """One question's models, for the template.
 
     Attributes:
-        profile: annotators and models together.
-        classes: accuracy by class, classes where annotators add most first.
-        figures: figures by the last part of their id; they show the first CLASSES classes.
+        profile: profile of annotators and models together.
+        classes: table of accuracy by class, first the classes for which annotators add most.
+        figures: last part of the id -> figure. Only the first CLASSES classes are drawn.
     """
 
     profile: ModelProfile
@@ -55,7 +55,7 @@ def models_section(page: QuestionPage) -> ModelsSection | None:
 
 
 def _profile(page: QuestionPage) -> ModelProfile | None:
-    """Measure on held-out truth if there is some, otherwise on the truth of the fit, hiding it item by item."""
+    """Measure on held-out truth if there is any, otherwise on the truth that the fit used, hiding it item by item."""
     if not page.evidence.probabilities or not page.evidence.annotations.n_items:
         return None
     evidence, truth = page.evidence, measures.held_out_truth(page)
@@ -69,7 +69,7 @@ def _profile(page: QuestionPage) -> ModelProfile | None:
 
 
 def calibration_figure(calibration: pd.DataFrame) -> Figure:
-    """Draw accuracy by confidence: each model uncalibrated (dashed), and calibrated."""
+    """Draw accuracy by confidence for each model as it comes (dashed), and calibrated (solid)."""
     lines = [
         (f"{shown(str(model), 24)}, as it comes" if when == "before" else "calibrated", rows)
         for (when, model), rows in calibration.groupby(["when", "model"], sort=False)
@@ -78,7 +78,7 @@ def calibration_figure(calibration: pd.DataFrame) -> Figure:
 
 
 def class_figure(classes: pd.DataFrame) -> Figure:
-    """Draw the accuracy of model, annotators and both per true class, from the bottom, with 95 % intervals."""
+    """Draw the accuracy of model, annotators and both, with 95 % intervals, per true class, the first at the bottom."""
     data = []
     for rank, (who, (name, colour, symbol)) in enumerate(WHO.items()):
         heights = [round(height + 0.22 * (rank - 1), 2) for height in range(len(classes))]
@@ -97,7 +97,7 @@ def class_figure(classes: pd.DataFrame) -> Figure:
 
 
 def confidence_figure(confidence: pd.DataFrame) -> Figure:
-    """Draw the accuracy of model, annotators and both in equally large groups, by rising confidence of the model."""
+    """Draw the accuracy of model, annotators and both in groups of equal size, by rising confidence of the model."""
     rows = confidence.to_dict("records")
     groups = [[f"{sure(row['from'])}–{sure(row['to'])}", f"{row['items']:,.0f}"] for row in rows]
     more: Figure
@@ -113,7 +113,7 @@ def confidence_figure(confidence: pd.DataFrame) -> Figure:
 
 
 def deferral_figure(curve: pd.DataFrame) -> Figure:
-    """Draw the accuracy of all items, with its band, and of items that skip annotators, over the share that skips."""
+    """Draw the accuracy of all items, and of items that skip annotators, over the share of items that skip them."""
     x = numbers(curve["share"])
     tip: Figure = {"hovertemplate": "%{y:.2%}"}
     dashed = {"color": "--c1", "width": 2, "dash": "dash"}
@@ -127,6 +127,6 @@ def deferral_figure(curve: pd.DataFrame) -> Figure:
 
 
 def sure(share: float) -> str:
-    """Format a confidence in %, with just enough digits to distinguish it from 100 (at most three)."""
+    """Format a confidence in %, with as few decimals as distinguish it from 100, at most three."""
     digits = next((digits for digits in range(4) if round(share * 100, digits) < 100), 0)
     return f"{share * 100:.{digits}f}"

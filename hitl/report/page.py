@@ -1,7 +1,7 @@
-"""The page: numbers and figures in `page.html.j2`, with inline styles and script. `figures.js.j2` draws the figures.
+"""Render the page from `page.html.j2`, with inline styles and script. `figures.js.j2` draws the figures.
 
-It loads nothing from the network, and its Content-Security-Policy forbids it. Names and texts come from outside, so the
-template escapes all of them, and data for the script is JSON without a "<".
+The page loads nothing from the network, and its Content-Security-Policy forbids it. Names and texts are not trusted:
+the template escapes all of them, and data for the script are JSON without a "<".
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ if TYPE_CHECKING:
     import jinja2
 
 ROWS = 25
-"""Rows in the tables of contested items, questions to ask, done items, and flagged annotators."""
+"""Maximum rows in the tables of contested items, questions to ask, done items, and flagged annotators."""
 
 REASONS = 8
-"""Number of reasons listed for done items."""
+"""Maximum number of reasons listed for done items."""
 
 TEXT_SHOWN = 300
-"""Characters shown of an item's text."""
+"""Maximum characters shown of an item's text."""
 
 CLASSES_SHOWN = 12
 ANNOTATORS_SHOWN = 500
-"""Rows of the annotator tables of all questions together."""
+"""Maximum rows in the annotator tables of all questions together; each question has at least ROWS."""
 
 CONFUSION_CELLS = 300_000
-"""Cells of all the annotators' confusion matrices on the page, about 4 bytes each."""
+"""Maximum cells of the annotators' confusion matrices on the page, about 4 bytes each."""
 
 NAMED = 5
-"""Largest number of annotators named."""
+"""Maximum number of annotators named as needing training."""
 
 LEVEL = 0.005
-"""Smallest difference in accuracy that is mentioned."""
+"""Difference in accuracy below which the model makes hardly a difference."""
 
 LEFT = ("to come", "the project is done", "nothing is asked", "waiting", "left aside")
-"""Prefixes of the sentences about remaining work (`hitl.metrics.outlook`)."""
+"""Prefixes of the sentences of `hitl.metrics.outlook` that are about remaining work."""
 
 
 def render(report: Report) -> str:
@@ -85,7 +85,7 @@ def write(report: Report, path: str | Path) -> None:
 
 
 def templates() -> jinja2.Environment:
-    """Return the environment of the templates of this folder."""
+    """Return the Jinja environment of the templates in this folder."""
     import jinja2
 
     loader = jinja2.FileSystemLoader(Path(__file__).parent)
@@ -134,7 +134,7 @@ def _overview(report: Report) -> dict[str, int]:
 
 
 def _question(key: str, page: QuestionPage, many: int) -> dict[str, Any]:
-    """Return the template and script values of one question out of `many`."""
+    """Return the values of one question for template and script. `many`: number of questions on the page."""
     consensus, annotations = page.consensus, page.evidence.annotations
     rows = measures.annotator_rows(page, max(ROWS, ANNOTATORS_SHOWN // many))
     contested = measures.contested(page.evidence, consensus)
@@ -173,7 +173,7 @@ def _question(key: str, page: QuestionPage, many: int) -> dict[str, Any]:
 
 
 def _confusions(page: QuestionPage, rows: list[dict[Hashable, Any]], cells: int) -> dict[str, Any]:
-    """Return the confusion matrices for a question's heat map: the pooled one, and as many others as fit."""
+    """Return confusion matrices for a heat map: the pooled one, and those of as many annotators as `cells` allows."""
     report = page.consensus.annotators
     room = cells // (len(report.classes) * len(report.options))
     pooled = measures.pooled_confusion(page.evidence.annotations, page.consensus.probabilities)
@@ -189,7 +189,7 @@ def _confusions(page: QuestionPage, rows: list[dict[Hashable, Any]], cells: int)
 
 
 def verdict(report: Report, questions: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
-    """Return the answers to a lead's questions. `questions` holds the template values (id, page, accuracy, ...)."""
+    """Return question of a project lead -> answers. `questions`: template values of the questions on the page."""
     if not questions:
         return {}
     stands, helps, training, left = [], [], [], []
@@ -261,12 +261,12 @@ def count(number: float) -> str:
 
 
 def places(value: float, digits: int) -> str:
-    """Format a number with this many digits, or a dash."""
+    """Format a number with this many decimals; NaN and infinity as a dash."""
     return f"{value:.{digits}f}" if np.isfinite(value) else "–"
 
 
 def points(share: float) -> str:
-    """Format a difference in percentage points: 0.0345 as "+3.5"."""
+    """Format a difference in percentage points: 0.0345 as "+3.5", NaN as a dash."""
     return f"{round(share * 100, 1) + 0.0:+.1f}" if np.isfinite(share) else "–"
 
 

@@ -1,7 +1,7 @@
-"""Figures as plain values (data, layout) in a subset of plotly's format, drawn in the page by `figures.js.j2`.
+"""Build figures as plain values (data, layout) in a subset of plotly's format. `figures.js.j2` draws them in the page.
 
 A color is the name of a CSS variable, "--c1", optionally with an opacity, "--c1/0.2", so that a figure works in light
-and dark mode. Names from outside are escaped.
+and dark mode. Names are escaped, because they are not trusted.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ COLOURS = 8
 PERCENT: Figure = {"tickformat": ".0%"}
 LEGEND: Figure = {"showlegend": True}
 SILENT: Figure = {"hoverinfo": "skip", "showlegend": False}
-"""Trace options without legend and hover."""
+"""Options of a trace that has no legend and does not react to the pointer."""
 
 LABEL_GAP = 0.075
-"""Smallest distance between two names at the ends of lines, as a share of the height."""
+"""Minimum distance between two names at the ends of lines, as a fraction of the height."""
 
 
 # -- parts of figures --------------------------------------------------------------------------------------
@@ -44,17 +44,17 @@ def numbers(values: npt.ArrayLike, digits: int = 4) -> list[float | None]:
 
 
 def cut(text: str, most: int) -> str:
-    """Shorten a text to `most` characters."""
+    """Shorten a text to at most `most` characters."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def shown(name: Name, most: int = 40) -> str:
-    """Escape a name and shorten it to `most` characters."""
+    """Shorten a name to at most `most` characters and escape it."""
     return escape(cut(str(name), most))
 
 
 def axis(title: str, names: Sequence[str] | None = None, **more: Any) -> Figure:
-    """Return an axis with a title, and with these names at 0, 1, ..."""
+    """Return an axis with a title, and with `names`, if given, at 0, 1, ..."""
     ticks = {} if names is None else {"showgrid": False, "tickvals": list(range(len(names))), "ticktext": list(names)}
     return {"title": {"text": title}, **ticks, **more}
 
@@ -78,21 +78,22 @@ def heatmap(z: Sequence[list[float | None]], most: float, tip: str, **more: Any)
 
 
 def whiskers(value: npt.ArrayLike, low: npt.ArrayLike, high: npt.ArrayLike, colour: str) -> Figure:
-    """Return the intervals of points, for error_x or error_y."""
+    """Return the intervals low .. high around `value`, for error_x or error_y."""
     above, below = numbers(np.asarray(high) - value), numbers(value - np.asarray(low))
     return {"array": above, "arrayminus": below, "color": f"{colour}/0.5"}
 
 
 def band(x: Sequence[Any], low: npt.ArrayLike, high: npt.ArrayLike, colour: str) -> list[Figure]:
-    """Return the area between two lines."""
+    """Return the traces that fill the area between two lines."""
     edge: Figure = {"type": "scatter", "mode": "lines", "x": x, "line": {"width": 0}} | SILENT
     return [edge | {"y": numbers(low)}, edge | {"y": numbers(high), "fill": "tonexty", "fillcolor": f"{colour}/0.16"}]
 
 
 def end_names(ends: Sequence[tuple[str, Any, float] | None], span: float) -> list[Figure]:
-    """Return names (escaped) at the (x, y) where lines end, moved apart if the ends are close together.
+    """Return annotations with the names of lines at their ends, moved apart if the ends are close together.
 
-    Colors follow the position in the list. None has no name. `span` is the height of the figure in y.
+    `ends`: for each line its escaped name and the (x, y) of its end, or None for a line without a name; the position in
+    the list determines the color. `span`: range of the y axis.
     """
     present = sorted((end[2], rank, end) for rank, end in enumerate(ends) if end is not None)
     heights = spread(np.array([y for y, _, _ in present]), LABEL_GAP * span).tolist()
@@ -103,7 +104,7 @@ def end_names(ends: Sequence[tuple[str, Any, float] | None], span: float) -> lis
 
 
 def curve_names(curves: Sequence[Curve], span: float) -> list[Figure]:
-    """Return the names at the last finite point of each curve."""
+    """Return annotations with the names of curves at their last finite points."""
     last = [np.flatnonzero(np.isfinite(curve.value))[-1:] for curve in curves]
     ends = [
         (shown(curve.name, 28), float(curve.labels[row[0]]), float(curve.value[row[0]])) if row.size else None
@@ -113,7 +114,7 @@ def curve_names(curves: Sequence[Curve], span: float) -> list[Figure]:
 
 
 def spread(sorted_values: Floats, gap: float) -> Floats:
-    """Move sorted values as little as needed so that neighbors are `gap` apart, around the same center."""
+    """Move sorted values apart, around the same center, so that neighbors differ by at least `gap`."""
     steps = gap * np.arange(len(sorted_values))
     pushed = np.maximum.accumulate(sorted_values - steps) + steps
     pulled = np.minimum.accumulate((sorted_values - steps)[::-1])[::-1] + steps
@@ -133,7 +134,7 @@ def ticks(low: float, high: float, about: int = 6) -> Floats:
 
 
 def curves_figure(curves: Sequence[Curve], value: str, spent: str = "labels spent") -> Figure:
-    """Draw lines over labels spent, each with its band and a name at its end. `value` and `spent` name the axes."""
+    """Draw curves with their bands, and a name at the end of each. `value` and `spent` are the titles of the axes."""
     data: list[Figure] = []
     for rank, curve in enumerate(curves):
         x, colour = numbers(curve.labels), f"--c{rank % COLOURS}"
@@ -169,7 +170,7 @@ def history_figure(history: Sequence[Cycle]) -> Figure:
 
 
 def confidence_figure(confidence: Floats, n_classes: int, bins: int = 20) -> Figure:
-    """Draw a histogram of item confidence, from 1/J to 1."""
+    """Draw a histogram of the confidence of items, from 1/J to 1."""
     edges = np.linspace(1 / n_classes, 1, bins + 1)
     count, _ = np.histogram(np.clip(confidence, edges[0], edges[-1]), edges)
     bar = {
@@ -186,10 +187,10 @@ def confidence_figure(confidence: Floats, n_classes: int, bins: int = 20) -> Fig
 
 
 def reliability_figure(lines: Sequence[tuple[str, pd.DataFrame]], confidence: str, right: str) -> Figure:
-    """Draw accuracy by confidence. On the diagonal the two are equal.
+    """Draw accuracy by confidence, and the diagonal, where they are equal.
 
-    Each line is a name (escaped) and a table from `complementarity.reliability`. The last is solid, earlier ones are
-    dashed. `confidence` and `right` name the axes.
+    `lines`: escaped names and tables from `complementarity.reliability`. The last line is solid, earlier ones are
+    dashed. `confidence` and `right` are the titles of the axes.
     """
     lowest = min(float(table[["confidence", "low"]].min().min()) for _, table in lines)
     floor = max(0.0, float(np.floor(lowest * 10) / 10))
@@ -218,5 +219,5 @@ def reliability_figure(lines: Sequence[tuple[str, pd.DataFrame]], confidence: st
 
 
 def confusion_values(confusion: Floats) -> list[int | None]:
-    """Return a (J, L) confusion matrix row by row, in thousandths, null for NaN. A quarter of the size of fractions."""
+    """Return a (J, L) confusion matrix row by row, in thousandths, which are short to write, with null for NaN."""
     return [round(float(x) * 1000) if np.isfinite(x) else None for x in confusion.ravel()]

@@ -1,4 +1,4 @@
-"""Replay report: a page with figures, or the curves as one SVG, for documents that accept images but no scripts."""
+"""Write the report of a replay: a page with figures, or one SVG for documents that accept images but no scripts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hitl.report.contents import Curve
 from hitl.report.page import document, templates, write_text
 
 BOX = {"width": 760, "height": 360, "left": 62, "right": 570, "top": 34, "bottom": 314}
-"""Size of a panel of the picture, and the ends of its axes."""
+"""Size of a panel of the SVG, and the ends of its axes, in pixels."""
 
 COLOUR = ("#0072b2", "#d55e00", "#00875f", "#b5538e", "#b98300", "#3a8fc7", "#6d6d6d", "#7a5cc0")
 """Series colors of page.css in light mode."""
@@ -25,7 +25,7 @@ COLOUR = ("#0072b2", "#d55e00", "#00875f", "#b5538e", "#b98300", "#3a8fc7", "#6d
 
 @dataclass(frozen=True)
 class Row:
-    """Row of the table, as text: labels and cost that one strategy needed for one target."""
+    """Row of the table, as text: labels and cost that a strategy needed to reach a target, and its saving."""
 
     target: str
     strategy: str
@@ -39,10 +39,10 @@ class ReplayReport:
     """Contents of the page.
 
     Attributes:
-        title, subtitle: the heading and a line under it.
-        by_labels: a curve per strategy, over labels.
-        by_cost: a curve per strategy, over cost; empty if all labels cost the same.
-        rows: labels and cost each strategy needed.
+        title, subtitle: heading, and the line under it.
+        by_labels: one curve per strategy, over labels.
+        by_cost: one curve per strategy, over cost; empty if all labels cost the same.
+        rows: labels and cost that each strategy needed.
         band: meaning of the bands ("lowest to highest of 5 seeds").
         command: the command line.
     """
@@ -57,7 +57,7 @@ class ReplayReport:
 
     @property
     def panels(self) -> list[tuple[str, str, tuple[Curve, ...]]]:
-        """Title, name of the x axis, and curves of each figure."""
+        """Title, title of the x axis, and curves of each figure."""
         panels = [("Accuracy against labels", "labels", self.by_labels)]
         return [*panels, ("Accuracy against cost", "cost", self.by_cost)] if self.by_cost else panels
 
@@ -77,12 +77,12 @@ def write_svg(report: ReplayReport, path: str | Path) -> None:
 
 
 def figure(axis: str, curves: Sequence[Curve]) -> plots.Figure:
-    """Draw the curves, cutting off the steep start at the bottom, with a name beside every line."""
+    """Draw the curves with a name beside each. The y axis leaves out their steep starts."""
     drawn = plots.curves_figure(curves, "accuracy (%)", axis)
     low, high = ends_of(curves)
     names = plots.curve_names(curves, high - low)
     gap = plots.LABEL_GAP * (high - low)
-    for rank, name in enumerate(names):  # from the lowest; names outside the range are hidden
+    for rank, name in enumerate(names):  # from the lowest; keep names in the range, else they are hidden
         above = len(names) - 1 - rank
         name["y"] = min(max(name["y"], low + rank * gap), high - above * gap)
     drawn["layout"]["yaxis"]["range"] = [low, high]
@@ -91,14 +91,14 @@ def figure(axis: str, curves: Sequence[Curve]) -> plots.Figure:
 
 
 def ends_of(curves: Sequence[Curve]) -> tuple[float, float]:
-    """Return the ends of the y axis: below the lowest curve without its first twentieth, above the highest."""
+    """Return the ends of the y axis: below the lowest point after the first twentieth, and above the highest point."""
     low = min(float(np.min((c.value if c.low is None else c.low)[len(c.value) // 20 :])) for c in curves)
     high = max(float(np.max(c.value if c.high is None else c.high)) for c in curves)
     return float(max(0.0, np.floor(low * 50) / 50 - 0.01)), float(min(1.005, np.ceil(high * 100) / 100 + 0.005))
 
 
 def _panel(title: str, axis: str, curves: Sequence[Curve]) -> dict[str, Any]:
-    """Return the places of a panel's ticks, lines and names in the picture."""
+    """Return the title, ticks, lines and names of a panel, with their places in the SVG."""
     most = max(float(curve.labels[-1]) for curve in curves) or 1.0
     floor, top = ends_of(curves)
 

@@ -1,4 +1,4 @@
-"""The report of a stored project: the current consensus, and the history of its runs."""
+"""Build the report of a stored project: the current consensus, and the history of its runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def stored_report(settings: Settings, store: Store, questions: tuple[Question, ...]) -> Report:
-    """Fit the stored data and return its report, with the history of runs. Raises BadInput if nothing is stored."""
+    """Fit the stored data and return the report, with the history of runs. Raise BadInput if nothing is stored."""
     names = item_names(settings, store)
     judgement = judge(settings, store, questions).named(names)
     table = store.items(settings.name)
@@ -41,7 +41,7 @@ def text_of(data: Mapping[str, Any]) -> str:
 
 
 def asked_before(results: Mapping[str, Consensus]) -> tuple[Question, ...]:
-    """Return the questions these results answer, each once, because parts may be judged in layers."""
+    """Return the questions that these results answer, each once. A question about parts may have several results."""
     asked = (
         result.question or Question(name, result.classes, result.annotators.options) for name, result in results.items()
     )
@@ -49,6 +49,6 @@ def asked_before(results: Mapping[str, Consensus]) -> tuple[Question, ...]:
 
 
 def shares(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """Return the metrics of one run that the history shows."""
+    """Return the metrics of a run that the history shows."""
     means = {name: metrics[name] for name in ("labels", "confidence", "agreement") if metrics.get(name) is not None}
     return {**means, "done": metrics["done"] / max(metrics["items"], 1)}

@@ -1,6 +1,6 @@
-"""Sections of the page for parts of items (texts, recordings, masks, boxes), least certain items first.
+"""Build the section on items with marked parts (texts, recordings, boxes, masks), least certain items first.
 
-Each kind of answer that can be drawn has a function and a template here. Any other kind has a table of its parts.
+Each kind of answer that can be drawn has a function and a template here. Other kinds get a table of their parts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from hitl.report.contents import PartsSection, QuestionPage
 from hitl.report.parts import pictures, spans
 
 ROWS = 40
-"""Rows in a table of parts."""
+"""Maximum number of items in a table of parts."""
 
 DRAWN: dict[str, Callable[[QuestionPage], PartsSection]] = {
     "spans": spans.marked_texts,
@@ -24,14 +24,14 @@ DRAWN: dict[str, Callable[[QuestionPage], PartsSection]] = {
 
 
 def parts_section(page: QuestionPage) -> PartsSection | None:
-    """Draw the parts of a question's items. Return None if items are judged as a whole."""
+    """Draw the parts of a question's items. Return None if its answers do not mark parts."""
     if not kind_of(page.consensus).of_parts:
         return None
     return DRAWN.get(page.consensus.kind, parts_table)(page)
 
 
 def parts_table(page: QuestionPage) -> PartsSection:
-    """List the items with their parts, least certain first."""
+    """List the ROWS least certain items, with their parts."""
     rows = kind_of(page.consensus).rows([Judged(page.name, page.evidence, page.consensus)])
     rows.sort(key=lambda row: float(row["confidence"]))
     for row in rows[:ROWS]:

@@ -1,4 +1,4 @@
-"""Images on which annotators drew boxes or painted masks: those of the consensus and of every annotator.
+"""Draw the boxes or masks on images: those of the consensus, and those of each annotator.
 
 The image itself is not in the report, because it may be stored anywhere and the page loads nothing. A picture is an
 inline SVG (boxes) or PNG (masks), at most `SIDE` wide and high, with a color per class. The least certain images come
@@ -26,7 +26,7 @@ from hitl.parts import Part
 from hitl.report.contents import PartsSection, QuestionPage
 
 IMAGES = 12
-"""Images shown, least certain first."""
+"""Maximum number of images shown, least certain first."""
 
 SIDE = 160
 """Largest side of a picture, in pixels."""
@@ -48,7 +48,7 @@ def legend(classes: Names) -> list[tuple[str, str]]:
 
 
 def least_certain(page: QuestionPage, answered: Iterable[int], most: int = IMAGES) -> list[int]:
-    """Return the first of the answered items, least certain first."""
+    """Return at most `most` of the answered items, least certain first."""
     rows = np.array(list(answered), np.int64)
     first: list[int] = rows[np.argsort(page.consensus.confidence[rows], kind="stable")][:most].tolist()
     return first
@@ -66,7 +66,16 @@ class Shape:
 
 @dataclass(frozen=True)
 class BoxedImage:
-    """Boxes of the consensus and of each annotator, in pictures of this size; the confidence and its subject."""
+    """Boxes on an image.
+
+    Attributes:
+        item: the image.
+        confidence: confidence, in [0, 1].
+        about: what the confidence is about, in words.
+        width, height: size of the pictures in pixels.
+        found: boxes of the consensus.
+        annotators: each annotator with their boxes.
+    """
 
     item: Name
     confidence: float
@@ -91,7 +100,7 @@ def boxed_images(page: QuestionPage) -> PartsSection:
 
     for i in least_certain(page, np.flatnonzero(parts.matched.answers.answers_n > 0)):
         item = page.evidence.annotations.items[i]
-        height, width = parts.sizes[i] if min(parts.sizes[i]) > 0 else (3, 4)  # an unknown size is drawn as 3 to 4
+        height, width = parts.sizes[i] if min(parts.sizes[i]) > 0 else (3, 4)  # unknown size: draw 4 to 3
         is_object = parts.matched.cluster_n[i] >= 0
         drawn.append(
             BoxedImage(
@@ -112,7 +121,15 @@ def boxed_images(page: QuestionPage) -> PartsSection:
 
 @dataclass(frozen=True)
 class DrawnImage:
-    """Pictures of an image: the consensus, the share of annotators who drew there, and each annotator's masks."""
+    """Masks on an image. Pictures are data URLs.
+
+    Attributes:
+        item: the image.
+        confidence: confidence, in [0, 1].
+        found: picture of the consensus.
+        votes: picture of the share of annotators who drew at each pixel; darker is more.
+        annotators: each annotator with the picture of their masks.
+    """
 
     item: Name
     confidence: float
@@ -142,7 +159,7 @@ def drawn_images(page: QuestionPage) -> PartsSection:
 
 
 def _png(codes_hw: npt.NDArray[np.uint8], palette: npt.NDArray[np.uint8]) -> str:
-    """Encode codes into a palette (256, 3) as a small PNG data URL (PNG specification: chunks, color type 3)."""
+    """Encode indices into a palette (256, 3) as a small PNG in a data URL (PNG specification: chunks, color type 3)."""
     step = -(-max(codes_hw.shape) // SIDE)
     codes_hw = codes_hw[::step, ::step]
     height, width = codes_hw.shape

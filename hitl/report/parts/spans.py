@@ -1,7 +1,7 @@
-"""Texts and recordings with marked parts: the consensus spans and those of every annotator.
+"""Draw spans in texts and recordings: those of the consensus, and those of each annotator, on a line each.
 
-A line of a text is the text cut into segments. Spans of one layer do not overlap, so every line of a layer is one row
-of segments. A line of a recording is a row of bars over a time axis.
+A line of a text is the text, cut into segments. One line is enough, because the spans of a layer do not overlap. A line
+of a recording is a row of bars over a time axis.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from hitl.report.parts.pictures import least_certain
 from hitl.report.plots import ticks
 
 TEXTS = 20
-"""Texts shown, least certain first."""
+"""Maximum number of texts or recordings shown, least certain first."""
 
 LONGEST = 2_000
-"""Characters shown of a text."""
+"""Maximum characters shown of a text."""
 
 SHORTEST = 1e-300
-"""Shortest axis, because dividing by a shorter one gives infinity."""
+"""Minimum length of an axis, because dividing by a shorter one gives infinity."""
 
 Marked = tuple[Place, Place, int, str]
 """A span: start, end, index of its label among the question's classes, and a note."""
@@ -34,7 +34,7 @@ Marked = tuple[Place, Place, int, str]
 
 @dataclass(frozen=True)
 class MarkedItem:
-    """An answered item: its confidence, in [0, 1], spans of the consensus, and each annotator's."""
+    """An answered item: its number (`row`), confidence in [0, 1], and spans of the consensus and each annotator."""
 
     row: int
     item: Name
@@ -44,7 +44,11 @@ class MarkedItem:
 
 
 def _marked_items(page: QuestionPage, parts: SpanParts, as_written: bool, note: str) -> list[MarkedItem]:
-    """Return the first TEXTS answered items; `as_written`: times of a recording instead of offsets."""
+    """Return the TEXTS least certain answered items.
+
+    `as_written`: True for recordings, whose times are shown as annotators wrote them. `note`: word for a consensus span
+    in its note, "2 of 3 marked <note>".
+    """
     labels, classes, items = parts.labels, parts.matched.classes, page.evidence.annotations.items
     codes = {labels.classes.index(kind): number for number, kind in enumerate(classes)}
     first = least_certain(page, np.flatnonzero(labels.answers_n > 0), TEXTS)
@@ -73,7 +77,7 @@ def _marked_items(page: QuestionPage, parts: SpanParts, as_written: bool, note: 
 
 @dataclass(frozen=True)
 class Segment:
-    """A piece of a text. If it is marked, it has `kind` (index of its label), `label`, and a note."""
+    """Segment of a text. If it is marked, it has `kind` (index of its label), `label` and perhaps a note."""
 
     text: str
     kind: int | None = None
@@ -83,7 +87,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class MarkedText:
-    """A text with its consensus, one line per annotator, and its confidence, in [0, 1]."""
+    """A text: confidence in [0, 1], line of the consensus, one line per annotator, and if only its start is shown."""
 
     item: Name
     confidence: float
@@ -107,7 +111,7 @@ def marked_texts(page: QuestionPage) -> PartsSection:
 
 
 def _segments(text: str, spans: Iterable[Marked], classes: Names) -> tuple[Segment, ...]:
-    """Cut the text (only its beginning if it is long) at its spans."""
+    """Cut the first LONGEST characters of a text into segments, at the borders of its spans."""
     text, place, pieces = text[:LONGEST], 0, []
     for start, end, kind, note in sorted((int(start), int(end), kind, note) for start, end, kind, note in spans):
         if start >= len(text):
@@ -122,7 +126,7 @@ def _segments(text: str, spans: Iterable[Marked], classes: Names) -> tuple[Segme
 
 @dataclass(frozen=True)
 class Bar:
-    """A time span: start and length in percent of the axis, index of its label, and a note."""
+    """A span of time: start and length in percent of the axis, index of its label, and a note."""
 
     start: float
     length: float
@@ -132,7 +136,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class MarkedRecording:
-    """A recording: bars of the consensus and of each annotator, axis ticks (percent, text), and its confidence."""
+    """A recording: confidence in [0, 1], bars of the consensus and each annotator, and axis ticks (percent, text)."""
 
     item: Name
     confidence: float
@@ -161,7 +165,7 @@ def _recording(one: MarkedItem, classes: Names) -> MarkedRecording:
     sides = [side for span in spans for side in span[:2]]
     numbers = [number_of(side) for side in sides]
     low, high = min(numbers, default=0.0), max(numbers, default=1.0)
-    low = 0.0 if 0 <= low < high / 2 else low  # starts at 0 if the first place is close to it
+    low = 0.0 if 0 <= low < high / 2 else low  # start the axis at 0 if the first border is near
     high = high if high - low > SHORTEST else low + 1
     form = "%Y-%m-%d" if high - low > 3 * 86_400 else "%H:%M" if high - low > 600 else "%H:%M:%S"
     are_times = any(isinstance(side, str) for side in sides)
