@@ -52,7 +52,7 @@ class Choices:
         return {question.name: Evidence(annotations, predictions, truth=truth)}
 
     def consensus(self, evidence: Evidence, method: Combiner) -> Consensus:
-        """Fit the method, without features that it does not use."""
+        """Fit the method. If it does not use features, they are removed from the evidence first."""
         return method.fit(seen_by(method, evidence))
 
     def rows(self, layers: Sequence[Judged]) -> list[dict[str, Any]]:

@@ -42,7 +42,7 @@ KINDS = Registry(
 )
 
 NOTHING = "(nothing)"
-"""Class of marks, or of an item, where there is no part."""
+"""Class of marks that are no part, and of an item without parts."""
 
 DIGITS = 6
 """Decimals of a probability sent to the platform."""
@@ -64,7 +64,7 @@ class Judged(NamedTuple):
 
 @dataclass(frozen=True)
 class StoredAnswers:
-    """Stored answers to one question. The tables are functions that read on demand.
+    """Stored answers to one question. Each table is a function that reads it on demand.
 
     Attributes:
         question: the question.
@@ -134,7 +134,7 @@ class Kind(Protocol):
         ...
 
     def table(self, layers: Sequence[Judged], names: Mapping[str, str]) -> pa.Table:
-        """Return the consensus to export. Items that kinds with parts find `changed` since the fit are left out.
+        """Return the consensus to export. Kinds with parts leave out items whose marks have changed since the fit.
 
         `names`: item's key -> the user's own id.
         """
@@ -202,7 +202,7 @@ class PartsKind(ABC):
     columns: ClassVar[Mapping[str, pa.DataType | None]] = {}
     """Columns of the exported consensus after the item, with their types.
 
-    None: the type in `TYPES`; for a place, that of the values, text or numbers.
+    None: the type in `TYPES` or, if it has none, the type of the values: text or numbers.
     """
 
     @abstractmethod

@@ -133,7 +133,7 @@ class LabelPatterns:
 
 
 def _patterns(labels: Codes, n_classes: int, breadth: int) -> tuple[Codes, Codes]:
-    """Return the (H, W) pattern of each pixel, and for each pattern (1 + A,) 1 if thin, else 0, and the A labels."""
+    """Return (H, W) the pattern of each pixel, and (patterns, 1 + A) 1 if it is thin, else 0, and its A labels."""
     low, high = int(labels.min()), int(labels.max())
     if low < -1 or high >= n_classes:
         raise BadAnnotations(f"labels: expected -1 or a code below {n_classes}, got {low if low < -1 else high}")

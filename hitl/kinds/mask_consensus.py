@@ -12,8 +12,9 @@ of pixels with class shares at their mode.
 By default the strength is the one with the best score on a sample of the images. Each fold of annotators is held out in
 turn. Class probabilities of the pixels are computed from the labels of all other annotators and the field. From these,
 the confusion rows of the held-out annotators are estimated, and then the log probability of their labels. Fields on
-other graphs use a pseudo-likelihood in place of this score. It would fail here, because an annotator's errors are
-adjacent, so the neighbors of a wrong label predict it. Other annotators do not share these errors.
+other graphs use a pseudo-likelihood in place of this score. It would fail here: an annotator's errors are adjacent, so
+that a wrong label is predicted by its neighbors. This score is not misled, because other annotators do not share these
+errors.
 """
 
 from __future__ import annotations

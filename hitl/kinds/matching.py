@@ -111,8 +111,8 @@ class Matched:
     def cluster_n(self) -> Indices:
         """(N,) the cluster that represents each item, -1 for an item without a cluster.
 
-        It is the one whose most frequent vote has fewest votes. Ties go to the cluster with most marks, then to the
-        first.
+        It is the cluster whose most frequent vote is least frequent. Ties go to the cluster with most marks, then to
+        the first.
         """
         votes = self.votes.annotations
         count_cl = np.zeros((len(self), votes.n_options), np.int64)
@@ -195,7 +195,7 @@ def match(marks: Marks, cluster_s: Indices, answers: Answers, classes: Names, ti
 
 
 def within_groups(count: Indices) -> Indices:
-    """Return the numbers from 0 for each of consecutive groups of these sizes: 0 1 0 1 2 for the sizes 2 and 3."""
+    """Return numbers that count from 0 in each of consecutive groups: 0 1 0 1 2 for groups of sizes 2 and 3."""
     return np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
 
 

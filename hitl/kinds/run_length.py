@@ -41,7 +41,7 @@ HEADER = 32 + 5 + 4 * 4
 
 
 def decode(rle: Sequence[int], height: int, width: int) -> npt.NDArray[np.bool_]:
-    """Return (H, W) True where the brush has touched the image. Raise BadInput if this is no mask of this size."""
+    """Return (H, W) True where the brush has touched the image. Raise BadInput if `rle` is no mask of this size."""
     return opacity(rle, height, width) > 0
 
 
@@ -58,7 +58,7 @@ def encode(mask: npt.ArrayLike, opacity: npt.ArrayLike = 255) -> list[int]:
 
 
 def opacity(rle: Sequence[int], height: int, width: int) -> Bytes:
-    """Return (H, W) opacity of each pixel, 0 to 255. Raise BadInput if this is no mask of this size."""
+    """Return (H, W) opacity of each pixel, 0 to 255. Raise BadInput if `rle` is no mask of this size."""
     values = decode_values(rle)
     if len(values) != height * width * CHANNELS:
         raise BadInput(

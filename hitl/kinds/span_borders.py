@@ -188,7 +188,7 @@ def _medians(matched: Matched, weight_m: Floats) -> Indices:
         rank_m = matched.place_md[:, side]
         order = np.lexsort((rank_m, cluster_m))
         cluster = cluster_m[order]
-        share = np.cumsum(weight_m[order] / whole_c[cluster])  # each cluster adds 1: rounding loses none
+        share = np.cumsum(weight_m[order] / whole_c[cluster])  # each cluster adds 1, so rounding loses no small one
         before = np.unique(cluster, return_inverse=True)[1].ravel() if len(cluster) else 0
         reached = share - before >= 0.5 - 1e-9
         there, first = np.unique(cluster[reached], return_index=True)

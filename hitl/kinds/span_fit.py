@@ -3,8 +3,8 @@
 With a method for items, each cluster of matched spans is an item, and the method gives the probabilities of the classes
 and of nothing.
 
-    texts        p(span) = p(class) p(this start) p(this end). Among overlapping spans, those without overlaps whose sum
-                 of log odds is largest are selected.
+    texts        p(span) = p(class) p(this start) p(this end). Of overlapping spans, a subset without overlaps is
+                 selected: the one with the largest sum of log odds.
     recordings   p(span) = p(class), because borders on a time axis are only more or less right. Of two spans that share
                  more than half of the shorter one, the more probable is selected. If two overlap by less, the first
                  ends where the second begins.
@@ -74,7 +74,7 @@ class Chained(Combiner, Protocol):
 
 
 def fit_layer(labels: SpanLabels, layer: int, method: Combiner) -> LayerFit:
-    """Fit one layer. Raise BadSettings if the method is one for sequences and the items are recordings."""
+    """Fit one layer. Raise BadSettings if the items are recordings and the method is for sequences."""
     if isinstance(method, Chained):
         if labels.texts is None:
             raise BadSettings(

@@ -33,7 +33,7 @@ class AnnotatorsSection:
         profiles: profiles of all annotators.
         flagged: codes of annotators who need review, most labels first.
         changed: codes of annotators who changed significantly over time, most labels first.
-        groups: the largest communities, each with the names of its members, most labels first.
+        groups: communities, each with the names of up to MEMBERS members, most labels first.
         figures: last part of the id -> figure.
     """
 

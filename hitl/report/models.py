@@ -113,7 +113,7 @@ def confidence_figure(confidence: pd.DataFrame) -> Figure:
 
 
 def deferral_figure(curve: pd.DataFrame) -> Figure:
-    """Draw the accuracy of all items, and of items that skip annotators, over the share of items that skip them."""
+    """Draw the accuracy of all items, with a band, and of items that skip annotators, over the share of the latter."""
     x = numbers(curve["share"])
     tip: Figure = {"hovertemplate": "%{y:.2%}"}
     dashed = {"color": "--c1", "width": 2, "dash": "dash"}

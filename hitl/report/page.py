@@ -53,7 +53,7 @@ LEFT = ("to come", "the project is done", "nothing is asked", "waiting", "left a
 
 
 def render(report: Report) -> str:
-    """Render the report as one HTML page. Raises BadInput if its parts are inconsistent."""
+    """Render the report as one HTML page. Raise BadInput if evidence and consensus of a question do not match."""
     questions = [
         _question(f"q{rank}", page, len(report.questions)) for rank, page in enumerate(report.questions, start=1)
     ]
@@ -189,7 +189,7 @@ def _confusions(page: QuestionPage, rows: list[dict[Hashable, Any]], cells: int)
 
 
 def verdict(report: Report, questions: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
-    """Return question of a project lead -> answers. `questions`: template values of the questions on the page."""
+    """Return the summary of the page: heading -> sentences. `questions`: template values of the questions."""
     if not questions:
         return {}
     stands, helps, training, left = [], [], [], []

@@ -82,7 +82,7 @@ def figure(axis: str, curves: Sequence[Curve]) -> plots.Figure:
     low, high = ends_of(curves)
     names = plots.curve_names(curves, high - low)
     gap = plots.LABEL_GAP * (high - low)
-    for rank, name in enumerate(names):  # from the lowest; keep names in the range, else they are hidden
+    for rank, name in enumerate(names):  # from the lowest: keep names in the range, where they are visible
         above = len(names) - 1 - rank
         name["y"] = min(max(name["y"], low + rank * gap), high - above * gap)
     drawn["layout"]["yaxis"]["range"] = [low, high]

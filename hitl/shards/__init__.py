@@ -1,4 +1,6 @@
-"""Combine tables that do not fit in memory: as shards, which have all labels of their items, and common codes.
+"""Store and combine tables that do not fit in memory, as folders of shards.
+
+A shard has all labels of its items. The shards of a folder have the same codes of annotators, classes and options.
 
 encoding    tables of names -> a folder of shards, in bounded memory
 runs        rows on disk, sorted by the hash of their item: the intermediate form between tables and shards

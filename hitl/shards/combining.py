@@ -162,9 +162,9 @@ def _work(shards: StoredShards, method: Any) -> bytes:
 
 @dataclass(frozen=True, eq=False)
 class _Written:
-    """Write the results of the shard with a number to its file, and return the sum of its items' confidence.
+    """Write the results of a shard, given its number, to a file. Return the sum of its items' confidence.
 
-    If the file exists, it is kept.
+    A file that exists is kept.
     """
 
     shards: StoredShards

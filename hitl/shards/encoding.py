@@ -7,7 +7,7 @@
 
 Memory holds one part of a table, one run or one shard, and the names of annotators and labels. Rows follow the rules of
 `Annotations.from_frame`. The contents of a shard do not depend on the memory, and depend on the order of the rows only
-where the last of several answers counts. Each shard is a random sample of the items, because hashes determine it.
+where the last of several answers counts. Each shard is a random sample of the items, because it has a range of hashes.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ ROWS = 100_000
 """Rows of JSON Lines converted to columns at a time."""
 
 SPARSE, FEW_FIELDS = 50, 10_000_000
-"""Maximum cells per value of JSON Lines, in tables with more cells than FEW_FIELDS: one per name in each row."""
+"""Maximum ratio of cells (rows times names) to values in JSON Lines, in tables of more than FEW_FIELDS cells."""
 
 MAX_LINES, MAX_CELLS = 1 << 20, 50_000_000
 """Maximum lines (as in Excel) and cells of a sheet, because a file may claim any number."""

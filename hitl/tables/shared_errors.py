@@ -34,7 +34,7 @@ class SharedErrors(NDArrayOperatorsMixin):
     Attributes:
         right_k: (K,) probability that an annotator is right, in (0, 1).
         weight_k: (K,) sum of each row of an annotator's matrix.
-        even_j: (J,) probability, given an error, that every wrong option has at least.
+        even_j: (J,) smallest probability of a wrong option, given an error.
         seen: (J, L) sparse additional probability of the errors that occurred in the crowd; 0 where l = j.
     """
 

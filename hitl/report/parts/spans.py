@@ -29,7 +29,7 @@ SHORTEST = 1e-300
 """Minimum length of an axis, because dividing by a shorter one gives infinity."""
 
 Marked = tuple[Place, Place, int, str]
-"""A span: start, end, index of its label among the question's classes, and a note."""
+"""A span: start, end, index of its label among the classes of the layer, and a note."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class MarkedText:
-    """A text: confidence in [0, 1], line of the consensus, one line per annotator, and if only its start is shown."""
+    """A text: confidence in [0, 1], lines of the consensus and each annotator. `cut`: True if its end is not shown."""
 
     item: Name
     confidence: float
