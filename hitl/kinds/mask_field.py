@@ -70,7 +70,7 @@ class PixelField:
         share_bj: (2, J) class shares of broad and of thin pixels; rows sum to 1.
         smoothing: pseudo-pixels of each class, > 0.
         q: state of the half steps, changed in place: (J, H + 2, W + 2) beliefs of each image, with a border of zeros,
-            in one flat array. Empty if the strength is 0, because none is needed then.
+            in one flat array. Empty if the strength is 0, because no half steps are needed.
     """
 
     patterns: LabelPatterns

@@ -6,9 +6,9 @@ classes counts.
     masks     a field over the pixels determines the label of each pixel (`mask_consensus`)
     object    area of one label by one annotator, connected by sides or corners
     cluster   objects of different annotators, joined while they overlap at all (`matching`)
-    beliefs   any combiner gives the probability that a cluster is of each label, or nothing; the probability of an area
-              of a mask is that of the cluster with the largest overlap, and the probability of a pixel is the product
-              of its area's and the field's
+    beliefs   any combiner gives the probability that a cluster is of each label, or nothing. An area of a mask has the
+              probability of the cluster that overlaps it most. A pixel has the product of this probability and its own
+              in the field.
 
 Each annotator makes one decision about the existence of an object, so confidence is measured on clusters. As labels of
 pixels one decision would count thousands of times, and two of three annotators would seem certain to be right.
@@ -233,13 +233,10 @@ def draw_objects(
 ) -> tuple[Indices, Indices, list[Indices]]:
     """Find the objects in layers, the (H, W) class codes of one annotator each, and match them.
 
-    `owners`: annotator of each layer, -1 for ground truth. Return
-
-        (P, 7) for each object 0, annotator, class code minus 1, left, top, width and height
-        (P,)   cluster of each object
-        for each cluster, the pixels that at least half of its annotators drew, as indices into the flat image
-
-    Clusters are in the order of their places, so that the order of annotators does not matter.
+    `owners`: annotator of each layer, -1 for ground truth. Return three results: (P, 7) for each object 0, annotator,
+    class code minus 1, left, top, width and height; (P,) the cluster of each object; and for each cluster the pixels
+    that at least half of its annotators drew, as indices into the flat image. Clusters are in the order of their
+    places, so that the order of annotators does not matter.
     """
     areas, rows = [], list[tuple[int, ...]]()
     for owner, codes in zip(owners, layers, strict=True):

@@ -38,7 +38,7 @@ def row_number(row: int) -> str:
 
 
 def table_of(given: Any, where: str = "the table") -> pa.Table:
-    """Convert to an Arrow table, text to `string` and NaN to null. Raise BadTable, naming `where`, if it is none."""
+    """Convert a table to Arrow, text to `string` and NaN to null. Raise BadTable, naming `where`, for anything else."""
     try:
         table = _table(given)
     except (pa.ArrowException, TypeError, ValueError) as error:
