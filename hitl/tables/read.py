@@ -4,7 +4,8 @@
     .arrow .feather, and the folder that `Dataset.save_to_disk` of Hugging Face writes
 
 Item, annotator and label are text as written: "007" and "NA" stay as they are. If a file is read in parts, memory is
-bounded by a part (in Parquet, by a row group), not by the file. Only .xlsx is always read at once.
+bounded by a part (in Parquet, by a row group), not by the file. Exceptions are .xlsx and .parquet.gz, which are read
+into memory completely.
 """
 
 from __future__ import annotations
