@@ -1,4 +1,4 @@
-"""The database: pulled data, results of runs, and changes that are still to be pushed."""
+"""Store pulled data, results of runs, and changes still to be pushed in a database."""
 
 from __future__ import annotations
 

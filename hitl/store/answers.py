@@ -1,7 +1,8 @@
-"""The answers to a question as integer codes. Rows are the source of truth; one snapshot per question is derived.
+"""Read the answers to a question as integer codes, from a snapshot and the rows that have changed since.
 
-A snapshot holds the answers at one revision of the project. `hitl.store.pages` raises the revision with each change and
-stores it with the changed items. Readers load the snapshot, then read only the rows of items that changed since.
+The rows are the source of truth. A snapshot holds the answers to one question as of one revision of the project. Each
+page with changes raises the revision and stores it with the changed items (`hitl.store.pages`). Readers load the
+snapshot, then read only the rows of items with a newer revision.
 """
 
 from __future__ import annotations
@@ -25,25 +26,25 @@ from hitl.store.schema import project as projects
 from hitl.tables.columns import as_stream, tables_in
 
 COLUMNS = ("annotator", "label", "time", "duration")
-"""Columns of answers."""
+"""Columns of an answer, besides its item."""
 
 LARGEST = 500_000_000
-"""Largest snapshot that is stored, in bytes. Databases accept at most twice as many in one value."""
+"""Maximum size of a stored snapshot, in bytes. Databases limit a value to about 1 GB."""
 
 FEW = 10
-"""If more than one item in `FEW` has changed since a snapshot, all rows are read."""
+"""If more than 1 / `FEW` of the items have changed since the snapshot, all rows are read instead."""
 
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """The live answers to a question.
+    """Answers to a question, without deleted items and answers.
 
     Attributes:
-        items: key and position of all N live items, answered or not, in the order in which they were first seen, which
-            is that of the positions.
-        rows: the M answers, grouped by item in the order of items; within an item from the oldest to the newest.
-            Columns: position of the item; annotator (may be null) and label, as dictionaries; time of the version, in
-            seconds since the epoch, and duration, the seconds the answer took, both null where unknown.
+        items: (N,) all items, answered or not, in the order in which they were first seen. Columns: item (the key) and
+            position, which rises from row to row.
+        rows: (M,) answers, sorted by item as in `items`, then from oldest to newest. Columns: position of the item;
+            annotator (may be null) and label, both dictionary-encoded; time of the version, in seconds since the epoch;
+            duration, the seconds that the answer took. Time and duration are null if unknown.
     """
 
     items: pa.Table
@@ -56,18 +57,21 @@ class Answers:
 
     @property
     def item(self) -> npt.NDArray[np.int32]:
-        """(M,) codes of items."""
+        """(M,) index of each answer's item in `items`."""
         items, rows = (table.column("position").to_numpy() for table in (self.items, self.rows))
         return np.asarray(np.searchsorted(items, rows), np.int32)
 
     def table(self) -> pa.Table:
-        """Return item, annotator, label, time and duration as text and numbers."""
+        """Return one row per answer: item, annotator, label (text), time, duration (numbers)."""
         names = {name: self.rows.column(name).cast(pa.string()) for name in ("annotator", "label")}
         numbers = {name: self.rows.column(name) for name in ("time", "duration")}
         return pa.table({"item": self.keys.take(pa.array(self.item))} | names | numbers)
 
     def count(self) -> tuple[int, set[str]]:
-        """Count the labels, one per annotator and item, and collect the annotators who gave them."""
+        """Return the number of labels and the names of the annotators.
+
+        Several answers by one annotator to an item count as one label. Answers without an annotator count one by one.
+        """
         annotator = _one(self.rows.column("annotator"))
         known = np.asarray(annotator.is_valid())
         who = np.asarray(annotator.indices.fill_null(0))[known]
@@ -76,15 +80,18 @@ class Answers:
         return len(pairs) + int((~known).sum()), set(names)
 
     def packed(self) -> bytes:
-        """Return two Arrow streams: the items, then the answers."""
+        """Serialize to two Arrow streams: the items, then the answers."""
         return as_stream(self.items, self.rows)
 
 
 class AnswerStore(Leased):
-    """Read access to the pulled answers."""
+    """Pulled answers to questions, and their snapshots."""
 
     def keep_answers(self, lease: Lease, questions: Iterable[str]) -> int:
-        """Bring the snapshots of these questions up to date. Return the number written."""
+        """Bring the snapshots of these questions up to date. Return the number written.
+
+        A snapshot of more than `LARGEST` bytes is not written.
+        """
         written = 0
         for question in questions:
             revision, answers, is_kept = self._read(lease.project, question)
@@ -98,24 +105,25 @@ class AnswerStore(Leased):
         return written
 
     def answers(self, project: str, question: str) -> Answers:
-        """Return the live answers to a question as codes, with all live items."""
+        """Return the answers to a question as codes, together with all items."""
         return self._read(project, question)[1]
 
     def annotations(self, project: str, question: str) -> pa.Table:
-        """Return live answers: item, annotator (or null), label, time, duration.
+        """Return the answers that are not deleted: item, annotator (or null), label, time, duration.
 
-        Time is that of the version, in seconds since the epoch. Rows follow the order of `items`, and within an item
-        run from the oldest to the newest answer.
+        Time is the time of the version, in seconds since the epoch. Rows are sorted as `items` are, and within an item
+        from oldest to newest.
         """
         return self.answers(project, question).table()
 
     def labels(
         self, project: str, question: Question, names: Mapping[str, str], items: CheckedNames | None = None
     ) -> Annotations:
-        """Return the answers to a question, with annotators shown under these names.
+        """Return the answers to a question as `Annotations`.
 
-        `items` are those of another question. Raises BadInput if they have changed in the meantime or if no items are
-        stored, and BadAnnotations as `Annotations.from_codes` does.
+        `names`: annotator's key -> name to use. `items`: the project's items, if already read for another question, so
+        that both share them. Raises BadInput if they differ from the stored items or if no items are stored, and
+        BadAnnotations as `Annotations.from_codes` does.
         """
         answers = self.answers(project, question.name)
         if not len(answers.keys):
@@ -124,7 +132,7 @@ class AnswerStore(Leased):
             raise BadInput(f"project {project!r}: items came or went while it was read; try again")
         annotator, label, time, duration = (_one(answers.rows.column(name)) for name in COLUMNS)
         return Annotations.from_codes(
-            items or CheckedNames.unchecked(answers.keys),  # unique, as part of the primary key
+            items or CheckedNames.unchecked(answers.keys),  # keys are unique: part of the primary key
             answers.item,
             _renamed(annotator, names),
             label,
@@ -135,11 +143,11 @@ class AnswerStore(Leased):
         )
 
     def key_column(self, project: str) -> pa.Array:
-        """Return the keys of the live items, in the order of `items`."""
+        """Return the keys of all items that are not deleted, in the order in which they were first seen."""
         return _one(self._live_items(project, None).column("item"))
 
     def _read(self, project: str, question: str) -> tuple[int, Answers, bool]:
-        """Return the revision, the answers at this revision or later, and True if the snapshot was complete."""
+        """Return the revision, the answers at this revision or later, and True if the snapshot is up to date."""
         of_question = sa.and_(snapshot.c.project == project, snapshot.c.name == _name(question))
         of_items = sa.select(item.c.item, item.c.position).where(item.c.project == project)
         with self.database.read() as connection:
@@ -159,7 +167,7 @@ class AnswerStore(Leased):
         return revision, answers, not newer
 
     def _live_items(self, project: str, keys: Sequence[str] | None) -> pa.Table:
-        """Return position and item of all live items, or only of `keys`."""
+        """Return position and key of all items that are not deleted, or only of those among `keys`."""
         query = sa.select(item.c.position, item.c.item).where(item.c.project == project, item.c.deleted.is_(sa.false()))
         query = query if keys is None else query.where(self.database.among(item.c.item, keys))
         return self.database.table(query.order_by(item.c.position))
@@ -176,7 +184,7 @@ class AnswerStore(Leased):
         )
         if keys is None:
             query = query.order_by(annotation.c.annotation)
-        else:  # sorted below: asked for an order, SQLite would walk through all rows
+        else:  # sorted below, because with ORDER BY SQLite would scan all rows
             query = query.add_columns(annotation.c.annotation).where(self.database.among(annotation.c.item, keys))
         rows = self.database.table(query)
         if rows.column("time").null_count:  # some versions are not times, so order by the versions themselves
@@ -197,7 +205,7 @@ def _name(question: str) -> str:
 
 
 def _merged(old: pa.Table, changed: npt.NDArray[np.int64], fresh: pa.Table) -> pa.Table:
-    """Replace the rows at the `changed` positions by those of `fresh`. Both tables are sorted by position."""
+    """Replace the rows at the `changed` positions with those in `fresh`. Both tables are sorted by position."""
     position = old.column("position").to_numpy()
     stays = np.flatnonzero(~np.isin(position, changed))
     at = np.searchsorted(position[stays], fresh.column("position").to_numpy(), side="right")

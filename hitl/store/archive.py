@@ -3,7 +3,7 @@
     backup    reads all tables in one transaction, as of one moment, without blocking anyone
     restore   checks the file first, then creates and fills the tables in one transaction
 
-The file is a ZIP archive, whose checksums find damage. It has one member per table, an Arrow stream, and a final
+The file is a ZIP archive, whose checksums detect damage. It has one member per table, an Arrow stream, and a final
 `manifest.json` with the schema version and the number of rows per table. Browser sessions are left out, because
 restoring them would log users in again who had logged out.
 """
@@ -33,7 +33,7 @@ from hitl.tables.write import atomic, require_file
 MANIFEST = "manifest.json"
 
 TABLES = [table for table in schema.metadata.sorted_tables if table is not schema.session]
-"""Tables in a backup, referenced ones first."""
+"""Tables in a backup. Each one comes after the tables that it references."""
 
 _ROWS = 1000  # rows held in memory and written per batch
 
@@ -114,9 +114,9 @@ def check(path: Path, progress: Progress = silent) -> Manifest:
 def restore(url: str, path: Path, *, force: bool = False, progress: Progress = silent) -> Manifest:
     """Fill the store at this address from a backup, completely or not at all. Leases and sessions end.
 
-    The next push of each project compares everything with the platform, which may have changed since. Raises BadInput
-    if the file is damaged, or if the store is not empty and `force` is False; StoreError if a schema is newer than
-    ours; Busy while a run holds a project.
+    The next push of each project compares everything with the platform, which may have changed since the backup. Raises
+    BadInput if the file is damaged, or if the store is not empty and `force` is False; StoreError if the schema of the
+    file or of the store is newer than ours; Busy while a run holds a project.
     """
     with (
         _opened(path, progress) as (archive, manifest),
@@ -168,10 +168,10 @@ def _member(table: str) -> str:
 
 
 def _clear(database: Database, connection: sa.Connection, force: bool) -> None:
-    """Drop our tables if nobody is using them. Tables with rows are dropped only with `force`."""
+    """Drop our tables. Raises Busy while a run holds a project, and BadInput if `force` is False and there are rows."""
     if database.version(connection) is None:
         return
-    if database.postgres:  # every writer of a project locks its row first
+    if database.postgres:  # every writer locks the project's row first, so this lock stops all writers
         connection.execute(sa.text(f"LOCK TABLE {schema.project.name} IN ACCESS EXCLUSIVE MODE"))
     if busy := holders(database, connection):
         held = "; ".join(f"project {name!r} is held by {who}" for name, who in busy.items())

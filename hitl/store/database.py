@@ -1,4 +1,4 @@
-"""Connection to one database: address, schema, transactions, clock and readable errors.
+"""Connect to a database: address, schema, transactions, clock and readable errors.
 
 SQLite runs in WAL mode, so readers never wait. A write transaction takes the write lock when it begins (BEGIN
 IMMEDIATE), so that rows it has read cannot change under it. PostgreSQL serializes the writers of one project by the row
@@ -39,7 +39,7 @@ _SQLITE = "sqlite:///"
 _EXPECTED = "expected sqlite:///folder/hitl.db or postgresql://user:password@host/database"
 
 _MIGRATION_LOCK = 0x6869_746C
-"""PostgreSQL advisory lock held while the schema changes ("hitl")."""
+"""Key of the PostgreSQL advisory lock that is held while the schema changes: "hitl" in ASCII."""
 
 _ROWS = 1024  # rows per fetch; larger batches overflow the processor's cache and take twice as long
 
@@ -56,11 +56,12 @@ _one_migration = threading.Lock()  # alembic's `context` and `op` are global to 
 
 
 class Database:
-    """A connection pool to one database. The schema is upgraded to the newest, or left as it is if `migrate` is False.
+    """A connection pool to one database. The schema is upgraded to the newest, unless `migrate` is False.
 
     Attributes:
-        engine: the SQLAlchemy engine.
-        name: the address for messages, without a password.
+        engine: SQLAlchemy engine.
+        name: path or address to show in messages, without a password.
+        postgres: True for PostgreSQL, False for SQLite.
     """
 
     def __init__(self, url: str, *, migrate: bool = True) -> None:
@@ -86,7 +87,7 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
-        """Open a transaction in which every query sees the data as of its first query, while others write."""
+        """Open a read transaction. All its queries see the same data, even while others write."""
         with self._in_words(), self.engine.connect() as connection:
             if self.postgres:  # on SQLite every read transaction is a snapshot
                 connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
@@ -99,7 +100,7 @@ class Database:
             connection.execution_options(hitl_write=True)
             with connection.begin():
                 yield connection
-        if self._has_new_statistics:  # SQLite reads them when it opens a connection
+        if self._has_new_statistics:  # SQLite reads statistics only when it opens a connection
             self._has_new_statistics = False
             self.engine.dispose()
 
@@ -141,7 +142,7 @@ class Database:
         """
         if self.postgres:
             connection.exec_driver_sql(f"ANALYZE (SKIP_LOCKED) {schema.item.name}, {schema.annotation.name}")
-        else:  # each by name: PRAGMA optimize leaves out a table that was only written
+        else:  # by name, because PRAGMA optimize skips a table that was written but not queried
             connection.exec_driver_sql("PRAGMA analysis_limit=10000")
             for table in (schema.item, schema.annotation):
                 connection.exec_driver_sql(f"ANALYZE {table.name}")
@@ -156,7 +157,7 @@ class Database:
     def upsert(
         self, connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]], *, versions: bool = True
     ) -> int:
-        """Write whole rows by primary key. Return how many differed from the stored ones.
+        """Insert rows, or overwrite stored rows with the same primary key. Return how many rows were new or changed.
 
         If the table has a version column, newer stored rows are not overwritten, unless `versions` is False.
         """
@@ -182,7 +183,7 @@ class Database:
             with driver.cursor() as cursor, cursor.copy(f"COPY {table.name} ({names}) FROM STDIN") as copy:
                 for row in zip(*values, *map(repeat, constants.values()), strict=False):
                     copy.write_row(row)
-        elif n_rows:  # constants as part of the statement: binding them to each row would take a fifth longer
+        elif n_rows:  # constants are part of the statement, because binding them to each row takes a fifth longer
             literals = [
                 str(sa.literal(value, table.c[name].type).compile(connection, compile_kwargs={"literal_binds": True}))
                 for name, value in constants.items()
@@ -200,7 +201,10 @@ class Database:
         return column.in_(sa.select(each.c.value))
 
     def now(self) -> sa.ColumnElement[float]:
-        """Return seconds since the epoch, by the server's clock on PostgreSQL because clients' clocks may differ."""
+        """Return an SQL expression for the current time, in seconds since the epoch.
+
+        On PostgreSQL, it uses the server's clock because clients' clocks may differ.
+        """
         if self.postgres:
             return sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), sa.Double())
         return sa.literal(time.time(), sa.Double())
@@ -217,7 +221,7 @@ class Database:
 
     @contextmanager
     def migration(self) -> Iterator[sa.Connection]:
-        """Open a transaction that may change the schema, excluding all other migrations."""
+        """Open a transaction that may change the schema. Other migrations wait until it ends."""
         with _one_migration, self.write() as connection:
             if self.postgres:
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
@@ -258,7 +262,7 @@ class Database:
         return f"{self.name}: {hints[0] if hints else text}"
 
     def without_secrets(self, text: str) -> str:
-        """Replace the password by stars, both verbatim and URL-encoded."""
+        """Replace passwords with asterisks, both verbatim and URL-encoded."""
         secrets = [self._url.password, *(self._url.query.get(key) for key in ("password", "sslpassword"))]
         for secret in map(str, filter(None, secrets)):
             for spelled in (secret, quote(secret, safe="")):
@@ -277,7 +281,7 @@ _SQLITE_HINTS = {
 
 
 def parse(text: str) -> sa.URL:
-    """Parse the address of a store. Raises StoreError, with the password masked, if it is not a valid address."""
+    """Parse the address of a store. Raises StoreError, which shows no password, if the address is invalid."""
     if text.startswith(_SQLITE):  # the rest is a literal path, without escapes or options
         path = text.removeprefix(_SQLITE)
         if path in ("", ":memory:"):
@@ -285,7 +289,7 @@ def parse(text: str) -> sa.URL:
         return sa.URL.create("sqlite", database=str(Path(path).expanduser()))
     try:
         url = sa.make_url(text)
-    except (ArgumentError, ValueError):  # its message could show a password
+    except (ArgumentError, ValueError):  # the original message could show a password
         raise StoreError(f"the address of the store cannot be understood; {_EXPECTED}") from None
     if url.get_backend_name() not in ("postgresql", "postgres"):
         raise StoreError(f"the store cannot be kept in {text.partition(':')[0]!r}; {_EXPECTED}")
@@ -295,7 +299,7 @@ def parse(text: str) -> sa.URL:
 
 
 def exists(url: str) -> bool:
-    """Return True if the database exists. A server is assumed to exist, without asking it."""
+    """Return True if the database exists. PostgreSQL databases are assumed to exist."""
     parsed = parse(url)
     return parsed.get_backend_name() != "sqlite" or Path(str(parsed.database)).exists()
 
@@ -322,7 +326,7 @@ def migrations(connection: sa.Connection) -> Any:
 
 
 def require_supported(place: str, version: str) -> None:
-    """Raise StoreError unless this schema version is ours or an earlier one."""
+    """Raise StoreError if this schema version is newer than ours."""
     if version > schema.HEAD:
         raise StoreError(
             f"{place}: its schema is version {version}; this version of hitl knows {schema.HEAD} at most. "
@@ -339,13 +343,13 @@ def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 def _make_engine(url: sa.URL) -> sa.Engine:
     if url.get_backend_name() == "sqlite":
         # Only the owner may read the file. SQLite gives its log and shared memory the same permissions.
-        with suppress(OSError):  # it exists, or cannot be created; SQLite reports the latter
+        with suppress(OSError):  # the file exists, or cannot be created, which SQLite will report
             os.close(os.open(str(url.database), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         engine = sa.create_engine(url, connect_args={"timeout": BUSY_SECONDS}, hide_parameters=True, pool_recycle=300)
         sa.event.listen(engine, "connect", _prepare_sqlite)
         sa.event.listen(engine, "begin", _begin_sqlite)
         return engine
-    try:  # after a restart of the server all pooled connections are dead, which the ping finds
+    try:  # the ping detects pooled connections that died when the server restarted
         return sa.create_engine(url, isolation_level="READ COMMITTED", hide_parameters=True, pool_pre_ping=True)
     except ImportError:
         raise MissingExtra("a store on PostgreSQL needs more: pip install 'hitl-toolkit[postgres]'") from None

@@ -1,12 +1,12 @@
-"""The event queue: one row per event and address, written in the transaction that records what the event reports.
+"""Queue events: one row per event and address, written in the transaction that records what the event reports.
 
-    announce   add events for subscribed addresses, and record what has been reported so far (`CycleRecord.told`)
-    claim      lock the first due event for a while, so that nobody else sends it
+    announce   add events for their addresses, and store what has been reported so far (`Announcement.told`)
+    claim      lock the first due event for a while, so that no other process sends it
     settle     mark it delivered, schedule a retry, or mark it failed
 
 If a process is killed after claiming an event, the lock expires and another process sends the same event under the same
-id, so nothing is lost. Rows are written without a lease, because they change nothing of the project. Events are stored
-for `KEPT` seconds for inspection; waiting events stay longer.
+id, so nothing is lost. Claiming and settling need no lease, because they change no data of the project. Events are
+stored for `KEPT` seconds for inspection; waiting events stay longer.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ DELIVERED: State = "delivered"
 FAILED: State = "failed"
 
 KEPT = 30 * 24 * 3600.0
-"""Seconds for which events are stored, unless they are still waiting."""
+"""Seconds after which an event is deleted, unless it is still waiting."""
 
 BETWEEN = 1e-5
-"""Seconds between events created at once, so that they sort in order."""
+"""Seconds added to the time of each further event created at once, so that events sort in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """Events to send together, and what has been reported so far (JSON values; None: unchanged)."""
+    """Events to queue together, and `told`: what has been reported so far (JSON values; None: unchanged)."""
 
     events: tuple[Event, ...] = ()
     told: Mapping[str, Any] | None = None
@@ -66,12 +66,17 @@ class Announcement:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """An event on its way to one address.
+    """An event to deliver to one address. Times are seconds since the epoch.
 
     Attributes:
-        event, kind, at, body: fields of the event; address: name of the receiver.
-        state: "waiting", "delivered" or "failed"; attempts: number of attempts, including the claimed one.
-        due: time of the next attempt while it waits; tried: time of the last attempt; said: its outcome, in words.
+        event: id of the event.
+        address: name of the receiver.
+        kind, at, body: see `Event`.
+        state: "waiting", "delivered" or "failed".
+        attempts: number of attempts, including the claimed one.
+        due: earliest time of the next attempt while the delivery waits; 0: at once.
+        tried: time of the last attempt, or None.
+        said: outcome of the last attempt, in words; empty before the first.
     """
 
     event: str
@@ -102,9 +107,9 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Deliveries to an address: totals delivered and failed, and those waiting now.
+    """Number of deliveries to an address: total delivered and failed, and currently waiting.
 
-    `gone`: time since which it is off.
+    `gone`: when the address was turned off, in seconds since the epoch; None if it is on.
     """
 
     delivered: int = 0
@@ -121,9 +126,10 @@ class Announced(Leased):
         return dict(self._noted("told", project) or {})
 
     def claim(self, project: str, address: str, seconds: float, now: float | None = None) -> Delivery | None:
-        """Claim the first delivery to this address that is due at `now` (default: now) for `seconds`, or return None.
+        """Claim the first due delivery to this address for `seconds`. Return None if no delivery is due.
 
-        A claim that lasts much longer than `seconds` was made while the clock was ahead, and is ignored.
+        `now`: time to use instead of the current one. A claim that ends more than 2 * `seconds` from now was made while
+        the clock was ahead, and is ignored.
         """
         when: Any = self.database.now() if now is None else sa.literal(now, sa.Double())
         mine = (events.c.project == project, events.c.address == address, events.c.state == WAITING)
@@ -145,7 +151,7 @@ class Announced(Leased):
             return Delivery(*connection.execute(query).one())
 
     def arrived(self, project: str, it: Delivery, said: str) -> None:
-        """Mark the delivery as delivered. Other events for this address become due at once, because it answers."""
+        """Mark the delivery as delivered. Other events for this address become due at once, because it responds."""
         self._settle(project, it, state=DELIVERED, said=said)
         waiting = (*_of(project, it.address), events.c.state == WAITING, events.c.due > 0)
         self.database.change(sa.update(events).where(*waiting).values(due=0.0))
@@ -173,9 +179,9 @@ class Announced(Leased):
                 _count(self.database, connection, project, it.address, **{values["state"]: 1})
 
     def give_up(self, project: str, address: str, said: str, before: float | None = None) -> int:
-        """Mark deliveries waiting for this address as failed, or only those of events before `before`.
+        """Mark waiting deliveries to this address as failed. Return their number.
 
-        Return the number.
+        `before`: only those of events before this time, in seconds since the epoch.
         """
         waiting = (*_of(project, address), events.c.state == WAITING)
         if before is not None:
@@ -189,7 +195,10 @@ class Announced(Leased):
             return count
 
     def switch(self, project: str, address: str, digest: str, *, off: bool) -> None:
-        """Turn off the address with this digest of its URL because it wants no more events, or turn it on again."""
+        """Turn an address off because its receiver wants no more events, or on again.
+
+        `digest`: digest of its URL. If the URL changes, the address is on again.
+        """
         with self.database.write() as connection:
             _count(self.database, connection, project, address)
             mine = (addresses.c.project == project, addresses.c.address == address)
@@ -197,7 +206,7 @@ class Announced(Leased):
             connection.execute(sa.update(addresses).where(*mine).values(digest=digest, gone=gone))
 
     def is_off(self, project: str, address: str, digest: str) -> bool:
-        """Return True if the address with this digest of its URL is turned off."""
+        """Return True if the address was turned off and its URL still has this digest."""
         mine = (addresses.c.project == project, addresses.c.address == address, addresses.c.digest == digest)
         return bool(self.database.rows(sa.select(addresses.c.gone).where(*mine, addresses.c.gone.is_not(None))))
 
@@ -213,10 +222,7 @@ class Announced(Leased):
         return [Delivery(*row) for row in self.database.rows(query)]
 
     def count_deliveries(self, project: str) -> dict[str, Counted]:
-        """Count delivered, failed and waiting events per address.
-
-        Addresses that were never sent anything are left out.
-        """
+        """Return address -> number of delivered, failed and waiting events. Addresses without any are left out."""
         columns = (addresses.c.address, addresses.c.delivered, addresses.c.failed, addresses.c.gone)
         rows = self.database.rows(sa.select(*columns).where(addresses.c.project == project))
         counts = {name: Counted(delivered, failed, 0, gone) for name, delivered, failed, gone in rows}

@@ -1,4 +1,7 @@
-"""Pulled data other than answers: items, annotators, ground truth, skips and predictions; and counts of everything."""
+"""Read pulled data other than answers (items, annotators, ground truth, skips, predictions), and count all of it.
+
+Live items and annotations are those that are not marked as deleted.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ class EvidenceStore(AnswerStore):
         return text
 
     def served(self, project: str) -> dict[str, tuple[int, bool]]:
-        """Return labels wanted and closed per live item, for items where the platform reports them."""
+        """Return item -> (labels wanted, True if closed) for live items whose labels wanted the platform reports."""
         query = _live_items(project, item.c.item, item.c.labels_wanted, item.c.closed)
         rows = self.database.rows(query.where(sa.literal_column(f"{item.name}.{SERVED}")))
         return {row.item: (row.labels_wanted, bool(row.closed)) for row in rows}
@@ -56,13 +59,13 @@ class EvidenceStore(AnswerStore):
         return self.database.table(query.order_by(truth.c.position))
 
     def skips(self, project: str) -> pa.Table:
-        """Return each pair of live item and annotator who skipped it, once: item, annotator."""
+        """Return one row per live item and annotator who skipped it: item, annotator."""
         query = _live(project, "skip", annotation.c.item, annotation.c.annotator)
         query = query.group_by(item.c.position, annotation.c.item, annotation.c.annotator)
         return self.database.table(query.order_by(item.c.position, annotation.c.annotator))
 
     def predictions(self, project: str, question: str) -> dict[str, pa.Table]:
-        """Return one table of live items per model: item, p_<class>, ...; 0 for a class the model does not name."""
+        """Return model -> predictions for live items: item, p_<class>, ...; 0 for a class without a prediction."""
         query = _predicted(project, prediction.c.model, prediction.c.item, prediction.c.probabilities)
         query = query.where(prediction.c.question == question).order_by(prediction.c.model, item.c.position)
         by_model: dict[str, list[tuple[str, dict[str, float]]]] = {}
@@ -78,12 +81,16 @@ class EvidenceStore(AnswerStore):
     # -- counts ------------------------------------------------------------------------------------------------
 
     def counts(self, project: str) -> dict[str, int]:
-        """Count live items, their labels, skips, ground truth and predictions, and the annotators.
+        """Return the counts of live data, under these keys.
 
-        labels: answers, one per annotator, item and question, as in `hitl.Annotations`. annotations: annotations as the
-        platform counts them, which may answer several questions or repeat an answer. annotators: everyone the platform
-        has named; annotators_with_labels: those who have labeled. A prediction is by one model for one item and
-        question. A skip is an annotation that answers no question.
+        items: items, answered or not.
+        annotations: annotations as the platform counts them. One may answer several questions or repeat an answer.
+        labels: answers, one per annotator, item and question, as in `hitl.Annotations`.
+        annotators: annotators whom the platform has named.
+        annotators_with_labels: annotators who have labeled.
+        skips: annotations that answer no question.
+        gold: items with ground truth.
+        predictions: predictions, one per model, item and question.
         """
         count = sa.func.count
         asked = [self.answers(project, question) for question in self._answered(project)]
@@ -103,11 +110,11 @@ class EvidenceStore(AnswerStore):
         }
 
     def annotation_count(self, project: str) -> int:
-        """Count the annotations as `counts` does, but faster."""
+        """Return the number of annotations, as `counts` does, but faster."""
         return self._annotations(project, [self.answers(project, each) for each in self._answered(project)])
 
     def suggested(self, project: str) -> tuple[int, int]:
-        """Count the annotations whose origin the platform reports, and those that began as a suggestion."""
+        """Return the number of annotations with a reported origin, and of those that began as a suggestion."""
         count = sa.func.count(annotation.c.annotation.distinct())
         reported = _live(project, "answer", count).where(annotation.c.suggested.is_not(None))
         began = reported.where(annotation.c.suggested.is_(sa.true()))
@@ -120,7 +127,7 @@ class EvidenceStore(AnswerStore):
         return int(self.database.scalar(_live(project, "answer", sa.func.count(annotation.c.annotation.distinct()))))
 
     def _answered(self, project: str) -> Iterator[str]:
-        """Yield the questions that have annotations, looking each up in the index."""
+        """Yield the questions that have annotations, with one index lookup per question."""
         first = sa.select(sa.func.min(annotation.c.question)).where(annotation.c.project == project)
         question = self.database.scalar(first)
         while question is not None:
@@ -136,7 +143,7 @@ class HeldItems:
         self._project = project
 
     def count(self, until: str | None = None, without: Collection[str] = ()) -> tuple[int, int]:
-        """Count items, excluding `without` and versions after `until`, and their annotations."""
+        """Return the number of items and of their annotations. Leave out `without` and item versions after `until`."""
         old = [] if until is None else [item.c.version <= sortable(until)]
         if without:
             old.append(sa.not_(self._database.among(item.c.item, [*without])))
@@ -145,7 +152,7 @@ class HeldItems:
         return int(self._database.scalar(tasks)), int(self._database.scalar(answers))
 
     def latest(self, until: str) -> str | None:
-        """Return the latest version of any item up to `until`, or None."""
+        """Return the newest item version that is not after `until`, or None."""
         newest = _live_items(self._project, sa.func.max(item.c.version)).where(item.c.version <= sortable(until))
         version = self._database.scalar(newest)
         return None if version is None else str(version)
@@ -195,7 +202,7 @@ def _live(project: str, kind: str, *columns: Any) -> sa.Select[Any]:
 def _says_nothing(project: str) -> sa.ColumnElement[bool]:
     """Return a condition for annotations that answer no question.
 
-    An annotation that answers some questions and leaves or hides others does not count as a skip.
+    An annotation that answers only some of the questions is not a skip.
     """
     other = annotation.alias("other")
     same = [other.c[name] == annotation.c[name] for name in ("item", "annotation")]

@@ -1,11 +1,11 @@
-"""Numbers made from items and labels: features, and predictions of classifiers trained on the labels.
+"""Store features of items, and predictions of classifiers trained on the labels.
 
-Features: one row per item and space. A space is one way of computing them: the input, the model and its training data;
-numbers of two spaces are never combined. Predictions: one table per question, run and fold. A run is one training,
-identified by its inputs and its code.
+Features have one row per item and space. A space identifies how features were computed: from which input, by which
+model, trained on which data. Features of different spaces are never combined. Predictions have one table per question,
+run and fold. A run is one training, identified by its inputs and its code.
 
-Both are saved in batches, so that an interruption loses little. When all are saved, the project switches to them and
-deletes the others, in one transaction. Until then the older ones are read.
+Both are saved in batches, so that an interruption loses little. Once a set is complete, one transaction makes it the
+current one and deletes the older ones. Until then, the older set is read.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from hitl.tables.matrices import packed, unpacked
 
 @dataclass(frozen=True, slots=True)
 class FeaturesNote:
-    """Which features are complete.
+    """Record of a complete set of features.
 
     Attributes:
-        space: the space they are stored in.
-        settings: digest of their settings.
-        together: items left out when all items were processed together, and why.
+        space: space of the features.
+        settings: digest of the settings that they were computed with.
+        together: item -> why it was left out when all items were embedded together.
         model: digest of the model that embeds items one by one, with weights and code; empty if there is none.
     """
 
@@ -49,13 +49,13 @@ class Training:
     """A complete training.
 
     Attributes:
-        run: its digest.
+        run: digest that identifies the training.
         settings: digest of its settings.
         labels: number of labels and ground-truth answers at the time.
         items: number of items it was trained on.
         informs: True if it predicts better than the class shares; otherwise it is not used.
-        agreement: share of these items whose consensus class it predicts out of fold, in [0, 1].
-        made_by: digest of the user's training code and of the model that made the features; None if not found.
+        agreement: fraction of those items whose consensus class is predicted out of fold, in [0, 1].
+        made_by: digest of the user's training code and of the model that made the features; None if unknown.
     """
 
     run: str
@@ -94,14 +94,17 @@ class Learned(Leased):
             self.database.upsert(connection, vector, values)
 
     def features_note(self, project: str) -> FeaturesNote | None:
-        """Return which features are complete, or None."""
+        """Return the record of the complete features, or None."""
         fields = self._noted("features", project)
         return None if fields is None else FeaturesNote(**fields)
 
     def note_features(
         self, lease: Lease, note: FeaturesNote | None, spaces: Sequence[str] = (), gone: Sequence[str] = ()
     ) -> None:
-        """Record that these features are complete. Delete all other spaces except `spaces`, and the items `gone`."""
+        """Record which features are complete (None: no features).
+
+        Delete the features of all spaces that are not in `spaces`, and of the items in `gone`.
+        """
         mine = vector.c.project == lease.project
         text = None if note is None else json.dumps(asdict(note))
         with self._fenced(lease) as connection:
@@ -115,7 +118,7 @@ class Learned(Leased):
         return {name: Training(**fields) for name, fields in (self._noted("learned", project) or {}).items()}
 
     def predicted(self, project: str, question: str, run: str) -> dict[int, pa.Table]:
-        """Return all saved predictions of the run, per fold: item, p_<class>."""
+        """Return fold -> saved predictions of this run: item, p_<class>, ..."""
         of_run = (folds.c.project == project, folds.c.question == question, folds.c.run == run)
         rows = self.database.rows(sa.select(folds.c.fold, folds.c.predicted).where(*of_run))
         return {int(fold): tables_in(bytes(content))[0] for fold, content in rows}
@@ -127,7 +130,7 @@ class Learned(Leased):
             self.database.upsert(connection, folds, [{**place, "predicted": as_stream(predicted)}])
 
     def note_trainings(self, lease: Lease, complete: Mapping[str, Training]) -> None:
-        """Record these trainings, by question, as the ones to read, and delete all other folds."""
+        """Record these trainings (question -> training) as complete, and delete the predictions of all others."""
         text = json.dumps({name: asdict(one) for name, one in complete.items()})
         current = sa.tuple_(folds.c.question, folds.c.run).in_([(name, one.run) for name, one in complete.items()])
         with self._fenced(lease) as connection:

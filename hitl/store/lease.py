@@ -1,4 +1,4 @@
-"""One run at a time per project: a lease in the database, with an epoch that rises with every holder.
+"""Allow one run at a time per project, by a lease in the database. Its epoch rises with every holder.
 
     acquire   takes a lease that is free or expired, whose holder has died on this machine, or that was written while
               the clock was ahead; the epoch rises by one
@@ -35,15 +35,15 @@ SECONDS = 300.0
 """Duration of a lease after the last write or renewal, in seconds."""
 
 BRIEF_SECONDS = 10.0
-"""Seconds to wait for a brief lease, which is taken often to check for news and soon released."""
+"""Maximum seconds to wait while another process holds a brief lease (`Leased.lease`), which it soon releases."""
 
 KEPT_HOURS = 12.0
 """Longest time a lease is renewed in the background, in hours, so that a hung process cannot hold a project forever."""
 
 AHEAD = 60.0
-"""Seconds by which a lease may end later than one taken now. A lease beyond that was written by a clock that was ahead;
-it counts as expired unless its holder is known to be alive. Otherwise a clock once a year ahead would block a project
-for a year.
+"""Seconds by which a stored lease may end later than one taken now. One that ends later still was written while a clock
+was ahead. It counts as expired unless its holder is known to be alive, because otherwise a clock that was once a year
+ahead would block a project for a year.
 """
 
 _held: set[str] = set()
@@ -83,7 +83,7 @@ class Leased:
                 yield lease
         finally:
             _held.discard(lease.owner)
-            # An error of the block matters more, and the lease expires by itself. A lost lease is left alone.
+            # Ignore errors: one raised in the block matters more, and the lease expires by itself.
             with suppress(StoreError), self.database.write() as connection:
                 connection.execute(_mine(lease).values(owner="", lease_until=0.0))
 
@@ -128,7 +128,7 @@ class Leased:
             connection.execute(sa.update(projects).where(projects.c.project == lease.project).values(values))
 
     def renew(self, lease: Lease) -> None:
-        """Restart the lease's duration. Raises LeaseLost if it was overtaken."""
+        """Restart the lease's duration. Raises LeaseLost if another process has taken it over."""
         with self._fenced(lease):
             pass
 
@@ -139,9 +139,9 @@ class Leased:
 
     @contextmanager
     def _fenced(self, lease: Lease) -> Iterator[sa.Connection]:
-        """Open a write transaction that only the newest lease gets.
+        """Open a write transaction that renews the lease. Other writers of the project wait until it ends.
 
-        It renews the lease and blocks other writers until it ends.
+        Raises LeaseLost if the lease is no longer the newest.
         """
         with self.database.write() as connection:
             renew = _mine(lease).values(lease_until=self.database.now() + lease.seconds)
@@ -157,7 +157,7 @@ class Leased:
 
 def acquire(database: Database, project: str, seconds: float, owner: str) -> Lease:
     """Take the lease of a project, or raise Busy."""
-    _held.add(owner)  # before it is visible in the store, or another thread would take it for dead
+    _held.add(owner)  # before the store shows the owner, or another thread would consider it dead
     try:
         with database.write() as connection:
             blank = {"epoch": 0, "owner": "", "lease_until": 0.0, "problems": "[]", "problems_epoch": 0}
@@ -196,7 +196,7 @@ def _mine(lease: Lease) -> sa.Update:
 
 
 def owner_of(pid: int, seconds: float, brief: bool = False) -> str:
-    """Return a unique owner: machine, process, its life, kind and duration of the lease."""
+    """Return a unique owner: host, process id, `_life` of the process, kind of lease, random id, duration."""
     kind = "brief" if brief else "run"
     return f"{socket.gethostname()}:{pid}:{_life(pid)}:{kind}:{uuid.uuid4().hex[:8]}:{seconds:.0f}"
 
@@ -207,7 +207,10 @@ def _described(owner: str, until: float) -> str:
 
 
 def _is_over(owner: str, left: float) -> bool:
-    """Return True if no process holds the owner's lease, which has `left` seconds to go."""
+    """Return True if the owner's lease has ended: it expired, its process died, or the clock was ahead when it began.
+
+    `left`: seconds until it expires.
+    """
     if left <= 0:
         return True
     lives, seconds = _lives(owner), float(owner.rpartition(":")[2])
@@ -215,7 +218,7 @@ def _is_over(owner: str, left: float) -> bool:
 
 
 def _lives(owner: str) -> bool | None:
-    """Return True if the owner's process is alive, None if it runs on another machine.
+    """Return True if the owner's process is alive, False if it has died, None if it runs on another machine.
 
     The process id may have been reused, even by this process: in a container every start has id 1. If the system hides
     the start time of another user's process, the process is assumed to be the owner.
@@ -236,7 +239,7 @@ def _lives(owner: str) -> bool | None:
 
 
 def _life(pid: int) -> str:
-    """Identify a process by start time, boot and container, so that a reused process id differs.
+    """Identify a process by start time, boot and container, so that a process that reuses its id differs.
 
     Return "" if the system does not report it (Linux does).
     """

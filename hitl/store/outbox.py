@@ -7,12 +7,12 @@
 
 The outbox has one row per operation (kind, key). If a run repeats a confirmed operation, nothing is sent. If a run
 changes it, it becomes pending. If a run omits it, a confirmed operation stays and a pending one is dropped, because it
-only applied to the older run. Operations queued by hand take precedence over those of runs. No run drops them, and they
-are deleted once confirmed, because they are to be done once and not maintained.
+only applied to the older run. Operations queued by hand are pushed before those of runs. No run drops them. They are
+deleted once confirmed, because they are to be done once and not maintained.
 
 A process that is killed or overtaken during a push leaves a note that one is in progress. The next holder of the lease
 then verifies every operation, including confirmed ones. A request may still be in flight, so the first push that begins
-one lease duration later verifies again. A process that wakes up after being overtaken records this itself (`doubt`).
+one lease duration later verifies again. A process that wakes up after being overtaken requests this itself (`doubt`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Outbox(Leased):
     def queue(self, lease: Lease, operations: Iterable[Operation]) -> None:
         """Queue operations entered by hand: new items, ground truth. Each is sent until it is confirmed.
 
-        They follow those queued earlier. An operation with the kind and key of a waiting one replaces it.
+        They are sent after those queued earlier. An operation replaces a waiting one with the same kind and key.
         """
         mine = sa.and_(operation.c.project == lease.project, operation.c.number == BY_HAND)
         with self._fenced(lease) as connection:
@@ -75,16 +75,13 @@ class Outbox(Leased):
         return {kind: int(count) for kind, count in rows}
 
     def operations(self, project: str, kind: str | None = None) -> list[tuple[Operation, str]]:
-        """Return the latest operation per (kind, key), or those of one kind, with their states.
-
-        A state is "pending" or "confirmed".
-        """
+        """Return all operations, or those of one kind, each with its state: "pending" or "confirmed"."""
         return self._outbox(project, *([] if kind is None else [operation.c.kind == kind]))
 
     def confirm(self, lease: Lease, *receipts: Receipt) -> None:
         """Mark these operations as confirmed, all or none, so that they are not pushed again.
 
-        An operation that has changed in the outbox since is left alone.
+        An operation whose payload has changed in the outbox since then is left alone.
         """
         if not receipts:
             return
@@ -124,16 +121,16 @@ class Outbox(Leased):
             _write(connection, lease.project, {**note, "epoch": lease.epoch, "began": time.time()})
 
     def end_push(self, lease: Lease, *, verified: bool) -> None:
-        """Record that everything sent has been answered; `verified`: confirmed operations were checked too."""
+        """Record that the platform has answered all requests; `verified`: confirmed operations were checked too."""
         with self._fenced(lease) as connection:
             note = _read(connection, lease.project)
             over = verified and note["until"] is not None and note["began"] >= note["until"]
             _write(connection, lease.project, {**note, "epoch": None, "until": None if over else note["until"]})
 
     def doubt(self, lease: Lease) -> None:
-        """Make the next pushes verify everything.
+        """Make pushes verify everything, up to one that begins a lease duration from now or later.
 
-        Works without the lease, because a request may have arrived after its loss.
+        Works without the lease, because a request may have reached the platform after the lease was lost.
         """
         with self.database.write() as connection:
             note = _read(connection, lease.project)
@@ -170,10 +167,10 @@ def replace_pending(
     operations: Iterable[Operation],
     again: Iterable[tuple[str, str]],
 ) -> None:
-    """Write the operations of a run, and drop those of older runs that are pending.
+    """Write the operations of a run, and drop pending ones of older runs.
 
-    Of several operations with one kind and key the last counts. `again`: kind and key of operations to send even if
-    they equal confirmed ones.
+    If several operations have the same kind and key, only the last is written. `again`: kind and key of operations to
+    send even if they equal confirmed ones.
     """
     last: dict[tuple[str, str], Operation] = {}
     for each in operations:
@@ -195,7 +192,10 @@ def write(
     operations: Sequence[Operation],
     first: int = 0,
 ) -> None:
-    """Write operations. Those already stored with the same payload keep their state and receipt; others are pending."""
+    """Write operations, with positions from `first` on.
+
+    Those already stored with the same payload keep their state and receipt; others are pending.
+    """
     query = sa.select(operation.c.kind, operation.c.key, operation.c.digest).where(operation.c.project == project)
     stored = {(kind, key): digest for kind, key, digest in connection.execute(query)}
     for position, each in enumerate(operations, start=first):

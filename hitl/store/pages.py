@@ -1,4 +1,4 @@
-"""Save a page: rows, deletions, problems and the cursor, within one transaction of the caller.
+"""Save a page: rows, deletions, problems and the cursor, within the caller's transaction.
 
 Two versions of the same item are compared as follows:
 
@@ -6,13 +6,13 @@ Two versions of the same item are compared as follows:
   version. A snapshot older than the stored one is ignored as a whole. It can neither restore what was deleted since,
   nor delete what was added since.
 - A snapshot without a version counts as the newest, because the platform has no versions. Its rows get the store's
-  time, or that of the stored row if later, so that no clock can make a later answer the older one. A row equal to the
-  stored one keeps its version.
+  time as their version, or the version of the stored row if that is later, so that a wrong clock cannot make a newer
+  answer look older. A row equal to the stored one keeps its version.
 - A page marked `Page.latest` is newer than all pages before it, whatever its versions.
-- In a newer or equally old snapshot each row replaces the stored one unless that has a newer version. Stored
+- In a newer or equally old snapshot, each row replaces the stored one unless the stored one has a newer version. Stored
   annotations and predictions of the item that are missing from the snapshot were deleted on the platform. A page that
   is `partial` deletes nothing.
-- `live` and annotators' names have no version. Pages are saved in the order of the pull, by the one holder of the
+- `Page.live` and annotators' names have no version. Pages are saved in the order of the pull, by the one holder of the
   lease, so the last page wins.
 
 Deleted items and annotations stay for a time (`Store.forget`) as marked rows with their version, so that old
@@ -23,8 +23,8 @@ A page is compared with the stored rows before anything is written. A page witho
 A page of millions of rows carries a digest per item (`Page.digests`). The digests of the last such page are stored, so
 only items with a different digest are compared, and new items are inserted column by column.
 
-Each page that changes anything raises the project's revision and stores it with the changed items. Snapshots are
-brought up to date by it (`hitl.store.answers`).
+Each page that changes anything raises the project's revision and stores it with the changed items. `hitl.store.answers`
+uses it to find the items that its snapshots lack.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from hitl.store.versions import fixed_width, parse_time, sortable
 from hitl.tables.columns import as_stream, tables_in
 
 MAX_PROBLEMS = 100
-"""Number of problems stored per pull."""
+"""Maximum number of problems stored per pull."""
 
 _MAX_PROBLEM_LENGTH = 500
 
@@ -57,14 +57,14 @@ DIGESTS = "digests"
 """Name of the snapshot that holds the item digests."""
 
 _COLUMNS_AT_ONCE, _ROWS_AT_ONCE = 50_000, 1_000
-"""Items inserted, and items compared, at a time."""
+"""Maximum number of items inserted at a time, and of items compared at a time."""
 
 Row = dict[str, Any]
 Key = tuple[str, ...]
 
 
 def save(database: Database, connection: sa.Connection, lease: Lease, page: Page) -> PullSummary:
-    """Save a page. The caller has passed the fence in the same transaction."""
+    """Save a page. The caller must have passed the fence in the same transaction."""
     saver = _Saver(database, connection, lease.project, page.latest)
     if page.digests is None:
         saver.forget_digests()
@@ -106,12 +106,12 @@ class _Saver:
         self.predictions(page, fresh)
 
     def columns(self, page: Page, keys: pa.Array, digests: npt.NDArray[np.uint64]) -> None:
-        """Save the items of a page with digests whose digest differs from the stored one."""
+        """Save items whose digest differs from the stored one. `keys`, `digests`: all items of the page."""
         named, stored = self._digests()
         place = np.asarray(pc.fill_null(pc.index_in(keys, value_set=named), -1))
         same = (place >= 0) & (np.append(stored, np.uint64(0))[place] == digests)
         rest = np.flatnonzero(~same)
-        if page.partial:  # items it lacks may still be stored
+        if page.partial:  # keep the digests of items that are not on the page
             stays = np.ones(len(named), bool)
             stays[place[rest][place[rest] >= 0]] = False
             self._keep_digests(named.filter(pa.array(stays)), stored[stays])
@@ -221,7 +221,7 @@ class _Saver:
         return frozenset(key for (key,) in fresh)
 
     def annotations(self, page: Page, fresh: frozenset[str]) -> None:
-        """Save the annotations of fresh items and mark missing ones as deleted."""
+        """Save the annotations of fresh items, and mark stored ones that the page lacks as deleted."""
         stale = {row.key for row in page.items} - fresh
         rows = _newest(annotation, (_annotation(row) for row in page.annotations if row.item not in stale))
         stored = self._stored(annotation, annotation.c.item, fresh)
@@ -258,7 +258,7 @@ class _Saver:
         self._upsert(annotator, rows, stored)
 
     def live(self, page: Page) -> None:
-        """Mark items outside `live` as deleted, and those inside as live."""
+        """Mark stored items that are not in `page.live` as deleted, and deleted ones that are in it as live again."""
         if page.live is None or self._was_empty:
             return
         query = sa.select(item.c.item, item.c.deleted).where(item.c.project == self._project)
@@ -305,7 +305,7 @@ class _Saver:
         return self._each(table, sa.update(table).values(deleted=True, deleted_at=self._at), keys)
 
     def _give_version(self, row: Row, stored: Row | None) -> None:
-        """Set version and first-seen time of a row from a platform without versions."""
+        """Set version, time and first-seen time of a row from a platform without versions."""
         if row["version"]:
             return
         given = [name for name in ("version", "created", "time") if name in row]
@@ -333,7 +333,7 @@ class _Saver:
 
 
 def _save_cursor(connection: sa.Connection, lease: Lease, page: Page) -> None:
-    """Save the cursor, and add the page's problems to those of the same pull (the same lease)."""
+    """Save the cursor, and add the page's problems to those of earlier pages of the pull (same lease)."""
     query = sa.select(project.c.problems, project.c.problems_epoch).where(project.c.project == lease.project)
     row = connection.execute(query).one()
     before = json.loads(row.problems) if row.problems_epoch == lease.epoch else []

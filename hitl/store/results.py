@@ -58,7 +58,7 @@ class CycleRecord:
 
 @dataclass(frozen=True, slots=True)
 class CycleSummary:
-    """One line of the history."""
+    """One run in the history."""
 
     number: int
     recorded_at: datetime
@@ -79,7 +79,7 @@ class Results(Leased):
     """Results of runs."""
 
     def record_cycle(self, lease: Lease, record: CycleRecord) -> int:
-        """Write the results of a run and its changes to push, together. Return its number, 1 for the first."""
+        """Write the results of a run and its changes to push in one transaction. Return its number, 1 for the first."""
         # Slow work is done before the transaction, to keep it short.
         project, metrics = lease.project, json.dumps(dict(record.metrics or {}))
         row: dict[str, Any] = {"project": project, "metrics": metrics}
@@ -106,22 +106,22 @@ class Results(Leased):
         return number
 
     def forget(self, lease: Lease, *, deleted_seconds: float, cycles: int) -> None:
-        """Delete rows marked as deleted `deleted_seconds` ago, and metrics of all but the last `cycles` runs."""
+        """Delete rows marked as deleted at least `deleted_seconds` ago, and all but the last `cycles` runs."""
         with self._fenced(lease) as connection:
             _forget_deleted(self.database, connection, lease.project, deleted_seconds)
             number = connection.execute(_last_number(lease.project)).scalar() or 0
             _forget_cycles(connection, lease.project, number, cycles)
 
     def cycles(self, project: str) -> list[CycleSummary]:
-        """Return all runs, oldest first."""
+        """Return all stored runs, oldest first."""
         return self._last_cycles(project, None)[::-1]
 
     def last_cycle(self, project: str) -> CycleSummary | None:
-        """Return the history line of the last run, or None before the first."""
+        """Return the last run, or None before the first."""
         return next(iter(self._last_cycles(project, 1)), None)
 
     def latest(self, project: str) -> tuple[dict[str, Consensus], Plan] | None:
-        """Return the consensus of each question and the plan of the last run, or None before the first."""
+        """Return (question -> consensus, plan) of the last run, or None before the first."""
         with self.database.read() as connection:
             row = connection.execute(_last(project, cycle.c.number, cycle.c.plan, cycle.c.done)).first()
             if row is None:
@@ -153,9 +153,9 @@ class Results(Leased):
     def asks(self, project: str) -> pa.Table:
         """Return every question ever planned, in the order of the plans.
 
-        Columns: cycle (the first that planned it), item, annotator (null: anyone), since (seconds since the epoch),
-        probability (null: unknown), check, audit, done (True if the item was done then), labels (JSON text, question ->
-        the item's label then).
+        Columns: cycle (the first run that planned it), item, annotator (null: anyone), since (seconds since the epoch),
+        probability (null: unknown), check, audit, done (True if the item was done at that run), labels (JSON text:
+        question -> label of the item at that run).
         """
         return self._asked(question_log.c.project == project)
 
@@ -172,7 +172,7 @@ class Results(Leased):
 
 
 ANYONE = ""
-"""Key part used as the annotator of a question to anyone."""
+"""Stored as the annotator of a question that is for anyone, because part of a key cannot be null."""
 
 
 def _logged(plan: Plan, results: Mapping[str, Consensus]) -> Iterator[dict[str, Any]]:
@@ -223,7 +223,7 @@ def _packed(done: DoneItems) -> bytes:
 
 
 def _few(values: Sequence[Any]) -> pa.Array:
-    """Convert a column with few distinct values, each of them once."""
+    """Convert a column with few distinct values to Arrow. Each distinct value is converted once."""
     place = {value: n for n, value in enumerate(dict.fromkeys(values))}
     codes = np.fromiter(map(place.__getitem__, values), np.int32, len(values))
     return pa.array(list(place)).take(pa.array(codes))
@@ -235,7 +235,7 @@ def _few(values: Sequence[Any]) -> pa.Array:
 def _forget_deleted(database: Database, connection: sa.Connection, project: str, seconds: float) -> None:
     """Delete items and annotations that were marked as deleted at least `seconds` ago.
 
-    They keep old pages from restoring them, for which days are enough.
+    Marked rows only keep old pages from restoring them, and days are enough for that.
     """
     until = connection.execute(sa.select(database.now())).scalar_one() - seconds
     items = sa.and_(item.c.project == project, item.c.deleted_at <= until)
@@ -243,7 +243,7 @@ def _forget_deleted(database: Database, connection: sa.Connection, project: str,
     old = sa.and_(annotation.c.project == project, annotation.c.deleted_at <= until)
     connection.execute(sa.delete(annotation).where(old))
     if gone:
-        # A snapshot from before the deletion would still contain them.
+        # A snapshot from before the deletion would still contain the items.
         newest = sa.select(sa.func.max(item.c.revision)).where(items).scalar_subquery()
         stale = sa.and_(snapshot.c.project == project, snapshot.c.revision < newest)
         connection.execute(sa.delete(snapshot).where(stale))
@@ -253,7 +253,10 @@ def _forget_deleted(database: Database, connection: sa.Connection, project: str,
 
 
 def _forget_cycles(connection: sa.Connection, project: str, number: int, kept: int) -> None:
-    """Delete metrics of runs older than the last `kept`, and older ones whose neighbors are equal."""
+    """Delete all but the last `kept` runs.
+
+    If the newest three runs before the last `RECENT` have equal metrics, delete the middle one.
+    """
     mine = cycle.c.project == project
     connection.execute(sa.delete(cycle).where(mine, cycle.c.number <= number - kept))
     query = sa.select(cycle.c.number, cycle.c.metrics).where(mine, cycle.c.number <= number - RECENT)

@@ -11,8 +11,8 @@
     cycle, consensus                            results of runs
     rework                                      items sent back to annotators
     view                                        saved item searches
-    question_log                                every planned question, to whom, and when first
-    operation                                   the outbox: operations to push, or pushed
+    question_log                                every planned question, for whom, and by which run first
+    operation                                   the outbox: operations to push, and operations the platform confirmed
     user, grant, session, token                 users and access rights of the service (`service.web`)
     event, address                              events to send and their deliveries; counts per address
 
@@ -38,19 +38,19 @@ TEXT, INTEGER, FLAG, BYTES = sa.Text(), sa.BigInteger(), sa.Boolean(), sa.LargeB
 NUMBER: sa.Double[float] = sa.Double()
 
 DELETED = "deleted_at IS NOT NULL"
-"""Rows marked as deleted, which are few."""
+"""Condition of an index of rows marked as deleted, which are few."""
 
 NO_ANSWER = "kind <> 'answer'"
-"""Skips and ground truth, which are few. A query must repeat the condition, or its index is not used."""
+"""Condition of an index of skips and ground truth, which are few. A query must repeat it, or the index is not used."""
 
 SERVED = "labels_wanted > 0"
-"""Items for which the platform reports labels wanted. A query must repeat the condition word for word."""
+"""Condition of an index of items for which the platform reports labels wanted. A query must repeat it word for word."""
 
 metadata = sa.MetaData()
 
 
 def table(name: str, *columns: sa.schema.SchemaItem, with_rowid: bool = True) -> sa.Table:
-    """Declare a table. On SQLite small rows are stored in the primary key's tree (no rowid)."""
+    """Declare a table. On SQLite, `with_rowid` False stores rows in the primary key's tree, which suits small rows."""
     return sa.Table(f"hitl_{name}", metadata, *columns, sqlite_with_rowid=with_rowid)
 
 
@@ -65,7 +65,7 @@ def columns(kind: Any, *names: str, null: bool = False) -> list[sa.Column[Any]]:
 
 
 def index(name: str, *names: str, where: str | None = None) -> sa.Index:
-    """Return an index, restricted to the rows that meet a condition."""
+    """Return an index; `where`: only of rows that meet this condition."""
     condition = None if where is None else sa.text(where)
     return sa.Index(f"hitl_{name}", *names, sqlite_where=condition, postgresql_where=condition)
 

@@ -3,7 +3,7 @@
 Other methods are defined beside their tables: `lease`, `answers` and `evidence` (pulled data), `learned` (features and
 predictions of trained models), `results` (results of runs), `outbox` (changes to push) and `events` (event delivery).
 Writes of a run take a `Lease`; each is one transaction that begins with the fence. Items sent back to annotators, saved
-searches and deliveries are written without one, because its holder may take long. Reads take a project's name.
+searches and deliveries are written without a lease, because a run may hold it for long. Reads take a project's name.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from hitl.store.schema import project as projects
 from hitl.store.schema import rework, view
 
 LONGEST = 500
-"""Characters stored of an error's message."""
+"""Maximum number of characters stored of an error's message."""
 MOST = 20
-"""Errors stored per run."""
+"""Maximum number of errors stored per run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Time, error and message of a failed run; `messages` has one entry per error."""
+    """Time, error class and message of a failed run; `messages` has one entry per error."""
 
     at: datetime
     error: str
@@ -65,7 +65,7 @@ class Store(EvidenceStore, Learned, Results, Outbox, Announced):
     Raises StoreError if the database cannot be opened, here or later.
 
     Attributes:
-        database: its connections, for other tables in the same database.
+        database: connection pool, also for other tables in the same database.
     """
 
     def __repr__(self) -> str:
@@ -94,7 +94,7 @@ class Store(EvidenceStore, Learned, Results, Outbox, Announced):
         return place
 
     def sources(self) -> dict[str, str]:
-        """Return where each project was pulled from."""
+        """Return project -> where it was pulled from."""
         query = sa.select(projects.c.project, projects.c.source).where(projects.c.source.is_not(None))
         return {name: str(json.loads(source)) for name, source in self.database.rows(query)}
 
@@ -103,7 +103,7 @@ class Store(EvidenceStore, Learned, Results, Outbox, Announced):
         self._note(lease, source=json.dumps(source), cursor=None if cursor is None else json.dumps(cursor))
 
     def save_page(self, lease: Lease, page: Page) -> PullSummary:
-        """Save rows and cursor together, or nothing. See `hitl.store.pages` for which of two rows wins."""
+        """Save the rows and the cursor of a page in one transaction. `hitl.store.pages` says which of two rows wins."""
         with self._fenced(lease) as connection:
             return pages.save(self.database, connection, lease, page)
 
@@ -129,7 +129,7 @@ class Store(EvidenceStore, Learned, Results, Outbox, Announced):
         return None if fields is None else Pages(**fields)
 
     def make_mark(self, lease: Lease) -> str:
-        """Return the mark of this store on the orders it pushes, drawing a random one if there is none yet."""
+        """Return the mark that identifies this store on the orders it pushes. Draw a random one at the first call."""
         mark = self.mark(lease.project)
         if mark is None:
             mark = secrets.token_hex(4)
@@ -166,7 +166,7 @@ class Store(EvidenceStore, Learned, Results, Outbox, Announced):
             announce(self.database, connection, lease.project, told or Announcement())
 
     def failure(self, project: str) -> Failure | None:
-        """Return why the last run failed, or None if it did not or did not record it."""
+        """Return why the last run failed, or None if it succeeded or could not record why."""
         note = self._noted("failure", project)
         if note is None:
             return None
@@ -176,7 +176,7 @@ class Store(EvidenceStore, Learned, Results, Outbox, Announced):
     # -- items sent back to annotators ---------------------------------------------------------------------
 
     def annotator_names(self, project: str) -> dict[str, str]:
-        """Return platform's key -> shown name, with the key appended if several annotators share a name."""
+        """Return annotator's key on the platform -> name to show. If several share a name, the key is appended."""
         keys, names = (column.to_pylist() for column in self.annotators(project).columns)
         return shown_names(dict(zip(keys, names, strict=True)))
 
@@ -189,13 +189,13 @@ class Store(EvidenceStore, Learned, Results, Outbox, Announced):
         return row
 
     def take_back(self, project: str, item: str, annotator: str) -> bool:
-        """Cancel a request. Return True if there was one."""
+        """Stop asking the annotator about the item. Return True if it had been sent back to them."""
         key = self._annotator_key(project, annotator)
         this = (rework.c.project == project, rework.c.item == item, rework.c.annotator == key)
         return self.database.change(sa.delete(rework).where(*this)) > 0
 
     def sent_back(self, project: str) -> tuple[Rework, ...]:
-        """Return all requests, answered or not, oldest first. The next plan includes them."""
+        """Return all items sent back, answered or not, oldest first."""
         columns = (rework.c[name] for name in ("item", "annotator", "since", "note", "by"))
         query = sa.select(*columns).where(rework.c.project == project)
         rows = self.database.rows(query.order_by(rework.c.since, rework.c.item, rework.c.annotator))
@@ -203,13 +203,13 @@ class Store(EvidenceStore, Learned, Results, Outbox, Announced):
         return tuple(Rework(item, names.get(key, key), *more) for item, key, *more in rows)
 
     def _annotator_key(self, project: str, shown: str) -> str:
-        """Return the key of an annotator, which stays if the name changes; without one, the name."""
+        """Return the key of the annotator with this shown name, because names may change. Unknown: return the name."""
         return next((key for key, name in self.annotator_names(project).items() if name == shown), shown)
 
     # -- saved searches ------------------------------------------------------------------------------------
 
     def save_view(self, project: str, name: str, query: str, by: str) -> SavedView:
-        """Save a search under this name, replacing any other of that name."""
+        """Save a search under this name. It replaces any other search with the same name."""
         saved = SavedView(name, query, by, time.time())
         with self.database.write() as connection:
             self.database.upsert(connection, view, [{"project": project, **asdict(saved)}])

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 
 def sortable(version: str) -> str:
-    """Return the version as text that sorts by time for times, and by size for whole numbers.
+    """Return the version as text that sorts by time if it is a time, and by size if it is a whole number.
 
     ISO 8601 text does not sort by itself: "12:00:00.5Z" comes before "12:00:00Z" byte by byte.
     """

@@ -1,4 +1,4 @@
-"""Run by alembic. Migrates the connection passed by `hitl.store.database`, inside its transaction."""
+"""Migrate the connection passed by `hitl.store.database`, inside its transaction. Alembic runs this file."""
 
 from __future__ import annotations
 
