@@ -5,11 +5,11 @@
         wait for the next time, or for a webhook
 
 The next run follows from `[schedule]` and the time of the last run, which is in the store. Nothing else is remembered
-between processes. A missed run is made up for once, however late. A run that was killed after it was recorded is due at
-once and sends what is left. The lease prevents two loops from running the same project at the same time.
+between processes. Missed runs are made up for by one run, however late. A run that was killed after it was recorded is
+due at once and sends the remaining changes. The lease prevents two loops from running a project at the same time.
 
-    Busy, Unreachable, StoreError, OSError    retried with growing pauses, or when the platform says
-    any other error                           reported; the next run is due at its next time
+    Busy, Unreachable, StoreError, OSError    retried with growing pauses, or after the pause that the platform asks for
+    any other error                           reported; the next run takes place as scheduled
 """
 
 from __future__ import annotations
@@ -39,14 +39,16 @@ if TYPE_CHECKING:
     from hitl.service.loops import Project
 
 FIRST_RETRY, LAST_RETRY = 5.0, 600.0
-"""Seconds before the first retry, doubled with each, and their maximum, which also caps what a platform asks."""
+"""Seconds before the first retry of a run, and the maximum. The pause doubles with each retry. The maximum also limits
+a pause that a platform asks for.
+"""
 LAST_BUSY_RETRY = 60.0  # maximum seconds between retries while another process holds the project
 FIRST_LOOK_RETRY, LAST_LOOK_RETRY = 0.5, 60.0
-"""Seconds before the first retry of a pull between runs, doubled with each, up to the second value."""
-GAP = 0.25  # minimum seconds between two pulls triggered by webhooks, so that other processes can get the lease
-LONGEST = 60.0  # maximum seconds between readings of the clock, which may have been set
+"""Seconds before the first retry of a pull between runs, and the maximum. The pause doubles with each retry."""
+GAP = 0.25  # minimum seconds between two pulls, so that other processes can get the lease
+LONGEST = 60.0  # maximum seconds between readings of the clock, because somebody may set it
 ONE_JOB: dict[str, Any] = {"id": "next", "replace_existing": True, "misfire_grace_time": None}
-"""Options of a loop's only job, which wakes it at its next time, however late."""
+"""Options of the scheduler job that wakes a loop at its next time, however late. A loop has one such job."""
 PROBLEMS = 10  # maximum problems of a run that are reported, as in `hitl run`
 MAY_PASS = (Busy, Unreachable, StoreError, OSError)  # errors after which the same run is retried
 
@@ -67,7 +69,7 @@ def clock() -> datetime:
 
 @dataclass
 class Debounce:
-    """Merge a burst of hints into one run: `quiet` seconds after the last hint, and `at_most` after the first."""
+    """Merge a burst of hints into one run: `quiet` seconds after the last hint, at most `at_most` after the first."""
 
     quiet: float
     at_most: float
@@ -86,15 +88,15 @@ class Debounce:
 def is_late(schedule: ScheduleSettings, finished: datetime, begun: datetime | None, now: datetime) -> bool:
     """Return True if a run should have finished by now.
 
-    With a period (every, cron), a run is late if `late_after` scheduled times have passed since the last one
-    `finished`. Without a period, it is late if a run has `begun` and not finished for `late_after` times the longest
-    retry pause.
+    With `every`, a run is late `late_after` periods after the last one `finished`. With `cron`, it is late at scheduled
+    time number `late_after` + 1 after that. Without both, it is late if a run has `begun` and not finished for
+    `late_after` times the longest retry pause.
     """
     if schedule.every is not None:
         return now > finished + timedelta(seconds=schedule.every * schedule.late_after)
     if schedule.cron is not None:
         when: datetime | None = finished
-        for _ in range(schedule.late_after + 1):  # the last of them has only just become due
+        for _ in range(schedule.late_after + 1):  # one more, because the last time has only just come
             when = None if when is None else schedule.next_after(when)
         return when is not None and when <= now
     return begun is not None and now > begun + timedelta(seconds=LAST_RETRY * schedule.late_after)
@@ -105,7 +107,8 @@ class ProjectLoop(threading.Thread):
 
     Args:
         project: the project to run.
-        tell: called when a run begins, ends, fails or waits; progress: called within runs.
+        tell: called when a run begins, ends, fails or waits, and when a pull triggers one.
+        progress: called within runs and pulls.
         runs: do the runs; False if another process does them.
         follows: pull at every webhook and every `schedule.poll`, so that pages show new labels.
         pulled: called after each of these pulls.
@@ -131,7 +134,7 @@ class ProjectLoop(threading.Thread):
         self._debounce = Debounce(project.schedule.debounce, project.schedule.debounce_at_most)
         self._woken, self._stopping, self._lock = threading.Event(), False, threading.Lock()
         self._since = self._finished = self._not_before = clock()
-        self._begun: datetime | None = None  # since when a run has been tried
+        self._begun: datetime | None = None  # since when a run has been tried without success
         self._blind: datetime | None = None  # since when pulls have failed
         self._ended: datetime | None = None  # when the last run here ended, successfully or not
         self._run_at: datetime | None = None  # due because of webhooks, or of enough new annotations
@@ -294,7 +297,7 @@ class ProjectLoop(threading.Thread):
             pull(lease, self._store, self._connector, self._progress)
 
     def _new_annotations(self) -> int | None:
-        """Return the change in the number of annotations since the last run, or None if it recorded none."""
+        """Return by how much the number of annotations has changed since the last run. None: unknown, treat as news."""
         name = self.project.name
         last = self._store.last_cycle(name)
         if last is None:
@@ -310,7 +313,7 @@ class ProjectLoop(threading.Thread):
             self._look_at = self._not_before = clock() + timedelta(seconds=min(wait, LAST_LOOK_RETRY))
         if isinstance(error, Busy):
             return
-        self.__dict__.pop("_connector", None)  # a new connector reloads what it cached about its platform
+        self.__dict__.pop("_connector", None)  # a new connector has nothing outdated cached about its platform
         self._blind = self._blind or clock()
         self.figures["failures_total"] += 1
         if self._counts:

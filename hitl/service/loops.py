@@ -30,7 +30,7 @@ GRACE = 20.0
 
 
 class Project:
-    """A project of the service. Raises what `hitl.project.load` raises, and `Store` on first use."""
+    """A project of the service. Raises the errors of `hitl.project.load`."""
 
     def __init__(self, config: Path) -> None:
         self.config = config.resolve()
@@ -40,19 +40,19 @@ class Project:
 
     @cached_property
     def store(self) -> Store:
-        """Its store, opened."""
+        """Store of the project, opened on first use. Raises StoreError."""
         return Store(self.address)
 
     @property
     def is_scheduled(self) -> bool:
-        """True if its settings schedule runs."""
+        """True if the settings say when to run the project."""
         schedule = self.schedule
         starts = (schedule.every, schedule.cron, schedule.after_annotations, schedule.webhook)
         return any(start is not None for start in starts)
 
     @property
     def secret(self) -> str:
-        """Secret in the header of its webhooks, or ""."""
+        """Secret that the project's webhooks send in a header, or "" if not set."""
         return "" if self.settings.webhook_secret is None else self.settings.webhook_secret.get_secret_value()
 
 
@@ -60,8 +60,9 @@ class Loops:
     """Loops of several projects, the listeners for their webhooks, and the sender of their events.
 
     Args:
-        projects, tell, progress: see `ProjectLoop`.
-        runs, follows, pulled: as for `ProjectLoop`, where pages are served.
+        projects: one loop is made for each.
+        runs: do the runs of scheduled projects; False if another process does them.
+        tell, progress, follows, pulled: as in `ProjectLoop`.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ class Loops:
         self._sender.start()
 
     def wait(self) -> None:
-        """Wait until `ask_to_stop`. Raise HitlError if a thread has ended by itself, which none should."""
+        """Wait until `ask_to_stop` is called. Raise HitlError if a loop has ended by itself, which is a bug."""
         while not self._stop.wait(2.0):
             if not self.alive:
                 raise HitlError("schedule: a thread has ended by itself; start it again (nothing is lost)")

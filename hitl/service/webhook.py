@@ -1,8 +1,9 @@
-"""Take webhooks of the labeling platform: POST /webhook/{project}, with the secret in X-Hitl-Secret.
+"""Receive webhooks from the labeling platform: POST /webhook/{project}, with the secret in X-Hitl-Secret.
 
-A webhook is an unsigned hint, sent once, and an annotator's request on the platform waits for the response. It is
-therefore answered at once, and the platform is read afterwards. Whoever can reach the port can send anything, so the
-secret is compared before the body is read. The body is limited in size and time, and only its action is used.
+A webhook is a hint that something has changed. It is unsigned and sent once, and an annotator's request on the platform
+waits for our response. We therefore respond at once, and read the platform afterwards. Anyone who can reach the port
+can send anything, so the secret is compared before the body is read. The body is limited in size and time, and only its
+action is used.
 
 `hitl serve` includes the route. `hitl schedule` serves it with /health at `schedule.webhook`.
 """
@@ -32,21 +33,22 @@ LARGEST_BODY = 1_000_000
 """Maximum bytes of a body that are read for its action. A larger one counts as a hint without being read."""
 SECONDS = 10.0  # seconds that a client has to send its headers, and again to send its body
 CONNECTIONS = 32
-"""Maximum connections of `hitl schedule` at a time. Further ones are refused."""
+"""Maximum number of open connections to `hitl schedule`. Further ones are refused."""
 CONCERNS_LABELS = ("ANNOTATION", "TASK")
-"""Prefixes of Label Studio's actions that can change a plan. Changes pushed by a run cause none of them."""
+"""Prefixes of Label Studio's actions that can change a plan. What a run pushes triggers no such action."""
 
 Hint = Callable[[], object]
 Trouble = Callable[[], Mapping[str, object] | None]
-"""Return what is wrong, or None if all is well."""
+"""Function that returns what is wrong, or None if all is well."""
 
 
 def router(
     hints: Mapping[str, Hint], secret: str, public: Callable[[Any], Any] = lambda endpoint: endpoint
 ) -> APIRouter:
-    """Return the route of webhooks, which calls the project's hint. Without a secret, all requests are refused.
+    """Return the webhook route, which calls the hint of the project in its path. An empty secret refuses all requests.
 
-    Raise BadSettings if a header cannot carry the secret.
+    `public`: decorator that marks the route as open to everybody. Raise BadSettings if a header cannot carry the
+    secret.
     """
     if not secret.isascii():
         raise BadSettings(
@@ -78,7 +80,7 @@ def router(
 
 
 def concerns_labels(body: bytes) -> bool:
-    """Return True if the action of a body may change a plan. A body without an action may."""
+    """Return True if a webhook with this body may concern a change of labels or tasks. If in doubt, return True."""
     try:
         data = json.loads(body or b"{}")
     except (ValueError, RecursionError):
@@ -88,9 +90,9 @@ def concerns_labels(body: bytes) -> bool:
 
 
 async def read_body(request: Request, most: int, seconds: float | None = None, *, keep: bool = True) -> bytes | None:
-    """Read the body; `keep` False: forget it. Return None if it is larger than `most` bytes, too slow, or broken off.
+    """Return the body, or None if it is larger than `most` bytes, too slow, or cut off.
 
-    `seconds` None: SECONDS.
+    `seconds`: time limit (None: SECONDS). `keep` False: discard what is read and return b"".
     """
     length = request.headers.get("content-length", "")
     if length.isascii() and length.isdigit() and (len(length) > 19 or int(length) > most):
@@ -109,7 +111,7 @@ async def read_body(request: Request, most: int, seconds: float | None = None, *
 
 
 class Impatient(H11Protocol):
-    """HTTP/1.1 that disconnects clients who do not send their headers in time; uvicorn waits for them without end."""
+    """HTTP/1.1 protocol that disconnects clients whose headers do not arrive in time. Uvicorn would wait forever."""
 
     _deadline: asyncio.TimerHandle | None = None
 
@@ -138,7 +140,7 @@ class Impatient(H11Protocol):
 
 
 class Listener(threading.Thread):
-    """Serve the webhooks of `hitl schedule`, and /health, at one address. Raise BadSettings if that fails."""
+    """Serve the webhooks of `hitl schedule`, and /health, at one address. Raise BadSettings if it cannot be used."""
 
     def __init__(self, address: str, secret: str, hints: Mapping[str, Hint], trouble: Trouble) -> None:
         super().__init__(name="hitl webhook", daemon=True)
@@ -168,7 +170,7 @@ class Listener(threading.Thread):
 
     @property
     def port(self) -> int:
-        """Port that it listens at."""
+        """Port that the server listens on."""
         return int(self._socket.getsockname()[1])
 
     def run(self) -> None:

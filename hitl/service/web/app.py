@@ -55,17 +55,19 @@ HEADERS = {
     "X-Frame-Options": "DENY",
     "Cache-Control": "no-store",
 }
-"""Headers of every response that does not set them itself. Nothing loads from elsewhere, and no script is inline."""
+"""Headers added to every response unless it sets them itself. Pages load nothing from other sites, and have no inline
+scripts.
+"""
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.3, 1.0, 3.0, 10.0)
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-"""Methods counted by name. Anyone can send others, and each would add a time series for good."""
+"""Methods counted by name. Others are counted together, because clients can send any and each adds a time series."""
 
 
 def application(
     projects: Projects, accounts: Accounts, proxies: Proxies = NO_PROXIES, loops: Loops | None = None
 ) -> FastAPI:
-    """Build the service. It runs the projects' loops. Raises if a route does not declare its access."""
+    """Build the service, which also runs the projects' loops. Raises BadSettings if a route declares no access."""
     loops = loops or Loops((), lambda *_: None)
 
     @asynccontextmanager
@@ -79,7 +81,7 @@ def application(
                 stop()
 
     def allowed(user: str, password: str, project: str) -> bool:
-        """Check a model backend's password, which is an API token of the project."""
+        """Return True if the password is an API token with a role in the project."""
         caller = accounts.with_token(password)
         return caller is not None and caller.role_in(project) is not None
 
@@ -106,10 +108,11 @@ def application(
 
 
 class RequestContext:
-    """ASGI middleware: an id, a log line, metrics and security headers for every request.
+    """ASGI middleware that gives every request an id, a log line, metrics and security headers.
 
-    The id is X-Request-ID of the request if it is short and plain. The log has no query, body and headers, which may
-    hold secrets. HEAD gets the response to GET without its body. An unexpected error gets 500, with the id.
+    The id is the request's X-Request-ID if it is short and plain, else random. The log leaves out query, body and
+    headers, which may hold secrets. The response to HEAD is that to GET without its body. The response to an unexpected
+    error is 500, with the id.
     """
 
     def __init__(self, app: ASGIApp, registry: CollectorRegistry) -> None:
@@ -141,7 +144,7 @@ class RequestContext:
             await send(message)
 
         async def checked(message: Message) -> None:
-            """Reformat the framework's plain-text response to a body that is too large."""
+            """Replace the framework's plain-text response to a request that is too large by our own."""
             nonlocal replaced
             if message["type"] == "http.response.start" and message["status"] == 413:
                 kind = dict(message.get("headers", ())).get(b"content-type", b"")

@@ -6,8 +6,8 @@
     GET  /versions   available versions                            {"versions": ["..."]}
     POST /webhook    any event in the project, unrequested         {"status": "ok"}
 
-Responses are looked up in the newest snapshot, without asking the platform or the store. Label Studio sends a name and
-a password (basic authentication) except to /webhook. Anyone can send to /webhook, so it has no effect.
+Responses come from the newest snapshot, without asking the platform or the store. Label Studio sends a name and a
+password (basic authentication) except to /webhook. Anyone can send to /webhook, so it has no effect.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LARGEST_BODY = 64 * 2**20
 SECONDS = 60.0  # maximum seconds to read a request
 
 Allowed = Callable[[str, str, str], bool]
-"""Return True if this user with this password may ask for suggestions in the named project."""
+"""Function of (user, password, project) that returns True if the user may ask for suggestions in the project."""
 
 
 class Task(BaseModel):
@@ -65,7 +65,7 @@ _BODY = {"requestBody": {"required": True, "content": {"application/json": {"sch
 
 
 def router(projects: Mapping[str, Watched], allowed: Allowed) -> APIRouter:
-    """Return the routes for these projects. They are public to the service's guard, and check passwords themselves."""
+    """Return the routes for these projects. They are marked as public and check passwords themselves."""
     basic = Depends(HTTPBasic(auto_error=False, realm="hitl"))
 
     def admitted(project: str, given: HTTPBasicCredentials | None = basic) -> Watched:

@@ -1,8 +1,8 @@
-"""Work outside of requests: actions that a lead starts, and slow results of pages.
+"""Do work outside of requests: actions that a lead starts, and slow results of pages.
 
-An action works like the command of its name, in one thread per project; failures are shown on the page. A slow result
-is computed one at a time and stored per question. A page shows the latest one and its number of labels, and reloads
-while a newer one is computed.
+An action does the same as the command of its name, one at a time per project; failures are shown on the page. Slow
+results are computed one at a time and kept per question. A page shows the latest result with its number of labels, and
+reloads while a newer one is computed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from hitl.store import Store
 
 REST = 10.0
-"""Pause before a result is computed again, as a multiple of its duration, so that live labels keep no processor busy.
+"""Pause before a result is computed again, as a multiple of the time it took, so that incoming labels do not keep the
+processor busy.
 """
 
 AT_ONCE = 0.2  # seconds that a page waits for a result that it has just requested
@@ -45,11 +46,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class Work:
-    """An action that somebody has started.
+    """An action that somebody has started. Times are seconds since the epoch.
 
     Attributes:
-        what: plan, push or run; by: who started it; at: when, in seconds since the epoch.
-        step: current step; ended: when it ended, or None; said: outcome in words; failed: True after an error.
+        what: plan, push or run; by: who started it; at: when it was started.
+        step: current step; ended: when it ended, or None; said: its outcome, in words; failed: True after an error.
     """
 
     what: str
@@ -92,7 +93,7 @@ _starting = threading.Lock()
 
 
 def start(one: Watched, what: str, by: str) -> Work:
-    """Start an action in a thread. Raises 409 if another one that was started here is running."""
+    """Start an action in a thread. Raises HTTPException (409) if the project's last action is still running."""
     with _starting:
         if one.work is not None and one.work.ended is None:
             raise HTTPException(409, f"{one.work.what!r} has been going on since {one.work.by} started it; wait for it")
@@ -121,9 +122,12 @@ class Study(Generic[T]):
     """Latest result for one question.
 
     Attributes:
-        result: None if there is none yet, or nothing to show; view: what it was computed from; labels: their number.
-        busy: a newer one is being computed; trouble: why the last computation failed, or "".
-        rests_until: when the next may begin, in monotonic seconds.
+        result: the result; None if there is none yet, or nothing to show.
+        view: view that was used last, or None.
+        labels: number of labels that the result was computed from.
+        busy: True while a newer result is being computed.
+        trouble: why the last computation failed, or "".
+        rests_until: when the next computation may begin, in monotonic seconds.
     """
 
     result: T | None = None
@@ -142,7 +146,10 @@ class Studies:
         self._lock, self._thread = threading.Lock(), ThreadPoolExecutor(1, "hitl studies")
 
     def of(self, kind: str, project: str, view: QuestionView, make: Callable[[QuestionView], T | None]) -> Study[T]:
-        """Return the result of `make` for a question: for this view, or for an older one while this is `busy`."""
+        """Return the latest result of `make` for the question of this view. Compute a new one if the view is new.
+
+        Computing may have to wait (`Study.rests_until`). The result is for an older view until it is done.
+        """
         with self._lock:
             study = self._studies.setdefault((kind, project, view.page.name), Study())
             if study.view is view or study.busy or time.monotonic() < study.rests_until:
@@ -168,5 +175,5 @@ class Studies:
             study.view, study.rests_until, study.busy = view, ended + REST * (ended - began), False
 
     def stop(self) -> None:
-        """Start no more studies."""
+        """Cancel all computations that have not begun."""
         self._thread.shutdown(wait=False, cancel_futures=True)

@@ -110,7 +110,7 @@ def _file(name: str) -> tuple[bytes, str]:
 
 
 class ProjectFigures(Collector):
-    """Figures of each project for Prometheus: its last run, pulls and loads, and events."""
+    """Figures of each project for Prometheus: last run, pulls, loads, and events."""
 
     def __init__(self, projects: Projects) -> None:
         self._projects = projects

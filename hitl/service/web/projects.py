@@ -1,8 +1,8 @@
-"""Serve projects, each with its store and newest snapshot, which a thread keeps up to date.
+"""Serve projects, each with its store and newest snapshot. A thread keeps the snapshots up to date.
 
-The thread often compares the store's revision and the last run's number, and loads a snapshot if one of them changed.
-Meanwhile, requests read the previous one. The platform is asked for its questions once per run. If it does not respond,
-those of the last run are shown.
+Every `EVERY` seconds, the thread checks the store's revision and the number of the last run. It loads a new snapshot if
+one of them has changed. Meanwhile, requests read the previous snapshot. The platform is asked for its questions once
+per run. If it does not respond, the questions received last are shown.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class Watched(Project):
     def __init__(self, config: Path) -> None:
         super().__init__(config)
         self.snapshot: Snapshot | None = None
-        self.trouble: str | None = None  # why it cannot be loaded
+        self.trouble: str | None = None  # why the last load failed
         self.loop: ProjectLoop | None = None  # pulls and does its runs
         self.work: Work | None = None  # the action in progress, or the last one
         self.loads, self.load_seconds, self._loaded_at = 0, 0.0, 0.0
-        self._seen: tuple[int, int] | None = None  # revision and number of the last run, as loaded
+        self._seen: tuple[int, int] | None = None  # revision and number of the last run in the snapshot
         self._questions: tuple[Question, ...] | None = None
         self._one_at_a_time = threading.Lock()
 
@@ -59,7 +59,7 @@ class Watched(Project):
         return address_rows(self.settings, self.store)
 
     def refresh(self) -> bool:
-        """Load a new snapshot if the store has changed. Return True if one was loaded. Failures go to `trouble`."""
+        """Load a new snapshot if the store has changed. Return True if one was loaded. `trouble` records a failure."""
         with self._one_at_a_time:
             try:
                 last = self.store.last_cycle(self.name)
@@ -78,11 +78,11 @@ class Watched(Project):
 
     @property
     def rests(self) -> bool:
-        """True if loading now would exceed its share of the time."""
+        """True if loading now would take more than `SHARE` of the time."""
         return time.monotonic() < self._loaded_at + self.load_seconds * (1 / SHARE - 1)
 
     def _current_questions(self, cycle: int) -> tuple[Question, ...] | None:
-        """Return the questions of the platform, or None for those of the last run."""
+        """Return the questions that the platform sent last, or None if it has not sent any yet."""
         if self._questions is None or (self._seen is not None and cycle != self._seen[1]):
             try:
                 connector = connector_of(self.settings.source, self.config.parent)

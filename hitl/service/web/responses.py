@@ -62,7 +62,7 @@ def is_page(request: Request) -> bool:
 
 
 def here(request: Request) -> str:
-    """Return the path of the request as links have it, with names still escaped."""
+    """Return the path of the request as it appears in links, with names still escaped."""
     raw: bytes | None = request.scope.get("raw_path")
     return quote(request.url.path) if raw is None else quote(raw.partition(b"?")[0], safe="/%~")
 
@@ -134,7 +134,7 @@ def problem(
 
 
 def listed(errors: Sequence[Any], *before: str) -> str:
-    """Describe errors of pydantic in one line, each with its place."""
+    """Describe errors of pydantic in one line, each with the path of its field."""
     return "; ".join(f"{'.'.join(map(str, (*before, *each['loc'])))}: {each['msg']}" for each in errors)
 
 

@@ -23,9 +23,9 @@ from hitl.service.web.app import application
 from hitl.service.web.projects import Projects
 from hitl.service.webhook import Impatient
 
-FIRST = "admin"  # user that is created if there is none and only this machine can log in
+FIRST = "admin"  # name of the user that is created if there is no user and no token yet
 
-LEAST_SECONDS = 20  # seconds that open requests have to finish when the service stops
+LEAST_SECONDS = 20  # seconds that open requests get to finish when the service stops
 
 LOGGED = (
     "due",
@@ -57,7 +57,7 @@ def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT. Raise BadSettings if the service would be open to everybody.
 
-    See the help of `hitl serve` for the arguments; `say` prints a line for whoever started the service.
+    See the help of `hitl serve` for the arguments; `say` prints a line for the person who started the service.
     """
     log(as_json)
     projects = Projects(configs)
@@ -79,7 +79,7 @@ def serve(
 def service(
     projects: Projects, accounts: Accounts, proxies: Proxies = NO_PROXIES, *, scheduler: bool = True
 ) -> FastAPI:
-    """Build the application with all that `hitl serve` runs in it; `scheduler`: also do the projects' runs."""
+    """Build the application of `hitl serve`, with the projects' loops; `scheduler`: the loops also do the runs."""
     loops = Loops(tuple(projects.values()), _log_run, runs=scheduler, follows=True, pulled=projects.wake)
     for one, loop in zip(projects.values(), loops.loops, strict=True):
         one.loop = loop

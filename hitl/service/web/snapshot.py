@@ -1,10 +1,10 @@
-"""Build what the pages of a project read: one value, made outside of requests and replaced as a whole.
+"""Build the data that the pages of a project read. It is built outside of requests and replaced in one step.
 
     Snapshot        settings, questions, items, plan, runs: as they were in the store at one moment
     QuestionView    evidence and consensus of one question, with the orders and counts that pages need
 
-Items have the user's own ids, as in reports. Everything slower than a lookup with a million items is computed here
-once, so that no request waits for it.
+Items have the user's own ids, as in reports. Everything that would be slower than a lookup for a million items is
+computed here once, so that no request waits for it.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class QuestionView(_Prepared):
     Attributes:
         page: evidence and consensus over the same N items; reports use it too.
         truth: (N,) known class codes, -1 if unknown.
-        changed: (N,) how much the item's class probabilities have moved since the last run, in [0, 1]; 0 everywhere
-            right after one.
+        changed: (N,) how much the item's class probabilities have moved since the last run (total variation distance),
+            in [0, 1]; 0 for all items right after a run.
     """
 
     page: QuestionPage
@@ -121,21 +121,21 @@ class QuestionView(_Prepared):
 
     @cached_property
     def bits(self) -> Floats:
-        """(K,) bits of information per label of each annotator."""
+        """(K,) bits of information in one label by each annotator."""
         return information(self.consensus.annotators.confusion, self.consensus.annotators.shares)
 
     @cached_property
     def reported_place(self) -> Mapping[str, int]:
-        """Annotator's name as text -> row in the consensus."""
+        """Annotator's name as text -> index in `consensus.annotators`."""
         return {str(name): k for k, name in enumerate(self.consensus.annotators.names)}
 
     @cached_property
     def annotator_place(self) -> Mapping[str, int]:
-        """Annotator's name as text -> code in the evidence."""
+        """Annotator's name as text -> index in `evidence.annotations.annotators`."""
         return {str(name): code for code, name in enumerate(self.evidence.annotations.annotators)}
 
     def rows_of(self, annotator: str) -> npt.NDArray[np.int64]:
-        """Return the rows of this annotator's labels; none for an unknown name."""
+        """Return the indices of this annotator's labels in `evidence.annotations`; empty for an unknown name."""
         code = self.annotator_place.get(annotator)
         start, order = self.evidence.annotations.by_annotator
         return order[:0] if code is None else order[start[code] : start[code + 1]]
@@ -146,14 +146,14 @@ class Snapshot(_Prepared):
     """A project as it was in the store at one moment.
 
     Attributes:
-        settings: from its hitl.toml.
+        settings: settings from the project's hitl.toml.
         revision: revision of the stored data (`Store.revision`).
         views: question -> its evidence and consensus.
         keys: the platform's keys of the N items, in the order of the arrays.
         names: the user's own ids of the same items, as text.
-        texts: their content as annotators see it, as one line.
-        plan: of the last run, by own ids; None before the first.
-        cycles: the history, oldest first.
+        texts: content of these items as annotators see it, in one line each.
+        plan: plan of the last run, with the user's own ids; None before the first run.
+        cycles: all stored runs, oldest first.
     """
 
     settings: Settings
@@ -172,7 +172,7 @@ class Snapshot(_Prepared):
 
     @cached_property
     def counts(self) -> dict[str, int]:
-        """Counts of items, labels, annotators with labels and gold items, as `Store.counts` counts them."""
+        """Number of items, labels, annotators with labels and gold items, counted as in `Store.counts`."""
         tables = [view.evidence.annotations for view in self.views.values()]
         labeling = {each.annotators[k] for each in tables for k in np.flatnonzero(each.labels_per_annotator)}
         known = np.zeros(len(self.keys), bool)
@@ -185,17 +185,17 @@ class Snapshot(_Prepared):
 
     @cached_property
     def item_place(self) -> Mapping[str, int]:
-        """Own id as text -> row."""
+        """User's own id as text -> index of the item."""
         return {name: row for row, name in enumerate(self.names.to_pylist())}
 
     @cached_property
     def key_place(self) -> Mapping[str, int]:
-        """Platform's key -> row."""
+        """Platform's key -> index of the item."""
         return {key: row for row, key in enumerate(self.keys)}
 
     @cached_property
     def is_done(self) -> Mask:
-        """(N,) mask of items that are done in the last plan."""
+        """(N,) mask of items that are done according to the plan."""
         done = np.zeros(len(self.keys), bool)
         if self.plan is not None:
             rows = [self.item_place.get(str(item), NOWHERE) for item in DoneItems.of(self.plan.done).items]
@@ -208,15 +208,15 @@ class Snapshot(_Prepared):
         return Suggestions(self)
 
     def view(self, question: str | None) -> QuestionView:
-        """Return the question of this name; None: the first one. Raises KeyError."""
+        """Return the view of this question; None: the first one. Raises KeyError."""
         return next(iter(self.views.values())) if question is None else self.views[question]
 
 
 def snapshot_of(settings: Settings, store: Store, questions: tuple[Question, ...] | None = None) -> Snapshot:
     """Read the project as it is stored now; `questions` None: those of the last run.
 
-    If labels came since the last run, its fitted parameters are applied to them; nothing is recorded. Raises BadInput
-    if nothing is stored, or, without `questions`, before the first run.
+    If labels have arrived since the last run, the parameters it fitted are applied to them. Nothing is recorded. Raises
+    BadInput if nothing is stored, or if `questions` is None before the first run.
     """
     project, revision, latest = settings.name, store.revision(settings.name), store.latest(settings.name)
     if questions is None and latest is None:
@@ -247,7 +247,7 @@ def snapshot_of(settings: Settings, store: Store, questions: tuple[Question, ...
 def current_results(
     settings: Settings, store: Store, evidence: Mapping[str, Evidence], before: Mapping[str, Consensus]
 ) -> dict[str, Consensus]:
-    """Return the last run's consensus of each question, applied to newer labels. Fit it if it cannot be applied."""
+    """Return question -> consensus. Apply the last run's consensus to newer labels, or fit a new one if impossible."""
     last = store.last_cycle(settings.name)
     unchanged = last is not None and last.revision == store.revision(settings.name)
     method = chosen(settings.combine.method, settings.combine.options, settings.combine.paper)
@@ -284,7 +284,10 @@ def _view(
 
 
 def _moved(now: Consensus, before: Consensus | None) -> Floats:
-    """Return (N,) total variation distances between the probabilities, in [0, 1]; 1 for a new item."""
+    """Return (N,) total variation distances between the probabilities, in [0, 1].
+
+    The distance is 1 for a new item, and 0 for all items without a former consensus on the same classes.
+    """
     if before is None or before.classes != now.classes:
         return np.zeros(len(now.items))
     if before.items == now.items:
@@ -302,18 +305,19 @@ Answer = Mapping[str, Any]
 
 
 class Suggestions:
-    """Answers that Label Studio's model backend suggests, by `serve.suggest`.
+    """Answers that Label Studio's model backend suggests. `serve.suggest` selects where they come from.
 
         model       predictions of the project's models; annotators' answers to the item itself are not used
         consensus   consensus of all annotators and models; nothing for gold items, which measure annotators
         never       nothing
 
-    A suggestion is an answer to each question, as a row of the operation `consensus` (`hitl.platform.Operation`).
+    A suggestion is an answer per question, in the form of a row of the operation `consensus`
+    (`hitl.platform.Operation`).
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot, self.kind = snapshot, snapshot.settings.serve.suggest
-        # Label Studio asks once per version, so it changes when the suggestions do.
+        # Label Studio asks once per version, so the version changes when the suggestions do.
         since = {"model": _digest(snapshot), "consensus": f"{snapshot.number}-{snapshot.revision}"}.get(self.kind)
         self.version = f"{SUGGESTS}{self.kind}" + ("" if since is None else f"-{since}")
         views = snapshot.views if self.kind == "consensus" else {}
@@ -323,7 +327,7 @@ class Suggestions:
         self._parts = {name: {row["item"]: row for row in of if row["item"] not in gold} for name, of in rows.items()}
 
     def of(self, key: str) -> dict[str, Answer]:
-        """Return the suggested answer to each question for an item, by its platform key. Empty if there is none."""
+        """Return question -> suggested answer for the item with this platform key. Empty if nothing is suggested."""
         row = self.snapshot.key_place.get(key)
         if row is None or self.kind == "never":
             return {}
@@ -340,7 +344,7 @@ class Suggestions:
 
 
 def _of_all(view: QuestionView, row: int) -> Answer | None:
-    """Return the consensus on an item that has a label or a prediction, and no known truth."""
+    """Return the consensus on an item. None for gold items, and for items without labels and predictions."""
     known = view.evidence
     if known.known[row] or not (known.annotations.labels_per_item[row] or known.predicted[row]):
         return None

@@ -41,7 +41,7 @@ class Templates:
 
 
 def may_act(caller: Caller, project: str) -> bool:
-    """Return True if the caller is a lead of the project."""
+    """Return True if the caller has at least the role of a lead in the project."""
     return (caller.role_in(project) or 0) >= Role.LEAD
 
 
@@ -85,7 +85,7 @@ def coded(text: str) -> Markup:
 
 
 def figure(value: Any) -> Markup | str:
-    """Format a recorded value for people."""
+    """Format a recorded value for pages."""
     if value is None or value == "":
         return "–"
     if isinstance(value, bool):
@@ -96,11 +96,11 @@ def figure(value: Any) -> Markup | str:
 
 
 def named(part: str) -> str:
-    """Decode a name that `path` has escaped, after the server has decoded the URL."""
+    """Undo the escape of `path` for names made of dots. The server has already decoded the rest of the URL."""
     return part[1:] if part.startswith("~") and DOTS.fullmatch(part) else part
 
 
 def query(values: dict[str, Any]) -> str:
-    """Return the values as a query string, without empty ones."""
+    """Return the values as a query string, or "" if all are empty. Empty values (None, "", False) are left out."""
     given = {name: value for name, value in values.items() if value not in (None, "", False)}
     return f"?{urlencode(given)}" if given else ""

@@ -1,4 +1,4 @@
-"""Define what every page needs: who visits, the project in the path, and the response in the requested format."""
+"""Define what every page needs: the caller, the project in the path, and the response in the requested format."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LARGEST_FORM = 16_384  # maximum bytes of a form
 
 PAGE = FORMATS | responses(401, 403, 404, 422, 503)
 ACTION = {**responses(401, 403, 404, 409, 413, 422, 503), 303: {"description": "A browser goes to the page"}}
-"""OpenAPI descriptions of the responses of a page, and of an action."""
+"""OpenAPI descriptions of the responses to a page request, and to an action."""
 
 QuestionName = Annotated[str | None, Query(description="One of the project's questions; else the first")]
 PageNumber = Annotated[int, Query(ge=1, le=1_000_000)]
@@ -31,7 +31,7 @@ Size = Annotated[int, Query(ge=1, le=1000, description="Rows per page")]
 
 
 class _Named(PathConvertor):
-    """Match a name as the last part of a path, whatever its characters. The framework's own stops at a newline."""
+    """Match a name of any characters as the last part of a path. The framework's own convertor stops at a newline."""
 
     regex = "(?s:.*)"
 
@@ -58,14 +58,14 @@ class Visit:
 
     @property
     def snapshot(self) -> Snapshot:
-        """Newest snapshot of the project. Raises 503 if there is none."""
+        """Newest snapshot of the project. Raises HTTPException (503) if there is none yet."""
         if self.one.snapshot is None:
             said = self.one.trouble or "it is being loaded; try again in a moment"
             raise HTTPException(503, f"project {self.one.name!r} has nothing to show: {said}", {"Retry-After": "2"})
         return self.one.snapshot
 
     def view(self, question: str | None) -> tuple[str, QuestionView]:
-        """Return the name and view of a question; None: the first. Raises 404."""
+        """Return the name and view of a question; None: the first. Raises HTTPException (404) if it is unknown."""
         try:
             view = self.snapshot.view(question)
         except KeyError:
@@ -74,7 +74,7 @@ class Visit:
         return view.page.name, view
 
     def page(self, template: str, title: str, *tables: Any, **more: Any) -> Response:
-        """Return a page of the project; see `page`."""
+        """Return a page about the project; see `page`."""
         around: dict[str, Any] = {
             "project": self.one.name,
             "questions": list(self.one.snapshot.views) if self.one.snapshot else [],
@@ -82,7 +82,7 @@ class Visit:
         return page(self.request, self.caller, template, title, *tables, **around | more)
 
     def done(self, part: str, data: Mapping[str, Any], status: int = 200) -> Response:
-        """Return the outcome of an action, or send a browser to this part of the project."""
+        """Return the outcome of an action as JSON, or redirect a browser to this part of the project."""
         if is_page(self.request):
             return RedirectResponse(f"/projects/{path(self.one.name)}/{part}", 303)
         return JSONResponse(dict(data), status)
@@ -120,10 +120,15 @@ def page(
     """Return a page in the requested format.
 
     Args:
-        request, caller: who asks for it; template: file that lays it out; title: its heading; project: its name.
-        rows: its table, JSON values; columns: for a table without rows, else those of the first row are used.
-        facts: more JSON values for programs, next to the rows; shown: values for the template only.
+        request, caller: the request and its sender.
+        template: file name of the template.
+        title: heading of the page.
+        rows: rows of its table, as JSON values.
+        columns: columns of the table if it has no rows; otherwise those of the first row are used.
+        facts: other JSON values, next to the rows.
         figures: id -> figure (`hitl.report.plots`), drawn where the template has an element with that id.
+        project: name of the project, or None.
+        shown: values for the template only.
     """
     form, facts = format_of(request), facts or {}
     if form == "json":
@@ -139,6 +144,6 @@ def page(
 
 
 def paged(rows: Any, number: int, size: int) -> tuple[Any, dict[str, int]]:
-    """Return one page of the rows, a list or an array, and the facts about it."""
+    """Return page `number` (from 1) of the rows, and the facts about it: rows found, page, pages."""
     facts = {"found": len(rows), "page": number, "pages": max(1, -(-len(rows) // size))}
     return rows[(number - 1) * size : number * size], facts

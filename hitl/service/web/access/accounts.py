@@ -1,10 +1,10 @@
 """Manage users, sessions and API tokens in tables of a store's database.
 
-    user      a name and an Argon2id hash of its password; without a password, it logs in by a reverse proxy only
+    user      a name and an Argon2id hash of the password; a user without a password can log in only through a proxy
     grant     a role of a user in one project, or in all of them
     session   a login: 256 random bits, stored as SHA-256; it ends after 12 hours, after 2 hours without a request, on
               logout, and when the password changes
-    token     a credential for programs: `hitl_` and 256 random bits, stored as SHA-256; has a role of its own
+    token     a credential for programs: `hitl_` and 256 random bits, stored as SHA-256; with its own role
 
 All accounts are in one database, however many projects are served. Permissions are read on each request, so revoking
 one takes effect at once.
@@ -120,9 +120,10 @@ class Accounts:
             self.database.close()
 
     def add_user(self, name: str, password: str | None, role: Role, project: str | None = None) -> None:
-        """Add a user with a role in one project, or in all (None). Without a password, it logs in by a proxy only.
+        """Add a user with a role in one project, or in all (None).
 
-        Raises BadInput if the name is taken or the password is too short.
+        A user without a password can log in only through a proxy. Raises BadInput if the name is taken or the length of
+        the password is wrong.
         """
         _require_name("user", name)
         hashed = None if password is None else self._passwords.hash(password)
@@ -134,7 +135,7 @@ class Accounts:
             self._grant(connection, name, role, project)
 
     def set_role(self, name: str, role: Role | None, project: str | None = None) -> None:
-        """Set a user's role in a project, or in all (None). Role None takes it away.
+        """Set a user's role in a project, or in all (None). Role None removes it.
 
         Raises BadInput if there is no such user.
         """
@@ -143,14 +144,17 @@ class Accounts:
             self._grant(connection, name, role, project)
 
     def set_password(self, name: str, password: str) -> None:
-        """Change a user's password and end all its sessions. Raises BadInput if there is no such user."""
+        """Change a user's password and end all of the user's sessions.
+
+        Raises BadInput if there is no such user or the length of the password is wrong.
+        """
         hashed = self._passwords.hash(password)
         with self.database.write() as connection:
             _require_user(connection, name)
             _replace_password(connection, name, hashed)
 
     def remove_user(self, name: str) -> None:
-        """Remove a user and its sessions. Raises BadInput if there is no such user."""
+        """Remove a user, with roles and sessions. Raises BadInput if there is no such user."""
         with self.database.write() as connection:
             _require_user(connection, name)
             for table in (session, grant, user):
@@ -180,9 +184,10 @@ class Accounts:
         self.database.upsert(connection, grant, [{"name": name, "project": where, "role": role.word}])
 
     def log_in(self, name: str, password: str, address: str = "") -> str:
-        """Begin a session and return the secret for its cookie. Takes equally long for unknown names.
+        """Begin a session and return the secret for its cookie.
 
-        Raises WrongLogin, or TooManyLogins after too many failures.
+        Raises WrongLogin, or TooManyLogins after too many failures. Unknown names take as long as known ones, so that
+        the time does not reveal which names exist.
         """
         stored = self._checked(name, password, address)
         with self.database.write() as connection:
@@ -192,7 +197,7 @@ class Accounts:
     def change_password(self, name: str, old: str, new: str, address: str = "") -> str:
         """Change the password of a user who knows the old one. All sessions end, and a new one begins.
 
-        Raises WrongLogin and TooManyLogins as `log_in` does, and BadInput if the new password is too short.
+        Raises WrongLogin and TooManyLogins as `log_in` does, and BadInput if the length of the new password is wrong.
         """
         stored = self._checked(name, old, address)
         renewed = self._passwords.hash(new)
@@ -219,9 +224,10 @@ class Accounts:
         return Caller(first.name, _roles(rows), "session", first.csrf)
 
     def by_proxy(self, name: str, role: Role | None) -> Caller | None:
-        """Return the caller for a user let in by a reverse proxy, or None if they have no access.
+        """Return the caller for a user let in by a reverse proxy, or None if the user has no access.
 
-        An unknown user gets `role` in all projects, unless the name differs from a known user's only in case.
+        An unknown user gets `role` in all projects, or no access if `role` is None or if the name looks like that of a
+        known user (`_alike`).
         """
         if not _is_name(name):
             return None
@@ -237,7 +243,7 @@ class Accounts:
         if wait:
             raise TooManyLogins(wait)
         query = sa.select(user.c.password).where(user.c.name == name)
-        stored = self.database.scalar(query) if _is_name(name) else None  # other names are invalid in a database
+        stored = self.database.scalar(query) if _is_name(name) else None  # a database may reject other names
         if not self._passwords.matches(stored, password) or stored is None:
             _log.warning("a login from %s failed", address or "nowhere")
             raise WrongLogin("name or password is wrong")
@@ -245,7 +251,7 @@ class Accounts:
         return str(stored)
 
     def _begin(self, connection: sa.Connection, name: str) -> str:
-        """Begin a session, and delete those that are over or from a clock that was ahead."""
+        """Begin a session and return its secret. Delete sessions that have ended or began while the clock was ahead."""
         secret, now = secrets.token_urlsafe(32), self._clock()
         over = (session.c.created <= now - LIFETIME) | (session.c.seen <= now - IDLE)
         ahead = (session.c.created > now + AHEAD) | (session.c.seen > now + AHEAD)
@@ -291,7 +297,7 @@ class Accounts:
         self._thread.submit(lambda: None).result()
 
     def _touch(self, column: sa.Column[Any], digest: str, last: float) -> None:
-        """Record a use, at most once a minute, in the background: a run that saves holds the lock for writing."""
+        """Record a use, at most once a minute, in the background because a run may hold the write lock."""
         now = self._clock()
         if now - max(last, self._touched.get(digest, 0.0)) < TOUCH:
             return
@@ -314,7 +320,7 @@ def _require_user(connection: sa.Connection, name: str) -> None:
 
 
 def _require_unchanged(connection: sa.Connection, name: str, stored: str) -> None:
-    """Raise if the password changed during the check, so that no session of the old password begins."""
+    """Raise if the password has changed since it was checked, so that no session begins with the old password."""
     query = sa.select(user.c.password).where(user.c.name == name).with_for_update()
     if connection.execute(query).scalar() != stored:
         raise WrongLogin("name or password is wrong")
@@ -330,7 +336,7 @@ def _minute(seconds: float) -> str:
 
 
 def _digest(secret: str) -> str:
-    """Return the stored form of a secret of 256 random bits, which needs no slow hash."""
+    """Return the stored form of a secret. Its 256 random bits need no slow hash."""
     return hashlib.sha256(secret.encode(errors="replace")).hexdigest()
 
 

@@ -5,10 +5,10 @@
     too low a role                      403
     an unsafe request by a session      403, unless it has the session's CSRF token and comes from one of our pages
 
-A route with `{project}` in its path requires a role in that project. Among the others, a viewer's route is open to
-everyone who sees any project, and shows only those projects (`Caller.role_in`). Routes of leads and admins require the
-role in all projects. So does a viewer's route with `everywhere`, which shows all projects. Routes without a guard are
-marked as `public`; `declared` refuses a route that is neither.
+A route with `{project}` in its path requires a role in that project. Without `{project}`, a viewer's route is open to
+everyone who may see any project, and shows only those projects (`Caller.role_in`). Routes of leads and admins require
+the role in all projects. So does a viewer's route with `everywhere`, which shows all projects. Routes that require
+nothing are marked as `public`. `declared` rejects routes that neither require a role nor are public.
 
 If a request has several credentials, a token comes first, then a trusted proxy's header, then the session.
 """
@@ -35,9 +35,10 @@ from hitl.service.web.access.accounts import LIFETIME, TOKEN_PREFIX, Accounts
 from hitl.service.web.access.roles import Caller, Role
 
 CSRF_HEADER, CSRF_FIELD = "X-CSRF-Token", "csrf_token"
-"""Header and form field for the CSRF token of an unsafe request; it must have one of them."""
+"""Header and form field for the CSRF token. An unsafe request must have one of them."""
 PLAIN, SECURE = "hitl-session", "__Host-hitl-session"
-"""Names of the session's cookie: over http on this machine, and otherwise. The second one is accepted over https only.
+"""Names of the session cookie: PLAIN for http on this machine, SECURE for all else. Browsers accept SECURE only over
+https.
 """
 SAFE = ("GET", "HEAD", "OPTIONS")  # methods that change nothing
 LOGIN = "/login"
@@ -85,7 +86,7 @@ class Declared:
 
 
 def declared(app: FastAPI) -> list[Declared]:
-    """Return the access of every route. Raise BadSettings naming those without `requires(...)` or `@public`."""
+    """Return the access of every route. Raise BadSettings unless each has either `requires(...)` or `@public`."""
     routes, wrong = [], []
     for route in iter_route_contexts(app.routes):
         path, is_public = route.path or "", getattr(route.endpoint, _PUBLIC, False)
@@ -108,7 +109,7 @@ def declared(app: FastAPI) -> list[Declared]:
 
 
 def _required(dependant: Dependant) -> Iterator[tuple[Role, bool]]:
-    """Yield the roles that a route's dependencies require, recursively, and whether in all projects."""
+    """Yield (role, True if in all projects) for each role that a route's dependencies require, recursively."""
     for inner in dependant.dependencies:
         if hasattr(inner.call, _REQUIRED):
             yield getattr(inner.call, _REQUIRED)
@@ -126,7 +127,7 @@ def _names_project(dependant: Dependant) -> bool:
 def requires(role: Role, everywhere: bool = False) -> Callable[[Request], Awaitable[Caller]]:
     """Return a dependency that provides the caller if it has at least this role, and raises HTTPException otherwise.
 
-    `everywhere`: if the path names no project, a viewer's role must also be in all projects.
+    `everywhere`: if the path names no project, even a viewer's role must be in all projects.
     """
 
     async def allowed(request: Request) -> Caller:
@@ -143,7 +144,7 @@ def requires(role: Role, everywhere: bool = False) -> Callable[[Request], Awaita
 
 
 async def caller_of(request: Request) -> Caller | None:
-    """Return the sender of a request regardless of permissions, or None if unknown. Looked up once per request."""
+    """Return the sender of a request, whatever their permissions, or None if unknown. Looked up once per request."""
     if not hasattr(request.state, "caller"):
         request.state.caller = await run_in_threadpool(_identified, request)
     caller: Caller | None = request.state.caller
@@ -162,7 +163,7 @@ def is_plain(text: str) -> bool:
 
 
 def own_path(text: str) -> str:
-    """Return the path to go to after login: the text if it is a path of ours, else the first page."""
+    """Return the path to go to after login: the text if it is a path on this site, else "/"."""
     safe = text.startswith("/") and not text.startswith("//") and "\\" not in text  # browsers read \ as /
     return text if safe and is_plain(text) and len(text) <= LONGEST_NEXT else "/"
 
@@ -245,7 +246,8 @@ async def _require_meant(request: Request, caller: Caller) -> None:
         return
     shown = request.headers.get(CSRF_HEADER)
     if shown is None and request.headers.get("content-type", "").partition(";")[0].strip().lower() in _FORMS:
-        # FastAPI has already read the form of a route that takes files. Elsewhere nothing would close uploaded files.
+        # max_files=0, because nothing would close uploaded files. For routes that take files, FastAPI has already read
+        # the form.
         field = (await request.form(max_files=0)).get(CSRF_FIELD)
         shown = field if isinstance(field, str) else None
     if not shown or not caller.csrf or not secrets.compare_digest(shown.encode(), caller.csrf.encode()):
@@ -255,8 +257,8 @@ async def _require_meant(request: Request, caller: Caller) -> None:
 def is_own(request: Request) -> bool:
     """Return True if the request comes from one of our pages, or not from a page, according to the browser.
 
-    Browsers report this in Sec-Fetch-Site, over https and on this machine. Otherwise, the page's origin is compared,
-    without its scheme because a proxy may have terminated https.
+    Browsers report this in Sec-Fetch-Site, over https and on this machine. Otherwise, the page's origin is compared
+    with the host, but not its scheme because a proxy may have terminated https.
     """
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     if site is not None:

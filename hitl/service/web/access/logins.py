@@ -1,8 +1,8 @@
 """Check passwords with Argon2id, and slow down logins that fail.
 
-The first few attempts are free, and each further one doubles the wait, by name and by address. An attempt counts when
-it begins, so that parallel attempts gain nothing, and is taken back when it succeeds. Counts are in memory and bounded;
-those of the oldest attempts are dropped first.
+Attempts are counted per name and per address. The first few cause no wait, and each further one doubles it. An attempt
+counts when it begins, so that parallel attempts gain nothing, and is uncounted if it succeeds. Counts are in memory and
+limited in number; the oldest are dropped first.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SHORTEST, LONGEST = 12, 1_000
 FREE = 5  # attempts without a wait
 LONGEST_WAIT = 300.0  # maximum seconds to wait
 FORGOTTEN = 3600.0  # seconds without an attempt after which the count resets
-KEPT = 20_000  # maximum names and addresses counted, and also maximum pairs of them that have logged in
+KEPT = 20_000  # maximum counts kept, and also maximum (name, network) pairs kept that have logged in
 LONGEST_NAME = 200  # maximum characters of a name that are compared
 
 
@@ -86,7 +86,7 @@ class Slowdown:
             return wait
 
     def succeeded(self, name: str, address: str) -> None:
-        """Take a successful attempt off the count of the address, and clear the failures of the name."""
+        """Subtract a successful attempt from the count of the address, and clear the count of the name."""
         with self._lock:
             by_name, by_address = self._keys(name, address)
             self._counts.pop(by_name, None)
@@ -96,9 +96,10 @@ class Slowdown:
             _put(self._good, (_shortened(name), network_of(address)), None)
 
     def _keys(self, name: str, address: str) -> tuple[Hashable, Hashable]:
-        """Return the keys under which an attempt is counted.
+        """Return the two keys under which an attempt is counted: for the name, and for the address.
 
-        Addresses that a name has logged in from are counted separately: trying passwords elsewhere locks nobody out.
+        If the name has logged in from this network before, the first key is the pair of both. Failed attempts from
+        elsewhere then do not lock the user out.
         """
         pair = _shortened(name), network_of(address)
         return pair if pair in self._good else ("name", pair[0]), ("address", pair[1])
@@ -127,7 +128,7 @@ def _shortened(name: str) -> str:
 
 
 def network_of(address: str) -> str:
-    """Return the network an address is counted as: IPv4 as is, IPv6 by the /64 that one customer has."""
+    """Return the network that an address is counted as: IPv4 as is, IPv6 as its /64, which one customer has."""
     try:
         ip = ipaddress.ip_address(address)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Trust reverse proxies about the browser behind them and the user they let in."""
+"""Accept the client, the scheme and the user that trusted reverse proxies report."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Proxies:
     """Trusted reverse proxies. Headers from other senders are ignored.
 
     Attributes:
-        networks: their addresses.
-        header: names the user whom they have let in; empty if they send none. They must remove this header from what
-            browsers send.
-        role: role in all projects of named users who have no account here; None: they are refused.
+        networks: addresses of the proxies.
+        header: header in which they name the user they have let in; empty if they do not. They must remove this header
+            from what browsers send.
+        role: role in all projects for named users without an account here; None: these users are refused.
     """
 
     networks: tuple[IPv4Network | IPv6Network, ...] = ()
@@ -36,7 +36,10 @@ class Proxies:
 
     @classmethod
     def of(cls, addresses: Sequence[str], header: str = "", role: str | None = None) -> Proxies:
-        """Parse addresses such as "127.0.0.1" and "10.0.0.0/8". Raises BadSettings if one is invalid, or none given."""
+        """Parse addresses such as "127.0.0.1" and "10.0.0.0/8".
+
+        Raises BadSettings if one is invalid, for a header without addresses, or for a role without a header.
+        """
         try:
             networks = [ip_network(address) for address in addresses]
         except ValueError as error:
@@ -60,9 +63,9 @@ NO_PROXIES = Proxies()
 
 
 class TrustProxies:
-    """ASGI middleware: the client and scheme that uvicorn reads from X-Forwarded-For and -Proto, and the named user.
+    """ASGI middleware that reads client and scheme from X-Forwarded-For and -Proto, and the user from `Proxies.header`.
 
-    The user's name is `request.state.proxy_user`, or None.
+    The user's name is stored as `request.state.proxy_user`, or None.
     """
 
     def __init__(self, app: ASGIApp, proxies: Proxies) -> None:
@@ -76,7 +79,7 @@ class TrustProxies:
         await self._app(scope, receive, send)
 
     def _user(self, scope: Scope) -> str | None:
-        """Return the user whom a trusted proxy names. None if there is no such proxy, or if two headers name a user."""
+        """Return the user named by a trusted proxy. None if another sender names one, or if the header is repeated."""
         names = Headers(scope=scope).getlist(self._proxies.header) if self._proxies.header else []
         if not names:
             return None
@@ -92,7 +95,7 @@ class TrustProxies:
         return unicodedata.normalize("NFC", name).strip() or None
 
     def _warn(self, why: str) -> None:
-        """Warn once per reason, because anyone who sends the header could fill the log."""
+        """Warn once per reason, because otherwise anyone could fill the log by sending the header."""
         if why not in self._warned:
             self._warned.add(why)
             _log.warning("the header %s of a request was ignored: %s", self._proxies.header, why)

@@ -1,4 +1,4 @@
-"""Define the roles of callers, in one project or in all of them."""
+"""Define callers and their roles, in one project or in all of them."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class Caller:
     """The sender of a request and their permissions.
 
     Attributes:
-        name: of the user or of the token.
+        name: name of the user or of the token.
         roles: project -> role; `EVERY` stands for all projects.
-        how: credential: our own login, an API token, or a reverse proxy that has authenticated them.
-        csrf: value that the caller's forms send back as `csrf_token`; empty if none is needed.
+        how: how they were authenticated: by our own login, an API token, or a reverse proxy.
+        csrf: value that the caller's forms send back as `csrf_token`; empty if not needed.
     """
 
     name: str
@@ -52,7 +52,10 @@ class Caller:
     csrf: str = field(default="", repr=False)
 
     def role_in(self, project: str | None) -> Role | None:
-        """Return the higher of the caller's roles in this project and in all. `project` None: only the latter."""
+        """Return the caller's role in this project (None: in all projects), or None.
+
+        A role in all projects counts if it is higher.
+        """
         return max((self.roles[name] for name in {EVERY, project or EVERY} if name in self.roles), default=None)
 
     @property

@@ -36,7 +36,7 @@ from hitl.service.web.access.roles import Caller, Role
 LARGEST_FORM = 16_384
 """Maximum bytes of a form. /login is open to everybody."""
 AT_ONCE = 2
-"""Maximum passwords hashed at a time. Each takes 64 MiB, and threads keep pages from waiting for them."""
+"""Maximum number of passwords hashed at a time, because each takes 64 MiB."""
 
 router = APIRouter(include_in_schema=False, max_body_size=LARGEST_FORM)
 
@@ -170,16 +170,16 @@ async def revoke_token(request: Request, caller: Admin, token: Text = "") -> Res
 
 
 async def _hashed(work: Callable[..., Result], *given: Any) -> Result:
-    """Run work that hashes a password, a few at a time, in a thread."""
+    """Run work that hashes a password in a thread, at most `AT_ONCE` at a time."""
     return await anyio.to_thread.run_sync(partial(work, *given), limiter=_hashing)
 
 
 async def _change(
     request: Request, caller: Caller, event: str, change: Callable[[Accounts], None], **logged: str | None
 ) -> Response:
-    """Make a change, log it, and show the page of the form again; with the reason if the change fails.
+    """Make a change, log it, and show the page of the form again, with the reason if the change failed.
 
-    Admins cannot change their own account: the last admin could lose the role.
+    Admins cannot change their own account, because the last admin could lose the role.
     """
     page, path = (_users_page, "/admin/users") if "user" in logged else (_tokens_page, "/admin/tokens")
     try:
@@ -193,7 +193,7 @@ async def _change(
 
 
 async def _with_session(request: Request, path: str, secret: str) -> Response:
-    """End the session of this browser, begin the one of `secret` if it is not empty, and go to a page."""
+    """End the browser's session, set the cookie of the new one (empty `secret`: no session), and go to a page."""
     former = request.cookies.get(cookie_name(request))
     if former:
         await run_in_threadpool(accounts_of(request).log_out, former)

@@ -1,1 +1,1 @@
-"""Define the pages: one module per family, each with a few thin routes over a `Snapshot`."""
+"""Define the pages: one module per group of pages, each with a few short routes that read a `Snapshot`."""

@@ -235,9 +235,9 @@ def _view_line(project: str, view: SavedView) -> dict[str, Any]:
 
 
 # -- the story of an item ----------------------------------------------------------------------------------
-# weight of an answer s of annotator k: ln C[k, label, s] - ln C[k, other, s], with `other` the second best label and C
-# the confusion matrices of the consensus. An answer with a weight above 0 supports the label. Weights add up if
-# annotators are independent. If they share errors, the consensus discounts the sum (`Consensus.design_effect`).
+# The weight of answer s by annotator k is ln C[k, label, s] - ln C[k, other, s], where `other` is the second best label
+# and C are the confusion matrices of the consensus. An answer with a weight above 0 supports the label. Weights add up
+# if annotators are independent. If they share errors, the consensus discounts the sum (`Consensus.design_effect`).
 
 
 @dataclass(frozen=True)
@@ -246,10 +246,11 @@ class Story:
 
     Attributes:
         label, other: the label and the second best one; None if there is only one class.
-        beliefs: classes with a nonzero probability, the most probable first.
-        answers: a row per answer: annotator, said, accuracy (with low and high), weight, time.
-        models: a row per model: its name, its label and probability, and its probability of our label.
-        typical: number of answers `other` by typical annotators that would flip the label; None if no number would.
+        beliefs: (class, probability): the label, then the most probable other classes, `BELIEFS` at most.
+        answers: one row per answer: annotator, said, accuracy (with low and high), weight, time.
+        models: one row per model: model, label and its probability, probability of our label, temperature.
+        typical: number of answers `other` by typical annotators that would flip the label; None if no number would, or
+            if the item has ground truth.
     """
 
     label: str
@@ -261,7 +262,7 @@ class Story:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """JSON values for programs."""
+        """The explanation as JSON values, without the answers."""
         beliefs = [{"label": name, "probability": p} for name, p in self.beliefs]
         models = list(self.models)
         return {
@@ -286,7 +287,7 @@ def story_of(view: QuestionView, n: int) -> Story:
 
 
 def _answers(view: QuestionView, n: int, label: int, other: int | None) -> list[dict[str, Any]]:
-    """List the answers to item n, largest weight first. Weights compare class `label` with class `other`."""
+    """List the answers to item n, largest absolute weight first. Weights compare class `label` with class `other`."""
     report, annotations = view.consensus.annotators, view.evidence.annotations
     low, high = report.interval
     options = {name: code for code, name in enumerate(report.options)}
@@ -323,7 +324,7 @@ def _models(view: QuestionView, n: int, label: int) -> list[dict[str, Any]]:
 
 
 def _typical(view: QuestionView, n: int, q_j: Floats, label: int, other: int) -> int | None:
-    """Return how many answers `other`, with the crowd's mean confusion matrix, would flip the label."""
+    """Return how many answers `other` by annotators with the crowd's mean confusion matrix would flip the label."""
     report = view.consensus.annotators
     if view.truth[n] >= 0 or len(report.options) <= other or not len(report.names):
         return None

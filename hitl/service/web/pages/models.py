@@ -42,7 +42,7 @@ def models(visit: Viewing, question: QuestionName = None) -> Response:
 
 
 def together(view: QuestionView) -> ModelsSection | None:
-    """Return where models help annotators, and annotators models. None if no model contributes to the labels."""
+    """Return where models help annotators and annotators help models. None if no model contributes to the labels."""
     return models_section(view.page)
 
 
@@ -51,7 +51,7 @@ def _cells(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _figures(view: QuestionView) -> dict[str, Any]:
-    """Plot, for items with labels, how often the consensus label is the model's, by the model's confidence."""
+    """Plot how often the model's label is the consensus label, by the model's confidence, for items with labels."""
     labeled, lines = view.evidence.annotations.labels_per_item > 0, []
     for model, p_nj in view.evidence.probabilities.items():
         rows = labeled & ~np.isnan(p_nj[:, 0])

@@ -1,4 +1,4 @@
-"""Show annotators, one page each, and the team: what to train, who answers alike, whose accuracy changes."""
+"""Show annotators, one page each, and the team: common confusions, who answers alike, whose accuracy changes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Sort = Literal["labels", "accuracy", "worst", "name"]
 COLUMNS = ("annotator", "labels", "accuracy", "low", "high", "bits", "typical_error")
 ANSWER = ("item", "text", "said", "label", "confidence")
 CONFUSION = ("true", "said", "labels", "items", "share", "often", "annotators", "names")
-"""Columns of an annotator, an answer that the consensus contradicts, and a confusion of the team."""
+"""Columns of an annotator, of an answer that the consensus contradicts, and of a confusion of the team."""
 
 DRIFT_BINS = 8
 CELLS = 30  # maximum classes shown of a confusion matrix
@@ -136,7 +136,7 @@ def line(view: QuestionView, k: int) -> dict[str, Any]:
 
 
 def confusion(view: QuestionView, k: int) -> list[dict[str, Any]]:
-    """Return a row per true class: the probability of each option, and label counts with the consensus as truth."""
+    """Return one row per true class: probability and label count of each option. Counts take the consensus as truth."""
     report, annotations = view.consensus.annotators, view.evidence.annotations
     counts, rows = np.zeros((len(report.classes), len(report.options))), view.rows_of(str(report.names[k]))
     np.add.at(counts, (view.consensus.labels[annotations.item[rows]], annotations.label[rows]), 1)
@@ -161,7 +161,10 @@ def disagreements(view: QuestionView, annotator: str) -> Any:
 
 
 def over_time(view: QuestionView, annotator: str) -> list[dict[str, float]]:
-    """Return agreement with the consensus in equal parts of the annotator's answers, oldest first; [] without times."""
+    """Return the annotator's agreement with the consensus in `DRIFT_BINS` equal parts of their answers, oldest first.
+
+    Return [] if fewer than 2 * `DRIFT_BINS` answers have a time.
+    """
     annotations, rows = view.evidence.annotations, view.rows_of(annotator)
     if annotations.time is None:
         return []
@@ -212,8 +215,9 @@ class Team:
     """Results about the annotators of one question.
 
     Attributes:
-        section: groups, change over time, flagged annotators; None if the consensus is about other annotators.
-        training: the most frequent confusions of the whole team, JSON values.
+        section: groups, change over time, flagged annotators; None without labels, or if the consensus is about other
+            annotators or options.
+        training: most frequent confusions of the team, as JSON values.
     """
 
     section: AnnotatorsSection | None
@@ -221,14 +225,14 @@ class Team:
 
 
 def team_of(view: QuestionView) -> Team:
-    """Compute everything the page shows for a question."""
+    """Compute everything that the team page shows for a question."""
     return Team(annotators_section(view.page), tuple(training(view)))
 
 
 def training(view: QuestionView) -> list[dict[str, Any]]:
-    """Return the team's most frequent wrong answers, with the consensus as truth: one row each, most labels first.
+    """Return the team's most frequent confusions, taking the consensus as truth: one row each, most labels first.
 
-    `share` is relative to all wrong answers, `often` to the answers to items of that class.
+    `share` is the fraction of all wrong answers, `often` the fraction of all answers to items of the true class.
     """
     annotations, consensus = view.evidence.annotations, view.consensus
     true, said = consensus.labels[annotations.item], annotations.label

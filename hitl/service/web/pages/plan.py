@@ -20,7 +20,7 @@ router = pages("plan")
 
 COLUMNS = ("item", "text", "annotator", "gain", "right", "why", "since", "check", "audit")
 SENT_BACK = ("item", "text", "annotator", "note", "by", "since", "state")
-"""Columns of a question, and of an item that was sent back."""
+"""Columns of a planned question, and of an item that was sent back."""
 
 REASONS = 8  # maximum reasons shown why items are done
 
