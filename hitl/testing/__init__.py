@@ -5,7 +5,7 @@
     def test_contract():
         check_combiner(Loudest(), exempt={"a start changes nothing in the answer": "a closed form"})
 
-The module of each suite has a mapping FACTS from the fact in words to a function, for one test per fact.
+The module of each suite maps facts, in words, to functions that check them (FACTS). Use it to write one test per fact.
 """
 
 from __future__ import annotations

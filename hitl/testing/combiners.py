@@ -57,9 +57,9 @@ ORDERS = ("rows", "items", "annotators", "classes")
 
 
 def check_combiner(combiner: Combiner, exempt: Mapping[str, str] | None = None) -> None:
-    """Raise AssertionError, which names the fact, unless this combiner meets the contract.
+    """Raise AssertionError if this combiner breaks the contract. The message names the first fact that does not hold.
 
-    `exempt`: fact -> the reason why it does not hold for this combiner.
+    `exempt`: fact to leave out -> reason why it does not hold for this combiner.
 
     Example:
         >>> from hitl.models import MajorityVote
@@ -70,7 +70,7 @@ def check_combiner(combiner: Combiner, exempt: Mapping[str, str] | None = None) 
 
 
 def asked(combiner: Any, contract: Any) -> None:
-    """Raise DoesNotApply if the combiner lacks the methods of this contract."""
+    """Raise DoesNotApply if the combiner lacks the methods of `contract`."""
     if not isinstance(combiner, contract):
         raise DoesNotApply(f"{type(combiner).__name__} is not {contract.__name__}")
 
@@ -79,7 +79,7 @@ def asked(combiner: Any, contract: Any) -> None:
 
 
 def gives_a_consensus(shape: Mapping[str, Any], combiner: Combiner) -> None:
-    """Check that the consensus has the shapes, names and sums that it promises."""
+    """Check shapes, names, sums and ranges of a consensus."""
     evidence, _ = sample(combiner, **shape)
     annotations = evidence.annotations
     if needs_of(combiner) - given(evidence):
@@ -107,7 +107,7 @@ FACTS |= {f"gives a consensus: {name}": partial(gives_a_consensus, shape) for na
 
 
 def _accuracies(combiner: Combiner) -> tuple[float, float]:
-    """Return the accuracies of this combiner and of the majority vote, on items without known truth."""
+    """Return the accuracies of this combiner and of the majority vote on items without ground truth."""
     evidence, truth = sample(combiner, seed=1, n_items=200)
     unknown = ~evidence.known
     vote = MajorityVote().fit(restricted_to_uses(MajorityVote(), evidence))
@@ -156,7 +156,7 @@ def an_item_without_labels_or_predictions_gets_the_prior(combiner: Combiner) -> 
 
 
 def _without_words(combiner: Combiner, evidence: Evidence) -> tuple[Floats, list[str]]:
-    """Return (N, J) probabilities, and the kinds of evidence reported as ignored."""
+    """Return (N, J) probabilities, and the warnings about ignored evidence."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         p = combiner.fit(evidence).probabilities
@@ -200,7 +200,7 @@ def without_what_it_needs_it_says_what_to_supply(combiner: Combiner) -> None:
             combiner.fit(bare)
     else:
         combiner.fit(bare)
-    # It must accept evidence that has every kind.
+    # It must also accept full evidence.
     combiner.fit(replace(full, truth=np.where(np.arange(40) < 20, truth, -1)))
 
 
@@ -208,7 +208,7 @@ def without_what_it_needs_it_says_what_to_supply(combiner: Combiner) -> None:
 
 
 def same_in_another_order(what: str, combiner: Combiner) -> None:
-    """Check that reordering rows, items, annotators or classes permutes the answer exactly."""
+    """Check that reordering rows, items, annotators or classes reorders the result in the same way."""
     evidence, _ = sample(combiner, seed=4, n_items=60, n_options=4, pool=20, unlabeled=3, abstaining=0.1)
     evidence = without(evidence, frozenset({"sequence", "graph"}) - needs_of(combiner))
     rng, a = np.random.default_rng(5), evidence.annotations
@@ -222,7 +222,7 @@ FACTS |= {f"the order of {what} does not matter": partial(same_in_another_order,
 def assert_permuted(
     combiner: Combiner, evidence: Evidence, order: dict[str, NDArray[np.intp]], atol: float = 1e-6
 ) -> None:
-    """Raise AssertionError unless the answer on the reordered evidence is the reordered answer."""
+    """Raise AssertionError unless the result for the reordered evidence is the reordered result."""
     plain, moved = combiner.fit(evidence), combiner.fit(reordered(evidence, **order))
     n, j = evidence.annotations.n_items, evidence.annotations.n_classes
     items, classes = order.get("items", np.arange(n)), order.get("classes", np.arange(j))
@@ -351,7 +351,7 @@ def two_items_and_one_label_are_enough(combiner: Combiner) -> None:
     p = combiner.fit(restricted_to_uses(combiner, evidence)).probabilities
     assert np.isfinite(p).all()
     assert p[0].tolist() == [1, 0]
-    assert p[1].min() > 0  # close to maximum likelihood, it may be very sure after one label, but never certain
+    assert p[1].min() > 0  # a combiner close to maximum likelihood may be very sure after one label, but never certain
 
 
 @fact

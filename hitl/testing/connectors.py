@@ -1,7 +1,7 @@
 """Contract of a connector: pages in, operations out, each safe to repeat.
 
-`check_connector` checks all facts on a project of the connector's own, and writes to it. FACTS lists them one by one,
-for one test each on a fresh project:
+`check_connector` checks all facts on the connector's project and writes to it, so use a project made for the test.
+FACTS lists the facts one by one, for one test each on a fresh project:
 
     @pytest.mark.parametrize("fact", FACTS)
     def test_contract(fact, folder):
@@ -27,13 +27,13 @@ FACTS: dict[str, Fact[Connector]] = {}
 fact = add_to(FACTS)
 
 NEW = "contract-item"
-"""Name of the added item."""
+"""Key of the item that the suite adds."""
 
 
 def check_connector(connector: Connector, exempt: Mapping[str, str] | None = None) -> None:
-    """Raise AssertionError, which names the fact, unless this connector meets the contract.
+    """Raise AssertionError if this connector breaks the contract. The message names the first fact that does not hold.
 
-    `exempt`: fact -> the reason why it does not hold for this connector.
+    `exempt`: fact to leave out -> reason why it does not hold for this connector.
 
     Example:
         >>> import pathlib, tempfile
@@ -54,7 +54,7 @@ def questions_are_stable(connector: Connector) -> None:
     assert connector.questions() == questions
     assert len({question.name for question in questions}) == len(questions)
     for question in questions:
-        least = 1 if kind_of(question).of_parts else 2  # a part may be present or absent
+        least = 1 if kind_of(question).of_parts else 2  # with one class, a part is present or absent
         assert len(question.classes) >= least, f"{question.name}: {len(question.classes)} classes; expected {least}"
         assert question.options[: len(question.classes)] == question.classes
 
@@ -79,7 +79,7 @@ def a_first_pull_brings_every_item_once(connector: Connector) -> None:
 
 
 def _is_legal(label: str | None, question: Question) -> bool:
-    """Return True for a valid option, or an answer with valid parts."""
+    """Return True if all parts of the label are options of the question."""
     return label is not None and {part["label"] for part in kind_of(question).read(label)} <= set(question.options)
 
 
@@ -183,7 +183,7 @@ def operations(connector: Connector) -> list[Operation]:
 
 
 def _shares(classes: list[str]) -> dict[str, float]:
-    """Return three quarters for the first class, and equal shares for the rest."""
+    """Return class -> probability: 0.75 for the first, and equal shares of the rest for the others."""
     return {name: 0.25 / (len(classes) - 1) if code else 0.75 for code, name in enumerate(classes)}
 
 
@@ -194,7 +194,7 @@ def _added(connector: Connector) -> Operation:
 
 
 def _gold(connector: Connector) -> Operation:
-    """Return an operation that sets the first class as the truth of an answered item, in every question."""
+    """Return an operation that sets the ground truth of an answered item to the first class, for every question."""
     answers: list[AnnotationRow] = [
         row for page in connector.pull(None) for row in page.annotations if row.kind == "answer"
     ]
@@ -208,7 +208,7 @@ def _items(pages: list[Page]) -> set[str]:
 
 
 def _rows(pages: list[Page], kind: str) -> set[tuple[Any, ...]]:
-    """Return the content of rows without versions, which may hold the time of the pull."""
+    """Return the content of rows, without versions because they may be the time of the pull."""
     rows = [row for page in pages for row in getattr(page, kind)]
     return {
         (row.key, getattr(row, "item", None), str(getattr(row, "label", getattr(row, "data", None)))) for row in rows

@@ -11,7 +11,7 @@ Fact = Callable[[T], None]
 
 
 class DoesNotApply(Exception):
-    """Raised by a fact that does not apply. The message says why, such as a missing `apply`."""
+    """Raised by a fact that does not apply. The message says why, for example because a method is missing."""
 
 
 def add_to(facts: dict[str, Fact[T]]) -> Callable[[Fact[T]], Fact[T]]:
@@ -38,7 +38,10 @@ def refused(error: type[Exception], *words: str) -> Iterator[None]:
 
 
 def check(facts: Mapping[str, Fact[T]], one: T, exempt: Mapping[str, str]) -> None:
-    """Raise AssertionError, which names the fact, unless all facts hold except exempt ones (fact -> reason)."""
+    """Raise AssertionError, naming the fact, for the first fact that does not hold.
+
+    Skip facts that do not apply, and those in `exempt` (fact -> reason).
+    """
     unknown = [name for name in exempt if name not in facts]
     assert not unknown, f"no fact is called {unknown[0]!r}; expected one of: {'; '.join(facts)}"
     for name, fact in facts.items():

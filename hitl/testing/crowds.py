@@ -1,4 +1,4 @@
-"""Simulate crowds: small evidence with a known truth, for contract suites and tests."""
+"""Simulate crowds: small evidence with the true classes, for contract suites and tests."""
 
 from __future__ import annotations
 
@@ -34,12 +34,13 @@ def crowd(
     models: int = 0,
     abstaining: float = 0.0,
 ) -> tuple[Evidence, NDArray[np.int32]]:
-    """Simulate evidence and its truth.
+    """Simulate evidence. Return it with the (N,) true class codes.
 
-    The last `unlabeled` items have no label. A pool of annotators without ids gives `pool` labels, possibly several on
-    one item. Each truth is known with probability `known`. Each of `models` models abstains on an item with probability
-    `abstaining`. With `n_options` above `n_classes`, annotators may also give answers that are no class. Each annotator
-    labels an item with probability `asked`, and has one accuracy drawn from `accuracy`.
+    Each annotator labels an item with probability `asked`, and has one accuracy, drawn from the range `accuracy`. If
+    `n_options` is above `n_classes`, annotators may also give answers that are no class. The last `unlabeled` items
+    have no label. Annotators without ids give `pool` more labels, possibly several on one item. The evidence has the
+    ground truth of an item with probability `known`. Each of `models` models abstains on an item with probability
+    `abstaining`.
 
     Example:
         >>> import numpy as np
@@ -79,7 +80,7 @@ def crowd(
 def predictions(
     rng: np.random.Generator, truth: NDArray[np.int32], n_classes: int, models: int, abstaining: float = 0.0
 ) -> dict[str, Floats]:
-    """Return (N, J) probabilities of `models` models that are right more often than not."""
+    """Return model -> (N, J) probabilities that favor the true class; NaN where the model abstains."""
     predictions = {}
     for number in range(models):
         logits = rng.normal(size=(len(truth), n_classes)) + 1.5 * np.eye(n_classes)[truth]
@@ -91,7 +92,7 @@ def predictions(
 
 
 def with_everything(seed: int = 0, n_items: int = 40, **shape: Any) -> tuple[Evidence, NDArray[np.int32]]:
-    """Return (evidence, truth), with every kind of evidence that a combiner may use; `shape` is passed to `crowd`."""
+    """Return evidence of every kind, and the (N,) true class codes. `shape`: arguments of `crowd`."""
     rng = np.random.default_rng(seed)
     shape = {"n_annotators": 5, "n_classes": 3, "models": 2, "known": 0.3, "asked": 0.8} | shape
     evidence, truth = crowd(rng, n_items, **shape)
@@ -105,7 +106,7 @@ def with_everything(seed: int = 0, n_items: int = 40, **shape: Any) -> tuple[Evi
 
 
 def sample(combiner: Combiner, seed: int = 0, n_items: int = 40, **shape: Any) -> tuple[Evidence, NDArray[np.int32]]:
-    """Return (evidence, truth), with every kind of evidence that this combiner uses."""
+    """Return evidence of every kind that this combiner uses, and the (N,) true class codes. `shape`: as for `crowd`."""
     evidence, truth = with_everything(seed, n_items, **shape)
     return restricted_to_uses(combiner, evidence), truth
 
@@ -123,7 +124,7 @@ def reordered(
     classes: NDArray[np.intp] | None = None,
     rows: NDArray[np.intp] | None = None,
 ) -> Evidence:
-    """Return the same evidence recoded: new item i is old item items[i], and so on; `rows` reorders the labels."""
+    """Return the evidence in another order: new item i is old item items[i], and so on. `rows` reorders the labels."""
     a = evidence.annotations
     items = np.arange(a.n_items) if items is None else items
     annotators = np.arange(a.n_annotators) if annotators is None else annotators
@@ -154,7 +155,10 @@ def reordered(
 
 
 def part(evidence: Evidence, first: int, last: int) -> Evidence:
-    """Return items first to last - 1, renumbered from 0, without features and graph; other codes are kept."""
+    """Return the evidence on items first to last - 1, renumbered from 0, without features and graph.
+
+    Codes of annotators and classes are unchanged.
+    """
     whole = evidence.annotations
     some = whole.select((whole.item >= first) & (whole.item < last))
     assert evidence.truth is not None

@@ -6,9 +6,9 @@
     def test_contract(fact):
         FACTS[fact](MyPolicy())
 
-They run on small random projects: one or two questions per item, known truth, annotators with their own capacities,
-costs, skills and items, pending answers, and crews without names. The rules on what a policy may ask are written again
-here, pair by pair, to be independent of `hitl.active.assignment.eligibility`.
+The projects are small and random: one or two questions per item, some ground truth, annotators with their own
+capacities, costs, skills and items, pending answers, and crews without names. The rules on what a policy may ask are
+reimplemented here, pair by pair, to be independent of `hitl.active.assignment.eligibility`.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ fact = add_to(FACTS)
 
 
 def check_policy(policy: Policy, exempt: Mapping[str, str] | None = None) -> None:
-    """Raise AssertionError, which names the fact, unless this policy meets the contract.
+    """Raise AssertionError if this policy breaks the contract. The message names the first fact that does not hold.
 
-    `exempt`: fact -> the reason why it does not hold for this policy.
+    `exempt`: fact to leave out -> reason why it does not hold for this policy.
 
     Example:
         >>> from hitl.active import Evenly
@@ -78,7 +78,10 @@ class Project:
         return pairs
 
     def is_open(self, item: int) -> bool:
-        """Return True if a question of the item has no known truth, and neither enough labels nor enough confidence."""
+        """Return True if a question about the item needs more labels.
+
+        It needs none if it has ground truth or `max_labels` labels, or if it is confident with at least `min_labels`.
+        """
         budget = self.budget
         for evidence, consensus in self.questions:
             labels = evidence.annotations.labels_per_item[item]
@@ -88,7 +91,11 @@ class Project:
         return False
 
     def may_answer(self, annotator: Name, item: Name) -> bool:
-        """Return True if they may be asked: not answered, not barred, assigned to them, and within their skills."""
+        """Return True if the annotator may be asked about the item.
+
+        They must not have answered it or be barred from it. It must be on their list of items, if they have one, and
+        require no skill that they lack.
+        """
         crew = self.crew
         has = crew.skills.get(annotator, frozenset())
         return (
@@ -99,7 +106,7 @@ class Project:
 
 
 def project(seed: int, names: bool = True) -> Project:
-    """Simulate a project. Without `names`, anyone may answer."""
+    """Simulate a project. Without `names`, the crew is anonymous and anyone may answer."""
     rng = np.random.default_rng(seed)
     items, people = tuple(f"item {n}" for n in range(ITEMS)), tuple(f"person {k}" for k in range(ANNOTATORS))
     truth = np.where(np.arange(ITEMS) < rng.integers(0, 4), 0, -1).astype(np.int32)
@@ -143,7 +150,7 @@ def _crew(rng: np.random.Generator, items: Sequence[Name], people: tuple[Name, .
 
 
 def projects() -> Iterator[Project]:
-    """Yield all projects, with and without names."""
+    """Yield the simulated projects: first with named annotators, then without."""
     for seed in range(SEEDS):
         yield project(seed)
     for seed in range(SEEDS // 3):
@@ -173,7 +180,7 @@ def it_keeps_to_the_capacities(policy: Policy) -> None:
 
 @fact
 def it_asks_only_who_may_be_asked(policy: Policy) -> None:
-    """Check that only crew members are asked, and only about unanswered items they may see and have the skills for.
+    """Check that only crew members are asked, and only about items that they may answer (`Project.may_answer`).
 
     Without names, anyone may be asked.
     """
