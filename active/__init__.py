@@ -1,4 +1,6 @@
-"""Active labeling: what to ask whom next, when to stop, and replays that measure it. Classes load on first use.
+"""Active labeling: choose the next questions and annotators, decide when to stop, and measure both in replays.
+
+Classes load on first use:
 
 from hitl.active import Replay, ExpectedGain, Recording, run_trials
 """

@@ -2,19 +2,19 @@
 
     v_nk  =  ( A_nk + information x I_nk ) (1 + w sqrt(r_k / (1 + labels of k)))                           (1)
 
-A_nk is the gain in the chance that item n's label is right from annotator k's answer, I_nk the information of the
-answer in nats (`acquisition.expected_gain`). A alone sees one answer ahead: an item whose label two answers would
-change, but not one, has A = 0; information shows that the second answer becomes worth asking for. The last factor
-prefers little-known annotators to equally good known ones; r_k in [0, 1] is how much of the work they can do
+A_nk is the expected gain, from annotator k's answer, in the chance that item n's label is right. I_nk is the
+information expected from the answer, in nats. A looks only one answer ahead: it is 0 if two more answers could change
+the label, but one cannot. I > 0 then makes the first of the two worth asking for. The last factor prefers little-known
+annotators to equally good known ones. r_k in [0, 1] is the part of the work that they can do
 (`acquisition.expected_gain`).
 
-    plan     pairs (n, k) of largest total value, within capacity, skills and cost     (`assignment.assign`, `batch`)
-    spread   beyond `max_load_ratio` even shares of the questions others come first       (`assignment.batch`)
-    whom     anyone, if the crew has no names: the items of largest value for an average annotator
+    plan     pairs (n, k) with the largest total value, within capacity, skills, cost  (`assignment.assign`, `batch`)
+    spread   beyond `max_load_ratio` even shares of the questions others come first    (`assignment.batch`)
+    anyone   if the crew has no names: the most valuable items for an average annotator
     check    a share `gold_share` of the questions is about items of known truth       (`assignment.gold_and_audits`)
     audit    a share `audit_share` of the questions is about items drawn at random     (`assignment.gold_and_audits`)
-    done     confidence >= target, or the label limit                                  (`stopping.pool_state`)
-    worth    if a right label has a price, a question must be expected to be worth its cost  (`value_of_information`)
+    done     an item is done if confidence >= target, or at the label limit            (`stopping.pool_state`)
+    worth    if a right label has a price, ask only what is worth its cost             (`value_of_information`)
 
 With several questions per item (multi-label) the gains add up, and an item is done when all its questions are.
 """
@@ -47,7 +47,7 @@ from hitl.tables.shared_errors import diagonals
 NOT_WORTH = "no question that can be asked is worth its cost"
 
 Places = list[tuple[int, int]]
-"""(item code, crew position) of questions; position 0 if the crew has no names."""
+"""Questions as (item code, crew position); position 0 if the crew has no names."""
 
 
 class Policy(Protocol):
@@ -77,16 +77,18 @@ class ExpectedGain:
     """Expected gain in right labels, jointly over items and annotators.
 
     Attributes:
-        information: value of a nat of information in right labels, >= 0.
-        exploration_weight: bonus of an unknown annotator's answer over a known one's, >= 0; 0: none.
+        information: value of a nat of information, in right labels, >= 0.
+        exploration_weight: w, how strongly little-known annotators are preferred, >= 0; 0: not at all.
         gold_share: share of the questions asked about items of known truth (gold questions), in [0, 1).
-        diverse: the batch is a core set of this many times as many of the best items, by their features, >= 1; 1, or
-            without features: the best items, alike or not. Helps small batches while there are few labels.
-        max_load_ratio: no annotator is given more than this many even shares of the open questions while another one,
-            whose answer would bring at least half as much, has time; >= 1, inf: no limit.
-        audit_share: share of the questions asked about items drawn at random, open or done, in [0, 1) and with
-            `gold_share` below 1. Their answers estimate the quality of the labels (`Ask.probability`). A crew without
-            names has none.
+        diverse: number of candidates per question, >= 1, from which a diverse batch is chosen (a core set by the items'
+            features). With 1, or without features, the best items are asked about, alike or not. Larger values help
+            small batches while there are few labels.
+        max_load_ratio: maximum number of even shares of the questions per annotator while another one, whose answer
+            would gain at least half as much, has time; >= 1, inf: no limit. A few questions are always allowed
+            (`assignment.batch`).
+        audit_share: share of the questions asked about items drawn at random, open or done, in [0, 1); `gold_share` +
+            `audit_share` < 1. Their answers estimate the quality of the labels (`Ask.probability`). A crew without
+            names gets no such questions.
 
     Example:
         >>> from hitl import Budget, Crew, Evidence
@@ -139,7 +141,7 @@ class ExpectedGain:
         rows = asked.fewest_first(asked.open_rows[~free.closed[asked.open_rows]])
         drawn = not pool.answered and any(evidence.features is not None for evidence, _ in pool)
         if drawn:
-            rows = pool.drawn(rows)  # all are alike, and a model that learns from the first labels should see all kinds
+            rows = pool.drawn(rows)  # all items are alike, and a model should learn from a random sample
         chosen = self._found(pool, asked, free, rows, matrices, gains, budget)
         if chosen is None:
             return replace(plan, stop=NOT_WORTH)
@@ -161,10 +163,10 @@ class ExpectedGain:
         gains: Gains,
         budget: Budget,
     ) -> _Found | None:
-        """Choose the questions, those about open items among `rows`; None if no question is worth its cost.
+        """Choose checks, audits, and the best pairs about `rows`. Return None if no such pair is worth its cost.
 
-        Checks and audits are shares of the questions asked, not of the maximum. If other questions run out, checks and
-        audits are chosen again as shares of the number found, and the money saved buys other questions.
+        Checks and audits are shares of the questions asked, not of the maximum. If too few other questions are found,
+        fewer checks and audits are chosen, and the money saved buys other questions.
         """
         wanted = budget.open_questions
         while True:
@@ -186,7 +188,7 @@ class ExpectedGain:
     def _audits(
         self, pool: PoolState, free: Eligibility, checked: Places, matrices: Sequence[Floats], budget: Budget
     ) -> tuple[Places, float]:
-        """Return the questions about items drawn at random, within what the checks leave, and their probability."""
+        """Return audit questions, within what the checks leave, and the probability with which items were drawn."""
         due = checks_due(self.audit_share, pool.answered + len(free.crew.asked), budget.open_questions)
         if not due:
             return [], 1.0
@@ -195,7 +197,7 @@ class ExpectedGain:
         return audits(rows, _right(pool, matrices, rows), left, money), probability
 
     def _choice(self, pool: PoolState, free: Eligibility, beside: Places, gains: Gains, budget: Budget) -> Choice:
-        """Collect the candidates besides these questions, within the remaining time and money."""
+        """Return the candidates for other questions, with the capacities and money that these questions leave."""
         (left, money), names = _left(free, beside, budget), free.crew.names
         features = pool[0][0].features if self.diverse > 1 else None
         if not names:
@@ -208,7 +210,7 @@ class ExpectedGain:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Questions of a plan: checks, audits, drawn with this probability, and the best pairs about `rows`."""
+    """Questions of a plan: checks, audits (drawn with `probability`), and the best pairs about the items `rows`."""
 
     checked: Places
     audited: Places
@@ -218,31 +220,31 @@ class _Found:
 
 
 def _left(free: Eligibility, places: Places, budget: Budget) -> tuple[Eligibility, float]:
-    """Return who may still be asked what once these questions are asked, and the remaining money."""
+    """Return the eligibility and the money that remain after these questions."""
     item, person = np.array(places, dtype=np.int64).reshape(-1, 2).T
     money = max(budget.cost - math.fsum(free.crew.prices[k] for _, k in places), 0.0)
     return free.after(item, person), money
 
 
 def _interchangeable(rows: Rows, gains: Gains, free: Eligibility) -> bool:
-    """Return True if these items differ in their names alone; questions are then drawn at random."""
+    """Return True if these items have equal gains and the same eligible annotators, and differ only in their names."""
     masks = (mask for _, mask in free.blocks(rows))
     first = free.mask_rows(rows[:1])
     return gains.interchangeable(rows) and all(bool((mask == first).all()) for mask in masks)
 
 
 def _confusion(evidence: Evidence, consensus: Consensus, crew: Crew) -> Floats:
-    """Return (K', J, L) of the crew, or of the average annotator if it has no names.
+    """Return (K', J, L) confusion matrices of the crew, or of the average annotator if it has no names.
 
-    With models, a pool's pattern of errors is that of the items it was asked about, on which the models hesitate
-    between two classes, and it would hide the next such items. So with models the average annotator errs evenly.
+    With models, errors of the average annotator are spread evenly. The observed errors are those on items that were
+    asked about because models hesitate between two classes, and would make further such items look less valuable.
     """
     pi_kjl = crew_confusion(consensus, crew)
     return err_evenly(pi_kjl[0])[None] if evidence.probabilities and not crew.names else pi_kjl
 
 
 def _best(pool: PoolState, choice: Choice, crew: Crew, budget: Budget, rows: Rows, limit: int) -> Sequence[Pair]:
-    """Return the best pairs about these items; only those that pay, if a right label has a price."""
+    """Return the best pairs about these items; if a right label has a price, only those that are worth their cost."""
     if budget.value_per_label is None:
         return choice.best(rows, limit)
     error = pool.error[rows]  # answers cannot gain more than the error
@@ -266,9 +268,10 @@ def _asks(
     chance: Mapping[int, float | None],
     audited: set[int],
 ) -> tuple[Ask, ...]:
-    """Build the questions, with their expected gain in right labels and the chance of a right answer.
+    """Build the questions, with their expected gain and the chance of a right answer.
 
-    `chance`: the probability of the drawn items, `audited` those of them that are for an audit.
+    `chance`: item code -> probability that the item was drawn, None if unknown; only for drawn items. `audited`: codes
+    of the items drawn for an audit.
     """
     if not places:
         return ()
@@ -294,7 +297,7 @@ def _asks(
 
 
 def _right(pool: PoolState, matrices: Sequence[Floats], rows: Rows) -> Floats:
-    """Return (R, K') the chance that each annotator's answer about each of these items is right, over all questions."""
+    """Return (R, K') chances that each annotator's answer about each item is right, averaged over the questions."""
     right = np.zeros((len(rows), len(matrices[0])))
     for (_, consensus), pi_kjl in zip(pool, matrices, strict=True):
         right += consensus.probabilities[rows] @ diagonals(pi_kjl).T / len(pool)

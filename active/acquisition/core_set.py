@@ -1,9 +1,9 @@
-"""Core sets: items that together are near to all others, for diverse batches.
+"""Core sets: few items that are close to all others, for diverse batches.
 
-    maximize over batches S of size `wanted`:   - max_n min_{s in chosen + S} |x_n - x_s|
+    minimize over batches S of size `wanted`:   max_n min_{s in chosen + S} |x_n - x_s|
 
-Greedy k-center (Sener & Savarese 2018, algorithm 1; Gonzalez 1985): repeatedly take the item furthest from everything
-taken so far. Its cover radius is at most twice the best one. O(N D) per step.
+Greedy k-center (Sener & Savarese 2018, algorithm 1; Gonzalez 1985) repeatedly takes the item farthest from all items
+taken so far. The resulting maximum distance is at most twice the smallest possible one. O(N D) per step.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from hitl.annotations import Floats
 
 
 def core_set(features: Floats, chosen: npt.NDArray[np.integer], wanted: int) -> npt.NDArray[np.int64]:
-    """Return (min(wanted, N - chosen),) rows of `features` (N, D) to take in addition to the rows `chosen`, in order.
+    """Return up to `wanted` rows of `features` (N, D) to add to the rows `chosen`, in the order they are taken.
 
-    Ties go to the first item, and row 0 comes first if nothing is chosen. A row of NaN, an item without features, is
-    near to nothing: such rows are taken before any other.
+    Ties go to the first row, so row 0 comes first if nothing is chosen. Items without features (rows of NaN) are close
+    to no other item, and are taken before the others.
     """
     x_nd = np.asarray(features, dtype=np.float64)
     squared_n = np.full(len(x_nd), np.inf)
 
     def take(row: int) -> None:
-        # a distance to or from an item without features is NaN, and lowers nothing
+        # fmin ignores NaN, the distance to or from an item without features
         np.fmin(squared_n, ((x_nd - x_nd[row]) ** 2).sum(axis=1), out=squared_n)
 
     for row in chosen:

@@ -1,29 +1,31 @@
-"""Expected gain of asking annotator k about item n, for many pairs at once, and an upper bound per item.
+"""Expected gain from one more answer by annotator k about item n, for many pairs at once, and an upper bound per item.
 
-One more answer l has probability p_nk(l) = sum_j q_nj pi_kjl. It brings
+q_nj is the probability that the true class of item n is j, and pi_kjl the probability that annotator k then answers l.
+The next answer is l with probability p_nk(l) = sum_j q_nj pi_kjl. Its expected gain is
 
     information   I_nk = H(p_nk) - sum_j q_nj H(pi_kj.)                   mutual information of truth and answer, nats
     accuracy      A_nk = sum_l max_j q_nj pi_kjl  -  max_j q_nj           gain in the probability of a right label
 
-Bounds. Whatever the truth, annotator k answers l with probability at least e_kl = min_j pi_kjl. So with chance
-E_k = sum_l e_kl the answer comes from e_k, which is independent of the truth, and
+Bounds. Whatever the truth, annotator k answers l with probability at least e_kl = min_j pi_kjl. So with probability
+E_k = sum_l e_kl the answer can be seen as drawn from e_k, which is independent of the truth, and
 
     I_nk <= (1 - E_k) H(q_n)          A_nk <= (1 - E_k) (1 - max_j q_nj)                                         (1)
 
-An answer changes the label from the best class b to j only if it favors j by more than the odds q_nb / q_nj:
+An answer changes the label from the most probable class b to j only if it favors j by more than the odds q_nb / q_nj:
 
     A_nk  =   sum_l max_j (q_nj pi_kjl - q_nb pi_kbl)
           <=  sum_{j != b} q_nj F_bj(q_nb / q_nj)        F_bj(r) = max_k sum_l max(pi_kjl - r pi_kbl, 0)          (2)
 
-F falls with r; it is tabulated on a grid of r and read at the grid point below.
+F falls with r, so its value at the next lower point of a grid of r is an upper bound too.
 
-A policy asks where the utility is largest, at beliefs that take every answer at face value:
+The policy asks where the utility v_nk is largest:
 
     v_nk  =  b_k sum over open questions of ( A_nk + information I_nk )
     b_k   =  1 + weight sqrt( r_k / (1 + labels of k) )
 
-r_k in [0, 1]: all labels that k has given and can give, relative to the annotator with the most. Learning about an
-annotator pays off only while they can still be asked.
+The q_nj here are `beliefs_for_gain`, which count every answer in full if there are models. r_k in [0, 1] is the number
+of labels that k has given and can still give, relative to the annotator with the most: learning about an annotator pays
+off only while they can still be asked.
 """
 
 from __future__ import annotations
@@ -48,19 +50,19 @@ from hitl.tables.shared_errors import SharedErrors, share_errors
 Rows = npt.NDArray[np.int64]
 
 STEPS = 8
-"""Grid points of odds per factor of two."""
+"""Number of grid points of the odds per factor of two."""
 
 TOP = 16
 """Number of factors of two that the grid of odds covers."""
 
 TABLED = 2**30
-"""Maximum cost of the table of F, in operations; beyond it, with many classes, (1) alone is used."""
+"""Maximum cost of the table of F, in operations. Beyond it (many classes), only bound (1) is used."""
 
 ANSWERS = 2**24
-"""Maximum number of answer chances held at a time if annotators share their errors: about 130 MB."""
+"""Maximum number of answer probabilities in memory at a time with `SharedErrors`: about 130 MB."""
 
 LEAST = 1e-9
-"""Largest belief left out of the gain in accuracy when there are many classes."""
+"""With `SharedErrors`, `accuracy_gain` ignores the errors made on true classes of at most this probability."""
 
 
 def information_gain(q_rj: Floats, confusion_kjl: Floats) -> Floats:
@@ -75,7 +77,7 @@ def information_gain(q_rj: Floats, confusion_kjl: Floats) -> Floats:
 
 
 def _by_class(confusion_kjl: Floats) -> Floats:
-    """Return the matrices as (J, LK), annotators innermost, for long inner loops."""
+    """Return the matrices as (J, L K), with annotators innermost so that inner loops are long."""
     return np.ascontiguousarray(confusion_kjl.transpose(1, 2, 0)).reshape(confusion_kjl.shape[1], -1)
 
 
@@ -132,7 +134,7 @@ def _most_right(q_rj: Floats, table: Floats, n_options: int, gain: Floats) -> No
 
 
 def _information_of_shared_errors(q_rj: Floats, table: SharedErrors) -> Floats:
-    """Return H(p) - sum_j q_j H(pi_kj), with p_kl = c_k q_l + (1 - c_k) e_l and e_l = sum over j of q_j error_jl."""
+    """Return H(p_k) - sum_j q_j H(pi_kj), with p_kl = c_k q_l + (1 - c_k) sum over j of q_j error_jl, c_k = right_k."""
     right_k, wrong_k = table.right_k, 1 - table.right_k
     error_rl = q_rj @ table.seen + (q_rj @ table.even_j)[:, None]
     error_rl[:, : q_rj.shape[1]] -= q_rj * table.even_j
@@ -149,7 +151,7 @@ def _information_of_shared_errors(q_rj: Floats, table: SharedErrors) -> Floats:
 
 
 def _accuracy_of_shared_errors(q_rj: Floats, table: SharedErrors) -> Floats:
-    """Return sum_l max(c_k q_l, (1 - c_k) max over j != l of q_j error_jl)  -  max_j q_j."""
+    """Return sum_l max(c_k q_l, (1 - c_k) max over j != l of q_j error_jl)  -  max_j q_j, with c_k = right_k."""
     classes, (right_k, even_j) = q_rj.shape[1], (table.right_k, table.even_j)
     gain = np.empty((len(q_rj), len(table)))
     for r, q_j in enumerate(q_rj):
@@ -178,12 +180,12 @@ def _in_blocks(gain: Callable[[Floats, SharedErrors], Floats], q_rj: Floats, tab
 
 
 def information_bound(q_nj: Floats, confusion_kjl: Floats) -> Floats:
-    """Return (N,) upper bound, in nats, on the expected information of an answer by any of the K annotators (1)."""
+    """Return (N,) upper bound (1), in nats, on the expected information in an answer by any of the K annotators."""
     return entropy(q_nj) * _dependent(confusion_kjl)
 
 
 def accuracy_bound(q_nj: Floats, confusion_kjl: Floats) -> Floats:
-    """Return (N,) upper bound on the gain in the chance of a right label from any of the K annotators (1, 2)."""
+    """Return (N,) upper bound (the smaller of 1 and 2) on the gain in accuracy from any of the K annotators."""
     q_nj = np.ascontiguousarray(q_nj)
     bound = np.empty(len(q_nj))
     _within_reach(q_nj, _reach(confusion_kjl), _dependent(confusion_kjl), bound)
@@ -191,8 +193,8 @@ def accuracy_bound(q_nj: Floats, confusion_kjl: Floats) -> Floats:
 
 
 def _dependent(confusion_kjl: Floats) -> float:
-    """Return 1 - E_k of the annotator whose answers depend most on the truth."""
-    if share_errors(confusion_kjl):  # every option has at least the chance (1 - c_k) min even_j, or c_k if it is right
+    """Return the largest 1 - E_k, that of the annotator whose answers depend most on the truth."""
+    if share_errors(confusion_kjl):  # e_kl is at least (1 - c_k) min even_j if l is wrong, and c_k if it is right
         right_k = confusion_kjl.right_k
         least_k = np.minimum((1 - right_k) * confusion_kjl.even_j.min(), right_k)
         return 1.0 - confusion_kjl.shape[2] * float(least_k.min(initial=1.0))
@@ -200,7 +202,7 @@ def _dependent(confusion_kjl: Floats) -> float:
 
 
 def _reach(confusion_kjl: Floats) -> Floats:
-    """Return (J, J, G) F_bj at the odds 2^(g / STEPS); with many classes at 1 alone, where it is largest."""
+    """Return (J, J, G) F_bj at the odds 2^(g / STEPS), or with many classes (J, J, 1) its upper bound 1."""
     n_classes = confusion_kjl.shape[1]
     points = STEPS * TOP + 1
     if share_errors(confusion_kjl) or points * n_classes * confusion_kjl.size > TABLED:
@@ -247,7 +249,7 @@ def _within_reach(q_nj: Floats, reach: Floats, dependent: float, bound: Floats) 
 
 @dataclass(frozen=True)
 class Measure:
-    """Gain of an answer: `gain(q_rj, confusion_kjl)` (R, K), and its upper bound `bound` (N,)."""
+    """A kind of gain: `gain(q_rj, confusion_kjl)` returns (R, K) gains, `bound` (R,) an upper bound for each row."""
 
     gain: Callable[[Floats, Floats], Floats]
     bound: Callable[[Floats, Floats], Floats]
@@ -259,7 +261,10 @@ ACCURACY = Measure(accuracy_gain, accuracy_bound)
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """Question about N items: beliefs (N, J), confusion matrices of the crew (K', J, L), and which items are open."""
+    """Question about N items: beliefs (N, J), the crew's confusion matrices (K', J, L), and a mask of its open items.
+
+    Without a mask (`open_n` None) all items are open.
+    """
 
     q_nj: Floats
     confusion_kjl: Floats
@@ -268,12 +273,12 @@ class Question:
 
 @dataclass(frozen=True, eq=False)
 class Gains:
-    """Gain of an answer to all open questions about an item: their sum, times a factor per annotator.
+    """Gain from an annotator's answers to all open questions about an item: their sum, times the annotator's factor.
 
     Attributes:
-        measure: the gain of one answer to one question.
-        questions: the questions about the same N items, to the same K' annotators.
-        factor_k: (K',) weight of each annotator, or 1.
+        measure: gain of one answer to one question.
+        questions: questions about the same N items, for the same K' annotators.
+        factor_k: (K',) factor of each annotator, or one number for all.
     """
 
     measure: Measure
@@ -281,23 +286,23 @@ class Gains:
     factor_k: Floats | float = 1.0
 
     def times(self, factor_k: Floats) -> Gains:
-        """Multiply the gains of each annotator (K',)."""
+        """Multiply each annotator's gains by `factor_k` (K',)."""
         return replace(self, factor_k=self.factor_k * factor_k)
 
     def per_cost(self, cost_k: Floats) -> Gains:
-        """Divide the gains by cost, relative to the average cost."""
+        """Divide each annotator's gains by their cost, relative to the average cost."""
         return self.times(cost_k.mean() / cost_k)
 
     def values(self, rows: Rows) -> Floats:
-        """Return (R, K') gain from each of the crew about these items."""
+        """Return (R, K') gains from asking each annotator of the crew about the items with these codes."""
         return self._sum(rows, self.measure.gain) * self.factor_k
 
     def bound(self, rows: Rows) -> Floats:
-        """Return (R,) upper bound on the gain from any of the crew."""
+        """Return (R,) upper bounds on the gain from any annotator of the crew."""
         return self._sum(rows, self.measure.bound) * np.max(self.factor_k, initial=0.0)
 
     def interchangeable(self, rows: Rows) -> bool:
-        """Return True if these items have equal beliefs (to nine digits), so that every annotator's gain is equal."""
+        """Return True if these items have equal beliefs (to nine digits) and open questions, and thus equal gains."""
         for question in self.questions:
             q_rj = question.q_nj[rows]
             alike = bool((np.abs(q_rj - q_rj[:1]) < 1e-9).all())
@@ -315,7 +320,10 @@ class Gains:
 
 
 def utility(pool: PoolState, matrices: Sequence[Floats], information: float) -> Gains:
-    """Build the gains by these confusion matrices (K', J, L), one per question; closed questions bring nothing."""
+    """Build the gains A + `information` I from confusion matrices (K', J, L) of the crew, one array per question.
+
+    Questions that are not open add nothing.
+    """
     parts = [
         Question(beliefs_for_gain(evidence, consensus), pi_kjl, state == OPEN)
         for (evidence, consensus), state, pi_kjl in zip(pool, pool.states, matrices, strict=True)
@@ -328,10 +336,10 @@ def utility(pool: PoolState, matrices: Sequence[Floats], information: float) -> 
 
 
 def exploration(given_k: Floats, able_k: Floats, weight: float) -> Floats:
-    """Return (K',) b_k, the bonus for little-known annotators.
+    """Return (K',) b_k, the factor that favors little-known annotators.
 
-    `given_k` labels of each so far, `able_k` open items that each can be asked about; inf: a pool, which never runs
-    out.
+    `given_k`: number of labels by each annotator so far. `able_k`: number of open items that each can be asked about;
+    inf for an anonymous pool, which never runs out.
     """
     all_k = given_k + able_k
     reach_k = np.minimum(all_k / max(all_k[np.isfinite(all_k)].max(initial=0), 1), 1)
@@ -340,7 +348,7 @@ def exploration(given_k: Floats, able_k: Floats, weight: float) -> Floats:
 
 
 def labels_of(pool: PoolState, crew: Crew) -> Floats:
-    """Return (K',) how many labels each of the crew has given, averaged over the questions."""
+    """Return the (K',) number of labels by each annotator of the crew, averaged over the questions."""
     labels = np.zeros(len(crew.names))
     for _, consensus in pool:
         labels_by_name = dict(zip(consensus.annotators.names, consensus.annotators.labels.tolist(), strict=True))

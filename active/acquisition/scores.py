@@ -1,13 +1,13 @@
-"""Acquisition scores: how much is gained by asking. Pure functions of beliefs and confusion matrices.
+"""Acquisition scores: the value of asking about an item, from beliefs q and confusion matrices pi.
 
 A score that papers minimize is negated here, so items with larger scores always come first.
 
-    entropy           H(q_n)                                         how open the label is, in nats
-    margin            second best q_nj - best q_nj                   how close the two best classes are
-    least confidence  1 - max_j q_nj                                 how likely the label is wrong
-    latent            - |mu_n| / sqrt(1 + sigma_n^2)                 how near a Gaussian process is to its boundary
+    entropy           H(q_n)                                         uncertainty of the label, in nats
+    margin            second largest q_nj - largest q_nj             closeness of the two most probable classes
+    least confidence  1 - max_j q_nj                                 probability that the label is wrong
+    latent            - |mu_n| / sqrt(1 + sigma_n^2)                 closeness to a Gaussian process's decision boundary
     information       H(sum_j q_nj pi_j.) - sum_j q_nj H(pi_j.)      information in an answer about the truth, in nats
-    accuracy          sum_l max_j q_nj pi_jl - max_j q_nj            right labels an answer brings
+    accuracy          sum_l max_j q_nj pi_jl - max_j q_nj            right labels that an answer adds
     right             sum_j q_nj pi_kjj                              chance that annotator k would be right
 
 For many items and annotators at once, with bounds: `expected_gain`. For diverse batches: `core_set`.
@@ -32,10 +32,11 @@ def entropy(probabilities: Floats) -> Floats:
 
 @compiled
 def times_log(p: Floats) -> None:
-    """Replace each p by p log p, p > 0 a normal number.
+    """Replace each p by p log p. Every p must be positive and not subnormal.
 
-    With p = 2^e f, sqrt(1/2) <= f < sqrt(2), and z = (f - 1) / (f + 1): log f = 2 (z + z^3/3 + ... ), to the last bits
-    after ten terms. Unlike the library's logarithm this compiles to vector instructions, which halves a plan's time.
+    With p = 2^e f, sqrt(1/2) <= f < sqrt(2), and z = (f - 1) / (f + 1), log p = e log 2 + 2 (z + z^3/3 + ...). Ten
+    terms are accurate to the last bits. Unlike the math library's logarithm, this compiles to vector instructions,
+    which halves the time to make a plan.
     """
     bits = p.view(np.int64)
     part = np.empty_like(p)
@@ -70,14 +71,14 @@ def latent_uncertainty(mean: Floats, variance: Floats) -> Floats:
 
 
 def expected_information_gain(probabilities: Floats, confusion: Floats) -> Floats:
-    """Return (N,) information of one more answer in nats, under beliefs (N, J) and a confusion matrix (J, L)."""
+    """Return (N,) expected information, in nats, in one answer, from beliefs (N, J) and a confusion matrix (J, L)."""
     answer = probabilities @ confusion
     gain = entropy(answer) - probabilities @ entropy(confusion)
     return np.maximum(gain, 0.0)
 
 
 def expected_accuracy_gain(probabilities: Floats, confusion: Floats, answers: int = 1) -> Floats:
-    """Return (N,) gain in the chance of a right label, in [0, 1 - 1/J], from `answers` (>= 1) independent answers.
+    """Return (N,) gain in the chance of a right label, in [0, 1 - 1/J], expected from `answers` >= 1 more answers.
 
     G_n = sum over a_1..m of  max_j q_nj prod_i pi[j, a_i]   -   max_j q_nj
     """
@@ -96,13 +97,14 @@ def chance_right(probabilities: Floats, confusion: Floats) -> Floats:
 def confusion_by_others(
     annotator: npt.NDArray[np.integer], label: npt.NDArray[np.integer], others: Floats, prior: Floats
 ) -> Floats:
-    """Return (K, J, L) confusion matrices estimated for each annotator without their own labels in the beliefs.
+    """Estimate (K, J, L) confusion matrices from beliefs that leave out the annotator's own labels.
 
         pi_k[j, l]  ∝  a_kjl  +  sum over annotations m = (k, l) of  w_m q_mj        w_m = 1 - H(q_m) / ln J
 
-    `annotator` and `label` (M,) are codes, `others` (M, J) beliefs from all other labels of each annotation's item
-    (`hitl.models.annotators.leave_one_out`), `prior` (K, J, L) > 0 pseudo-counts. Otherwise an annotator whose labels
-    shape the consensus looks good, and is asked again and again (Rodrigues 2014, 3.3).
+    `annotator` and `label` (M,) are the codes of each annotation. `others` (M, J) are q, the beliefs about its item
+    from all other labels (`hitl.models.annotators.leave_one_out`). `prior` (K, J, L) > 0 are the pseudo-counts a. If
+    own labels counted, an annotator whose labels shape the consensus would look good, and be asked again and again
+    (Rodrigues 2014, 3.3).
     """
     weight = np.maximum(1 - entropy(others) / np.log(others.shape[1]), 0.0)
     alpha_klj = prior.transpose(0, 2, 1).copy()

@@ -1,12 +1,12 @@
-"""Value of answers in accuracy: the expected number of additional right labels from asking.
+"""Value of answers: the expected number of additional right labels.
 
-With m answers a_1..m of an annotator whose confusion matrix is pi, about an item with beliefs q,
+m answers a_1..m about an item with beliefs q, by an annotator with confusion matrix pi, gain on average
 
     G_m = sum over a_1..m of  max_j q_j prod_i pi[j, a_i]   -   max_j q_j   >= 0
 
 A single answer often changes no label (G_1 = 0 if q is surer than the answer) although two or three that agree would.
-So the best G_m / m counts. A project continues while this pays for the best next label (`best_next`), and asks each
-question for which it does (`pays`).
+So the value of an answer is the largest G_m / m. A project continues while the best next answer is worth its cost
+(`best_next`), and asks only questions that are worth their cost (`pays`).
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from hitl.evidence import Evidence
 from hitl.tables.shared_errors import as_array, diagonals, share_errors
 
 SEQUENCES = 1024
-"""Maximum number of answer sequences to evaluate: 10 answers of two options, 3 of ten."""
+"""Maximum number of answer sequences to evaluate: 10 answers with two options, 3 with ten."""
 
 ITEMS, PEOPLE = 200, 10
-"""Numbers of least certain items, and of crew members with the best value for their cost, to evaluate."""
+"""Maximum numbers of items (least certain first) and annotators (most skill per cost first) to evaluate."""
 
 
 def best_gain_per_label(q_nj: Floats, pi_jl: Floats, most: int) -> Floats:
-    """Return (n,) the best G_m / m over m <= `most` answers, as far ahead as SEQUENCES allows."""
+    """Return (n,) the largest G_m / m over m <= `most` answers. SEQUENCES limits m too."""
     ahead = min(most, int(np.log(SEQUENCES) / np.log(max(pi_jl.shape[1], 2))))
     gains = [accuracy_gain(q_nj, pi_jl, m) / m for m in range(1, max(ahead, 1) + 1)]
     return np.asarray(np.max(gains, axis=0))
@@ -40,10 +40,11 @@ def best_gain_per_label(q_nj: Floats, pi_jl: Floats, most: int) -> Floats:
 def best_next(
     questions: Sequence[tuple[Evidence, Consensus]], rows: npt.NDArray[np.intp], crew: Crew, budget: Budget
 ) -> tuple[float, float]:
-    """Return gain in right labels per unit of cost, and cost, of the best next answer about these items.
+    """Return for the best next answer about these items the right labels gained per unit of cost, and its cost.
 
-    The search covers the least certain of the items `rows` and the crew members with the most information per cost.
-    With several questions per item, one answer serves all and the gains are averaged, as accuracy is.
+    The search covers the least certain of the items `rows` and the annotators with the most skill per cost. Without
+    items, return a gain of 0. With several questions per item, an annotator answers all of them at once, and the gains
+    are averaged, as accuracy is.
     """
     confidence = np.mean([consensus.confidence[rows] for _, consensus in questions], axis=0)
     least = rows[np.argsort(confidence, kind="stable")[:ITEMS]]
@@ -51,7 +52,7 @@ def best_next(
         return 0.0, crew.default_cost
     cost_k = np.array(crew.prices)
     matrices = [crew_confusion(consensus, crew) for _, consensus in questions]
-    # how much more often than by chance each is right
+    # how much more often each annotator is right than a random guess
     skills = [np.maximum(diagonals(pi).mean(axis=1) - 1 / pi.shape[1], 1e-9) for pi in matrices]
     skill_k = np.mean(skills, axis=0)
     best = (0.0, float(cost_k.min()))
@@ -74,9 +75,10 @@ def pays(
     crew: Crew,
     budget: Budget,
 ) -> npt.NDArray[np.bool_]:
-    """Return (P,) True where an answer of this crew member about this item is worth its cost.
+    """Return (P,) True for each (item, annotator) pair whose answer is worth its cost.
 
-    `item` (P,) codes, `person` (P,) positions in the crew, 0 if it has no names. Computed as in `best_next`.
+    `item`: (P,) item codes. `person`: (P,) positions in the crew, 0 if it has no names. The gain is computed as in
+    `best_next`.
     """
     cost_k = np.array(crew.prices)
     gain = np.zeros(len(item))
@@ -90,9 +92,9 @@ def pays(
 
 
 def crew_confusion(consensus: Consensus, crew: Crew) -> Floats:
-    """Return (K', J, L) confusion matrices of the crew: newcomers get the average.
+    """Return (K', J, L) confusion matrices of the crew. Newcomers get the average one.
 
-    Without names one average annotator.
+    A crew without names counts as one average annotator.
     """
     learned = consensus.annotators
     place = {name: k for k, name in enumerate(learned.names)}
@@ -108,9 +110,9 @@ def crew_confusion(consensus: Consensus, crew: Crew) -> Floats:
 
 
 def average_confusion(consensus: Consensus) -> Floats:
-    """Return (J, L) confusion matrix of the average annotator, weighted by labels.
+    """Return (J, L) the confusion matrix of the average annotator, weighted by number of labels.
 
-    Before any label it is right 3 times out of 4, as the combiners' priors expect (`accuracy` in `hitl.models`).
+    Before any label, this annotator is right 3 times out of 4, as the combiners' priors expect (`hitl.crew`).
     """
     learned = consensus.annotators
     if not learned.names:
@@ -125,14 +127,14 @@ def average_confusion(consensus: Consensus) -> Floats:
 
 
 def _weights(learned: AnnotatorReport) -> Floats:
-    """Return (K,) weight of each in the average."""
+    """Return (K,) the weight of each annotator in the average."""
     return np.asarray((learned.labels + 1.0) / (learned.labels + 1.0).sum())
 
 
 def err_evenly(pi_jl: Floats) -> Floats:
-    """Return (J, L) matrix with the same accuracy, averaged over classes, and evenly spread errors.
+    """Give every class the mean accuracy of the (J, L) matrix, and spread errors evenly over the other classes.
 
-    Options that are no class keep their average chance.
+    Options that are not classes keep their mean probability.
     """
     j = len(pi_jl)
     even: Floats = np.tile(pi_jl.mean(axis=0), (j, 1))

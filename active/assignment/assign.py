@@ -1,21 +1,22 @@
-"""Choose the pairs of items and annotators of the largest total value.
+"""Choose pairs of items and annotators with the largest total value.
 
     maximize    sum over pairs (n, k) of v_nk
-    subject to  each item is in one pair at most, annotator k in capacity_k, `limit` in total, and only who may be
-                asked
+    subject to  at most one pair per item, capacity_k pairs with annotator k, `limit` pairs in total,
+                and only pairs that may be asked
 
-Few items matter. They are taken in the order of a bound U_n >= max_k v_nk. The best pairs among the first
-(`transport`) give the price lambda_k >= 0 of an annotator's time and the gain t of the last pair. By weak duality
-another item improves the choice only if max_k v_nk - lambda_k > t, so that the search is over once U_n - min_k lambda_k
-<= t. Items are evaluated block by block; those that improve the choice join, and the pairs are chosen again. With
-`limit` pairs found, the search also ends after a block that improves nothing and, since bounds can mislead, a sample of
-all others that improves nothing either.
+Only few items matter, so they are evaluated in falling order of a bound U_n >= max_k v_nk. The best pairs among the
+first items (`transport`) determine the price lambda_k >= 0 of annotator k's time, and the gain t of the last pair. By
+weak duality, another item improves the choice only if max_k (v_nk - lambda_k) > t, so the search ends when
+U_n - min_k lambda_k <= t. Items are evaluated block by block. Those that improve the choice join, and the pairs are
+chosen again. Once `limit` pairs are found, the search also ends after a block without improvement and a sample of all
+remaining items without improvement. The sample is needed because bounds ignore who may be asked, so later items may be
+better.
 
-Spread: beyond an annotator's share m_k of the questions, answers count BEYOND of their value. Their time is two
-columns, of capacities m_k and capacity_k - m_k.
+Spread: after m_k questions to annotator k (their share), further answers count with the fraction BEYOND of their value.
+In `transport` the annotator then has two columns, with the capacities m_k and capacity_k - m_k.
 
-Values are rounded to steps of the tolerance. Among equally good annotators the one with the least to do is taken, item
-by item from the most valuable on, which spreads the load and the contested items evenly.
+Values are rounded to steps of the tolerance. Among equally good annotators, the one with the fewest questions is
+chosen, starting with the most valuable item. This spreads both the load and the most valuable items evenly.
 """
 
 from __future__ import annotations
@@ -34,22 +35,22 @@ BLOCK = 1024
 """Number of items whose values are computed at a time."""
 
 BEYOND = 0.5
-"""Share of its value that an answer beyond an annotator's share counts: others half as good are asked instead.
+"""Fraction of its value that an answer counts beyond the annotator's share, so that others half as good are asked.
 
-The middle between 1, which spreads nothing, and 0, a hard cap, which gives the rest to annotators who guess. Only this
-value was measured, on five public crowds and simulated ones (docs/decisions.md, 2026-11-20).
+1 would spread nothing. 0 would be a hard cap, which gives the remaining questions to annotators who guess. Only 0.5, in
+the middle, was measured, on five public crowds and simulated ones (docs/decisions.md, 2026-11-20).
 """
 
 EFFORT = 2**25
-"""Number of values computed after which the search ends, apart from those of the first items."""
+"""Number of computed values after which the search ends (the first items do not count)."""
 
 AHEAD = 256
-"""Minimum number of items evaluated first, beyond the number wanted, and of items that join at a time."""
+"""Minimum number of items evaluated first in addition to `limit`, and of items that join before the next choice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One question: code of the item, position in the crew, its value, and how much of that counts."""
+    """One question: item code, position of the annotator in the crew, value, and the fraction of it that counts."""
 
     item: int
     person: int
@@ -67,12 +68,12 @@ def assign(
     share: npt.NDArray[np.integer] | None = None,
     tolerance: float = 0.004,
 ) -> tuple[Pair, ...]:
-    """Choose at most `limit` pairs of the largest total value, each item once; return the most valuable first.
+    """Choose at most `limit` pairs with the largest total value, each item at most once. The most valuable comes first.
 
-    `rows` (R,) are the codes of the candidate items; ties go to the first. `bound` (R,) is an upper bound on the gain
-    from any annotator about each; `values(rows)` (R', K') is the gain from each of the crew. A pair of negative value
-    is not asked. Beyond `share` (K',) of these questions an annotator's answers count BEYOND of their value; None:
-    everything counts. Values are rounded to `tolerance` of the mean of the best.
+    `rows` (R,) are the codes of the candidate items; ties go to the first. `bound` (R,) are upper bounds on the value
+    of each item with any annotator. `values(rows)` returns (R', K') the value with each annotator of the crew. Pairs
+    with a negative value are not chosen. After `share` (K',) questions, an annotator's answers count with the fraction
+    BEYOND of their value; None: all count in full. Values are rounded to about `tolerance` times the mean of the best.
 
     Example:
         >>> import numpy as np
@@ -89,13 +90,13 @@ def assign(
     if limit <= 0:
         return ()
     within = capacity if share is None else np.clip(share, 0, capacity).astype(np.int64)
-    more = np.flatnonzero(within < capacity)  # annotators who can have more: another column, after those of all
+    more = np.flatnonzero(within < capacity)  # a second column for annotators who can have more than their share
     room, load = np.append(within, (capacity - within)[more]), np.append(eligible.load, (eligible.load + within)[more])
     order = np.argsort(-np.round(bound, 9), kind="stable")
     codes, bound, people = np.asarray(rows, np.int64)[order], bound[order], len(capacity)
 
     def counted(block: Rows) -> Floats:
-        """Return (R', C) counted values in each column; -inf where an annotator may not be asked."""
+        """Return (R', C) the values that count, by column; -inf where an annotator may not be asked."""
         value = values(codes[block])
         value = np.where(eligible.mask_rows(codes[block]) & (capacity > 0), value, -np.inf)
         return np.concatenate([value, BEYOND * value[:, more]], axis=1)
@@ -115,7 +116,7 @@ def assign(
             most = bound[rest[0]]
             if max(most - toll[:people].min(), BEYOND * most - toll[people:].min(initial=np.inf)) <= enough:
                 break
-            # items that good annotators may not be asked about can come first: sample all others before giving up
+            # bounds ignore who may be asked, so later items may be better: sample all others before giving up
             at = rest[:BLOCK] if not barren else rest[np.linspace(0, len(rest) - 1, min(BLOCK, len(rest))).astype(int)]
             value, rest, effort = counted(at), np.setdiff1d(rest, at, assume_unique=True), effort - len(at)
             good = (value - toll).max(axis=1) > enough
@@ -131,13 +132,13 @@ def assign(
     person, place = np.append(np.arange(people), more)[column[asked]], inside[asked]
     gain = value_rc[asked, person]
     first = np.lexsort((place, -np.round(gain, 9)))  # the last bits vary from machine to machine
-    counts = np.where(_rank(person[first]) < within[person[first]], 1.0, BEYOND)  # the best ones in full
+    counts = np.where(_rank(person[first]) < within[person[first]], 1.0, BEYOND)  # the best answers count in full
     parts = codes[place][first], person[first], gain[first], counts
     return tuple(Pair(*pair) for pair in zip(*(part.tolist() for part in parts), strict=True))
 
 
 def _rank(person: Rows) -> Rows:
-    """Return (P,) number of earlier entries of the same person, in this order."""
+    """Return (P,) for each entry the number of earlier entries of the same person."""
     together = np.argsort(person, kind="stable")
     rank = np.empty(len(person), np.int64)
     rank[together] = np.arange(len(person)) - np.searchsorted(person[together], person[together])

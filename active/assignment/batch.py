@@ -1,25 +1,25 @@
-"""Questions of one plan: the best pairs that pay, and diverse items.
+"""Choose the questions of one plan: the best pairs that are worth their cost, on request about diverse items.
 
-    best        of these items, so many pairs of the largest total value
-    spread      beyond `max_load_ratio` even shares of them an answer counts half, so that others are asked
-    diverse     the items are a core set (`core_set`) of `diverse` times as many of the best; an item without features
-                is like no other, and in the batch if it is among the best
-    pays        a pair that is not worth its cost is left out, and the next best are tried
+    best        choose pairs with the largest total value, up to a limit
+    spread      beyond `max_load_ratio` even shares per annotator an answer counts half, so that others are asked
+    diverse     choose the items as a core set (`core_set`) of the best `diverse` times as many; an item without
+                features is like no other, and is chosen if it is among the best
+    pays        leave out pairs that are not worth their cost, and try the next best
 
-Money: if annotators cost differently, pairs are ranked by gain per cost, v_nk / cost_k. If that would spend more than
-the plan may cost, the limit sets a price nu of money instead, found by bisection, and pairs are chosen by v_nk - nu
-cost_k: both at once would count the cost twice.
+Money: if annotators cost differently, pairs are ranked by gain per cost, v_nk / cost_k. If these pairs cost more than
+the plan may, pairs are chosen by v_nk - nu cost_k instead, with a price nu of money that is found by bisection. Both
+together would count the cost twice.
 
-Shares limit the questions of one annotator while others have time: to a few even shares, or a handful.
+Shares limit the questions to one annotator while others have time. With `times` = `max_load_ratio`,
 
-    r_k     questions that annotator k can have: those expected of them, and those they can still be given
-    s       an even share, the level at which          sum_k min(r_k, s) = all questions together
-    m_k     max(times x s, min(HANDFUL, FIRST + answers of k so far)), rounded up
+    r_k     number of questions that annotator k can have: outstanding ones, and those that can still be added
+    s       even share, the solution of                sum_k min(r_k, s) = number of all questions
+    m_k     limit of annotator k, rounded up:          max(times s, min(HANDFUL, FIRST + answers by k so far))
 
-Annotators who can have less than s (a small capacity, few items that they may see, away) leave the rest to the others,
-whose share is larger. Beyond m_k an answer counts half of its value (`assign`): no annotator is given more than m_k
-while another one, who is half as good about the item, has time. A spammer is not half as good, and gets nothing for
-being idle. New annotators get few questions at first: those with few answers get about as many again.
+Annotators who can have fewer than s questions (small capacity, few items that they may see, away) leave the rest to the
+others, whose share is then larger. Beyond m_k an answer counts half of its value (`assign`), so no annotator gets more
+than m_k questions while another one who is half as good on the item has time. A spammer is not half as good, and so
+gets no questions for being idle. Newcomers start with a limit of FIRST questions, unless even shares are larger.
 """
 
 from __future__ import annotations
@@ -39,36 +39,40 @@ from hitl.annotations import ANONYMOUS, Floats
 from hitl.crew import CENT, UNLIMITED
 
 Pays = Callable[[Rows, Rows], npt.NDArray[np.bool_]]
-"""Tell which pairs (item codes, crew positions) are worth their cost."""
+"""Function from item codes and crew positions (P,) to a mask (P,) of the pairs that are worth their cost."""
 
 HANDFUL = 20
-"""Minimum limit for one annotator, however many annotators there are.
+"""Lower bound of the limit m_k of every annotator except newcomers (FIRST).
 
-Chosen on five public crowds, 8 seeds (docs/decisions.md, 2026-11-20), by the labels needed until first within half a
-point of all labels, or in the mean, in percent of all: 10: 30.2 / 41.2; 20: 27.6 / 30.9; 40: 26.9 / 30.1; no shares:
-28.8 / 31.5. With 10 the best annotator may not have a tenth of a small batch.
+Chosen on five public crowds, 8 seeds (docs/decisions.md, 2026-11-20). Percent of the labels until the accuracy is
+within half a point of that with all labels, for the first time in a replay / in the mean of the replays: 10: 30.2 /
+41.2; 20: 27.6 / 30.9; 40: 26.9 / 30.1; no limit: 28.8 / 31.5. With 10, the best annotator may not get a tenth of a
+small batch.
 """
 
 FIRST = 3
-"""Questions allowed beyond the number that an annotator has answered.
+"""Lower bound of the limit m_k of an annotator without answers. It rises by one with each answer, up to HANDFUL.
 
-Chosen of 1, 2, 3 and 5 on twelve public and simulated crowds, 4 to 6 seeds (docs/decisions.md, 2026-11-23).
+Chosen among 1, 2, 3 and 5 on twelve public and simulated crowds, 4 to 6 seeds (docs/decisions.md, 2026-11-23).
 """
 
 LOOKS = 2**22
-"""Pairs checked to count the items each may be asked about; beyond, evenly spaced items stand for all."""
+"""Maximum number of pairs checked to count the items that each annotator may be asked about.
+
+If there are more pairs, the count is estimated from evenly spaced items.
+"""
 
 ROUNDS = 8
-"""Attempts to replace pairs that do not pay."""
+"""Maximum number of attempts to replace pairs that are not worth their cost."""
 
 SETTLING = 4
-"""Attempts to recompute shares if money buys fewer questions than the shares assumed."""
+"""Maximum number of times that shares are computed: again whenever fewer questions are found than they assumed."""
 
 BISECTIONS = 16
-"""Steps to find the price of money."""
+"""Number of steps to find the price of money."""
 
 AT_LEAST = 64
-"""Minimum number of pairs tried at first."""
+"""Minimum number of pairs checked in the first attempt to replace pairs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,13 +81,14 @@ class Choice:
 
     Attributes:
         value: gain of each answer.
-        free: who may be asked about what; a crew without names is one average annotator, who can have every item.
+        free: who may be asked about which item; a crew without names is one average annotator, who can have every item.
         money: maximum cost of all questions together.
-        max_load_ratio: beyond this many even shares of the questions an answer counts half; inf: all count in full.
-        features: (N, D) features of the items, NaN for those without, if they are to be a core set together with
-            waiting items; None: no core set.
-        times: the core set is chosen from this many times as many candidates.
-        given_k: (K',) answers of each so far, which limit newcomers; None: no limit for newcomers.
+        max_load_ratio: number of even shares of the questions beyond which an annotator's answers count half; inf: all
+            count in full.
+        features: (N, D) features of the items, NaN for items without any. The chosen items form a core set together
+            with the items that have an outstanding question. None: no core set.
+        times: number of candidates for the core set per item wanted, >= 1.
+        given_k: (K',) number of answers by each annotator so far; None: newcomers have the same limits as others.
     """
 
     value: Gains
@@ -95,7 +100,7 @@ class Choice:
     given_k: Floats | None = None
 
     def best(self, rows: Rows, limit: int) -> Sequence[Pair]:
-        """Return at most `limit` pairs, each item once, most valuable first; ties in the order of `rows`."""
+        """Return at most `limit` pairs, each item at most once, most valuable first. Ties keep the order of `rows`."""
         if self.features is not None:
             rows = self._not_alike(self.features, rows, limit)
         if not self.free.crew.names:
@@ -115,7 +120,7 @@ class Choice:
         return pairs
 
     def _within_money(self, rows: Rows, bound: Floats, free: Eligibility, limit: int, share: Rows) -> Sequence[Pair]:
-        """Return the pairs of the largest total value that the money buys, nearly, most valuable first."""
+        """Return pairs that the money buys, with nearly the largest total value, most valuable first."""
         cost_k, low, high = np.array(free.crew.prices), 0.0, float(bound.max(initial=0.0) / min(free.crew.prices))
         best: Sequence[Pair] = ()
         for _ in range(BISECTIONS):
@@ -141,12 +146,12 @@ class Choice:
         return replace(self, free=self.free.without(*_places(pairs)))
 
     def freely(self) -> Choice:
-        """Drop the core set, the limit on cost and the capacities of annotators who have any."""
+        """Drop the core set, the cost limit, the shares, and all capacities except those of 0."""
         free = replace(self.free, capacity=np.where(self.free.capacity > 0, len(self.free.items), 0))
         return Choice(self.value, free)
 
     def _not_alike(self, features: Floats, rows: Rows, limit: int) -> Rows:
-        """Return the rows of a core set of the best; items without features are included if they are among the best."""
+        """Return the rows of a core set of the best items. Items without features stay if they are among the best."""
         waiting = np.flatnonzero(self.free.closed)
         candidates, _ = _places(self.freely().best(rows, math.ceil(limit * self.times)))
         bare = np.isnan(features[candidates]).sum(axis=1) > 0
@@ -157,7 +162,7 @@ class Choice:
         return rows[np.isin(rows, np.append(there[spread], unseen[:most]))]
 
     def _of_anyone(self, rows: Rows, limit: int) -> Sequence[Pair]:
-        """Return the items of largest value for the average annotator."""
+        """Return pairs of the most valuable items with the average annotator."""
         value = np.where(self.free.mask_rows(rows), self.value.values(rows), -math.inf)[:, 0]
         most = int(min(limit, self.money / self.free.crew.default_cost + CENT))
         first = np.argsort(-np.round(value, 9), kind="stable")[:most]  # the last bits vary from run to run
@@ -169,7 +174,7 @@ def _cost(pairs: Sequence[Pair], cost_k: Floats) -> float:
 
 
 def _bought(pairs: Sequence[Pair], cost_k: Floats, money: float) -> list[Pair]:
-    """Return the pairs that the money buys, the most valuable first."""
+    """Return the most valuable pairs that the money buys, in falling order of value."""
     left, bought = money + CENT, []
     for pair in sorted(pairs, key=lambda pair: -pair.value * pair.counts):
         if cost_k[pair.person] <= left:
@@ -183,10 +188,10 @@ def _places(pairs: Sequence[Pair]) -> tuple[Rows, Rows]:
 
 
 def that_pay(choice: Choice, rows: Rows, limit: int, pays: Pays) -> Sequence[Pair]:
-    """Return the best pairs that pay.
+    """Return the best pairs that are worth their cost.
 
-    Pairs that do not pay are left out, together with other top pairs that do not, trying twice as many each time. After
-    ROUNDS attempts, return what was found.
+    Exclude pairs that are not and choose again, up to ROUNDS times. Each time, check a longer list of top pairs and
+    exclude those that are not worth their cost either. The list doubles in length each time.
     """
 
     def poor(pairs: Sequence[Pair]) -> list[Pair]:
@@ -208,10 +213,11 @@ def that_pay(choice: Choice, rows: Rows, limit: int, pays: Pays) -> Sequence[Pai
 
 
 def shares(free: Eligibility, rows: Rows, many: int, times: float, given_k: Floats | None = None) -> Rows:
-    """Return (K',) m_k less what is expected of each: their limit for `many` questions about these items (codes).
+    """Return (K',) how many of `many` new questions about these items (codes) each annotator may get.
 
-    `times` in [1, inf]; inf means no limit. A pool without names has no limit either, because it is many people.
-    `given_k` (K',): answers so far; None: no limit for newcomers.
+    This is m_k less the outstanding questions. `times` in [1, inf]; inf: no limit. An anonymous pool has no limit,
+    because it is many people. `given_k` (K',): number of answers so far; None: newcomers have the same limits as
+    others.
     """
     names = free.crew.names
     pool = np.array([name == ANONYMOUS for name in names], dtype=bool)
@@ -225,7 +231,7 @@ def shares(free: Eligibility, rows: Rows, many: int, times: float, given_k: Floa
 
 
 def even_share(able: npt.NDArray[np.integer], total: int) -> float:
-    """Return the share s >= 0 that adds up to `total` under these capacities (K',); inf if they are too small."""
+    """Return s >= 0 with sum_k min(able_k, s) = `total`; inf if the sum of `able` (K',) is smaller than `total`."""
     most = np.sort(able)
     if total > most.sum():
         return math.inf
@@ -235,7 +241,7 @@ def even_share(able: npt.NDArray[np.integer], total: int) -> float:
 
 
 def answerable(free: Eligibility, rows: Rows) -> Rows:
-    """Return (K',) about how many of these items each may be asked; exact if there are few enough to check all."""
+    """Return (K',) how many of these items each annotator may be asked about, estimated if there are many (LOOKS)."""
     many = max(LOOKS // max(len(free.crew.names), 1), 1)
     seen = rows if len(rows) <= many else rows[np.linspace(0, len(rows) - 1, many).astype(np.int64)]
     return np.asarray(np.ceil(free.mask_rows(seen).sum(axis=0) * (len(rows) / len(seen))), dtype=np.int64)

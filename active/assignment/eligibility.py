@@ -1,15 +1,15 @@
 """Decide who may be asked about which item. This rule is implemented only here.
 
-    eligible[n, k]  =  item n may be asked about, annotator k may answer it, and k has not answered any question of it
+    eligible[n, k]  =  item n may be asked about, annotator k may answer it, and k has answered none of its questions
 
-    n may be asked about     no answer about it is expected (`crew.asked`); for a pool without names: it has answers
-    left
-    k may answer n           (k can answer every item, or n is in crew.only[k]), and crew.needs[n] is part of
-                             crew.skills[k], and (k, n) is not in crew.never
+    n may be asked about     no question about it is outstanding (`crew.asked`); if the crew has no names, the item also
+                             has answers left, that is, (ANONYMOUS, n) is not in crew.never
+    k may answer n           n is in crew.only[k], or k is not in crew.only; crew.skills[k] contains crew.needs[n];
+                             and (k, n) is not in crew.never
 
-A crew without names is one column: anyone, who may be asked about every item again and again.
+A crew without names has a single column, for anyone. Anyone may be asked about every item repeatedly.
 
-Rows of this table are computed on demand, because a million items x a thousand annotators would not fit.
+Rows of this table are computed on demand, because a million items times a thousand annotators would not fit in memory.
 """
 
 from __future__ import annotations
@@ -33,20 +33,21 @@ BLOCK = 4096
 
 @dataclass(frozen=True, eq=False)
 class Eligibility:
-    """Which of the crew may be asked about an item, and how many more questions each can take.
+    """Table of the annotators who may be asked about each item, and how many more questions each can take.
 
     Attributes:
-        crew: the crew of K' annotators, at the positions of `crew.members`.
-        items: N names.
-        capacity: (K',) how many more items each may be given in this plan, less what is still expected of them.
-        load: (K',) how many answers are still expected of each.
-        closed: (N,) items about which an answer is expected, or for which a pool without names has none left.
+        crew: crew of K' annotators, numbered as in `crew.members`.
+        items: N item names.
+        capacity: (K',) number of questions that may still be added for each annotator in this plan.
+        load: (K',) number of outstanding questions of each annotator.
+        closed: (N,) True for items with an outstanding question or, for a crew without names, without answers left.
         everywhere: (K',) True for annotators who can answer any item.
-        here: (N, K') True where others can answer the item, or None.
-        barred: (N, K' + 1) True where annotators have answered it, or may not see it, one for each source; the last
-            column is of annotators outside the crew.
-        need: (N,) row of `able` for the skills the item needs, or None if no item needs any.
-        able: (S, K') True for annotators with all the skills of each set that some item needs; row 0 is the empty set.
+        here: (N, K' + 1) True where one of the other annotators can answer the item; None if `crew.only` is empty.
+        barred: (N, K' + 1) matrices, one per reason: True where the annotator has answered the item, or must not see
+            it. The last column stands for annotators outside the crew.
+        need: (N,) row of `able` for the skills that the item needs; None if no item needs any.
+        able: (S, K') True for annotators who have all skills of a set. Each row is a set that items need; row 0 is the
+            empty set.
 
     Example:
         >>> from hitl import Crew, Evidence
@@ -70,10 +71,10 @@ class Eligibility:
 
     @classmethod
     def of(cls, crew: Crew, answered: Sequence[Annotations]) -> Eligibility:
-        """Apply the limits of `crew` and the answers to one or several questions about the same items.
+        """Build the table from the limits of `crew` and the answers to one or several questions about the same items.
 
-        Annotators and items unknown to the crew or the annotations are ignored. An expected answer
-        (`crew.asked`) uses capacity while its annotator may still give it.
+        Annotators outside the crew, and items that are not in the annotations, are ignored. An outstanding question
+        (`crew.asked`) uses capacity while its annotator may still answer it.
         """
         items = answered[0].items
         n_items, place = len(items), {name: position for position, name in enumerate(crew.names)}
@@ -106,17 +107,17 @@ class Eligibility:
         return replace(free, capacity=np.maximum(free.capacity - load, 0), load=load, closed=closed)
 
     def after(self, item: npt.NDArray[np.integer], person: npt.NDArray[np.integer]) -> Eligibility:
-        """Subtract these questions; their items may then be given to others in the same plan."""
+        """Return the table after these questions are asked. Others may still be asked about the same items."""
         more = np.bincount(person, minlength=len(self.load))
         left = replace(self, capacity=np.maximum(self.capacity - more, 0), load=self.load + more)
         return left.without(item, person)
 
     def without(self, item: npt.NDArray[np.integer], person: npt.NDArray[np.integer]) -> Eligibility:
-        """Exclude these (item code, crew position) pairs."""
+        """Return the table without these (item code, crew position) pairs."""
         return replace(self, barred=(*self.barred, _pairs(len(self.items), len(self.load), item, person)))
 
     def mask_rows(self, rows: npt.NDArray[np.integer]) -> Mask:
-        """Return (R, K') which of the crew may be asked about the items with these codes, ignoring capacity."""
+        """Return (R, K') True where the annotator may be asked about the item with this code, ignoring capacity."""
         at: Rows = np.asarray(rows, dtype=np.int64)
         free = np.tile(self.everywhere, (len(at), 1))
         if self.here is not None:
@@ -129,7 +130,7 @@ class Eligibility:
         return free
 
     def blocks(self, rows: npt.NDArray[np.integer]) -> Iterator[tuple[Rows, Mask]]:
-        """Yield (rows of the block, their mask) block by block."""
+        """Yield these item codes block by block, each with its mask (`mask_rows`)."""
         for start in range(0, len(rows), BLOCK):
             block: Rows = np.asarray(rows[start : start + BLOCK], dtype=np.int64)
             yield block, self.mask_rows(block)
@@ -147,7 +148,7 @@ class Eligibility:
         return np.concatenate(parts) if parts else np.zeros(0, dtype=bool)
 
     def may_be_asked(self, pairs: Sequence[tuple[Name | None, Name]]) -> list[bool]:
-        """Check (annotator, item) pairs of names; False for an unknown annotator or item."""
+        """Return True for each (annotator, item) pair of names that may be asked, False if either is unknown."""
         row = places_of(self.items, (name for _, name in pairs))
         place = {name: position for position, name in enumerate(self.crew.members)}
         allowed = np.array([who in place and name in row for who, name in pairs], dtype=bool)
@@ -166,19 +167,19 @@ def _codes(pairs: Iterable[tuple[Name, Name]], place: Mapping[Name, int], row: M
 
 
 def _pairs(n_items: int, size: int, item: npt.NDArray[np.integer], person: npt.NDArray[np.integer]) -> csr_array:
-    """Return (N, K' + 1) True for these pairs."""
+    """Return (N, K' + 1) a matrix that is True for these pairs."""
     return csr_array((np.ones(len(item), bool), (item, person)), shape=(n_items, size + 1))
 
 
 def _answered(annotations: Annotations, place: Mapping[Name, int]) -> csr_array:
-    """Return (N, K' + 1) True where an annotator answered the item; annotations are sorted by item already."""
+    """Return (N, K' + 1) True where an annotator answered the item. Annotations are sorted by item."""
     place_k = np.array([place.get(name, len(place)) for name in annotations.annotators], np.int32)
     cells = np.ones(len(annotations), bool), place_k[annotations.annotator], annotations.item_start
     return csr_array(cells, shape=(annotations.n_items, len(place) + 1))
 
 
 def _skills(crew: Crew, row: Mapping[Name, int], n_items: int) -> tuple[Ints | None, Mask]:
-    """Return for each item its row in the table of annotators with all the skills it needs."""
+    """Return `Eligibility.need` and `Eligibility.able`."""
     sets: dict[frozenset[str], int] = {frozenset(): 0}
     if not (crew.needs and crew.names):
         return None, np.ones((1, len(crew.members)), dtype=bool)

@@ -1,18 +1,18 @@
-"""Gold questions, about items of known truth, and audits, about items drawn at random.
+"""Choose gold questions (checks), about items of known truth, and audit questions, about items drawn at random.
 
-An answer on a known item says more about its annotator than one on an item that only the others' labels determine. With
-a share c of checks, the question after a answers is a check when floor(c (a + 1)) > floor(c a): over many plans the
-share is exact, even if a plan has few questions. Audits estimate the quality of the labels without bias.
+An answer about an item of known truth says more about its annotator than one about an item whose truth is inferred from
+other labels. With a share c of checks, the question after a answers is a check if floor(c (a + 1)) > floor(c a). So the
+share is exact over many plans, even if each plan has few questions. Audits give unbiased estimates of label quality.
 
-    F    items that may be asked about: truth unknown, no answer expected, one of the crew may be asked and is paid for
-    n    number of drawn items: as many as are due for the share `audit_share`, or all of F
-    p    = n / |F|, the probability of each item of F, open or done, however sure its label is
+    F    items that can be audited: truth unknown, no question outstanding, and an annotator may be asked and paid
+    n    number of drawn items: the number due for `audit_share`, at most |F|
+    p    = n / |F|, the probability that an item of F is drawn, whether open or done, and whatever its confidence
 
-An item that was drawn stands for 1 / p items (Horvitz & Thompson 1952; `hitl.models.analysis.audited_agreement`).
-Items are drawn by a digest of their names and of the numbers of given and expected answers: the same state of a
-project draws the same items, and another state draws others. If the annotators of an item have no time or money left,
-it is left out without a substitute, because a substitute would be more likely to be an item that many may answer. A
-crew without names gets no audit questions, because anyone who comes may have answered the item before.
+A drawn item represents 1 / p items (Horvitz & Thompson 1952; `hitl.models.analysis.audited_agreement`). Items are drawn
+by a digest of their names and of the numbers of answers and outstanding questions, so the same state of a project
+always draws the same items. If no annotator who may answer an item has capacity left, or money has run out, the item
+is dropped without a substitute, because substitutes would favor items that many annotators may answer. A crew without
+names gets no audit questions, because whoever answers next may have answered the item before.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from hitl.annotations import Floats, Name
 from hitl.crew import CENT
 
 CHECK = "to know the annotator: its truth is known"
-"""Reason for a gold question, in words for annotators; programs use `Ask.check`."""
+"""Reason for a gold question, as shown to annotators; programs use `Ask.check`."""
 
 AUDIT = "to know the labels: drawn at random"
-"""Reason for an audit question, in words for annotators; programs use `Ask.audit`."""
+"""Reason for an audit question, as shown to annotators; programs use `Ask.audit`."""
 
 HAIR = 1e-9
 """Tolerance for treating a product as a whole number."""
 
 
 def checks_due(share: float, answered: int, wanted: int) -> int:
-    """Count the checks among the next `wanted` questions, after `answered` answered or expected ones."""
+    """Return how many of the next `wanted` questions are checks, after `answered` answered or outstanding ones."""
     return math.floor(share * (answered + wanted) + HAIR) - math.floor(share * answered + HAIR)
 
 
 def checks(pool: PoolState, free: Eligibility, wanted: int, money: float = math.inf) -> list[tuple[int, int]]:
-    """Return (item code, crew position) of at most `wanted` questions about items whose truth is known to every
-    question.
+    """Return (item code, crew position) of at most `wanted` gold questions, which together cost at most `money`.
 
-    Annotators take turns, those with the fewest answers on known items first, expected ones included. Each gets the
-    known item with the fewest answers among those they may be asked about. Together they cost at most `money`.
+    Annotators take turns, starting with the one with the fewest answers and outstanding questions about known items.
+    Each gets the known item with the fewest labels among those they may be asked about. An item is known if the truth
+    is known for all its questions.
     """
     items = pool.fewest_first(np.flatnonzero(pool.known & ~free.closed)) if wanted > 0 else np.zeros(0, np.int64)
     allowed = free.mask_rows(items)
@@ -72,7 +72,7 @@ def checks(pool: PoolState, free: Eligibility, wanted: int, money: float = math.
 
 
 def _checked(pool: PoolState, free: Eligibility) -> Floats:
-    """Return (K',) how many known items each of the crew has answered or was asked about."""
+    """Return (K',) the number of known items that each annotator has answered or is being asked about."""
     annotations = pool[0][0].annotations
     number = np.bincount(annotations.annotator[pool.known[annotations.item]], minlength=annotations.n_annotators)
     count: Counter[Name | None] = Counter(dict(zip(annotations.annotators, number.tolist(), strict=True)))
@@ -82,8 +82,10 @@ def _checked(pool: PoolState, free: Eligibility) -> Floats:
 
 
 def draw(pool: PoolState, free: Eligibility, wanted: int, money: float = math.inf) -> tuple[Rows, float]:
-    """Return codes of at most `wanted` items, each of F with the same probability, and this probability (1 if F is
-    empty)."""
+    """Draw at most `wanted` items of F. Return their codes, and the probability that an item of F is drawn.
+
+    The probability is 1 if nothing is wanted or the crew has no names.
+    """
     if wanted <= 0 or not free.crew.names:
         return np.zeros(0, np.int64), 1.0
     able = (free.capacity > 0) & _payable(free, money)
@@ -95,10 +97,10 @@ def draw(pool: PoolState, free: Eligibility, wanted: int, money: float = math.in
 
 
 def audits(rows: Rows, right: Floats, free: Eligibility, money: float = math.inf) -> list[tuple[int, int]]:
-    """Return (item code, crew position) of the questions about these items, as far as there is time and `money`.
+    """Return (item code, crew position) of audit questions about these items, as far as capacities and `money` allow.
 
-    `right`: (R, K') the chance that each annotator's answer about each of the items is right. Ties go to the annotator
-    with fewest of these questions.
+    Each item goes to the annotator with the largest `right`, the (R, K') chances of a right answer. Ties go to the
+    annotator with the fewest of these questions.
     """
     price, capacity = np.array(free.crew.prices), free.capacity.copy()
     assigned = np.zeros(len(price), np.int64)

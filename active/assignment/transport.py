@@ -1,18 +1,19 @@
-"""Find the best set of pairs of rows and columns: each row once, column k `capacity[k]` times, `limit` pairs in total.
+"""Find pairs of rows and columns with the largest total value.
 
-    maximize  sum of value[r, k] over the pairs          value: whole numbers >= 0, or NOT_ALLOWED
+    maximize    sum of value[r, k] over the pairs          value: whole numbers >= 0, or NOT_ALLOWED
+    subject to  at most one pair per row, capacity[k] pairs with column k, and `limit` pairs in total
 
-Successive best augmentations (the Hungarian method for a transportation problem; Ahuja, Magnanti & Orlin, Network
-Flows, 1993, 9.7 and 12.4) add one pair at a time, each by the path of greatest gain
+Successive augmentation (the Hungarian method for a transportation problem; Ahuja, Magnanti & Orlin, Network Flows,
+1993, 9.7 and 12.4) adds one pair at a time, by the path with the largest gain:
 
-    a free row -> column k;  if k is full, one of its rows moves on to k', ...;  the last column has room
+    a free row joins column k;  if k is full, one of its rows moves to k', ...;  the last column has room
 
-so that after t steps the t pairs are the best t pairs there are. The path is found by Dijkstra over columns, with
-prices price[k] >= 0 that keep every move among the pairs from gaining: value[r, k] - price[k] is as large for a paired
-row as for any other column. Only full columns on the way are searched, and each search raises their price by at least
-1. With values in some hundred steps the work is bounded, whatever the number of pairs.
+So the pairs after t steps are the best set of t pairs. Dijkstra's algorithm over columns finds the path. Prices
+price[k] >= 0 ensure that no move of a paired row gains: value[r, k] - price[k] is largest at the column it is in. Only
+full columns on the path are searched, and each search raises their price by at least 1. If values span a few hundred
+steps, the work is therefore bounded, whatever the number of pairs.
 
-Ties: the column with the least load, then the first; the first row.
+Ties go to the column with the least load, then to the first column, and to the first row.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ NOT_ALLOWED = -(2**30)
 """Value of a forbidden pair."""
 
 MOST = 50_000
-"""Largest value, because columns are sorted by 16 bits."""
+"""Maximum value. Columns are sorted as 16-bit numbers."""
 
 Steps = npt.NDArray[np.int32]
 Levels = npt.NDArray[np.uint16]
@@ -34,11 +35,11 @@ Whole = npt.NDArray[np.int64]
 
 
 def best_pairs(steps_rk: Steps, capacity: Whole, load: Whole, limit: int) -> tuple[Whole, Whole, int]:
-    """Find the pairs of the greatest total of `steps_rk` (R, K). `load` (K,): present load of each column, for ties.
+    """Find the pairs with the largest total of `steps_rk` (R, K). `load` (K,): present load of each column, for ties.
 
-    Return (R,) the column of each row, or -1; (K,) the gain from one more unit of each column's capacity, >= 0; and the
-    gain of the last pair, or 0 if no other could be added. A row that gains no more than this and the prices would
-    change nothing.
+    Return three results: (R,) the column of each row, or -1; (K,) the price of each column, >= 0, which is the gain
+    from one more unit of its capacity; and the gain of the last pair, 0 if fewer than `limit` pairs are possible. A
+    further row would change the pairs only if its value minus the column's price exceeded this gain.
     """
     n_rows, n_columns = steps_rk.shape
     column, price = np.full(n_rows, -1, np.int64), np.zeros(n_columns, np.int64)
@@ -48,7 +49,7 @@ def best_pairs(steps_rk: Steps, capacity: Whole, load: Whole, limit: int) -> tup
         raise ValueError(f"the largest value is {steps_rk.max()}; expected {MOST} at most")
     below = np.where(steps_rk < 0, 2**16 - 1, MOST - steps_rk).astype(np.uint16).T.copy()
     order = np.argsort(below, axis=1, kind="stable").astype(np.int32)  # a radix sort; ties stay in order
-    level = MOST - np.minimum(np.take_along_axis(below, order, axis=1), MOST)  # looked up by row, it would cost more
+    level = MOST - np.minimum(np.take_along_axis(below, order, axis=1), MOST)  # faster than looking values up by row
     count, room, busy = (steps_rk >= 0).sum(axis=0), capacity.astype(np.int64), load.astype(np.int64)
     return column, price, int(_augment(steps_rk, order, level, count, room, busy, limit, column, price))
 
@@ -65,14 +66,14 @@ def _augment(
     column: Whole,
     price: Whole,
 ) -> int:
-    """Fill `column` and `price`; return the gain of the last pair. `room` and `load` change.
+    """Fill `column` and `price`, update `room` and `load`, and return the gain of the last pair (`best_pairs`).
 
-    `order` and `level` (K, R): the rows of each column, largest value first, and their values; `count` (K,) allowed
-    ones.
+    `order` and `level` (K, R): the rows of each column by falling value, and their values. `count` (K,): how many of
+    these rows are allowed.
     """
     n_rows, n_columns = steps_rk.shape
     pointer = np.zeros(n_columns, np.int64)
-    entry = np.full(n_columns, -1, np.int64)  # the free row of largest value, -1: none
+    entry = np.full(n_columns, -1, np.int64)  # the free row with the largest value in each column, -1: none
     steps = np.full(n_columns, NOT_ALLOWED, np.int64)  # and its value
     for k in range(n_columns):
         if count[k] > 0:
@@ -83,8 +84,8 @@ def _augment(
     key = np.empty(n_columns, np.int64)
     through, source = np.empty(n_columns, np.int64), np.empty(n_columns, np.int64)
     settled = np.empty(n_columns, np.bool_)
-    move = np.empty((n_columns, n_columns), np.int32)  # best change of value when a row of a full column moves on
-    mover = np.empty((n_columns, n_columns), np.int32)  # and this row; both only where `cached`
+    move = np.empty((n_columns, n_columns), np.int32)  # best change of value if a row of a full column moves
+    mover = np.empty((n_columns, n_columns), np.int32)  # and this row; both are valid only where `cached`
     cached = np.zeros(n_columns, np.bool_)
     gain = 0
     for _ in range(limit):
@@ -124,7 +125,7 @@ def _augment(
 
 @compiled
 def _next(key: Whole, settled: npt.NDArray[np.bool_], room: Whole, load: Whole) -> int:
-    """Return the open column of the greatest key >= 0, or -1. Ties go to one with room, then to the least load."""
+    """Return the unsettled column with the largest key >= 0, or -1. Ties: columns with room first, then least load."""
     best = -1
     for k in range(len(key)):
         if settled[k] or key[k] < 0 or (best >= 0 and key[k] < key[best]):
@@ -146,7 +147,7 @@ def _relax(
     through: Whole,
     source: Whole,
 ) -> None:
-    """Reach other columns by moving rows from a full one, if that gains more than the best known path."""
+    """Extend paths by moving a row from a full column to others, where that gains more than the best path so far."""
     spare = key[full] + price[full]
     for k in range(len(key)):
         if not settled[k] and mover[k] >= 0:

@@ -1,1 +1,1 @@
-"""Unanswered questions: outstanding, expired, blocked."""
+"""Outstanding questions: keep, expire or withdraw them, and explain why nothing is asked."""

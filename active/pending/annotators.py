@@ -1,16 +1,16 @@
-"""Find out who is away, and how long an annotator takes to answer, from the plans made before.
+"""Find out who is away, and how long annotators take to answer.
 
-    active       when a plan first saw that an annotator had answered or skipped more than before
-    away         when a question asked since then expired; or after having questions for `expire` seconds, even if each
-                 was answered by others, or settled by the fit, before it could expire
+    last active  time of the first plan that saw the annotator's latest answers or skips
+    away         if a question asked after that has expired, or the annotator had questions for `expire` seconds and
+                 answered none, even if others answered them, or their items were done, before they could expire
     back         as soon as they answer or skip anything
 
-The second rule needs a memory, because finished questions are no longer asked: `Activity.unanswered`, the time of the
-first such question. It is cleared when they are active, and when nothing is asked of them, because then they owe no
-answer.
+Questions whose items are done leave the plan. So the time of the first one that the annotator had left unanswered is
+stored in `Activity.unanswered`. It is cleared when the annotator answers or skips anything, and when no questions are
+left, because then they owe no answer.
 
-An answer takes the median of the annotator's durations, if there are at least FEWEST, else the median of all: a task
-that was left open over lunch took an hour.
+The expected time per answer is the median of the annotator's durations if there are at least FEWEST, else the median of
+all durations. It is a median because a task that stays open over lunch takes an hour.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from hitl.crew import Crew
 from hitl.plan import Activity, Ask, Expired, Plan
 
 FEWEST = 5
-"""Number of durations of one annotator below which the median of all is used.
+"""Minimum number of durations from an annotator for their own median to be used.
 
-The median of five lies between the quartiles of the annotator's times four times out of five (binomial), that of three
-only twice out of three.
+The median of five durations lies between the quartiles of the annotator's times with probability 0.79 (binomial), the
+median of three only with probability 0.69.
 """
 
 
@@ -42,10 +42,10 @@ def activity_now(
     now: float,
     expire: float,
 ) -> tuple[Activity, ...]:
-    """Return when each was last active and who is away; annotators never active nor missed are left out.
+    """Return the activity of the crew, without annotators who were never active and owe no answer.
 
-    `expired` are the questions given up just now, `settled` those of the last plan that were finished without their
-    answer.
+    `expired`: questions that expired just now. `settled`: questions of the last plan whose items are done without the
+    annotator's answer.
     """
     count = _answers_and_skips(answered, crew)
     before = {person.annotator: person for person in previous.people}
@@ -67,7 +67,7 @@ def activity_now(
 
 
 def still_asked(plan: Plan) -> Plan:
-    """Return the plan with `unanswered` cleared for annotators who are asked nothing in it."""
+    """Clear `unanswered` for annotators without questions in the plan, and drop annotators without any activity."""
     asked = {ask.annotator for ask in plan.asks}
     people = [person if person.annotator in asked else replace(person, unanswered=0.0) for person in plan.people]
     active = [person for person in people if person.answers or person.away or person.unanswered]
@@ -75,7 +75,7 @@ def still_asked(plan: Plan) -> Plan:
 
 
 def _answers_and_skips(answered: Sequence[Annotations], crew: Crew) -> Counter[Name]:
-    """Count answers and skips, without dates, because times may be those of a recording."""
+    """Count answers and skips per annotator. Their times are not used, because they may come from a recording."""
     count = Counter(name for name, _ in crew.never)
     for given in answered:
         count.update(dict(zip(given.annotators, given.labels_per_annotator.tolist(), strict=True)))
@@ -83,7 +83,7 @@ def _answers_and_skips(answered: Sequence[Annotations], crew: Crew) -> Counter[N
 
 
 def seconds_per_answer(annotations: Annotations) -> tuple[float, Mapping[Name, float]]:
-    """Return the seconds of an average answer (0 if no duration is known), and of annotators with enough answers."""
+    """Return the median seconds per answer (0 if none is known), and those of each annotator with enough durations."""
     if annotations.duration is None:
         return 0.0, {}
     timed = np.isfinite(annotations.duration) & (annotations.duration > 0)
@@ -98,7 +98,7 @@ def seconds_per_answer(annotations: Annotations) -> tuple[float, Mapping[Name, f
 
 
 def with_answer_times(plan: Plan, annotations: Annotations) -> Plan:
-    """Add to the plan how long each answer is expected to take."""
+    """Set the expected time per answer of each question in the plan."""
     average, own = seconds_per_answer(annotations)
     if not average and not any(ask.seconds for ask in plan.asks):
         return plan

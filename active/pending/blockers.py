@@ -1,7 +1,7 @@
 """Explain why nothing is asked although items are open, which skills are missing, and for whom the project waits.
 
-An item that takes skills no annotator has is a setting to fix, not a reason to end the project: the cause may be a
-missing word in hitl.toml, a colleague who has yet to join, or a typo in the item's data.
+Missing skills are a setting to fix, not a reason to end the project: hitl.toml may lack a skill, a colleague may have
+yet to join, or the item's data may contain a typo.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ SHOWN = 5
 
 
 def why_nothing_is_asked(plan: Plan, crew: Crew, budget: Budget) -> str | None:
-    """Return the setting or the lack of annotators that blocks questions; None if some are asked, or all is done.
+    """Explain why nothing is asked although items are open.
 
-    If no annotator may answer the open items, the plan has stopped and says so itself (`outstanding`).
+    Return None if something is asked, if no item is open, or if the plan has stopped (`plan.stop` says why). It has
+    stopped, for instance, if no annotator may answer the open items.
     """
     if plan.asks or plan.stop or not plan.open_items:
         return None
@@ -43,7 +44,7 @@ def why_nothing_is_asked(plan: Plan, crew: Crew, budget: Budget) -> str | None:
 
 
 def why_not_asked(questions: Sequence[Judged], plan: Plan, crew: Crew, budget: Budget) -> dict[Name, str]:
-    """Return annotators of the crew without a question, and why; empty if nothing is asked of anybody."""
+    """Return annotator -> reason for all without a question; empty if nobody is asked or the plan has stopped."""
     asked = set(plan.annotators)
     left = [name for name in crew.names if name not in asked]
     if plan.stop or not plan.asks or not left:
@@ -68,7 +69,7 @@ def why_not_asked(questions: Sequence[Judged], plan: Plan, crew: Crew, budget: B
 
 
 def _may_answer_some(pool: PoolState, crew: Crew) -> dict[Name, bool]:
-    """Tell who may answer any open item, ignoring capacity."""
+    """Return annotator -> True if they may answer any open item, ignoring capacity."""
     able = np.zeros(len(crew.names), dtype=bool)
     for _, may in Eligibility.of(crew, pool.annotations).blocks(pool.open_rows):
         able |= may.any(axis=0)
@@ -76,10 +77,11 @@ def _may_answer_some(pool: PoolState, crew: Crew) -> dict[Name, bool]:
 
 
 def waiting_for_absent(questions: Sequence[Judged], plan: Plan, crew: Crew, budget: Budget) -> str | None:
-    """Describe the open items that only annotators can answer who seem to be away, so that the project waits for them.
+    """Say how many open items can be answered only by annotators who seem to be away, and name these annotators.
 
-    None if no such annotator is needed, or if there is enough to ask all the same. The project continues by itself when
-    one of them answers or skips anything; until then each of them has one question (`outstanding`).
+    Return None if there are no such items, if the plan has stopped, or if it has `budget.open_questions` questions. The
+    project continues by itself as soon as one of these annotators answers or skips anything. Until then each has at
+    most one question (`outstanding`).
     """
     pool = PoolState.of(questions, budget)
     absent = {person.annotator for person in plan.people if person.away}
@@ -105,7 +107,10 @@ def waiting_for_absent(questions: Sequence[Judged], plan: Plan, crew: Crew, budg
 
 
 def missing_skills(items: Iterable[Name], crew: Crew) -> Counter[tuple[str, ...]]:
-    """Count the items by the skills they need and no annotator of the crew has, or no one has together."""
+    """Count the items that no annotator of the crew has the skills for, by the skills that are missing.
+
+    Missing are the skills that nobody has. If each skill is there but nobody has all, all of them count as missing.
+    """
     if not (crew.needs and crew.names):
         return Counter()
     people = [crew.skills.get(name, frozenset()) for name in crew.names]

@@ -1,20 +1,20 @@
-"""Unanswered questions: they wait, they expire, and they return to the pool.
+"""Make the next plan from the outstanding questions of the last one: keep, expire or withdraw them, and add new ones.
 
-    waiting    asked of an annotator by name, not answered, not skipped, not expired; the item exists and is not done
-    expired    not answered within `expire` seconds; another annotator is asked, the same one only if no other can
-    ended      every annotator of the crew, present or away, who has the skills has answered or skipped what is open:
-               the project is done, until another one can. If an open item needs skills that no annotator has
-               (`blockers`), the project only has nothing to ask: that is a setting, and anything closed for it
-               would have to be reopened
-    away       was asked and neither answered nor skipped anything until their questions expired, or would have
-               (`annotators`): they get one question, until they answer something, and none if the limit then
-               leaves none for an annotator who is present
+    waiting    a question to a named annotator that is not answered, skipped or expired, and whose item is still open
+               (gold and audit questions may be about done items)
+    expired    a question not answered within `expire` seconds. Another annotator is asked; the same one again only if
+               no other can answer
+    ended      no annotator of the crew, present or away, may answer any open item: the project is done until somebody
+               can. If an open item needs skills that no annotator has (`blockers`), the project does not end, because
+               that is a setting to fix, and all that was closed would have to be reopened
+    away       an annotator who lets questions expire (`annotators`) gets at most one question until they answer or
+               skip something, and none if it takes the last one from an annotator who is present
 
-Waiting questions stay at the front of that annotator's queue, in the same order, and count against their capacity and
-the budget; their items get no second question meanwhile. If that leaves nothing for an annotator whom the policy would
-ask if nothing waited, the last ones of the longest queues make room, down to an even share of the budget. The past is
-known from the last plan alone. A late answer, after its question expired or its item was done, counts like any other:
-it is in the evidence.
+Waiting questions stay at the front of their annotator's queue, in the same order. They count against the annotator's
+capacity and the budget, and nobody else is asked about their items. If they leave nothing for an annotator whom the
+policy would otherwise ask, the last questions of the longest queues are withdrawn, down to an even share. All that is
+known of the past is the last plan. An answer that comes late, after its question expired or its item was done, counts
+like any other, because it is in the evidence.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Waiting:
     Attributes:
         asks: questions that wait for their answer, in serving order.
         expired: expired questions, whose items are still open and which their annotators may still answer.
-        people: when the crew was last active.
-        unwanted: (annotator, item) pairs that expired and that another annotator can answer.
+        people: last activity of the annotators.
+        unwanted: (annotator, item) pairs of expired questions that another annotator can answer.
     """
 
     asks: tuple[Ask, ...] = ()
@@ -66,14 +66,14 @@ class Waiting:
         return frozenset(person.annotator for person in self.people if person.away)
 
     def without(self, asks: Sequence[Ask]) -> Waiting:
-        """Return these questions to the pool."""
+        """Return this state after these questions are withdrawn."""
         returned = set(asks)
         return replace(self, asks=tuple(ask for ask in self.asks if ask not in returned))
 
     def crew_now(self, crew: Crew) -> Crew:
         """Return the crew for a policy: waiting questions are in `asked` and count against the capacities."""
         asked = tuple((ask.annotator, ask.item) for ask in self.asks if ask.annotator is not None)
-        never = crew.never | (self.unwanted - set(asked))  # asked again when no other annotator could
+        never = crew.never | (self.unwanted - set(asked))  # `asked` may have expired pairs that no other can answer
         return replace(crew, capacity=_capacities(crew, self.away), never=never, asked=asked)
 
     def budget_left(self, budget: Budget, crew: Crew) -> Budget:
@@ -92,10 +92,10 @@ def next_plan(
     now: float = 0.0,
     expire: float = math.inf,
 ) -> Plan:
-    """Return the plan after `previous` at time `now`: what waits, what a policy adds, or that the project is done.
+    """Return the plan after `previous`: the waiting questions, those that the policy adds, or why the project is done.
 
-    `questions` are (evidence, consensus) pairs about the same items, or their `PoolState`; `now` is in seconds since
-    the epoch, `expire` how many seconds a question may wait.
+    `questions` are (evidence, consensus) pairs about the same items, or their `PoolState`. `now`: seconds since the
+    epoch. `expire`: number of seconds that a question may wait.
 
     Example:
         >>> from hitl import Budget, Crew, Evidence
@@ -142,13 +142,13 @@ def _filled(
 def _make_room(
     policy: Policy, pool: PoolState, held: Waiting, crew: Crew, budget: Budget, nothing_new: bool
 ) -> tuple[Sequence[Ask], Sequence[Ask]]:
-    """Return questions to withdraw, and others for annotators without any if the limits of labels or cost are reached.
+    """Return questions to withdraw, and new ones for annotators without any. Both are empty while the budget has room.
 
-    An annotator without any label gets an even share, unless the policy has just added questions: these are to be
-    answered first. One with labels gets as many as the policy gives them when it chooses all questions again: having
-    nothing to do is no reason to be asked. Questions of annotators who are away are withdrawn first, then the last ones
-    of the longest queues, down to an even share; as many as the new ones need, in number and in cost. An item that goes
-    to another annotator is withdrawn in any case.
+    A newcomer gets at most an even share, and nothing if the policy has just added questions, which should be answered
+    first. Other annotators get at most as many questions as the policy would give them if it chose all questions again,
+    because being idle is no reason to be asked. Questions to absent annotators are withdrawn first, then the last ones
+    of the longest queues, down to an even share: as many as the new ones need, in number and in cost. A question is
+    always withdrawn if its item goes to another annotator.
     """
     present = [name for name in crew.names if name not in held.away and crew.capacity_of(name) > 0]
     busy, left = {ask.annotator for ask in held.asks}, held.budget_left(budget, crew)
@@ -180,7 +180,7 @@ def _make_room(
 
 
 def _beyond(asks: Sequence[Ask], share: int, away: frozenset[Name]) -> list[Ask]:
-    """Return questions of absent annotators, and those after the first `share` of each other one, last ones first."""
+    """Return the questions to absent annotators, then those beyond the first `share` of each other, last ones first."""
     count: dict[Name | None, int] = {}
     gone, behind = [], []
     for ask in asks:
@@ -193,10 +193,10 @@ def _beyond(asks: Sequence[Ask], share: int, away: frozenset[Name]) -> list[Ask]
 
 
 def waiting(previous: Plan, pool: PoolState, crew: Crew, budget: Budget, now: float, expire: float) -> Waiting:
-    """Select the questions of the last plan that are still expected.
+    """Select the questions of the last plan that still wait, and find out who is away.
 
-    A question of an annotator who has left the crew, or may not answer it any more, returns to the pool at once. So
-    does one whose item is done, unless it is a check or an audit, which are asked about done items.
+    A question is withdrawn at once if its annotator has left the crew or may no longer answer it. The same holds if its
+    item is done, except for gold and audit questions, which may be about done items.
     """
     free = Eligibility.of(replace(crew, asked=()), pool.annotations)
     named = [(ask.annotator, ask) for ask in previous.asks if ask.annotator is not None]
@@ -224,11 +224,11 @@ def waiting(previous: Plan, pool: PoolState, crew: Crew, budget: Budget, now: fl
 
 
 def merged(plan: Plan, held: Waiting, previous: Plan, crew: Crew, budget: Budget, now: float) -> Plan:
-    """Append the policy's plan to what waits.
+    """Append the policy's questions to those that wait.
 
-    Questions about waiting items, beyond the capacities or beyond the budget, are left out.
+    Leave out questions about items with a waiting question, and those that exceed the capacities or the budget.
     """
-    before = {ask.item: ask.since for ask in previous.asks if ask.annotator is None}  # to anyone: does not expire
+    before = {ask.item: ask.since for ask in previous.asks if ask.annotator is None}  # questions to anyone never expire
     items = {ask.item for ask in held.asks}
     fresh = [
         replace(ask, since=(before.get(ask.item) or now) if ask.annotator is None else now)
@@ -240,13 +240,13 @@ def merged(plan: Plan, held: Waiting, previous: Plan, crew: Crew, budget: Budget
 
 
 def open_to_crew(questions: Sequence[Judged], crew: Crew, budget: Budget) -> bool:
-    """Return True if anyone in the crew, away or at capacity, may still be asked about an open item."""
+    """Return True if any annotator of the crew, even one who is away or at capacity, may answer an open item."""
     pool = PoolState.of(questions, budget)
     return Eligibility.of(replace(crew, asked=()), pool.annotations).any_of(pool.open_rows)
 
 
 def _within(asks: Sequence[Ask], crew: Crew, budget: Budget, away: frozenset[Name]) -> tuple[Ask, ...]:
-    """Return the first of these questions that current capacities and budget allow."""
+    """Return these questions without those that exceed the current capacities or the budget. Earlier ones win."""
     room = _capacities(crew, away)
     within: list[Ask] = []
     cost = 0.0
@@ -264,7 +264,7 @@ def _within(asks: Sequence[Ask], crew: Crew, budget: Budget, away: frozenset[Nam
 
 
 def _unwanted(expired: Sequence[Expired], free: Eligibility, away: frozenset[Name]) -> frozenset[Pair]:
-    """Return the expired pairs whose items another annotator, who is present and has capacity, can answer."""
+    """Return the expired pairs whose items can be answered by another annotator who is present and has capacity."""
     place = {name: position for position, name in enumerate(free.crew.names)}
     row = places_of(free.items, (e.item for e in expired))
     item, person = np.array([(row[e.item], place[e.annotator]) for e in expired], dtype=np.int64).reshape(-1, 2).T
@@ -274,5 +274,5 @@ def _unwanted(expired: Sequence[Expired], free: Eligibility, away: frozenset[Nam
 
 
 def _capacities(crew: Crew, away: frozenset[Name]) -> dict[Name, int]:
-    """Return the number of questions each may have at a time: at most one for annotators who are away."""
+    """Return annotator -> maximum number of questions at a time; at most one for annotators who are away."""
     return {name: min(crew.capacity_of(name), 1 if name in away else UNLIMITED) for name in crew.names}

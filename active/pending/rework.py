@@ -14,7 +14,7 @@ from hitl.plan import Ask, Plan, Rework
 
 
 def without_rework(plan: Plan | None) -> Plan | None:
-    """Drop the questions about items that were sent back: they are added again while they are due."""
+    """Drop the questions about items that were sent back. `with_rework` adds those that are still due."""
     return plan and replace(plan, asks=tuple(ask for ask in plan.asks if not ask.sent_back))
 
 
@@ -43,7 +43,7 @@ def with_rework(
 
 
 def is_answered(back: Rework, n: int, evidence: Mapping[str, Evidence]) -> bool:
-    """Return True if the annotator labeled item `n` of the evidence since it was sent back."""
+    """Return True if the annotator has labeled item `n` of the evidence since it was sent back."""
     times = [_answered(known, n, back.annotator) for known in evidence.values()]
     return any(time is not None and time > back.since for time in times)
 
@@ -63,7 +63,7 @@ def _answered(evidence: Evidence, n: int, annotator: Name) -> float | None:
 
 
 def _right(results: Mapping[str, Consensus], annotator: Name) -> float:
-    """Return the chance that the annotator's answer is right, over all questions; newcomers get that of the crowd."""
+    """Return the chance that the annotator answers all questions right; newcomers get the mean of the crowd."""
     chances = [1.0]
     for result in results.values():
         report = result.annotators

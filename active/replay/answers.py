@@ -1,11 +1,11 @@
-"""Annotators of a replay: `Answers` is the contract, `RecordedAnswers` returns recorded labels, late and with skips.
+"""Annotators of a replay: the interface `Answers`, `RecordedAnswers` from a recording, and delays and skips.
 
-An answer that was not recorded is not available. An anonymous pool answers each item with its recorded labels in a
-random order, none used twice.
+An answer that was not recorded is not available. An anonymous pool answers each item with its recorded labels in random
+order, each label once.
 
-Time is counted in rounds: one plan and the answers before the next. A question handed out in round t is answered
-at t + delay, delay ~ Exponential, and is seen by the first plan after that. Until then it is outstanding: it is in
-`Crew.asked`, and the policy counts it against the capacity, the maximum an annotator can have at a time.
+Time is counted in rounds, each from one plan to the next. A question asked in round t is answered at time t + delay
+(exponentially distributed), and the first plan after that sees the answer. Until then the question is outstanding: it
+is in `Crew.asked` and counts against the annotator's capacity, the maximum number of questions at a time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hitl.crew import Crew
 from hitl.errors import BadEvidence, BadSettings
 
 Pair = tuple[Name, Name | None]
-"""(item, annotator), or (item, None): anyone."""
+"""(item, annotator), or (item, None) for anyone."""
 
 
 class Answers(Protocol):
@@ -34,15 +34,15 @@ class Answers(Protocol):
         ...
 
     def revealed(self) -> Annotations:
-        """Return the answers so far; all items stay in the pool."""
+        """Return the answers so far. Items without answers are listed too."""
         ...
 
     def crew(self, limits: Crew) -> Crew:
-        """Return who can be asked what, within `limits`."""
+        """Return the crew of these annotators, within `limits`."""
         ...
 
     def reveal(self, asks: Sequence[Pair]) -> int:
-        """Answer these asks; return how many answers there were. Asking twice gives nothing new."""
+        """Answer these questions. Return the number of new answers. A named annotator answers an item only once."""
         ...
 
 
@@ -67,10 +67,10 @@ class RecordedAnswers:
         return self._spent
 
     def crew(self, limits: Crew) -> Crew:
-        """Return the crew of the recording: named annotators for the items they labeled, or anyone if one is anonymous.
+        """Return the crew of the recording, in which annotators can answer only the items that they labeled.
 
-        `limits` may name some of the annotators; all its limits apply, and its `only` restricts further. Raises
-        BadEvidence for annotators who are not recorded.
+        `limits` may name some of the annotators. All its limits apply, and its `only` restricts items further. If any
+        label is anonymous, the crew is `limits`. Raises BadEvidence for annotators who are not recorded.
         """
         annotations = self._all
         if annotations.anonymous is not None:
@@ -87,11 +87,11 @@ class RecordedAnswers:
         return replace(limits, names=limits.names or annotations.annotators, only=only)
 
     def revealed(self) -> Annotations:
-        """Return the answers so far; all items stay in the pool."""
+        """Return the answers so far. Items without answers are listed too."""
         return self._all.select(self._revealed)
 
     def reveal(self, asks: Sequence[Pair]) -> int:
-        """Reveal the answers to these (item, annotator or None for anyone) asks; return how many there were."""
+        """Reveal the recorded answers to these questions. Return the number of new answers."""
         before = self._spent
         for item_name, person in asks:
             item = self._place[item_name]
@@ -109,19 +109,19 @@ class RecordedAnswers:
 
 
 def cost_of(answered: Annotations, crew: Crew) -> float:
-    """Return the cost of these answers in the unit of `Crew.cost`; anonymous ones cost the default."""
+    """Return the cost of these answers in the unit of `Crew.cost`. Anonymous answers cost `Crew.default_cost`."""
     price = [crew.default_cost if name == ANONYMOUS else crew.cost_of(name) for name in answered.annotators]
     return float(answered.labels_per_annotator @ np.array(price, dtype=np.float64)) if price else 0.0
 
 
 @dataclass(frozen=True)
 class ResponseModel:
-    """Responses of annotators; by default every answer arrives before the next plan.
+    """Delays and skips of answers, and arrivals of annotators. By default, every answer comes before the next plan.
 
     Attributes:
-        delay: mean rounds until an answer, >= 0; 0: every answer arrives before the next plan.
-        skip: chance that a question is skipped, in [0, 1): its item is not shown to this annotator again.
-        joins: first round of each; missing names are there from the start.
+        delay: mean number of rounds until an answer, >= 0; 0: every answer comes before the next plan.
+        skip: chance that a question is skipped, in [0, 1). A skipped item is not shown to this annotator again.
+        joins: annotator -> round in which they join; others take part from the start.
 
     Example:
         >>> import numpy as np
@@ -147,7 +147,7 @@ class ResponseModel:
 
 @dataclass(frozen=True)
 class _Handed:
-    """Question, when it is answered, and whether it is skipped then."""
+    """Question that was asked, the time when its answer is due, and True if it will be skipped instead."""
 
     pair: Pair
     due: float
@@ -167,14 +167,11 @@ class AnswerQueue:
 
     @property
     def outstanding(self) -> int:
-        """Number of answers still to come."""
+        """Number of outstanding questions."""
         return len(self._outstanding)
 
     def crew(self, round_: int) -> Crew | None:
-        """Return the crew for the policy: who has joined, and what they skipped or still have to answer.
-
-        None if nobody has joined yet.
-        """
+        """Return the annotators who have joined, with their skipped and outstanding questions; None if nobody has."""
         crew = self._crew
         names = tuple(name for name in crew.names if self._responses.joins.get(name, 0) <= round_)
         if crew.names and not names:
@@ -185,7 +182,7 @@ class AnswerQueue:
         return replace(crew, names=names, never=crew.never | self._never, asked=crew.asked + waiting)
 
     def hand_out(self, pairs: Sequence[Pair], round_: int) -> None:
-        """Ask these questions."""
+        """Ask these questions, except those that are known to have no answer."""
         delay, skip = self._responses.delay, self._responses.skip
         for pair in pairs:
             if pair not in self._exhausted:
@@ -194,7 +191,7 @@ class AnswerQueue:
                 self._outstanding.append(_Handed(pair, due, skipped))
 
     def arrived(self, round_: int) -> list[Pair]:
-        """Return the answers due before the next plan, in order of arrival; set skips aside."""
+        """Return the questions answered before the next plan, in order of arrival, and record those skipped."""
         end = round_ + 1
         back = sorted((handed for handed in self._outstanding if handed.due < end), key=lambda handed: handed.due)
         self._outstanding = [handed for handed in self._outstanding if handed.due >= end]
@@ -204,13 +201,13 @@ class AnswerQueue:
         return [handed.pair for handed in back if not handed.skipped]
 
     def unavailable(self, pair: Pair) -> None:
-        """Record that this answer was never given, so that it is not asked for again."""
+        """Record that there is no answer to this question, so that it is not asked again."""
         item, who = pair
         self._exhausted.add(pair)
         self._never.add((_name(who), item))
 
     def awaits(self, round_: int) -> bool:
-        """Return True if waiting can still change something: an answer, an annotator who joins."""
+        """Return True if an answer or a new annotator is still to come."""
         return bool(self._outstanding) or any(round_ < first for first in self._responses.joins.values())
 
 

@@ -1,13 +1,13 @@
-"""Baselines for policies: simple ones, which ignore how good annotators are.
+"""Baseline policies, which ignore how good annotators are.
 
-    even           an item with the fewest labels, ties drawn at random, to any annotator who may have it
-    random         any item, to any annotator who may have it
-    uncertainty    the item whose label is least certain, to the annotators in turn
+    even           ask a random annotator about an item with the fewest labels, ties drawn at random
+    random         ask a random annotator about a random item
+    uncertainty    ask the annotators in turn about the item whose label is least certain
 
-All ask about open items only, each item once per plan. If m items are drawn from n equal ones, each has probability
-m / n (`Ask.probability`); if annotators have no time or money left for some of them, the probability is not known.
-If confidence must not end an item, as in a comparison with spreading labels evenly over all items, set
-`Budget.min_labels` to `max_labels`.
+All ask about open items only, each item once per plan, and only annotators who may be asked. If m items are drawn from
+n equal ones, each has probability m / n (`Ask.probability`). The probability is unknown if capacities or money do not
+suffice for all of them. If confidence must not end an item, as in a comparison with spreading labels evenly over all
+items, set `Budget.min_labels` to `max_labels`.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from hitl.errors import BadSettings
 from hitl.plan import Ask, Plan
 
 WHY = "by turns"
-"""Reason that a baseline gives; its gain and its chance of being right are not estimated (0)."""
+"""Reason for a baseline's questions. Their gain and their chance of a right answer are not estimated (0)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Randomly:
-    """Any open item, to an annotator drawn among those who may have it.
+    """Random open items, each for an annotator drawn among those who may answer it.
 
     Attributes:
-        seed: draws, >= 0; the same seed and answers give the same plan.
+        seed: seed of the draws, >= 0; the same seed and answers give the same plan.
 
     Example:
         >>> from hitl import Budget, Crew, Evidence
@@ -53,7 +53,7 @@ class Randomly:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        seed: object = self.seed  # as it comes from the settings
+        seed: object = self.seed  # settings may hold any type
         if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
             raise BadSettings(f"policy.options.seed is {seed!r}; expected a whole number of at least 0")
 
@@ -64,10 +64,10 @@ class Randomly:
 
 
 class Evenly(Randomly):
-    """Labels spread evenly over the open items, each from an annotator drawn among those who may give it.
+    """Labels spread evenly over the open items, each by an annotator drawn among those who may give it.
 
     Attributes:
-        seed: breaks ties, >= 0; the same seed and answers give the same plan.
+        seed: seed of the draws, >= 0; the same seed and answers give the same plan.
 
     Example:
         >>> from hitl import Budget, Crew, Evidence
@@ -119,9 +119,9 @@ class Uncertain:
 
 
 def _drawn(seed: int, pool: PoolState, crew: Crew, budget: Budget, rank: Rows) -> Plan:
-    """Ask about each open item, in random order within a rank, an annotator drawn among those who may have it.
+    """Ask a random annotator about each open item. Items of lower `rank` (N,) come first, in random order within each.
 
-    Items (N,) of lower rank come first. The draws differ in each round.
+    The draws differ from round to round.
     """
     rng = np.random.default_rng([seed, pool.answered, len(crew.asked)])
     free = Eligibility.of(crew, pool.annotations)
@@ -135,7 +135,7 @@ def _drawn(seed: int, pool: PoolState, crew: Crew, budget: Budget, rank: Rows) -
 def _with_probabilities(
     asks: tuple[Ask, ...], pool: PoolState, free: Eligibility, budget: Budget, rows: Rows, rank: Rows
 ) -> tuple[Ask, ...]:
-    """Set the share of each rank that is asked; None if time or money may have run out before."""
+    """Set each probability to the share of its rank that is asked, or None if capacities or money may not suffice."""
     able = free.capacity > 0
     enough = bool((free.capacity[able] >= budget.open_questions).all())
     if not (enough and budget.open_questions * max(free.crew.prices) <= budget.cost + CENT):
@@ -148,7 +148,10 @@ def _with_probabilities(
 
 
 def _dealt(pool: PoolState, free: Eligibility, budget: Budget, order: Rows, whom: Callable[[Rows, Rows], int]) -> Plan:
-    """Give each item in order to one of the crew: `whom(positions that may be asked, (K',) given so far)`."""
+    """Ask about these items in order, within the budget. `whom` chooses the annotator (a crew position).
+
+    Its arguments are the positions that may be asked, and (K',) the number of questions assigned so far.
+    """
     crew, price, money = free.crew, np.array(free.crew.prices), budget.cost + CENT
     assigned = np.zeros(len(crew.members), dtype=np.int64)
     asks: list[Ask] = []

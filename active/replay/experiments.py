@@ -1,4 +1,4 @@
-"""Run several replays of several strategies, over the same annotators and seeds, in several processes.
+"""Replay several strategies several times, with the same annotators and seeds, in several processes.
 
 The seed of each trial is a child of SeedSequence(seed). So its draws do not depend on the number of workers, trials and
 strategies, and in trial s all strategies meet the same annotators.
@@ -32,7 +32,7 @@ POINTS = 200
 """Number of points at which curves are compared."""
 
 Job = tuple[str, int]
-"""Strategy, number of the seed."""
+"""(name of the strategy, number of the seed)"""
 
 Call = tuple["Source", Replay, np.random.SeedSequence]
 """Arguments of `one_trial`."""
@@ -42,8 +42,7 @@ class Source(Protocol):
     """Source of a replay's annotators."""
 
     def begin(self, rng: np.random.Generator, replay: Replay) -> tuple[Answers, Evidence, Replay]:
-        """Return annotators who have not been asked yet, the evidence besides their answers, and a replay adapted to
-        them."""
+        """Return annotators who have not been asked yet, the evidence to add answers to, and the replay for them."""
         ...
 
 
@@ -137,7 +136,7 @@ def reordered(evidence: Evidence, rng: np.random.Generator) -> Evidence:
 
 @dataclass(frozen=True, eq=False)
 class Band:
-    """Accuracy of one strategy over all its seeds, at the same (P,) labels or costs `x`: median, low and high."""
+    """Accuracy of one strategy over its seeds: (P,) median, low and high at (P,) numbers of labels, or costs, `x`."""
 
     x: Floats
     middle: Floats
@@ -154,7 +153,7 @@ def run_trials(
     on_done: Callable[[int, int], None] | None = None,
     executor: Executor | None = None,
 ) -> dict[str, tuple[Track, ...]]:
-    """Return strategy -> a track for each seed, in order. `on_done(replays done, total)` is called as they end.
+    """Return strategy -> a track for each seed, in order. `on_done(replays done, total)` is called after each replay.
 
     `executor`, if given, replaces `workers`: one of `concurrent.futures`, or `get_executor()` of a Dask client.
 
@@ -205,10 +204,10 @@ def one_trial(source: Source, replay: Replay, seed: np.random.SeedSequence) -> T
 
 @dataclass(frozen=True)
 class Spent:
-    """Labels and cost that a strategy needed to reach a target for good, summarized over its seeds.
+    """Labels and cost that a strategy needed to reach a target and not fall below it again, over its seeds.
 
     Attributes:
-        labels, cost: (median, lowest, highest); infinite if it was not reached.
+        labels, cost: (median, lowest, highest); a seed that did not reach the target counts as infinite.
         reached: number of seeds that reached it.
     """
 
@@ -251,12 +250,12 @@ def band(tracks: Sequence[Track], over_cost: bool = False) -> Band:
 
 
 def _held(x: Floats, spent: Floats, accuracy: Floats) -> Floats:
-    """Return the (P,) accuracy at each x: that of the last step that had spent at most x."""
+    """Return (P,) for each x the accuracy of the last step that had spent at most x."""
     return np.asarray(accuracy[np.searchsorted(spent, x * (1 + 1e-12), side="right") - 1])
 
 
 def seeded(policy: Any, seed: int) -> Any:
-    """Return the policy with this seed, if it has a setting of that name."""
+    """Return the policy with this seed, or unchanged if it has no field `seed`."""
     has_seed = is_dataclass(policy) and any(field.name == "seed" for field in fields(policy))
     return replace(policy, seed=seed) if has_seed and not isinstance(policy, type) else policy
 

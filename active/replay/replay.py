@@ -1,17 +1,17 @@
-"""Replay: run a policy against recorded or simulated annotators, and measure accuracy against labels and cost.
+"""Replay: run a policy with recorded or simulated annotators, and measure accuracy by number of labels and cost.
 
     until no more answers can come:   consensus <- combiner(answers so far)
-                                      asks      <- policy(consensus, the current crew)
-                                      answers   <- the annotators asked, in time or later
+                                      asks      <- policy(consensus, current crew)
+                                      answers   <- the annotators asked, at once or later
 
-The policy asks, and the recorded answer comes back; an answer that was not recorded is not available. Answers may come
-late, out of order or not at all (`ResponseModel`). Outstanding questions are in the `Crew.asked` that the policy sees.
+Each question gets its recorded answer. If none was recorded, no answer is available. Answers may come late, out of
+order or not at all (`ResponseModel`). The policy sees outstanding questions in `Crew.asked`.
 
-A stop rule says where a project with a target accuracy would have ended, and the replay goes on after it:
+A stop rule records where a project with a target accuracy would have ended, and the replay continues after it:
 
-    reached when   the accuracy is surely at the target (`stopping.rules.reached`)
-    claimed        the expected accuracy, and its 95 % interval, from the labels and the items of known truth
-    true           the accuracy of the labels by the recorded truth; items of known truth are right
+    condition    the lower bound of the accuracy reaches the target (`stopping.rules.reached`)
+    expected     accuracy with its 95 % interval, estimated from the labels and the items of known truth
+    accuracy     true accuracy of the labels by the recorded truth; items of known truth count as right
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ if TYPE_CHECKING:
 
 
 GOLD_LABELS = 3
-"""Labels of each item of known truth: the minimum with which other items are finished."""
+"""Number of labels of each gold item, about as few as other items have when they are done."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """End of the project by the rule.
+    """State of the project when the stop rule would have ended it.
 
     Attributes:
-        labels: labels spent then, including those of the items of known truth.
-        expected, low, high: the accuracy it expected, and its 95 % interval.
-        accuracy: the true accuracy then.
+        labels: number of labels spent, including those of gold items.
+        expected, low, high: expected accuracy, and its 95 % interval.
+        accuracy: true accuracy.
     """
 
     labels: int
@@ -65,7 +65,7 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class StopRule:
-    """Target accuracy, in (0, 1), and number of items of known truth at the beginning.
+    """Rule that ends a project at a `target` accuracy, in (0, 1), with `gold` items of known truth from the beginning.
 
     Example:
         >>> import numpy as np
@@ -82,9 +82,9 @@ class StopRule:
     gold: int = 0
 
     def draw_gold(self, recorded: Evidence, rng: np.random.Generator) -> Ints | None:
-        """Return (N,) truth of `gold` items drawn from those with recorded truth, -1 elsewhere; None without any.
+        """Draw `gold` items with recorded truth. Return (N,) their truth and -1 elsewhere, or None if `gold` is 0.
 
-        Raise BadEvidence if fewer than that, or none to score by, would be left.
+        Raise BadEvidence unless more items than that have a recorded truth, because some must be left to score by.
         """
         if not self.gold:
             return None
@@ -101,7 +101,7 @@ class StopRule:
         return gold_truth
 
     def label_gold(self, gold_truth: Ints | None, answers: Answers, crew: Crew, rng: np.random.Generator) -> None:
-        """Have each item of known truth answered `GOLD_LABELS` times, by annotators drawn at random."""
+        """Reveal answers to each gold item by GOLD_LABELS random annotators, or fewer if no more are available."""
         if gold_truth is None:
             return
         items = answers.revealed().items
@@ -114,7 +114,7 @@ class StopRule:
                     break
 
     def stopped(self, pool: PoolState, recorded: Evidence, spent: int) -> Stopped | None:
-        """Return the end if the project would end here. `pool` is what it sees, `recorded` has the whole truth."""
+        """Return the state of the project if it would end now, else None. `recorded` has the truth that scores it."""
         (evidence, consensus), expected = pool[0], pool.expected
         if not rules.reached(expected, self.target):
             return None
@@ -127,14 +127,14 @@ class StopRule:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Track(OneLineRepr):
-    """Steps of a replay, one before each plan.
+    """Steps of a replay: one before the first plan, and one for each later plan that has seen new answers.
 
     Attributes:
-        labels: (S,) human labels spent at each step, rising; the first step is before any label.
+        labels: (S,) number of human labels spent at each step, rising.
         cost: (S,) cost of those labels, in the unit of `Crew.cost`.
-        accuracy: (S,) accuracy then on the items with known truth, in [0, 1], ties shared.
-        done: (S,) items done then.
-        stopped: where a stop rule would have ended the project; None if it would not have, or there is none.
+        accuracy: (S,) accuracy on the items that are scored, in [0, 1]; k tied classes count 1/k.
+        done: (S,) number of items done.
+        stopped: where the stop rule would have ended the project; None if it would not have, or there is no rule.
     """
 
     labels: npt.NDArray[np.int64]
@@ -155,7 +155,7 @@ class Track(OneLineRepr):
         return pd.DataFrame({name: getattr(self, name) for name in names})
 
     def to_reach(self, accuracy: float) -> tuple[int, float] | None:
-        """Return labels and cost after which the accuracy is reached and not lost again, or None."""
+        """Return (labels, cost) of the first step from which on the accuracy is at least this, or None."""
         below = np.flatnonzero(self.accuracy < accuracy - 1e-12)
         first = below[-1] + 1 if below.size else 0
         return (int(self.labels[first]), float(self.cost[first])) if first < len(self.accuracy) else None
@@ -166,8 +166,8 @@ class ReplayResult(Track):
     """Track of a replay, and its final state.
 
     Attributes:
-        consensus, evidence: at the end.
-        rounds: (S,) plans made before each step.
+        consensus, evidence: state at the end.
+        rounds: (S,) number of plans made before each step.
 
     Example:
         >>> import numpy as np
@@ -187,16 +187,16 @@ class ReplayResult(Track):
 
 @dataclass(frozen=True)
 class Replay:
-    """Replay: the combiner, the policy, and their limits.
+    """A replay: combiner, policy and limits.
 
     Attributes:
-        combiner, policy: what combines labels and what chooses questions.
+        combiner, policy: how labels are combined, and how questions are chosen.
         budget: `open_questions` is the size of a batch; the item limits and the target apply as in a real project.
         most_labels: maximum number of labels, or None for all available.
-        crew: limits of the crew (capacity per batch, cost); who can answer what follows from the annotators.
+        crew: limits of the crew (capacity per batch, cost). Recorded annotators can answer only the items they labeled.
         responses: how annotators respond; by default, every answer arrives before the next plan.
         most_rounds: maximum number of plans, or None.
-        stop: a target accuracy, and items of known truth: records where the project would have ended.
+        stop: rule that records where the project would have ended, or None.
 
     Example:
         >>> from hitl import Budget, Evidence
@@ -224,9 +224,10 @@ class Replay:
         rng: np.random.Generator | int = 0,
         on_step: Callable[[int, float], None] | None = None,
     ) -> ReplayResult:
-        """Replay all recorded annotations; the truth is used for scoring alone, except by `stop`. `rng` may be a seed.
+        """Replay recorded annotations. `rng` may be a seed.
 
-        `on_step(labels, accuracy)` is called before each plan.
+        The truth is used only for scoring and for the gold items of `stop`. `on_step(labels, accuracy)` is called at
+        each step.
         """
         rng = np.random.default_rng(rng)
         return self.run_with(RecordedAnswers(recorded.annotations, rng), recorded, rng, on_step)
@@ -238,10 +239,10 @@ class Replay:
         rng: np.random.Generator,
         on_step: Callable[[int, float], None] | None = None,
     ) -> ReplayResult:
-        """Replay with any annotators. `known` is the evidence besides their answers, and its truth is used for scoring
-        alone, except by `stop`.
+        """Replay with any annotators. `known` is the evidence that their answers are added to.
 
-        `rng` draws the delays and skips. Raise BadEvidence when no item has a known truth.
+        Its truth is used only for scoring and for the gold items of `stop`. `rng` draws gold items, delays and skips.
+        Raise BadEvidence if no item has a known truth.
         """
         crew = answers.crew(self.crew)
         queue = AnswerQueue(self.responses, crew, rng)
@@ -290,7 +291,7 @@ class Replay:
 
 
 def _answer(answers: Answers, queue: AnswerQueue, round_: int) -> bool:
-    """Reveal the answers that are due; return True if any question came back, answered or not."""
+    """Reveal the answers that are due. Return True if any question came back, answered or skipped."""
     before = queue.settled
     for pair in queue.arrived(round_):
         if not answers.reveal([pair]):
@@ -299,7 +300,7 @@ def _answer(answers: Answers, queue: AnswerQueue, round_: int) -> bool:
 
 
 def spread_evenly(recorded: Evidence, combiner: Combiner, budgets: Sequence[int], rng: np.random.Generator) -> Floats:
-    """Return (len(budgets),) accuracy when the same number of labels is spread evenly over the items, at random."""
+    """Return the accuracy with each number of labels in `budgets`, drawn at random and spread evenly over the items."""
     annotations = recorded.annotations
     order = rng.permutation(len(annotations))
     by_item = order[np.argsort(annotations.item[order], kind="stable")]
@@ -316,7 +317,7 @@ def spread_evenly(recorded: Evidence, combiner: Combiner, budgets: Sequence[int]
 
 
 def accuracy_of(consensus: Consensus, recorded: Evidence) -> float:
-    """Return the accuracy on the items whose truth is recorded, ties shared. Raise BadEvidence if there are none."""
+    """Return the accuracy on the items with recorded truth; k tied classes count 1/k. Raise BadEvidence without any."""
     known = recorded.known
     if not known.any():
         raise BadEvidence("replay: no item has a known truth; expected some to score against")

@@ -1,15 +1,15 @@
-"""Simulated annotators: each answers by a confusion matrix, consistently per item, and errs where others err.
+"""Simulated annotators: each answers by a confusion matrix, always the same per item, and tends to err where others do.
 
     z_nk = sqrt(c) t_n + sqrt(1 - c) e_nk         t_n, e_nk ~ N(0, 1), independent, fixed by the seed
     u_nk = Phi(z_nk)                              uniform on (0, 1)
-    l_nk = the option whose stretch of (0, 1) contains u_nk; each item has its own order of the options, the
-           true class first, and each stretch has the length given by pi_k[truth_n]
+    l_nk = the option whose interval contains u_nk. The options divide (0, 1) into intervals of lengths
+           pi_k[truth_n], the true class first and the others in a random order that is fixed per item
 
-Over items of a class the answers of annotator k are distributed exactly as row pi_k[class], whatever the
-correlation c in [0, 1). With c > 0 an item with a high t_n is hard for everyone, and those who err tend to err alike.
+Over items of a class, the answers of annotator k are distributed exactly as row pi_k[class], whatever the correlation c
+in [0, 1). With c > 0, an item with a large t_n is hard for everyone, and those who err tend to err alike.
 
-An answer is drawn on request. It depends on the seed, the item and the annotator alone, so the order
-of asking does not matter.
+An answer is drawn on request. It depends only on the seed, the item and the annotator, so the order of asking does not
+matter.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ Kind = Literal["good", "random", "constant", "adversary", "expert"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 HARDNESS, LIKENESS, PERSON = 0, 1, 2
-"""Streams of random numbers of an item: t_n, the order of its options, and e_nk from here on."""
+"""Streams of random numbers per item: t_n, the order of its options, and e_nk (stream PERSON + k)."""
 
 
 @dataclass(frozen=True)
 class Group:
     """Annotators of one kind.
 
-        good        right with their accuracy, errors spread evenly over the other classes
-        random      answers without looking, every option equally likely
+        good        right with probability `accuracy`, errors spread evenly over the other classes
+        random      every option equally likely, whatever the item
         constant    always the same option
-        adversary   wrong with their accuracy: answers some other class
-        expert      right with their accuracy in one class (each in another), guesses in the others
+        adversary   wrong with probability `accuracy`, errors spread evenly over the other classes
+        expert      like "good" for one class, like "random" for the others; the class differs between experts
 
     Attributes:
         kind: one of the above.
         people: number of annotators, >= 1.
-        accuracy: lowest and highest, between which each annotator's is drawn, in [0, 1]; ignored by "random" and
+        accuracy: (lowest, highest), in [0, 1]; each annotator's accuracy is drawn between them. Ignored by "random" and
             "constant".
         cost: cost per label, > 0.
-        joins: first round in which they are there.
+        joins: round in which they join.
 
     Example:
         >>> from hitl.active import Group
@@ -82,9 +82,9 @@ class SimulatedCrew:
     Attributes:
         names: K names.
         confusion: (K, J, L) chance that annotator k answers option l about an item of class j; rows sum to 1.
-        correlation: c, how much all find the same items hard, in [0, 1).
-        crew: costs.
-        joins: first round of each, if later than the start.
+        correlation: c, how strongly annotators agree on which items are hard, in [0, 1).
+        crew: their costs (`Crew.cost`).
+        joins: annotator -> round in which they join, if later than the start.
     """
 
     names: Names
@@ -101,7 +101,7 @@ class SimulatedCrew:
     def draw(
         cls, groups: Sequence[Group], n_classes: int, rng: np.random.Generator, correlation: float = 0.0
     ) -> SimulatedCrew:
-        """Draw annotators of these groups, J = `n_classes` classes and options; names contain the kind: "good-0"."""
+        """Draw annotators of these groups, for `n_classes` classes, which are also the options. See `names_of`."""
         names = names_of(groups)
         members = [(group, rank) for group in groups for rank in range(group.people)]
         matrices = [
@@ -114,13 +114,13 @@ class SimulatedCrew:
 
 
 def names_of(groups: Sequence[Group]) -> Names:
-    """Return the names of their members: their kind, and a number over all groups."""
+    """Return the names of all members: their kind, and a number that counts through all groups ("good-0")."""
     kinds = [group.kind for group in groups for _ in range(group.people)]
     return tuple(f"{kind}-{number}" for number, kind in enumerate(kinds))
 
 
 def confusion_matrix(kind: Kind, accuracy: float, n_classes: int, rank: int) -> Floats:
-    """Return (J, J) confusion matrix of the group member `rank`: constants and experts differ in their class."""
+    """Return (J, J) the confusion matrix of member `rank` of a group, which sets the class of constants and experts."""
     j = n_classes
     guess = np.full((j, j), 1 / j)
     able = np.full((j, j), (1 - accuracy) / (j - 1))
@@ -140,7 +140,7 @@ class SimulatedAnswers:
     """Answers of simulated annotators, drawn on request; every pair can be asked."""
 
     def __init__(self, people: SimulatedCrew, truth: Ints, items: Names, classes: Names, seed: int) -> None:
-        """Take `truth` (N,) class codes, none unknown; `classes` J names, the options; `seed` >= 0."""
+        """Set the annotators and items. `truth`: (N,) class codes, all known. `classes`: J names. `seed` >= 0."""
         self._people, self._truth, self._items, self._classes, self._seed = people, truth, items, classes, seed
         self._place = {name: code for code, name in enumerate(items)}
         self._person = {name: code for code, name in enumerate(people.names)}
@@ -170,7 +170,7 @@ class SimulatedAnswers:
         return Annotations(item, person, label, self._items, self._people.names, self._classes, self._classes)
 
     def reveal(self, asks: Sequence[Pair]) -> int:
-        """Answer these asks; a pair answered before, or one to anyone, gives nothing."""
+        """Answer these questions. Return the number of new answers; repeated pairs and (item, None) give none."""
         before = len(self._said)
         for item, who in asks:
             if who is not None:
@@ -190,7 +190,7 @@ class SimulatedAnswers:
         return int(order[min(int(np.searchsorted(ends, ndtr(z), side="right")), len(order) - 1)])
 
     def _options(self, item: int, truth: int) -> Ints:
-        """Return the options in the order of this item: its true class first, then the others by similarity."""
+        """Return the options in the order of this item: its true class first, then the others in random order."""
         if item not in self._order:
             others = np.delete(np.arange(len(self._classes), dtype=np.int32), truth)
             shuffled = self._generator(item, LIKENESS).permutation(others)
@@ -201,5 +201,5 @@ class SimulatedAnswers:
         return float(self._generator(item, stream).standard_normal())
 
     def _generator(self, item: int, stream: int) -> np.random.Generator:
-        """Return random numbers of this seed, item and stream alone: disjoint blocks of a counter."""
+        """Return a generator that depends only on seed, item and stream. Streams are disjoint blocks of a counter."""
         return np.random.Generator(np.random.Philox(key=self._seed, counter=[0, 0, item, stream]))

@@ -1,6 +1,6 @@
-"""Compare policies: strategies and baselines, a target accuracy, and truth for scoring.
+"""Set up comparisons of policies: replays of policies and baselines, a target accuracy, and checks of the truth.
 
-Every policy is compared with two baselines: the same combiner, and majority vote, with labels spread evenly.
+Every policy is compared with two baselines that spread labels evenly: with the same combiner, and with majority vote.
 """
 
 from __future__ import annotations
@@ -32,17 +32,16 @@ PER_ITEM = 10
 """Default maximum of labels per item from simulated annotators."""
 
 NEAR = 0.005
-"""Default target: this far below the accuracy with all recorded labels, or one item, whichever is more."""
+"""Distance of the default target below the accuracy with all recorded labels, unless one item is more."""
 
 ROUNDING = 1e-9
-"""Tolerance for rounding: 0.8 - 0.1 is more than 0.7 in floating point, but 7 right of 10 are one item below 8 right.
-"""
+"""Tolerance for rounding: one item below 8 right of 10 is 0.7, but 0.8 - 0.1 > 0.7 in floating point."""
 
 SIMULATED_TARGET = 0.95
 """Target for simulated annotators, who have no recorded labels to compare with."""
 
 FEWEST, FEW = 10, 50
-"""Items of known truth below which an accuracy is meaningless, and below which it is imprecise."""
+"""Numbers of items of known truth below which an accuracy is meaningless, and below which it is imprecise."""
 
 
 def strategies(
@@ -60,17 +59,19 @@ def strategies(
     groups: Mapping[Name, str] | None = None,
     stop: StopRule | None = None,
 ) -> dict[str, Replay]:
-    """Return name -> the replay of each policy, and of the two baselines.
+    """Return name -> replay, for each policy and for the baselines.
 
     Attributes:
-        policies, method: names that `hitl.active.registry` and `hitl.models.registry` know.
+        policies: names of policies (`hitl.active.registry`).
+        method: name of the combiner (`hitl.models.registry`).
         batch: questions per round; default: a hundredth of all labels.
-        labels: maximum number of labels; default: all recorded ones, or ten per item without any.
-        confidence: an item with a label is done when it is this sure, in (0, 1]; 1: never.
-        delay: mean rounds until an answer comes; skip: share of the questions that are skipped, in [0, 1).
-        learn: also combine each policy with a model of this name that learns from the labels (`hitl.models.Learned`).
-        groups: item -> its group of near-duplicates, which share a fold of that model.
-        stop: record where projects with this target accuracy would have ended, and the true accuracy there.
+        labels: maximum number of labels; default: all recorded ones, or PER_ITEM per item if there are none.
+        confidence: confidence at which an item with a label is done, in (0, 1]; 1: never.
+        delay: mean number of rounds until an answer comes.
+        skip: share of the questions that are skipped, in [0, 1).
+        learn: name of a model that learns from the labels (`hitl.models.Learned`); each policy is replayed with it too.
+        groups: item -> group of near-duplicates, which are kept in the same fold of that model.
+        stop: rule that records where projects would have ended, and the true accuracy there.
 
     Raise BadSettings for an unknown name.
     """
@@ -104,7 +105,7 @@ def near_all_labels(evidence: Evidence, method: str) -> float:
 
 
 def doubt_about_truth(evidence: Evidence) -> str | None:
-    """Explain why an accuracy over so little truth is mostly chance, or return None. Raise BadInput below FEWEST."""
+    """Warn if fewer than FEW items have a known truth, else return None. Raise BadInput if fewer than FEWEST have."""
     n_known = int(evidence.known.sum())
     if n_known == 0:
         raise BadInput("replay: no item has a known truth; expected --truth with some of the items to score against")

@@ -1,18 +1,20 @@
-"""Forecast the labels still to come: "about n labels, cost c, to reach a".
+"""Forecast the number of labels still needed: "about n labels, cost c, to reach a".
 
-The policy's future is simulated from the present beliefs, several times (draws). In each draw
+The policy's future is simulated several times (draws), starting from the present beliefs. Each draw consists of
 
-    truth       z_n ~ q_n                              of every open item
-    annotators  pi_k ~ Dirichlet(learned parameters)   of each annotator
-    order       the least certain items first, each to the best who can still answer it, within capacity
-    answer      l ~ pi_k[z_n, .]                       which moves the belief by the *expected* pi_k
+    truth       z_n ~ q_n                              for every open item
+    annotators  pi_k ~ Dirichlet(learned parameters)   for each annotator
+    order       the least certain items first, each answered by a random annotator who still can; those with more
+                capacity come first more often
+    answer      l ~ pi_k[z_n, .]                       which updates the belief by the *expected* pi_k
 
-until every item is done or the accuracy reaches its target. A pool without names can answer an item without end, so an
-item with m labels gets max(m / AT_A_TIME, 1) at a time. Answers move beliefs as a consensus would: ln q0_n gains ln
-pi_k[., l], the posterior under independence, and q_n is that tempered by the design effect.
+until every item is done or the accuracy reaches its target. A pool without names can answer an item any number of
+times, so an item with m labels gets max(m / AT_A_TIME, 1) more at a time. Answers update beliefs as in a consensus:
+ln pi_k[., l] is added to ln q0_n, the log posterior under independence, and q_n is q0_n tempered by the design effect.
 
-What the fit will still learn, of annotators and of their shared errors, is not simulated. The interval combines the
-spread of the draws with the deviation of simulated runs from their forecast. `Forecast.caution` says why it is wide.
+The simulation leaves out what the fit will still learn about annotators and their shared errors. So the interval
+combines the spread of the draws with the deviation of simulated runs from their forecasts. `Forecast.caution` says why
+it is wide.
 """
 
 from __future__ import annotations
@@ -38,23 +40,26 @@ SAMPLE = 1000
 """Maximum number of open items to simulate; larger sets are sampled."""
 
 ROUNDS = 40
-"""Minimum number of parts in which open items are asked about, if the order of questions matters."""
+"""Maximum number of batches per round of questions about all open items, if their order matters (target accuracy)."""
 
 AT_A_TIME = 10
-"""Labels of an item per label that a pool without names adds at a time: at most a tenth too many."""
+"""Number of labels that an item has for each label that a pool without names adds at a time.
+
+So an item gets at most a tenth too many.
+"""
 
 MODEL, TARGET, UNCHECKED, HARDLY_KNOWN = 0.25, 0.35, 0.4, 0.6
-"""Standard deviations of ln (labels needed / labels forecast) beyond that of the draws, in simulated runs.
+"""Standard deviations of ln (labels needed / labels forecast) in simulated runs, beyond the spread of the draws.
 
-MODEL if every item is to be done; TARGET if an accuracy is to be reached; UNCHECKED if the confidence was corrected by
-a strength that only the labels determine; HARDLY_KNOWN if the annotators are hardly known.
+MODEL if every item is to be done. TARGET if an accuracy is to be reached. UNCHECKED if known items contradict the
+confidence, or none check it although it was corrected for shared errors. HARDLY_KNOWN if annotators have few labels.
 """
 
 WELL_KNOWN = 20
-"""Labels on items of known truth, or with three labels, that an annotator should have on average."""
+"""Average number of labels per annotator, on items of known truth or with three labels, above which they are known."""
 
 LARGEST = 5_000_000
-"""Maximum number of cells of drawn confusion matrices; above it the expected ones are used."""
+"""Maximum number of cells of drawn confusion matrices. Above it the expected matrices are used."""
 
 EARLY = 6.0
 """Ratio of the interval's ends above which the message says that it is too early."""
@@ -69,13 +74,15 @@ class Forecast:
     """Labels and cost still to come.
 
     Attributes:
-        labels: labels of all questions expected until the project is done; low, high: central 95 % interval.
+        labels: expected number of labels, over all questions, until the project is done.
+        low, high: ends of its central 95 % interval.
         cost, cost_low, cost_high: the same in the unit of `Crew.cost`.
         accuracy: accuracy expected then, in [0, 1].
         target: the accuracy to reach, or None if the project ends with its items.
         reached: share of the draws in which the target was reached; 1 without a target.
-        unfinished: open items that will not reach their confidence, by the label limit or for lack of annotators.
-        caution: what the forecast does not know, in words, or None.
+        unfinished: number of open items that will not reach their confidence, because of the label limit or a lack of
+            annotators.
+        caution: why the forecast is uncertain, in words, or None.
     """
 
     labels: float
@@ -92,7 +99,7 @@ class Forecast:
 
     @property
     def too_early(self) -> bool:
-        """Return True if the interval is too wide to plan by: its end is more than EARLY times its beginning."""
+        """True if the interval is too wide to plan by: `high` is more than EARLY times `low`."""
         return self.high > EARLY * self.low
 
     def __str__(self) -> str:
@@ -113,7 +120,7 @@ class Forecast:
 
 
 def forecast(questions: Sequence[Judged], crew: Crew, budget: Budget, *, draws: int = 16, seed: int = 0) -> Forecast:
-    """Forecast the labels until the project is done. It simulates `draws` futures, drawn by `seed` >= 0.
+    """Forecast the labels until the project is done, by simulating `draws` futures. `seed` >= 0 is for the draws.
 
     >>> print(forecast([(evidence, consensus)], Crew(("ann", "bob")), Budget(target_accuracy=0.95)))
     about 1,240 labels (830 to 1,850), cost 1,240, to reach 95.0%
@@ -145,14 +152,14 @@ class Belief:
 
     Attributes:
         truth_dn: (D, n) class codes, drawn from the beliefs.
-        labels_dn: (D, n) labels so far.
+        labels_dn: (D, n) number of labels so far.
         confidence_dn: (D, n) probability of the most probable class.
     """
 
     def __init__(
         self, evidence: Evidence, consensus: Consensus, rows: Rows, pi_kjl: Floats, draws: int, rng: np.random.Generator
     ) -> None:
-        """Start from the beliefs about the items `rows`, ready for answers by the matrices `pi_kjl` (K, J, L)."""
+        """Start from the beliefs about the items `rows`. Answers update them by the matrices `pi_kjl` (K, J, L)."""
         labels_n = evidence.annotations.labels_per_item[rows].astype(np.intp)
         self.effect, self.predicted_n = consensus.design_effect, evidence.predicted[rows]
         log_q0_nj = self.effect.untemper(consensus.probabilities[rows], labels_n, self.predicted_n)
@@ -166,13 +173,13 @@ class Belief:
         self.truth_dn = (u_dn[:, :, None] * chance[None, :, -1:] > chance[None]).sum(axis=2)
 
     def update(self, d: Rows, n: Rows, k: Rows, label: Rows) -> None:
-        """Add one answer of crew member k about item n in draw d, for each of these."""
+        """Add answers (m,): draw d, item n, annotator k of the crew, and option code."""
         self.log_q0_dnj[d, n] += np.log(np.maximum(given(self.pi_kjl, k, label), TINY))
         self.labels_dn[d, n] += 1
         self.confidence_dn[d, n] = self.probabilities(d, n).max(axis=1)
 
     def update_many(self, d: Rows, n: Rows, k: Rows, count_ml: Rows) -> None:
-        """Add answers of each kind (m, L) of crew member k about item n in draw d, for each of these."""
+        """Add several answers for each (m,) draw d, item n and annotator k: `count_ml` (m, L) of each option."""
         for label in range(count_ml.shape[1]):
             said = given(self.pi_kjl, k, np.full(len(k), label))
             self.log_q0_dnj[d, n] += count_ml[:, label, None] * np.log(np.maximum(said, TINY))
@@ -180,12 +187,12 @@ class Belief:
         self.confidence_dn[d, n] = self.probabilities(d, n).max(axis=1)
 
     def probabilities(self, d: Rows, n: Rows) -> Floats:
-        """Return (., J) beliefs about these items."""
+        """Return (m, J) beliefs for each (m,) draw d and item n."""
         return self.effect.temper(self.log_q0_dnj[d, n], self.labels_dn[d, n], self.predicted_n[n])
 
 
 class _Future:
-    """Simulated draws x items; axes d (draw), n (item of the sample), k (crew)."""
+    """Simulated futures. Axes of arrays: d (draw), n (item of the sample), k (annotator of the crew)."""
 
     def __init__(self, pool: PoolState, crew: Crew, budget: Budget, draws: int, rng: np.random.Generator) -> None:
         rows = pool.open_rows
@@ -205,7 +212,7 @@ class _Future:
 
     def play(self, rng: np.random.Generator) -> None:
         in_order = self.budget.target_accuracy is not None
-        plan = int(self.budget.open_questions / self.scale)  # a plan is asked whole
+        plan = int(self.budget.open_questions / self.scale)  # all questions of a plan are asked at once
         batch = min(max(plan, -(-self.n_items // ROUNDS)), self.n_items) if in_order else self.n_items
         running_d = np.ones(self.n_draws, dtype=bool)
         while True:
@@ -225,7 +232,7 @@ class _Future:
             self._answer(d, n, rng)
 
     def _state(self) -> tuple[Floats, npt.NDArray[np.bool_]]:
-        """Return (D, n) confidence of the least certain question, and which items can still be asked about."""
+        """Return (D, n) confidence of the least certain question, and (D, n) True if the item can still be answered."""
         confidence_dn = np.min([belief.confidence_dn for belief in self.beliefs], axis=0)
         labels_dn, budget = self.beliefs[0].labels_dn, self.budget
         done = (confidence_dn >= budget.target_confidence) & (labels_dn >= budget.min_labels)
@@ -236,7 +243,7 @@ class _Future:
         return confidence_dn, ~done & answerable & (self.asked_dn < depth)
 
     def _reached(self) -> npt.NDArray[np.bool_]:
-        """Return (D,) True where the target is reached; set the expected accuracy."""
+        """Return (D,) True where the target accuracy is reached, and set `accuracy_d`."""
         errors, variance, size = self.settled
         error_dn = np.mean([1 - belief.confidence_dn for belief in self.beliefs], axis=0)
         r = self.expected.ratio, self.expected.ratio_variance, self.expected.level
@@ -251,11 +258,11 @@ class _Future:
         """Simulate the next answers about each of these (draw, item) pairs."""
         k = self.order_dnr[d, n, self.asked_dn[d, n]]
         many = np.ones(d.size, np.intp)
-        if not self.named:  # of a pool a share of the item's labels
+        if not self.named:  # a pool adds several labels at once, in proportion to those there are
             labels = self.beliefs[0].labels_dn[d, n]
             many = np.maximum(np.minimum(labels // AT_A_TIME, self.budget.max_labels - labels), 1)
         self.asked_dn[d, n] += many
-        np.add.at(self.labels_d, d, many * float(len(self.beliefs)))  # an answer is a label of each question
+        np.add.at(self.labels_d, d, many * float(len(self.beliefs)))  # each question gets a label
         np.add.at(self.cost_d, d, many * self.cost_k[k])
         for belief, pi_dkjl in zip(self.beliefs, self.pi, strict=True):
             truth = belief.truth_dn[d, n]
@@ -271,9 +278,12 @@ class _Future:
 
 
 def _as_they_may_be(consensus: Consensus, crew: Crew, pi_kjl: Floats, draws: int, rng: np.random.Generator) -> Floats:
-    """Return (D or 1, K, J, L) confusion matrices drawn from the posterior of annotators who have answered."""
+    """Return (D, K, J, L) confusion matrices, drawn from the posterior for annotators who have answered.
+
+    If they are too large to draw, or the crew has no names, return the expected ones (1, K, J, L).
+    """
     learned = consensus.annotators
-    if share_errors(pi_kjl):  # too large to draw; the same in all draws
+    if share_errors(pi_kjl):  # too large to draw, and kept as `SharedErrors`
         return as_array(pi_kjl)
     if not crew.names or draws * pi_kjl.size > LARGEST:
         return pi_kjl[None]
@@ -296,14 +306,14 @@ def _orders(
     draws: int,
     rng: np.random.Generator,
 ) -> Rows:
-    """Return (D, n, R) who answers next about each item, -1 for no annotator.
+    """Return (D, n, R) the annotators who answer each item, in order, -1 for none.
 
-    The order is a race in which an annotator's speed is their capacity. A plan of `budget.open_questions` fills the
-    most accurate first; those it leaves without work come after.
+    The order is random, as in a race where an annotator's speed is the number of questions they get in a plan. A plan
+    of `budget.open_questions` fills the capacities of the most accurate first. Annotators it does not need come last.
     """
     depth = max(1, budget.max_labels - int(pool[0][0].annotations.labels_per_item[sample].min()))
     if not crew.names:
-        return np.broadcast_to(np.intp(0), (draws, sample.size, depth))  # a limit may be any number
+        return np.broadcast_to(np.intp(0), (draws, sample.size, depth))  # a view, because the label limit may be huge
     right_k = np.mean([diagonals(pi) @ c.class_shares for pi, (_, c) in zip(matrices, pool, strict=True)], axis=0)
     free = Eligibility.of(replace(crew, asked=()), pool.annotations)
     free_nk = free.mask_rows(sample) & (free.capacity > 0)
@@ -327,7 +337,7 @@ def _orders(
 
 
 def _interval(values_d: Floats, model: float) -> tuple[float, float, float]:
-    """Return mean, low and high of draws: their spread and that of the model, in the logarithm."""
+    """Return (mean, low, high) of these draws. `model` is a standard deviation of the logarithm to add to theirs."""
     mean = float(values_d.mean())
     if mean <= 0:
         return 0.0, 0.0, 0.0
@@ -336,7 +346,7 @@ def _interval(values_d: Floats, model: float) -> tuple[float, float, float]:
 
 
 def _doubts(pool: PoolState) -> tuple[float, str | None]:
-    """Return the standard deviation of the logarithm beyond that of the draws, and its cause in words."""
+    """Return the standard deviation of the logarithm beyond that of the draws, and its cause in words, or None."""
     expected = pool.expected
     if expected.overconfident:
         return UNCHECKED, (

@@ -1,11 +1,13 @@
-"""Check the confidence on items of known truth, predicted without it.
+"""Check the confidence on items of known truth, with labels that are predicted without this truth.
 
-The method is fitted without the truth of the known items that check it, at most MOST_CHECKED. That fit's expectations
-for all items, and its errors on these, show how many labels are wrong. A fit with the truth would count it twice.
+The method is fitted again without the truth of the known items that check it, at most MOST_CHECKED. The errors that
+this fit makes on them, and those that it expects on them and on all others, show how many labels are wrong. A fit with
+their truth would use it twice.
 
-Known items are informative about the others as far as they are like them, in their labels too. So a project with a
-target asks about known items as about the others (`as_if_unknown`). If they have more labels than the others
-nevertheless, they are predicted from all their labels and from as many as the others have, and the worse counts.
+Known items represent the other items only as far as they are like them, also in their number of labels. So a project
+with a target accuracy asks about known items as about the others (`as_if_unknown`). If they still have more labels than
+the others, they are predicted both from all their labels and from as many as the others have, and the worse result
+counts.
 """
 
 from __future__ import annotations
@@ -25,16 +27,16 @@ from hitl.models.registry import combiner_of
 Rows = npt.NDArray[np.int64]
 
 PRIOR_CHECKED = 4.0
-"""Errors' worth of the prior that the confidence holds, combined with known items (docs/benchmarks/stops.txt)."""
+"""a with known items: number of expected errors that the prior on r is worth (`rules`; docs/benchmarks/stops.txt)."""
 
 LEAST_KNOWN = 20
-"""Number of items of known truth below which the confidence is not checked: fewer have too many chance errors."""
+"""Minimum number of known items to check the confidence. With fewer, the number of errors is mostly chance."""
 
 MOST_CHECKED = 100
-"""Maximum number of known items that check the confidence; the fit learns from the others."""
+"""Maximum number of known items that check the confidence. The fit learns from the truth of the others."""
 
 LEAST_ERRORS = 1e-9
-"""Expected errors below which no ratio is computed."""
+"""Lower bound of the expected errors in the denominator of a ratio, to avoid division by zero."""
 
 INSTEAD = "the method default can"
 """Advice if a method cannot be checked."""
@@ -45,10 +47,10 @@ class Checked:
     """Result of the check on known items.
 
     Attributes:
-        rows: (n,) codes of those that checked it, none if it could not be checked; `why`: the reason, in words.
-        wrong, expected_wrong: how many of them are wrong without their truth, and how many were expected to be.
-        scale: errors that are expected of the other items without these truths, for each that is expected with them.
-        beliefs_nj: (n, J) beliefs about them from all their labels, without their truth.
+        rows: (n,) codes of the items that were used; empty if the confidence could not be checked.
+        wrong, expected_wrong, scale: as in `Expected`.
+        why: why the confidence could not be checked; empty if it was checked.
+        beliefs_nj: (n, J) beliefs about these items from all their labels, without their truth.
     """
 
     rows: Rows = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -60,7 +62,7 @@ class Checked:
 
 
 def checked(evidence: Evidence, consensus: Consensus) -> Checked:
-    """Check the confidence by known items with an answer, those with most labels first."""
+    """Check the confidence on known items that have labels, those with the most labels first."""
     labels_n = evidence.annotations.labels_per_item
     rows = _most_labelled(evidence, labels_n > 0)
     if rows.size < LEAST_KNOWN:
@@ -76,9 +78,10 @@ def checked(evidence: Evidence, consensus: Consensus) -> Checked:
 
 
 def as_if_unknown(evidence: Evidence, consensus: Consensus, check: Checked) -> tuple[Evidence, Consensus]:
-    """Hide the truth of the known items that are to check the confidence, so that they are asked about.
+    """Hide the truth of the known items that check the confidence or could check it, so that they are asked about.
 
-    Before there are enough to check it, beliefs about them come from matrices learned with their truth.
+    Beliefs about those that are not in `check` come from matrices learned with their truth. Return the arguments
+    unchanged if there are fewer than LEAST_KNOWN known items, or the method cannot predict without their truth.
     """
     rows = _most_labelled(evidence, evidence.known)
     if rows.size < LEAST_KNOWN:
@@ -97,13 +100,13 @@ def as_if_unknown(evidence: Evidence, consensus: Consensus, check: Checked) -> t
 
 
 def too_few(known: int) -> str:
-    """Explain that so many answered items of known truth are too few to check the confidence."""
+    """Explain that `known` answered items of known truth are too few to check the confidence."""
     there = f"; there {'is' if known == 1 else 'are'} {known}" if known else ""
     return f"{LEAST_KNOWN} answered items of known truth would check it (`hitl gold`){there}"
 
 
 def _most_labelled(evidence: Evidence, among: npt.NDArray[np.bool_]) -> Rows:
-    """Return codes of at most MOST_CHECKED known items `among` these, those with most labels."""
+    """Return codes of at most MOST_CHECKED known items `among` these, those with the most labels."""
     rows = np.flatnonzero(evidence.known & among)
     return np.sort(rows[np.argsort(-evidence.annotations.labels_per_item[rows], kind="stable")][:MOST_CHECKED])
 
@@ -116,7 +119,7 @@ def _without_truth(evidence: Evidence, rows: Rows) -> Evidence:
 
 
 def _blind(method: ApplicableCombiner, evidence: Evidence, consensus: Consensus, rows: Rows) -> Checked:
-    """Check by a fit without the truth of the known `rows`."""
+    """Check the confidence by a fit without the truth of the known `rows`."""
     others = ~evidence.known
     blind = method.fit(_without_truth(evidence, rows))
     scale = (1 - blind.confidence[others]).sum() / max((1 - consensus.confidence[others]).sum(), LEAST_ERRORS)
@@ -131,10 +134,10 @@ def _blind(method: ApplicableCombiner, evidence: Evidence, consensus: Consensus,
 
 
 def _with_labels_of_others(evidence: Evidence, rows: Rows, doubt_n: Floats) -> Evidence:
-    """Return the evidence without truth, these known items with no more labels than others of the same rank.
+    """Return the evidence without truth, and without labels that known items have more than others of the same rank.
 
-    Known items are ranked by number of labels, then by `doubt_n`, because others were asked about again where
-    annotators disagreed. The same labels are left out in every run, so a target is not reached by a lucky draw.
+    Known items are ranked by number of labels, then by `doubt_n` (1 - confidence), because other items have more labels
+    where annotators disagreed. The same labels are left out in every run, so a target is not reached by a lucky draw.
     """
     annotations, labels_n = evidence.annotations, evidence.annotations.labels_per_item
     others = np.sort(labels_n[~evidence.known & (labels_n > 0)])

@@ -1,7 +1,7 @@
-"""State of a pool of items: open, done, and how good its labels are. Computed once per run.
+"""State of a pool of items: which are open or done, and how good the labels are. Computed once per run.
 
 A `PoolState` is the sequence of its questions, (evidence, consensus) pairs about the same N items, and can be passed
-wherever those are expected. Whoever gets the same one shares its cached results.
+wherever such pairs are expected. Functions that receive the same `PoolState` share its cached results.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class PoolState(tuple[Judged, ...]):
     """Q questions about the same N items, and their state by the budget's rules for items.
 
     Attributes:
-        budget: when an item is done (`target_confidence`, `min_labels`, `max_labels`); nothing else of it is read.
+        budget: rules for items (`target_confidence`, `min_labels`, `max_labels`); the other fields are not used.
 
     Example:
         >>> from hitl import Budget, Evidence
@@ -45,7 +45,10 @@ class PoolState(tuple[Judged, ...]):
 
     @classmethod
     def of(cls, questions: Sequence[Judged], budget: Budget) -> PoolState:
-        """Build the state of these questions; a state by the same rules is returned as it is."""
+        """Build the state of these questions, or return it if they are a `PoolState` with the same rules for items.
+
+        Raise BadInput if the questions list different items.
+        """
         if isinstance(questions, PoolState) and _rules(questions.budget) == _rules(budget):
             return questions
         items = questions[0][0].annotations.items
@@ -69,7 +72,7 @@ class PoolState(tuple[Judged, ...]):
 
     @cached_property
     def states(self) -> npt.NDArray[np.int8]:
-        """(Q, N) state of each question: open, or why not (`rules.OPEN`, `KNOWN`, `CONFIDENT`, `LIMIT`)."""
+        """(Q, N) state of each question about each item: OPEN, KNOWN, CONFIDENT or LIMIT (`rules`)."""
         return np.stack([rules.item_states(*question, self.budget) for question in self])
 
     @cached_property
@@ -88,7 +91,7 @@ class PoolState(tuple[Judged, ...]):
 
     @cached_property
     def done(self) -> DoneItems:
-        """Items without an open question, with their labels, the least confidence, and why they are done."""
+        """Items without an open question, with their labels, lowest confidence over questions, and the reason."""
         rows = np.flatnonzero(~self.open)
         confidence = np.min([consensus.confidence for _, consensus in self], axis=0)[rows].tolist()
         why = [rules.REASONS.get(state, "") for state in self.states.max(axis=0)[rows].tolist()]
@@ -96,7 +99,7 @@ class PoolState(tuple[Judged, ...]):
         return DoneItems(items, self._labels(rows), confidence, why, rows)
 
     def _labels(self, rows: Rows) -> Sequence[tuple[Name, ...]]:
-        """Return the labels of these items, a tuple each; with one question all items with one label share a tuple."""
+        """Return a tuple of labels for each of these items. With one question, items with the same label share it."""
         if len(self) == 1:
             only = self[0][1]
             labels = [(name,) for name in only.classes]
@@ -107,19 +110,19 @@ class PoolState(tuple[Judged, ...]):
 
     @cached_property
     def known(self) -> Mask:
-        """(N,) True where the truth is known to every question."""
+        """(N,) True where the truth is known for every question."""
         return np.asarray(np.all([evidence.known for evidence, _ in self], axis=0))
 
     # -- labels -----------------------------------------------------------------------------------------
 
     @cached_property
     def labels(self) -> npt.NDArray[np.int64]:
-        """(N,) labels so far, of the question with the most."""
+        """(N,) number of labels so far, for the question with the most."""
         return np.asarray(np.max([given.labels_per_item for given in self.annotations], axis=0))
 
     @cached_property
     def answered(self) -> int:
-        """Number of answers to the question with the most."""
+        """Number of answers so far, for the question with the most."""
         return max(len(given) for given in self.annotations)
 
     def fewest_first(self, rows: Rows) -> Rows:
@@ -127,7 +130,7 @@ class PoolState(tuple[Judged, ...]):
         return np.asarray(rows[np.argsort(self.labels[rows], kind="stable")])
 
     def drawn(self, rows: Rows, seed: str = "") -> Rows:
-        """Shuffle these codes by the names of the items and `seed` alone, independent of their positions."""
+        """Shuffle these codes. The order depends only on `seed` and the names of the items, not on their codes."""
         names = [sha256(f"{seed}{self.annotations[0].items[row]}".encode()).digest() for row in rows]
         return np.asarray(rows[sorted(range(len(rows)), key=names.__getitem__)])
 
@@ -145,7 +148,7 @@ class PoolState(tuple[Judged, ...]):
 
     @cached_property
     def as_if_unknown(self) -> PoolState:
-        """State in which known items that check the confidence may be asked about."""
+        """State that hides the truth of known items that check the confidence, so that they may be asked about."""
         if not any(evidence.known.any() for evidence, _ in self):
             return self
         blind = map(as_if_unknown, *zip(*self, strict=True), self.checks)
@@ -157,7 +160,7 @@ class PoolState(tuple[Judged, ...]):
         return np.asarray(1 - np.mean([consensus.confidence for _, consensus in self], axis=0))
 
     def standing(self, item: int) -> str:
-        """Describe the state of this item (its code)."""
+        """Describe the label, confidence and number of labels of the item with this code."""
         labels = int(self.labels[item])
         count = f"{labels} label{'' if labels == 1 else 's'}"
         if len(self) > 1:

@@ -1,24 +1,28 @@
-"""Rules for the end of an item and of the project.
+"""Rules that decide when an item and the project are done.
 
-An item is done when its truth is known, its confidence reaches the target, or it has its maximum number of labels.
+An item is done when its truth is known, when its confidence reaches the target (and it has `min_labels` labels), or
+when it has `max_labels` labels.
 
-A project is done when every item is; when the accuracy of its labels reaches the target; or when no answer is worth
-its cost any more. Items of unknown truth are wrong with probability e_n = 1 - confidence, so that of N labels
+A project is done when every item is done, when the accuracy of its labels reaches the target, or when no answer is
+worth its cost any more. The label of an item of unknown truth is wrong with probability e_n = 1 - confidence. So the
+number X of wrong labels among N items has the moments (Poisson-binomial)
 
-    X = number of wrong labels:     E X = r E,     Var X = r sum_n e_n (1 - e_n) + E^2 Var r,     E = sum_n e_n
+    E X = r E,     Var X = r sum_n e_n (1 - e_n) + E^2 Var r,     E = sum_n e_n
 
-(Poisson-binomial), and the accuracy 1 - X / N has the central 95 % interval of the Beta with these moments. r measures
-how reliable the confidence is. A fit without the truth of known items (`known_items`) is wrong on W of them where
-it expected W0 errors, and expects s errors of the others for each that is expected with their truth. Then
+The interval of the accuracy 1 - X / N is the central 95 % interval of the Beta distribution with these moments. r is
+the number of actual errors per expected error, and measures how reliable the confidence is. It is estimated with a
+second fit, without the truth of some known items (`known_items`). On these items the second fit expects W0 errors and
+makes W. On the items of unknown truth it expects s errors for each that the first fit expects. Then
 
     r / s ~ Gamma(a + W, a + W0)        a = PRIOR_CHECKED
 
-and without any r ~ Gamma(a, a), a = PRIOR_ERRORS, so r has mean 1 and standard deviation .7.
+Without known items, r ~ Gamma(a, a) with a = PRIOR_ERRORS, so r has mean 1 and standard deviation 0.7.
 
-Below FEW_LABELS labels per item, without known truth and without an informative model, a target accuracy does not end
-a project, and `Expected.unknowable` says what would allow it. A target is reached by a lower bound of the accuracy
-(`Expected.sure`), not by its mean, or every second project would miss it. With known items the bound is exceeded in 19
-of 20 cases; without any it is the lower end of the 95 % interval, because nothing checks a there.
+With fewer than FEW_LABELS labels per item, no known truth and no informative model, a target accuracy does not end the
+project, and `Expected.unknowable` says what would help. A target is reached when a lower bound of the accuracy
+(`Expected.sure`) reaches it. If it were enough that the mean does, every second project would miss its target. With
+known items, the accuracy is above the bound in 19 of 20 cases. Without any, the bound is the lower end of the 95 %
+interval, because nothing checks the prior.
 """
 
 from __future__ import annotations
@@ -48,14 +52,14 @@ OPEN, KNOWN, CONFIDENT, LIMIT = 0, 1, 2, 3
 REASONS = {KNOWN: "its truth is known", CONFIDENT: "confidence reached the target", LIMIT: "label limit reached"}
 
 PRIOR_ERRORS = 2.0
-"""a: number of expected errors that the prior on r is worth, before any truth is known. With 2 the interval covers the
-accuracy in 95 % of the public crowds, with 4 in 85, with 20 in 65 (docs/benchmarks/honesty.txt)."""
+"""a without known items: number of expected errors that the prior on r is worth. With 2, the 95 % interval covers the
+accuracy in 95 % of the public crowds, with 4 in 85 %, with 20 in 65 % (docs/benchmarks/honesty.txt)."""
 
 FEW_LABELS = 3.0
 """Labels per item below which, without known truth or a model, the accuracy is unknown."""
 
 LEVEL, SURE_LEVEL = 0.95, 0.90
-"""Level of the displayed interval, and of the one whose lower end must reach a target with known items."""
+"""Level of the displayed interval, and of the interval whose lower end must reach a target if known items are used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +69,14 @@ class Expected:
     Attributes:
         accuracy: expected share of items whose label is right, in [0, 1].
         low, high: ends of its central 95 % interval.
-        checked: number of items of known truth that check the confidence; 0: it was not checked.
-        wrong, expected_wrong: how many of these are wrong without their truth, and how many were expected to be.
-        unchecked: why it was not checked, in words, and what would help; empty if it was.
-        unknowable: why these labels cannot show how good they are, and what would; empty if they can.
-        sure: lower bound by which a target is reached: `low`, or the lower end of the 90 % interval if checked.
-        scale: errors expected of the other items without the truth of those checked, for each expected with it.
+        checked: number of items of known truth that check the confidence; 0: the confidence was not checked.
+        wrong, expected_wrong: W and W0, the number of these items that the fit without their truth gets wrong, and the
+            number of errors that it expects.
+        unchecked: why the confidence was not checked, and what would help; empty if it was checked.
+        unknowable: why these labels cannot show how good they are, and what would help; empty if they can.
+        sure: lower bound that must reach a target: `low`, or the lower end of the 90 % interval if checked.
+        scale: s, errors expected on items of unknown truth by the fit without the checked truth, per error expected
+            with it.
     """
 
     accuracy: float
@@ -91,12 +97,12 @@ class Expected:
 
     @property
     def prior(self) -> float:
-        """Prior parameter a."""
+        """Prior parameter a, > 0."""
         return PRIOR_CHECKED if self.checked else PRIOR_ERRORS
 
     @property
     def ratio(self) -> float:
-        """r: actual errors per expected error, in (0, inf); above 1 the confidence is too high."""
+        """Mean of r, the actual errors per expected error, in (0, inf). Above 1, the confidence is too high."""
         return self.scale * (self.prior + self.wrong) / (self.prior + self.expected_wrong)
 
     @property
@@ -106,7 +112,7 @@ class Expected:
 
     @property
     def overconfident(self) -> bool:
-        """Return True if known items are wrong more often than chance explains (by two standard deviations)."""
+        """True if known items are wrong more often than chance explains (two standard deviations above W0)."""
         return self.checked > 0 and bool(self.wrong > self.expected_wrong + 2 * np.sqrt(max(self.expected_wrong, 1.0)))
 
     def __str__(self) -> str:
@@ -124,7 +130,7 @@ def item_states(evidence: Evidence, consensus: Consensus, budget: Budget) -> npt
 
 
 def accuracy_interval(error_n: Floats, ratio: float = 1.0, ratio_variance: float = 0.0) -> tuple[float, float, float]:
-    """Return mean, low and high of the accuracy of labels that are wrong with probabilities `error_n`, in [0, 1]."""
+    """Return (mean, low, high) of the accuracy of labels that are wrong with probabilities `error_n`: 95 % interval."""
     return interval_of_errors(
         float(error_n.sum()), float((error_n * (1 - error_n)).sum()), error_n.size, ratio, ratio_variance
     )
@@ -133,7 +139,7 @@ def accuracy_interval(error_n: Floats, ratio: float = 1.0, ratio_variance: float
 def interval_of_errors(
     errors: float, variance: float, size: int, ratio: float = 1.0, ratio_variance: float = 0.0, level: float = LEVEL
 ) -> tuple[float, float, float]:
-    """Compute `accuracy_interval` from E, sum_n e_n (1 - e_n) and N; the interval has coverage `level`."""
+    """Compute `accuracy_interval` from `errors` E, `variance` sum_n e_n (1 - e_n) and `size` N, for any `level`."""
     wrong = min(ratio * errors / max(size, 1), 1.0)
     spread = (ratio * variance + errors**2 * ratio_variance) / max(size, 1) ** 2
     right = 1.0 - wrong
@@ -141,16 +147,16 @@ def interval_of_errors(
         return right, right, right
     strength = max(wrong * right / spread - 1, 1e-3)
     ends = betaincinv(right * strength, wrong * strength, [0.5 - level / 2, 0.5 + level / 2])
-    # with very few items the distribution is so skewed that its mean is outside
+    # with very few items the distribution is so skewed that its mean can be outside the interval
     return right, min(float(ends[0]), right), max(float(ends[1]), right)
 
 
 def expected_accuracy(questions: Sequence[Judged], checks: Sequence[Checked] | None = None) -> Expected:
-    """Return the expected accuracy of the current labels; known truths are right, and check the confidence.
+    """Return the expected accuracy of the current labels. Items of known truth are right, and check the confidence.
 
-    `checks` are the checks of each question by known items, if already computed. With several questions per item,
-    accuracy is the mean over them, and an item's questions are assumed to err together, so the interval is rather too
-    wide.
+    `checks` are the results of `checked` for each question, if already computed. With several questions per item, the
+    accuracy is the mean over questions. All labels of an item are assumed to be wrong together, so the interval is
+    rather too wide.
 
     Example:
         >>> from hitl import Evidence
@@ -196,7 +202,7 @@ def project_stop(pool: PoolState, crew: Crew, budget: Budget) -> str | None:
 
 
 def reached(expected: Expected, target: float) -> bool:
-    """Return True if the accuracy has surely reached the target, and labels can show it."""
+    """Return True if the lower bound of the accuracy has reached the target, and the labels can show it."""
     return expected.sure >= target and not expected.unknowable
 
 
@@ -206,9 +212,9 @@ def _error(evidence: Evidence, consensus: Consensus) -> Floats:
 
 
 def _unknowable(evidence: Evidence, consensus: Consensus) -> str:
-    """Explain why the labels alone cannot show how good they are, and what would; empty if they can.
+    """Explain why the labels alone cannot show how good they are, and what would help; empty if they can.
 
-    Models count as labels of the items that they predict, in proportion to their informativeness.
+    On items that models predict, the models count as FEW_LABELS labels times their informativeness.
     """
     labels_n = evidence.annotations.labels_per_item
     labeled_n = labels_n > 0
