@@ -1,4 +1,4 @@
-"""Find the files of the tables, and compute digests of their bytes."""
+"""Find the files of the tables, and compute digests that show whether they have changed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WRITTEN = ("added_items", "gold")
 """Tables in the output that are also read back."""
 
 GRAPH, MODELS = "graph", "probabilities_"
-"""Name of the table of linked items, and prefix of the tables of models."""
+"""Name of the table of linked items, and prefix of tables with a model's predictions."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class TableFiles:
         return self.path.is_dir()
 
     def find(self, name: str) -> Path | None:
-        """Return the file of a table, or None. Raise BadTable if there are two."""
+        """Return the file of a table, or None. Raise BadTable if there are several."""
         if name == "annotations" and not self.is_folder:
             if not self.path.exists():
                 raise BadTable(f"{self.path}: no such file or folder")
@@ -40,11 +40,11 @@ class TableFiles:
         return table_in(self._folder(name), name)
 
     def models(self) -> list[Path]:
-        """Return the files, or folders, of the models."""
+        """Return the files, or folders, with the predictions of models."""
         return sorted(self.path.glob(f"{MODELS}*")) if self.is_folder else []
 
     def table_at(self, path: Path) -> str | None:
-        """Return the name of the table that a file at this path is, or would be, or None."""
+        """Return the name of the table at this path, even if the file does not exist; None if it would be no table."""
         file = path.resolve()
         if not self.is_folder and file == self.path.resolve():
             return "annotations"
@@ -60,7 +60,7 @@ class TableFiles:
         return None
 
     def all(self) -> list[Path]:
-        """Return all files that are read. Raise BadTable if there are neither annotations nor items."""
+        """Return all files that a pull reads. Raise BadTable if there are neither annotations nor items."""
         tables = {name: path for name in NAMES if (path := self.find(name)) is not None}
         if not {"annotations", "items"} & set(tables):
             excel = sorted(self.path.glob("annotations.xls*")) if self.is_folder else []
@@ -108,5 +108,5 @@ class TableFiles:
 
 
 def stem(path: Path) -> str:
-    """Return the name of a table or model without its format. A folder has none."""
+    """Return the name of a file without its format (.csv.gz), or of a folder."""
     return path.name if path.is_dir() else path.name.removesuffix(".gz").rsplit(".", 1)[0]

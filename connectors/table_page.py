@@ -1,7 +1,7 @@
-"""Build one page with the content of all tables, in columns, with a digest per item.
+"""Put the content of all tables on one page, as columns, with a digest per item.
 
-An answer's key is its item and annotator. An anonymous answer's key is its item, its label and a count of equal ones.
-These keys stay the same when other rows are added or removed.
+The key of an answer consists of its item and annotator. The key of an anonymous answer consists of its item, its label,
+and a number that counts equal answers. So the keys do not change when other rows are added or removed.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from hitl.connectors.table_reading import QUESTION, Answers, Columns, Reading, i
 from hitl.platform import AnnotationRow, AnnotatorRow, ColumnRows, Cursor, ItemRow, Page, PredictionRow
 
 NEWEST = ""
-"""Version of all rows. Files have no versions, so the store assigns one (`hitl.store.pages`)."""
+"""Version and creation time of all rows. Files have neither, so the store sets them (`hitl.store.pages`)."""
 
 Places = npt.NDArray[Any]
+"""Indices of items in `TablePage.keys`."""
 
 
 class TablePage:
-    """Content of the tables about their N items."""
+    """Content of the tables about N items, whose names are `keys`."""
 
     def __init__(self, reading: Reading, answers: Answers, columns: Columns) -> None:
         self._of, self._answers, self._items = columns, answers.table, reading.items
@@ -51,7 +52,11 @@ class TablePage:
         self.keys: pa.Array = pc.unique(pa.concat_arrays([each.cast(pa.string()) for each in named]))
 
     def page(self, cursor: Cursor, problems: Iterable[str], *, tell_live: bool, partial: bool) -> Page:
-        """Return the page with this cursor; `tell_live`: list the existing items."""
+        """Return the page with this cursor and these problems.
+
+        `tell_live`: list the existing items on the page, so that all others are deleted. `partial`: rows may be
+        missing, so nothing is deleted.
+        """
         count = self._answers.num_rows + self._gold.num_rows
         return Page(
             cursor=cursor,
@@ -78,7 +83,7 @@ class TablePage:
 
     @property
     def names_digest(self) -> str:
-        """Digest of the set of items."""
+        """Digest of the item names, in their order."""
         digest = hashlib.sha256()
         for buffer in self.keys.buffers():
             digest.update(buffer or b"")
@@ -125,7 +130,10 @@ class TablePage:
         return both.take(pa.array(np.argsort(order, kind="stable"))) if (np.diff(order) < 0).any() else both
 
     def _rows_of(self, table: pa.Table, codes: Places, items: Places | None) -> tuple[pa.Table, Places]:
-        """Return the rows of these items, sorted by item, and the index of each row's item among the keys."""
+        """Return the rows of these items (None: of all), sorted by item, and (R,) the index of each row's item.
+
+        `codes` holds these indices for all rows of the table.
+        """
         if items is not None:
             wanted = np.zeros(len(self.keys), bool)
             wanted[items] = True
@@ -143,7 +151,7 @@ class TablePage:
         return self._code(self._answers.column(self._of.item)) if self._answers.num_rows else np.empty(0, np.int64)
 
     def _code(self, column: pa.ChunkedArray) -> Places:
-        """Return the indices of names among the keys."""
+        """Return (R,) the index in `keys` of each name, -1 if it is not there."""
         if not len(column):
             return np.empty(0, np.int64)
         coded = in_codes(column)
@@ -151,14 +159,14 @@ class TablePage:
         return place[np.asarray(coded.indices)]
 
     def _named(self, table: pa.Table, name: str) -> pa.Array:
-        """Return a column of labels or annotators, null for empty text."""
+        """Return a column of labels or annotators, null for empty text and if there is no such column."""
         if name not in table.column_names:
             return pa.nulls(table.num_rows, pa.string())
         column = table.column(name).cast(pa.string()).combine_chunks()
         return pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
 
     def _anonymous_keys(self, codes: Places, quoted: pa.Array, who: pa.Array, label: pa.Array) -> pa.Array:
-        """Return keys of the anonymous answers, null for others."""
+        """Return the keys of anonymous answers, null for other answers."""
         keys = np.full(len(who), None, object)
         rows = np.flatnonzero(np.asarray(who.is_null()))
         if len(rows):
@@ -173,7 +181,7 @@ class TablePage:
         return pa.array(keys, pa.string())
 
     def _digests(self) -> npt.NDArray[np.uint64]:
-        """Return the (N,) digest of all rows of each item, independent of their order."""
+        """Return (N,) a digest per item of all its rows in all tables, whatever their order."""
         digests = np.zeros(len(self.keys), np.uint64)
         parts = [("truth", self._gold, "item"), ("prediction", self._predictions, "item")]
         parts += [] if self._items is None else [("item", self._items, self._of.item)]
@@ -189,7 +197,7 @@ def _text(values: Iterable[str]) -> pa.Array:
 
 
 def _in_quotes(names: pa.Array) -> pa.Array:
-    """Return names in JSON quotes, null for null."""
+    """Return names as JSON strings, null for null."""
     coded = names.dictionary_encode()
     return _text(map(in_quotes, coded.dictionary.to_pylist())).take(coded.indices)
 
@@ -204,7 +212,7 @@ def _durations(table: pa.Table) -> pa.Array:
 
 
 def _hashes(table: pa.Table, part: str) -> npt.NDArray[np.uint64]:
-    """Return (rows,) hashes of the columns' values, and of their names, types and order."""
+    """Return (R,) a hash per row of its values, of `part`, and of the columns' names, types and order."""
     kinds = ["text" if pa.types.is_dictionary(field.type) else str(field.type) for field in table.schema]
     (salt,) = pd.util.hash_array(np.array([f"{part} {kinds} {table.column_names}"], object), categorize=False)
     frame = pd.DataFrame(index=range(table.num_rows))

@@ -1,7 +1,7 @@
-"""Read the tables at one point in time, each once: items, answers, known truth, predictions, classes.
+"""Read each table once: items, answers, known truth, predictions and classes.
 
-Rows with `start` and `end` are spans: of texts if items.* has a column `text`, else of recordings. The spans of an
-annotator in an item become one label (`hitl.parts.spans_as_label`); a row without a span marks nothing.
+Rows with `start` and `end` are spans, of texts if items.* has a column `text`, else of recordings. All spans that an
+annotator marks in an item become one label (`hitl.parts.spans_as_label`). A row without a span marks nothing.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Answers:
-    """Valid rows of annotations.*, with item, annotator and label as codes; and problems in words."""
+    """Valid rows of annotations.*, with item, annotator and label dictionary-encoded, and problems in words."""
 
     table: pa.Table
     problems: tuple[str, ...] = ()
@@ -84,7 +84,7 @@ class Reading:
         self._tables: dict[str, pa.Table | None] = {}
 
     def table(self, name: str) -> pa.Table | None:
-        """Return a table as it was read, or None."""
+        """Return a table as it was read, or None if there is no such file."""
         if name not in self._tables:
             of = self._of
             text = [of.item] if name in ("items", "added_items") else [of.item, of.annotator, of.label]
@@ -96,7 +96,7 @@ class Reading:
 
     @cached_property
     def items(self) -> pa.Table | None:
-        """Last row of each item in items.* and added_items.*; None without any."""
+        """Last row of each item in items.* and added_items.*; None if neither file exists."""
         tables = []
         for name in ("items", "added_items"):
             if (table := self.table(name)) is not None:
@@ -124,11 +124,11 @@ class Reading:
 
     @cached_property
     def answers(self) -> Answers:
-        """Answers. Of two by the same annotator, the later one counts, or the last row."""
+        """Answers. If an annotator has several about an item, the latest counts, or without times the last row."""
         return self.answers_but(0)
 
     def answers_but(self, last: int) -> Answers:
-        """Return the answers without this many of the last rows."""
+        """Return the answers, leaving out the `last` rows at the end of the table."""
         of, table = self._of, self.table("annotations")
         if table is None:
             return Answers(pa.table({}))
@@ -182,7 +182,7 @@ class Reading:
 
     @cached_property
     def predictions(self) -> tuple[list[PredictionRow], list[str]]:
-        """Prediction rows, and problems in words. Invalid distributions are left out; an empty row abstains."""
+        """Prediction rows, and problems in words. Invalid distributions are left out, as are rows without values."""
         rows: list[PredictionRow] = []
         problems: list[str] = []
         for model, table in self._models.items():
@@ -215,7 +215,7 @@ class Reading:
         if of.classes:
             return Question(QUESTION, of.classes, of.classes + of.abstain, *parts)
         names: dict[str, None] = dict.fromkeys(kept)
-        for name in ("annotations", "truth", *(() if parts else ("gold",))):  # known spans are complete answers
+        for name in ("annotations", "truth", *(() if parts else ("gold",))):  # gold.csv has spans as JSON, not classes
             table = self.table(name)
             if table is not None:
                 require_columns(table, [of.label], str(self._files.find(name)))
@@ -232,7 +232,7 @@ class Reading:
         return {"annotations": self.answers.table.num_rows, "items": items, "truth": len(self.gold), **models}
 
     def doubts(self, answers: Answers) -> list[str]:
-        """Return warnings about columns that are not read, and names that may be misspelled, in any table."""
+        """Return warnings about columns that are not read, and about names in any table that may be misspelled."""
         of, table = self._of, self.table("annotations")
         columns = [] if table is None else table.column_names
         warnings = []
@@ -259,7 +259,7 @@ class Reading:
         return warnings + [_alike(what, own) for what, own in (pairs | self._similar_items(answers)).items() if own]
 
     def _similar_items(self, answers: Answers) -> dict[str, list[tuple[Name, Name]]]:
-        """Return items that known truth, or a model, spells differently than the answers and items."""
+        """Return source -> (usual name, other spelling) of items in known truth or predictions."""
         if not self.gold and not self.predictions[0]:
             return {}
         named = {*answers.unique(self._of.item)}
@@ -287,7 +287,7 @@ class Reading:
         return models
 
     def _spans_joined(self, table: pa.Table, others: Sequence[str]) -> pa.Table:
-        """Return one row per item and combination of the columns `others`, with its spans as one label.
+        """Return one row per item and combination of values in the columns `others`, with all its spans as one label.
 
         Raises BadTable, with the row, for a span outside the item's text, or an invalid time segment.
         """
@@ -327,17 +327,17 @@ def _alike(what: str, pairs: Sequence[tuple[Name, Name]]) -> str:
 
 
 def in_codes(column: pa.ChunkedArray) -> pa.DictionaryArray:
-    """Encode a column as text, with values in order of first appearance."""
+    """Dictionary-encode a column as text, with values in order of first appearance."""
     kind = pa.dictionary(pa.int32(), pa.string())
     if column.type == kind:
         return pa.concat_arrays([*column.unify_dictionaries().chunks, pa.array([], kind)][: column.num_chunks or 1])
-    # One chunk is encoded ten times as fast as many. All of them may hold more than the 2 GB of a string array.
+    # One chunk is encoded ten times faster than many, but it may exceed the 2 GB of a string array.
     coded = column.cast(pa.string()).cast(pa.large_string()).combine_chunks().dictionary_encode()
     return pa.DictionaryArray.from_arrays(coded.indices, coded.dictionary.cast(pa.string()))
 
 
 def _codes(column: pa.DictionaryArray) -> npt.NDArray[np.int32]:
-    """Return the codes, with the one after the last for null and empty text."""
+    """Return the codes. Null and empty text get the code after the last."""
     names = column.dictionary.to_pylist()
     codes = np.asarray(column.indices.fill_null(len(names)))
     return np.where(codes == names.index(""), np.int32(len(names)), codes) if "" in names else codes
@@ -351,7 +351,7 @@ def _require_storable(
     *,
     filled: bool = False,
 ) -> None:
-    """Raise BadTable for the first of these rows that cannot be stored: a NUL character or, if `filled`, no name."""
+    """Raise BadTable for the first of these rows with a NUL character or, if `filled`, without a name."""
     names = coded.dictionary
     cut = np.flatnonzero(np.asarray(pc.match_substring(names, "\0"), dtype=bool))
     if not filled and not len(cut):
@@ -368,7 +368,7 @@ def _require_storable(
 
 
 def _as_json(table: pa.Table) -> pa.Table:
-    """Convert times, decimals and bytes of a table to text, because data of items is stored as JSON."""
+    """Convert times, decimals and bytes in a table to text, because the data of items is stored as JSON."""
     for place, field in enumerate(table.schema):
         if _is_of_json(field.type):
             continue

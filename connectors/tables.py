@@ -7,14 +7,14 @@ Read from the folder (CSV, JSON Lines or Parquet; .gz allowed), or a single anno
     items.*                    item and any other columns: what annotators see; items without labels
     truth.*                    item, label: known truth
     probabilities_<model>.*    item, p_<class>, or any other format that `hitl combine` reads (.npz, Hugging Face);
-                               an array without row names has those of items.*, in order
+                               the rows of an array without row names are the items of items.*, in order
     graph.*                    item, neighbour [, weight]: linked items; read in each run, not pulled
 
 Written to `output` (default <folder>/hitl-output/): consensus.csv, order.csv, assignments/<annotator>.csv,
 labels_wanted.csv, added_items.jsonl and gold.csv; the last two are read back. A file is written atomically, and only
 if its content changes.
 
-A table that lost many rows at once may be half-written. Such a pull reads new rows and deletes nothing. If the next
+A table that lost many rows at once may be half-written. The pull then reads new rows and deletes nothing. If the next
 pull finds the files unchanged (by size and modification time), it accepts the missing rows as deleted.
 """
 
@@ -49,14 +49,14 @@ _IN_DOUBT = (
 )
 OPERATIONS = ("consensus", "order", "assign", "labels_wanted", "add_items", "gold")
 FEW = 10
-"""Rows that may disappear at once if others stay, because small tables are edited by hand."""
+"""Number of rows that a table may always lose at once unless it loses all, because small tables are edited by hand."""
 
 
 class TablesSettings(SourceSettings):
     """Keys of `[source]` for tables: their location and the names of their columns.
 
-    If a table lost more than the share `max_shrink` of its rows since the last run, deletions are confirmed by a second
-    pull.
+    If a table has lost more than the share `max_shrink` of its rows since the last run, the missing rows are deleted
+    only after a second pull has found the same files.
     """
 
     kind: Literal["tables"] = "tables"
@@ -71,12 +71,12 @@ class TablesSettings(SourceSettings):
     max_shrink: float = Field(default=0.1, ge=0, le=1)
 
     def graph(self, folder: Path) -> GraphSettings:
-        """Return the settings of graph.*, if it is in the folder of tables."""
+        """Return the settings of graph.*, or empty settings if it is not in the folder of tables."""
         found = table_in(folder / self.path, GRAPH)
         return GraphSettings() if found is None else GraphSettings(file=str(found.resolve()), item=self.item)
 
     def table_at(self, path: Path, folder: Path) -> str | None:
-        """Return the name of the table that a file at this path is, or would be."""
+        """Return the name of the table at this path, even if the file does not exist; None if it would be no table."""
         return Tables.open(self, folder).table_at(path)
 
 
@@ -85,9 +85,9 @@ class Look:
     """State of the tables at a pull, stored in its cursor.
 
     Attributes:
-        rows: rows per table when they were last accepted.
+        rows: number of rows per table when the tables were last accepted.
         classes: classes seen at that time.
-        doubted: the state of the files (`state_of`) if they were not accepted, else None.
+        doubted: state of the files (`TableFiles.state`) if they were not accepted, else None.
     """
 
     rows: Mapping[str, int] = field(default_factory=dict)
@@ -147,8 +147,8 @@ class Tables(Connector):
         self._output = Path(output) if output else root / "hitl-output"
         self._max_shrink = max_shrink
         self._accepts_deletions = False
-        self._last = Look()  # state at the last pull, which also starts the next one
-        self._classes_kept: Sequence[str] = ()  # from rows that are still stored while deletions are unconfirmed
+        self._last = Look()  # state at the last pull, from which the next one starts
+        self._classes_kept: Sequence[str] = ()  # classes of rows that stay stored while deletions are unconfirmed
         self._asked: tuple[str, Question] | None = None  # stamp of the files, and their question
         self._pulled: str | None = None  # stamp of the files at the last pull
 
@@ -157,7 +157,7 @@ class Tables(Connector):
         return TableFiles(self._path, self._output)
 
     def table_at(self, path: Path) -> str | None:
-        """Return the name of the table that a file at this path is, or would be, or None."""
+        """Return the name of the table at this path, even if the file does not exist; None if it would be no table."""
         return self._files.table_at(path)
 
     @property
@@ -166,7 +166,10 @@ class Tables(Connector):
         return str(self._path.resolve())
 
     def is_at(self, place: str) -> bool:
-        """Return True for the same path, or one that no longer exists because the folder was moved. Raises BadTable."""
+        """Return True if `place` is this path, or does not exist any more, as after moving the folder.
+
+        Raises BadTable if this path does not exist.
+        """
         if place == self.place:
             return True
         if not self._path.exists():
@@ -195,9 +198,10 @@ class Tables(Connector):
         self._accepts_deletions = True
 
     def pull(self, cursor: Cursor | None) -> Iterator[Page]:
-        """Yield the tables' content as one page if a file has changed. The store compares it by digests.
+        """Yield the content of all tables as one page if a file has changed. The store finds what differs by digests.
 
-        Raises BadTable if a table that an earlier pull has read is gone, because its rows were not withdrawn.
+        A page is also yielded if the names of columns or classes have changed, or deletions were left unconfirmed.
+        Raises BadTable if a table is gone that an earlier pull has read, because a missing file deletes no rows.
         """
         before, files = cursor or {}, self._files
         tables, look = files.present(before.get("tables") or ()), self._last if cursor is None else _look_in(cursor)
@@ -218,7 +222,7 @@ class Tables(Connector):
         self._asked = self._pulled, question
         self._last = replace(look, doubted=state) if lost else Look(rows, tuple(map(str, question.classes)))
         problems += [*answers.problems, *reading.predictions[1], *reading.doubts(answers)]
-        files.present(tables)  # a table that was moved away in the meantime was not read
+        files.present(tables)  # raises if a table was moved away before it was read
         whole = TablePage(reading, answers, self._columns)
         is_known = before.get("live") == whole.names_digest
         live = whole.names_digest if is_known or not lost else None
@@ -259,7 +263,7 @@ class Tables(Connector):
         return self._output / name, table, table.num_rows
 
     def _with_added(self, name: str, columns: list[str], rows: list[dict[str, Any]]) -> tuple[Path, pa.Table, int]:
-        """Add rows to those of the file, replacing those of the same items. Count those that differ."""
+        """Return the file, its rows after these are added (or replaced, by item), and how many rows change."""
         path = self._output / name
         there = read_table(path, columns).to_pylist() if path.exists() else []
         before = {row[columns[0]]: row for row in there}
@@ -270,7 +274,7 @@ class Tables(Connector):
     # -- check ---------------------------------------------------------------------------------------------
 
     def check(self) -> list[Check]:
-        """Check that the tables can be read and the output written."""
+        """Check that the tables can be read, and that the output has a folder."""
         checks = []
         try:
             self._files.all()
@@ -299,7 +303,7 @@ def _consensus(operation: Operation) -> pa.Table:
         whole = pa.concat_tables(map(pushed_table, operation.tables.values()), promote_options="default")
         return whole if whole.num_rows else _table_of_rows([], columns)
     pushed = [row for rows in operation.payload["questions"].values() for row in rows]
-    if any("parts" in row for row in pushed):  # spans; a row without one: no spans found
+    if any("parts" in row for row in pushed):  # spans; an item without spans gets an empty row
         of_texts = {TEXT: None} if all(TEXT in span for row in pushed for span in row["parts"]) else {}
         nothing = {"start": None, "end": None, "label": None}
         rows = [
@@ -324,7 +328,7 @@ def _labels_wanted(operation: Operation) -> pa.Table:
 
 
 def _without_nulls(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row without nulls, also nested ones: a missing value is read back as null."""
+    """Return a row without nulls, also nested ones, because a missing value is read back as null."""
     plain = ((name, _without_nulls(value) if isinstance(value, Mapping) else value) for name, value in row.items())
     return {name: value for name, value in plain if value is not None}
 
@@ -347,7 +351,7 @@ def _table_of_rows(rows: list[dict[str, Any]], columns: list[str]) -> pa.Table:
 
 
 def _write_if_changed(path: Path, table: pa.Table) -> bool:
-    """Write the table atomically, unless the file already has the same bytes. Its modification time proves nothing."""
+    """Write the table atomically unless the file already has the same bytes. Return True if it was written."""
     content = bytes_of(path, table)
     if path.is_file() and path.stat().st_size == len(content) and path.read_bytes() == content:
         return False

@@ -2,7 +2,7 @@
 
     client, replies       requests, retries, errors; shapes of responses
     config                labeling configuration -> form; controls and regions: results <-> labels
-    pull, compare         read everything once, then what changed; find what that missed
+    pull, compare         read everything once, then changes; find changes that were missed
     push                  carry out operations, with predictions (order, consensus, model backend) and assign
     audit                 read the project independently, to compare it with the store
     server                a local Label Studio for tests and the demo
@@ -53,10 +53,10 @@ FILES = ("/data/upload/", "/data/local-files/")
 """Path prefixes of uploaded files, and of files in folders that Label Studio is configured to serve."""
 
 OVERLAP = 1800.0
-"""Seconds that the server's clock may go back, or that a row may become visible late, without losing a change."""
+"""Seconds by which the server's clock may go back, or a row may become visible late, without a change being missed."""
 
 TOKEN = "HITL_LABEL_STUDIO_TOKEN"
-"""Environment variable of the access token; no file may hold it."""
+"""Environment variable with the access token, which no file may contain."""
 
 
 class LabelStudioSettings(SourceSettings):
@@ -161,8 +161,8 @@ class LabelStudio(Connector):
     def pull(self, cursor: Cursor | None) -> Iterator[Page]:
         """Read everything (cursor None) or what changed since the cursor. The caller may stop after any page.
 
-        If the labeling configuration no longer has what the settings name, a later pull continues without it and
-        reports this. A pull from the beginning raises BadSettings or Refused.
+        If the settings name a control or choice that the labeling configuration no longer has, a pull from a cursor
+        ignores the name and reports it. A pull from the beginning raises BadSettings or Refused.
         """
         if cursor is None:
             parse(self.settings["label_config"], *self._controls)
@@ -172,7 +172,7 @@ class LabelStudio(Connector):
             problems = ()
 
     def compare(self, cursor: Cursor, held: Held) -> Iterator[Page]:
-        """Read rows where the project differs from the store although no timestamp shows a change."""
+        """Read the tasks that differ from the store although no timestamp shows a change."""
         reader = pull.Reader(self.client, self.project, self.form, self._page_size)
         return compare.pages(reader, cursor, held, self._overlap)
 
@@ -181,11 +181,11 @@ class LabelStudio(Connector):
         return push.receipts(self.client, self.project, self.form, operations, self._key)
 
     def verify(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
-        """Push, and compare existing predictions one by one instead of by count."""
+        """Push like `push`, but compare existing predictions one by one instead of by count."""
         return push.receipts(self.client, self.project, self.form, operations, self._key, whole=True)
 
     def check(self) -> list[Check]:
-        """Check connection, token, project, labeling configuration, and settings that would break the order."""
+        """Check connection, token, project, labeling configuration, and settings that affect the order of tasks."""
         return doctor.check(self.client, self.project, *self._controls, self._key)
 
     @property
@@ -198,7 +198,7 @@ class LabelStudio(Connector):
         return pull.annotators(self.client)
 
     def workplaces(self) -> Pages:
-        """Return the URL of each annotator's tab, by email."""
+        """Return email -> URL of the annotator's tab, with advice for annotators."""
         return Pages(assign.tabs(self.client, self.project), assign.ADVICE)
 
     def marks(self) -> frozenset[str]:
@@ -217,7 +217,7 @@ class LabelStudio(Connector):
         return self.client.content(unquote(path), dict(parse_qsl(urlsplit(address).query)))
 
     def _path_here(self, address: str) -> str | None:
-        """Return the path of a file on this server, or None for any other address."""
+        """Return the path of an uploaded or local file on this server, or None for any other address."""
         here, there = urlsplit(self.client.url), urlsplit(address)
         if there.netloc and (there.scheme, there.netloc) != (here.scheme, here.netloc):
             return None
@@ -238,7 +238,7 @@ class LabelStudio(Connector):
         return audit.snapshot(self.client, self.project, self.form, progress)
 
     def departures(self, operations: Sequence[Operation], progress: Progress = silent) -> Iterator[Difference]:
-        """Find where the project differs from these operations, and hitl's leftovers that no operation covers."""
+        """Find differences between the project and these operations, and leftovers of operations that are not there."""
         return audit.departures(self.client, self.project, self.form, operations, progress)
 
     def register_backend(self, url: str, password: str, user: str = "hitl") -> int:

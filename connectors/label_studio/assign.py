@@ -2,9 +2,9 @@
 
 Community has no assignments. Each annotator gets a Data Manager tab, "hitl: <email>", that shows exactly the tasks with
 a prediction of version "hitl-assign-<user id>;<digest>" (empty, never shown to anybody), sorted by the score of the
-order. The label stream of the tab keeps filter, order and locks. A filter by task ids would do the same on the server,
-but with one such tab, the project's Data Manager no longer opens, for anybody. The tab hides the columns with other
-annotators' answers and with predictions. Tabs are shared, so nothing enforces that annotators stay in their own.
+order. The label stream of the tab respects its filter and order, and locks tasks. A filter by task ids would show the
+same tasks, but one such tab keeps the project's Data Manager from opening, for all users. The tab hides the columns
+with other annotators' answers and with predictions. Tabs are shared, so nothing keeps annotators in their own tab.
 
 Enterprise has assignments: the task's assignees are set through the SDK.
 """
@@ -26,7 +26,7 @@ ADVICE = (
     'choose "Label Tasks As Displayed" in the tab; "Label All Tasks" ignores the tab: it serves the questions of all '
     "annotators, and locks those that are opened"
 )
-"""Shown to annotators with their tab."""
+"""Advice shown to annotators with their tab."""
 _HIDDEN = [
     *("tasks:inner_id", "tasks:total_annotations", "tasks:cancelled_annotations", "tasks:total_predictions"),
     *("tasks:annotators", "tasks:annotations_results", "tasks:annotations_ids", "tasks:predictions_model_versions"),
@@ -51,13 +51,13 @@ def import_together(client: Client, project: int, operations: Sequence[Operation
         tasks = client.tasks_by_id(project, {task for numbers in wanted.values() for task in numbers}, ("id",))
         rows = {_version(each): _marks(each, [task for task in wanted[each.key] if task in tasks]) for each in new}
         versions.send([row for marks in rows.values() for row in marks])
-    except (Refused, NoAnswer, BadSettings):  # importing them one by one shows which is refused, and why
+    except (Refused, NoAnswer, BadSettings):  # `assign` imports them one by one, and shows which is refused, and why
         return {}
     return {name: len(marks) for name, marks in rows.items()}
 
 
 def assign(versions: Versions, imported: Mapping[str, int], operation: Operation) -> Receipt:
-    """Ask the annotator (operation.key, a user id) about exactly these tasks. `imported` is from `import_together`."""
+    """Ask the annotator (operation.key, a user id) about exactly these tasks. `imported`: see `import_together`."""
     client, wanted, prefix = versions.client, task_ids(operation.payload["items"]), _prefix(operation.key)
     person = client.user(operation.key)
     if person is None and not wanted:
@@ -165,7 +165,7 @@ def _only_tab(client: Client, views: Sequence[Mapping[str, Any]], title: str) ->
 
 
 def _set_assignees(client: Client, project: int, user: int, wanted: Sequence[int]) -> int:
-    """Enterprise: assign missing tasks, and withdraw those that are no longer planned and not begun."""
+    """Assign missing tasks, and withdraw those that are neither planned nor begun. Return the number of changes."""
     theirs = where("annotators", "contains", "List", user)
     answered = {
         int(task["id"]): any(row.get("completed_by") == user for row in task.get("annotations") or ())

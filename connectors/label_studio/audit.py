@@ -1,7 +1,7 @@
-"""Read a Label Studio project independently: an oracle to check the code that pulls and pushes.
+"""Read a Label Studio project independently, to check the code that pulls and pushes.
 
-It lists each task in full, and looks up the results of operations in that list and in the project's settings. It uses
-nothing of `pull`, `push`, `predictions` and `assign`, so that it repeats none of their errors.
+This reads each task in full, and looks for the results of operations in the tasks and the project's settings. It uses
+nothing from `pull`, `push`, `predictions` and `assign`, so that it repeats none of their errors.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def snapshot(client: Client, project: int, form: Form, progress: Progress = sile
 def departures(
     client: Client, project: int, form: Form, operations: Sequence[Operation], progress: Progress = silent
 ) -> Iterator[Difference]:
-    """Find where the project differs from these operations, and our leftovers that no operation covers."""
+    """Find differences between the project and these operations, and leftovers of operations that are not there."""
     audited = _Audited(client, project, form, progress)
     kinds: dict[str, Callable[[Operation], Iterator[str]]] = {
         "order": audited.order,
@@ -84,7 +84,7 @@ def _tasks(client: Client, project: int, progress: Progress) -> Iterator[dict[st
 
 
 class _Audited:
-    """Current state of a project, with a check per kind of operation that yields differences in words."""
+    """Current state of a project, with a check for each kind of operation, which yields differences in words."""
 
     def __init__(self, client: Client, project: int, form: Form, progress: Progress) -> None:
         self.client = client
@@ -104,7 +104,7 @@ class _Audited:
             self.tasks[item] = task
 
     def order(self, operation: Operation) -> Iterator[str]:
-        """Check the tasks of the only active version by their scores, and that the sampling follows them."""
+        """Check that this is the only order, that tasks are served by it, and that it ranks tasks as planned."""
         by = operation.payload.get("by")
         name = f"{ORDER}{by}-{operation.digest}" if by else ORDER + operation.digest
         if not self.tasks:
@@ -120,7 +120,7 @@ class _Audited:
             yield from self._same(planned, name)
 
     def assign(self, operation: Operation) -> Iterator[str]:
-        """Check the annotator's version, and what their tab shows."""
+        """Check the annotator's version, and the tasks in their tab."""
         if not self.client.community:
             return
         prefix, planned = f"{ASSIGN}{operation.key};", self._existing(operation.payload["items"])
@@ -175,7 +175,7 @@ class _Audited:
             yield "annotators are shown the consensus: it is the active version"
 
     def leftovers(self, operations: Sequence[Operation]) -> Iterator[Difference]:
-        """Find leftovers of a push that was killed or done twice, or of another store."""
+        """Find leftovers of a push that was interrupted or carried out twice, or of another store."""
         pushed = {(each.kind, each.key if each.kind == "assign" else "") for each in operations}
         for name in sorted(self.versions):
             person = name.removeprefix(ASSIGN).partition(";")[0]

@@ -32,7 +32,7 @@ WAITS = (1.0, 2.0, 4.0, 8.0)
 """Seconds before each retry. A server may ask for longer waits (Retry-After), up to LONGEST_WAIT."""
 LONGEST_WAIT = 30.0
 REPEAT_SECONDS = 60.0
-"""Seconds after the first request after which no retry begins."""
+"""Seconds from the first request within which retries begin."""
 REQUEST_SECONDS = 240.0
 """Default timeout of a whole request. A server that keeps sending is cut off."""
 WITHIN_LEASE = 0.8
@@ -72,14 +72,14 @@ class NoAnswer(Unreachable):
 
 @dataclass(frozen=True, slots=True)
 class TaskPage:
-    """Some tasks in order of their ids. `total` counts these and the remaining ones."""
+    """Some tasks, in order of their ids. `total` is the number of these and all remaining ones."""
 
     tasks: list[dict[str, Any]]
     total: int
 
     @property
     def more(self) -> bool:
-        """True if another page follows. A server may cap the page size, so a short page is not always the last."""
+        """True if another page follows. A server may cap the page size, so a short page need not be the last."""
         return 0 < len(self.tasks) < self.total
 
     @property
@@ -111,7 +111,7 @@ class Client:
         self._may_write: Callable[[], float] | None = None
 
     def fence(self, may_write: Callable[[], float] | None) -> None:
-        """Call `may_write` before every write: it raises, or returns the seconds left for writing. None: no fence."""
+        """Call `may_write` before every write from now on. It raises, or returns the seconds left. None: no fence."""
         self._may_write = may_write
 
     def get(self, path: str, shape: Shape = replies.ANYTHING, /, **parameters: object) -> Any:
@@ -125,7 +125,7 @@ class Client:
         return self._read(self._request("POST", path, parameters, body), shape)
 
     def patch(self, path: str, body: Mapping[str, object], *, unsaid: Collection[str] = ()) -> Any:
-        """Return the object in the response of PATCH `path`. It must have the changed fields, except `unsaid` ones."""
+        """Return the object in the response of PATCH `path`. It must have all changed fields that are not `unsaid`."""
         changed = replies.having(frozenset(body) - frozenset(unsaid))
         return self._repeat("PATCH", path, changed, {}, body)
 
@@ -181,7 +181,7 @@ class Client:
         return str(version.get("edition", "Community")).lower() == "community"
 
     def users(self) -> list[dict[str, Any]]:
-        """Return everyone who may annotate."""
+        """Return all users of the server."""
         return list(self.get("/api/users/", replies.USERS))
 
     def user(self, key: str) -> Mapping[str, Any] | None:
@@ -254,7 +254,7 @@ class Client:
     ) -> Any:
         """Send a request that is safe to repeat, and return its response.
 
-        A response of the wrong kind is retried only once: a page in between may be gone by then.
+        A response of the wrong kind (`NoAnswer`) is retried only once, in case it was a temporary page of a proxy.
         """
         until, strange, tries = time.monotonic() + REPEAT_SECONDS, 0, 0
         while True:
@@ -274,7 +274,7 @@ class Client:
 
     @contextmanager
     def _asking(self, asked: str, method: str) -> Iterator[None]:
-        """Limit the time of requests. Raise errors of httpx and the SDK as our own, and those of the fence."""
+        """Limit the time of requests, ask the fence before writes, and convert errors of httpx and the SDK to ours."""
         with self._connecting:
             _ = self._sdk
         from label_studio_sdk.core.api_error import ApiError

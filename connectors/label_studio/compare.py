@@ -1,16 +1,18 @@
 """Find where Label Studio differs from the store although no timestamp shows it.
 
-A pass over changes (`pull`) sees timestamps later than all that the previous pass could see. It misses rows that became
-visible after their timestamp had been passed, changes stamped by a clock that had gone back, and deleted tasks. Each
-pull therefore ends with a comparison of what has not changed since it began:
+A pass over changes (`pull`) reads tasks with a later timestamp than any in the previous pass. It misses rows that
+became visible late, with an earlier timestamp, changes stamped by a clock that had gone back, and deleted tasks. Each
+pull therefore ends with a comparison of the tasks that have not changed since it began:
 
-    numbers      of tasks, annotations and tasks with late timestamps; always, with a few small requests
-    the window   timestamp and annotations of each task stamped within the overlap before `since`; only while the last
-                 change seen is no older than the overlap, because an edit changes no count
-    all tasks    the same for every task, if the numbers still differ, or differ from those when all tasks matched
+    window       compare the timestamp and annotations of each task stamped within the overlap before `since`. This is
+                 done while the last change seen is no older than the overlap, because an edit changes no count
+    counts       compare the numbers of tasks, annotations and late timestamps, always, with a few small requests
+    all tasks    compare every task as in the window, if the counts differ in another way than they did when all tasks
+                 matched
 
-A task that differs is read again, and one that is gone is reported. Numbers come first because Label Studio needs only
-about 0.05 s to count, but 0.5 ms per task to list, whichever fields are requested (it always reads the annotations).
+A task that differs is read again, and deleted tasks are reported. Counts are compared before all tasks because Label
+Studio takes only about 0.05 s to count, but 0.5 ms per task to list, whichever fields are requested (it always reads
+the annotations).
 """
 
 from __future__ import annotations
@@ -25,14 +27,14 @@ from hitl.connectors.label_studio.pull import ID_PAGE, Reader, State, above, fir
 from hitl.platform import Cursor, Held, HeldItem, Page
 
 TRIES = 3
-"""Number of times that differing counts are taken, because annotators may be working in between."""
+"""Number of times to count until the counts agree, because annotators may be working meanwhile."""
 SHOWN = 500
-"""Characters after which Label Studio truncates a list of annotations."""
+"""Number of characters after which Label Studio truncates a list of annotations."""
 _LISTED = ("id", "updated_at", "annotations_ids", "total_annotations", "cancelled_annotations")
 
 
 def pages(reader: Reader, cursor: Cursor, held: Held, overlap: timedelta) -> Iterator[Page]:
-    """Read rows that differ again. Yield nothing if the pull has not finished.
+    """Yield pages with the tasks that differ from the store. Yield nothing if the pull has not finished.
 
     `overlap`: how far the server's clock may go back, and how late a row may become visible.
     """
@@ -56,7 +58,7 @@ def pages(reader: Reader, cursor: Cursor, held: Held, overlap: timedelta) -> Ite
 
 
 class _Comparison:
-    """One comparison. Tasks that changed after the pass began are left for the next one."""
+    """One comparison. Tasks that changed after the pull began are left to the next pull."""
 
     def __init__(self, reader: Reader, state: State, held: Held, overlap: timedelta) -> None:
         self.reader = reader
@@ -67,7 +69,7 @@ class _Comparison:
         self.drift = list(state.drift)
 
     def fix(self, differing: set[int], gone: frozenset[str] = frozenset()) -> Iterator[Page]:
-        """Read the tasks that differ, and report those that are gone."""
+        """Yield pages with the tasks that differ, and without those that are gone."""
         if differing or gone:
             self.state.moved = time.time()
         if differing:
@@ -77,7 +79,10 @@ class _Comparison:
             yield Page(cursor=self.state.save(), live=frozenset(self.held.stored()) - gone)
 
     def counts_agree(self) -> bool:
-        """Return True if platform and store have equal numbers of tasks, annotations and late timestamps."""
+        """Return True if platform and store have equal numbers of tasks, annotations and late timestamps.
+
+        Differences that remained when all tasks matched (`State.drift`) do not count.
+        """
         since = self.state.since
         fresh = self.tasks(above(since))
         new = [str(task["id"]) for task in fresh]
@@ -106,7 +111,7 @@ def _differing(tasks: Iterable[Mapping[str, Any]], stored: Mapping[str, HeldItem
 
 
 def _differs(task: Mapping[str, Any], stored: HeldItem | None) -> bool:
-    """Compare timestamp and annotations. Times are compared by value, whatever their format."""
+    """Return True if timestamp or annotations differ. Times are compared by value, whatever their format."""
     if stored is None or datetime.fromisoformat(task["updated_at"]) != datetime.fromisoformat(stored.version):
         return True
     names = str(task["annotations_ids"])

@@ -9,8 +9,9 @@
     Pairwise                    one, classes "left" and "right"       {"selected": "left"}
     Labels, ...                 one, about parts of items             see regions.py
 
-An alias replaces the value in results, so we use the alias as the name too. An annotation, a prediction and ground
-truth hold the answers to all controls in one result list, so they are read and written together.
+If a choice has an alias, results contain the alias instead of the value, so we use it as the name of the class too. An
+annotation, a prediction and ground truth hold the answers to all controls in one result list, so the controls are read
+and written together.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ SUPPORTED = (
     "TimeSeriesLabels on TimeSeries, TimelineLabels on Video, and BrushLabels and RectangleLabels on Image"
 )
 MOST_STARS = 1_000
-"""Maximum stars of a rating; each star is a class."""
+"""Maximum number of stars of a rating. Each number of stars is a class."""
 REGIONS: Mapping[str, Mapping[str, type[Regions]]] = {
     "Labels": {"Text": TextSpans, "Audio": TimeSegments},
     "TimeSeriesLabels": {"TimeSeries": TimeSegments},
@@ -42,7 +43,7 @@ REGIONS: Mapping[str, Mapping[str, type[Regions]]] = {
 }
 """Tag of the control -> tag of the object it labels -> class that reads it."""
 _OPEN = "open"
-"""Key in our meta of ground truth that lists the controls it leaves open."""
+"""Key in the meta of our ground truth, for the list of the controls that it leaves open."""
 
 Attributes = Mapping[str, str]
 Result = Sequence[Mapping[str, Any]]
@@ -51,7 +52,7 @@ Result = Sequence[Mapping[str, Any]]
 
 @contextmanager
 def _understood() -> Iterator[None]:
-    """Raise NotUnderstood for results that no control can read. Label Studio accepts any JSON as an annotation."""
+    """Convert errors of reading a result to NotUnderstood, because Label Studio accepts any JSON as an annotation."""
     try:
         yield
     except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError) as error:
@@ -90,9 +91,9 @@ class Form:
     def read(self, result: object) -> Answers:
         """Return the answers in an annotation's result; None if a question was left open.
 
-        An empty control counts as an answer if everyone sees it: nothing was ticked, or marked. It does not count if it
-        may have been hidden, or if `as_truth` has left it open. Raises NotUnderstood for anything that is not a legal
-        answer to each control, and for answers to controls that are not (or no longer) in the configuration.
+        An empty control counts as an answer (nothing ticked or marked) if everyone sees it, and as open if it may have
+        been hidden, or if `as_truth` has left it open. Raises NotUnderstood for anything that is not a legal answer to
+        each control, and for answers to controls that are not (or no longer) in the configuration.
         """
         items = result if isinstance(result, list) else []
         named = [str(item["from_name"]) for item in items if isinstance(item, dict) and item.get("from_name")]
@@ -133,7 +134,7 @@ class Form:
         or label that no control has, and NotUnderstood if the result would be read differently than intended.
         """
         answered = {control.name for control in self.controls if not labels.keys().isdisjoint(_names_of(control))}
-        with _understood():  # people may have changed what is there
+        with _understood():  # annotators may have changed the existing result
             left = ({control.name for control in self.controls} if beside is None else _left_open(beside)) - answered
             old = [item for item in beside or () if item.get("from_name") not in answered]
             result = [_leaving_open(item, left) for item in (*old, *self.write(labels))]
@@ -144,7 +145,7 @@ class Form:
         return result
 
     def half_known(self, labels: Mapping[str, str]) -> bool:
-        """Return True if a multiple choice is answered for only some of its classes. An unticked box would mean no."""
+        """Return True if labels cover only some classes of a multiple choice. The others would be read as no."""
         counts = [(len(labels.keys() & set(names)), len(names)) for names in map(_names_of, self.controls)]
         return any(0 < answered < total for answered, total in counts)
 
@@ -157,7 +158,7 @@ def _left_open(result: object) -> set[str]:
 
 
 def _leaving_open(item: Mapping[str, Any], controls: Collection[str]) -> dict[str, Any]:
-    """Return an entry of a result, marked in its meta: the ground truth leaves these controls open."""
+    """Return an entry of a result with these controls in its meta, as those that the ground truth leaves open."""
     meta = dict(item.get("meta") or {})
     ours = {name: part for name, part in (meta.pop("hitl", None) or {}).items() if name != _OPEN}
     ours |= {_OPEN: sorted(controls)} if controls else {}
@@ -170,7 +171,7 @@ def _names_of(control: Control) -> list[str]:
 
 
 def configuration(xml: str) -> tuple[Form, dict[str, str]]:
-    """Return all supported controls of a labeling configuration, and why others are not supported, by name.
+    """Return all supported controls of a labeling configuration, and name -> why it is not supported for the others.
 
     Raises Refused for invalid XML.
     """
@@ -200,8 +201,8 @@ def configuration(xml: str) -> tuple[Form, dict[str, str]]:
 def parse(xml: str, control: str | None = None, abstain: Sequence[str] = ()) -> Form:
     """Return the controls to work with in a labeling configuration: all supported ones, or the named one.
 
-    `abstain` names the choices that are answers but not classes. Raises Refused if none (or not the named one) is
-    supported, and BadSettings if a name is unknown.
+    `abstain` names the choices that are answers but not classes. Raises Refused if the named control, or every control,
+    is not supported, and BadSettings if a name is unknown.
     """
     form, refused = configuration(xml)
     controls = [each for each in form.controls if control in (None, each.name)]
@@ -219,7 +220,7 @@ def parse(xml: str, control: str | None = None, abstain: Sequence[str] = ()) -> 
 
 
 def adapted(xml: str, control: str | None = None, abstain: Sequence[str] = ()) -> tuple[Form, tuple[str, ...]]:
-    """Parse a labeling configuration that may have changed, ignoring names it no longer has. Also return problems.
+    """Parse a labeling configuration that may have changed. Ignore names it no longer has, and return them as problems.
 
     Raises Refused if no control is supported.
     """

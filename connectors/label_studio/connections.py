@@ -22,14 +22,14 @@ import httpcore
 import httpx
 
 CHUNK = 65_536
-"""Bytes sent at once, so that a slow receiver is cut off too."""
+"""Maximum number of bytes sent at once, so that the deadline also applies to a slow receiver."""
 _limits: ContextVar[tuple[float, float]] = ContextVar("limits", default=(math.inf, math.inf))
 """Deadlines of the response and of the last byte sent, by `time.monotonic`."""
 
 
 @contextmanager
 def within(seconds: float, *, sending: float | None = None) -> Iterator[None]:
-    """End the requests of this thread within `seconds`; send their last byte within `sending`."""
+    """Cut off requests in this block after `seconds`. Their last byte must be sent within `sending` (default: same)."""
     now = time.monotonic()
     before = _limits.set((now + seconds, now + (seconds if sending is None else min(sending, seconds))))
     try:
@@ -102,7 +102,7 @@ class _Stream(httpcore.NetworkStream):
 
 
 def _left(until: float, timeout: float | None, error: type[Exception]) -> float | None:
-    """Return the time left until a limit, at most `timeout`. Raises `error` after the limit."""
+    """Return the seconds left until the deadline, at most `timeout`; None: no limit. Raises `error` after it."""
     left = min(until - time.monotonic(), math.inf if timeout is None else timeout)
     if left <= 0:
         raise error("the request took too long in all")

@@ -1,9 +1,10 @@
-"""Controls of a labeling configuration and their answers in `result` lists: the base class, and choices of whole tasks.
+"""Controls of a labeling configuration, with their answers in `result` lists: the base class, and choices.
 
-A model's probabilities are in `meta: {"hitl": {"distribution": {class: p}}}` of its result; `meta: {"distribution":
-...}` and `{"probabilities": ...}` are read as well. For multiple choice, p is the probability of yes. A prediction
-without probabilities is a label and a score s: p(label) = s, and the rest is spread evenly over the other classes. P+L
-learns a temperature per model, so an overconfident score is corrected. A label without a score is left out.
+The probabilities of a model's prediction are in `meta: {"hitl": {"distribution": {class: p}}}` of its result;
+`meta: {"distribution": ...}` and `{"probabilities": ...}` are read as well. For multiple choice, p is the probability
+of yes. A prediction without probabilities is a label with a score s: p(label) = s, and 1 - s is spread evenly over the
+other classes. Combiners that learn a temperature per model, such as P+L, correct overconfident scores. A label without
+a score is left out.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ class NotUnderstood(Exception):
 
 
 def began_as_suggestion(result: object) -> bool | None:
-    """Return True if any part of an annotation began as a prediction, or None if no part has an origin.
+    """Return True if any entry of an annotation's result began as a prediction; None if no entry has an origin.
 
-    `parent_prediction` is no help, because the predictions of the order are parents too, although they suggest nothing.
+    `parent_prediction` does not tell, because it may be a prediction of the order, which suggests nothing.
     """
     items = result if isinstance(result, list) else []
     origins = [str(item["origin"]) for item in items if isinstance(item, dict) and item.get("origin")]
@@ -80,7 +81,7 @@ class Control(ABC):
     def read_prediction(self, result: object, score: object) -> dict[str, dict[str, float]]:
         """Return class probabilities of a model's prediction, question -> class -> p; empty if there are none.
 
-        A model's parts of items are not combined with those of annotators yet. Raises NotUnderstood.
+        Parts of items that a model predicts are not read yet. Raises NotUnderstood.
         """
         return {}
 
@@ -139,7 +140,7 @@ class Choices(Control):
         item = self._only(result)
         chosen = [] if item is None else self._chosen(item["value"])
         if self.kind == "multiple":
-            # An abstention leaves unchosen classes open: "Unsure" next to "sports" still means sports.
+            # An abstention applies to the classes not chosen: "Unsure" next to "sports" still means sports.
             other = next((label for label in chosen if label in self.abstain), NO)
             return {name: YES if label in chosen else other for label, name in self._by_class().items()}
         if len(chosen) > 1:
@@ -168,7 +169,7 @@ class Choices(Control):
         return [entry | {"meta": {"hitl": {"distribution": shares}}} if shares else entry]
 
     def read_prediction(self, result: object, score: object) -> dict[str, dict[str, float]]:
-        """Return class probabilities, question -> class -> p, from its meta, or from its label and score."""
+        """Return class probabilities of a prediction, question -> class -> p, from its meta, or its label and score."""
         item = self._only(result)
         if item is None:
             return {}
@@ -211,7 +212,7 @@ class Choices(Control):
         return chosen
 
     def _as_labels(self, raw: Any) -> list[str] | None:
-        """Return the choices as our labels, or None if the value has another form."""
+        """Return the choices in this value as our labels, or None if it has another form."""
         if self.kind == "rating":
             whole = isinstance(raw, int | float) and not isinstance(raw, bool) and float(raw).is_integer()
             return [str(int(raw))] if whole else None

@@ -18,7 +18,7 @@ from hitl.platform import Check, id_in
 CONNECTED = "CO"
 """State of a model backend that responds."""
 NAMED = 5
-"""Maximum people named."""
+"""Maximum number of people named in a message."""
 
 
 def check(
@@ -46,7 +46,7 @@ def check(
     checks += [_labeling(settings["label_config"], control, abstain), _serving(settings)]
     checks += [_order(versions, settings), _suggestions(versions, settings)]
     if edition.lower() == "community":
-        # Community has no setting to prevent that annotators see the answers of others.
+        # Community has no setting that hides the answers of others.
         shown = " and the consensus" if any(name.startswith(CONSENSUS) for name in versions.counts()) else ""
         detail = (
             f"a task that is opened from the Data Manager's list shows everybody's annotations{shown}; Label All Tasks "
@@ -72,7 +72,7 @@ def _labeling(xml: str, control: str | None, abstain: Sequence[str]) -> Check:
 
 
 def _serving(settings: Mapping[str, Any]) -> Check:
-    """Report settings that the first push will change; this check passes."""
+    """Report settings that the first push will change. This check always passes."""
     sampling, count = settings.get("sampling"), settings.get("maximum_annotations")
     notes = [f"sampling is {sampling!r}"] if sampling != SAMPLING else []
     notes += [f"annotations per task are {count}"] if count != 1 else []

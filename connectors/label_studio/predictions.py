@@ -1,8 +1,9 @@
-"""Push the order in which tasks are served and the consensus, both as predictions, and serve as a model backend.
+"""Push the order in which tasks are served and the consensus, both as predictions, and set up hitl as model backend.
 
 Predictions are the only thing Label Studio accepts in bulk, and it has no upsert. Each state is therefore a model
-version named after its content, "hitl-order-<mark of the store>-<digest>", which is swapped in: import the new one,
-move the project's model_version, verify it, delete the old ones. Repeating this repairs a crash at any point.
+version named after its content, "hitl-order-<mark of the store>-<digest>". It replaces the old state in four steps:
+import the new version, set the project's model_version, verify it, delete the old versions. After a crash at any point,
+repeating the steps repairs the state.
 
 The order consists of predictions with an empty result, whose score rises with the rank. With "Uncertainty sampling",
 Label Studio serves the lowest score of the project's model_version first (and random tasks, silently, if model_version
@@ -28,7 +29,7 @@ from hitl.kinds.kind import kind_of
 from hitl.platform import Operation, Question, Receipt
 
 ORDER, CONSENSUS, SUGGESTS = "hitl-order-", "hitl-consensus-", "hitl-suggests-"
-"""Prefixes of versions. That of suggestions is followed by what is shown and since when."""
+"""Prefixes of versions. SUGGESTS is followed by the kind of suggestion and a text that changes with suggestions."""
 MARK_ENDS = "-"
 """Separates the store's mark from the digest of an order; neither contains it."""
 HIDE = "show_collab_predictions"
@@ -37,9 +38,9 @@ TITLE = "hitl"
 """Title of hitl's model backend until there is an order."""
 SAMPLING = "Uncertainty sampling"
 BATCH = 10_000
-"""Predictions per request. It is large because each import makes Label Studio recount all tasks of the project."""
+"""Number of predictions per request. It is large because each import makes Label Studio recount the project's tasks."""
 TRIES = 3
-"""Maximum imports of predictions that arrive more than once."""
+"""Maximum number of times that a version is imported if its predictions arrive more than once."""
 
 Row = dict[str, Any]
 Answer = Mapping[str, Any]
@@ -49,8 +50,8 @@ Answer = Mapping[str, Any]
 class Versions:
     """Model versions of a project's predictions.
 
-    `whole` compares every prediction under a name. A count is far quicker, and enough if only pushes write these
-    predictions.
+    With `whole`, `make` compares every prediction of a version, otherwise only their number. The number is far quicker
+    to get, and enough if only pushes write these predictions.
     """
 
     def __init__(self, client: Client, project: int, *, whole: bool = False) -> None:
@@ -78,15 +79,15 @@ class Versions:
         return backends
 
     def existing(self, rows: Sequence[Row]) -> tuple[list[Row], list[int]]:
-        """Split rows into those with existing tasks, and the missing tasks, which would fail the whole import."""
+        """Return the rows whose tasks exist, and the missing tasks of the others, which would make an import fail."""
         tasks = self.client.tasks_by_id(self.project, [row["task"] for row in rows], ("id",))
         return [row for row in rows if row["task"] in tasks], [row["task"] for row in rows if row["task"] not in tasks]
 
     def make(self, name: str, rows: Sequence[Row]) -> int:
-        """Make the version hold exactly these predictions. Return how many had to be written.
+        """Make the version hold exactly these predictions. Return how many were written, 0 if it already does.
 
-        Check the state afterwards instead of the response, because a request may be carried out twice. Raises Refused
-        if Label Studio drops some (it does so without an error), or has duplicates.
+        The state is checked afterwards, not just the response, because a request may be carried out twice. Raises
+        Refused if Label Studio drops some (it does so without an error), or keeps duplicates.
         """
         count = self.counts().get(name, 0)
         if count == len(rows) and not (self.whole and self._differs(name, rows)):
@@ -139,8 +140,8 @@ class Versions:
     def remove(self, name: str) -> None:
         """Delete one version.
 
-        If the active version is a backend's title, Label Studio resets it whenever any version is deleted, so it is
-        restored.
+        If the active version is a backend's title, Label Studio resets it whenever any version is deleted. So it is
+        activated again.
         """
         active = self.active() if self.backends else None
         self.client.delete(f"{self.path}/model-versions/", {"model_version": name})
@@ -148,11 +149,11 @@ class Versions:
             self.activate(active)
 
     def activate(self, name: str, *, hidden: bool = False) -> int:
-        """Activate a version and verify it. Return 1 if it was not active.
+        """Activate a version and verify it. Return 1 if something had to be changed.
 
-        `hidden`: annotators see no predictions. Otherwise, Label Studio's editor starts from the prediction of the
+        `hidden`: hide predictions from annotators. Otherwise, Label Studio's editor starts from the prediction of the
         active version, even an empty one, and sends its number with the answer. Label Studio refuses the answer if that
-        prediction was deleted meanwhile, which every new order does.
+        prediction was deleted meanwhile, as happens with every new order.
         """
         now, wanted = self.client.project(self.project), {"model_version": name, **({HIDE: False} if hidden else {})}
         if all(now.get(key) == value for key, value in wanted.items()):
@@ -244,7 +245,7 @@ def label_of(question: Question, answer: Answer) -> str:
 
 
 def _probabilities(question: Question, answer: Answer) -> Mapping[str, float]:
-    """Return class probabilities, or for parts the probability of each, by its one-part label."""
+    """Return class -> probability or, for parts, the label of each single part -> its probability."""
     if "parts" not in answer:
         return dict(answer["probabilities"])
     return {label_of(question, {"parts": [part]}): float(part["confidence"]) for part in answer["parts"]}
@@ -301,8 +302,8 @@ def register_backend(client: Client, project: int, url: str, user: str, password
 def follow_order(versions: Versions) -> None:
     """Set the title of hitl's backend to the version of the order, after everything is pushed.
 
-    Restore an active version that was lost. The title of a backend that is down cannot be changed, because Label Studio
-    contacts it first. Nothing is suggested then, but the order still works.
+    If the order is not active any more, activate it again. The title of a backend that is down cannot be changed,
+    because Label Studio contacts it first. Nothing is suggested then, but the order still works.
     """
     ours = [each for each in versions.backends if is_ours(each)]
     if not ours:
@@ -322,7 +323,7 @@ def follow_order(versions: Versions) -> None:
 
 
 def _change_backend(client: Client, backend: Mapping[str, Any], wanted: Mapping[str, object]) -> None:
-    """PATCH a backend. Label Studio checks the address again, and needs all fields for that."""
+    """PATCH a backend with all its fields, which Label Studio needs to check the address again."""
     client.patch(f"/api/ml/{backend['id']}", wanted, unsaid=("basic_auth_pass",))
 
 

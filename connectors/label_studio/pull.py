@@ -1,4 +1,4 @@
-"""Read a project: everything once, then what changed.
+"""Read a project: everything once, then only changes.
 
     bulk      tasks in order of their ids                            cursor {"phase": "bulk", "after": id, ...}
     changes   tasks with updated_at > since, by id                   cursor {"phase": "changes", "since": time, ...}
@@ -6,12 +6,13 @@
 Label Studio updates a task's updated_at when an annotation is written, changed, skipped or deleted. `since` is the
 latest updated_at that the project had when the previous pass began. Only timestamps of the server's application are
 compared with one another, because the clocks of a proxy (the header `Date`), the database or this machine may differ.
-The server's clock may go back, and a row may become visible long after its timestamp. Both leave changes that are not
-later than `since`, as do deleted tasks; compare.py finds them. Pages come in the order in which they were read, so the
-later one is right whatever its versions say (`Page.latest`).
+The server's clock may go back, and a row may become visible long after its timestamp. Such changes are not later than
+`since`, and a deleted task has no updated_at; compare.py finds both. Pages come in the order in which they were read,
+so the later one is right whatever its versions say (`Page.latest`).
 
-Bulk imports of predictions do not change updated_at. The cursor therefore stores count and time of every foreign model
-version. If a version is new or has grown, its tasks are read again. If one has shrunk or was replaced, everything is.
+Bulk imports of predictions do not change updated_at. The cursor therefore stores the count and time of every foreign
+model version. If a version is new or has grown, its tasks are read again. If one has shrunk or was replaced, everything
+is read again.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ OURS = "hitl-"
 META = "hitl"
 """Key in the meta of a task that we created, for the user's own id."""
 ID_PAGE = 5000
-"""Tasks per request when few fields are requested."""
+"""Number of tasks per request if few fields are requested."""
 _TASK = ("id", "data", "meta", "is_labeled", "overlap", "created_at", "updated_at")
 _ANNOTATION = ("annotations", "result", "completed_by", "was_cancelled", "ground_truth", "lead_time", "updated_by")
 _PREDICTION = ("predictions", "score", "model_version")
@@ -52,13 +53,15 @@ class State:
     """Cursor of a pull in progress; `save` returns its JSON form.
 
     Attributes:
-        since, began: latest timestamps of the project's tasks when the last pass, and this one, began.
+        phase: "bulk" or "changes" (see above).
+        since, began: latest timestamp of the project's tasks when the last pass began, and when this one began.
+        after: highest task id read in this pass.
         moved: time when a change was last seen, by our clock, in seconds since the epoch.
-        whole: the pass has read everything, so a comparison is not needed yet.
-        drift: how many more tasks and annotations Label Studio counts than it lists.
+        whole: True if the pass has read everything, so that the window before `since` need not be compared.
+        drift: how many more tasks, and annotations, Label Studio counts than it lists.
         models: foreign model version -> number of predictions and time of the latest.
         form: digest of the form with which the stored rows were read.
-        imported: number of imported gold annotations, counted in a first pull.
+        imported: number of imported gold annotations so far in a first pull; None in later ones.
     """
 
     phase: str
@@ -83,12 +86,12 @@ class State:
             ) from None
 
     def save(self) -> Cursor:
-        """Return JSON values."""
+        """Return the cursor, which has only JSON values."""
         return {**vars(self), "drift": list(self.drift), "models": dict(self.models)}
 
 
 def pages(client: Client, project: int, form: Form, cursor: Cursor | None, page_size: int) -> Iterator[Page]:
-    """Yield pages from the cursor on. The last page's cursor is where the next pull begins.
+    """Yield pages from the cursor on. The next pull begins at the cursor of the last page.
 
     Raises Refused and Unreachable as the client does. Pages already yielded stay valid.
     """
@@ -135,7 +138,7 @@ class Reader:
         return state
 
     def people(self, state: State) -> Page:
-        """Read everyone who may annotate. The stored names are kept if the server does not list users."""
+        """Read all users of the server. Keep the stored names if it does not list them."""
         try:
             rows = annotators(self.client)
         except (Refused, NoAnswer) as error:
@@ -165,7 +168,7 @@ class Reader:
             yield replace(page, live=live, total=total, problems=(*page.problems, *problems))
 
     def changes(self, state: State) -> Iterator[Page]:
-        """Read what changed since the last pass, and the tasks of foreign model versions that grew."""
+        """Read the tasks that changed since the last pass, and those of foreign model versions that grew."""
         models = self._models()
         if state.began != state.since:
             for read in self._scan(state.after, [above(state.since)], with_predictions=bool(models)):
@@ -187,7 +190,7 @@ class Reader:
             yield self._page(state, self.client.tasks_by_id(self.project, some, include).values())
 
     def _scan(self, after: int, filters: Sequence[Json] = (), *, with_predictions: bool) -> Iterator[TaskPage]:
-        """Yield pages of tasks by id, and fetch the next one in the background."""
+        """Yield pages of tasks by id, while the next page is fetched in the background."""
         include = _include(with_predictions)
 
         def fetch(above: int) -> TaskPage:
@@ -275,7 +278,7 @@ def _include(with_predictions: bool) -> tuple[str, ...]:
 
 
 def first_listed(client: Client, project: int, filters: Sequence[Json], ordering: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the first task that passes the filters, in this order, and counts of tasks and annotations."""
+    """Return the first task that passes the filters, in this order, and the numbers of tasks and annotations."""
     query = {"filters": {"conjunction": "and", "items": [*filters]}, "ordering": [*ordering]}
     asked = {"fields": "all", "include": "id,updated_at", "query": json.dumps(query, separators=(",", ":"))}
     page: dict[str, Any] = client.get("/api/tasks", replies.LISTED, project=project, page=1, page_size=1, **asked)
@@ -293,7 +296,7 @@ def above(since: str) -> dict[str, object]:
 
 
 def up_to(until: str) -> dict[str, object]:
-    """Return the filter for tasks without a later updated_at."""
+    """Return the filter for tasks with this updated_at or an earlier one."""
     return where("updated_at", "less_or_equal", "Datetime", stamp(datetime.fromisoformat(until)))
 
 
@@ -314,7 +317,7 @@ def is_imported(annotation: Json) -> bool:
 
 
 def imported_truth(count: int) -> str:
-    """Say how many annotations are ground truth only because of how they were imported, and what to do about it."""
+    """Explain that `count` annotations are ground truth because of how they were imported, and what to do about it."""
     are = "annotation is" if count == 1 else "annotations are"
     return (
         f"{count:,} imported {are} known truth and no answers of annotators, as Label Studio takes them unless an "
@@ -341,7 +344,7 @@ def read_answers(form: Form, annotation: Json) -> tuple[Answers, NotUnderstood |
 
 
 def submitted(task: Json) -> int:
-    """Count what Label Studio compares with the overlap: all annotations except skips, repeats included."""
+    """Count the annotations that Label Studio compares with the overlap: all but skips, repeats included."""
     return sum(not annotation.get("was_cancelled") for annotation in task.get("annotations") or ())
 
 
@@ -356,7 +359,7 @@ def count_answers(form: Form, task: Json) -> int:
 
 
 def user_of(annotation: Json) -> str | None:
-    """Return the key of the annotator, or None."""
+    """Return the key of the annotator, or None if the annotation has none."""
     by = annotation.get("completed_by")
     by = by.get("id") if isinstance(by, dict) else by
     return None if by is None else str(by)

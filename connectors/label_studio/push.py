@@ -6,8 +6,8 @@
     add_items             new tasks, identified by their meta {"hitl": key}, and by source.key if it is set
     gold                  a ground-truth annotation by the token's user
 
-Label Studio serves a task while it has fewer annotations than its overlap. It counts all of them: a second one by
-the same annotator, unreadable ones, ground truth. So overlap = its own count + the answers still wanted.
+Label Studio serves a task while it has fewer annotations than its overlap. It counts all except skips, even a second
+one by the same annotator, unreadable ones and ground truth. So overlap = this count + the number of answers wanted.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def receipts(
 
 
 def _labels_wanted(client: Client, project: int, form: Form, operation: Operation) -> Receipt:
-    """Request n labels per task. Close tasks that have enough, and open all others."""
+    """Request the wanted number of labels for each task. Close tasks that have enough, and open the others."""
     wanted = {task_ids([item])[0]: int(n) for item, n in operation.payload["items"].items()}
     tasks = client.tasks_by_id(project, wanted, ("id", "overlap", "is_labeled", *_ANNOTATIONS))
     patches = []
@@ -178,7 +178,7 @@ def _gold(client: Client, project: int, form: Form, operation: Operation) -> Rec
 def _truth(
     form: Form, labels: Mapping[str, str], task: Task, me: int
 ) -> tuple[Mapping[str, str], list[dict[str, Any]]]:
-    """Return these labels as they will be read, and the result for them. Raises NotUnderstood if there is none."""
+    """Return these labels as they will be read, and the result to write. Raises NotUnderstood if that is impossible."""
     if form.half_known(labels):  # an unticked box means no
         raise NotUnderstood(f"the truth of every class of {form.name!r} is needed")
     here = _gold_of(task)

@@ -38,13 +38,13 @@ from hitl.parts import (
 from hitl.platform import Question
 
 BEYOND = 1.0
-"""Percent of the image that a box may extend beyond it, as happens when it is drawn to the edge."""
+"""Percent of the image by which a box may extend beyond it, as happens if it is drawn to the edge."""
 MILLISECONDS, OFFSET = "%L", "%Z"
 """Codes of milliseconds and UTC offset in a timeFormat. Python lacks the first, and has %z for the second."""
 
 Entries = Sequence[Mapping[str, Any]]
 Region = tuple[str, str, dict[str, Any]]
-"""A part to write: its id in the result, its label as the only part, and its fields, `value` among them."""
+"""A part to write: the id of its region, its label as if it were the only part, and fields of the region (`value`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Regions(Control):
 
     @property
     def questions(self) -> tuple[Question, ...]:
-        """Questions about every item: one, about its parts."""
+        """One question about every item, about its parts."""
         return (Question(self.name, self.choices, self.choices, self.kind, self.field),)
 
     def read(self, result: object) -> Answers:
@@ -70,7 +70,7 @@ class Regions(Control):
     def write(
         self, labels: Mapping[str, str], distributions: Mapping[str, Mapping[str, float]]
     ) -> list[dict[str, Any]]:
-        """Return regions for these parts; `distributions` has the probability of each, by its one-part label."""
+        """Return the regions of these parts. `distributions`: control -> label of a single part -> its probability."""
         try:
             regions = list(self._regions(labels[self.name]))
         except (KeyError, TypeError, ValueError):
@@ -131,7 +131,7 @@ class TimeSegments(Regions):
 
     Attributes:
         of: tag of the recording: "TimeSeries", "Audio" or "Video".
-        time_format: format of times; None if they are numbers.
+        time_format: format of times (timeFormat); None if they are numbers.
     """
 
     of: str
@@ -187,8 +187,8 @@ class TimeSegments(Regions):
 class Boxes(Regions):
     """Boxes on an image. x, y is the upper left corner; all four numbers are percent of the image.
 
-    A box that extends up to `BEYOND` percent beyond the image is cut. One that extends further, is rotated, has no
-    area, or does not have exactly one label, is invalid.
+    A box that extends beyond the image by up to `BEYOND` percent is cut at the edge. A box is invalid if it extends
+    further, is rotated, has no area, or does not have exactly one label.
     """
 
     kind: ClassVar[str] = "boxes"
@@ -266,7 +266,7 @@ class Masks(Regions):
 
 
 def _pixels(side: object) -> int:
-    """Return a side of an image, or 0 if a region has none. Raises NotUnderstood for an invalid size."""
+    """Return the length of an image's side; 0 if the region does not have it. Raises NotUnderstood if it is invalid."""
     if side is None:
         return 0
     if not isinstance(side, int | float) or not math.isfinite(side) or side != int(side) or side < 0:
@@ -275,7 +275,7 @@ def _pixels(side: object) -> int:
 
 
 def _within_image(kind: str, x: float, y: float, width: float, height: float) -> tuple[float, float, float, float]:
-    """Return a box cut to its image. Raises NotUnderstood if too much of it is cut off."""
+    """Return a box (x, y, width, height) cut at the edge. Raises NotUnderstood if it extends too far or has no area."""
     box = f"the box of {kind!r} at x {x:g}, y {y:g} with width {width:g}, height {height:g}"
     if min(x, y) < -BEYOND or max(x + width, y + height) > 100 + BEYOND:
         raise NotUnderstood(f"{box} reaches beyond the image; expected 0 to 100 percent")
@@ -299,7 +299,7 @@ def is_readable(time_format: str) -> bool:
 
 
 def _iso(value: object, time_format: str) -> str:
-    """Return a time in this format as ISO 8601 (UTC). A number is milliseconds since the epoch, as in the page."""
+    """Return a time in this format as ISO 8601 (UTC). A number is in milliseconds since the epoch, as on the page."""
     try:
         if isinstance(value, str):
             time = datetime.strptime(value, time_format.replace(MILLISECONDS, "%f").replace(OFFSET, "%z"))

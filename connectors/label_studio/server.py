@@ -109,7 +109,7 @@ def template(python: Path, progress: Progress = silent) -> Path:
 
 
 class LocalServer:
-    """A Label Studio on a free loopback port, for the duration of a `with` block.
+    """A Label Studio server on a free loopback port, for the duration of a `with` block.
 
     Attributes (inside the block):
         url, token: its address, and the administrator's API token.
@@ -118,7 +118,7 @@ class LocalServer:
     """
 
     def __init__(self, data: Path | None = None, progress: Progress = silent) -> None:
-        """Set the `data` folder to keep (filled from the template if empty). None: use a temporary one."""
+        """Set the folder of the server's data, which is filled from the template if empty. None: a temporary folder."""
         self.folder = data
         self._progress, self._open = progress, ExitStack()
         self.url = self.token = self.admin_email = self.admin_password = ""
@@ -178,7 +178,7 @@ def _locked(base: Path) -> Iterator[None]:
 
 
 def _fill(source: Path, data: Path) -> None:
-    """Copy the template into an empty folder, with a new token. A server that accepts it is ours."""
+    """Copy the template into an empty folder, with a new token, so that a server that accepts the token is ours."""
     if (data / _ACCOUNT).exists():
         return
     if (data / _DATABASE).exists():
@@ -241,7 +241,7 @@ def _running(python: Path, data: Path, account: Mapping[str, str]) -> Iterator[s
 
 
 def _responds(process: subprocess.Popen[bytes], url: str, token: str) -> bool:
-    """Return True if our server responds at the URL within START_SECONDS, False if it ended or does not."""
+    """Return True if our server responds at the URL within START_SECONDS, and False if it does not or has ended."""
     deadline = time.monotonic() + START_SECONDS
     # A single client: creating one takes a fifth of the time between requests.
     with httpx.Client(base_url=url, timeout=30) as asking:
