@@ -1,4 +1,4 @@
-"""Combiners: a truth prior times an annotator model, one algorithm per file. Classes load on first use."""
+"""Combiners: methods that estimate true classes from labels, one algorithm per file. Classes load on first use."""
 
 from __future__ import annotations
 

@@ -2,23 +2,23 @@
 
     p(z_n = j | labels, models, D)  ∝  E[p_T(z_n = j | models) | D]  prod_k E[prod_l pi[k, j, l] | D]         (eq. 22)
 
-D are the items with known truth. Given them the temperature and the confusion matrices are independent.
+D: the items with known truth. Given D, the temperature and the confusion matrices are independent.
 
-Temperature. With T* the mode (P+L), the pool at T = tau T* is p*(z_n = j)^(1/tau), normalized. The posterior of
-log tau is one-dimensional, and integrated by quadrature (`calibration.temperature_scaling`). For one model this is
-the whole posterior. For several models the temperatures vary together, in the proportions of the mode. The confidence
-of the whole pool moves a prediction to first order; proportions shift it from model to model and average out
-(simulated: the mean distance to the posterior of two temperatures is half that of P+L).
+Temperature. Let T* be the mode, as in P+L. At T = tau T* the pool is p*(z_n = j)^(1/tau), normalized. Quadrature over
+the posterior of log tau integrates the temperature out (`calibration.temperature_scaling`). This is exact for one
+model. With several models tau scales all temperatures alike, and their ratios stay at the mode. The approximation is
+good because tau changes predictions to first order, while errors of the ratios largely cancel. (In simulations with
+two models, the mean distance to the exact posterior is half that of P+L.)
 
-Annotators. The rows of a confusion matrix are Dirichlet(N + b) given D, so one label of an annotator has the
-probability (N_jl + b_jl) / sum, which P+L uses as the mode. Several labels of the anonymous pool on one item come
-from one row, and each updates the row for the next (Polya's urn):
+Annotators. Given D, the rows of a confusion matrix are Dirichlet(a) with a = N + b. So a single label has the
+probability a_jl / sum_l a_jl, which is the mode that P+L uses. Several labels of the anonymous pool on one item come
+from the same row, and each updates the row for the next (Polya's urn). For c_l labels of each option, c in total,
 
     E[prod_l pi_jl^c_l]  =  prod_l (a_jl)_(c_l)  /  (sum_l a_jl)_(c),     (a)_(c) = a (a + 1) ... (a + c - 1)
 
-The paper takes Dirichlet(N + b + 1) here (`accuracy_at="mode"`), whose mean expects an accuracy of 0.27 where its mode
-expects 0.75 (J = 10). That alone makes the method need more labels than P+L, as the paper found (CIFAR-10H, ten known
-items: error .043, not .029).
+The paper uses Dirichlet(N + b + 1) instead (`accuracy_at="mode"`). For ten classes, the mode of that prior has an
+accuracy of 0.75, but its mean only 0.27. This alone makes the method need more labels than P+L, as the paper found
+(error on CIFAR-10H with ten known items: .043 instead of .029).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from hitl.models.pl import PL, calibrated_prior
 from hitl.models.priors.shares import Fixed
 
 FACTOR, WEIGHT = "temperature factor", "temperature weight"
-"""Parameters of a consensus: (G,) nodes tau and (G,) their posterior weights, which sum to 1."""
+"""Names of consensus parameters: (G,) quadrature nodes tau, and (G,) their posterior weights, which sum to 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +72,9 @@ class BayesianPL(PL):
     def paper(cls) -> Self:
         """Return the settings of Kerrigan, Smyth & Steyvers 2021 (appendix G, eq. 22).
 
-        The priors of `PL.paper`, whose mode is at the expected accuracy, so that the rows of a matrix are
-        Dirichlet(N + b + 1) given the known items. The temperature is integrated by quadrature, which is exact; the
-        paper draws it by Hamiltonian Monte Carlo.
+        The priors are those of `PL.paper`, whose mode is at the expected accuracy: given the known items, confusion
+        rows are Dirichlet(N + b + 1). Quadrature, which is exact for one model, replaces the paper's Hamiltonian Monte
+        Carlo draws of the temperature.
         """
         return cls(accuracy=0.75, off=0.1, temperature=LogTemperature(0.5, 0.5), accuracy_at="mode")
 
@@ -110,7 +110,7 @@ class BayesianPL(PL):
         return consensus.judging(annotations.items, q_nj)
 
     def _pool(self, mode: Consensus, evidence: Evidence) -> Floats:
-        """Return (N, J) probabilities of the pool at the mode, NaN where all models abstain."""
+        """Return (N, J) probabilities of the pool at the mode of the temperatures, NaN where all models abstain."""
         prior = calibrated_prior(self, evidence, mode)
         return np.where(evidence.predicted[:, None], np.exp(prior.log_prior()), np.nan)
 
@@ -118,10 +118,13 @@ class BayesianPL(PL):
 def posterior_of_factor(
     p_nj: Floats, truth_n: npt.NDArray[np.integer], temperature_m: Floats, prior: LogTemperature
 ) -> TemperaturePosterior:
-    """Return the posterior of the factor tau of all temperatures.
+    """Return the posterior of tau, the factor that scales all temperatures.
 
-    p_nj: (N, J) the pool at the temperatures `temperature_m` (M,), NaN where all abstain; truth_n: (N,) class codes,
-    -1 where unknown. The M priors of log T_m combine into one of log tau.
+    Args:
+        p_nj: (N, J) probabilities of the pool at `temperature_m`, NaN where all models abstain.
+        truth_n: (N,) class codes, -1 where unknown.
+        temperature_m: (M,) temperatures at the mode.
+        prior: prior of each log T_m. The M priors combine into one of log tau.
     """
     n_models, n_classes = len(temperature_m), p_nj.shape[1]
     of_factor = LogTemperature(float(prior.mean - np.log(temperature_m).mean()), float(prior.sd / np.sqrt(n_models)))
@@ -130,9 +133,9 @@ def posterior_of_factor(
 
 
 def repeated_answers(annotations: Annotations, a_jl: Floats) -> Floats:
-    """Return (N, J) correction, in nats, for repeated labels of the anonymous pool on an item.
+    """Return (N, J) corrections of log probabilities, in nats, for items that the anonymous pool labeled repeatedly.
 
-    `a_jl` (J, L): Dirichlet parameters of the pool's rows. 0 for items with at most one of its labels.
+    They are 0 for items with at most one label of the pool. `a_jl` (J, L): Dirichlet parameters of the pool's rows.
     """
     rows = np.flatnonzero(annotations.annotator == annotations.anonymous)
     item, label = annotations.item[rows], annotations.label[rows]
@@ -148,7 +151,7 @@ def repeated_answers(annotations: Annotations, a_jl: Floats) -> Floats:
 
 
 def _place(key: npt.NDArray[np.integer]) -> npt.NDArray[np.intp]:
-    """Return (M,) number of equal keys before each of the sorted keys."""
+    """Return (M,) for each of the sorted keys the number of equal keys before it."""
     first = np.concatenate((np.ones(min(1, len(key)), bool), key[1:] != key[:-1]))
     start = np.flatnonzero(first)
     return np.asarray(np.arange(len(key)) - np.repeat(start, np.diff(np.append(start, len(key)))))

@@ -1,19 +1,22 @@
-"""Coins: annotators who are right with one chance (one coin), or with one per class (two coins).
+"""Coin models: an annotator is right with one probability (one coin), or with one per class (two coins).
 
-    l = j           with chance   s_k a_kj                        a_kj = (R_kj + r) / (R_kj + W_kj + r + w)
-    l another class with chance   s_k (1 - a_kj) / (J - 1)        R, W expected numbers of right and wrong answers
-    l no class      with its own chance, whatever j: it carries no information
+    p(l_nk = j | z_n = j)              =  s_k a_kj                    s_k: chance that annotator k answers with a class
+    p(l_nk = another class | z_n = j)  =  s_k (1 - a_kj) / (J - 1)
+    p(l_nk = an option that is no class)  is the same for every j, so such an answer carries no information
+
+    a_kj = (R_kj + r) / (R_kj + W_kj + r + w)             R, W: expected numbers of right and wrong answers
 
     one coin    a_kj = a_k for all classes j                                a_k  ~ Beta(r + 1, w + 1)
     two coins   a_kj free; for two classes sensitivity and specificity      a_kj ~ Beta(r + 1, w + 1)
 
-(One coin: the form of Zhang et al. 2016, "Spectral methods meet EM"; two coins: Raykar et al. 2010, one accuracy per
-class if there are more than two.) The prior expects annotators to be right. Without it, or from a start other than the
-votes, all roles may swap: every annotator wrong, all labels reversed.
+One coin is the model of Zhang et al. 2016 ("Spectral methods meet EM"). Two coins is that of Raykar et al. 2010, with
+one accuracy per class if there are more than two classes. The prior expects annotators to be right more often than
+not. Without it, or from a start other than the votes, EM may end with every annotator wrong and all labels reversed.
 
-`OneCoin` and `TwoCoin` learn by EM with class shares. SP (Kerrigan, Smyth & Steyvers 2021, section 4) is P+L with one
-coin, fitted where the truth is known: R_k and W_k are numbers of answers, and its prior has the weight of one row of
-P+L's. It learns from fewer items than P+L, but learns less: it cannot express that cats are mistaken for dogs.
+`OneCoin` and `TwoCoin` are fitted by EM, with class shares as the prior of the truth. `SP` (Kerrigan, Smyth & Steyvers
+2021, section 4) is P+L with one coin per annotator, fitted to items of known truth, so R_k and W_k are counts. Its
+prior weighs as much as a confusion row of the paper's P+L for ten classes (3.6 answers). SP needs fewer items than P+L,
+but cannot express that an annotator mistakes cats for dogs.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ from hitl.models.pl import calibrated_prior
 from hitl.models.priors.shares import Shares
 
 PASS = 0.1
-"""Pseudo-count of each answer that is no class, and of answering with a class."""
+"""Pseudo-count of each option that is no class, and one of all classes together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,9 +51,9 @@ class Coins:
 
     Attributes:
         one: True if an annotator has one coin for all classes.
-        right, wrong: pseudo-counts r and w, > 0.
-        accuracy_kj: (K, J) chance of the right class among answers that are a class, in (0, 1).
-        said_ko: (K, 1 + L - J) chance of an answer that is a class, and of each other option; rows sum to 1.
+        right, wrong: prior pseudo-counts r and w, > 0.
+        accuracy_kj: (K, J) probability that an answer naming a class is right, in (0, 1).
+        said_ko: (K, 1 + L - J) probability of answering with a class, and of each other option; rows sum to 1.
     """
 
     one: bool
@@ -74,7 +77,7 @@ class Coins:
 
     @property
     def log_pi_klj(self) -> Floats:
-        """(K, L, J) log chance of each answer."""
+        """(K, L, J) log probability of each answer."""
         n_annotators, n_classes = self.accuracy_kj.shape
         log_pi = np.empty((n_annotators, n_classes + self.said_ko.shape[1] - 1, n_classes))
         log_pi[:, :n_classes] = np.log1p(-self.accuracy_kj[:, None]) - np.log(n_classes - 1)
@@ -85,7 +88,7 @@ class Coins:
         return log_pi
 
     def learn(self, counts_klj: Floats) -> Self:
-        """Return the posterior modes, given expected counts (K, L, J)."""
+        """Return coins at their posterior mode, given expected counts (K, L, J)."""
         n_classes = counts_klj.shape[2]
         right_kj, wrong_kj = tosses(counts_klj)
         passes_ko = counts_klj[:, n_classes:].sum(axis=2)
@@ -105,8 +108,8 @@ class Coins:
     def report(self, annotations: Annotations, counts_klj: Floats, share_j: Floats) -> AnnotatorReport:
         """Report the annotators.
 
-        A row of a confusion matrix weighs as many answers as its coin has seen. The answers of a single coin are
-        divided among the rows by class share, so that the accuracy is as uncertain as the coin.
+        A confusion row has the weight of the answers to its coin, prior included. With one coin, these answers are
+        divided among the rows by class share, so that the reported accuracy is as uncertain as the coin.
         """
         pi_kjl = np.exp(self.log_pi_klj).transpose(0, 2, 1)
         seen_kj = counts_klj.sum(axis=1)
@@ -119,7 +122,7 @@ class Coins:
 
 
 def tosses(counts_klj: Floats) -> tuple[Floats, Floats]:
-    """Return (K, J) right and (K, J) wrong answers for items of each class; answers that are no class are neither."""
+    """Return (K, J) right and (K, J) wrong answers to items of each class; options that are no class are neither."""
     classes = counts_klj[:, : counts_klj.shape[2]]
     right_kj = np.einsum("kjj->kj", classes).copy()
     return right_kj, np.maximum(classes.sum(axis=1) - right_kj, 0.0)
@@ -130,11 +133,11 @@ class OneCoin:
     """One accuracy per annotator.
 
     Attributes:
-        accuracy: its expected value, in (0, 1).
-        strength: number of answers that this expectation is worth, > 0.
-        share_smoothing: pseudo-items of each class, > 0.
-        least_labels: labels an item needs to count (all items are predicted).
-        tolerance: EM stops at an iteration that gains less, in nats per item.
+        accuracy: expected accuracy of the annotators, in (0, 1).
+        strength: weight of that expectation, in answers, > 0.
+        share_smoothing: number of pseudo-items per class, > 0.
+        least_labels: number of labels from which an item of unknown truth is learned from; all items are predicted.
+        tolerance: EM stops when an iteration gains less than this, in nats per item.
 
     Example:
         >>> from hitl import Annotations, Evidence, models
@@ -185,7 +188,7 @@ class OneCoin:
 
 @dataclass(frozen=True, slots=True)
 class TwoCoin(OneCoin):
-    """One accuracy per class and annotator: for two classes sensitivity and specificity.
+    """One accuracy per class and annotator; with two classes these are sensitivity and specificity.
 
     Settings as in `OneCoin`; `strength` is in answers per class.
 
@@ -204,8 +207,8 @@ class SP:
     """P+L with one accuracy per annotator, by supervised maximum a posteriori.
 
     Attributes:
-        accuracy: expected accuracy of the annotators in (0, 1): the prior's mode.
-        strength: number of answers that this expectation is worth, > 0.
+        accuracy: expected accuracy of the annotators, the prior's mode, in (0, 1).
+        strength: weight of that expectation, in answers, > 0.
         temperature: prior of each model's log temperature.
 
     Example:

@@ -33,15 +33,18 @@ def combine(
 
     Tables are DataFrames (pandas, polars), Arrow tables, Hugging Face datasets, dicts of columns or lists of dicts.
 
-    Attributes:
-        labels: one row per label, with the columns item, annotator and label; or one row per item and one column per
-            annotator.
-        probabilities: of one model: a table with the columns item and p_<class>; of several: a dict name -> table.
-        truth: items of known truth: a table with the columns item and label.
-        method: a name that `hitl combine --method` accepts; `settings` are those of its class.
-        paper: use the settings of the method's paper, overridden by `settings`; by default hitl's.
-        item, annotator, label, time: names of the columns; annotator=None: annotators have no ids.
-        classes, options: the classes, and the allowed answers if there are more; default: the labels in the table.
+    Args:
+        labels: table with one row per label and the columns item, annotator and label; or with one row per item and
+            one column per annotator.
+        probabilities: predictions of a model, as a table with the columns item and p_<class>; for several models a
+            dict of model name -> table.
+        truth: table of items with known truth, with the columns item and label.
+        method: name of the method, as in `hitl combine --method`.
+        paper: True to use the settings of the method's paper instead of hitl's defaults.
+        item, annotator, label, time: names of the columns; annotator=None if annotators have no ids.
+        classes: names of the classes; default: those in the tables.
+        options: allowed answers, if there are others besides the classes; default: those in the tables.
+        settings: settings of the method's class, which override all defaults.
 
     Raise BadInput, with the expected form, for malformed tables; BadSettings for an unknown method or setting.
 
@@ -76,7 +79,7 @@ def combine(
 
 
 def _models(given: Any) -> dict[str, Any]:
-    """Return name -> table. A single table is named "model"."""
+    """Return model name -> table. A single table gets the name "model"."""
     several = isinstance(given, Mapping) and all(has_columns(table) for table in given.values())
     if not several and not has_columns(given):
         raise BadInput(
@@ -88,7 +91,7 @@ def _models(given: Any) -> dict[str, Any]:
 
 
 def _all(items: Sequence[Name], others: Sequence[Any], item: str) -> list[Name]:
-    """Return these items, then those that only the other tables have."""
+    """Return the items, followed by those that only other tables have."""
     found = dict.fromkeys(items)
     for table in others:
         if item in table.column_names:

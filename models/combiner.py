@@ -1,7 +1,7 @@
-"""The contract of every combiner: evidence in, consensus out, and the kinds of evidence it uses.
+"""Interface of combiners: evidence in, consensus out.
 
-A combiner declares what it uses besides the annotations (`uses`), and begins its `fit` with `used`, which warns about
-evidence that is given but not used, and hides it from the combiner.
+A combiner declares in `uses` which kinds of evidence it uses besides the annotations. Its `fit` first calls `used`,
+which removes all other kinds and warns about them.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ EVIDENCE = {
 class Combiner(Protocol):
     """Method that fuses all evidence into the best-supported label of every item.
 
-    Settings are the fields of a frozen dataclass; `fit` keeps no state. `start` is an earlier consensus to
-    begin from (usually the same answer, in fewer iterations).
+    Settings are the fields of a frozen dataclass; `fit` keeps no state. `start` is an earlier consensus to begin from,
+    which usually gives the same result in fewer iterations.
 
-    `uses`: the fields of the evidence it uses besides the annotations. If some of them are required, the class
-    attribute `needs` names these. A method that also fits `Shards` declares it: `fits_shards: ClassVar[bool] = True`.
-    Its result from shards is a consensus without items; `apply` predicts these, shard by shard.
+    `uses` names the fields of the evidence that the method uses besides the annotations. The optional class attribute
+    `needs` names those that it requires. A method that also fits `Shards` sets `fits_shards: ClassVar[bool] = True`.
+    From shards, `fit` returns a consensus without items, and `apply` predicts the items shard by shard.
 
     Example:
         >>> from hitl.models import Combiner, DawidSkene
@@ -85,10 +85,10 @@ class ApplicableCombiner(Combiner, Applicable, Protocol):
 
 
 def used(combiner: Combiner, evidence: Evidence | Shards, stacklevel: int = 3) -> Evidence:
-    """Return the evidence that this combiner uses: the first line of every `fit`.
+    """Return the evidence without the kinds that this combiner does not use. Every `fit` calls this first.
 
-    Warn (IgnoredEvidence) about evidence that is given but not used. Raise BadEvidence if something the combiner
-    needs is missing. Both name methods that would work. Also raise BadEvidence for a table, which is not evidence yet.
+    Warn (IgnoredEvidence) about removed kinds. Raise BadEvidence if a required kind is missing, BadSettings for shards.
+    Warnings and errors name methods that would work. Also raise BadEvidence for anything else, such as a table.
     """
     if isinstance(evidence, Shards):
         raise BadSettings(f"method {name_of(combiner)} needs all labels in memory")
@@ -109,9 +109,9 @@ def used(combiner: Combiner, evidence: Evidence | Shards, stacklevel: int = 3) -
 
 
 def used_shards(combiner: Combiner, evidence: Evidence | Shards) -> Shards:
-    """Return the part of a table or of shards that this combiner uses: the first line of a `fit` that takes both.
+    """Return evidence or shards without the kinds that this combiner does not use, as shards.
 
-    Needed truth may be in any shard. Raise BadEvidence if none has it.
+    A `fit` that accepts both calls this first. Raise BadEvidence unless some shard has all required kinds.
     """
     if not isinstance(evidence, Shards) or not fits_shards(combiner):
         return Table(used(combiner, evidence, stacklevel=4))
@@ -122,7 +122,7 @@ def used_shards(combiner: Combiner, evidence: Evidence | Shards) -> Shards:
 
 
 def fits_shards(combiner: Any) -> TypeGuard[ShardsCombiner]:
-    """Return True if the `fit` of a combiner (or a class of them) takes `Shards`."""
+    """Return True if a combiner, or a class of combiners, can fit `Shards`."""
     return bool(getattr(combiner, "fits_shards", False))
 
 
@@ -153,10 +153,16 @@ def concluded(
     mixing: Mixing | None = None,
     **learned: Any,
 ) -> Consensus:
-    """Return the consensus of a fit from beliefs (N, J), annotators, the fit's trace, and other fields `learned`.
+    """Build the consensus of a fit; a fit to several shards has no items.
 
-    The class shares are those of the annotators. A consensus of shards has no items. `began`: `time.perf_counter()` at
-    the start of the fit.
+    Args:
+        method: combiner that was fitted.
+        began: `time.perf_counter()` at the start of the fit.
+        evidence: evidence of the fit.
+        q_nj: (N, J) class probabilities.
+        people: report on the annotators, whose class shares become those of the consensus.
+        objective, converged, mixing: as in `Fit`.
+        learned: other fields of `Consensus`.
     """
     fit = Fit(name_of(method), asdict(method), objective, converged, time.perf_counter() - began, mixing)
     items, classes = evidence.annotations.items, evidence.annotations.classes
@@ -167,7 +173,7 @@ def concluded(
 
 
 def require_given(combiner: Combiner, evidence: Evidence, kinds: frozenset[str]) -> None:
-    """Raise BadEvidence if one of these kinds is missing, saying what to supply and which methods do without."""
+    """Raise BadEvidence if one of these kinds is missing. The message says what to supply, or which method to use."""
     missing = kinds - given(evidence)
     if missing:
         what = " and ".join(words for kind, words in EVIDENCE.items() if kind in missing)
@@ -190,25 +196,31 @@ def without(evidence: Evidence, kinds: frozenset[str]) -> Evidence:
 
 
 def seen_by(combiner: Combiner, evidence: Evidence) -> Evidence:
-    """Return the evidence without features that this combiner does not use; a policy or a model may use them."""
+    """Return the evidence without features if this combiner does not use them.
+
+    Unlike `used` this does not warn, because the features may be there for a policy or a classifier.
+    """
     return evidence if "features" in combiner.uses else without(evidence, frozenset({"features"}))
 
 
 def needs_of(combiner: Combiner | type[Combiner]) -> frozenset[str]:
-    """Return the kinds of evidence that a combiner (or a class of them) requires."""
+    """Return the kinds of evidence that a combiner, or a class of combiners, requires."""
     needs: frozenset[str] = getattr(combiner, "needs", frozenset())
     return needs
 
 
 def name_of(combiner: Combiner) -> str:
-    """Return the name of its method, or of its class if it has none."""
+    """Return the name under which a combiner is registered, or the name of its class if it is not."""
     made = type(combiner)
     place = f"{made.__module__}:{made.__qualname__}"
     return next((name for name, listed in COMBINERS.items() if listed == place), made.__qualname__)
 
 
 def _instead(kinds: AbstractSet[str], one: str, several: str, none: str) -> str:
-    """Return the first two methods that use these kinds and need no others, with a verb; or `none`."""
+    """Return the names of up to two methods that use these kinds and need no others, with a verb.
+
+    The verb is `one` for one method, `several` for two. Without any method, return `none`.
+    """
     names = []
     for name in COMBINERS:
         with suppress(BadSettings):  # a method of another package that cannot be loaded

@@ -5,9 +5,9 @@
     E   q_nj ∝ p_j prod_k pi[k, j, l_nk]                                   (eq. 2.5)
     M   pi[k, j, l] ∝ sum_{n: l_nk = l} q_nj + b_jl,   p_j ∝ sum_n q_nj + b  (eqs. 2.3, 2.4, as posterior modes)
 
-starting from the votes. `smoothing` b = 0.01 is nearly maximum likelihood. With `accuracy` set, each row's prior
-expects that accuracy with the weight of a few labels (Kerrigan 2021), which regularizes annotators with few labels.
-There may be more label options than classes; items with known truth are clamped.
+EM starts from the votes. With `smoothing` b = 0.01 the estimates are close to maximum likelihood. If `accuracy` is set,
+the prior of each row expects that accuracy with the weight of a few labels (Kerrigan 2021), which regularizes
+annotators with few labels. There may be more label options than classes. Items with known truth keep it.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ class DawidSkene:
     """Dawid–Skene by maximum a posteriori.
 
     Attributes:
-        smoothing: pseudo-count of each confusion cell without `accuracy`, > 0.
+        smoothing: pseudo-count of each confusion cell if `accuracy` is None, > 0.
         accuracy: expected accuracy of annotators in (0, 1), or None for a uniform prior.
-        strength: pseudo-counts of a whole confusion row when `accuracy` is set, > 0.
-        share_smoothing: pseudo-items of each class in the class shares, > 0; large values keep shares uniform.
-        least_labels: labels an item needs to count (all items are predicted). One label alone says nothing about who
-            is right; with 2, a project with few labels cannot collapse into a single class.
-        tolerance: EM stops at an iteration that gains less, in nats per item.
+        strength: sum of the pseudo-counts of a confusion row if `accuracy` is set, > 0.
+        share_smoothing: number of pseudo-items per class in the class shares, > 0; large values keep shares uniform.
+        least_labels: number of labels from which an item of unknown truth is learned from; all items are predicted. A
+            single label does not show who is right, so 2 keeps a project with few labels from collapsing into one
+            class.
+        tolerance: EM stops when an iteration gains less than this, in nats per item.
 
     Example:
         >>> from hitl import Annotations, Evidence, models
@@ -84,7 +85,7 @@ class DawidSkene:
         return em.concluded(self, began, shards, found, people)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """Predict other items, by the same or new annotators, with the learned parameters."""
+        """Predict other items, labeled by the same or new annotators, with the learned parameters."""
         return warm_start.applied(consensus, evidence, self._unmet(consensus, evidence.annotations))
 
     def _pseudo_counts(self, annotations: Annotations) -> Floats:
@@ -95,7 +96,10 @@ class DawidSkene:
         return confusion.accurate_pseudo_counts(j, options, self.accuracy, off)
 
     def _unmet(self, learned: Consensus, annotations: Annotations) -> Floats:
-        """Return (J, L) rows of new annotators: the prior or, if it is uniform, the average of those met."""
+        """Return (J, L) confusion rows of new annotators, on any scale.
+
+        These are the prior's or, if it is uniform, the means over the learned annotators, weighted by labels.
+        """
         people = learned.annotators
         if self.accuracy is not None or not people.labels.any() or people.options != annotations.options:
             return self._pseudo_counts(annotations)

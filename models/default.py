@@ -1,12 +1,13 @@
 """The default combiner: Dawid–Skene with a hierarchy of priors, combined with models, and with corrected confidence.
 
-Three parts make Dawid–Skene suit any crowd and any model (docs/decisions.md has figures):
+Three additions make Dawid–Skene suit any crowd and any model (docs/decisions.md has figures):
 
-    hierarchy      crowd, person, confusion rows: matrices are trusted only as far as labels support them
-    observations   a model's prediction counts in addition to the labels, relative to its prediction for every item: an
-                   uninformative model changes nothing
-    correction     annotators err together: equal answers are worth less than they seem, unless errors are so even
-                   that no item can have misled them
+    hierarchy      priors of the crowd, of each annotator and of each confusion row: a matrix departs from the crowd's
+                   only as far as labels support it
+    observations   each prediction of a model is one more observation of an item, relative to the model's mean
+                   prediction: a model that predicts the same for every item changes nothing
+    correction     annotators make the same mistakes, so equal answers count for less than under independence, unless
+                   errors are so evenly distributed that no item can have misled several annotators
 """
 
 from __future__ import annotations
@@ -35,10 +36,12 @@ from hitl.models.numerics.clamping import clamp
 from hitl.models.numerics.votes import answered
 
 RATIO_VARIANCE = 0.25
-"""Variance of r, the ratio of actual to expected wrong answers of an annotator: besides the chance errors of each label
-there is one that labels share. It widens the intervals of annotators whose items are least certain the most. With it
-they cover the share of right answers for 88 to 94 % of the annotators of public crowds with three labels per item or
-more (docs/benchmarks/honesty.txt); without it for 68 %.
+"""Variance of the ratio of actual to expected wrong answers of an annotator.
+
+Besides the independent errors of single labels, it allows for an error that all labels of an annotator share. It widens
+intervals most for annotators whose items are least certain. With it, the intervals contain the share of right answers
+for 88 to 94 % of annotators in public crowds with three or more labels per item (docs/benchmarks/honesty.txt), without
+it for 68 %.
 """
 
 
@@ -76,7 +79,7 @@ class DefaultCombiner:
         answers = answers_k3 + np.outer(RATIO_VARIANCE * doubted_k**2, [0.0, 0.0, 1.0])
         found = raw if shards.table is None else raw.judging(raw.items, beliefs(shards.table))
         found = replace(found, annotators=replace(raw.annotators, answers=answers), design_effect=effect)
-        settings = {"method": raw.fit.method, **raw.fit.settings}  # requested by name, that method gives another result
+        settings = {"method": raw.fit.method, **raw.fit.settings}  # run by its own name, that method corrects nothing
         return replace(found, fit=replace(raw.fit, method="default", settings=settings))
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
@@ -89,7 +92,7 @@ class DefaultCombiner:
         return replace(judged, design_effect=consensus.design_effect)
 
     def _require_own(self, consensus: Consensus, evidence: Evidence) -> None:
-        """Raise BadEvidence unless the consensus was learned by this method from evidence of this kind."""
+        """Raise BadEvidence unless this method learned the consensus from the same kind of evidence and all models."""
         if consensus.fit.method != "default" or not self._learned_from_such(consensus, evidence):
             raise BadEvidence(
                 "not learned by the default combiner of this version from such evidence: "
@@ -110,7 +113,10 @@ class DefaultCombiner:
 
 
 def _corrected(evidence: Evidence, learned: Consensus, alpha_kjl: Floats, effect: DesignEffect) -> Floats:
-    """Return (N, J) corrected beliefs of a shard by Dirichlet parameters (K, J, L) of its annotators."""
+    """Return (N, J) beliefs about the items of a shard, corrected for shared errors.
+
+    `alpha_kjl` (K, J, L): Dirichlet parameters of the shard's annotators.
+    """
     known = independent(evidence.annotations, alpha_kjl, learned.class_shares, Outputs.of(evidence, learned))
     return clamp(known.tempered(effect), evidence)
 

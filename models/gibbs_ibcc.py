@@ -6,20 +6,21 @@
     d_n ~ Beta(beta_1, beta_2)    s_n ~ Bernoulli(d_n)
     l_nk | t_n = j ~ Cat(pi_kj) where s_n = 1 (hard), else Cat(E_j)                          (EBCC, eqs. 14-16)
 
-lambda is larger on the diagonal (8 against 1 in the paper): annotators are expected to be better than random. Every
-annotator has their own alpha, so this prior stays broad: exponential in the weight of each cell.
+lambda is larger on the diagonal (8 against 1 in the paper) because annotators are expected to be better than random.
+Every annotator has their own alpha with exponentially distributed cells, so this prior stays broad.
 
 E is fixed and the same for every annotator: 1 - epsilon on the diagonal, the rest spread evenly. So an item on which
 all agree is probably easy, and confusion on hard items is learned from hard items only. Eq. 19 as printed also counts
-the easy ones; only those with s_n = 1 may add to the counts of pi.
+easy items, but only items with s_n = 1 may add to the counts of pi.
 
-Each d_n has a single s_n, and therefore integrates out: s_n ~ Bernoulli(h), h = beta_1 / (beta_1 + beta_2).
+As each d_n governs a single s_n, it integrates out: s_n ~ Bernoulli(h) with h = beta_1 / (beta_1 + beta_2).
 (t_n, s_n) are drawn together (see `sampling`).
 
-The paper's beta = (0.5, 0.5) is h = 0.5 (`EBCC.paper()`). With eq. 19 corrected that is worse than IBCC on the paper's
-own data: so many unanimous items are called easy that the hard ones mislead about who is right where two contradict
-two. h = 0.8 is better than IBCC there (docs/benchmarks/satellite.txt). Elsewhere it hardly matters: error on the
-paper's DNA .056 at 0.5 and .054 at 0.8, IBCC .054; mean accuracy on 11 crowds .800, .802, .803.
+The paper's beta = (0.5, 0.5) means h = 0.5 (`EBCC.paper()`). With eq. 19 corrected, this is worse than IBCC on the
+paper's own data: so many unanimous items count as easy that the remaining hard items mislead about who is right when
+two annotators contradict two others. With h = 0.8, EBCC is better than IBCC there (docs/benchmarks/satellite.txt).
+Elsewhere h hardly matters. With h = 0.5, h = 0.8 and IBCC, the error on the paper's DNA data is .056, .054 and .054,
+and the mean accuracy on 11 crowds .800, .802 and .803.
 """
 
 from __future__ import annotations
@@ -39,16 +40,16 @@ from hitl.models.numerics.checks import check_settings, require_between
 from hitl.models.sampling import gibbs, sampler
 
 LARGEST = 1e9
-"""Largest pseudo-count; beyond it sums would lose the counts."""
+"""Largest pseudo-count; added to larger ones, counts would be lost to rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GibbsChains(sampler.Sampler):
-    """Settings that GibbsIBCC and EBCC share; those of the chains as in `Sampler`.
+    """Settings that GibbsIBCC and EBCC share; settings of the chains are as in `Sampler`.
 
     Attributes:
-        diagonal, off: prior mean of the Dirichlet parameter of a right and of any other answer, > 0.
-        share_smoothing: pseudo-items of each class, > 0.
+        diagonal, off: prior means of the Dirichlet parameters of a right answer and of each other answer, > 0.
+        share_smoothing: number of pseudo-items per class, > 0.
     """
 
     density: ClassVar[str] = "log joint"
@@ -88,7 +89,7 @@ def all_hard(annotations: Annotations, diagonal: float, off: float, smoothing: f
 
 
 def known_table(evidence: Evidence) -> gibbs.Table:
-    """Build the table a chain runs over."""
+    """Build the table that chains sample: labels, known truth, and the items that have either."""
     a = evidence.annotations
     assert evidence.truth is not None
     informative = np.flatnonzero((a.labels_per_item > 0) | evidence.known).astype(np.int64)
@@ -110,10 +111,11 @@ class GibbsIBCC(GibbsChains):
 
     @classmethod
     def paper(cls) -> Self:
-        """Return the settings of Kim & Ghahramani 2012 (section 4), which are the default.
+        """Return the settings of Kim & Ghahramani 2012 (section 4), which are the defaults.
 
         lambda = 8 on the diagonal and 1 off it (eq. 4); nu = 1 (eq. 9). The paper runs one chain of 50,000 draws and
-        keeps every hundredth after 10,000. The length of the chains stays hitl's, which draw from the same posterior.
+        keeps every hundredth after the first 10,000. The chains of hitl keep their own length, and draw from the same
+        posterior.
         """
         return cls(diagonal=8.0, off=1.0, share_smoothing=1.0)
 
@@ -122,7 +124,7 @@ class GibbsIBCC(GibbsChains):
         return all_hard(annotations, self.diagonal, self.off, self.share_smoothing)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """Estimate other items, by the same or new annotators, with the posterior means."""
+        """Predict other items, labeled by the same or new annotators, with the posterior means."""
         return warm_start.applied(consensus, evidence, self.prior(evidence.annotations).mean_jl)
 
 
@@ -130,14 +132,14 @@ class GibbsIBCC(GibbsChains):
 class EBCC(GibbsChains):
     """Bayesian classifier combination with easy and hard items, by several Gibbs chains.
 
-    The result's `difficulty` is the probability that an item is hard. Its confusion matrices are over all items, easy
-    and hard in the estimated proportion of each class.
+    The result's `difficulty` is the probability that an item is hard. Its confusion matrices describe easy and hard
+    items together, in the proportion estimated for each class.
 
     Attributes:
-        epsilon: chance of a wrong answer on an easy item, in (0, 1).
+        epsilon: probability of a wrong answer on an easy item, in (0, 1).
         hard: prior probability that an item is hard, in (0, 1).
 
-    The others as in `GibbsChains`; `diagonal` and `off` are of answers on hard items.
+    Other settings are as in `GibbsChains`; `diagonal` and `off` apply to hard items.
 
     Example:
         >>> from hitl import Annotations, Evidence, models
@@ -160,12 +162,12 @@ class EBCC(GibbsChains):
         beta = (0.5, 0.5), so that half of the items are expected to be hard (eq. 16); epsilon = 0.01 (the paper also
         uses 0.003); lambda = 8 on the diagonal and 1 off it (eq. 4); nu = 1 (eq. 9). Labels of easy items do not count
         for the matrices, unlike in eq. 19 as printed. The paper runs one chain of 50,000 draws and keeps every
-        hundredth after 10,000. The length of the chains stays hitl's, which draw from the same posterior.
+        hundredth after the first 10,000. The chains of hitl keep their own length, and draw from the same posterior.
         """
         return cls(diagonal=8.0, off=1.0, share_smoothing=1.0, epsilon=0.01, hard=0.5)
 
     def prior(self, annotations: Annotations) -> gibbs.Prior:
-        """Return the prior of IBCC on hard items."""
+        """Return the prior: that of IBCC for hard items, fixed confusion rows for easy ones."""
         hard = all_hard(annotations, self.diagonal, self.off, self.share_smoothing)
         wrong = self.epsilon / (annotations.n_options - 1)
         easy_jl = confusion.on_the_diagonal(annotations.n_classes, annotations.n_options, 1 - self.epsilon, wrong)

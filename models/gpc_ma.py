@@ -5,21 +5,23 @@
     E   expectation propagation over the labeled items; q_nj from each item's cavity and its own labels (`priors.gp`)
     M   confusion matrices at their posterior mode from q_nj (eqs. 8, 10); the kernel's scale and lengths
 
-Features tie items together: evidence about one item counts for all similar ones, labeled or not. Several classes are
-one question each, class against rest (`inference.latent_classes`), with their own process, sensitivities and
-specificities.
+Features tie items together: evidence about one item counts for all similar ones, labeled or not. With more than two
+classes, each class is a question of its own, class against rest (`inference.latent_classes`), with its own process,
+sensitivities and specificities.
 
 Sensitivity and specificity have the prior Beta(right, wrong); with more than two classes wrong answers are spread
-evenly. Without this prior, few labels could be explained by every annotator being wrong and every label reversed.
+evenly. Without this prior, a few labels could also be explained by every annotator being wrong.
 
-The baselines (section 4.1) are Gaussian process classifiers without annotators, which predict from features alone:
+The baselines (section 4.1) are Gaussian process classifiers without an annotator model. They predict from features
+alone:
 
     gpc-gold            learns from known truth alone
-    gpc-majority        treats the majority of an item's labels as its truth; ties share it
-    gpc-concatenated    treats every label as the truth of a separate point at the same place
+    gpc-majority        treats the majority label of an item as its truth, shared equally among ties
+    gpc-concatenated    treats every label as the truth of a separate item with the same features
 
-NumPy and SciPy each bring a BLAS with its own threads, which spin while they wait, on the processors that the other
-needs: on two cores, two threads took six times as long as one for 250 items, twice as long for 700, as long for 1,500.
+NumPy and SciPy each bring a BLAS with its own threads. While the threads of one wait, they spin on the processors that
+the other needs, so small problems are fitted with one thread. (On two cores, two threads took six times as long as one
+for 250 items, twice as long for 700, and equally long for 1,500.)
 """
 
 from __future__ import annotations
@@ -52,14 +54,17 @@ from hitl.models.priors.gp import GaussianProcess, Process, beliefs
 from hitl.models.priors.shares import Fixed
 
 THREADS_FROM = 1500
-"""Number of items from which several BLAS threads pay off."""
+"""Minimum number of labeled items at which several BLAS threads pay off."""
 
 P = TypeVar("P", bound=TruthPrior)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Question:
-    """Evidence about one class against the rest, and (N, 2) how often each was observed as the truth."""
+    """Evidence about one class against the rest.
+
+    `observed_nj` (N, 2): how often the rest and the class were observed as an item's truth; None: labels may be wrong.
+    """
 
     evidence: Evidence
     observed_nj: Floats | None = None
@@ -67,7 +72,7 @@ class Question:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Answered:
-    """Answer to one question: (N,) beliefs that the item is of the class, and the fit."""
+    """Fit of one question; `q_n` (N,) are probabilities that the items are of the class."""
 
     q_n: Floats
     process: Process
@@ -81,7 +86,7 @@ class ProcessMethod(ABC):
     uses: ClassVar[frozenset[str]] = frozenset({"features", "truth"})
     needs: ClassVar[frozenset[str]] = frozenset({"features"})
     by_labels: ClassVar[bool] = False
-    """True if an item's own labels count, in addition to its features."""
+    """True if predictions use an item's own labels, in addition to its features."""
 
     ard: bool = False
     tolerance: float = 1e-4
@@ -96,7 +101,7 @@ class ProcessMethod(ABC):
 
     @abstractmethod
     def pseudo_counts(self, annotations: Annotations) -> Floats:
-        """Return (J, L) expected pseudo-counts of confusion rows."""
+        """Return (J, L) prior pseudo-counts of confusion rows."""
 
     @abstractmethod
     def report(self, evidence: Evidence, q_nj: Floats, found: Sequence[Answered]) -> AnnotatorReport:
@@ -104,7 +109,7 @@ class ProcessMethod(ABC):
 
     @property
     def counts(self) -> em.Counts:
-        """Beliefs by which the labels of annotators are counted."""
+        """Function that counts annotators' labels by beliefs."""
         return em.counts_by_all
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
@@ -141,9 +146,9 @@ class ProcessMethod(ABC):
         )
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """Estimate other items from their features, and their labels if the method uses them, without a refit.
+        """Predict other items from their features and, if the method uses them, their labels, without refitting.
 
-        Items that it learned from, of the same name and features, leave out their own earlier labels.
+        If an item was part of the fit (same name and features), its earlier labels do not count.
         """
         require_given(self, evidence, frozenset({"features"}))
         require_same_classes(consensus, evidence)
@@ -186,7 +191,7 @@ class ProcessMethod(ABC):
                 counts=self.counts,
             )
 
-        if learned is None and self.by_labels:  # fits without features are cheap and save iterations with them
+        if learned is None and self.by_labels:  # a fit without features is cheap and saves iterations with features
             q_nj = climbed(Fixed(np.zeros((1, 2))), q_nj).q_nj
         estimate = climbed(prior, q_nj)
         process: Process = estimate.statistics.settled()
@@ -211,7 +216,7 @@ class ProcessMethod(ABC):
         return confusion.Confusion.unlearned(pseudo_jl, n_annotators)
 
     def _unmet(self, annotations: Annotations, j: int) -> Floats:
-        """Return (L', 2) log chances of the answers of an annotator without labels."""
+        """Return (L', 2) log probabilities of the answers of an annotator without labels."""
         return np.asarray(self._annotators(annotations, j, 1).log_pi_klj[0])
 
 
@@ -219,14 +224,15 @@ class ProcessMethod(ABC):
 class GPCMA(ProcessMethod):
     """Gaussian process classification with multiple annotators.
 
-    O(N^3) per iteration, for N labeled items: a thousand take seconds per class, some thousands minutes.
+    Time grows with the cube of the number of labeled items: a thousand take seconds per class, several thousand take
+    minutes.
 
     Attributes:
-        ard: one length per feature (automatic relevance determination) instead of one for all.
-        tolerance: iterations stop when one gains less, in nats per item.
+        ard: True for one length scale per feature (automatic relevance determination) instead of one for all.
+        tolerance: iterations stop when one gains less than this, in nats per item.
         right, wrong: prior Beta(right, wrong) of sensitivities and specificities, both > 1.
-        leave_one_out: judge annotators by all evidence except their own label of an item. For active learning, which
-            chooses annotators by their estimated skill.
+        leave_one_out: True to score each label by all evidence about the item except that label. Use it in active
+            learning, where annotators are chosen by their estimated skill.
 
     Example:
         >>> from hitl import Annotations, Evidence, models
@@ -244,20 +250,20 @@ class GPCMA(ProcessMethod):
 
     @property
     def counts(self) -> em.Counts:
-        """All labels, or those of the others."""
+        """Function that counts annotators' labels by beliefs; with `leave_one_out`, these exclude the own label."""
         return counts_by_others if self.leave_one_out else em.counts_by_all
 
     def question(self, evidence: Evidence, j: int) -> Question:
-        """Ask if items are of class j, by the annotators' labels."""
+        """Build the question about class j, with the labels as answers that may be wrong."""
         return Question(latent_classes.question(evidence, j))
 
     def pseudo_counts(self, annotations: Annotations) -> Floats:
-        """Return (J, L) one less than the Beta parameters, that of wrong answers divided among them."""
+        """Return (J, L) the Beta parameters minus 1, where the wrong answers of a row share theirs equally."""
         j, options = annotations.n_classes, annotations.n_options
         return confusion.on_the_diagonal(j, options, self.right - 1, (self.wrong - 1) / (options - 1))
 
     def report(self, evidence: Evidence, q_nj: Floats, found: Sequence[Answered]) -> AnnotatorReport:
-        """Report confusion matrices by the joint beliefs; with two classes those of the fit."""
+        """Report confusion matrices counted by the beliefs over all classes; with two classes, those of the fit."""
         annotations, pseudo_jl = evidence.annotations, self.pseudo_counts(evidence.annotations)
         if annotations.n_classes == 2:
             counts_klj = found[0].estimate.counts_klj
@@ -274,10 +280,10 @@ class TruthfulLabels(ProcessMethod, ABC):
 
     @abstractmethod
     def seen(self, annotations: Annotations) -> Floats:
-        """Return (N, J) how often each class counts as the truth of an item."""
+        """Return (N, J) how often each class was observed as the truth of an item."""
 
     def question(self, evidence: Evidence, j: int) -> Question:
-        """Build the question about class j, answered by the items' labels or the known truth."""
+        """Build the question about class j, with the items' labels or known truth as observations."""
         annotations = evidence.annotations
         seen_nj = np.where(evidence.known[:, None], 0.0, self.seen(annotations))
         yes_or_no = latent_classes.question(evidence, j)
@@ -296,7 +302,7 @@ class TruthfulLabels(ProcessMethod, ABC):
 
 @dataclass(frozen=True, slots=True)
 class GPCGold(TruthfulLabels):
-    """Gaussian process classifier of the items of known truth; labels are ignored. Settings as in `GPCMA`.
+    """Gaussian process classifier that learns from items of known truth and ignores labels. Settings as in `GPCMA`.
 
     Example:
         >>> from hitl import Annotations, Evidence, models
@@ -315,7 +321,7 @@ class GPCGold(TruthfulLabels):
 
 @dataclass(frozen=True, slots=True)
 class GPCMajority(TruthfulLabels):
-    """Gaussian process classifier of the majority's labels. Settings as in `GPCMA`.
+    """Gaussian process classifier that learns from majority labels. Settings as in `GPCMA`.
 
     Example:
         >>> from hitl import Annotations, Evidence, models
@@ -326,7 +332,7 @@ class GPCMajority(TruthfulLabels):
     """
 
     def seen(self, annotations: Annotations) -> Floats:
-        """Return the class with most labels once, shared between ties."""
+        """Return 1 for the class with most labels, shared equally among ties."""
         votes_nj = kernels.votes(annotations)
         top_nj = ((votes_nj > 0) & (votes_nj == votes_nj.max(axis=1, keepdims=True))).astype(float)
         return np.asarray(top_nj / np.maximum(top_nj.sum(axis=1, keepdims=True), 1.0))
@@ -334,7 +340,7 @@ class GPCMajority(TruthfulLabels):
 
 @dataclass(frozen=True, slots=True)
 class GPCConcatenated(TruthfulLabels):
-    """Gaussian process classifier of all labels, each treated as the truth. Settings as in `GPCMA`.
+    """Gaussian process classifier that learns from all labels, each treated as the truth. Settings as in `GPCMA`.
 
     Example:
         >>> from hitl import Annotations, Evidence, models
@@ -345,7 +351,7 @@ class GPCConcatenated(TruthfulLabels):
     """
 
     def seen(self, annotations: Annotations) -> Floats:
-        """Return every label."""
+        """Return the number of labels of each class."""
         return kernels.votes(annotations)
 
 
@@ -355,6 +361,6 @@ def _chance(latent_xn: Floats) -> Floats:
 
 
 def _summed(traces: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
-    """Return the objective of all questions after each iteration; one that has ended keeps its value."""
+    """Return the sum of the objectives after each iteration; a question that has ended keeps its last value."""
     longest = max(map(len, traces))
     return tuple(np.sum([[*trace, *trace[-1:] * (longest - len(trace))] for trace in traces], axis=0).tolist())

@@ -2,9 +2,9 @@
 
     p(z_n = j | labels, models)  ∝  p_j  prod_k pi[k, j, l_nk]  prod_m mu[m, j, y_nm],     y_nm = argmax_j p_m[n, j]
 
-Only the most probable class of a model is used; a tie carries no information. Shares p, confusion matrices pi
-of the annotators and mu of the models are the modes of their Dirichlet posteriors given the items with known truth: a
-Dawid-Skene model with observed truth. This baseline shows how much a model's confidence adds.
+Only a model's most probable class is used; a tie carries no information. The class shares p and the confusion matrices
+of annotators (pi) and models (mu) are the modes of their Dirichlet posteriors given the items with known truth. So this
+is Dawid–Skene with observed truth. Compared with P+L, this baseline shows how much a model's confidence adds.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from hitl.models.pl import predicts
 from hitl.models.priors.shares import Fixed, Shares
 
 MODEL = "confusion of model "
-"""Name prefix of parameters that are (J, J) confusion matrices of a model."""
+"""Prefix of the names of consensus parameters that hold (J, J) confusion matrices of models."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ class LL:
     """L+L by supervised maximum a posteriori.
 
     Attributes:
-        accuracy: expected accuracy of annotators and models in (0, 1): the diagonal of the prior's mode.
+        accuracy: expected accuracy of annotators and models, the diagonal of the prior's mode, in (0, 1).
         off: pseudo-count off the diagonal, > 0.
-        share_smoothing: pseudo-items of each class in the class shares, > 0.
+        share_smoothing: number of pseudo-items per class in the class shares, > 0.
 
     Example:
         >>> from hitl import Annotations, Evidence, models
@@ -89,7 +89,7 @@ class LL:
         return applied_under(prior, consensus, evidence, self._pseudo_counts(evidence.annotations))
 
     def _prior(self, evidence: Evidence, share_j: Floats, models: Mapping[str, Floats]) -> Fixed:
-        """Return the prior from class shares and the models' labels."""
+        """Return the prior of each item, from class shares and the models' most probable classes."""
         unmet_jj = self._unmet(evidence.annotations)
         log_p_nj = np.tile(np.log(share_j), (evidence.annotations.n_items, 1))
         for name, p_nj in evidence.probabilities.items():
@@ -103,7 +103,7 @@ class LL:
         return confusion.accurate_pseudo_counts(annotations.n_classes, annotations.n_options, self.accuracy, self.off)
 
     def _unmet(self, annotations: Annotations) -> Floats:
-        """Return (J, J) pseudo-counts of a model, which answers with classes alone."""
+        """Return (J, J) pseudo-counts of a model, which answers only with classes."""
         return confusion.accurate_pseudo_counts(annotations.n_classes, annotations.n_classes, self.accuracy, self.off)
 
 

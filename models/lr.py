@@ -2,20 +2,19 @@
 
     p(z_n = j | labels, models)  =  softmax_j( b_j  +  sum_m V_m[j, :] x_nm  +  U[j, :] c_n  +  sum_k U_k[j, :] c_nk )
 
-x_nm: log probabilities of model m less their mean (an abstaining model counts like a uniform one: as nothing); c_n:
-how often each option was given to item n by anybody. With V_m = I / T_m and U[:, l] = log pi[:, l] this is P+L (eq.
-16): LR is P+L with a full matrix of weights, and needs more known truths. Fitted by scikit-learn to the items with
-known truth:
+x_nm: log probabilities of model m minus their mean, 0 if it abstains. c_n, c_nk: number of times that item n got each
+option, from all annotators and from annotator k. With V_m = I / T_m and U[:, l] = log pi[:, l] this is P+L (eq. 16). So
+LR is P+L with full matrices of weights, and needs more items with known truth. scikit-learn fits it to these items:
 
     minimize  - sum_n log p(z_n)  -  s sum_i log p(z_i)  +  |V, U|^2 / (2 C)          i: pseudo-items
 
-On a pseudo-item of each class one model, or one annotator, gives that class and all others abstain. These items show
-which way the weights should point, and keep a class possible that the known truths lack: plain LR (s near 0) gets all
-items of such classes wrong, a third of all items if ten items of ten classes are known.
+Each model, and the annotators together, have one pseudo-item per class. There the model, or one annotator, gives that
+class and all others abstain. These items show which way the weights should point, and keep a class possible if no known
+item is of it. Plain LR (s near 0) gets all items of such classes wrong: a third of all items if ten items are known and
+there are ten classes.
 
-Counts of answers are sufficient if annotators are alike. An annotator's own weights, U_k, are J x L
-more parameters each. They pay off if an annotator has hundreds of labels on items with known truth, and are off by
-default.
+If annotators are alike, c_n is sufficient. Weights of their own, U_k, are J x L more parameters per annotator. They pay
+off if an annotator has hundreds of labels on items with known truth, and are off by default.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ from hitl.models.pl import predicts
 from hitl.models.priors.shares import Shares
 
 INTERCEPT, ANSWERS, MODEL, ANNOTATOR = "intercept", "weights of answers", "weights of model ", "weights of annotator "
-"""Parameters of a consensus: b (J,), U (J, L), V_m by the model's name (J, J), U_k by the annotator's code (J, L)."""
+"""Names of consensus parameters: b (J,), U (J, L), V_m (J, J) with the model's name, U_k (J, L) with the code k."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +54,9 @@ class LR:
     Attributes:
         strength: C, the inverse strength of the penalty on weights, > 0.
         pseudo_items: weight s of each pseudo-item, > 0.
-        own_weights: number of labels on items with known truth from which an annotator gets their own weights; None:
-            never.
-        tolerance: largest gradient, in nats per item, at which the fit ends.
+        own_weights: number of labels on items with known truth from which an annotator gets weights of their own;
+            None: never.
+        tolerance: the fit stops when no component of the gradient exceeds this, in nats per item.
 
     Example:
         >>> from hitl import Annotations, Evidence, models
@@ -80,7 +79,10 @@ class LR:
         check_settings(self)
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
-        """Learn from known truth, then predict all. Raise BadEvidence without model or truth, MissingExtra."""
+        """Learn from known truth, then predict all items.
+
+        Raise BadEvidence without a model or known truth, MissingExtra without scikit-learn.
+        """
         evidence = used(self, evidence)
         began = time.perf_counter()
         annotations, known = evidence.annotations, evidence.known
@@ -91,7 +93,7 @@ class LR:
         known_blocks = {name: block[known] for name, block in blocks.items()}
         weights, converged = self._regression(known_blocks, evidence.truth[known], annotations.n_classes)
         q_nj = _judged(evidence, blocks, weights, share_j)
-        counts_klj = kernels.counts(annotations, truth_nj, known)  # annotators' results, not their weights
+        counts_klj = kernels.counts(annotations, truth_nj, known)  # reports show annotators' answers, not their weights
         pseudo_jl = confusion.accurate_pseudo_counts(annotations.n_classes, annotations.n_options, EXPECTED_ACCURACY)
         people = confusion.report(annotations, counts_klj, pseudo_jl, share_j)
         return concluded(self, began, evidence, q_nj, people, converged=converged, parameters=weights)
@@ -109,7 +111,7 @@ class LR:
         return consensus.judging(evidence.annotations.items, q_nj)
 
     def _own(self, evidence: Evidence) -> dict[str, Name]:
-        """Return parameter -> name of each annotator with weights of their own."""
+        """Return parameter name -> annotator, for annotators with weights of their own."""
         annotations = evidence.annotations
         if self.own_weights is None:
             return {}
@@ -121,7 +123,7 @@ class LR:
     def _regression(
         self, blocks: Mapping[str, Floats], truth_n: npt.NDArray[np.integer], n_classes: int
     ) -> tuple[dict[str, Floats], bool]:
-        """Return the parameters that minimize the objective for these features and classes, and True if converged."""
+        """Return the parameters that minimize the objective, and True if the fit converged."""
         try:
             from sklearn.exceptions import ConvergenceWarning
             from sklearn.linear_model import LogisticRegression
@@ -131,8 +133,8 @@ class LR:
         x = np.vstack([np.hstack(list(blocks.values())), *pseudo])
         y = np.concatenate([truth_n, np.tile(np.arange(n_classes), len(pseudo))])
         weight = np.concatenate([np.ones(len(truth_n)), np.full(len(pseudo) * n_classes, self.pseudo_items)])
-        # With two classes scikit-learn has one row of weights w. Its halves, -w/2 and w/2, have half its square in
-        # total.
+        # With two classes scikit-learn fits one row of weights w. The two rows -w/2 and w/2 have half its squared norm,
+        # so C is doubled.
         strength = self.strength * (2 if n_classes == 2 else 1)
         model = LogisticRegression(C=strength, solver="newton-cg", tol=self.tolerance, max_iter=self.max_iterations)
         with warnings.catch_warnings():
@@ -147,8 +149,10 @@ class LR:
 
 
 def features(evidence: Evidence, options: Names, own: Mapping[str, Name]) -> dict[str, Floats]:
-    """Return parameter -> (N, F) inputs of its weights: one block per model, one for all answers, one for each in
-    `own`."""
+    """Return parameter name -> (N, F) inputs that its weights multiply.
+
+    There is a block per model, one for the answers of all annotators, and one per annotator in `own`.
+    """
     annotations = evidence.annotations
     column = {name: place for place, name in enumerate(options)}
     place_l = np.array([column.get(name, -1) for name in annotations.options])
@@ -161,7 +165,7 @@ def features(evidence: Evidence, options: Names, own: Mapping[str, Name]) -> dic
 
 
 def centred(probability_nj: Floats) -> Floats:
-    """Return (N, J) log probabilities less their mean; 0 where the model abstains."""
+    """Return (N, J) log probabilities minus the mean of each row; 0 where the model abstains."""
     predicted_n = predicts(probability_nj)
     log_p_nj = floored_log(np.where(predicted_n[:, None], probability_nj, 1.0))
     log_p_nj -= log_p_nj.mean(axis=1, keepdims=True)
@@ -171,7 +175,10 @@ def centred(probability_nj: Floats) -> Floats:
 def _answers(
     annotations: Annotations, place_l: npt.NDArray[np.intp], n_options: int, among: npt.NDArray[np.bool_]
 ) -> Floats:
-    """Return (N, L) counts of each option among some annotations; `place_l` maps options to columns, -1: none."""
+    """Return (N, L) counts of each option over the annotations in `among`.
+
+    `place_l` (L',): column of each option of the annotations, -1 for an option that is not counted.
+    """
     place = place_l[annotations.label]
     rows = among & (place >= 0)
     cell = annotations.item[rows].astype(np.int64) * n_options + place[rows]
@@ -179,7 +186,7 @@ def _answers(
 
 
 def _pseudo_items(blocks: Mapping[str, Floats], source: str, n_classes: int) -> Floats:
-    """Return (J, F) an item of each class on which one source gives that class and all others abstain."""
+    """Return (J, F) inputs of a pseudo-item per class, where `source` gives that class and all others abstain."""
     sizes = {name: block.shape[1] for name, block in blocks.items()}
     said: dict[str, Floats] = {name: np.zeros((n_classes, size)) for name, size in sizes.items()}
     if source == ANSWERS:
@@ -191,7 +198,7 @@ def _pseudo_items(blocks: Mapping[str, Floats], source: str, n_classes: int) -> 
 
 
 def _judged(evidence: Evidence, blocks: Mapping[str, Floats], weights: Mapping[str, Floats], share_j: Floats) -> Floats:
-    """Return (N, J) beliefs; an item on which all abstain has the class shares."""
+    """Return (N, J) beliefs; an item without labels and predictions gets the class shares."""
     annotations = evidence.annotations
     logit_nj = np.tile(weights[INTERCEPT], (annotations.n_items, 1))
     for name, block in blocks.items():

@@ -3,33 +3,34 @@
     majority    p[n, j] = (votes for j + s/J) / (votes + s)
     weighted    p[n, j] ∝ sum over labels (n, k, j) of w_k  +  s/J    w_k ∝ beta ^ (mistakes of k in `horizon` labels)
 
-A flat truth prior. Options that are no class do not vote and are no mistakes. The smoothing s is a Dirichlet prior of
-one vote in total: an unlabeled item is uniform, and one vote is not certainty.
+The truth prior is flat. Options that are no class are neither votes nor mistakes. The smoothing s is a Dirichlet prior
+worth s votes in total: an unlabeled item gets uniform probabilities, and a single vote does not make an item certain.
 
-Every annotator begins with the same weight, and each mistake multiplies it by beta in (0, 1). Littlestone & Warmuth
-have the truth after each item and experts who label every item. Here
+Every annotator begins with the same weight, and each mistake multiplies it by beta in (0, 1). In Littlestone & Warmuth
+the truth is revealed after each item, and every expert labels every item. Here
 
-- a mistake is an answer other than the known truth or, if the truth is unknown, other than the weighted
-  majority of the OTHERS on that item (ties share; if no other annotator answered, nothing is counted). The vote is
-  repeated with the new weights `rounds` times, over all items at once, so their order does not matter. It need not
-  converge, because near ties may flip forever, but after a few rounds almost nothing changes;
-- annotators label different numbers of items, so a mistake is counted per label, m_k / n_k times `horizon`. Otherwise
-  those with the fewest answers would weigh most. Rates of annotators with few labels are shrunk to that of the crowd,
-  by `shrinkage` labels.
+- a mistake is an answer that differs from the known truth or, if the truth is unknown, from the weighted majority of
+  the OTHER annotators of the item. An answer among k tied classes is a mistake by 1 - 1/k, and an answer without others
+  does not count. The vote is repeated `rounds` times with the latest weights, over all items at once, so their order
+  does not matter. Weights need not converge because near ties may flip forever, but after a few rounds almost nothing
+  changes;
+- mistakes count as a rate, m_k / n_k times `horizon`, because annotators label different numbers of items. Otherwise
+  those with the fewest answers would weigh most. Rates are shrunk toward the crowd's as if every annotator had
+  `shrinkage` more labels at the crowd's rate.
 
 `WeightedMajority.paper()` does neither: it counts the number of mistakes on items of known truth alone.
 
-`WeightedSum`, the other baseline there, counts votes in degrees: the loss of an answer is the share of the others'
-weight that is for other classes (0 or 1 if the truth is known), and w_k ∝ beta ^ (mean loss of k x `horizon`).
-Littlestone & Warmuth's algorithm for numeric predictions multiplies a weight by a factor between beta^loss and
-1 - (1 - beta) loss; here it is beta^loss. An annotator who is outvoted narrowly loses little.
+`WeightedSum`, a baseline of Simpson et al. 2011, grades mistakes. The loss of an answer is the share of the others'
+weight on other classes (0 or 1 if the truth is known), and w_k ∝ beta ^ (mean loss of k x `horizon`). Littlestone &
+Warmuth's algorithm for numeric predictions multiplies a weight by a factor between beta^loss and 1 - (1 - beta) loss;
+here it is beta^loss. An annotator who is outvoted narrowly loses little.
 
-Weights are scaled to a mean of 1 over the labels, so that s is in votes as in the majority vote. The share of a weight
-is the chance with which Littlestone & Warmuth's randomized algorithm picks the class.
+Weights are scaled to a mean of 1 over the labels, so that s is in votes as in the majority vote. A class's share of the
+weight is the probability with which Littlestone & Warmuth's randomized algorithm picks it.
 
-The confusion matrices of the reports follow the beliefs. The accuracies compare each answer with the item's other
-labels: vote fractions are not chances, and an annotator who is always right among votes of three to one would be scored
-as right in 3 of 4 cases.
+In the reports, confusion matrices count labels by the beliefs. Accuracies instead compare each answer with the item's
+most probable class, because vote fractions are not calibrated: an annotator who always agrees with majorities of three
+to one would be scored as right 3 times in 4.
 """
 
 from __future__ import annotations
@@ -57,21 +58,21 @@ from hitl.models.numerics.clamping import clamp, known_truth
 from hitl.models.numerics.votes import smoothed, voted
 
 ROWS = 500_000
-"""Number of labels compared with those of others at a time, which bounds the memory."""
+"""Number of labels whose losses are computed at a time, to bound memory."""
 
 LEAST_LOG_WEIGHT = -600.0
-"""Log of the smallest weight relative to the largest; its exp is still nonzero."""
+"""Log of the smallest weight relative to the largest; exp of it is still above 0."""
 
 WEIGHTS = "weights"
-"""Parameter of a consensus: (K,) the weight of each annotator."""
+"""Name of the consensus parameter with the (K,) weights of the annotators."""
 
 Loss = Callable[[Floats, npt.NDArray[np.intp]], Floats]
-"""(R, J) weight of the others for each class, with a positive sum, and (R,) own answers -> (R,) losses in [0, 1]."""
+"""(R, J) weights of the others on each class, with positive row sums, and (R,) answers -> (R,) losses in [0, 1]."""
 
 
 @dataclass(frozen=True, slots=True)
 class MajorityVote:
-    """Majority vote; `smoothing` is the number of votes spread evenly over the classes of every item, > 0.
+    """Majority vote; `smoothing` > 0 is a number of votes that is spread evenly over the classes of each item.
 
     Example:
         >>> from hitl import Annotations, Evidence, models
@@ -105,13 +106,13 @@ class MajorityVote:
 
 
 def outvoted(others_rj: Floats, label_r: npt.NDArray[np.intp]) -> Floats:
-    """Return (R,) 1 where the majority of the others differs; of k classes tied at the top each has 1/k."""
+    """Return (R,) losses: 1 if the majority of the others differs from the answer, 1 - 1/k if it is one of k tied."""
     top_rj = others_rj >= others_rj.max(axis=1, keepdims=True) * (1 - 1e-9)
     return np.asarray(1 - top_rj[np.arange(label_r.size), label_r] / top_rj.sum(axis=1))
 
 
 def contradicted(others_rj: Floats, label_r: npt.NDArray[np.intp]) -> Floats:
-    """Return (R,) share of the others' weight that is for another class."""
+    """Return (R,) losses: the share of the others' weight on classes other than the answer."""
     return np.asarray(1 - others_rj[np.arange(label_r.size), label_r] / others_rj.sum(axis=1))
 
 
@@ -134,7 +135,7 @@ class _WeightedVotes:
         check_settings(self, smoothing=at_least_0)
 
     def fit(self, evidence: Evidence | Shards, *, start: Consensus | None = None) -> Consensus:
-        """Vote `rounds` times for the weights, from equal ones (`start` is ignored), and then for the result."""
+        """Update equal weights in `rounds` votes, then vote for the result; `start` is ignored."""
         shards = used_shards(self, evidence)
         began = time.perf_counter()
         weight_k: Floats = np.ones(shards.annotations.n_annotators)
@@ -153,16 +154,16 @@ class _WeightedVotes:
         return consensus.judging(evidence.annotations.items, self._beliefs(evidence, weight_k))
 
     def _beliefs(self, evidence: Evidence, weight_k: Floats) -> Floats:
-        """Return (N, J) shares of the weight; known truths stay one-hot."""
+        """Return (N, J) smoothed shares of the weight; known truths stay one-hot."""
         raised = weighted_votes(evidence.annotations, weight_k) + self.smoothing / evidence.annotations.n_classes
         raised[raised.sum(axis=1) == 0] = 1.0  # no labels and no smoothing
         return clamp(raised / raised.sum(axis=1, keepdims=True), evidence)
 
     def _weights(self, lost_k: Floats, counted_k: Floats) -> Floats:
-        """Return (K,) weights by the losses in so many answers, up to a constant factor."""
+        """Return (K,) weights, up to a constant factor, from total losses (K,) and numbers of answers (K,)."""
         if self.horizon is not None:
             return np.asarray(self.beta ** (self.horizon * shrunk(lost_k, counted_k, self.shrinkage)))
-        more_k = lost_k - lost_k.min(initial=np.inf)  # otherwise hundreds of mistakes by everyone would underflow
+        more_k = lost_k - lost_k.min(initial=np.inf)  # if everyone made hundreds of mistakes, all would underflow
         return np.asarray(np.exp(np.maximum(np.log(self.beta) * more_k, LEAST_LOG_WEIGHT)))
 
 
@@ -172,12 +173,12 @@ class WeightedMajority(_WeightedVotes):
 
     Attributes:
         beta: factor by which a mistake multiplies a weight, in (0, 1).
-        horizon: number of labels per which mistakes are counted, > 0; None: the raw number of mistakes, unshrunk.
-        shrinkage: labels' worth of the crowd's mistakes every annotator begins with, > 0.
-        smoothing: votes spread evenly over the classes of every item, >= 0.
+        horizon: number of labels to which the mistake rate is scaled, > 0; None: count mistakes, without shrinkage.
+        shrinkage: number of labels at the crowd's mistake rate that are added to each annotator, > 0.
+        smoothing: number of votes spread evenly over the classes of each item, >= 0.
         rounds: number of times mistakes are counted, each time against the vote with the current weights.
-        learn_from: comparison for answers if the truth is unknown: "others", the vote of the others; "truth",
-            nothing, so that mistakes are counted on items of known truth alone.
+        learn_from: "others" to compare answers on items of unknown truth with the vote of the others; "truth" to count
+            mistakes only on items of known truth.
 
     Example:
         >>> from hitl import Annotations, Evidence, models
@@ -190,18 +191,18 @@ class WeightedMajority(_WeightedVotes):
 
     @classmethod
     def paper(cls) -> Self:
-        """Return the settings of Littlestone & Warmuth 1994; without truth for some items it is a majority vote.
+        """Return the settings of Littlestone & Warmuth 1994; without known truth this is the majority vote.
 
-        Each mistake on an item of known truth multiplies the annotator's weight by beta. All other items are then
-        predicted by the weights, with the share of the weight as the probability, as in their randomized algorithm.
-        They leave beta open, in [0, 1): it stays 0.5. Simpson et al. 2011 name the method and print no settings.
+        Each mistake on an item of known truth multiplies the annotator's weight by beta. The probability of a class is
+        then its share of the weight, as in their randomized algorithm. They leave beta in [0, 1) open; it stays 0.5.
+        Simpson et al. 2011 use the method but print no settings.
         """
         return cls(horizon=None, smoothing=0.0, rounds=1, learn_from="truth")
 
 
 @dataclass(frozen=True, slots=True)
 class WeightedSum(_WeightedVotes):
-    """Votes weighted by how little others contradict; settings as in `WeightedMajority`.
+    """Votes weighted by how little an annotator's answers are contradicted; settings as in `WeightedMajority`.
 
     Example:
         >>> from hitl import Annotations, Evidence, models
@@ -214,7 +215,7 @@ class WeightedSum(_WeightedVotes):
 
 
 def weighted_votes(annotations: Annotations, weight_k: Floats) -> Floats:
-    """Return (N, J) sum of the weights of annotators who answered each class."""
+    """Return (N, J) the total weight of the annotators who answered each class."""
     n, j = annotations.n_items, annotations.n_classes
     row = np.flatnonzero(annotations.label < j)
     cell = annotations.item[row].astype(np.int64) * j + annotations.label[row]
@@ -222,7 +223,7 @@ def weighted_votes(annotations: Annotations, weight_k: Floats) -> Floats:
 
 
 def shrunk(lost_k: Floats, counted_k: Floats, shrinkage: float) -> Floats:
-    """Return (K,) mean losses, with `shrinkage` labels' worth of the overall mean added to each annotator."""
+    """Return (K,) mean losses after adding `shrinkage` labels with the overall mean loss to each annotator."""
     overall = lost_k.sum() / max(1.0, counted_k.sum())
     return np.asarray((lost_k + shrinkage * overall) / (counted_k + shrinkage))
 
@@ -241,7 +242,7 @@ def losses(evidence: Evidence, weight_k: Floats, loss: Loss, learn_from: str) ->
         item, annotator, answer = item[is_class], annotator[is_class], label[is_class].astype(np.intp)
         others_rj = vote_nj[item]
         others_rj[np.arange(answer.size), answer] -= weight_k[annotator]
-        # Rounding residue of the own weight is no vote.
+        # What rounding leaves of the annotator's own weight is no vote.
         others_rj[np.abs(others_rj) < 1e-9 * weight_k[annotator, None]] = 0.0
         known = evidence.known[item]
         others_rj[known] = truth_nj[item[known]]
@@ -252,7 +253,7 @@ def losses(evidence: Evidence, weight_k: Floats, loss: Loss, learn_from: str) ->
 
 
 def scaled(weight_k: Floats, labels_k: npt.NDArray[Any]) -> Floats:
-    """Return (K,) weights with mean 1 over so many labels (K,)."""
+    """Return (K,) weights scaled to a mean of 1 over all labels; `labels_k` (K,) are numbers of labels."""
     mean = weight_k @ labels_k / max(1, labels_k.sum())
     return weight_k / mean if mean > 0 else weight_k
 
@@ -266,7 +267,7 @@ def voted_consensus(method: Any, began: float, shards: Shards, beliefs: Beliefs,
 
 
 def report_of_votes(annotations: Annotations, q_nj: Floats) -> AnnotatorReport:
-    """Report how often each annotator agrees with beliefs (N, J) from no confusion model."""
+    """Report how often each annotator agrees with beliefs (N, J) of a method without confusion matrices."""
     return _report(annotations, _counted(annotations, q_nj))
 
 
@@ -282,15 +283,16 @@ def _counted_in(evidence: Evidence, beliefs: Beliefs) -> Sums:
 
 
 def _counted(annotations: Annotations, q_nj: Floats) -> Sums:
-    """Return counts (K, L, J) by the beliefs, their sum (J,), items, `_answers_beside_labels`, and labels (K,)."""
+    """Return label counts (K, L, J) by the beliefs, sums of beliefs (J,), the number of items, right and wrong answers
+    (K, 3), and numbers of labels (K,)."""
     counts_klj, answers_k3 = kernels.counts(annotations, q_nj), _answers_beside_labels(annotations, q_nj)
     return Sums((counts_klj, q_nj.sum(axis=0), len(q_nj), answers_k3, annotations.labels_per_annotator))
 
 
 def _answers_beside_labels(annotations: Annotations, q_nj: Floats) -> Floats:
-    """Return (K, 3) right and wrong answers by the most probable class (ties share), and the variance of that number.
+    """Return (K, 3) numbers of right and of wrong answers by the most probable class, and the variance of either.
 
-    A lone answer does not count toward itself unless the truth is known.
+    Tied classes share. Items with a single label count only if their truth is known: the label would agree with itself.
     """
     top_nj = (q_nj >= q_nj.max(axis=1, keepdims=True) - 1e-12).astype(float)
     top_nj /= top_nj.sum(axis=1, keepdims=True)

@@ -1,16 +1,16 @@
 """Mean score: answers as numbers on a line (Simpson et al. 2011: -1, 1, 3 for "no", "perhaps", "surely").
 
     m_n = mean score of the M_n labels of item n            c_j = score of class j
-    p[n, j] ∝ exp( - (m_n - c_j)^2 / (2 (b + v / M_n)) )    v variance of labels of one item, b of items of one class
+    p[n, j] ∝ exp( - (m_n - c_j)^2 / (2 (b + v / M_n)) )
 
-so that the class whose score is nearest to the mean wins: thresholds are halfway between neighboring classes. This
-is the posterior of a flat prior over classes, with items that scatter about their class's score with variance b, and
-labels about their item with variance v. Both are estimated. v comes from the labels within items (plus one label's
-worth of a quarter of the mean squared gap between neighboring classes). b is how much farther the m_n lie from the
-score of the predicted class than v / M_n explains. Items without labels are uniform. If the truth of some items is
-known, their labels move the class scores (the given score counts as one label) and both variances.
+The class whose score is nearest to the mean wins, so thresholds are halfway between neighboring classes. This is the
+posterior under a flat prior over classes, if items scatter about their class's score with variance b and labels about
+their item with variance v. v is estimated from the labels within items, with a prior worth one label: a quarter of the
+mean squared gap between neighboring class scores. b is the mean squared distance of m_n from the score of the known,
+else of the nearest class, minus what v / M_n explains. Items without labels get uniform probabilities. Labels of items
+with known truth also change the class scores, where the score set for a class counts as one label.
 
-For ordered classes only. Options without a score, such as "unsure", do not count.
+Use it for ordered classes only. Options without a score, such as "unsure", do not count.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from hitl.tables.encode import natural_order
 
 @dataclass(frozen=True, slots=True)
 class MeanScore:
-    """Nearest class to the mean of the answers' scores.
+    """Class whose score is nearest to the mean score of the answers.
 
     Attributes:
-        scores: option name -> number, for all classes and for other options that count. None: the names if those of
-            all classes are numbers, else 0, 1, ... for the classes in their order, and nothing for other options.
+        scores: option name -> score, for all classes and for other options that should count. None: the names as
+            numbers if all class names are numbers, else 0, 1, ... for the classes in their order.
 
     Example:
         >>> from hitl import Annotations, Evidence, models
@@ -63,7 +63,10 @@ class MeanScore:
                 raise BadSettings(f"combine.options.scores: the score of {name!r} is {value!r}; expected a number")
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
-        """Predict the nearest class to each item's mean score. Raise BadEvidence for names that do not fit."""
+        """Predict the class nearest to each item's mean score.
+
+        Raise BadEvidence if `scores` has no score for a class, or a name that is no option.
+        """
         evidence = used(self, evidence)
         began = time.perf_counter()
         annotations = evidence.annotations
@@ -82,7 +85,7 @@ class MeanScore:
 
 
 def option_scores(annotations: Annotations, scores: Mapping[Name, float] | None) -> Floats:
-    """Return (L,) the number of each option, NaN for one that does not count."""
+    """Return (L,) the score of each option, NaN for one that does not count."""
     if scores is None:
         by_name = [_number(name) for name in annotations.options]
         if np.isfinite(by_name[: annotations.n_classes]).all():
@@ -102,9 +105,9 @@ def option_scores(annotations: Annotations, scores: Mapping[Name, float] | None)
 
 
 def guessed_order(annotations: Annotations) -> str | None:
-    """Return a warning if three or more classes are words in alphabetical order, perhaps not their real one.
+    """Return a warning if three or more classes are words in alphabetical order, else None.
 
-    Else None.
+    That may not be their real order.
     """
     names = annotations.classes
     if len(names) <= 2 or names != natural_order(names) or all(math.isfinite(_number(name)) for name in names):
@@ -116,7 +119,7 @@ def guessed_order(annotations: Annotations) -> str | None:
 
 
 def mean_scores(annotations: Annotations, score_l: Floats) -> tuple[Floats, Floats]:
-    """Return (N,) number of labels that have a score, and (N,) their mean; 0 without any."""
+    """Return (N,) the number of labels with a score, and (N,) their mean score; 0 without such labels."""
     score_m = score_l[annotations.label]
     counts = np.isfinite(score_m)
     item = annotations.item[counts]
@@ -125,7 +128,7 @@ def mean_scores(annotations: Annotations, score_l: Floats) -> tuple[Floats, Floa
 
 
 def class_scores(evidence: Evidence, score_l: Floats) -> Floats:
-    """Return (J,) the mean of the given score of each class and of all labels of known items of the class."""
+    """Return (J,) the score of each class: the mean of its score in `score_l` and the labels of its known items."""
     annotations = evidence.annotations
     assert evidence.truth is not None
     truth_m, score_m = evidence.truth[annotations.item], score_l[annotations.label]
@@ -136,8 +139,7 @@ def class_scores(evidence: Evidence, score_l: Floats) -> Floats:
 
 
 def variances(evidence: Evidence, score_l: Floats, score_j: Floats) -> tuple[float, float]:
-    """Return the variance v of the labels of one item, and b of the items of one class (the known one, else the
-    nearest)."""
+    """Return v, the variance of the labels of an item, and b, that of the items of a class (known, else nearest)."""
     annotations = evidence.annotations
     assert evidence.truth is not None
     labels_n, mean_n = mean_scores(annotations, score_l)

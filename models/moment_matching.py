@@ -1,29 +1,30 @@
-"""Moment matching (Traganitis & Giannakis 2019, section 3.2): class shares and confusion matrices, without likelihood.
+"""Moment matching (Traganitis & Giannakis 2019, section 3.2): class shares and confusion matrices without a likelihood.
 
     mu_k    = E[e(l_k)]                       = Pi_k' p                                                 (eq. 13)
     S_km    = E[e(l_k) e(l_m)']               = Pi_k' diag(p) Pi_m                                      (eq. 14)
     Psi_kmr = E[e(l_k) o e(l_m) o e(l_r)]     = sum_j p_j Pi_k[j] o Pi_m[j] o Pi_r[j]                   (eq. 16)
 
-(Pi_k the J x L confusion matrix, e(l) the one-hot answer, p the class shares.) The third-order moment of three
-annotators is a PARAFAC model whose factors lie on simplices. If the matrices have full rank, its decomposition is
-unique up to the order of the classes. So the matrices are found (eq. 17)
+Pi_k is the J x L confusion matrix of annotator k, e(l) the one-hot answer, p the class shares, and o the outer product.
+The third-order moment Psi of three annotators is a PARAFAC model with factors on simplices. If the matrices have full
+rank, its decomposition is unique up to the order of the classes. So the matrices are estimated (eq. 17) in two steps.
 
-1.  from the tensors of some triples of annotators who have labeled enough items in common (`moment_triples.triples`).
-    These are decomposed by tensorly's constrained_parafac from a diagonal start, brought into one order of the classes,
-    and averaged, each triple weighted by its items. Matrices of annotators in no such triple start as that of their
-    group: three groups of annotators are three sources (`moment_triples.groups`), whose tensor uses nearly all
-    items.
-2.  by `rounds` sweeps over the means and cross-moments of every annotator, each pair weighted by the items that
-    both have labeled. With the others fixed, Pi_k minimizes over matrices with rows on the simplex
+1.  Take some triples of annotators who have labeled enough items in common (`moment_triples.triples`). Decompose the
+    tensor of each triple by tensorly's constrained_parafac from a diagonal start, bring all decompositions into the
+    same order of classes, and average them, weighted by items. If an annotator is in no triple, also split all
+    annotators at random into three groups, several times (`moment_triples.groups`), and decompose the tensor of the
+    groups, which uses nearly all items. Annotators in no triple start with the mean matrix of their groups.
+2.  Sweep `rounds` times over the means and cross-moments of all annotators. Given the matrices of the others, Pi_k
+    minimizes, over matrices with rows on the simplex,
 
         n_k |mu_k - Pi_k' p|^2  +  sum_m n_km |S_km - Pi_k' diag(p) Pi_m|^2,
 
-    a quadratic whose coefficients are two passes of the hot loops, so that no K x K table is needed.
+    where n_k is the number of labels of annotator k, and n_km the number of items that both k and m have labeled.
+    Passes over the labels give the coefficients (`moment_equations`), so no K x K table is needed.
 
-Classes are matched to columns on the assumption that annotators are better than random overall. The moments are
-those of items of unknown truth; answers to known items are counted, and the two are added: n_k labels of unknown items
-count as n_k p_j Pi_k[j] answers. Then items are estimated as in Dawid-Skene (eq. 18). With too few items for moments,
-the votes take their place.
+The order of the classes is chosen on the assumption that annotators are better than random overall. Moments are
+computed on items of unknown truth, where the n_k labels of annotator k count as n_k p_j Pi_k[j] answers about class j.
+Labels of items of known truth are counted and added. Items are then predicted as in Dawid–Skene (eq. 18). If no tensor
+has enough items, labels are counted by vote shares instead.
 """
 
 from __future__ import annotations
@@ -52,10 +53,10 @@ from hitl.models.numerics.votes import voted
 from hitl.models.priors.shares import Shares
 
 TOGETHER = 10
-"""Items per class that three groups must share; with fewer, the votes are used instead."""
+"""Minimum number of items per class with labels from all three groups; a split with fewer is skipped."""
 
 DAMPING = 0.5
-"""Step of a sweep toward the best matrix given the others. Every annotator moves at once."""
+"""Weight of the new matrices in a sweep. It is below 1 because all annotators are updated at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,11 +64,11 @@ class Part:
     """Decomposition of one tensor.
 
     Attributes:
-        members: annotators of each of the three sources.
+        members: codes of the annotators in each of the three sources.
         pi_sjl: (3, J, L) confusion matrices of the sources.
         share_j: (J,) class shares.
-        converged: True if it stopped by tolerance.
-        items: number of items behind it.
+        converged: True if the decomposition reached its tolerance.
+        items: number of items in the moment.
     """
 
     members: tuple[Codes, ...]
@@ -82,7 +83,7 @@ class Part:
         return all(len(members) == 1 for members in self.members)
 
     def aligned(self, reference_sjl: Floats) -> Part:
-        """Reorder the classes to agree best with reference matrices of its sources."""
+        """Reorder the classes to agree best with reference matrices (3, J, L) of the sources."""
         agreement = np.einsum("sil,sjl->ij", self.pi_sjl, reference_sjl)
         found, place = linear_sum_assignment(agreement, maximize=True)
         order = found[np.argsort(place)]
@@ -94,15 +95,16 @@ class MomentMatching:
     """Moment matching; needs the extra `moments` (tensorly).
 
     Attributes:
-        triples: at most this many triples of annotators are decomposed.
-        least_shared: items per class that the three annotators of a triple must have labeled in common.
-        groupings: random splits into three groups, for annotators in no triple.
-        rounds: sweeps over means and cross-moments; few sweeps regularize.
+        triples: maximum number of triples of annotators to decompose, >= 0.
+        least_shared: minimum number of items per class that all three annotators of a triple have labeled, >= 1.
+        groupings: number of random splits into three groups, used if an annotator is in no triple, >= 0.
+        rounds: number of sweeps over means and cross-moments, >= 0; few sweeps regularize.
         accuracy: expected accuracy of annotators, in (0, 1).
-        strength: labels of each class behind that expectation, > 0.
-        share_smoothing: pseudo-items of each class, > 0.
-        tolerance: a decomposition stops when its relative error falls by less, or after `max_iterations`.
-        seed: seed of the choice of annotators that are compared.
+        strength: weight of that expectation, in labels per class, > 0.
+        share_smoothing: number of pseudo-items per class, > 0.
+        tolerance: a decomposition stops when an iteration lowers its relative error by less than this, > 0.
+        max_iterations: maximum number of iterations of a decomposition, >= 1.
+        seed: seed of the random choices of triples and groups.
 
     Example:
         >>> from hitl import Annotations, Evidence, models
@@ -141,7 +143,7 @@ class MomentMatching:
         return concluded(self, began, evidence, q_nj, report, converged=converged)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """Estimate other items with the learned parameters; new annotators get the prior."""
+        """Predict other items with the learned parameters; new annotators get the prior."""
         return warm_start.applied(consensus, evidence, self._pseudo_counts(evidence.annotations))
 
     def _pseudo_counts(self, annotations: Annotations) -> Floats:
@@ -149,7 +151,7 @@ class MomentMatching:
         return confusion.accurate_pseudo_counts(annotations.n_classes, annotations.n_options, self.accuracy, off)
 
     def _learned(self, evidence: Evidence) -> tuple[Floats, Floats, bool]:
-        """Return answers (K, L, J) by class of the item, class shares (J,), and True if all parts converged."""
+        """Return expected counts of answers (K, L, J), class shares (J,), and True if all decompositions converged."""
         annotations = evidence.annotations
         unknown = annotations.select(~evidence.known[annotations.item])
         parts = self._parts(unknown)
@@ -168,7 +170,7 @@ class MomentMatching:
         return counts_klj, raised / raised.sum(), all(part.converged for part in parts)
 
     def _parts(self, annotations: Annotations) -> list[Part]:
-        """Decompose tensors of triples of annotators and, if an annotator is in none, of three groups."""
+        """Decompose the tensors of triples of annotators and, if an annotator is in no triple, of random groups."""
         least = self.least_shared * annotations.n_classes
         parts = []
         for three in moment_triples.triples(annotations, least, self.triples, self.seed):
@@ -198,11 +200,11 @@ def matched(annotations: Annotations, pi_kjl: Floats, share_j: Floats, rounds: i
 
 
 def moment_equations(annotations: Annotations, pi_kjl: Floats, share_j: Floats) -> tuple[Floats, Floats]:
-    """Return (K, J, J) A and (K, J, L) B of the distance tr X'AX - 2 tr X'B from the moments, given the others.
+    """Return A (K, J, J) and B (K, J, L) of the objective tr X'AX - 2 tr X'B that each new matrix X minimizes.
 
     A_k = n_k p p' + sum_m n_km D Pi_m Pi_m' D    B_k = n_k p mu_k' + sum_m n_km D Pi_m S_km'    D = diag(p)
 
-    The sums over pairs are sums over items of all answers less the annotator's own.
+    The sums over other annotators m are computed item by item: the sum over all its answers minus the annotator's own.
     """
     joint_kjl = share_j[:, None] * pi_kjl
     answers_k = annotations.labels_per_annotator
@@ -226,7 +228,7 @@ def moment_equations(annotations: Annotations, pi_kjl: Floats, share_j: Floats) 
 def simplex_least_squares(
     quadratic_kji: Floats, linear_kjl: Floats, start_kjl: Floats, iterations: int = 200, tolerance: float = 1e-7
 ) -> Floats:
-    """Minimise tr X'AX - 2 tr X'B over (K, J, L) matrices with rows on the simplex, by accelerated projection."""
+    """Minimize tr X'AX - 2 tr X'B over (K, J, L) matrices with rows on the simplex, by accelerated projected descent."""
     steepest = np.maximum(np.linalg.eigvalsh(quadratic_kji)[:, -1], 1e-12)[:, None, None]
     now = ahead = start_kjl
     speed = 1.0
@@ -250,9 +252,10 @@ def on_simplex(values: Floats) -> Floats:
 
 
 def decompose(moment: Floats, n_classes: int, tolerance: float, max_iterations: int) -> tuple[Floats, Floats, bool]:
-    """Return (3, J, L) confusion matrices and (J,) class shares of a third-order moment, and True if it converged.
+    """Decompose a third-order moment (L, L, L).
 
-    The start is diagonal and the same for all: every annotator is right more often than not.
+    Return the confusion matrices of the three sources (3, J, L), the class shares (J,), and True if the decomposition
+    converged. All sources start with the same matrix, in which 0.7 of the answers are right.
     """
     cp_tensor, constrained_parafac = _tensorly()
     options = moment.shape[0]
@@ -284,10 +287,10 @@ def _tensorly() -> tuple[Any, Any]:
 
 
 def in_one_order(parts: Sequence[Part], n_annotators: int) -> list[Part]:
-    """Reorder the classes of all parts consistently.
+    """Bring the classes of all decompositions into the same order.
 
-    First each part is ordered as if its annotators were better than random, then by the average over all parts, which
-    corrects parts whose annotators are not.
+    Each decomposition is first ordered as if its annotators were better than random, then to agree best with the
+    average over all. The second step corrects decompositions whose annotators are worse than random.
     """
     if not parts:
         return []
@@ -297,9 +300,9 @@ def in_one_order(parts: Sequence[Part], n_annotators: int) -> list[Part]:
 
 
 def average(parts: Sequence[Part], n_annotators: int) -> Floats:
-    """Return (K, J, L) averages weighted by items; groups count only for annotators in no triple.
+    """Return (K, J, L) the mean confusion matrix of each annotator over the decompositions, weighted by items.
 
-    Others are uniform.
+    Decompositions of groups count only for annotators in no triple. Annotators in no decomposition get uniform rows.
     """
     _, n_classes, options = parts[0].pi_sjl.shape
     average_kjl = np.full((n_annotators, n_classes, options), 1 / options)

@@ -2,9 +2,9 @@
 
     p(z_n = j | labels, models)  ∝  p_T(z_n = j | models)  prod_k pi[k, j, l_nk]              (eq. 3)
 
-fitted where the truth is known: temperatures by maximum a posteriori in log T (section 4), confusion matrices as
-the modes of their Dirichlet posteriors. It allows any number of annotators per item, several models, and items on which
-a model or all annotators abstain. `PLEM` is the same without truth.
+It is fitted to items of known truth: temperatures by maximum a posteriori in log T (section 4), confusion matrices as
+the modes of their Dirichlet posteriors. An item may have any number of labels and of models' predictions, or none.
+`PLEM` fits the same model without known truth.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class PL:
     """P+L by supervised maximum a posteriori.
 
     Attributes:
-        accuracy: expected accuracy of the annotators in (0, 1): the diagonal of the prior's mode.
+        accuracy: expected accuracy of the annotators, the diagonal of the prior's mode, in (0, 1).
         off: pseudo-count off the diagonal, > 0.
         temperature: prior of each model's log temperature.
 
@@ -66,11 +66,11 @@ class PL:
     def paper(cls) -> Self:
         """Return the settings of Kerrigan, Smyth & Steyvers 2021 (section 4).
 
-        Each row of a confusion matrix has a Dirichlet prior with 0.1 pseudo-counts off the diagonal and on it the value
-        that puts its mode at an accuracy of 0.75 (2.7 for ten classes), and log T ~ N(0.5, 0.5^2). The text has the
-        accuracy of the classifier on its training set in place of 0.75; the authors' code has 0.75. The code subtracts
-        the 1 of the mode on the diagonal alone, which makes each pseudo-count off it 1.1. Here it is subtracted
-        everywhere, as the text intends.
+        Each row of a confusion matrix has a Dirichlet prior with pseudo-counts of 0.1 off the diagonal and, on it, the
+        value that puts the mode at an accuracy of 0.75 (2.7 for ten classes). log T ~ N(0.5, 0.5^2). The paper's text
+        uses the classifier's accuracy on its training set instead of 0.75, the authors' code uses 0.75. That code
+        subtracts the 1 of the Dirichlet mode only on the diagonal, so pseudo-counts off it become 1.1. Here it is
+        subtracted everywhere, as the text intends.
         """
         return cls(accuracy=0.75, off=0.1, temperature=LogTemperature(0.5, 0.5))
 
@@ -98,7 +98,7 @@ class PL:
 
 
 def _known_counts(evidence: Evidence) -> Sums:
-    """Return (K, L, J) counts of the labels of known items, and (J,) known items of each class."""
+    """Return (K, L, J) counts of the labels of known items, and (J,) numbers of known items of each class."""
     known, truth_nj = evidence.known, known_truth(evidence)
     return Sums((kernels.counts(evidence.annotations, truth_nj, known), kernels.totals(truth_nj, known)))
 
@@ -112,7 +112,10 @@ class Calibrating(Combiner, Protocol):
 
 
 def calibrated_prior(method: Calibrating, evidence: Evidence, learned: Consensus | None = None) -> Calibrated:
-    """Return the pool of the evidence's models, with the temperatures and shares of a consensus if one is given."""
+    """Return the pool of the evidence's models, with the temperatures and shares of `learned` if given.
+
+    Raise BadEvidence without models, or if `learned` has other classes.
+    """
     require_given(method, evidence, frozenset({"probabilities"}))
     if learned is None:
         return Calibrated.from_evidence(evidence, method.temperature)

@@ -15,19 +15,19 @@ it from items of known truth alone.
     E step  q_nj ∝ p(z_n = j) prod_k pi[k, j, o_nk]                                               (eq. 3)
     M step  pi[k, j, o] ∝ b[j, o] + (sum of q_nj over the items n that k labeled o)               (eq. 28)
 
-Two steps differ from the paper, unless the settings say otherwise (`PLEM.paper()`).
+By default two steps differ from the paper (`PLEM.paper()` follows it).
 
-Temperatures are fitted once, before EM, with annotators who are right with one chance and whose errors are spread
-evenly over the other classes (`inference.unsupervised_pool`). In the paper every M step fits them
-(eq. 26; `refit`). Then they drift further the more items there are, and EM can end at a model whose classes are
-swapped.
+Temperatures are fitted once, before EM, with a simpler annotator model: each annotator has one accuracy, and their
+errors are spread evenly over the other answers (`inference.unsupervised_pool`). In the paper every M step fits
+temperatures (eq. 26; `refit`). They then drift further the more items there are, and EM may end with swapped classes.
 
     M step  ln T_m one Newton step nearer to the maximum of  sum_n sum_j q_nj ln p(z_n = j)  +  ln N(ln T_m)    (eq. 26)
 
-A step in place of the maximum leaves the fixed points unchanged. The sum is over all items, the prior enters once.
+Taking one step instead of maximizing leaves the fixed points unchanged. The sum is over all items, and the prior enters
+once.
 
-Items with fewer than `enough_labels` labels count in the M step with their first q_nj throughout. Otherwise a label
-raises a belief, and the belief then confirms the label.
+Items with fewer than `enough_labels` labels always count in the M step with their first q_nj. Otherwise a label would
+raise a belief, and the belief would confirm the label.
 
 An item without labels does not count in the M step. If the truth is known, q_nj is that truth, in the fit of the
 temperatures too. The confidence tends to be too high, as annotators err together; `DefaultCombiner` corrects it.
@@ -65,9 +65,10 @@ class PLEM(PL):
         temperature: prior of each model's log temperature. The default expects an overconfident model.
         tolerance: EM stops when an iteration raises the log posterior by less than this, in nats per item, > 0.
         max_iterations: maximum number of iterations, >= 1.
-        refit: fit the temperatures again in every M step (eq. 26), from exp(mean) on. By default once, before EM.
-        enough_labels: labels from which an item counts in every M step, >= 1. With fewer, it counts with its first
-            belief.
+        refit: True to fit the temperatures again in every M step (eq. 26), starting at exp(mean). By default they are
+            fitted once, before EM.
+        enough_labels: number of labels from which an item counts in M steps with its current belief, >= 1. With fewer
+            labels it counts with its first belief.
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -91,13 +92,16 @@ class PLEM(PL):
     def paper(cls) -> Self:
         """Return the settings of Kerrigan, Smyth & Steyvers 2021 (section 4 and appendix I, MAP).
 
-        The priors of `PL.paper`. Every M step fits the temperature (eq. 26) and counts all labels (eq. 28). EM begins
-        at the priors' modes; the paper prints no start.
+        The priors are those of `PL.paper`. Every M step fits the temperature (eq. 26) and counts all labels (eq. 28).
+        EM starts at the modes of the priors; the paper gives no start.
         """
         return cls(accuracy=0.75, off=0.1, temperature=LogTemperature(0.5, 0.5), refit=True, enough_labels=1)
 
     def fit(self, evidence: Evidence | Shards, *, start: Consensus | None = None) -> Consensus:
-        """Run EM from the prior's modes, or from `start`. Raise BadEvidence without a model."""
+        """Run EM from the unsupervised pool (with `refit`, from the priors' modes), or from `start`.
+
+        Raise BadEvidence without a model.
+        """
         shards = used_shards(self, evidence)
         began = time.perf_counter()
         annotations, pseudo_jl = shards.annotations, self.pseudo_counts(shards.annotations)
@@ -133,6 +137,6 @@ class PLEM(PL):
 
 
 def _counts_of_few(evidence: Evidence, beliefs: em.Beliefs, enough_labels: int) -> Floats:
-    """Return counts (K, L, J) of a shard's items with few labels, by beliefs."""
+    """Return label counts (K, L, J), by beliefs, of a shard's items of unknown truth with too few labels."""
     few = ~evidence.known & (evidence.annotations.labels_per_item < enough_labels)
     return kernels.counts(evidence.annotations, beliefs(evidence), few)

@@ -66,14 +66,14 @@ def combiner(name: str, **settings: Any) -> Combiner:
 
 
 def _has_prior(made: Any) -> bool:
-    """Return True if `temperature` of a method is a prior; in another package it may be a number."""
+    """Return True if a method's setting `temperature` is a prior; methods of other packages may use a number."""
     prior = import_module("hitl.models.calibration.temperature").LogTemperature
     known = fields(made) if is_dataclass(made) else ()
     return any(field.name == "temperature" and isinstance(field.default, prior) for field in known)
 
 
 def _log_temperature(given: Any) -> Any:
-    """Return the prior that a table of hitl.toml describes, or the given one. Raise BadSettings."""
+    """Return the prior that a table of hitl.toml describes; return a prior as it is. Raise BadSettings otherwise."""
     prior = import_module("hitl.models.calibration.temperature").LogTemperature
     if isinstance(given, prior):
         return given
@@ -99,7 +99,7 @@ def published(name: str, **settings: Any) -> Combiner:
 
 
 def with_papers() -> list[str]:
-    """Return the methods that have the settings of a paper."""
+    """Return the names of the methods that offer their paper's settings."""
     names = []
     for name in COMBINERS:
         with suppress(BadSettings):  # a method of another package that cannot be loaded
@@ -109,7 +109,7 @@ def with_papers() -> list[str]:
 
 
 def chosen(name: str, settings: Mapping[str, Any], paper: bool) -> Combiner:
-    """Build the method that a user names, with hitl's settings or, if requested, those of its paper."""
+    """Build a method by name, with hitl's default settings or, if `paper`, those of its paper."""
     return published(name, **settings) if paper else combiner(name, **settings)
 
 

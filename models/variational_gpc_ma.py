@@ -4,16 +4,16 @@
     z_n ~ softmax(f_1(x_n), ..., f_J(x_n))
     l_nk | z_n = j ~ Cat(pi_kj)     pi_kj ~ Dir(a_j)                                    (`annotators`)
 
-This extends the model of Rodrigues, Pereira & Ribeiro 2014 to several classes. It has full confusion matrices in place
-of sensitivities and specificities, and in place of expectation propagation a bound on the log evidence that needs sums
-over items only. `GPCMA` is the model of the paper.
+This extends the model of Rodrigues, Pereira & Ribeiro 2014 to several classes. Full confusion matrices replace
+sensitivities and specificities. A bound on the log evidence, which needs only sums over items, replaces expectation
+propagation. `GPCMA` is the model of the paper.
 
-First the kernel's hyperparameters are learned by gradients of the bound, on batches if there are many items: a step
-takes the next batch of a shuffled order, updates the beliefs of its items, and lets the prior learn from their
-statistics as if they stood for all items (stochastic variational inference, Hoffman et al. 2013). Annotators learn
-every few batches, from the latest beliefs of the items seen so far (incremental EM, Neal & Hinton 1998). Gradient steps
-shrink to nothing. Then hyperparameters are held, and `inference.em` maximizes the bound in q(f), q(z) and the
-annotators over all items, which removes the noise.
+A fit has two phases. The first learns the kernel's hyperparameters by gradients of the bound, on batches if there are
+many items. A step takes the next batch of a shuffled order, updates the beliefs of its items, and updates the prior as
+if their statistics stood for all items (stochastic variational inference, Hoffman et al. 2013). Annotators are updated
+every few batches, from the latest beliefs of the items seen so far (incremental EM, Neal & Hinton 1998). Step sizes
+fall to 0. The second phase holds the hyperparameters, and `inference.em` maximizes the bound in q(f), q(z) and the
+annotators over all items, which removes the noise of the batches.
 
 Models' probabilities are pooled as in P+L-EM, without truth, and count like an annotator's answer: a model's prediction
 is assumed to be independent of the item's features given its class.
@@ -58,31 +58,32 @@ EVERY = 5
 """Number of batches between updates of the annotators."""
 
 GROWTH = 1.5
-"""Growth of the number of labels, since hyperparameters were learned, at which a warm start learns them again."""
+"""Factor by which the number of labels must have grown for a warm start to learn hyperparameters again."""
 
 LEARNED_FROM = "gp labels"
-"""Name under which a consensus stores that number."""
+"""Name of the consensus parameter with the number of labels that hyperparameters were learned from."""
 
 
 @dataclass(frozen=True, slots=True)
 class VariationalGPCMA:
     """Gaussian process classification with many annotators, for many classes and items; needs the extra `gp`.
 
-    Use it if items have features (N, D) that are informative of their class; items without (a row of NaN) have the
-    class shares as prior. Items without labels, also later ones (`apply`), are predicted by their features.
-    `Consensus.parameters` has the (N, J) arrays "latent mean" and "latent variance" of the functions at the items.
+    Use it if items have features (N, D) that are informative about their class. The prior of an item without features
+    (a row of NaN) is the class shares. Items without labels, including those passed to `apply`, are predicted from
+    their features. `Consensus.parameters` has the (N, J) arrays "latent mean" and "latent variance" of the functions at
+    the items.
 
     Attributes:
-        inducing: maximum number of inducing points, >= 1. Time grows with their square; with as many as items, the
-            process is exact.
-        ard: True if each feature has its own length scale, else all have one.
-        annotators: "dirichlet" (a posterior of each confusion matrix, and their prior learned) or "map" (matrices at
-            their posterior mode).
+        inducing: maximum number of inducing points, >= 1. Time grows with their square; with one per item, the process
+            is exact.
+        ard: True for one length scale per feature instead of one for all.
+        annotators: "dirichlet" for posteriors of the confusion matrices under a learned prior, "map" for matrices at
+            their posterior mode.
         accuracy: expected accuracy of an annotator before any label is seen, in (0, 1).
         temperature: prior of each model's log temperature, if there are models' probabilities.
-        learning_steps: steps of the hyperparameters, >= 0; with 0 they stay at the mode of their prior.
-        batch: items per step; a set of at most this size is not divided.
-        tolerance: iterations over all items stop when one gains less, in nats per item.
+        learning_steps: number of gradient steps of the hyperparameters, >= 0; with 0 they stay at their prior's mode.
+        batch: number of items per step, >= 1; up to this number, every step uses all labeled items.
+        tolerance: iterations over all items stop when one gains less than this, in nats per item.
         max_iterations: maximum number of these iterations.
         device: "cpu", "cuda" (or another torch device), or "auto": a GPU if there is one.
         seed: seed of the choice of inducing points and batches.
@@ -152,7 +153,7 @@ class VariationalGPCMA:
         """Predict other items by features, labels and models with the learned parameters; new annotators follow the
         prior.
 
-        Raise BadEvidence without features, with features of another kind than in the fit, or with other models.
+        Raise BadEvidence without features, or if the features, the models or the kernel differ from those of the fit.
         """
         require_given(self, evidence, self.needs)
         require_same_classes(consensus, evidence)
@@ -172,7 +173,7 @@ class VariationalGPCMA:
         return replace(judged, parameters={**consensus.parameters, **prior.latent()})
 
     def _maximised(self, evidence: Evidence, prior: VariationalGP, people: Any, q_nj: Floats) -> em.EMResult[Any, Any]:
-        """Iterate over items with any evidence only; the others are predicted once, at the end."""
+        """Iterate over items with labels or known truth; predict the others once, at the end."""
         rows = np.flatnonzero(em.informative(evidence, 1))
         rows = rows if rows.size else np.arange(len(q_nj))
         found = em.run_em(
@@ -219,7 +220,7 @@ class VariationalGPCMA:
         return "cuda" if _gp().torch.cuda.is_available() else "cpu"
 
     def _kind(self, annotations: Annotations) -> AnnotatorKind:
-        """Return the kind of annotators, with expected confusion rows of the weight of EXPECTED_LABELS labels."""
+        """Return the annotator model, with prior confusion rows that weigh EXPECTED_LABELS labels."""
         wrong = EXPECTED_LABELS * (1 - self.accuracy) / (annotations.n_options - 1)
         right = EXPECTED_LABELS * self.accuracy
         pseudo_jl = confusion.on_the_diagonal(annotations.n_classes, annotations.n_options, right, wrong)
@@ -229,9 +230,9 @@ class VariationalGPCMA:
 def _learned(
     evidence: Evidence, prior: Any, annotators: Any, q_nj: Floats, *, steps: int, batch: int, rng: np.random.Generator
 ) -> tuple[Any, Any, Floats]:
-    """Return prior, annotators and beliefs (N, J) after `steps` steps of `batch` items, starting at `q_nj`.
+    """Return prior, annotators and beliefs (N, J) after `steps` gradient steps that start at the beliefs `q_nj`.
 
-    If one batch holds all items, items that count for nothing keep their beliefs.
+    If a single batch holds all labeled items, the other items keep their beliefs.
     """
     labeled = np.flatnonzero(em.informative(evidence, 1))
     if labeled.size <= batch:
@@ -252,7 +253,7 @@ def _learned(
 def _of_all(
     evidence: Evidence, prior: Any, annotators: Any, q_nj: Floats, labeled: npt.NDArray[np.intp], steps: int
 ) -> tuple[Any, Any, Floats]:
-    """Run steps over all items with any label or prediction; nothing can be learned from the others."""
+    """Run steps over all items with labels or known truth; nothing can be learned from the others."""
     counted_n = np.zeros(len(q_nj), dtype=bool)
     counted_n[labeled] = True
     q_nj, everything = q_nj.copy(), np.ones(labeled.size, dtype=bool)
@@ -266,7 +267,7 @@ def _of_all(
 
 
 def _batches(rows: npt.NDArray[np.intp], batch: int, rng: np.random.Generator) -> Iterator[npt.NDArray[np.intp]]:
-    """Yield shuffled orders of the rows, one after the other, in batches of equal size."""
+    """Yield batches of equal size from one shuffled order of the rows after another, leaving out incomplete ones."""
     while True:
         order = rng.permutation(rows)
         for begin in range(0, rows.size - batch + 1, batch):
@@ -284,7 +285,7 @@ def _log_pool(pool: Calibrated | None) -> Floats | None:
 
 
 def _over(evidence: Evidence, rows: npt.NDArray[np.intp]) -> Evidence:
-    """Select labels and truth of these items, which include all labeled ones."""
+    """Return evidence with the labels and truth of these items, which must include all labeled items."""
     annotations, place = evidence.annotations, np.zeros(len(evidence.known), dtype=np.int32)
     place[rows] = np.arange(rows.size)
     items = tuple(annotations.items[n] for n in rows.tolist())

@@ -9,14 +9,15 @@ These maximize the bound on the log evidence,
 
     sum_n ln sum_j exp(...)  -  KL(q(p) || p(p))  -  sum_kj KL(q(pi_kj) || p(pi_kj | a_j))  +  ln p(a),
 
-with the log joint of the known class in place of the normalizer if the truth is known. The rows' prior a is
-learned from all annotators together (see `dirichlet`) unless `shared` is off. The paper has a fixed prior,
-and begins at the prior's expectations: `VBIBCC.paper()`. Near the optimum steps use momentum
-(`inference.em`), which leaves the fixed points unchanged.
+where the log joint of the known class replaces the first term of items with known truth. Unless `shared` is off, the
+rows' prior a is learned from all annotators together (`annotators.dirichlet_confusion`). The paper has a fixed prior
+and begins at the prior's expectations: `VBIBCC.paper()`. Steps near the optimum use momentum (`inference.loop`), which
+leaves the fixed points unchanged.
 
-`VBIBCCWithModels` has a pool of calibrated models as the prior of each item, as P+L-EM (Kerrigan 2021, eq. 3). No paper
-has this combination. Unlike P+L-EM it models the uncertainty of each annotator's matrix, and estimates annotators with
-few labels from the crowd. The models' weights are estimated first, without truth, and held (`unsupervised_pool`).
+`VBIBCCWithModels` uses a pool of calibrated models as the prior of each item, like P+L-EM (Kerrigan 2021, eq. 3). The
+combination is not from a paper. Unlike P+L-EM it models the uncertainty of each annotator's matrix, and estimates
+annotators with few labels from the crowd. The models' weights are first estimated without truth, and then held
+(`inference.unsupervised_pool`).
 """
 
 from __future__ import annotations
@@ -49,14 +50,13 @@ class VBIBCC:
     """Variational Bayesian classifier combination.
 
     Attributes:
-        diagonal, off: pseudo-counts of a right and of each other answer in a confusion row, > 0; if `shared`, the
-            mode of their hyperprior.
-        shared: learn the rows' prior from all annotators (empirical Bayes).
-        share_smoothing: pseudo-items of each class, > 0.
-        least_labels: labels an item needs to be learned from (all items are predicted).
-        tolerance: iterations stop when one gains less, in nats per item.
-        begin: start of iterations: "votes", at vote fractions; "prior", at beliefs from E ln p and E ln pi under the
-            prior.
+        diagonal, off: pseudo-counts of the right answer and of each other answer in a confusion row, > 0; if `shared`,
+            the mode of their hyperprior.
+        shared: True to learn the rows' prior from all annotators (empirical Bayes).
+        share_smoothing: number of pseudo-items per class, > 0.
+        least_labels: number of labels from which an item of unknown truth is learned from; all items are predicted.
+        tolerance: iterations stop when one gains less than this, in nats per item.
+        begin: first beliefs: "votes" for vote fractions, "prior" for beliefs by E ln p and E ln pi under the prior.
 
     Example:
         >>> from hitl import Annotations, Evidence, models
@@ -85,9 +85,9 @@ class VBIBCC:
         """Return the settings of Simpson et al. 2011.
 
         The prior of each confusion row is a point value alpha_0, which is not learned (section 1.1), and iterations
-        begin at the prior's expectations (section 2, after eq. 23; the other choice there is at random). The paper
-        prints no values of alpha_0 and nu_0: they stay 2 for a right answer, 1 for each other and 1 for each class.
-        The sum of eq. 8 is over the items that have a label, as all of the paper's do.
+        begin at the prior's expectations (section 2, after eq. 23, which also allows a random start). The paper prints
+        no values of alpha_0 and nu_0: they stay 2 for the right answer, 1 for each other answer and 1 for each class.
+        The sum of eq. 8 is over items with labels; in the paper all items have labels.
         """
         return cls(shared=False, begin="prior")
 
@@ -107,7 +107,7 @@ class VBIBCC:
         return em.concluded(self, began, shards, found, report)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """Predict other items, by the same or new annotators, with the learned parameters."""
+        """Predict other items, labeled by the same or new annotators, with the learned parameters."""
         require_same_classes(consensus, evidence)
         return consensus.judging(evidence.annotations.items, self._beliefs(consensus, evidence))
 
@@ -120,7 +120,7 @@ class VBIBCC:
         return confusion.on_the_diagonal(annotations.n_classes, annotations.n_options, self.diagonal, self.off)
 
     def kind(self, annotations: Annotations) -> DirichletRows:
-        """Return the kind of annotators."""
+        """Return the annotator model."""
         return DirichletRows(self.hyper(annotations), self.shared)
 
     def _parts(self, shards: Shards, start: Consensus | None) -> tuple[DirichletShares, DirichletConfusion]:
@@ -141,9 +141,9 @@ class VBIBCC:
         return em.expectation(evidence, prior, self.kind(annotations).at_start(annotations, None).log_pi_klj).q_nj
 
     def _beliefs(self, learned: Consensus, evidence: Evidence) -> Floats:
-        """Return beliefs by the posteriors of the matrices, or by the matrices if another method learned them.
+        """Return beliefs by the posteriors of the confusion matrices, or by point estimates from another method.
 
-        (Pseudo-counts of a point estimate are no posterior: by E ln pi an answer not given yet would be impossible.)
+        The pseudo-counts of a point estimate are no posterior: by E ln pi an answer not seen yet would be impossible.
         """
         if learned.annotators.prior is None:
             return warm_start.applied(learned, evidence, self.hyper(evidence.annotations)).probabilities
@@ -156,10 +156,10 @@ class VBIBCCWithModels:
     """Variational Bayesian classifier combination with model probabilities.
 
     Attributes:
-        diagonal, off: pseudo-counts of a right and of each other answer in a confusion row, > 0: the mode of their
-            hyperprior.
+        diagonal, off: pseudo-counts of the right answer and of each other answer in a confusion row, > 0: the mode of
+            their hyperprior.
         temperature: prior of each model's log temperature.
-        tolerance: iterations stop when one gains less, in nats per item.
+        tolerance: iterations stop when one gains less than this, in nats per item.
 
     Example:
         >>> import numpy as np, hitl
@@ -183,7 +183,7 @@ class VBIBCCWithModels:
         check_settings(self)
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
-        """Maximize the bound, starting from models and evenly erring annotators. Raise BadEvidence without a model."""
+        """Maximize the bound from the unsupervised pool or from `start`. Raise BadEvidence without a model."""
         evidence = used(self, evidence)
         began = time.perf_counter()
         annotations = evidence.annotations
@@ -198,7 +198,7 @@ class VBIBCCWithModels:
         return em.concluded(self, began, evidence, found, report, **kept)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """Predict other items, by the same or new annotators, with the learned parameters."""
+        """Predict other items, labeled by the same or new annotators, with the learned parameters."""
         pool = calibrated_prior(self, evidence, consensus)
         log_pi_klj = self._kind(evidence.annotations).log_pi(consensus, evidence.annotations)
         return consensus.judging(evidence.annotations.items, em.expectation(evidence, pool, log_pi_klj).q_nj)
