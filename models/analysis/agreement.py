@@ -1,6 +1,6 @@
-"""Agreement among annotators beyond chance: coefficients of nominal labels with gaps.
+"""Agreement among annotators beyond chance: coefficients for nominal labels, where annotators may skip items.
 
-    c[n, l]    labels l on item n        m_n = sum_l c[n, l]        only items with m_n >= 2 count
+    c[n, l]    number of labels l on item n        m_n = sum_l c[n, l]        only items with m_n >= 2 count
 
     Krippendorff's alpha (Krippendorff 2011)    observed A = sum_n sum_l c_nl (c_nl - 1) / (m_n - 1) / sum_n m_n
                                                 expected E = sum_l t_l (t_l - 1) / (t (t - 1)),  t_l = sum_n c_nl
@@ -11,8 +11,8 @@
 
     coefficient = (A - E) / (1 - E)      1: always the same; 0: as by chance; below 0: less than chance
 
-Alpha weighs labels equally, Fleiss' kappa items. An option that is no class ("unsure") is an answer like any other. If
-every annotator always gives the same answer, the coefficient is undefined: NaN.
+Alpha weights labels equally, Fleiss' kappa weights items equally. An option that is no class ("unsure") is an answer
+like any other. If all labels are equal, the coefficients are undefined (NaN).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hitl.annotations import Annotations, Floats
 from hitl.models.analysis.proportions import Z95
 
 LEAST_ITEMS = 5
-"""With fewer items alpha has no interval."""
+"""Minimum number of items for an interval of alpha."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,13 @@ class Agreement:
     """Agreement among all annotators of a table.
 
     Attributes:
-        items: items with two labels or more; no others are used.
-        observed: chance that two labels of one item are equal, in [0, 1]; labels weigh equally.
+        items: number of items with two or more labels; no others are used.
+        observed: probability that another label of the same item is equal, in [0, 1]; labels weigh equally.
         alpha: Krippendorff's alpha, <= 1.
-        low, high: its 95 % interval over draws of items (infinitesimal jackknife); NaN below LEAST_ITEMS.
+        low, high: 95 % interval of alpha over draws of items (infinitesimal jackknife); NaN below LEAST_ITEMS.
         fleiss: Fleiss' kappa.
-        cohen: mean of Cohen's kappa over `pairs` pairs of annotators, weighted by their common items.
+        cohen: mean of Cohen's kappa over pairs of annotators, weighted by their numbers of common items.
+        pairs: number of these pairs.
     """
 
     items: int
@@ -65,7 +66,10 @@ def agreement(annotations: Annotations) -> Agreement:
 
 
 def krippendorff_alpha(counts_nl: Floats) -> tuple[float, float, float]:
-    """Return alpha of (N, L) label counts and its 95 % interval; items with fewer than two labels are ignored."""
+    """Return alpha of (N, L) label counts, and the low and high end of its 95 % interval, NaN where undefined.
+
+    Items with fewer than two labels are ignored.
+    """
     counts_nl = counts_nl[counts_nl.sum(axis=1) >= 2]
     observed, expected = _observed_and_expected(counts_nl)
     if not expected < 1:
@@ -95,10 +99,10 @@ def fleiss_kappa(counts_nl: Floats) -> float:
 def cohen_kappas(
     annotations: Annotations, least_shared: int = 10, most_people: int = 500
 ) -> tuple[npt.NDArray[np.intp], Floats, Floats]:
-    """Return (P, 2) pairs of annotators with `least_shared` common items, their number, and Cohen's kappa over these.
+    """Return (P, 2) pairs of annotators, (P,) numbers of their common items, and (P,) Cohen's kappa over these items.
 
-    Only the `most_people` annotators with most labels are compared, and not the pool of annotators without ids. Kappa
-    is NaN where chance agreement is complete.
+    Pairs have at least `least_shared` common items. Only the `most_people` annotators with most labels are compared,
+    without the pool of annotators without ids. Kappa is NaN where chance agreement is complete.
     """
     from scipy.sparse import csr_array
 
@@ -119,7 +123,7 @@ def cohen_kappas(
         chosen = label == option
         chosen_kn = csr_array((np.ones(int(chosen.sum())), (k[chosen], n[chosen])), shape=shape)
         same_kk += (chosen_kn @ chosen_kn.T).toarray()
-        times_kk = (chosen_kn @ labeled_kn.T).toarray()  # times that k chose the option on the items of the other
+        times_kk = (chosen_kn @ labeled_kn.T).toarray()  # times that k chose the option on items that the other labeled
         chance_kk += times_kk * times_kk.T
     first, second = np.nonzero(np.triu(shared_kk >= least_shared, 1))
     shared = shared_kk[first, second]
@@ -128,10 +132,10 @@ def cohen_kappas(
 
 
 def agreement_with_others(annotations: Annotations) -> tuple[Floats, Floats]:
-    """Return (K,) how often another label of the same item equals the annotator's, and (K,) this beyond chance.
+    """Return (K,) how often other labels of the same item equal an annotator's, and (K,) this agreement beyond chance.
 
-    Own labels on items with other labels weigh equally; NaN for annotators without one. The margins of chance are the
-    annotator's answers and those of the others on these items.
+    An annotator's labels on items with other labels weigh equally; NaN for annotators without such labels. Chance
+    agreement follows from the answers of the annotator and of the others on these items.
     """
     counts_nl = _counts(annotations)
     m_n = counts_nl.sum(axis=1)
@@ -152,7 +156,7 @@ def agreement_with_others(annotations: Annotations) -> tuple[Floats, Floats]:
 
 
 def _counts(annotations: Annotations) -> Floats:
-    """Return (N, L) how often each item was given each label."""
+    """Return (N, L) the number of times each item got each label."""
     cell = annotations.item.astype(np.int64) * annotations.n_options + annotations.label
     size = annotations.n_items * annotations.n_options
     return np.bincount(cell, minlength=size).reshape(-1, annotations.n_options).astype(np.float64)
@@ -168,7 +172,7 @@ def _observed_and_expected(counts_nl: Floats) -> tuple[float, float]:
 
 
 def _agreeing(counts_nl: Floats) -> Floats:
-    """Return (N,) sums over an item's labels of the share of its other labels that are equal."""
+    """Return (N,) for each item the sum, over its labels, of the share of its other labels that are equal."""
     return np.asarray(np.sum(counts_nl * (counts_nl - 1), axis=1) / (counts_nl.sum(axis=1) - 1))
 
 

@@ -1,7 +1,7 @@
 """Annotator profiles: how often annotators are right, how they err, and how informative their labels are.
 
-A confusion is reported if its posterior (the Beta margin of the row's Dirichlet) leaves no doubt that it happens, and
-some labels show it.
+A confusion is reported if its posterior (the Beta margin of the row's Dirichlet) is clearly above LEAST_OFTEN, and at
+least LEAST_SEEN of the annotator's labels are expected to show it.
 """
 
 from __future__ import annotations
@@ -29,21 +29,24 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SURE = 0.95
-"""Probability from which an annotator is called a spammer or misleading."""
+"""Minimum probability at which an annotator is flagged as a spammer or as misleading."""
 
 LITTLE = 0.05
-"""Share of the entropy below which a community is described as answering at random."""
+"""A community is described as answering at random if its labels carry less than this share of the class's entropy."""
 
 LEAST_OFTEN = 0.03
-"""A confusion is reported if its chance is above this with 97.5 % probability, ..."""
+"""Minimum probability of a reported confusion, exceeded with 97.5 % probability."""
 
 LEAST_SEEN = 3.0
-"""... and it is expected in this many of the annotator's labels."""
+"""Minimum expected number of an annotator's labels with a reported confusion."""
 
 
 @dataclass(frozen=True)
 class Confusion:
-    """Recurring wrong answer: `said` for items of class `true`, its chance and the chance's central 95 % interval."""
+    """Recurring wrong answer: `said` for items of class `true`.
+
+    `often` is the probability of that answer, `low` and `high` are the ends of its central 95 % interval.
+    """
 
     true: Name
     said: Name
@@ -58,7 +61,7 @@ class Confusion:
 
 @dataclass(frozen=True)
 class CommunityProfile:
-    """Number of annotators, accuracy of the typical matrix, bits in one label, and how they answer, in words."""
+    """Community: number of annotators, accuracy of its typical matrix, bits per label, and how its members answer."""
 
     size: int
     accuracy: float
@@ -71,15 +74,17 @@ class AnnotatorProfiles(OneLineRepr):
     """Profiles of K annotators.
 
     Attributes:
-        people: names, labels, accuracy with its interval, and confusion matrices, from the fit.
-        bits: (K,) information in one label about the class.
-        entropy: bits of an item's class before any label.
-        confusions: typical ones of each annotator, most frequent first.
-        agrees, kappa: (K,) how often another annotator's label of the same item equals theirs, and beyond chance.
-        ways: probability that each works, spams or misleads.
-        changes: most likely change of each annotator over time, or None; `drifts`: (K,) whose change is significant.
-        communities: groups who decide alike.
-        agreement: of all annotators together.
+        people: report of the fit: names, labels, accuracy with its interval, and confusion matrices.
+        bits: (K,) information about the class in one label, in bits.
+        entropy: entropy of an item's class before any label, in bits.
+        confusions: recurring confusions of each annotator, most frequent first.
+        agrees: (K,) how often other labels of the same items equal the annotator's, in [0, 1].
+        kappa: (K,) that agreement beyond chance.
+        ways: probabilities that each annotator works, spams or misleads.
+        changes: most likely change of each annotator over time, or None.
+        drifts: (K,) True for annotators whose change is significant.
+        communities: groups of annotators who decide alike.
+        agreement: agreement among all annotators.
     """
 
     people: AnnotatorReport
@@ -104,7 +109,7 @@ class AnnotatorProfiles(OneLineRepr):
         return f"{self.people}; to look into: {flagged:,}"
 
     def flags(self, annotator: int) -> list[str]:
-        """Return what needs review, in words."""
+        """Return the reasons why an annotator needs review, in words."""
         flags = []
         if self.ways.uninformative[annotator] >= SURE:
             favourite = int(self.ways.favourite[annotator])
@@ -178,7 +183,10 @@ class AnnotatorProfiler:
     communities: CommunityModel = field(default_factory=CommunityModel)
 
     def fit(self, evidence: Evidence, consensus: Consensus) -> AnnotatorProfiles:
-        """Profile the annotators of the evidence. Raise BadInput if the consensus is over another table."""
+        """Profile the annotators of the evidence.
+
+        Raise BadInput if the consensus has other items, annotators, classes or options.
+        """
         annotations, people = evidence.annotations, consensus.annotators
         judged = (consensus.items, people.names, people.classes, people.options)
         if judged != (annotations.items, annotations.annotators, annotations.classes, annotations.options):
@@ -204,7 +212,7 @@ class AnnotatorProfiler:
 
 
 def typical_confusions(people: AnnotatorReport, most: int = 3) -> tuple[tuple[Confusion, ...], ...]:
-    """Return at most `most` reported confusions per annotator, those behind most of their labels first."""
+    """Return at most `most` reported confusions per annotator, by falling expected number of labels."""
     k, j, options = people.concentration.shape
     total_kj = people.concentration.sum(axis=2)
     mean_kjl = people.concentration / total_kj[:, :, None]
@@ -229,7 +237,7 @@ def typical_confusions(people: AnnotatorReport, most: int = 3) -> tuple[tuple[Co
 
 
 def _shares(communities: list[tuple[int, float]]) -> str:
-    """Format as: 1 80 %, 3 20 %; a single community as its number."""
+    """Format communities and their shares, such as "1 80 %, 3 20 %"; a single community as its number."""
     if len(communities) == 1:
         return str(communities[0][0] + 1)
     return ", ".join(f"{g + 1} {share * 100:.0f} %" for g, share in communities)

@@ -1,6 +1,6 @@
-"""Agreement of labels with answers about items drawn at random (audits).
+"""Agreement of labels with audits: answers about items that were drawn at random.
 
-    y_i    share of the questions about item i for which the audit's answer equals the label at the time it was asked
+    y_i    share of the questions about item i for which the audit's answer equals the label at the time of the audit
     p_i    probability with which i was drawn, stored as `Ask.probability`
     T      = sum_i y_i / p_i                        unbiased for the sum of y over all items that might have been drawn
     share  = T / (sum_i 1 / p_i)
@@ -9,8 +9,8 @@
 
 Horvitz & Thompson 1952 (T), Hájek 1971 (share), Kish 1965 (m), Wilson 1927.
 
-This is agreement, not accuracy: if annotators err independently of the labels, agreement is below the accuracy of both;
-if they share the labels' errors, it is above. Ground truth gives the accuracy (`hitl.score`).
+This is agreement, not accuracy. If the auditing annotators err independently of the labels, agreement tends to be below
+the accuracy of both. If they share the labels' errors, it is above. Ground truth gives the accuracy (`hitl.score`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AuditedAgreement:
-    """Agreement found by audits: questions asked and answered, how often labels agree with its 95 % interval, and m."""
+    """Agreement of labels with audits.
+
+    Attributes:
+        drawn: number of audits asked.
+        answered: number of audits answered.
+        share: agreement, in [0, 1]; NaN without answers.
+        low, high: its 95 % interval.
+        effective: m, the effective number of answers.
+    """
 
     drawn: int
     answered: int
@@ -45,7 +53,7 @@ class AuditedAgreement:
 
 
 def estimate(agrees: Floats, probability: Floats, drawn: int | None = None) -> AuditedAgreement:
-    """Estimate agreement from (D,) values in [0, 1] of the answered audits and their probabilities, `drawn` asked."""
+    """Estimate agreement from answered audits: (D,) y in [0, 1] and (D,) p. `drawn`: number asked (default: D)."""
     answered = len(agrees)
     drawn = answered if drawn is None else drawn
     if not answered:
@@ -58,10 +66,10 @@ def estimate(agrees: Floats, probability: Floats, drawn: int | None = None) -> A
 
 
 def audited_agreement(asks: pa.Table, evidence: Mapping[str, Evidence]) -> AuditedAgreement:
-    """Estimate agreement from the audits in a store (`Store.audits`) and question -> evidence with the answers.
+    """Estimate agreement from the audits of a store (`Store.audits`) and their answers, question name -> evidence.
 
     An answer that is no class agrees with no label. Questions about parts of items are left out. If an annotator was
-    asked twice about an item, the later question counts.
+    audited twice on an item, the later audit counts.
     """
     rows = {
         (row["item"], row["annotator"]): row
@@ -80,7 +88,7 @@ def audited_agreement(asks: pa.Table, evidence: Mapping[str, Evidence]) -> Audit
 
 
 def _answers(given: Annotations, pairs: Collection[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """Return the answers of these pairs; the last of an annotator counts."""
+    """Return (item, annotator) -> answer for these pairs; the last answer of an annotator counts."""
     if not pairs:
         return {}
     items = {item for item, _ in pairs}

@@ -5,8 +5,8 @@ Similarity of two annotators (eq. 24 of Simpson, with distances corrected for no
     V[k, m] = exp(-sharpness D_km)      D_km^2 = mean_j  H^2(pi_k[j], pi_m[j]) / (resolution^2 + (e_kj + e_mj) / 2)
 
 H^2 = 1 - sum_l sqrt(pi_k[j, l] pi_m[j, l]) is the squared Hellinger distance of two rows, and e_kj = 1 - sum_l (E sqrt
-pi_k[j, l])^2 the part of it that a row's posterior uncertainty explains. The prior that all annotators share is removed
-first, so that it draws no one together.
+pi_k[j, l])^2 is the part of it that a row's posterior uncertainty explains. The prior shared by all annotators is
+subtracted first because it would make them look alike.
 
 Communities are the columns of a Bayesian non-negative factorization of V with half-normal priors, whose precisions
 shrink superfluous columns to nothing (Psorakis 2011, after Tan & Fevotte 2009):
@@ -19,8 +19,9 @@ shrink superfluous columns to nothing (Psorakis 2011, after Tan & Fevotte 2009):
     W <- 2 C / (S + sqrt(S^2 + 4 beta C))      C = W * ((V / WH) H^T),  S_g = sum_m H_gm      and H likewise
     beta_g <- (K + a - 1) / (b + (sum_k W_kg^2 + sum_m H_gm^2) / 2)
 
-The first is the exact maximum of the usual bound (Lee & Seung 2001), so the objective never falls. Memberships are the
-rows of W normalized to 1. Annotators beyond the first MOST_LEARNED join with W and beta held.
+The update of W is the exact maximum of the usual bound (Lee & Seung 2001), so the objective never falls. Memberships
+are the rows of W normalized to 1. Communities are learned from the MOST_LEARNED annotators with most labels. The others
+are added with the learned factor and beta held.
 """
 
 from __future__ import annotations
@@ -42,25 +43,27 @@ SHARE = 0.2
 """Smallest membership that is reported."""
 
 MOST_LEARNED, BLOCK = 200, 2_000
-"""Annotators from whom communities are learned, those with most labels; annotators who join in one step."""
+"""Maximum number of annotators from whom communities are learned; number of other annotators added at a time."""
 
 MOST, LEAST_MEMBERS = 20, 2
-"""Communities to start with, and annotators whose main community one must be."""
+"""Number of communities to start with; minimum number of annotators whose main community each is in the end."""
 
 SHAPE, RATE = 5.0, 2.0
 """a and b of the precisions' prior."""
 
 STARTS, EVERY, MOST_ITERATIONS, TOLERANCE = 3, 10, 1000, 1e-6
-"""Random starts; iterations between two objectives and in all; relative gain below which a start has converged."""
+"""Number of random starts; iterations between checks of the objective; maximum iterations per start; relative gain
+between checks below which a start has converged.
+"""
 
 FLOOR = 1e-30
-"""Smallest product of factors."""
+"""Small number that keeps divisors and arguments of logarithms above 0."""
 
 NOTHING = 1e-8
-"""A column that adds less than this to every similarity is set to 0, a fixed point."""
+"""A column that adds less than this to every similarity is set to 0, where it stays."""
 
 Rows = tuple[Floats, Floats]
-"""Square roots of confusion matrices (K, J, L), and e (K, J)."""
+"""Square roots of confusion matrices (K, J, L), and their noise e (K, J)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +71,8 @@ class Communities:
     """Groups of annotators who decide alike.
 
     Attributes:
-        membership: (K, G) share of each community in each annotator, largest community first; rows sum to 1, NaN for
-            annotators with too few labels.
+        membership: (K, G) membership of each annotator in each community, largest community first; rows sum to 1, NaN
+            for annotators who are not placed (those with too few labels, for example).
         prototype: (G, J, L) confusion matrix typical of each community; rows sum to 1.
         learned: codes of the annotators from whom communities were learned.
         similarity: (len(learned), len(learned)) V among these, in (0, 1].
@@ -86,7 +89,7 @@ class Communities:
 
     @property
     def main(self) -> Ints:
-        """(K,) main community of each annotator, -1 with too few labels."""
+        """(K,) main community of each annotator, -1 for annotators who are not placed."""
         if not len(self):
             return np.full(len(self.membership), -1, np.int32)
         placed = np.isfinite(self.membership[:, 0])
@@ -94,12 +97,12 @@ class Communities:
 
     @property
     def sizes(self) -> npt.NDArray[np.int64]:
-        """(G,) annotators whose main community it is."""
+        """(G,) number of annotators whose main community each is."""
         main = self.main
         return np.bincount(main[main >= 0], minlength=len(self))
 
     def of(self, annotator: int) -> list[tuple[int, float]]:
-        """Return the communities of an annotator with the share of each, at least SHARE (the main one in any case)."""
+        """Return (community, membership) of an annotator, largest first: the main one and all of at least SHARE."""
         row = self.membership[annotator]
         if not len(self) or np.isnan(row[0]):
             return []
@@ -112,7 +115,7 @@ class CommunityModel:
     """Finds communities.
 
     Attributes:
-        least_labels: labels per class, on average, that an annotator needs to be placed, >= 0.
+        least_labels: minimum number of labels of an annotator who is placed, divided by the number of classes, >= 0.
         resolution: Hellinger distance of two rows below which they count as alike, > 0.
         sharpness: rate at which similarity falls with distance, > 0.
         compares: "labels" compares annotators by their own labels, corrected for noise; "matrices" by the confusion
@@ -133,13 +136,13 @@ class CommunityModel:
         """Return the settings of Simpson et al. 2011 as printed (section 4).
 
         V = exp(-H) (eq. 24) with H the Hellinger distance of two confusion matrices of the fit, and every annotator
-        with a label is placed. They do not say how to combine the rows of a matrix: here H^2 = mean_j H_j^2. All
-        similarities lie between exp(-1) and 1, and shrinkage finds one group.
+        with a label is placed. The paper does not say how to combine the rows of a matrix: here H^2 = mean_j H_j^2. As
+        all similarities then lie between exp(-1) and 1, shrinkage leaves one group.
         """
         return cls(least_labels=0.0, resolution=1.0, sharpness=1.0, compares="matrices")
 
     def fit(self, people: AnnotatorReport, leave_out: npt.NDArray[np.bool_] | None = None) -> Communities:
-        """Find the communities among the annotators of a fit; those of `leave_out` (K,) are not placed."""
+        """Find the communities among the annotators of a fit; those marked in `leave_out` (K,) are not placed."""
         placed = people.labels >= max(1.0, self.least_labels * len(people.classes))
         if leave_out is not None:
             placed &= ~leave_out
@@ -170,7 +173,7 @@ class CommunityModel:
         return Communities(membership_kg, prototype_gjl, learned.astype(np.int32), v_kk)
 
     def similarity(self, one: Rows, other: Rows) -> Floats:
-        """Return (K', K'') V, in (0, 1], of annotators with these rows."""
+        """Return V (K', K''), in (0, 1], between two sets of annotators."""
         (root_kjl, noise_kj), (roots_kjl, noises_kj) = one, other
         square = np.zeros((len(noise_kj), len(noises_kj)))
         for j in range(noise_kj.shape[1]):
@@ -218,7 +221,7 @@ def random_start(v_kk: Floats, columns: int, rng: np.random.Generator) -> tuple[
 
 
 def ascend(v_km: Floats, weight_kg: Floats, other_gm: Floats, precision_g: Floats) -> Floats:
-    """Return (G, M) the next H of V ~ W H: the maximum of the bound that touches the objective at `other_gm`."""
+    """Return (G, M) the next H of V ~ W H, the maximum of the bound that touches the objective at the current H."""
     c_gm = other_gm * (weight_kg.T @ (v_km / (weight_kg @ other_gm + FLOOR)))
     s_g1 = weight_kg.sum(axis=0)[:, None]
     root = s_g1 + np.sqrt(s_g1**2 + 4 * precision_g[:, None] * c_gm)
@@ -259,10 +262,10 @@ def memberships(weight_kg: Floats) -> Floats:
 
 
 def prototypes(membership_kg: Floats, counts_kjl: Floats, concentration_kjl: Floats) -> Floats:
-    """Return (G, J, L) mean confusion matrices of the members, from the fit.
+    """Return (G, J, L) mean confusion matrices of the members.
 
-    Annotators are weighted by the square of their membership, rows by how well they are known. Counts without the
-    crowd's prior would not do, as a method with a prior for each annotator may have fewer errors in a row than it.
+    Annotators are weighted by the square of their membership, rows by how well they are known. The matrices include
+    the prior. Without the crowd's prior, a row could lose its errors if the annotator's own prior expects fewer.
     """
     weight_kg = np.nan_to_num(membership_kg) ** 2
     total_kj = counts_kjl.sum(axis=2) + FLOOR

@@ -4,12 +4,12 @@
     model alone        the calibrated pool, applied without any label
     both               the consensus
 
-Items of known truth are split into parts, and each part is predicted by fits that did not see its truth. Accuracy is
-measured on these items, or expected by the consensus: right_n = q[n, label].
+Items of known truth are split into parts, and each part is predicted by fits that did not see its truth. right_n, the
+probability that the label of item n is right, is 0 or 1 on these items, or expected from the consensus: q[n, label].
 
-Deferral: if the share s of the items of which the model is most certain skips annotators, accuracy(s) is the mean of
-right_model over these and right_both over the rest. Items of equal confidence skip together; between such points the
-curve is that of a random choice among them.
+Deferral: a share s of the items, those of which the model is most certain, skips annotators. accuracy(s) is the mean
+over all items of right_model for items that skip and right_both for the rest. Items of equal confidence skip together.
+Within such a group the curve is that of a random choice.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 WHO = ("model", "people", "both")
 
 LEAST_KNOWN = 10
-"""Number of items of known truth below which nothing is measured."""
+"""Minimum number of items of known truth for measuring accuracy."""
 
 FOLDS = 5
-"""Parts of the items of known truth."""
+"""Number of parts into which the items of known truth are split."""
 
 LEAST_CHANCE = 1e-12
-"""Smallest chance of an answer."""
+"""Smallest probability of an answer."""
 
 POINTS = 101
 """Number of shares in a deferral curve: 0, 1 %, ..., 100 %."""
@@ -57,8 +57,8 @@ class Judgements:
 
     Attributes:
         model, people, both: (N, J) probabilities by the model alone, annotators alone, and both.
-        log_likelihood: (N, J) of the item's labels, by the confusion matrices that `both` has learned.
-        compared: (N,) True for items with a label and a model prediction whose truth no predictor was given.
+        log_likelihood: (N, J) log likelihood of the item's labels, by the confusion matrices that `both` has learned.
+        compared: (N,) True for items with a label and a model prediction that were predicted without their truth.
     """
 
     model: Floats
@@ -69,9 +69,10 @@ class Judgements:
 
 
 def judge(evidence: Evidence, consensus: Consensus) -> Judgements:
-    """Predict every item; those of known truth without it, if there are LEAST_KNOWN (else they are not compared).
+    """Predict every item, and items of known truth without their truth.
 
-    Raise BadEvidence if the method behind the consensus does not use the models or has no `apply`.
+    With fewer than LEAST_KNOWN items of known truth, their truth is used, and they are not compared. Raise BadEvidence
+    if the method behind the consensus does not use models or has no `apply`.
     """
     both = _method_of(consensus)
     if "probabilities" not in both.uses:
@@ -120,8 +121,8 @@ class Comparison:
 
     Attributes:
         model, people, both: (N,) codes of the labels.
-        confidence: (N,) of the model alone, in [0, 1].
-        truth: (N, J) rows sum to 1; one-hot where measured.
+        confidence: (N,) confidence of the model alone, in [0, 1].
+        truth: (N, J) probabilities of the true class; rows sum to 1, one-hot where measured.
     """
 
     model: Ints
@@ -141,11 +142,11 @@ class Comparison:
         return np.asarray(self.truth[np.arange(len(self.truth)), getattr(self, who)])
 
     def overall(self) -> pd.DataFrame:
-        """Return one row: accuracies over all items, what annotators add to the model, and the model to them."""
+        """Return one row: accuracies over all items, what annotators add to the model, and what the model adds."""
         return self._table([(np.ones(len(self.truth)), {who: self.right(who) for who in WHO})])
 
     def by_class(self, classes: Names) -> pd.DataFrame:
-        """Return one row per true class, in the column `class`: its (expected) items, and how many each gets right."""
+        """Return one row per true class, named in the column `class`: (expected) number of items, and accuracies."""
         groups = []
         for j in range(len(classes)):
             right = {who: self.truth[:, j] * (getattr(self, who) == j) for who in WHO}
@@ -169,7 +170,10 @@ class Comparison:
         return frame
 
     def _table(self, groups: Sequence[tuple[Floats, dict[str, Floats]]]) -> pd.DataFrame:
-        """Return one row per group of (N,) weights, with how much of each item's weight each predictor gets right."""
+        """Return one row of accuracies and gains per group.
+
+        A group has (N,) weights of the items, and for each predictor (N,) how much of the weight it gets right.
+        """
         import pandas as pd
 
         total = np.array([weight.sum() for weight, _ in groups])
@@ -204,7 +208,7 @@ def equal_mass(values: Floats, most: int) -> list[npt.NDArray[np.intp]]:
 
 
 def reliability(confidence_n: Floats, right_n: Floats, most: int = 10) -> pd.DataFrame:
-    """Return mean confidence, items, and accuracy with its interval in groups of similar confidence."""
+    """Return mean confidence, number of items, and accuracy with its interval, per group of similar confidence."""
     import pandas as pd
 
     groups = equal_mass(confidence_n, most)
@@ -217,9 +221,15 @@ def reliability(confidence_n: Floats, right_n: Floats, most: int = 10) -> pd.Dat
 
 
 def deferral_curve(confidence_n: Floats, alone_n: Floats, both_n: Floats, points: int = POINTS) -> pd.DataFrame:
-    """Return the curve of N items from the model's confidence, and how right it is alone and with annotators.
+    """Return accuracy by the share of items that skip annotators, most certain first.
 
-    Columns: share that skips; the lowest confidence among them; accuracy (low, high) of all items; accuracy of those.
+    Args:
+        confidence_n: (N,) confidence of the model.
+        alone_n, both_n: (N,) probabilities that the label of the model alone, and with annotators, is right.
+        points: number of shares.
+
+    Columns: share that skips, their lowest confidence, accuracy of all items (low, high), and `skipped`, the accuracy
+    of the items that skip.
     """
     import pandas as pd
 
@@ -239,9 +249,10 @@ def deferral_curve(confidence_n: Floats, alone_n: Floats, both_n: Floats, points
 
 
 def can_skip(confidence_n: Floats, right_n: Floats, target: float) -> tuple[int, float]:
-    """Return the largest number of items, most certain first, that are right on average at least as often as `target`.
+    """Return how many items can skip annotators with a mean accuracy of at least `target`, and their lowest confidence.
 
-    `right_n` are chances that the model's labels are right. The second number is their lowest confidence, or NaN.
+    The most certain items skip first. `right_n` (N,) are probabilities that the model's labels are right. The lowest
+    confidence is NaN if no item can skip.
     """
     order, ends = _most_certain_first(confidence_n)
     total = np.append(0.0, np.cumsum(right_n[order]))[ends]
@@ -251,7 +262,7 @@ def can_skip(confidence_n: Floats, right_n: Floats, target: float) -> tuple[int,
 
 
 def _most_certain_first(confidence_n: Floats) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Return items by falling confidence, and the numbers of items after which it changes (0 and N too)."""
+    """Return items by falling confidence, and the positions where confidence changes, with 0 and N."""
     order = np.argsort(-confidence_n, kind="stable")
     falls = np.flatnonzero(np.diff(confidence_n[order]) < 0) + 1
     return order, np.unique(np.concatenate(([0], falls, [len(order)])))

@@ -1,10 +1,10 @@
-"""Dependence of two judges of the same items once the class is known (Kerrigan 2021, appendix B).
+"""Dependence of two judges of the same items, given the class (Kerrigan 2021, appendix B).
 
     I(A; B | Z) = sum_z p(z) sum_ab p(a, b | z) log2( p(a, b | z) / (p(a | z) p(b | z)) )             bits
 
-0 if they err independently. The plug-in estimate from counts is too high (two coins agree by chance), so the estimate
-over items shuffled within their class is subtracted; the p-value is how often chance alone reaches the estimate.
-Unknown truth is drawn from the consensus, and one of several labels of an item is drawn, afresh each time.
+I is 0 if the judges err independently. The plug-in estimate from counts is too high because independent judges also
+agree by chance. So the mean estimate over items shuffled within their class is subtracted. The p-value is how often a
+shuffle reaches the estimate. Each shuffle draws unknown truths from the consensus, and one of an item's several labels.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from hitl.annotations import Annotations, Floats
 
 Codes = npt.NDArray[np.int64]
 Judge = Callable[[np.random.Generator], Codes]
-"""Draws the answer of a judge to each of its items."""
+"""Function that draws the answer of a judge to each of its items."""
 
 SHUFFLES = 200
-"""Shuffles of the items within their classes."""
+"""Number of shuffles of the items within their classes."""
 
 DENSE = 2_000_000
-"""Cells up to which joint counts are a table."""
+"""Number of possible codes up to which they are counted in an array."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,11 @@ class Dependence:
     """Dependence of two judges, given the class.
 
     Attributes:
-        bits: conditional mutual information, chance subtracted, >= 0; `chance`: its mean for independent judges.
-        p_value: how often independent judges reach as much, in (0, 1].
-        together: mutual information without the class, for scale (>= 0, chance included).
-        items: number that both have judged.
+        bits: conditional mutual information minus `chance`, in bits, >= 0.
+        chance: mean estimate for independent judges, in bits.
+        p_value: how often independent judges reach the estimate, in (0, 1].
+        together: mutual information regardless of class, in bits, >= 0, for comparison; chance is not subtracted.
+        items: number of items that both have judged.
     """
 
     bits: float
@@ -98,7 +99,10 @@ def a_label(annotations: Annotations, items: npt.NDArray[np.intp]) -> Judge:
 
 
 def two_labels(annotations: Annotations, items: npt.NDArray[np.intp]) -> tuple[Judge, Judge]:
-    """Return two judges that draw different labels of each of these items, in turn; all have two labels."""
+    """Return two judges that draw two different labels of each of these items, which all have at least two.
+
+    Call the first before the second for each draw.
+    """
     start, many = annotations.item_start[items], annotations.labels_per_item[items]
     label: Codes = annotations.label.astype(np.int64)
     first = np.zeros(len(items), np.int64)

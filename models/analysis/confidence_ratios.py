@@ -2,13 +2,14 @@
 
     r(n, j) = p[n, j] / sum_{i != j} p[n, i]                                            (eq. 4: odds of class j)
 
-of the model (its calibrated probabilities m) and of the annotators (the likelihood of their labels, h = prod_k pi[k, j,
-l_nk]). P+L is the normalized product of the two, so where r_model(n, j) r_people(n, j) > 1 its label is j:
+The model's ratio uses its calibrated probabilities m, the annotators' ratio the likelihood of their labels,
+h = prod_k pi[k, j, l_nk]. P+L is the normalized product of m and h. Where r_model(n, j) r_people(n, j) > 1, its label
+is j, because
 
     sum_{i != j} m_i h_i  <=  sum_{i != j} m_i  sum_{i != j} h_i  <  m_j h_j
 
-and the accuracy of the combination is at least P( r_model(n, z_n) r_people(n, z_n) > 1 )     (eq. 5), with equality
-for two classes. With the largest of the others in place of their sum the bound also holds, and is never lower.
+So the accuracy of the combination is at least P( r_model(n, z_n) r_people(n, z_n) > 1 )     (eq. 5), with equality
+for two classes. With max_{i != j} in place of both sums the bound also holds, and is never lower.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 from hitl.annotations import Floats
 
 TINY = 1e-300
-"""Smaller probabilities are read as this."""
+"""Smallest probability; smaller ones are raised to it."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +29,10 @@ class Bound:
     """Theorem 1 for some items with (expected) truths; NaN without items.
 
     Attributes:
-        bound, tighter, accuracy: lower bounds on the accuracy of P+L, and this accuracy, over the same items.
-        model_above_one, people_above_one: share of items whose true class outweighs all others, for each alone.
+        bound: lower bound on the accuracy of P+L (eq. 5).
+        tighter: lower bound with the largest in place of the sum.
+        accuracy: accuracy of P+L on the same items.
+        model_above_one, people_above_one: share of items whose true class has a ratio above 1, for each alone.
     """
 
     bound: float

@@ -1,4 +1,4 @@
-"""Test whether annotators change over time, against the labels of the others, and their accuracy in windows of time.
+"""Test whether annotators change over time, compared with the others' labels, and estimate accuracy in time windows.
 
 Take annotator k's labels l_1, l_2, ... in order of time, the others' beliefs q_tj about their items (`leave_one_out`)
 and one confusion matrix pi for the whole time. Shift its accuracy by d, equally in every class:
@@ -13,10 +13,10 @@ The cumulative sum, tied down at both ends,
                                              s^2 = sum_t (u_t - i_t U_T / I_T)^2
 
 is then nearly a Brownian bridge in I_t / I_T, and its p-value is that of Kolmogorov's distribution at max |B_t|,
-corrected for the bridge's excursions between steps. The accuracy of any stretch of time is that of the whole time plus
-sum u / sum i over it (one Fisher scoring step), within 1.96 / sqrt(sum i).
+corrected for the bridge's excursions between steps. The accuracy in any stretch of time is the overall accuracy plus
+sum u / sum i over the stretch (one Fisher scoring step), ± 1.96 / sqrt(sum i).
 
-Because a project is tested again and again, every doubling of the labels gets its own part of the error:
+Because a project is tested again and again, every doubling of the labels gets its own share of the error probability:
 
     p_any_look = min(1, LOOKS (1 + log2(T / LEAST_LABELS))^2 p)
 
@@ -37,22 +37,22 @@ from hitl.models.analysis.proportions import Z95
 from hitl.models.annotators.leave_one_out import Others, some_rows
 
 LEAST_LABELS, MOST_LABELS = 20, 2000
-"""Labels with a time that an annotator needs to be tested, and that are used at most, spread evenly over time."""
+"""Minimum number of labels with a time for testing an annotator; maximum number used, spread evenly over time."""
 
 WINDOW, MOST_WINDOWS = 20, 8
-"""Labels per window at least, and number of windows at most."""
+"""Minimum number of labels per window; maximum number of windows."""
 
 FALSE_SHARE = 0.05
-"""Expected share of false alarms among all alarms, and of constant annotators with an alarm at any look."""
+"""Maximum expected share of false alarms among all alarms, and of constant annotators with an alarm at any look."""
 
 LEAST_EFFECT = 0.05
 """Smallest change of accuracy that is reported."""
 
 BETWEEN = 0.5826
-"""Correction for excursions between steps, times the root of their number (Siegmund 1985)."""
+"""max |B_t| is raised by BETWEEN / sqrt(number of steps), to allow for excursions between steps (Siegmund 1985)."""
 
 LOOKS = 4.0
-"""Factor for one doubling of the labels: several looks within it, and the sum of 1 / s^2 over the doublings."""
+"""Factor on the p-value: for several looks within a doubling s of the labels, and for the sum of 1 / s^2 over all s."""
 
 SURE_OF_ROW = 0.995
 """Highest accuracy assumed for a class, so that one slip of a perfect annotator raises no alarm."""
@@ -80,8 +80,9 @@ class Change:
     Attributes:
         p_value, p_any_look: chance of a change this clear in a constant annotator, at one look and over all looks.
         when: time of the first label after the change, in seconds since the epoch.
-        before, after: accuracy until and from then, in [0, 1]; split where they differ most, which overstates it.
-        windows: accuracy over the whole time.
+        before, after: accuracy before and after the change, in [0, 1]. They are split where they differ most clearly,
+            which overstates the difference.
+        windows: accuracy in windows of time.
     """
 
     p_value: float
@@ -98,7 +99,10 @@ class Change:
 
 
 def find_changes(annotations: Annotations, others: Others, confusion_kjl: Floats) -> list[Change | None]:
-    """Return K changes, None without enough times or labels; `confusion_kjl` is over the whole time."""
+    """Return the most likely change of each annotator; `confusion_kjl` (K, J, L) are matrices over the whole time.
+
+    It is None with fewer than LEAST_LABELS labels with a time, or if all have the same time.
+    """
     changes: list[Change | None] = [None] * annotations.n_annotators
     if annotations.time is None:
         return changes
@@ -126,7 +130,7 @@ def alarms(changes: list[Change | None]) -> npt.NDArray[np.bool_]:
 
 
 def find_change(time: Floats, label: Ints, q_tj: Floats, pi_jl: Floats) -> Change | None:
-    """Return the most likely change in labels (T,) in order of time, None if all are of one moment."""
+    """Return the most likely change in T labels sorted by time, None if all have the same time."""
     moments = np.flatnonzero(np.diff(time) > 0)  # a change can only be between two different times
     if not moments.size:
         return None
@@ -149,7 +153,7 @@ def find_change(time: Floats, label: Ints, q_tj: Floats, pi_jl: Floats) -> Chang
 
 
 def scores(label: Ints, q_tj: Floats, pi_jl: Floats) -> tuple[Floats, Floats, float]:
-    """Return (T,) scores of a shift in accuracy, (T,) their variances, and the accuracy it starts from.
+    """Return (T,) scores of a shift in accuracy, (T,) their variances, and the overall accuracy.
 
     `label` (T,) are the answers, `q_tj` (T, J) the others' beliefs, `pi_jl` (J, L) the confusion matrix.
     """

@@ -14,7 +14,7 @@ from hitl.annotations import Floats
 
 
 def information(confusion_kjl: Floats, share_j: Floats) -> Floats:
-    """Return (K,) bits one label carries about the class; rows and shares sum to 1."""
+    """Return (K,) the bits that one label carries about the class; rows and shares sum to 1."""
     answer_kl = np.einsum("j,kjl->kl", share_j, confusion_kjl)
     within_k = np.einsum("j,kjl->k", share_j, xlogy(confusion_kjl, confusion_kjl))
     bits: Floats = (within_k - xlogy(answer_kl, answer_kl).sum(axis=1)) / np.log(2)
@@ -22,5 +22,5 @@ def information(confusion_kjl: Floats, share_j: Floats) -> Floats:
 
 
 def entropy(share_j: Floats) -> float:
-    """Return the entropy of the class shares: the bits of an item's class before any label."""
+    """Return the entropy of the class shares, in bits."""
     return float(-xlogy(share_j, share_j).sum() / np.log(2))

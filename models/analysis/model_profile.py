@@ -1,7 +1,7 @@
 """Model profiles: do annotators and models together beat each alone?
 
-The same tables in two accounts: `expected` by the probabilities of the consensus, over all items that can be compared,
-and `measured` over items of known truth, predicted without it (see `complementarity`).
+A profile has two accounts with the same tables: `expected`, by the probabilities of the consensus over all items that
+can be compared, and `measured`, over items of known truth that were predicted without it (see `complementarity`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TARGETS = (0.9, 0.95, 0.98, 0.99, 0.995)
-"""Accuracies of the model's own labels at which items can skip annotators."""
+"""Target accuracies of the model's labels on items that skip annotators."""
 
 KEYS = {
     "overall": (),
@@ -40,13 +40,13 @@ KEYS = {
     "skips": ("target", "by"),
     "dependence": ("first", "second"),
 }
-"""The tables of an account, and the columns that name their rows."""
+"""Tables of an account, and the columns that identify their rows."""
 
 BINS = 10
 """Number of groups of similar confidence."""
 
 MOST_ITEMS = 20_000
-"""Number of items in a test of dependence; of more a sample is drawn."""
+"""Maximum number of items in a test of dependence; of more items a sample is drawn."""
 
 PEOPLE, ANOTHER = "annotators", "annotators (another label)"
 
@@ -56,15 +56,16 @@ class Account:
     """Accuracy of annotators and model, by expected or measured truth.
 
     Attributes:
-        items: number compared: with a label, and a model that predicts.
-        overall, classes, confidence: accuracy of model, annotators and both, with 95 % intervals, and what each adds.
-        bound: Theorem 1.
+        items: number of items compared, which have labels and a model's prediction.
+        overall, classes, confidence: accuracy of model, annotators and both, with 95 % intervals, and what each adds:
+            over all items, by class, and by the model's confidence.
+        bound: lower bound on the accuracy of P+L (`confidence_ratios`).
         calibration: reliability before (each model's own probabilities) and after (the calibrated pool).
-        error: calibration error of each: mean gap between confidence and accuracy, in [0, 1].
+        error: calibration error of each model and of the pool ("calibrated"): mean gap between confidence and accuracy,
+            in [0, 1].
         deferral: accuracy by the share of items that skip annotators, those the model is most certain of first.
-        skips: for each target the items that can skip annotators, by the model's own confidence (`claimed`) and by this
-            account (`accuracy`, of those compared), and the accuracy of all labels then (`overall`).
-        dependence: conditional mutual information of every two judges, given the class.
+        skips: items that can skip annotators at each target accuracy; columns as in the function `skips`.
+        dependence: conditional mutual information of each pair of judges, given the class.
     """
 
     items: int
@@ -84,9 +85,10 @@ class ModelProfile(OneLineRepr):
     """Profile of annotators and models together.
 
     Attributes:
-        models: names; temperatures: how overconfident each is.
+        models: names of the models.
+        temperatures: model name -> temperature, > 1 if the model is overconfident.
         items, labeled, spoken: number of items in total, with a label, with a model's prediction.
-        expected, measured: accounts; `measured` is None with fewer than LEAST_KNOWN items.
+        expected, measured: accounts; `measured` is None with fewer than LEAST_KNOWN compared items of known truth.
     """
 
     models: tuple[str, ...]
@@ -120,15 +122,15 @@ class ModelProfile(OneLineRepr):
 
 @dataclass(frozen=True, slots=True)
 class ModelProfiler:
-    """Profile annotators and models together; `shuffles` of the items test whether two judges are independent."""
+    """Profile annotators and models together; `shuffles` is the number of shuffles in each test of independence."""
 
     shuffles: int = SHUFFLES
 
     def fit(self, evidence: Evidence, consensus: Consensus, *, truth: Ints | None = None) -> ModelProfile:
         """Profile the evidence and a consensus over it; `truth` (N,) is held-out truth, -1 where unknown.
 
-        Truth in the evidence is hidden from the fits that predict its items. Truth passed here is used by no fit. Raise
-        BadEvidence without a model or if the truth does not match, BadInput if the consensus does not.
+        Truth in the evidence is hidden from the fits that predict its items. No fit uses the truth passed here. Raise
+        BadEvidence without a model or if the truth does not fit the evidence, BadInput if the consensus does not.
         """
         if not evidence.probabilities:
             raise BadEvidence(
@@ -217,7 +219,12 @@ def _calibration(
 
 
 def skips(compared: Comparison, confidence_n: Floats) -> pd.DataFrame:
-    """Return two rows per target, by the model's confidence in all its predictions and by this account."""
+    """Return two rows per target accuracy: items that skip by the model's confidence, and by the compared labels.
+
+    `confidence_n` (N,): confidence in all predictions of the model. Columns: target; by ("model", "labels"); items that
+    skip and their share; their lowest confidence; their mean confidence (claimed); those of them that are compared,
+    and their accuracy (low, high); accuracy of all compared labels if they skip (overall).
+    """
     import pandas as pd
 
     right, both = compared.right("model"), compared.right("both")
@@ -247,7 +254,7 @@ def skips(compared: Comparison, confidence_n: Floats) -> pd.DataFrame:
 
 
 def _figures(account: str, table: str, frame: pd.DataFrame, keys: tuple[str, ...]) -> list[dict[str, object]]:
-    """Return a dict per figure of a table, with the interval beside its value."""
+    """Return a dict per figure of a table, with its interval."""
     ends = {name for name in frame if name in ("low", "high") or str(name).endswith(("_low", "_high"))}
     figures = []
     for row in frame.to_dict("records"):

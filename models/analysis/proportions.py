@@ -4,8 +4,8 @@
     difference   (Bonett & Price 2012)     d = (w - l) / (n + 2), half z sqrt(w + l - (n + 2) d²) / (n + 2),
                                            w = won + 1, l = lost + 1
 
-`won` items are right only with the second of two methods, `lost` only with the first: on the same items a difference is
-known far better than either accuracy.
+`won` items are right only with the second of two methods, `lost` items only with the first. On the same items, their
+difference is known far better than either accuracy.
 """
 
 from __future__ import annotations

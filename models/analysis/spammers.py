@@ -7,14 +7,15 @@
     p(way | labels)  ∝  share[way] p(labels of k | way)
 
 With q_nj the others' beliefs about the items (`leave_one_out`), the likelihood of a confusion matrix is prod_n sum_j
-q_nj pi[j, l_n]. Integrated over phi it is exact for spammers, a Dirichlet-multinomial; for the other ways variational
-Bayes bounds it from below (as Simpson 2011, eqs. 14-22, for one annotator), exactly if the others are certain:
+q_nj pi[j, l_n]. For spammers it is integrated over phi exactly (a Dirichlet-multinomial). For the other ways,
+variational Bayes gives a lower bound (Simpson 2011, eqs. 14-22, for one annotator), which is exact if the others are
+certain:
 
     r_nj ∝ q_nj exp E log pi[j, l_n],   pi[j] ~ Dir(a_j + sum_n r_nj 1[l_n = l])
     log p(labels | works)  >=  sum_n log sum_j q_nj exp E log pi[j, l_n]  -  sum_j KL(Dir(a_j + counts) || Dir(a_j))
 
 A few rounds of EM over the annotators learn the shares of the three ways and the crowd's a (fixed point of Minka 2000,
-anchored). An annotator who works is uninformative as well if a label almost certainly carries little information.
+anchored). Annotators who work also count as uninformative if their labels almost certainly carry little information.
 """
 
 from __future__ import annotations
@@ -35,43 +36,49 @@ WORKS, SPAMS, MISLEADS = 0, 1, 2
 """Columns of the ways to answer."""
 
 SHARES, ANNOTATORS = np.array([0.88, 0.1, 0.02]), 10.0
-"""Expected shares of the three ways, and the number of annotators that this expectation counts for."""
+"""Expected shares of the three ways, and the weight of that expectation, in annotators."""
 
 ACCURACY, STRENGTH = 0.7, 4.0
-"""Expected accuracy of annotators who work, and the labels per class that this expectation counts for."""
+"""Expected accuracy of annotators who work, and the weight of that expectation, in labels per class."""
 
 ROUNDS = 6
-"""Rounds over all annotators."""
+"""Number of rounds of EM over all annotators."""
 
 LEAST_INFORMATION = 0.02
-"""Share of the entropy of a class below which a label is uninformative; for two even classes an accuracy of 58 %."""
+"""A label with less than this share of the entropy of the class is uninformative.
+
+With two equally frequent classes, this is an accuracy of 58 %.
+"""
 
 DRAWS = 200
-"""Draws from each matrix's posterior."""
+"""Number of draws from the posterior of each matrix."""
 
 ONE_ROW = 0.5
-"""Dirichlet parameter of a spammer's one row: random answers and always the same one are both likely."""
+"""Dirichlet parameter of a spammer's row: random answers and always the same answer are both likely."""
 
 MOST_LABELS, LEAST_LABELS, MOST_CELLS = 1000, 30, 30_000_000
-"""Labels per annotator that are used at most and in any case; labels times classes of all annotators (memory)."""
+"""Maximum number of labels used per annotator. It is lowered to bound memory, to LEAST_LABELS at least: labels times
+classes of all annotators stay below MOST_CELLS.
+"""
 
 TINY = 1e-300
 """Added to gamma draws, which may all underflow to 0."""
 
 ALMOST_ALWAYS = 0.9
-"""Share of one answer from which a spammer counts as always giving it; others answer at random."""
+"""A spammer who gives one answer at least this often is said to always give it; other spammers answer at random."""
 
 
 @dataclass(frozen=True, eq=False)
 class WaysToAnswer:
-    """Way to answer of K annotators.
+    """How K annotators answer.
 
     Attributes:
-        probability: (K, 3) of working, spamming, misleading; rows sum to 1; the prior shares without labels.
+        probability: (K, 3) probabilities of working, spamming and misleading; rows sum to 1. Annotators without labels
+            have the shares of the crowd.
         answers: (K, L) frequency of each answer, whatever the class; rows sum to 1.
         shares: (3,) frequency of each way in this crowd; sums to 1.
-        confusion: (K, J, L) confusion matrices judged by the others, if the annotator works; rows sum to 1.
-        uninformative: (K,) probability of spamming, or of working with less information than the least.
+        confusion: (K, J, L) confusion matrices by the others' beliefs, if the annotator works; rows sum to 1.
+        uninformative: (K,) probability of spamming, or of working with less than LEAST_INFORMATION.
     """
 
     probability: Floats
@@ -87,7 +94,7 @@ class WaysToAnswer:
 
     @property
     def favourite(self) -> npt.NDArray[np.int64]:
-        """(K,) answer given almost always, or -1."""
+        """(K,) code of the answer given almost always, or -1."""
         return np.where(self.answers.max(axis=1, initial=0) >= ALMOST_ALWAYS, self.answers.argmax(axis=1), -1)
 
 
@@ -117,7 +124,7 @@ def compare_ways(annotations: Annotations, others: Others, share_j: Floats) -> W
 
 
 def _chance_of_little(posterior_kjl: Floats, mean_kjl: Floats, share_j: Floats) -> Floats:
-    """Return (K,) the probability of less than the least information, for these Dirichlet rows."""
+    """Return (K,) the probability that labels carry less than LEAST_INFORMATION, given Dirichlet rows."""
     rng = np.random.default_rng(0)
     least = LEAST_INFORMATION * entropy(share_j)
     chance_k = np.zeros(len(posterior_kjl))
@@ -130,7 +137,7 @@ def _chance_of_little(posterior_kjl: Floats, mean_kjl: Floats, share_j: Floats) 
 
 
 class Crowd:
-    """Labels in use, with the others' beliefs; counts hold the C observed pairs of annotator and answer, not K x L."""
+    """Labels in use, with the others' beliefs. Counts cover the C observed pairs of annotator and answer, not K x L."""
 
     def __init__(self, annotations: Annotations, rows: npt.NDArray[np.intp], q_mj: Floats) -> None:
         self.q_mj = q_mj
@@ -159,16 +166,16 @@ class Crowd:
         return posterior_kjl
 
     def evidence_of_one_row(self) -> Floats:
-        """Return (K,) the log probability of the labels of a spammer, the row integrated out."""
+        """Return (K,) the log probability of the labels if the annotator spams, with the row integrated out."""
         one_l = np.full(self._options, ONE_ROW)
         raised_kl = self._answers_kl + one_l
         raised = gammaln(raised_kl).sum(axis=1) - gammaln(raised_kl.sum(axis=1))
         return np.asarray(raised - gammaln(one_l).sum() + gammaln(one_l.sum()))
 
     def evidence_of_matrices(self, a_jl: Floats, counts_cj: Floats, sweeps: int) -> tuple[Floats, Floats]:
-        """Return (K,) the bound on the log probability of labels with rows ~ Dir(a_j), and its (C, J) counts.
+        """Return (K,) the bound on the log probability of the labels if rows ~ Dir(a_j), and (C, J) expected counts.
 
-        Every sweep from the given counts raises the bound.
+        Sweeps start at `counts_cj`; each raises the bound.
         """
         a_cj, total_j = a_jl.T[self._l_c], a_jl.sum(axis=1)
         for _ in range(sweeps):
@@ -187,7 +194,7 @@ class Crowd:
     def prior(self, counts_cj: Floats, weight_k: Floats, a_jl: Floats, anchor_jl: Floats, sweeps: int = 2) -> Floats:
         """Return (J, L) Dirichlet parameters of the rows of weighted annotators, by Minka's fixed point from `a_jl`.
 
-        The anchor counts as one annotator who would leave the parameters there.
+        `anchor_jl` regularizes them: without labels they equal the anchor.
         """
         labels_kj = _summed(self._k_c, counts_cj, self._annotators)
         for _ in range(sweeps):
