@@ -9,7 +9,7 @@ from hitl.consensus import AnnotatorReport, Consensus
 
 
 class AnnotatorModel(Protocol):
-    """p(label | true class, annotator) of all annotators, with its parameters and their density."""
+    """p(label | true class, annotator) for all annotators, with its parameters and their density."""
 
     @property
     def log_pi_klj(self) -> Floats:
@@ -23,13 +23,13 @@ class AnnotatorModel(Protocol):
 
 
 class AnnotatorKind(Protocol):
-    """Annotator model before a fit, during it, and from what a consensus has learned."""
+    """Kind of annotator model: builds the model before a fit, restores it from a consensus, and reports annotators."""
 
     def at_start(self, annotations: Annotations, start: Consensus | None) -> Any:
         """Return the annotator model before the first iteration."""
 
     def log_pi(self, learned: Consensus, annotations: Annotations) -> Floats:
-        """Return (K, L, J) learned (expected) log chances of answers; new annotators follow the prior."""
+        """Return (K, L, J) learned (expected) log probabilities of answers; new annotators follow the prior."""
 
     def report(self, annotations: Annotations, found: Any, share_j: Floats) -> AnnotatorReport:
         """Report the annotators of an `EMResult`."""

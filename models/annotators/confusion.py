@@ -4,7 +4,7 @@ Each row has a Dirichlet prior given by pseudo-counts b[j, l] = alpha[j, l] - 1 
 
     pi[k, j, l] = (N[k, j, l] + b[j, l]) / sum_l (N[k, j, l] + b[j, l]).
 
-Every entry gets the same "-1"; subtracting it on the diagonal alone would silently add one to all the rest.
+The 1 is subtracted in every cell. Subtracting it only on the diagonal would silently add 1 to all other pseudo-counts.
 """
 
 from __future__ import annotations
@@ -21,14 +21,17 @@ from hitl.consensus import AnnotatorReport, Consensus
 
 @dataclass(frozen=True, eq=False)
 class Confusion:
-    """Confusion matrices at their posterior mode; `pseudo_klj` > 0 are (L, J) pseudo-counts, or (K, L, J) of each."""
+    """Confusion matrices at their posterior mode.
+
+    `pseudo_klj` > 0: pseudo-counts (L, J) shared by all annotators, or (K, L, J) of each annotator.
+    """
 
     pseudo_klj: Floats
     log_pi_klj: Floats
 
     @classmethod
     def unlearned(cls, pseudo_jl: Floats, n_annotators: int) -> Self:
-        """Build all annotators at the mode of one prior."""
+        """Build all annotators at the mode of a shared prior."""
         return cls(pseudo_jl.T, np.empty(0)).learn(np.zeros((n_annotators, *pseudo_jl.T.shape)))
 
     @classmethod
@@ -47,7 +50,7 @@ class Confusion:
 
 @dataclass(frozen=True, eq=False)
 class PointRows:
-    """Kind of annotators whose confusion rows are at their posterior mode, under pseudo-counts (J, L)."""
+    """Annotator model with confusion rows at their posterior mode, under pseudo-counts (J, L)."""
 
     pseudo_jl: Floats
 
@@ -65,7 +68,7 @@ class PointRows:
 
 
 def even_pseudo_counts(n_classes: int, n_options: int, smoothing: float) -> Floats:
-    """Return (J, L) the same pseudo-count everywhere."""
+    """Return (J, L) pseudo-counts that all equal `smoothing`."""
     return np.full((n_classes, n_options), smoothing)
 
 
@@ -77,24 +80,22 @@ def on_the_diagonal(n_classes: int, n_options: int, right: float, wrong: float) 
 
 
 def accurate_pseudo_counts(n_classes: int, n_options: int, accuracy: float, off: float = 0.1) -> Floats:
-    """Return (J, L) pseudo-counts `off` off the diagonal and, on it, the value that puts the prior's mode at
-    `accuracy`.
+    """Return (J, L) pseudo-counts of a prior whose mode has this accuracy a, in (0, 1), on the diagonal.
 
-    Kerrigan 2021, section 4: the diagonal of the mode is the expected accuracy a in (0, 1); the diagonal
-    pseudo-count is off * (L - 1) * a / (1 - a).
+    They are `off` off the diagonal and off * (L - 1) * a / (1 - a) on it (Kerrigan 2021, section 4).
     """
     return on_the_diagonal(n_classes, n_options, off * (n_options - 1) * accuracy / (1 - accuracy), off)
 
 
 def over_options(values_klj: Floats) -> Floats:
-    """Return (K, J) sums over options. Inner loops are short: einsum takes a quarter of the time of .sum(axis=1)."""
+    """Return (K, J) sums over options. The axes are short, so einsum takes a quarter of the time of .sum(axis=1)."""
     return np.asarray(np.einsum("klj->kj", values_klj))
 
 
 def posterior_mode(counts_klj: Floats, pseudo_jl: Floats) -> Floats:
-    """Return (K, L, J) maximum a posteriori confusion matrices, whose sum over l is 1; needs pseudo-counts > 0.
+    """Return (K, L, J) maximum a posteriori confusion matrices, which sum to 1 over l.
 
-    Pseudo-counts are (J, L), or (K, J, L).
+    `pseudo_jl` > 0: pseudo-counts (J, L) shared by all annotators, or (K, J, L) of each annotator.
     """
     mode_klj: Floats = counts_klj + pseudo_jl.swapaxes(-2, -1)
     mode_klj /= over_options(mode_klj)[:, None]
@@ -104,8 +105,8 @@ def posterior_mode(counts_klj: Floats, pseudo_jl: Floats) -> Floats:
 def report(annotations: Annotations, counts_klj: Floats, pseudo_jl: Floats, share_j: Floats) -> AnnotatorReport:
     """Report annotators as Dirichlet(counts + pseudo-counts), whose mean is the matrix used.
 
-    The posterior under the mode's prior has one more in every cell. With many options that uniform part would
-    drown the evidence of annotators with hundreds of labels (L = 50: an accuracy of 1 reported as 0.33).
+    The exact posterior has 1 more in every cell. With many options this would outweigh the evidence of annotators with
+    hundreds of labels (L = 50: an accuracy of 1 would be reported as 0.33).
     """
     pi_kjl = np.ascontiguousarray(posterior_mode(counts_klj, pseudo_jl).transpose(0, 2, 1))
     return report_of(annotations, (counts_klj + pseudo_jl.T).transpose(0, 2, 1), share_j, pi_kjl=pi_kjl)
@@ -119,7 +120,14 @@ def report_of(
     pi_kjl: Floats | None = None,
     **learned: Floats | None,
 ) -> AnnotatorReport:
-    """Build a report of Dirichlet(alpha) rows and other fields `learned`; the matrices are their means unless given."""
+    """Build a report of annotators with Dirichlet(alpha) rows.
+
+    Args:
+        alpha_kjl: (K, J, L) Dirichlet parameters.
+        share_j: (J,) class shares.
+        pi_kjl: (K, J, L) confusion matrices; default: the means of the rows.
+        learned: other fields of the report.
+    """
     alpha_kjl = np.ascontiguousarray(alpha_kjl)
     return AnnotatorReport(
         names=annotations.annotators,
@@ -134,10 +142,10 @@ def report_of(
 
 
 def confusion_from(consensus: Consensus, annotations: Annotations, pseudo_jl: Floats) -> Floats:
-    """Return (K, L, J) confusion matrices of a consensus, for these annotators and codes.
+    """Return (K, L, J) confusion matrices of a consensus, for the annotators and codes of these annotations.
 
-    New annotators get the mode of the prior; so do all if the classes differ. Options are matched by
-    name: a new one gets the prior's chance, and rows are renormalized.
+    New annotators get the mode of the prior, and so do all annotators if the classes differ. Options are matched by
+    name. A new option gets its probability from the prior, and rows are renormalized.
     """
     unknown = pseudo_jl / pseudo_jl.sum(axis=1, keepdims=True)
     pi_kjl = matched(consensus.annotators, consensus.annotators.confusion, unknown, annotations)
@@ -146,7 +154,7 @@ def confusion_from(consensus: Consensus, annotations: Annotations, pseudo_jl: Fl
 
 
 def matched(learned: AnnotatorReport, value_kjl: Floats, unmet_jl: Floats, annotations: Annotations) -> Floats:
-    """Return (K, J, L) learned values for these annotators and options; new annotators get `unmet_jl`."""
+    """Return (K, J, L) learned values for the annotators and options of these annotations, else `unmet_jl` (J, L)."""
     value = np.repeat(unmet_jl[None], annotations.n_annotators, axis=0)
     if learned.classes == annotations.classes:
         place = {name: k for k, name in enumerate(learned.names)}
@@ -160,9 +168,9 @@ def matched(learned: AnnotatorReport, value_kjl: Floats, unmet_jl: Floats, annot
 
 
 def labeled_by_known(learned: AnnotatorReport, annotations: Annotations) -> npt.NDArray[np.bool_]:
-    """Return (N,) True for items labeled by an annotator that an earlier fit has met.
+    """Return (N,) True for items labeled by an annotator who had labels in an earlier fit.
 
-    For other items its beliefs are uniform, and no iteration could move them.
+    For other items that fit would give uniform beliefs, which no iteration could change.
     """
     met = {name for name, m in zip(learned.names, learned.labels, strict=True) if m > 0}
     met_k = np.array([name in met for name in annotations.annotators], dtype=bool)

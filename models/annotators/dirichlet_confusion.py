@@ -1,4 +1,4 @@
-"""Annotator model of confusion rows with Dirichlet posteriors, and a learned prior shared by all annotators.
+"""Annotator model with Dirichlet posteriors of confusion rows, and a learned prior that all annotators share.
 
     pi_kj ~ Dir(a_j)                  row j of all annotators' confusion matrices comes from one Dirichlet
     q(pi_kj) = Dir(a_j + N_kj)        E ln pi_kjl = psi(a_jl + N_kjl) - psi(A_j + N_kj.)    (Simpson 2011, 22, 23)
@@ -11,12 +11,12 @@ Empirical Bayes: a_jl ~ Gamma(a0_jl + 1, 1), whose mode is a0, and a is the maxi
 
     s_jl = a_jl sum_k [psi(N_kjl + a_jl) - psi(a_jl)] + a0_jl      c_j = sum_k [psi(N_kj. + A_j) - psi(A_j)] + 1
 
-a_jl <- s_jl / c_j never lowers it. (For whole counts Minka bounds ln G(n + x) / G(x) by its tangent in ln x. For
-expected ones, x^2 (psi(n + x) - psi(x)) rises in x for every n > 0: so the objective lies above k - b / x + a0 ln x -
-c x, which touches it at the current x, and the step from x to x' = s / c gains at least a0 (ln(x' / x) + x / x' - 1)
->= 0 of that.) The constraint says that no annotator is expected to be systematically wrong; it holds exactly where the
-options that exceed the diagonal share one value with it (pool adjacent violators). So an annotator with three labels
-is estimated from the crowd, one with three thousand from their own labels.
+the step a_jl <- s_jl / c_j never lowers the objective. (For whole counts Minka bounds ln G(n + x) / G(x) by its tangent
+in ln x. For fractional counts, x^2 (psi(n + x) - psi(x)) rises in x for every n > 0. So the objective lies above
+k - b / x + a0 ln x - c x, which touches it at the current x. The step from x to x' = s / c raises this bound by
+a0 (ln(x' / x) + x / x' - 1) >= 0.) The constraint means that no annotator is expected to be systematically wrong. To
+satisfy it, the diagonal and the options that exceed it share their mean (pool adjacent violators). With this prior, an
+annotator with three labels is estimated from the crowd, one with three thousand from their own labels.
 
 In large tables the shared prior is learned by Newton steps. With u = ln a and row j of the prior a alone (rows do not
 depend on each other), the objective has
@@ -26,9 +26,9 @@ depend on each other), the objective has
 
 A Newton step is taken if the curvature is negative definite, the step is not longer than LARGEST_STEP and no option
 would exceed the diagonal. Otherwise a fixed-point step is taken, which never lowers the objective. If the slope
-reverses and grows, the step went past the optimum by more than half its length, and it is undone. The
-last step is a fixed-point step. The fixed point alone is slow: 5 steps per iteration of it made up two thirds of all
-iterations.
+reverses and grows, the Newton step went past the optimum by more than half its length, and a fixed-point step replaces
+it. The last step is a fixed-point step. Fixed-point steps alone are slow: with 5 per iteration, they made up two thirds
+of all iterations.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ from hitl.models.numerics.special import digamma, log_gamma, psi_sums
 from hitl.models.priors.shares import log_beta
 
 SWEEPS = 5
-"""Fixed-point sweeps per iteration; each raises the objective. With 5 the prior keeps up with the beliefs and needs
-half the iterations that 2 take.
+"""Number of fixed-point sweeps per iteration. With 5 the prior keeps up with the beliefs, and a fit needs half as many
+iterations as with 2.
 """
 
 STEPS = 8
-"""Maximum steps, each a pass over the counts."""
+"""Maximum number of steps per iteration, each a pass over the counts, if Newton steps are used."""
 
 AT_REST = 1e-6
-"""Change of ln a at which steps end."""
+"""Steps end when no ln a changes by this much."""
 
 LARGEST_STEP = 1.0
 """Largest change of ln a in a Newton step."""
@@ -68,8 +68,8 @@ class DirichletConfusion:
     Attributes:
         hyper_jl: (J, L) a0, the mode of the hyperprior.
         prior_jl: (J, L) a, the current shared prior.
-        counts_klj: (K, L, J) expected counts learned from.
-        shared: True if `learn` learns a, else it stays at a0.
+        counts_klj: (K, L, J) expected counts of labels.
+        shared: True if `learn` learns a; otherwise a stays at a0.
         newton: True if a is learned by Newton steps, which pay off for large tables.
     """
 
@@ -115,13 +115,13 @@ class DirichletConfusion:
 
 @dataclass(frozen=True, eq=False)
 class DirichletRows:
-    """Kind of annotators with Dirichlet posteriors of confusion rows; `hyper_jl` and `shared` as in the model."""
+    """Annotator model with Dirichlet posteriors of confusion rows; attributes as in `DirichletConfusion`."""
 
     hyper_jl: Floats
     shared: bool = True
 
     def at_start(self, annotations: Annotations, start: Consensus | None) -> DirichletConfusion:
-        """Build all annotators at the shared prior: that of `start` if it has the same classes and options."""
+        """Build all annotators at the shared prior, that of `start` if it has one and the same classes and options."""
         people = DirichletConfusion.unlearned(self.hyper_jl, annotations.n_annotators, self.shared)
         people = replace(people, newton=working_set.is_large(len(annotations), people.counts_klj.size))
         if start is None or not confusion.same_codes(start.annotators, annotations.classes, annotations.options):
@@ -166,7 +166,7 @@ def raised(prior_jl: Floats, counts_klj: Floats, hyper_jl: Floats) -> Floats:
 
 
 def fitted(prior_jl: Floats, counts_klj: Floats, hyper_jl: Floats) -> Floats:
-    """Return (J, L) the shared prior nearer to its maximum given counts (K, L, J)."""
+    """Return (J, L) the shared prior after steps toward its maximum, given counts (K, L, J)."""
     counts_kc, total_kj = counts_klj.reshape(len(counts_klj), -1), confusion.over_options(counts_klj)
     here = _Rows(prior_jl, counts_kc, total_kj, hyper_jl)
     for _ in range(STEPS - 1):
@@ -186,7 +186,7 @@ def fitted(prior_jl: Floats, counts_klj: Floats, hyper_jl: Floats) -> Floats:
 def largest_on_the_diagonal(gain_jl: Floats) -> Floats:
     """Return (J, L) the maximizer x of sum_l gain_l ln x_l - x_l subject to x_j >= x_l.
 
-    Options above the diagonal share its value.
+    Options that would exceed the diagonal share a value with it.
     """
     held = gain_jl.copy()
     for j in np.flatnonzero(gain_jl.max(axis=1) > gain_jl.diagonal()):

@@ -2,10 +2,9 @@
 
     q[m, j]  ∝  p(z_n = j) prod over the other labels of item n of pi[k', j, l']        for annotation m = (n, k, l)
 
-with the prior and the confusion matrices of a fit. Scoring annotators against a consensus that includes their own
-labels flatters them, the more so the fewer labels an item has. Scored against the others' beliefs, no annotator helps
-their own case. Known truths are used as they are. One approximation remains: the others' matrices were learned with the
-annotator's labels in the table.
+with the prior and the confusion matrices of a fit. A consensus that includes an annotator's own labels overestimates
+their accuracy, the more so the fewer labels an item has. These beliefs do not. Known truths are used as they are. One
+approximation remains: the others' matrices were learned with the annotator's labels in the table.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ FLOOR = 1e-6
 
 
 class Others:
-    """Beliefs of the others about items, for any rows of the annotations.
+    """Beliefs about items from the other annotators' labels, for any rows of the annotations.
 
-    Built once for evidence and a consensus over the same items, annotators and codes; costs one pass over the labels.
+    Evidence and consensus must have the same items, annotators and codes. Building it takes one pass over the labels.
     """
 
     def __init__(self, evidence: Evidence, consensus: Consensus) -> None:
@@ -56,8 +55,8 @@ class Others:
 def counts_by_others(evidence: Evidence, q_nj: Floats, among_n: npt.NDArray[np.bool_], log_pi_klj: Floats) -> Floats:
     """Return (K, L, J) expected counts that score each label by q_nj / pi[k, j, l], the belief without it.
 
-    Rodrigues 2014, section 3.3 (in eqs. 8 and 10): otherwise, an annotator whose labels shape the consensus
-    agrees with it, looks good, and is asked again and again. For `em.run_em`; known truths are used as they are.
+    Rodrigues 2014, section 3.3 (in eqs. 8 and 10): otherwise an annotator whose labels shape the consensus agrees with
+    it, looks accurate, and is asked again and again. Known truths are used as they are. Pass it to `em.run_em`.
     """
     annotations = evidence.annotations
     counts_klj = np.zeros((annotations.n_annotators, annotations.n_options, annotations.n_classes))
@@ -72,9 +71,9 @@ def counts_by_others(evidence: Evidence, q_nj: Floats, among_n: npt.NDArray[np.b
 
 
 def some_rows(annotations: Annotations, most_labels: int) -> npt.NDArray[np.intp]:
-    """Choose at most `most_labels` rows of each annotator, evenly spread in time (in item order without times).
+    """Choose at most `most_labels` rows per annotator, evenly spread in time (in item order without times).
 
-    Sorted by annotator, then time. Rows of the pool of annotators without ids are left out.
+    They are sorted by annotator, then time. Rows of the pool of annotators without ids are left out.
     """
     time = annotations.time if annotations.time is not None else np.zeros(len(annotations))
     order = np.lexsort((annotations.item, time, annotations.annotator))

@@ -1,4 +1,4 @@
-"""Messages from annotators by the means of their confusion rows.
+"""Messages from annotators, the log likelihoods of their labels, by the means of Dirichlet confusion rows.
 
 L_nj  =  sum over labels (n, k, l) of ln ( alpha_kjl / sum over options of alpha_kj. )
 """
@@ -17,7 +17,7 @@ from hitl.tables.shared_errors import SharedErrors, share_errors
 
 
 def log_means(alpha_kjl: Floats) -> Floats:
-    """Return (K, L, J) logarithms of the means of Dirichlet matrices."""
+    """Return (K, L, J) logarithms of the mean confusion matrices."""
     log_pi_klj = np.array(alpha_kjl.transpose(0, 2, 1), order="C")  # one table, changed in place: K J L may be large
     log_pi_klj /= over_options(log_pi_klj)[:, None]
     np.log(np.maximum(log_pi_klj, SMALLEST, out=log_pi_klj), out=log_pi_klj)
@@ -25,7 +25,7 @@ def log_means(alpha_kjl: Floats) -> Floats:
 
 
 def messages(annotations: Annotations, alpha_kjl: Floats) -> Floats:
-    """Return (N, J) sums over the labels of each item, by Dirichlet parameters (K, J, L)."""
+    """Return (N, J) messages about each item, given Dirichlet parameters (K, J, L)."""
     if share_errors(alpha_kjl):
         return _of_shared_errors(annotations, alpha_kjl)
     return kernels.messages(annotations, log_means(alpha_kjl))
@@ -34,7 +34,7 @@ def messages(annotations: Annotations, alpha_kjl: Floats) -> Floats:
 def at_labels(
     alpha_kjl: Floats, k: npt.NDArray[np.int32], j: npt.NDArray[np.int32], option: npt.NDArray[np.int32]
 ) -> tuple[Floats, Floats]:
-    """Return (m,) Dirichlet parameters of single answers, and (m,) the sums of their rows."""
+    """Return (M,) Dirichlet parameters of single answers, and (M,) the sums of their rows."""
     if share_errors(alpha_kjl):
         return alpha_kjl.at(k, j, option), alpha_kjl.weight_k[k]
     return alpha_kjl[k, j, option], alpha_kjl.sum(axis=2)[k, j]
