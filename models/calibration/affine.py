@@ -11,9 +11,9 @@ L is concave in (W, b). The methods differ in which W they allow and how they re
     matrix       in addition W_ij ~ N(0, off²) for i != j
     Dirichlet    minimize  -L / N  +  off / (J (J-1)) sum_{i != j} W_ij²  +  intercept / J sum_j b_j²         (ODIR)
 
-The priors of vector and matrix scaling count once, beside the sum of the log likelihoods, and become those of
-`TemperatureScaling` as their widths go to 0. Dirichlet calibration regularizes the mean of the log losses, which suits
-thousands of items; with tens nothing holds the diagonal.
+Vector and matrix scaling maximize L plus the log priors, and become `TemperatureScaling` as spread, shift and off go to
+0. Dirichlet calibration regularizes the mean of the log losses, which suits thousands of items. With only tens of
+items, nothing regularizes the diagonal.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class VectorScaling(AffineCalibrator):
     """One temperature and one shift per class.
 
     Attributes:
-        prior: of the log temperature u that all classes share.
+        prior: prior of the log temperature u that all classes share.
         spread: standard deviation of a class's log temperature around u, > 0.
         shift: standard deviation of a class's shift, in nats, > 0.
 
@@ -105,7 +105,7 @@ class VectorScaling(AffineCalibrator):
         check_settings(self)
 
     def start(self, n_classes: int) -> Floats:
-        """Return the prior's mode: theta holds u, d and b in units of their standard deviations."""
+        """Return the prior's mode, 0: theta holds u - mean, d and b in units of their standard deviations."""
         return np.zeros(1 + 2 * n_classes)
 
     def parameters(self, theta: Floats, n_classes: int) -> tuple[Floats, Floats]:
@@ -141,7 +141,7 @@ class MatrixScaling(VectorScaling):
     off: float = 0.01
 
     def start(self, n_classes: int) -> Floats:
-        """Return zeros: the theta of `VectorScaling`, then W in units of `off`, whose diagonal is unused."""
+        """Return zeros: theta holds that of `VectorScaling`, then W in units of `off`, whose diagonal is unused."""
         return np.zeros(1 + 2 * n_classes + n_classes * n_classes)
 
     def parameters(self, theta: Floats, n_classes: int) -> tuple[Floats, Floats]:

@@ -1,10 +1,10 @@
-"""Contract of every calibrator: learn from probabilities and known or soft truth, then map probabilities.
+"""Interface of calibrators: learn a map of probabilities from known truth or soft labels, then apply it.
 
-Of the items given 0.8 for a class by a calibration, eight in ten belong to it. It maximizes
+Of the items with a calibrated probability of 0.8 for a class, eight in ten belong to it. Most calibrators maximize
 
     sum_n sum_j q_nj log c(p_n)[j]
 
-with q one-hot at the truth, or soft: the probabilities of a consensus (see `CalibrateFromAnnotators`).
+where q is one-hot at the truth, or soft: the probabilities of a consensus (see `CalibrateFromAnnotators`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Calibrator(Protocol):
     def fit(self, probabilities: npt.ArrayLike, truth: npt.ArrayLike) -> Calibration:
         """Learn from (N, J) probabilities and (N,) class codes, -1 where unknown, or (N, J) soft labels.
 
-        Soft labels are not negative; a row sums to 1, to 0 if nothing is known, or to the weight of the item.
+        Soft labels are at least 0. A row sums to 1 or to the weight of the item, and to 0 if its truth is unknown.
         Rows of NaN and rows of unknown truth are skipped. Raise BadEvidence if no row is left.
         """
         ...
@@ -70,7 +70,10 @@ def known_rows(probabilities: npt.ArrayLike, truth: npt.ArrayLike) -> tuple[Floa
 
 
 def checked(probabilities: npt.ArrayLike, n_classes: int | None = None) -> Floats:
-    """Return (N, J) distributions, exactly normalized, NaN without a prediction; `n_classes` is the expected J."""
+    """Return (N, J) exactly normalized distributions, NaN without a prediction. Raise BadEvidence for other rows or J.
+
+    `n_classes`: the expected J; None: any above 1.
+    """
     p_nj = np.array(probabilities, dtype=np.float64)
     if p_nj.ndim != 2 or p_nj.shape[1] < 2 or n_classes not in (None, p_nj.shape[1]):
         columns = "J > 1" if n_classes is None else str(n_classes)

@@ -1,26 +1,26 @@
 """Calibration by values that rise with the probability: I-Max binning and isotonic calibration.
 
-I-Max binning (Patel, Beluch, Yang, Pfeiffer & Zhang 2021) has bins that keep the most information on the class.
+I-Max binning (Patel, Beluch, Yang, Pfeiffer & Zhang 2021) chooses bins that keep the most information about the class.
 
 Take the log-odds s = ln p_j / (1 - p_j) of each item and class, pooled over the classes (shared, "sCW") or separately
-per class. The bins of s maximize the mutual information between the bin and "is it class j" (the model's own sigma(s)
-stands for the rare positives), by the paper's iteration between their values and their edges:
+per class. The bins of s maximize the mutual information between the bin and whether the item is of class j, where the
+model's own sigma(s) replaces the rare positives. As in the paper, values phi and edges g are updated in turn:
 
     phi_m = ln  sum_{s in m} sigma(s)  /  sum_{s in m} sigma(-s)
     g_m   = ln  ln[(1 + e^phi_m) / (1 + e^phi_{m-1})]  /  ln[(1 + e^-phi_{m-1}) / (1 + e^-phi_m)]
 
-The start is not random: bins as dense as (density of s')^(1/3) in s' = asin sqrt sigma(s). The value of a bin is
-r_m = (sum q + doubt mean sigma(s)) / (n_m + doubt); neighbors whose values fall share their mean. Then c(p)[j] ∝ r of
-the bin of p_j, and ties between classes are broken by the model (a trace of p, TIE, is mixed in).
+The start is not random: in s' = asin sqrt sigma(s), the density of bins is proportional to (density of s')^(1/3). The
+value of a bin is r_m = (sum q + doubt mean sigma(s)) / (n_m + doubt); neighbors whose values would fall share their
+mean. Then c(p)[j] ∝ r of the bin of p_j, mixed with a trace of p (TIE) that breaks ties between classes.
 
-Isotonic calibration (Zadrozny & Elkan 2002): a rising function per class, then renormalised.
+Isotonic calibration (Zadrozny & Elkan 2002) fits a rising function per class, then renormalizes.
 
     minimize  sum_n (q_nj - f_j(p_nj))²   over rising f_j            c(p)[j]  ∝  (n f_j(p_j) + doubt p_j) / (n + doubt)
 
-Each class is fitted against the rest by pooling adjacent violators and interpolated between the n items. It follows any
-rising shape and needs hundreds of items per class. Its steps would end at exactly 0 and 1, which no data can prove: one
-more item of unknown class (1/J each) is added at either end. The model's own probability, worth `doubt` items, keeps
-the order of items on the same step.
+Each class is fitted against the rest by pooling adjacent violators, and the function is interpolated between the n
+items. It follows any rising shape and needs hundreds of items per class. Its steps could end at exactly 0 and 1, which
+no data can prove, so one more item of unknown class (1/J for each class) is added at either end. The model's own
+probability, worth `doubt` items, keeps the order of items on the same step.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from hitl.models.numerics.checks import check_settings
 
 MAX_ITERATIONS = 200
 CELLS = 1000
-"""Cells of the histogram behind the first bins."""
+"""Number of cells of the histogram that sets the first bins."""
 
 TIE = 1e-9
 
@@ -51,7 +51,7 @@ class Bins:
     values: tuple[Floats, ...]
 
     def apply(self, probabilities: npt.ArrayLike) -> Floats:
-        """Return the (N, J) value of each class's bin, renormalised."""
+        """Return the (N, J) value of each class's bin, renormalized."""
         p_nj = checked(probabilities, len(self.edges))
         s_nj = log_odds(p_nj)
         binned_nj = p_nj.copy()
@@ -66,8 +66,8 @@ class IMax:
 
     Attributes:
         bins: maximum number of bins, at least 1.
-        shared: one set of bins for all classes, or one per class.
-        doubt: number of items that the model's own probability counts as in each bin, > 0.
+        shared: True for one set of bins for all classes, False for one per class.
+        doubt: weight of the model's own probability in each bin, in items, > 0.
 
     Example:
         >>> from hitl.models.calibration import IMax
@@ -158,7 +158,7 @@ class Isotonic:
     word: float
 
     def apply(self, probabilities: npt.ArrayLike) -> Floats:
-        """Return (N, J) f_j(p_j) mixed with p_j, renormalised."""
+        """Return (N, J) f_j(p_j) mixed with p_j, renormalized."""
         p_nj = checked(probabilities, len(self.knots))
         f_nj = np.stack([np.interp(p_nj[:, j], *knots) for j, knots in enumerate(self.knots)], axis=1)
         f_nj = (1 - self.word) * f_nj + self.word * p_nj
@@ -167,7 +167,7 @@ class Isotonic:
 
 @dataclass(frozen=True, slots=True)
 class IsotonicCalibration:
-    """Rising function per class; the model's own probability counts as `doubt` > 0 items.
+    """Rising function per class; `doubt` > 0 is the weight of the model's own probability, in items.
 
     Example:
         >>> from hitl.models.calibration import IsotonicCalibration
@@ -189,7 +189,10 @@ class IsotonicCalibration:
 
 
 def _rising(p_n: Floats, q_n: Floats, weight_n: Floats, guess: float) -> tuple[Floats, Floats]:
-    """Fit the rising function of p nearest to q / weight, with one more item at either end."""
+    """Return knots and values of the rising function of p nearest to q / weight.
+
+    One more item, with the value `guess`, is added at either end.
+    """
     p, place = np.unique(np.append(p_n, [p_n.min(), p_n.max()]), return_inverse=True)
     weight = np.bincount(place, np.append(weight_n, [1.0, 1.0]))
     mean = np.bincount(place, np.append(q_n, [guess, guess])) / weight

@@ -2,12 +2,13 @@
 
     p_T[n, j] ∝ exp( 1/S_n sum_m log p_m[n, j] / T_m )        log T_m ~ N(mean, sd²)
 
-where S_n models predict item n: a geometric mean, because models err together.
+where S_n models predict item n. The pool is a geometric mean, not a product, because models err together.
 
     maximize  sum_n w_n sum_j q_nj log p_T[n, j]  +  prior_weight * sum_m log N(log T_m)
 
-The objective holds the sum of the log likelihoods: with their mean the prior would weigh as much as all the data at
-every n. It is smooth in each log T; Brent's method needs no gradient. Several models are fitted by coordinate ascent.
+The objective has the sum of the log likelihoods: with their mean, the prior would weigh as much as all the data at
+every n. It is smooth in each log T, so Brent's method finds the optimum without gradients. Several models are fitted by
+coordinate ascent.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ LOWEST, HIGHEST = np.log(0.02), np.log(100.0)
 """Bounds of log T."""
 
 WINDOW = 0.7
-"""Half width in log T of the search around the start; doubled until the optimum is inside."""
+"""Half-width of the search interval around the start, in log T. It is doubled until the optimum is inside."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,11 @@ class LogTemperature:
 class Likelihood:
     """Terms of the likelihood of temperatures: one row per item; `+` appends the items of another shard.
 
-    `log_p_mnj` (M, N, J) are log probabilities, 0 where a model abstains, `linear_nm` the weighted expected log
-    probability of the true class by each model, and `predicts_nm` (N, M) says which models predict (default: all).
+    Attributes:
+        log_p_mnj: (M, N, J) log probabilities, 0 where a model abstains.
+        linear_nm: (N, M) expected log probability of the true class by each model, times the item's weight.
+        predicts_nm: (N, M) True where a model predicts the item.
+        weight_n: (N,) weights of the items.
     """
 
     log_p_mnj: Floats
@@ -79,7 +83,10 @@ class Likelihood:
         predicts_nm: npt.NDArray[np.bool_] | None = None,
         weight_n: Floats | None = None,
     ) -> Self:
-        """Build the terms of items whose true classes are `q_nj` (N, J), one-hot or expected."""
+        """Build the terms of items whose true classes are `q_nj` (N, J), one-hot or expected.
+
+        By default all models predict all items, and weights are 1.
+        """
         n_models, n_items, _ = log_p_mnj.shape
         weight_n = np.ones(n_items) if weight_n is None else weight_n
         predicts_nm = np.ones((n_items, n_models), dtype=bool) if predicts_nm is None else predicts_nm
@@ -125,8 +132,8 @@ def pool_weights(
 ) -> Floats:
     """Return (N, M) weights D_n / (S_n T_m) of the S_n models that predict an item, 0 for the others.
 
-    D_n is the number of independent models they are worth, from the correlation of their errors (default: copies,
-    D_n = 1).
+    D_n is the number of independent models that these are worth, by the correlation (M, M) of their errors. By default
+    they count as copies of one model: D_n = 1.
     """
     weight_nm: Floats = predicts_nm / temperature_m
     predicting = np.maximum(predicts_nm.sum(axis=1, keepdims=True), 1)

@@ -4,9 +4,9 @@
     ensemble    c(p)[j]  =  w_1 p_T[j]  +  w_2 p[j]  +  w_3 / J      w on the simplex, fitted after T
     Bayesian    c(p)[j]  =  sum_g v_g p_{T_g}[j]      v_g ∝ the posterior of u = log T at nodes u_g
 
-T > 1: the model was overconfident. The order of the classes never changes. Without the prior ten items that the model
-has right make it certain (T at its bound, 0.02). The uniform part of the ensemble puts a floor under every class. The
-posterior is smooth and falls off on both sides, so the trapezoid rule on equidistant u_g converges fast.
+If T > 1, the model was overconfident. The order of the classes never changes. Without the prior, ten items that the
+model gets right make it certain (T at its lower bound, 0.02). The uniform part of the ensemble puts a floor under every
+class. The posterior is smooth and falls off on both sides, so the trapezoid rule on equidistant u_g converges fast.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hitl.models.numerics import kernels
 
 NODES = 41
 TAIL = 25.0
-"""Fall of the log density, in nats, at which the quadrature ends."""
+"""The quadrature ends where the log density has fallen by this much from its maximum, in nats."""
 
 NEGLIGIBLE = 1e-10
 """Nodes of less weight are left out."""
@@ -39,7 +39,7 @@ class Temperature:
     temperature: float
 
     def apply(self, probabilities: npt.ArrayLike) -> Floats:
-        """Return (N, J) probabilities to the power 1/T, renormalised."""
+        """Return (N, J) probabilities to the power 1/T, renormalized."""
         return tempered(floored_log(checked(probabilities)), self.temperature)
 
 
@@ -79,7 +79,7 @@ def tempered(log_p_nj: Floats, temperature: float) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class TemperatureEnsemble:
-    """Temperature, > 0, and the weights of the tempered, the given and the uniform distribution (sum 1)."""
+    """Temperature, > 0, and the weights of the tempered, the original and the uniform distribution, which sum to 1."""
 
     temperature: float
     weights: tuple[float, float, float]
