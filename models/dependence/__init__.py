@@ -1,1 +1,1 @@
-"""Correct a posterior under independence for annotators and models that err together."""
+"""Corrections of posteriors that assume independence, for annotators and models that err together."""

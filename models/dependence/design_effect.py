@@ -2,16 +2,21 @@
 
 `hitl.design_effect` defines it. Items are predicted by labels, class shares, and models.
 
-Without truth rho is EXPECTED times the probability that annotators err together at all (`uneven_errors`), and the shift
-is 0. With truth for some items ln rho and the shift b (J,) are maximum a posteriori on these items, each predicted
-without its own labels: ln rho ~ N(ln of the above, s^2), b_j ~ N(0, SHIFT^2), with s^2 = SPREAD^2 + (ln of that
-probability)^2, because doubt about whether they err together is also doubt about how much. The posterior under
-independence takes the mean of the matrices, exact for an item that nothing was learned from. (By exp E ln pi one answer
-of a new annotator among ten options would be certain.) Annotators were learned from one another, so that `echo` is 1.
+Let P be the probability that annotators err together at all (`uneven_errors`). Without known truth, rho is
+rho_0 = EXPECTED P, and the shift is 0. With known truth, ln rho and the shift b (J,) are maximum a posteriori estimates
+on the items of known truth, each predicted by confusion matrices that did not learn from it:
 
-With models of informativeness k (`observed_outputs`) the expected rho is k BESIDE_MODELS plus (1 - k) of that of
-annotators alone. The shift is b_j ~ N(0, (SHIFT (1 - k))^2), and a share k of the pool's residual temperature
-(`inference.unsupervised_pool`) counts. The models act as one more annotator of an item, in place of the echo.
+    ln rho ~ N(ln rho_0, s^2)      s^2 = SPREAD^2 + (ln P)^2      b_j ~ N(0, SHIFT^2)
+
+s^2 depends on P because doubt about whether annotators err together is also doubt about how much. The posterior under
+independence uses the means of the Dirichlet matrices, which is exact for an item that nothing was learned from. (With
+exp E ln pi, one answer of a new annotator among ten options would be certain.) `echo` is 1 because annotators were
+learned from one another.
+
+With models of informativeness k (`observed_outputs`), rho_0 = k BESIDE_MODELS + (1 - k) EXPECTED P. In place of P, s^2
+has the ratio of rho_0 to its value at P = 1. The shift is b_j ~ N(0, (SHIFT (1 - k))^2). The residual temperature is
+1 + k (t - 1) with t that of the pool (`inference.unsupervised_pool`). The models act as one more annotator of an item
+and replace the echo.
 """
 
 from __future__ import annotations
@@ -38,20 +43,20 @@ from hitl.models.numerics import kernels
 from hitl.models.priors.calibrated import RESIDUAL
 
 EXPECTED = 0.35
-"""rho of annotators who err together. On public crowds, thinned and whole, the log loss is best at .45 (.40 to .50 with
-any one group of them left out) and the calibration error at .35 (tests.bench.bench_honesty).
+"""rho of annotators who err together. On public crowds, complete and with labels left out, the log loss is best at .45
+(at .40 to .50 if any one group of crowds is left out) and the calibration error at .35 (tests.bench.bench_honesty).
 """
 
 BESIDE_MODELS = 0.4
 SPREAD, SHIFT = 0.7, 1.0
 
 LEAST = 1e-3
-"""Minimum Dirichlet parameter after an item's own count is subtracted."""
+"""Minimum Dirichlet parameter after an item's own counts are subtracted."""
 
 
 @dataclass(frozen=True, eq=False)
 class Independent:
-    """Posterior as if labels were independent, and the inputs of a design effect.
+    """Posterior as if labels were independent, and what a design effect needs to temper it.
 
     Attributes:
         annotations: the labels of N items.
@@ -90,7 +95,7 @@ def of_annotators(
 ) -> DesignEffect:
     """Estimate the effect of a fit that learned Dirichlet posteriors (K, J, L), class shares (J,) and beliefs.
 
-    Known truths of the evidence, which that fit has used, determine its size and the shift.
+    Known truths in the evidence, which that fit has used, correct rho and set the shift.
     """
     counts_lj, n_known = shards.total(partial(_crowd, beliefs=beliefs))
     known = shards.total(partial(held_out, alpha_kjl=alpha_kjl, share_j=share_j, outputs=outputs))
@@ -103,7 +108,7 @@ def _crowd(evidence: Evidence, beliefs: Beliefs) -> Sums:
 
 
 def by_crowd(counts_lj: Floats, outputs: Outputs, known: KnownItems | None) -> DesignEffect:
-    """Estimate the effect from the counts of the crowd and from `held_out` items, or None if no truth is known."""
+    """Estimate the effect from the counts of the crowd and, unless `known` is None, from `held_out` items."""
     chance, informativeness = together_by(counts_lj), outputs.informativeness
     expected, together = (informativeness * BESIDE_MODELS + (1 - informativeness) * EXPECTED * p for p in (chance, 1.0))
     begun = DesignEffect(expected, echo=1.0, residual=outputs.residual)
@@ -119,7 +124,10 @@ def by_crowd(counts_lj: Floats, outputs: Outputs, known: KnownItems | None) -> D
 def independent(
     annotations: Annotations, alpha_kjl: Floats, share_j: Floats, outputs: Outputs | None = None
 ) -> Independent:
-    """Return the posterior by the means of Dirichlet matrices, class shares and models, without known truth."""
+    """Return the posterior under independence, by mean confusion matrices, class shares and models.
+
+    Known truths are ignored.
+    """
     log_q0_nj = messages(annotations, alpha_kjl)
     log_q0_nj += np.log(share_j)
     said_nj, predicted_n = (None, None) if outputs is None else (outputs.log_likelihood(), outputs.predicted_n)
@@ -130,7 +138,7 @@ def independent(
 
 
 def held_out(evidence: Evidence, alpha_kjl: Floats, share_j: Floats, outputs: Outputs) -> KnownItems:
-    """Return the items of known truth that have labels, each predicted without its own."""
+    """Return the items of known truth that have labels, each predicted by matrices that did not learn from it."""
     assert evidence.truth is not None
     outputs = outputs.on(evidence)
     labels_n = evidence.annotations.labels_per_item
@@ -142,9 +150,9 @@ def held_out(evidence: Evidence, alpha_kjl: Floats, share_j: Floats, outputs: Ou
 def without_own_labels(
     evidence: Evidence, alpha_kjl: Floats, share_j: Floats, outputs: Outputs | None = None
 ) -> Floats:
-    """Return (n, J) log posteriors of the items of known truth, each from what annotators showed on the other items.
+    """Return (n, J) log posteriors of the items of known truth, each by matrices that did not learn from it.
 
-    A known item added one whole count per label to its annotators, which is subtracted here.
+    A known item added one count per label to the matrices of its annotators. These counts are subtracted.
     """
     assert evidence.truth is not None
     annotations = evidence.annotations.select(evidence.known[evidence.annotations.item])
@@ -161,7 +169,7 @@ def without_own_labels(
 
 
 def _alike(code_m: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return (M,) number of equal codes per entry: a pool may answer an item many times."""
+    """Return (M,) how often each code occurs; the pool of annotators without ids may answer an item many times."""
     _, group_m, size = np.unique(code_m, return_inverse=True, return_counts=True)
     return np.asarray(size[group_m])
 
@@ -175,10 +183,9 @@ def _loss(theta: Floats, known: KnownItems, begun: DesignEffect, sd: Floats) -> 
 
 
 def _fit(known: KnownItems, begun: DesignEffect, times: float, shift_j: Floats) -> tuple[float, float, Floats]:
-    """Return the log probability of known truths with `times` the expected rho and this shift (J,), in nats.
+    """Return the log probability of known truths, in nats, with `times` the expected rho and this shift (J,).
 
-    Also return derivatives of its negative: in ln rho, and (J,) in the shift (probability less frequency of each
-    class).
+    Also return the derivatives of minus that: in ln rho, and (J,) in the shift (sum of probability minus truth).
     """
     alone_n = np.where(known.predicted_n, begun.residual, 1.0)
     excess_n = times * (begun.temperature(known.labels_n, known.predicted_n) - alone_n)  # grows with rho
@@ -197,12 +204,13 @@ def residual_temperature(consensus: Consensus) -> float:
 
 
 def beliefs_for_gain(evidence: Evidence, consensus: Consensus) -> Floats:
-    """Return (N, J) beliefs that value each answer by its confusion matrix, as the gain values the next one.
+    """Return (N, J) beliefs for computing the gain of the next label.
 
-    With models the design effect grows with the labels of an item: by tempered beliefs the same few items would be
-    asked about again and again (CIFAR-10H: 99 % not reached with 11,000 labels, with these from 7,400). The models
-    count as they do alone, at their residual temperature. If they were surer, they would hide the items without labels
-    (three networks: a tenth more labels).
+    Labels count by their annotators' confusion matrices, untempered, as the next label does. With models, the design
+    effect grows with the labels of an item, so with tempered beliefs the same few items would be asked about again and
+    again (CIFAR-10H: 99 % is not reached with 11,000 labels, but with 7,400 by these beliefs). Models count at the
+    residual temperature that they need alone. If they were more confident, items without labels would seem done (with
+    three networks, a tenth more labels were needed).
     """
     effect, residual = consensus.design_effect, residual_temperature(consensus)
     if not evidence.probabilities or (effect.independent and residual == 1):

@@ -1,10 +1,10 @@
 """Detect whether annotators err together from how their errors are distributed.
 
-Labels cannot tell a misleading item from a careless annotator: if everyone mistakes a leopard for a jaguar, they
-agree, and each predicts the other (on real crowds, held-out labels are predicted best as if all erred
-independently, and confidence is then far too high). But misleading items leave a trace. They mislead from some
-classes to some others, so errors gather there, while carelessness spreads evenly. Nineteen of twenty public crowds have
-uneven errors. This cannot detect misleading items that send all classes alike to all others.
+Agreement does not distinguish misleading items from careless annotators: if everyone mistakes a leopard for a jaguar,
+they agree, and their labels predict each other. (On real crowds, a model of independent errors predicts held-out labels
+best, yet its confidence is far too high.) But misleading items leave a trace. They turn some classes into some others,
+so errors gather there, while careless errors spread evenly. Nineteen of twenty public crowds have uneven errors. Items
+that mislead from every class to all others alike cannot be detected this way.
 
     uneven    c_j ~ Beta(g c, g (1 - c))                      classes differ in how often they are recognized,
               errors of class j ~ Dirichlet(h / (J - 1))      and in what they are mistaken for
@@ -12,12 +12,13 @@ uneven errors. This cannot detect misleading items that send all classes alike t
 
     P(together) = P0 B / (P0 B + 1 - P0)       B = Bayes factor of uneven against even
 
-with g and h drawn independently from `UNEVENNESS`. Counts are expected ones of all annotators, and an item with m
-labels counts (m - 2) / m of its labels: two are spent on its class and on whether the first is right. So a sparse table
-carries no information, and P stays P0. However even errors are, P is at least LEAST.
+with g and h drawn independently from `UNEVENNESS`. The counts are expected counts over all annotators. An item of
+unknown truth with m labels counts (m - 2) / m of its labels, because two are spent on its class and on whether the
+first is right. So a table with at most two labels per item carries no information, and P stays P0. However even errors
+are, P is at least LEAST.
 
-The targets of errors are compared among classes with LEAST_RIGHT right labels. A class that annotators never name,
-or name by a typing error, has no items. That no errors go there would look uneven, but carries no information.
+The targets of errors are compared among classes with at least LEAST_RIGHT right labels. A class that annotators never
+name, or name only by accident, has no items. That no errors go there would look uneven, but carries no information.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from hitl.models.numerics.kernels import Rows
 from hitl.models.numerics.votes import labels_of_a_class
 
 BEFOREHAND = 0.9
-"""P0: nineteen of twenty public crowds with named annotators have uneven errors."""
+"""P0, the prior probability of uneven errors: nineteen of twenty public crowds with named annotators have them."""
 
 LEAST = 0.12
 """Minimum of P: evenly distributed errors may still be shared, and nothing would show it."""
@@ -52,7 +53,7 @@ def together(evidence: Evidence, q_nj: Floats) -> float:
 
 
 def together_by(counts_lj: Floats) -> float:
-    """Return that probability from the counts of the crowd, which add up over shards."""
+    """Return the probability that annotators err together from `crowd_counts`, which add up over shards."""
     return max(float(expit(logit(BEFOREHAND) + log_bayes_factor(counts_lj))), LEAST)
 
 
@@ -77,7 +78,7 @@ def log_bayes_factor(counts_lj: Floats) -> float:
 
 
 def _of_where_errors_go(counts_lj: Floats) -> float:
-    """Return ln p(errors | uneven) - ln p(errors | even) of the classes errors go to; 0 with only one other class."""
+    """Return ln p(errors | uneven) - ln p(errors | even) of the targets of errors; 0 with fewer than three classes."""
     others = len(counts_lj) - 1
     if others < 2:
         return 0.0
@@ -98,7 +99,7 @@ def _beta_binomial(a: float, b: float, right_j: Floats, wrong_j: Floats) -> floa
 
 
 def _dirichlet_multinomial(alpha: float, errors_lj: Floats) -> float:
-    """Return the log likelihood of the errors of each class (column); the diagonal, which has none, is 0."""
+    """Return the log likelihood of the errors, summed over classes (columns); the diagonal of the counts is 0."""
     total = alpha * (len(errors_lj) - 1)
     inside = (gammaln(alpha + errors_lj) - gammaln(alpha)).sum()
     return float(inside - (gammaln(total + errors_lj.sum(axis=0)) - gammaln(total)).sum())
