@@ -23,17 +23,17 @@ TREE_UP_TO = 10
 """Number of features up to which the tree is faster."""
 
 ROUNDING = 1e-12
-"""A feature that varies by less than this share of its size is constant."""
+"""A feature is constant if its standard deviation is at most this share of its largest absolute value."""
 
 BLOCK = 2**22
-"""Distances in one block."""
+"""Maximum number of distances computed at a time."""
 
 
 def nearest_neighbours(features: npt.ArrayLike, k: int) -> sparse.csr_array:
     """Link each item to the k items with the nearest features, in a symmetric sparse (N, N) matrix of ones.
 
-    `features` (N, D) are standardized over the items that have any. An item with a NaN in its row has no edge. With k
-    other items or fewer, all are linked. Ties are broken arbitrarily. Raise BadSettings for k < 1, and for features
+    `features` (N, D) are standardized over the items that have any. An item with a NaN in its row has no edge. With at
+    most k other items, all are linked. Ties are broken arbitrarily. Raise BadSettings for k < 1, and for features
     that are no table of numbers.
 
     Example:
@@ -60,14 +60,14 @@ def nearest_neighbours(features: npt.ArrayLike, k: int) -> sparse.csr_array:
 
 
 def _standardised(x_nd: Floats) -> Floats:
-    """Scale each feature to mean 0 and deviation 1; a constant one to 0."""
+    """Scale each feature to mean 0 and standard deviation 1, constant features to 0."""
     centred, deviation = x_nd - x_nd.mean(axis=0), x_nd.std(axis=0)
     varies = deviation > ROUNDING * np.abs(x_nd).max(axis=0)
     return np.ascontiguousarray(np.where(varies, centred, 0.0) / np.where(varies, deviation, 1.0))
 
 
 def _nearest(z_nd: Floats, k: int) -> Indices:
-    """Return (N, k) the other items nearest to each, k < N."""
+    """Return (N, k) the k other items nearest to each item, k < N."""
     return _by_tree(z_nd, k) if z_nd.shape[1] <= TREE_UP_TO else _by_products(z_nd, k)
 
 
@@ -86,7 +86,7 @@ def _by_products(z_nd: Floats, k: int) -> Indices:
     height = max(1, BLOCK // n_items)
     for first in range(0, n_items, height):
         rows = np.arange(first, min(first + height, n_items))
-        distance = square_n - 2 * (z_nd[rows] @ z_nd.T)  # less |z_n|², which all distances of an item have in common
+        distance = square_n - 2 * (z_nd[rows] @ z_nd.T)  # without |z_n|², which all distances of an item have in common
         distance[np.arange(rows.size), rows] = np.inf
         nearest_nk[rows] = np.argpartition(distance, k - 1, axis=1)[:, :k]
     return nearest_nk

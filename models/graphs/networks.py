@@ -6,17 +6,19 @@
     M   pi[k, j, l] ∝ sum_{n: l_nk = l} q_nj + smoothing                                                 (eq. 36)
         or pi_kj ~ Dir(a_j), by variational Bayes, with a prior a that the annotators share, as in VB-IBCC
 
-starting from the votes (Algorithms 3 and 4). Items without labels are estimated from their neighbors. With `strength` 0
-it is Dawid-Skene. The paper's Algorithm 3 is `approximation="icm"` with a strength set by hand.
+Iterations start from the votes (Algorithms 3 and 4). Items without labels are predicted from their neighbors. With
+`strength` 0 the methods are Dawid–Skene and VB-IBCC. The paper's Algorithm 3 is `approximation="icm"` with a strength
+set by hand.
 
-How often items mislead (`priors.apparent_classes`) shows only once neighbors predict each other. So the field is
-learned first as if no item misled, then both together; the fit with the higher evidence wins. If labels are too few to
-predict each other, no item is assumed to mislead. A consensus stores
+An item may mislead: annotators see an apparent class that is not its true class (`priors.apparent_classes`). How often
+items mislead shows only once neighbors predict each other. So the field is fitted first as if no item misled, then
+together with the frequency of misleading items, and the fit with the higher evidence is kept. If few labeled items are
+linked to each other, no item is assumed to mislead. A consensus stores
 
-    strength       (J,)   log odds that an edge of weight 1 adds for its items to be of a class
-    field_shares   (J,)   class shares without neighbors; the consensus has those of the items
+    strength       (J,)   log odds that an edge of weight 1 adds for both its items to be of a class
+    field_shares   (J,)   class shares without the effect of neighbors; `class_shares` are those of the items
     clear          ()     probability that an item does not mislead: annotators see its true class
-    seen_shares    (J,)   apparent classes of misleading items
+    seen_shares    (J,)   shares of the apparent classes of misleading items
     seen           (K, J, L) Dirichlet parameters of answers about apparent classes; those of the consensus are about
                    true classes. Stored if `clear` is less than 1
     seen_prior     (J, L) prior of `seen`, for annotators without labels
@@ -58,8 +60,8 @@ FIRST_CLEAR = 0.95
 among .7, .9, .95 and .99, which differ little."""
 
 LEAST_CLEAR = 0.5
-"""A fit with `clear` at or below this is rejected: labels would say less about the truth than neighbors do, and the
-field would be learned from itself."""
+"""A fit with `clear` at or below this is rejected: labels would carry less information than neighbors, and the field
+would be learned from itself."""
 
 Prior = ApparentClasses[Observed[GraphField]]
 Estimate = em.EMResult[Prior, Any]
@@ -67,17 +69,17 @@ Estimate = em.EMResult[Prior, Any]
 
 @dataclass(frozen=True, slots=True)
 class FieldMethod(ABC):
-    """Settings and methods that methods with a field share.
+    """Base of methods whose true classes are a field on a graph.
 
     Attributes:
-        strength: log odds that an edge of weight 1 adds for its two items to be of one class, >= 0; None: learned,
+        strength: log odds that an edge of weight 1 adds for its two items to be of the same class, >= 0; None: learned,
             separately for each class.
         clear: probability that an item does not mislead: annotators see its true class, in (0, 1]; None: learned with
-            the strength; 1 if that is given, or if few labeled items are linked to each other.
+            the strength, or 1 if `strength` is set or few labeled items are linked to each other.
         approximation: how beliefs pass along edges: "mean-field", "icm" (iterated conditional modes), or
             "belief-propagation", which is exact on trees.
-        share_smoothing: pseudo-items of each class, > 0.
-        tolerance: iterations stop when one gains less, in nats per item.
+        share_smoothing: number of pseudo-items per class, > 0.
+        tolerance: iterations stop when one gains less than this, in nats per item.
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth", "graph"})
@@ -97,7 +99,7 @@ class FieldMethod(ABC):
 
     @abstractmethod
     def annotators(self, annotations: Annotations) -> AnnotatorKind:
-        """Return the kind of annotators."""
+        """Return the annotator model."""
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Iterate from the votes, or from `start`. Raise BadEvidence without a graph."""
@@ -117,7 +119,7 @@ class FieldMethod(ABC):
         return em.concluded(self, began, evidence, fitted, seen, **kept)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
-        """Estimate the items of another graph, by the same or new annotators, with the learned parameters."""
+        """Predict the items of another graph, labeled by the same or new annotators, with the learned parameters."""
         require_given(self, evidence, self.needs)
         return consensus.judging(evidence.annotations.items, self._judged(consensus, evidence))
 
@@ -133,7 +135,7 @@ class FieldMethod(ABC):
         return apparent.truths(messages(evidence, log_pi_klj))
 
     def _field(self, evidence: Evidence, start: Consensus | None) -> GraphField:
-        """Return the field before the first iteration, or as `start` learned it of the same classes."""
+        """Return the field before the first iteration: the one of `start` if its classes and options are the same."""
         graph, n_classes = Graph.of(evidence.graph), evidence.annotations.n_classes
         field = GraphField.even(graph, n_classes, self.strength, self.share_smoothing, self.approximation)
         if start is None or STRENGTH not in start.parameters or not usable(start, evidence.annotations):
@@ -143,7 +145,7 @@ class FieldMethod(ABC):
         return replace(field, strength_j=strength_j, share_j=kept[FIELD_SHARES])
 
     def _fitted(self, evidence: Evidence, field: Observed[GraphField], annotators: Any, q_nj: Floats) -> Estimate:
-        """Fit from beliefs about apparent classes, without and then with misleading items."""
+        """Fit from beliefs about apparent classes, without and then with misleading items; return the better fit."""
         j = evidence.annotations.n_classes
         prior = ApparentClasses(field, np.full(j, 1 / j), 1.0 if self.clear is None else self.clear)
         plain = self._maximised(evidence, prior, annotators, q_nj)
@@ -208,9 +210,9 @@ class NetworkIBCC(FieldMethod):
     """VB-IBCC whose true classes are a field on a graph.
 
     Attributes:
-        diagonal, off: pseudo-counts of a right and of any other answer in a confusion row, > 0; if `shared`, the mode
-            of their hyper-prior.
-        shared: learn the rows' prior from all annotators (empirical Bayes).
+        diagonal, off: pseudo-counts of the right answer and of each other answer in a confusion row, > 0; if `shared`,
+            the mode of their hyperprior.
+        shared: True to learn the rows' prior from all annotators (empirical Bayes).
 
     The other settings are those of `FieldMethod`.
 
@@ -234,7 +236,7 @@ class NetworkIBCC(FieldMethod):
 
 
 def as_seen(consensus: Consensus) -> Consensus:
-    """Return the consensus with annotators who answer about apparent classes."""
+    """Return the consensus with confusion matrices about apparent classes in place of true ones."""
     if SEEN not in consensus.parameters:
         return consensus
     kept = consensus.parameters
@@ -244,9 +246,9 @@ def as_seen(consensus: Consensus) -> Consensus:
 
 
 def _predicts_neighbours(evidence: Evidence, field: GraphField) -> bool:
-    """Return True if most edges of labeled items lead to labeled ones, and any edge has strength.
+    """Return True if most edges of labeled items lead to labeled items, and the strength of any class is above 0.
 
-    An item without labels only repeats to its neighbors what they say, so they would appear to be predicted.
+    An item without labels only returns its neighbors' beliefs to them, so it would seem to predict them.
     """
     labeled_n = (evidence.annotations.labels_per_item > 0).astype(np.float64)
     to_labeled, to_any = (
@@ -265,7 +267,10 @@ def _parameters(prior: Prior, seen: AnnotatorReport) -> dict[str, Floats]:
 
 
 def _of_truths(seen: AnnotatorReport, prior: Prior, share_j: Floats) -> AnnotatorReport:
-    """Return a report about true classes: an item may mislead, and an answer may be wrong about its apparent class."""
+    """Convert a report about apparent classes into one about true classes.
+
+    Its matrices combine the chance that an item misleads with the chance of each answer about the apparent class.
+    """
     step_jj = prior.clear * np.eye(len(prior.share_j)) + (1 - prior.clear) * prior.share_j
 
     def composed(alpha: Floats) -> Floats:
