@@ -1,1 +1,1 @@
-"""Classifiers that learn from the consensus while people label."""
+"""Classifiers that learn from the consensus while annotators label."""

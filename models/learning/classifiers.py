@@ -1,7 +1,8 @@
 """Models that learn from features and soft labels: scikit-learn estimators, and combiners that use features themselves.
 
-An estimator learns from beliefs: every item enters once for each class, weighted by its belief in the class. A combiner
-that uses features (gpc-ma) learns from labels: those of all other items are withdrawn first.
+An estimator learns from beliefs: every training item enters once per class, weighted by the belief in the class. (An
+estimator without weights learns from the most probable class.) A combiner that uses features, such as gpc-ma, learns
+from the labels of the training items; all other labels are removed first.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from hitl.models.predictors.predictor import SKLEARN, require_probabilities, req
 Mask = npt.NDArray[np.bool_]
 
 LOGIT_VARIANCE = 9.0
-"""Prior variance of a logit of "logistic": logits of -3 to 3, probabilities of .05 to .95, are ordinary."""
+"""Prior variance of the logits of "logistic": logits of -3 to 3, or probabilities of .05 to .95, are expected."""
 
 MIN_BELIEF = 0.02
-"""Smallest belief with which an item enters for a class; below it, its copies would only cost time."""
+"""An item enters for a class only if the belief in it exceeds this. Other copies would only cost time."""
 
 ROUNDING = 1e-6
-"""Largest rounding error below 0 of a probability that an estimator computed as a difference; it is set to 0."""
+"""Probabilities of at least -ROUNDING are accepted and set to 0 if negative: estimators may compute differences."""
 
 COMBINERS: Mapping[str, str] = {"gp": "variational-gpc-ma", "gpc-ma": "gpc-ma"}
 """Name of a classifier -> the combiner that implements it."""
@@ -42,9 +43,9 @@ class Classifier(Protocol):
     """Predicts classes from features."""
 
     def predict(self, evidence: Evidence, q_nj: Floats, trained_n: Mask) -> Floats:
-        """Return (N, J) distributions by a model that learned from the items `trained_n` (N,) and beliefs `q_nj` alone.
+        """Train on the items marked in `trained_n` (N,) with beliefs `q_nj` (N, J), and return (N, J) predictions.
 
-        All items have features, finite and standardized, unless the model has inputs of its own.
+        All features in the evidence are finite and standardized, unless the model has inputs of its own.
         """
 
 
@@ -53,14 +54,18 @@ class EstimatorClassifier:
     """scikit-learn estimator, built for each training by `make(number of features)`.
 
     Attributes:
-        input_n: (N,) input of each item instead of features, such as a text; None if there is nothing.
+        input_n: (N,) inputs to use instead of features, such as texts, with None for items without input; None: use
+            the features.
     """
 
     make: Callable[[int], Any]
     input_n: npt.NDArray[np.object_] | None = None
 
     def predict(self, evidence: Evidence, q_nj: Floats, trained_n: Mask) -> Floats:
-        """Predict as `Classifier.predict`. A class without examples gets 1 / (M + J) after M items."""
+        """Predict as `Classifier.predict`; items without input get NaN. Raise BadInput if the estimator fails.
+
+        A class without examples gets 1 / (M + J), where M is the number of training items.
+        """
         x_n = evidence.features if self.input_n is None else self.input_n
         assert x_n is not None
         present_n = np.array([x is not None for x in x_n])
@@ -89,7 +94,7 @@ class EstimatorClassifier:
 
 @dataclass(frozen=True)
 class CombinerClassifier:
-    """Combiner that uses features, by name, to predict items whose labels and truth are hidden from it."""
+    """Combiner, by name, that predicts items from their features; their labels and truth are hidden from it."""
 
     method: str
 
@@ -111,7 +116,7 @@ class CombinerClassifier:
 def classifier(name: str, input_n: npt.NDArray[np.object_] | None = None) -> Classifier:
     """Return a classifier by name: "logistic", "gp", "gpc-ma", or module:name of an estimator or its factory.
 
-    `input_n` (N,) replaces the features of your own estimator. Raise BadSettings for an unknown name.
+    `input_n` (N,) replaces the features for your own estimator. Raise BadSettings for an unknown name.
     """
     if not isinstance(name, str):
         raise BadSettings(
@@ -133,7 +138,7 @@ def classifier(name: str, input_n: npt.NDArray[np.object_] | None = None) -> Cla
 
 
 def _weights_argument(estimator: Any) -> str | None:
-    """Return the argument of `fit` that takes the weights of items; None if there is none."""
+    """Return the name of the argument of `fit` that takes item weights, or None."""
     steps = getattr(estimator, "steps", None)
     if steps:
         inner = _weights_argument(steps[-1][1])

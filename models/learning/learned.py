@@ -1,15 +1,17 @@
-"""Combiner with a classifier that learns the combiner's consensus from features.
+"""Combiner plus a classifier that learns the combiner's consensus from features and then acts as one more model.
 
     people     q_nj = combiner(labels, other models)                        training targets
     learned    p_nj = classifier(features; q of the items of other folds)   folds as in `predictors.folds`
     consensus  combiner(labels, other models, p_nj)
 
-The classifier is used if it says more about the items that it was trained on than the class shares s do:
+The classifier is used if its out-of-fold predictions p explain the beliefs q about the labeled items better than the
+class shares s do:
 
     r_nj(b)  proportional to  s_j (p_nj / s_j)^b                    b = 0: the shares; b = 1: the classifier as it is
     gain  =  max_b>=0  sum_n log sum_j r_nj(b) q_nj / s_j           the log likelihood gained with r as truth prior
 
-Twice the gain is above 4 in one of 44 cases if it is uninformative: half a chi-square of one degree of freedom.
+Twice the gain of an uninformative classifier is 0 or a chi-square of one degree of freedom, with equal probability. So
+it exceeds 4 with a probability of 1/44.
 """
 
 from __future__ import annotations
@@ -33,31 +35,31 @@ from hitl.models.predictors.folds import ALL, Examples, split
 from hitl.models.registry import combiner
 
 NAME = "learned"
-"""Name of the classifier among the models."""
+"""Name of the classifier among the models of the consensus."""
 
 ENOUGH = 4.0
-"""Threshold of twice the gain above which a classifier is informative: two standard errors."""
+"""A classifier is informative if twice its gain exceeds this: two standard errors."""
 
 SHARPNESS = 2.0 ** np.arange(-6, 7)
 """Grid of b to search."""
 
 MIN_PER_FOLD = 2
-"""Minimum number of items per fold before anything is trained."""
+"""Minimum number of training items per fold, where a group of near-duplicates counts as one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """Combiner with a classifier that learns from it.
+    """Combiner plus a classifier that learns from its consensus.
 
     Attributes:
         method: name of the combiner.
         model: "logistic", or another name that `models.learning.classifiers.classifier` knows.
-        folds: K >= 2; K + 1 models are trained.
+        folds: number of folds K, >= 2. One model is trained without each fold, and one more on all labeled items.
         seed: seed of the split into folds.
         groups: item -> its group of near-duplicates, which share a fold; None: each item is its own group.
 
-    While there is too little to learn from (two classes, and two labeled items per fold), or if the classifier is no
-    more informative than the class shares, it is the combiner alone.
+    The classifier is left out while there is too little to learn from (`plan_training`), or if it is no more
+    informative than the class shares.
 
     Example:
         >>> import numpy as np
@@ -96,7 +98,10 @@ class Learned:
         return replace(consensus, fit=fit)
 
     def predictions(self, evidence: Evidence, people: Consensus) -> dict[str, Floats]:
-        """Return name -> (N, J) predictions learned from `people`; empty if they are uninformative."""
+        """Return name -> (N, J) predictions of a classifier trained on the consensus `people`.
+
+        The dict is empty if there is too little to learn from, or if the predictions are uninformative.
+        """
         groups = None if self.groups is None else [self.groups.get(item) for item in evidence.annotations.items]
         training = plan_training(evidence, people.probabilities, self.folds, self.seed, groups)
         if training is None:
@@ -106,12 +111,12 @@ class Learned:
 
 
 def is_informative(p_mj: Floats, q_mj: Floats) -> bool:
-    """Return True if predictions (M, J) say more about items with beliefs (M, J) than the class shares do."""
+    """Return True if predictions (M, J) explain beliefs (M, J) about the same items better than class shares do."""
     return 2 * gain(p_mj, q_mj) > ENOUGH
 
 
 def gain(p_mj: Floats, q_mj: Floats) -> float:
-    """Return the gain in nats, >= 0."""
+    """Return the log likelihood that predictions (M, J) gain over the class shares of beliefs (M, J), in nats, >= 0."""
     share_j = (q_mj.sum(axis=0) + 1) / (len(q_mj) + q_mj.shape[1])
     log_s_j, odds_mj = np.log(share_j), q_mj / share_j
     x_mj = np.log(np.maximum(p_mj, np.finfo(float).tiny)) - log_s_j
@@ -135,8 +140,9 @@ class Training:
 
     Attributes:
         evidence: the items, with features that are finite (0 if an item has none) and standardized.
-        q_nj: (N, J) beliefs of the items with labels.
-        fold_n: (N,) the fold whose model predicts an item, 1 to K, or 0 for the model trained on all; -1: none does.
+        q_nj: (N, J) beliefs about the items, the training targets.
+        fold_n: (N,) fold of each item: 1 to K if the model trained without that fold predicts it, 0 if the model
+            trained on all labeled items does, -1 if none does.
         trained_n: (N,) True for items to train on.
     """
 
@@ -147,11 +153,11 @@ class Training:
 
     @property
     def folds(self) -> list[int]:
-        """The folds that predict an item; each is one training."""
+        """Folds, 0 to K, with items to predict; each takes one training."""
         return [int(fold) for fold in np.unique(self.fold_n) if fold >= 0]
 
     def predict(self, classifier: Classifier, fold: int) -> Floats:
-        """Return (n, J) predictions for the items of this fold, in their order."""
+        """Train on the other folds, and return (n, J) predictions for the items of this fold, in order."""
         p_nj = classifier.predict(self.evidence, self.q_nj, self.trained_n & (self.fold_n != fold))
         return np.asarray(p_nj[self.fold_n == fold])
 
@@ -164,10 +170,18 @@ def plan_training(
     groups: Sequence[str | None] | None = None,
     learnable_n: Mask | None = None,
 ) -> Training | None:
-    """Split the items into folds, the same way in any order; `groups` (N,) of near-duplicates share a fold.
+    """Split the items into folds; the order of the items does not matter.
 
-    `learnable_n` (N,) marks the items that can be learned from and predicted (default: those with features). Return
-    None if there is too little to train on: two classes, one of them in all folds, and two items per fold.
+    Args:
+        evidence: the items.
+        q_nj: (N, J) beliefs about the items.
+        folds: number of folds K.
+        seed: seed of the split.
+        groups: (N,) group of near-duplicates of each item, or None; a group shares a fold.
+        learnable_n: (N,) True for items that can be learned from and predicted; default: those with features.
+
+    Items with labels or known truth are trained on. Return None if there are too few: required are MIN_PER_FOLD items
+    per fold, where a group counts once, two or more most probable classes among them, and a class with `folds` items.
     """
     learnable_n = evidence.featured if learnable_n is None else learnable_n
     trained_n = learnable_n & ((evidence.annotations.labels_per_item > 0) | evidence.known)
@@ -190,7 +204,7 @@ def plan_training(
 
 
 def out_of_fold(classifier: Classifier, training: Training) -> Floats:
-    """Return (N, J) predictions by the models of all folds; NaN for items that none predicts."""
+    """Train a model for each fold, and return (N, J) predictions of all items; NaN for items that none predicts."""
     p_nj = np.full(training.q_nj.shape, np.nan)
     for fold in training.folds:
         p_nj[training.fold_n == fold] = training.predict(classifier, fold)
@@ -198,7 +212,10 @@ def out_of_fold(classifier: Classifier, training: Training) -> Floats:
 
 
 def standardised(x_nd: Floats) -> Floats:
-    """Return (N, D) features less their mean, over their standard deviation; 0 if constant, and for missing rows."""
+    """Return (N, D) features scaled to mean 0 and standard deviation 1.
+
+    Constant features become 0, and so do rows with a NaN, which are missing.
+    """
     missing_n = np.asarray(np.isnan(x_nd).any(axis=1))
     centre_d, scale_d = x_nd[~missing_n].mean(axis=0), x_nd[~missing_n].std(axis=0)
     scale_d = np.where(scale_d > 1e-12 * (1 + np.abs(centre_d)), scale_d, np.inf)
