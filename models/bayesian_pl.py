@@ -7,7 +7,7 @@ D: the items with known truth. Given D, the temperature and the confusion matric
 Temperature. Let T* be the mode, as in P+L. At T = tau T* the pool is p*(z_n = j)^(1/tau), normalized. Quadrature over
 the posterior of log tau integrates the temperature out (`calibration.temperature_scaling`). This is exact for one
 model. With several models tau scales all temperatures alike, and their ratios stay at the mode. The approximation is
-good because tau changes predictions to first order, while errors of the ratios largely cancel. (In simulations with
+good because predictions depend on tau to first order, while errors of the ratios largely cancel. (In simulations with
 two models, the mean distance to the exact posterior is half that of P+L.)
 
 Annotators. Given D, the rows of a confusion matrix are Dirichlet(a) with a = N + b. So a single label has the
@@ -79,7 +79,7 @@ class BayesianPL(PL):
         return cls(accuracy=0.75, off=0.1, temperature=LogTemperature(0.5, 0.5), accuracy_at="mode")
 
     def fit(self, evidence: Evidence | Shards, *, start: Consensus | None = None) -> Consensus:
-        """Learn from the items with known truth, then predict all. Raise BadEvidence without model or truth."""
+        """Learn from the items with known truth, then predict all items. Raise BadEvidence without a model or truth."""
         evidence = used(self, evidence)
         began = time.perf_counter()
         mode = PL.fit(self, evidence)

@@ -9,9 +9,9 @@
     one coin    a_kj = a_k for all classes j                                a_k  ~ Beta(r + 1, w + 1)
     two coins   a_kj free; for two classes sensitivity and specificity      a_kj ~ Beta(r + 1, w + 1)
 
-One coin is the model of Zhang et al. 2016 ("Spectral methods meet EM"). Two coins is that of Raykar et al. 2010, with
-one accuracy per class if there are more than two classes. The prior expects annotators to be right more often than
-not. Without it, or from a start other than the votes, EM may end with every annotator wrong and all labels reversed.
+The one-coin model is from Zhang et al. 2016 ("Spectral methods meet EM"), the two-coin model from Raykar et al. 2010,
+with one accuracy per class if there are more than two. The prior expects annotators to be right more often than not.
+Without it, or from a start other than the votes, EM may end with every annotator wrong and all labels reversed.
 
 `OneCoin` and `TwoCoin` are fitted by EM, with class shares as the prior of the truth. `SP` (Kerrigan, Smyth & Steyvers
 2021, section 4) is P+L with one coin per annotator, fitted to items of known truth, so R_k and W_k are counts. Its
@@ -136,7 +136,7 @@ class OneCoin:
         accuracy: expected accuracy of the annotators, in (0, 1).
         strength: weight of that expectation, in answers, > 0.
         share_smoothing: number of pseudo-items per class, > 0.
-        least_labels: number of labels from which an item of unknown truth is learned from; all items are predicted.
+        least_labels: minimum number of labels of an item to learn from it, unless its truth is known.
         tolerance: EM stops when an iteration gains less than this, in nats per item.
 
     Example:
@@ -230,7 +230,7 @@ class SP:
         check_settings(self)
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
-        """Learn from the items with known truth, then predict all. Raise BadEvidence without model or truth."""
+        """Learn from the items with known truth, then predict all items. Raise BadEvidence without a model or truth."""
         evidence = used(self, evidence)
         began = time.perf_counter()
         annotations, known, truth_nj = evidence.annotations, evidence.known, known_truth(evidence)

@@ -40,9 +40,9 @@ class DawidSkene:
         accuracy: expected accuracy of annotators in (0, 1), or None for a uniform prior.
         strength: sum of the pseudo-counts of a confusion row if `accuracy` is set, > 0.
         share_smoothing: number of pseudo-items per class in the class shares, > 0; large values keep shares uniform.
-        least_labels: number of labels from which an item of unknown truth is learned from; all items are predicted. A
-            single label does not show who is right, so 2 keeps a project with few labels from collapsing into one
-            class.
+        least_labels: minimum number of labels of an item to learn from it, unless its truth is known. All items
+            are predicted. A single label does not show who is right, so 2 keeps a project with few labels from
+            collapsing into one class.
         tolerance: EM stops when an iteration gains less than this, in nats per item.
 
     Example:

@@ -63,7 +63,7 @@ P = TypeVar("P", bound=TruthPrior)
 class Question:
     """Evidence about one class against the rest.
 
-    `observed_nj` (N, 2): how often the rest and the class were observed as an item's truth; None: labels may be wrong.
+    `observed_nj` (N, 2): how often the rest and the class were observed as an item's truth; None: by labels alone.
     """
 
     evidence: Evidence
@@ -148,7 +148,7 @@ class ProcessMethod(ABC):
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Predict other items from their features and, if the method uses them, their labels, without refitting.
 
-        If an item was part of the fit (same name and features), its earlier labels do not count.
+        If an item was part of the fit (same name and features), its earlier labels are left out: none counts twice.
         """
         require_given(self, evidence, frozenset({"features"}))
         require_same_classes(consensus, evidence)
@@ -254,7 +254,7 @@ class GPCMA(ProcessMethod):
         return counts_by_others if self.leave_one_out else em.counts_by_all
 
     def question(self, evidence: Evidence, j: int) -> Question:
-        """Build the question about class j, with the labels as answers that may be wrong."""
+        """Build the question about class j, with the annotators' labels as answers."""
         return Question(latent_classes.question(evidence, j))
 
     def pseudo_counts(self, annotations: Annotations) -> Floats:

@@ -63,7 +63,7 @@ class LL:
         check_settings(self)
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
-        """Learn from the items with known truth, then predict all. Raise BadEvidence without model or truth."""
+        """Learn from the items with known truth, then predict all items. Raise BadEvidence without a model or truth."""
         evidence = used(self, evidence)
         began = time.perf_counter()
         annotations, known = evidence.annotations, evidence.known

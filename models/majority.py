@@ -283,14 +283,13 @@ def _counted_in(evidence: Evidence, beliefs: Beliefs) -> Sums:
 
 
 def _counted(annotations: Annotations, q_nj: Floats) -> Sums:
-    """Return label counts (K, L, J) by the beliefs, sums of beliefs (J,), the number of items, right and wrong answers
-    (K, 3), and numbers of labels (K,)."""
+    """Return label counts (K, L, J), sums of beliefs (J,), number of items, answers (K, 3), and labels (K,)."""
     counts_klj, answers_k3 = kernels.counts(annotations, q_nj), _answers_beside_labels(annotations, q_nj)
     return Sums((counts_klj, q_nj.sum(axis=0), len(q_nj), answers_k3, annotations.labels_per_annotator))
 
 
 def _answers_beside_labels(annotations: Annotations, q_nj: Floats) -> Floats:
-    """Return (K, 3) numbers of right and of wrong answers by the most probable class, and the variance of either.
+    """Return (K, 3) numbers of right and of wrong answers by the most probable class, and the variance of both.
 
     Tied classes share. Items with a single label count only if their truth is known: the label would agree with itself.
     """

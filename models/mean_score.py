@@ -105,9 +105,9 @@ def option_scores(annotations: Annotations, scores: Mapping[Name, float] | None)
 
 
 def guessed_order(annotations: Annotations) -> str | None:
-    """Return a warning if three or more classes are words in alphabetical order, else None.
+    """Return a warning if three or more classes are words in alphabetical order, which may not be their real order.
 
-    That may not be their real order.
+    Return None otherwise.
     """
     names = annotations.classes
     if len(names) <= 2 or names != natural_order(names) or all(math.isfinite(_number(name)) for name in names):

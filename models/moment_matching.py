@@ -228,7 +228,7 @@ def moment_equations(annotations: Annotations, pi_kjl: Floats, share_j: Floats) 
 def simplex_least_squares(
     quadratic_kji: Floats, linear_kjl: Floats, start_kjl: Floats, iterations: int = 200, tolerance: float = 1e-7
 ) -> Floats:
-    """Minimize tr X'AX - 2 tr X'B over (K, J, L) matrices with rows on the simplex, by accelerated projected descent."""
+    """Minimize tr X'AX - 2 tr X'B over (K, J, L) matrices with rows on the simplex, by accelerated projected steps."""
     steepest = np.maximum(np.linalg.eigvalsh(quadratic_kji)[:, -1], 1e-12)[:, None, None]
     now = ahead = start_kjl
     speed = 1.0
@@ -255,7 +255,7 @@ def decompose(moment: Floats, n_classes: int, tolerance: float, max_iterations: 
     """Decompose a third-order moment (L, L, L).
 
     Return the confusion matrices of the three sources (3, J, L), the class shares (J,), and True if the decomposition
-    converged. All sources start with the same matrix, in which 0.7 of the answers are right.
+    converged. All sources start with the same matrix, in which an answer is right with probability 0.7.
     """
     cp_tensor, constrained_parafac = _tensorly()
     options = moment.shape[0]

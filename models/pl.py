@@ -75,7 +75,7 @@ class PL:
         return cls(accuracy=0.75, off=0.1, temperature=LogTemperature(0.5, 0.5))
 
     def fit(self, evidence: Evidence | Shards, *, start: Consensus | None = None) -> Consensus:
-        """Learn from the items with known truth, then predict all. Raise BadEvidence without model or truth."""
+        """Learn from the items with known truth, then predict all items. Raise BadEvidence without a model or truth."""
         shards = used_shards(self, evidence)
         began = time.perf_counter()
         annotations, pseudo_jl = shards.annotations, self.pseudo_counts(shards.annotations)

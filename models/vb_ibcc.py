@@ -54,7 +54,7 @@ class VBIBCC:
             the mode of their hyperprior.
         shared: True to learn the rows' prior from all annotators (empirical Bayes).
         share_smoothing: number of pseudo-items per class, > 0.
-        least_labels: number of labels from which an item of unknown truth is learned from; all items are predicted.
+        least_labels: minimum number of labels of an item to learn from it, unless its truth is known.
         tolerance: iterations stop when one gains less than this, in nats per item.
         begin: first beliefs: "votes" for vote fractions, "prior" for beliefs by E ln p and E ln pi under the prior.
 
