@@ -4,8 +4,8 @@ Three additions make Dawid–Skene suit any crowd and any model (docs/decisions.
 
     hierarchy      priors of the crowd, of each annotator and of each confusion row: a matrix departs from the crowd's
                    only as far as labels support it
-    observations   each prediction of a model is one more observation of an item, relative to the model's mean
-                   prediction: a model that predicts the same for every item changes nothing
+    observations   the models' prediction is one more observation of an item, relative to their mean prediction: a
+                   model that predicts the same for every item changes nothing
     correction     annotators make the same mistakes, so equal answers count for less than under independence, unless
                    errors are so evenly distributed that no item can have misled several annotators
 """
