@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from hitl import cycle
 from hitl.connectors.tables import Tables
 from hitl.platform import Page
 from hitl.store import Store, pages
+from hitl.store.schema import annotation
 
 N = 3000
 
@@ -177,3 +179,24 @@ def test_a_column_that_is_called_or_typed_otherwise_is_seen(
         pull(tmp_path, fresh)
         assert store.items("p").column("data").equals(fresh.items("p").column("data"))
     assert pull(tmp_path, store) == []
+
+
+def test_a_project_may_have_any_name(tmp_path: Path, store: Store, rows: list[str]) -> None:
+    name = 'it\'s "50 %s" :new ?, ü'
+    with store.lease(name) as lease:
+        for page in Tables(tmp_path).pull(None):
+            store.save_page(lease, page)
+    assert store.counts(name)["annotations"] == len(rows)
+    assert store.annotations(name, "label").column("label")[:2].to_pylist() == ["yes", "yes"]
+
+
+def test_a_few_items_are_found_by_index_after_one_page(tmp_path: Path, store: Store, rows: list[str]) -> None:
+    """SQLite would read all annotations of the project: without statistics it takes a project for ten rows."""
+    pull(tmp_path, store)
+    among = store.database.among(annotation.c.item, ["7", "8"])
+    query = sa.select(annotation).where(annotation.c.project == "p", among)
+    with store.database.read() as connection:
+        compiled = query.compile(connection)
+        values = tuple(compiled.params[name] for name in compiled.positiontup or ())
+        steps = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {compiled}", values).all()
+    assert "USING INDEX hitl_annotation_item" in steps[0][3]
