@@ -1,6 +1,6 @@
-"""Features of items: numbers (N, D) computed from what annotators see, item by item or from all of them together.
+"""Compute features (N, D) from the contents of items, item by item or from all items together.
 
-An item whose features cannot be computed is left out, with the reason: its row is NaN, never zero.
+An item whose features cannot be computed is left out, with a reason. Its row is NaN, never zero.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ BATCH = 64
 """Number of items that a network embeds at once."""
 
 MAX_AHEAD = 256
-"""Maximum number of batches queued in other processes before waiting for the first."""
+"""Maximum number of batches queued in other processes before the first result is awaited."""
 
 MAX_NAMED = 3
 """Maximum number of items named in a message about missing features."""
 
 
 class Reason(str):
-    """Reason why an item has no features, stored in place of its value or vector."""
+    """Reason why an item has no features. It takes the place of the item's value or vector."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +51,11 @@ class Corpus:
 
     Attributes:
         kind: kind of the values.
-        items: N names.
-        values: per item a text, the place of an image, the values of its columns, or its numbers.
-        digests: per item a text that changes with its value.
-        left_out: items without a value, and why; they are not among `items`.
-        columns: names of the columns.
+        items: names of the N items.
+        values: content of each item: a text, the path or address of an image, the values of columns, or numbers.
+        digests: digest of each value, or of the image it names.
+        left_out: item -> reason, for items without a usable value, which are not in `items`.
+        columns: names of the columns, for kind "columns".
     """
 
     kind: Kind
@@ -74,28 +74,33 @@ class Corpus:
         return self.take([n for n, item in enumerate(self.items) if item not in items])
 
     def take(self, rows: Sequence[int]) -> Corpus:
-        """Return some of the items."""
+        """Return the corpus of the items at these positions, without `left_out`."""
         items, values, digests = ([column[n] for n in rows] for column in (self.items, self.values, self.digests))
         return replace(self, items=items, values=values, digests=digests, left_out={})
 
 
 @dataclass(frozen=True, slots=True)
 class Embedder:
-    """Network or user function: `prepare` a value (BadInput says why not), then `run` B inputs into (B, D) numbers."""
+    """Network or user function that computes vectors.
+
+    Attributes:
+        run: turns B prepared values into (B, D) numbers.
+        prepare: prepares one value; raises BadInput with the reason if it cannot be used.
+    """
 
     run: Callable[[list[Any]], Any]
     prepare: Callable[[Any], Any] = lambda value: value
 
 
 class VectorStore(Protocol):
-    """Storage of item vectors by the digest of their content."""
+    """Storage for the vectors of items, each with the digest of the content it was computed from."""
 
     @property
     def width(self) -> int | None:
         """D of the stored vectors; None if there are none."""
 
     def has(self, items: Sequence[str], digests: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """Return (N,) True for items with a vector of this content."""
+        """Return (N,) True for items that have a vector computed from content with this digest."""
 
     def add(self, items: Sequence[str], digests: Sequence[str], x_nd: Floats) -> None:
         """Store vectors (N, D)."""
@@ -105,7 +110,7 @@ class VectorStore(Protocol):
 
 
 def align(names: Sequence[Name], x_nd: Floats, wanted: Sequence[Name]) -> Floats:
-    """Return the rows of `x_nd` in the order of the names `wanted`, NaN for names that it lacks."""
+    """Return the rows of `x_nd`, which belong to `names`, in the order of `wanted`; NaN for missing names."""
     row_of = {name: n for n, name in enumerate(names)}
     rows = np.array([row_of.get(name, -1) for name in wanted], dtype=np.int64)
     aligned = np.full((len(wanted), x_nd.shape[1]), np.nan)
@@ -114,7 +119,7 @@ def align(names: Sequence[Name], x_nd: Floats, wanted: Sequence[Name]) -> Floats
 
 
 class VectorCache:
-    """Vectors of one embedder (`space`) in an SQLite file, by the digest of their content."""
+    """Cache of vectors in an SQLite file, by embedder (`space`) and digest. Items with equal content share a vector."""
 
     def __init__(self, path: Path, space: str = "") -> None:
         self._path, self._space = path, space
@@ -127,7 +132,7 @@ class VectorCache:
         return unpacked([rows[0][0]]).shape[1] if rows else None
 
     def has(self, items: Sequence[str], digests: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """Return (N,) True for contents that have a vector."""
+        """Return (N,) True for digests that have a vector."""
         stored = {digest for (digest,) in self._run("SELECT digest FROM vector WHERE space = ?", [(self._space,)])}
         return np.array([digest in stored for digest in digests], dtype=np.bool_)
 
@@ -137,7 +142,7 @@ class VectorCache:
         self._run("INSERT OR REPLACE INTO vector VALUES (?, ?, ?)", [(self._space, d, packed(x)) for d, x in vectors])
 
     def read(self, items: Sequence[str], digests: Sequence[str]) -> Floats:
-        """Return (N, D), NaN for contents that have no vector."""
+        """Return (N, D), NaN in the rows of digests that have no vector."""
         query = "SELECT digest, numbers FROM vector WHERE space = ? AND digest IN (SELECT value FROM json_each(?))"
         rows = self._run(query, [(self._space, json.dumps(list(digests)))])
         return align([digest for digest, _ in rows], unpacked([numbers for _, numbers in rows]), digests)
@@ -155,17 +160,17 @@ class VectorCache:
 
 
 def texts(items: Sequence[str], values: Sequence[Any], where: str = "text") -> Corpus:
-    """Return a corpus of texts without those that are empty or not text; `where` names the field in messages."""
+    """Build a corpus of texts or numbers read as texts, leaving out other values. `where`: name of the field."""
     return _corpus("text", items, [_text(value, where) for value in values], digest_of)
 
 
 def places(items: Sequence[str], values: Sequence[Any], stamp: Callable[[str], str], where: str = "image") -> Corpus:
-    """Return a corpus of images by their paths or addresses; `stamp` gives a text that changes with the image."""
+    """Build a corpus of images from paths or addresses; `stamp` returns a text that changes when the image does."""
     return _corpus("image", items, [_text(value, where) for value in values], lambda place: digest_of(stamp(place)))
 
 
 def rows(items: Sequence[str], values: Sequence[Sequence[Any]], columns: Sequence[str]) -> Corpus:
-    """Return a corpus of values of columns without items that lack one of them."""
+    """Build a corpus of column values, leaving out items with an empty value."""
 
     def checked(row: Sequence[Any]) -> Any:
         cells = zip(columns, row, strict=True)
@@ -177,7 +182,7 @@ def rows(items: Sequence[str], values: Sequence[Sequence[Any]], columns: Sequenc
 
 
 def numbers(items: Sequence[str], x_nd: Floats) -> Corpus:
-    """Return a corpus of existing numbers (N, D) without items whose numbers are not all finite."""
+    """Build a corpus of existing numbers (N, D), leaving out items whose numbers are not all finite."""
     values = [row if np.isfinite(row).all() else Reason("its numbers are not finite") for row in x_nd]
     return _corpus("numbers", items, values, lambda row: hashlib.sha256(row.tobytes()).hexdigest()[:32])
 
@@ -211,10 +216,11 @@ def embed(
     progress: Progress = silent,
     executor: Executor | None = None,
 ) -> tuple[Floats, dict[str, str]]:
-    """Return (N, D) features of `corpus.items`, NaN for items that are left out, and the reasons for leaving them out.
+    """Return (N, D) features of `corpus.items`, and item -> reason for items without features, whose rows are NaN.
 
-    `make` builds the embedder of each item; None: texts by TF-IDF, columns scaled. Vectors in `store` are reused. Raise
-    BadInput if no item has features.
+    `make` builds the embedder that computes each item's vector. If it is None, texts get TF-IDF and columns are scaled.
+    `dimensions`: number of components to reduce the features to. Vectors in `store` are reused. Raise BadInput if no
+    item has features.
 
     Example:
         >>> from hitl.models.predictors.features import embed, texts
@@ -246,7 +252,7 @@ def embed_each(
     progress: Progress = silent,
     executor: Executor | None = None,
 ) -> dict[str, str]:
-    """Compute and store, batch by batch, the missing vectors. Return the items left out, and why.
+    """Compute the vectors that `store` lacks, and store them batch by batch. Return item -> reason for items left out.
 
     If the embedder fails for a batch, the batch is repeated item by item. `executor` embeds the batches in other
     processes; each builds its own embedder.
@@ -266,7 +272,7 @@ def embed_each(
         elif executor is not None:
             waiting.append((batch, executor.submit(_embed_batch_there, run, make, batch.values, width).result))
         is_last = start + batch_size >= len(todo)
-        while waiting and (is_last or width is None or len(waiting) > MAX_AHEAD):  # the first answer fixes the width
+        while waiting and (is_last or width is None or len(waiting) > MAX_AHEAD):  # the first vectors fix the width
             batch, answer = waiting.popleft()
             vectors = answer()
             left_out |= {batch.items[n]: str(x) for n, x in enumerate(vectors) if isinstance(x, Reason)}
@@ -283,9 +289,10 @@ def embed_each(
 def embed_together(
     corpus: Corpus, dimensions: int | None = None, x_nd: Floats | None = None
 ) -> tuple[Floats, dict[str, str]]:
-    """Return (N, D) features learned from all items, and the items left out: TF-IDF of texts, scaled columns.
+    """Compute (N, D) features from all items together: TF-IDF of texts, or scaled columns.
 
-    If the items have numbers already (`x_nd`), return their principal components.
+    Also return item -> reason for items left out. If the items already have vectors, `x_nd`, use these. `dimensions`:
+    number of principal components (for texts: of TF-IDF) to return.
     """
     if x_nd is None and corpus.kind == "text":
         x_nd = tfidf_svd(corpus.values, dimensions)
@@ -305,14 +312,14 @@ def describe_left_out(left_out: Mapping[str, str]) -> str:
 
 
 def digest_of(*parts: Any) -> str:
-    """Return a short SHA-256 of values whose `repr` tells them apart."""
+    """Return a shortened SHA-256 of the `repr` of these values."""
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
 
 
 # -- one batch ---------------------------------------------------------------------------------------------
 
 _embedders: dict[str, Embedder] = {}
-"""The embedder of this worker process, by run."""
+"""Embedder of the current run, by run, in a worker process."""
 
 
 def _embed_batch_there(run: str, make: Callable[[], Embedder], values: list[Any], width: int | None) -> list[Any]:
@@ -323,7 +330,7 @@ def _embed_batch_there(run: str, make: Callable[[], Embedder], values: list[Any]
 
 
 def _embed_batch(embedder: Embedder, values: list[Any], width: int | None) -> list[Any]:
-    """Return per value its vector (D,), or the reason why there is none; `width` is the D of earlier batches."""
+    """Return the vector (D,) of each value, or the `Reason` why it has none. `width`: D of earlier batches, if any."""
     with ThreadPoolExecutor(READERS, thread_name_prefix="hitl-embed") as pool:
         answers = list(pool.map(partial(_prepare, embedder), values))
     rows = [n for n, value in enumerate(answers) if not isinstance(value, Reason)]
@@ -346,12 +353,12 @@ def _prepare(embedder: Embedder, value: Any) -> Any:
         return embedder.prepare(value)
     except MissingExtra:
         raise
-    except Exception as error:  # user code and image libraries raise all sorts
+    except Exception as error:  # user code and image libraries raise all sorts of errors
         return _reason(error)
 
 
 def _run(embedder: Embedder, inputs: list[Any], width: int | None) -> Any:
-    """Return (B, D) vectors, or the reason why the answer cannot be used."""
+    """Return (B, D) vectors, or the `Reason` why the output cannot be used."""
     try:
         output = embedder.run(inputs)
         output = output.detach().cpu() if hasattr(output, "detach") else output  # a tensor

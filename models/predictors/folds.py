@@ -1,7 +1,7 @@
 """Out-of-fold probabilities: no model predicts an item whose label, or whose near-duplicate's label, it was trained on.
 
-The labeled items are split into K folds, stratified by class; items of one group share a fold. Model k is trained on
-the labeled items of all folds but k, and
+The labeled items are split into K folds, stratified by class. Items of one group are in the same fold. Model k is
+trained on the labeled items of all folds but k, and
 
     a labeled item of fold k                             is predicted by model k
     an unlabeled item in a group with a labeled one      is predicted by the model of that group's fold
@@ -10,8 +10,8 @@ the labeled items of all folds but k, and
 The last model is not the mean over the K models: a mean is less sharp than its parts, so a single temperature,
 learned on labeled items, would not fit the others.
 
-A class that is missing from the training part of a fold is unseen, not impossible: it gets 1/(n + J) after n examples
-(Laplace's rule of succession), the others share the rest.
+A class that is missing from a model's n training examples is unseen, not impossible. It gets probability 1/(n + J)
+(Laplace's rule of succession), and the other classes get the remainder.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from hitl.tables.encode import natural_order
 from hitl.tables.matrices import Array
 
 ALL = 0
-"""Fold of an item that is predicted by the model trained on all labeled items; folds count from 1."""
+"""Fold of items that are predicted by the model trained on all labeled items. Other folds count from 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """Labeled items, in the order of the table."""
+    """Labeled items that have an input, in the order of the table."""
 
     items: list[str]
     inputs: Any
@@ -58,20 +58,23 @@ class Examples:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trained:
-    """Fitted estimator, with its number of training examples and its classes."""
+    """Fitted estimator, the number of its training examples, and the classes that occurred among them."""
 
     estimator: Any
     examples: int
     classes: tuple[str, ...]
 
     def predict(self, inputs: Any, columns: tuple[str, ...], classes: Sequence[str]) -> Array:
-        """Return (B, J) over all classes."""
+        """Return (B, J) probabilities of all `classes`, including classes that are unseen."""
         own = np.asarray(self.estimator.predict_proba(as_fitted(self.estimator, inputs, columns)), dtype=np.float64)
         return over_all_classes(own, [classes.index(name) for name in self.classes], self.examples, len(classes))
 
 
 def over_all_classes(own_bk: Array, codes: Sequence[int], examples: int, n_classes: int) -> Array:
-    """Return (B, J) from predictions over the classes `codes`: an unseen one gets 1/(n + J), the others the rest."""
+    """Extend probabilities of the classes `codes` to all J classes, (B, J).
+
+    Each unseen class gets 1/(n + J) after n examples; the other classes get the remainder.
+    """
     unseen = 1 / (examples + n_classes)
     p_bj = np.full((len(own_bk), n_classes), unseen)
     p_bj[:, codes] = own_bk * (1 - unseen * (n_classes - len(codes)))
@@ -83,10 +86,10 @@ class OutOfFold:
     """K + 1 models and the items that each predicts.
 
     Attributes:
-        classes: the J classes.
-        models: the one trained on all labeled items, then those that left out fold 1..K.
-        fold_of_item, fold_of_group: 1..K.
-        duplicates: labeled items whose input is that of a labeled item in another fold.
+        classes: names of the J classes.
+        models: model 0 was trained on all labeled items, model k on the items of all folds but k.
+        fold_of_item, fold_of_group: fold, 1..K, of each labeled item, and of each group with a labeled item.
+        duplicates: number of labeled items whose input also occurs in another fold.
     """
 
     classes: tuple[str, ...]
@@ -96,14 +99,14 @@ class OutOfFold:
     duplicates: int
 
     def folds(self, batch: Batch) -> list[int]:
-        """Return the fold of each item, `ALL` for items in none."""
+        """Return the fold of each item, `ALL` for items that are in no fold."""
         return [
             self.fold_of_item.get(item) or self.fold_of_group.get(group or "") or ALL
             for item, group in zip(batch.items, batch.groups, strict=True)
         ]
 
     def predict(self, batch: Batch) -> Array:
-        """Return (B, J), each row by the model that has not seen its label."""
+        """Return (B, J) probabilities, each row by the model that was not trained on the item's label."""
         values = np.full((len(batch.items), len(self.classes)), np.nan)
         fold_b = np.array(self.folds(batch))
         for fold in np.unique(fold_b):
@@ -124,10 +127,10 @@ def train(
     seed: int = 0,
     progress: Progress = silent,
 ) -> OutOfFold:
-    """Train K + 1 of the unfitted models that `make` gives. The split depends on labels, groups and seed alone.
+    """Train K + 1 models, each made unfitted by `make`. The split depends on labels, groups and seed alone.
 
-    Raise BadInput for too few items, groups or classes, and for a model that cannot be trained; BadSettings for a
-    label outside `classes`.
+    Raise BadInput if there are too few items, groups or classes, or if a model cannot be trained. Raise BadSettings if
+    a label is not in `classes`.
     """
     labels = dict.fromkeys(examples.labels)
     unknown = [name for name in labels if classes is not None and name not in classes]
@@ -153,13 +156,16 @@ def train(
 
 
 def split(examples: Examples, folds: int, seed: int) -> npt.NDArray[np.intp]:
-    """Return (M,) the fold 1..K of each labeled item, stratified by class, each group in one fold."""
+    """Return (M,) the fold, 1..K, of each labeled item. Folds are stratified by class and do not divide groups.
+
+    Raise BadInput if there are fewer than two classes, or too few items or groups.
+    """
     selection = required("sklearn.model_selection", "--folds", SKLEARN)
     classes = {name: j for j, name in enumerate(dict.fromkeys(examples.labels))}
     if len(classes) < 2:
         raise BadInput(f"--folds: the labels name {len(classes)} class; expected two or more")
     grouped = any(group is not None for group in examples.groups)
-    # An item without a group is a group of its own; a pair cannot be mistaken for a name.
+    # An item without a group is a group of its own. Its key is a pair, so it differs from every group name.
     keys = [("", item) if group is None else group for item, group in zip(examples.items, examples.groups, strict=True)]
     code = {key: n for n, key in enumerate(dict.fromkeys(keys))}
     if len(code) < folds:

@@ -1,4 +1,4 @@
-"""Images at a path, at an address, or at the labeling platform. Requests are limited in size and time."""
+"""Read images from paths, web addresses and the labeling platform. Downloads are limited in size and time."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from hitl.models.predictors.predictor import VISION, required
 from hitl.platform import Connector
 
 READERS = min(8, os.cpu_count() or 1)
-"""Threads that open and transform the images of a batch."""
+"""Number of threads that open and transform the images of a batch."""
 
 MAX_BYTES = 50_000_000
 SECONDS = 30.0
-"""Limits for an image on another server: its size, and the time for the whole download."""
+"""Limits for an image on another server: its size in bytes, and the seconds for the whole download."""
 
 STRIKES = 3
-"""Number of consecutive failures after which a server is not asked again."""
+"""Number of consecutive failures after which nothing more is requested from a server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,8 @@ class Images:
     """Reader of images by path or address.
 
     Attributes:
-        folder: where relative paths start.
-        files: the platform, for the addresses that it serves itself; None if it serves none.
+        folder: folder that relative paths start from.
+        files: the platform, which fetches the addresses that it serves itself; None: no platform.
         failures: number of consecutive failed requests per server.
     """
 
@@ -44,7 +44,7 @@ class Images:
     failures: Counter[str] = field(default_factory=Counter)
 
     def stamp(self, place: str) -> str:
-        """Return a text that changes with the image; for an address the address itself."""
+        """Return a text that changes when the image file does; for an address, the address itself."""
         return place if self._is_remote(place) else stamp(self.folder / place, place)
 
     def open(self, place: str) -> Any:
@@ -76,7 +76,7 @@ class Images:
 
 
 def open_image(file: Path | bytes, name: str | None = None) -> Any:
-    """Return the image in a file or its bytes, in RGB. Raise BadInput with the reason if it cannot be read."""
+    """Read an image, from a file or from bytes, in RGB. Raise BadInput with the reason if it cannot be read."""
     image = required("PIL.Image", "--image", VISION)
     where = name or str(file)
     if isinstance(file, Path) and not file.is_file():
@@ -89,7 +89,10 @@ def open_image(file: Path | bytes, name: str | None = None) -> Any:
 
 
 def download(address: str, seconds: float = SECONDS, max_bytes: int = MAX_BYTES) -> bytes:
-    """Return the content at an http(s) address. Raise ConnectionError or TimeoutError if a later try may succeed."""
+    """Download the content of an http(s) address.
+
+    Raise ConnectionError or TimeoutError if a retry may succeed, otherwise BadInput.
+    """
     if urlsplit(address).scheme not in ("http", "https"):
         raise BadInput(f"{address}: expected a path, or an address with http:// or https://")
     late = TimeoutError(f"no answer within {seconds:g} s")

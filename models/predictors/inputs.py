@@ -1,6 +1,6 @@
-"""Items that a model predicts: a table read in batches, with numbers, a text or the path of an image in each row.
+"""Read a table of items for a model, in batches. Each row holds numbers, a text or the path of an image.
 
-Only one batch and the names of the items are held in memory.
+Only one batch and the names of the items are in memory at a time.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ from hitl.tables.read import batches, column_names, files_of, is_arrow, place_in
 
 Kind = Literal["features", "text", "image"]
 NAME_ROWS = 65_536
-"""Rows per batch when only names are read."""
+"""Number of rows per batch when only names or image paths are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Consecutive items.
+    """Consecutive items of a table.
 
     Attributes:
-        start: row of the first item in the table.
-        items: names.
-        kind: what `inputs` holds: (B, D) numbers (NaN if empty), B texts or B paths (None if empty).
-        columns: names of the D features, or () if a list column makes several of them.
-        groups: group of each item, or None.
+        start: row of the first item in the table, from 0.
+        items: names of the B items.
+        kind: kind of `inputs`.
+        inputs: (B, D) numbers, NaN if missing; or a list of B texts or image paths, None if missing.
+        columns: names of the D features, or () if a list column holds several; for a text or image, its one column.
+        groups: group of each item, None for items without one.
     """
 
     start: int
@@ -45,28 +46,28 @@ class Batch:
 
     @property
     def empty(self) -> npt.NDArray[np.bool_]:
-        """(B,) True where an item has no input."""
+        """(B,) True for items without any input."""
         if self.kind == "features":
             return np.asarray(np.isnan(self.inputs).all(axis=1))
         return np.array([value is None for value in self.inputs], dtype=np.bool_)
 
     def take(self, rows: npt.NDArray[np.intp]) -> Any:
-        """Return the inputs of some rows."""
+        """Return the inputs of these rows of the batch."""
         return self.inputs[rows] if self.kind == "features" else [self.inputs[row] for row in rows]
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Table of items and the columns that a model sees.
+    """Table of items and the columns that a model reads.
 
     Attributes:
-        path: any table of `hitl.tables.read`.
-        item: column of the item, unique and never empty.
+        path: a table in any format that `hitl.tables.read` supports.
+        item: column of item names, which are unique and not empty.
         features: columns of numbers or of lists of numbers, in the order the model expects; by default all columns but
             the item and the group.
-        text, image: the one column the model sees instead.
-        folder: where relative paths of images start (default: the folder of the table).
-        group: column of the group, or None.
+        text, image: the single column of texts, or of image paths, that the model reads instead of features.
+        folder: folder that relative image paths start from; None: the folder of the table.
+        group: column with the group of each item; None: no groups.
     """
 
     path: Path
@@ -84,18 +85,21 @@ class Inputs:
 
     @property
     def kind(self) -> Kind:
-        """Kind of input that the model sees."""
+        """Kind of input that the model reads."""
         return "text" if self.text else "image" if self.image else "features"
 
     def names(self) -> list[str]:
-        """Return all items, in order. Raise BadTable for an empty or repeated name and for an empty table."""
+        """Return all item names, in order. Raise BadTable for an empty or repeated name and for an empty table."""
         items: list[str] = []
         for table in batches(self.path, [self.item], NAME_ROWS):
             items += self._items(table, len(items))
         return require_names(items, "item", str(self.path))
 
     def batches(self, size: int, start: int = 0) -> Iterator[Batch]:
-        """Yield the items in order from row `start` on, `size` at a time. Raise BadTable naming column and row."""
+        """Yield the items in order from row `start` on, at most `size` at a time.
+
+        Raise BadTable, which names column and row, for values that cannot be read.
+        """
         seen = self._seen()
         columns = list(dict.fromkeys([self.item, *seen, *([self.group] if self.group else [])]))
         row = 0
@@ -106,7 +110,7 @@ class Inputs:
                 yield self._batch(table.slice(skipped), first + skipped, seen)
 
     def digest(self) -> str:
-        """Return a digest of the table's bytes, the choice of columns, and the sizes and times of images."""
+        """Return a digest of the table's bytes, the chosen columns, and the sizes and modification times of images."""
         digest = hashlib.sha256(repr((self.item, self.features, self.text, self.image, self.group)).encode())
         for file in files_of(self.path):
             digest.update(file_digest(file).encode())
@@ -155,7 +159,7 @@ def file_digest(path: Path) -> str:
 
 
 def stamp(path: Path, name: str | None = None) -> str:
-    """Return a text that changes with a file: its name (default: the path), size and time."""
+    """Return a text that changes when a file does: its name (default: the path), size and modification time."""
     try:
         status = path.stat()
     except OSError:
@@ -164,9 +168,9 @@ def stamp(path: Path, name: str | None = None) -> str:
 
 
 def read_labels(path: Path, item: str, label: str = "label") -> dict[str, str]:
-    """Read item -> label from a table or a saved consensus (.npz); rows without a label are left out.
+    """Read item -> label from a table or a saved consensus (.npz). Rows without an item or a label are skipped.
 
-    Raise BadTable for an item that has two.
+    Raise BadTable if an item occurs twice.
     """
     if path.suffix == ".npz":
         from hitl.consensus import Consensus

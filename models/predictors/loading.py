@@ -1,12 +1,12 @@
-"""Models and embedders by name.
+"""Load models and embedders by name.
 
 estimator.joblib, .pkl, .pickle     a pickled scikit-learn estimator: a pickle is code, so only with `trust`
 package.module:name, file.py:name   your code: an estimator or torch module, a class of either, or a function without
                                     arguments that returns one
 torchvision:NAME, timm:NAME         an image model of these libraries, with weights from a file
 
-An embedder is a torchvision model (its penultimate layer), or your code: a function of a list of texts, or of a list of
-PIL images in RGB, that returns (B, D); an object with such a method `encode`; or a torch module with its `transforms`.
+An embedder is a torchvision model (its penultimate layer), or your code: a function that turns a list of texts, or of
+PIL images in RGB, into (B, D) numbers; an object with such a method `encode`; or a torch module with `transforms`.
 """
 
 from __future__ import annotations
@@ -38,13 +38,14 @@ class ModelSettings:
     """Settings for loading a model.
 
     Attributes:
-        name: see the module.
-        trust: True if a pickle may run its code.
+        name: name of the model; see the module docstring.
+        trust: True to load pickles, which can run any code.
         classes: names of the outputs, in order; None: the model's own.
-        weights: file of tensors for a torch module.
-        transforms: for images, torchvision weights that state them, or module:callable that makes them.
-        probabilities: True if a torch module answers probabilities rather than logits.
-        device: device of a torch module.
+        weights: file with the weights of a torch module, or None.
+        transforms: transforms of images: the name of torchvision weights that come with them, or a module:callable that
+            returns them; None: the model's own.
+        probabilities: True if a torch module returns probabilities rather than logits.
+        device: device of a torch module; "auto": a GPU if there is one.
     """
 
     name: str
@@ -57,7 +58,10 @@ class ModelSettings:
 
 
 def load(name: str, trust: bool = False) -> tuple[Any, str]:
-    """Return a pickled model or one of your code, and a digest of its source. Raise BadSettings or BadInput."""
+    """Return a model from a pickle or from user code, and a text that changes with its source.
+
+    Raise BadSettings or BadInput if it cannot be loaded.
+    """
     path = Path(name)
     if path.suffix.lower() not in PICKLES:
         thing = import_name(name, "--model")
@@ -78,9 +82,9 @@ def load(name: str, trust: bool = False) -> tuple[Any, str]:
 
 
 def ready(settings: ModelSettings, kind: Kind) -> tuple[Predictor, str]:
-    """Return a predictor and a digest of everything that its answers depend on, except the inputs.
+    """Return a predictor, and a digest of everything that its predictions depend on except the inputs.
 
-    Raise BadSettings, BadInput or MissingExtra, saying what was expected instead.
+    Raise BadSettings, BadInput or MissingExtra with a message that says what was expected.
     """
     library, _, name = settings.name.partition(":")
     place, colon, _ = (settings.transforms or "").rpartition(":")
@@ -115,7 +119,7 @@ def ready(settings: ModelSettings, kind: Kind) -> tuple[Predictor, str]:
 
 
 def estimator_maker(model: Any) -> Callable[[], Any]:
-    """Return a function that makes an unfitted copy of the estimator."""
+    """Return a function that makes unfitted copies of the estimator. Raise BadSettings if it cannot be copied."""
     base = required("sklearn.base", "--folds", SKLEARN)
     if is_module(model):
         raise BadSettings("--folds: trains scikit-learn estimators; a torch model is trained by you, fold by fold")
@@ -127,7 +131,7 @@ def estimator_maker(model: Any) -> Callable[[], Any]:
 
 
 def estimator_digest(estimator: Any) -> str:
-    """Return a digest of a fitted estimator, or of its class alone if it cannot be pickled."""
+    """Return a digest of a fitted estimator, or the name of its class if it cannot be pickled."""
     joblib = required("joblib", "a scikit-learn model", SKLEARN)
     try:
         return str(joblib.hash(estimator))
@@ -138,7 +142,10 @@ def estimator_digest(estimator: Any) -> str:
 def embedder(
     model: str, read: Callable[[str], Any] | None = None, weights: str | None = None, device: str = "auto"
 ) -> Embedder:
-    """Return the embedder of this name: for images, which `read` opens by their places, or else for texts."""
+    """Return the embedder with this name, for texts or, if `read` opens paths and addresses, for images.
+
+    Raise BadSettings if it cannot be built.
+    """
     library, _, name = model.partition(":")
     if library == TORCHVISION:
         from hitl.models.predictors import networks
@@ -174,7 +181,7 @@ def embedder_digest(model: str, weights: str | None = None) -> str:
 # -- code of users -----------------------------------------------------------------------------------------
 
 _loaded_digests: dict[str, str] = {}
-"""Digests of the modules that this process has loaded. It keeps using their code if the files change."""
+"""Digest of each module loaded by this process, by name. The loaded code stays in use when the file changes."""
 
 
 def is_module(model: Any) -> bool:
@@ -184,7 +191,7 @@ def is_module(model: Any) -> bool:
 
 
 def import_name(name: str, setting: str) -> Any:
-    """Import the object that module:attribute names."""
+    """Import the object named module:attribute. Raise BadSettings, which names the setting, if that fails."""
     place, _, attribute = name.rpartition(":")
     if not place or not attribute:
         raise BadSettings(
@@ -201,7 +208,7 @@ def import_name(name: str, setting: str) -> Any:
 
 
 def source_digest(place: str) -> str | None:
-    """Return a digest of the code of a module (`package.module`, `file.py`) as loaded, None if not found."""
+    """Return a digest of the code of a module (`package.module`, `file.py`), as loaded; None if it is not found."""
     source = _source_file(place)
     return _loaded_digests.get(place) or (None if source is None else file_digest(source))
 
@@ -210,7 +217,7 @@ def _source_file(place: str) -> Path | None:
     _add_working_folder()
     try:
         origin = place if place.endswith(".py") else getattr(importlib.util.find_spec(place), "origin", None)
-    except Exception:  # raised by the packages around it, which are user code
+    except Exception:  # finding a module imports its parent packages, which are user code
         return None
     return Path(origin) if origin and Path(origin).is_file() else None
 
@@ -245,7 +252,7 @@ def _add_working_folder() -> None:
 
 
 def _make(thing: Any, setting: str = "") -> Any:
-    """Return the thing itself, or what it makes if it is a class or a function."""
+    """Call a class or function and return its result. Return anything else unchanged."""
     if is_module(thing) or not (inspect.isclass(thing) or inspect.isroutine(thing)):
         return thing
     try:

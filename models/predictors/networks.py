@@ -1,9 +1,9 @@
-"""torch modules as predictors and as embedders, among them image models of torchvision and timm.
+"""Predictors and embedders from torch modules, including image models of torchvision and timm.
 
-A module sees a float32 tensor (B, D) of features, a list of texts, or a stacked tensor of transformed images. It
-answers (B, J) logits (or probabilities), or with an object that has `.logits`, in eval mode and without gradients.
-Weights come from a file that holds tensors only: `torch.load(weights_only=True)`, or safetensors. Only `backbone`
-downloads anything: weights that torchvision names.
+A module receives a float32 tensor (B, D) of features, a list of texts, or a stacked tensor of transformed images. It
+returns (B, J) logits or probabilities, or an object with `.logits`. It runs in eval mode and without gradients. Weights
+come from a file that holds tensors only: `torch.load(weights_only=True)`, or safetensors. Only `backbone` downloads
+anything: weights by their torchvision name.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hitl.tables.matrices import Array
 torch = required("torch", "a torch model", VISION)
 
 RANDOM = "random"
-"""Weights of an untrained backbone, always the same: for tests."""
+"""Name of the weights of an untrained backbone, which are always the same. For tests."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,10 +36,12 @@ class NetworkPredictor:
     """Torch module in eval mode on its device.
 
     Attributes:
-        module, classes, device: the network, the names of its J outputs, and the device that it runs on.
-        logits: True if it answers logits, False for probabilities.
-        transform: image -> tensor, for images.
-        unreadable: paths of images that could not be opened, filled while it runs; it abstains on their items.
+        module: the network.
+        classes: names of its J outputs.
+        device: device that it runs on.
+        logits: True if it returns logits, False if probabilities.
+        transform: function that turns an image into a tensor; None if there is none.
+        unreadable: paths of images that could not be opened, appended by `predict`, which abstains on their items.
     """
 
     module: Any
@@ -50,7 +52,7 @@ class NetworkPredictor:
     unreadable: list[Path] = field(default_factory=list)
 
     def predict(self, batch: Batch) -> Array:
-        """Return (B, J); NaN where a feature, the text or the image is missing or cannot be read."""
+        """Return (B, J) probabilities. A row is NaN if any feature, the text or the image is missing or unreadable."""
         present = ~(np.isnan(batch.inputs).any(axis=1) if batch.kind == "features" else batch.empty)
         images: dict[int, Any] = {}
         if batch.kind == "image":
@@ -109,7 +111,10 @@ def network(
     logits: bool = True,
     transform: Callable[[Any], Any] | None = None,
 ) -> NetworkPredictor:
-    """Return a predictor for a module, with weights from a file ("auto": on a GPU if there is one)."""
+    """Return a predictor for a module, with `weights` loaded from a file if given.
+
+    Device "auto" is a GPU if there is one. Without `transform`, the module's own `transforms` are used.
+    """
     if weights is not None:
         load_weights(module, weights)
     module, device = _on_device(module, device)
@@ -117,7 +122,7 @@ def network(
 
 
 def image_embedder(module: Any, transform: Callable[[Any], Any], device: str, read: Callable[[str], Any]) -> Embedder:
-    """Return an embedder for a torch module that sees transformed images; its output is flattened."""
+    """Return an embedder that runs a torch module on transformed images and flattens its output."""
     module, device = _on_device(module, device)
 
     def run(inputs: list[Any]) -> Any:
@@ -129,9 +134,9 @@ def image_embedder(module: Any, transform: Callable[[Any], Any], device: str, re
 
 
 def backbone(name: str, weights: str, device: str, read: Callable[[str], Any]) -> Embedder:
-    """Return the penultimate layer of an image model of torchvision: 512 numbers for a ResNet-18.
+    """Return an embedder for the penultimate layer of a torchvision image model: 512 numbers for a ResNet-18.
 
-    `weights` is a name that torchvision knows and downloads once, a file with a state_dict, or "random".
+    `weights` is a torchvision name, which is downloaded once, a file with a state_dict, or "random".
     """
     models = _torchvision(f"model torchvision:{name}", name)
     stated = models.get_model_weights(name)
@@ -169,7 +174,7 @@ def library_model(
 ) -> tuple[Any, Any, tuple[str, ...]]:
     """Return an untrained classification model of torchvision or timm, its transforms and its classes.
 
-    For torchvision, the transforms are those of the weights that `transforms` names, else of the model's default ones.
+    A torchvision model gets the transforms of the weights named `transforms`, or else of its default weights.
     """
     if library == "timm":
         timm = required("timm", "a timm model", "timm")
@@ -188,7 +193,7 @@ def library_model(
 
 
 def weights_named(name: str) -> Any:
-    """Return the weights of torchvision with this name, which state their transforms. Raise BadSettings."""
+    """Return the torchvision weights with this name, which include transforms. Raise BadSettings if there are none."""
     try:
         return required("torchvision.models", "--transforms", VISION).get_weight(name)
     except (ValueError, AttributeError) as error:
@@ -196,7 +201,7 @@ def weights_named(name: str) -> Any:
 
 
 def load_weights(module: Any, path: Path, skip: str | None = None) -> None:
-    """Load the tensors of a file into the module, except for those of its part `skip`."""
+    """Load the tensors in a file into the module, except those of its submodule `skip`. Raise BadInput on failure."""
     state = _read_weights(path)
     if skip is not None:
         state = {key: value for key, value in state.items() if not str(key).startswith(f"{skip}.")}
@@ -208,7 +213,7 @@ def load_weights(module: Any, path: Path, skip: str | None = None) -> None:
 
 
 def state_digest(module: Any) -> str:
-    """Return the SHA-256 of the architecture and all parameters and buffers."""
+    """Return the SHA-256 of a module's architecture, parameters and buffers."""
     digest = hashlib.sha256(str(module).encode())
     for name, value in sorted(module.state_dict().items()):
         array = value.detach().cpu().contiguous()

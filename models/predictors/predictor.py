@@ -1,4 +1,7 @@
-"""Interface of a `Predictor`, which gives each item a distribution over the classes or abstains; fitted estimators."""
+"""The `Predictor` interface, and its implementation for fitted estimators.
+
+A predictor returns a distribution over the classes for each item, or abstains.
+"""
 
 from __future__ import annotations
 
@@ -23,21 +26,21 @@ class Predictor(Protocol):
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The J classes, in the order of the columns."""
+        """Names of the J classes, in the order of the columns that `predict` returns."""
 
     def predict(self, batch: Batch) -> Array:
-        """Return (B, J) distributions over the classes; a row is NaN where the item has no input."""
+        """Return (B, J) distributions over the classes. A row is NaN if the model abstains: the item has no input."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EstimatorPredictor:
-    """Fitted estimator with `predict_proba`. `classes` are its own, or names for them."""
+    """Fitted estimator with `predict_proba`. `classes`: the estimator's own, or names for them."""
 
     estimator: Any
     classes: tuple[str, ...]
 
     def predict(self, batch: Batch) -> Array:
-        """Return (B, J); a row without any input is NaN, gaps within a row are left to the estimator."""
+        """Return (B, J) probabilities, NaN for items without input. The estimator handles single missing features."""
 
         def run(rows: npt.NDArray[np.intp]) -> Any:
             return self.estimator.predict_proba(as_fitted(self.estimator, batch.take(rows), batch.columns))
@@ -46,9 +49,10 @@ class EstimatorPredictor:
 
 
 def fitted(estimator: Any, classes: Sequence[str] | None) -> EstimatorPredictor:
-    """Return a predictor for a fitted estimator; `classes` may name classes that are the numbers 0..J-1.
+    """Return a predictor for a fitted estimator.
 
-    Raise BadSettings if it has no probabilities, is not fitted, or does not have these classes.
+    If the estimator's classes are the numbers 0..J-1, `classes` may name them; otherwise it must include all of them.
+    Raise BadSettings if it does not, and if the estimator has no `predict_proba` or is not fitted.
     """
     require_probabilities(estimator)
     labels = getattr(estimator, "classes_", None)
@@ -66,7 +70,7 @@ def fitted(estimator: Any, classes: Sequence[str] | None) -> EstimatorPredictor:
 
 
 def require_probabilities(estimator: Any) -> None:
-    """Raise BadSettings unless the estimator can give probabilities."""
+    """Raise BadSettings unless the estimator has `predict_proba`."""
     if not hasattr(estimator, "predict_proba"):
         raise BadSettings(
             f"--model: {type(estimator).__name__} has no predict_proba; wrap it, for instance in CalibratedClassifierCV"
@@ -74,13 +78,16 @@ def require_probabilities(estimator: Any) -> None:
 
 
 def class_name(value: Any) -> str:
-    """Return a class as text; 3.0 is "3", as in every table that hitl reads."""
+    """Convert a class to text. 3.0 becomes "3", as in every table that hitl reads."""
     plain = value.item() if isinstance(value, np.generic) else value
     return str(int(plain)) if isinstance(plain, float) and plain.is_integer() else str(plain)
 
 
 def as_fitted(estimator: Any, inputs: Any, columns: tuple[str, ...]) -> Any:
-    """Return the inputs as the estimator was fitted on them: a data frame if it knows the names of its features."""
+    """Return the inputs in the form that the estimator was fitted on.
+
+    If it stored the names of its features, this is a data frame of these. Raise BadInput if one of them is missing.
+    """
     names = getattr(estimator, "feature_names_in_", None)
     if names is None or not isinstance(inputs, np.ndarray):
         return inputs
@@ -99,10 +106,10 @@ def checked_predictions(
     logits: bool,
     run: Callable[[npt.NDArray[np.intp]], Any],
 ) -> Array:
-    """Return (B, J): the checked predictions of `run` for the rows that are present, NaN for the others.
+    """Call `run` on the rows marked in `present`. Return (B, J) checked probabilities, NaN in the other rows.
 
-    `run` is user code. Raise BadInput that names the items for any error of it, a wrong shape, NaN, infinities, and
-    (unless they are logits) rows that are not distributions.
+    `run` is user code, and returns logits or probabilities. Raise BadInput that names the items if it fails or returns
+    a wrong shape, NaN, infinities or, unless `logits`, rows that are not distributions.
     """
     values = np.full((len(batch.items), n_classes), np.nan)
     rows = np.flatnonzero(present)
@@ -127,7 +134,7 @@ def checked_predictions(
 
 
 def required(module: str, user: str, install: str) -> Any:
-    """Import an optional module. Raise MissingExtra, naming who needs it and how to install it."""
+    """Import an optional module. If it is missing, raise MissingExtra, which names its user and how to install it."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

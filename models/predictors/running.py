@@ -1,4 +1,4 @@
-"""Run a predictor over a table into a probability file. An interrupted run resumes where it stopped.
+"""Run a predictor over a table and write a probability file. An interrupted run resumes where it stopped.
 
 Predictions are collected in a file ".<output>.part" beside the output. A run with the same fingerprint reuses them.
 """
@@ -22,12 +22,19 @@ from hitl.tables.matrices import as_table
 from hitl.tables.write import exclusive_lock, write_parts
 
 ROWS = 10_000
-"""Rows written to the output at a time."""
+"""Number of rows written to the output at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Numbers of items, of those without a prediction and of those predicted by an earlier run; elapsed time."""
+    """Summary of a run.
+
+    Attributes:
+        items: number of items.
+        silent: number of items without a prediction.
+        resumed: number of items that an earlier, interrupted run had predicted.
+        seconds: duration of this run.
+    """
 
     items: int
     silent: int
@@ -44,10 +51,11 @@ def predict(
     batch_size: int = 256,
     progress: Progress = silent,
 ) -> Summary:
-    """Predict all items and write the probability file (CSV, JSON Lines, Parquet): item, p_<class> and fold.
+    """Predict all items and write the probability file (CSV, JSON Lines or Parquet): item, p_<class>, and fold if any.
 
-    Raise Busy if another process writes the same file, and BadTable for inputs that cannot be read; the batches before
-    that are kept.
+    `fingerprint`: digest of the model and its inputs; predictions of an earlier run with another one are not reused.
+    Raise Busy if another process writes the same file. Raise BadTable for inputs that cannot be read; a later run
+    reuses the batches before them.
     """
     started, items, abstained = time.monotonic(), inputs.names(), 0
     part, lock = (output.with_name(f".{output.name}.{ending}") for ending in ("part", "lock"))

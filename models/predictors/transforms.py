@@ -1,4 +1,4 @@
-"""Numbers learned from all items at once: scaled columns, principal components, TF-IDF (Deerwester et al. 1990)."""
+"""Features computed from all items at once: scaled columns, principal components, TF-IDF (Deerwester et al. 1990)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from hitl.models.predictors.predictor import SKLEARN, required
 from hitl.tables.encode import natural_order
 
 MAX_CATEGORIES = 1_000
-"""Maximum number of values of a categorical column; one with more is a name or a text."""
+"""Maximum number of different values of a categorical column. A column with more is a name or a text."""
 
 TFIDF_DIMENSIONS = 100
-"""Number of dimensions that scikit-learn recommends for latent semantic analysis."""
+"""Default number of dimensions, which scikit-learn recommends for latent semantic analysis."""
 
 
 def scaled(name: str, values: Sequence[Any]) -> Floats:
-    """Return (N, d) numbers for the N values of one column: standardized numbers, or 0 and 1 per category."""
+    """Return (N, d) features from the N values of a column: standardized numbers, or 0 and 1 per category.
+
+    Raise BadInput if there are too many categories.
+    """
     try:
         numbers = np.array([np.asarray(value, dtype=np.float64).ravel() for value in values])
     except (TypeError, ValueError, OverflowError):
@@ -41,7 +44,7 @@ def scaled(name: str, values: Sequence[Any]) -> Floats:
 
 
 def principal(x_nd: Floats, dimensions: int) -> Floats:
-    """Return (N, d) principal components of the rows, the largest loading of each positive."""
+    """Return (N, d) principal components of the rows, signed so that the largest loading of each is positive."""
     centred = x_nd - x_nd.mean(axis=0)
     _, direction_dd = np.linalg.eigh(centred.T @ centred)
     v_dd = direction_dd[:, ::-1][:, : min(dimensions, *x_nd.shape)]
@@ -52,7 +55,7 @@ def principal(x_nd: Floats, dimensions: int) -> Floats:
 def tfidf_svd(texts: Sequence[str], dimensions: int | None = None) -> Floats:
     """Return (N, d) singular components of the texts' TF-IDF, d = `dimensions` (default 100) or fewer.
 
-    The same texts give the same numbers. A text without any word is a row of NaN. Raise BadInput if no text has one.
+    The same texts give the same numbers. A text without words gets a row of NaN. Raise BadInput if no text has words.
     """
     extraction = required("sklearn.feature_extraction.text", "TF-IDF", SKLEARN)
     decomposition = required("sklearn.decomposition", "TF-IDF", SKLEARN)
@@ -66,6 +69,6 @@ def tfidf_svd(texts: Sequence[str], dimensions: int | None = None) -> Floats:
     if t_nv.shape[1] == 1:  # scikit-learn does not decompose a single word
         x_nd[worded] = 1.0
         return x_nd
-    with np.errstate(invalid="ignore"):  # the explained shares of variance are undefined if there is none
+    with np.errstate(invalid="ignore"):  # scikit-learn divides by the total variance, which may be 0
         x_nd[worded] = decomposition.TruncatedSVD(d, random_state=0).fit_transform(t_nv[worded])
     return x_nd
