@@ -1,10 +1,10 @@
-"""Truth priors: beliefs about items before annotators label them.
+"""Truth priors: distributions of the true classes before any label is seen.
 
 A prior takes the messages L[n, j], the log likelihood of all labels of item n if its true class is j, and returns
-beliefs. Known truth is evidence like the labels: its messages are -inf for all other classes before the prior
-sees them, so a prior that ties items together passes it on to their neighbors.
+beliefs: the posterior probabilities of the classes. Known truth is applied to the messages first, as -inf for all other
+classes. So a prior that ties items together also passes known truth on to neighbors.
 
-A prior learns from a statistic. The statistics of two shards of independent items add up to those of both:
+A prior learns from a statistic. The statistics of two shards of independent items add up to the statistics of both:
 
     class shares      expected number of items of each class
     chain             expected number of transitions
@@ -29,12 +29,12 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Posterior:
-    """Beliefs of a prior given messages.
+    """Posterior under a prior, given messages.
 
     Attributes:
         q_nj: (N, J) marginal beliefs; rows sum to 1.
         log_evidence: log probability of the labels (and known truths) of the items that count, in nats.
-        statistics: input to `learn`, from the items that count; two of them add up by `+`.
+        statistics: input to `learn`, from the items that count; `+` adds those of two shards.
     """
 
     q_nj: Floats
@@ -46,18 +46,17 @@ class TruthPrior(Protocol):
     """p(z | theta) over the true classes of all items, with its parameters theta and their density."""
 
     def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
-        """Return beliefs given the messages (N, J), -inf where a class is ruled out; `counted_n` (N,) marks items that
-        count.
+        """Return the posterior given messages (N, J), which are -inf for classes that are ruled out.
 
-        Items that do not count get beliefs, but the log evidence and the statistics leave them out. May reuse the
-        memory of `message_nj` for the beliefs.
+        `counted_n` (N,) marks the items that count. The others get beliefs too, but the log evidence and the statistics
+        leave them out. May overwrite `message_nj` with the beliefs.
         """
 
     def statistics(self, q_nj: Floats, counted_n: Mask) -> Any:
-        """Return the statistics of independent items with these beliefs, from which iterations start."""
+        """Return the statistics of items with these beliefs, treated as independent. Iterations start from them."""
 
     def learn(self, statistics: Any) -> Self:
-        """Return the parameters at (or a step nearer to) the maximum of the expected log joint."""
+        """Return the prior with parameters that maximize the expected log joint, or a step closer to that."""
 
     def log_density(self) -> float:
         """Return the log density of the parameters, up to a constant."""
@@ -67,18 +66,18 @@ class FactoredPrior(TruthPrior, Protocol):
     """Truth prior under which items are independent given its parameters."""
 
     def log_prior(self) -> Floats:
-        """Return log p(z_n = j | theta) with any normalizer: (N, J), or (1, J) if it is the same for every item."""
+        """Return log p(z_n = j | theta) up to a constant per item: (N, J), or (1, J) if all items have the same."""
 
 
 @runtime_checkable
 class Same(Protocol):
-    """Factored prior that is the same for every item, whose statistics are the numbers of items of each class."""
+    """Factored prior that is the same for every item. Its statistics are the expected numbers of items per class."""
 
     def log_prior(self) -> Floats:
         """Return (1, J) log p(z_n = j | theta)."""
 
     def explained(self, statistics: Any) -> float:
-        """Return the expected log probability of the classes with these statistics."""
+        """Return the expected log probability of true classes that have these statistics."""
 
 
 def factored(prior: FactoredPrior, message_nj: Floats, counted_n: Mask) -> Posterior:

@@ -2,17 +2,17 @@
 
     p(y_n | z_n)  =  clear [y_n = z_n]  +  (1 - clear) share[y_n]                     y_n the apparent class of n
 
-Annotators see y_n alone, so ten of them who agree are worth no more than one look at the item: their errors are
-shared. A prior over the true classes z of related items learns how often that happens, because
-neighbors predict z_n and not y_n. This is the prior over y. Messages and beliefs are about y, and annotators are
-scored against y; `truths` are about z.
+Annotators see y_n alone, so all of them err together on a misleading item, and ten who agree prove no more than one.
+How often items mislead is learned from a prior over the true classes z of related items, because neighbors predict z_n
+and not y_n. `ApparentClasses` is the prior over y: its messages and beliefs are about y, and annotators are scored
+against y. Only `truths` returns beliefs about z.
 
     m_n[j]   = ln( clear exp L_n[j] + (1 - clear) sum_y share[y] exp L_n[y] )        message of labels L_n about z_n = j
-    q_n[z]   = the inner prior's beliefs by m                                        `truths`
+    q_n[z]   = the inner prior's beliefs given m                                     `truths`
     q_n[y]   = exp L_n[y] ( clear q_n[z=y] exp -m_n[y] + (1 - clear) share[y] sum_z q_n[z] exp -m_n[z] )
 
-Shares are those of the classes, so that p(y) = p(z) if nothing else is known: without neighbors `clear` changes no
-likelihood. Then its prior, Beta(2, 1), leaves it at its initial value. An item of known truth does not mislead.
+share[y] are the class shares, so that p(y) = p(z) if nothing else is known. Hence without neighbors `clear` changes no
+likelihood, and only its prior, Beta(2, 1), moves it, slowly toward 1. Items of known truth count as clear.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Seen(Additive):
 
     Attributes:
         inner: statistics of the prior over true classes.
-        seen_j: (J,) expected number of items that appear to be of each class.
-        clear: expected number of items, with labels and without known truth, whose apparent class is the true one.
-        items: number of these items.
+        seen_j: (J,) expected number of items whose apparent class is j.
+        clear: expected number of items, among those without known truth, whose apparent class is the true one.
+        items: number of items without known truth.
     """
 
     inner: Any
@@ -53,8 +53,8 @@ class ApparentClasses(Generic[P]):
 
     Attributes:
         prior: prior over the true classes.
-        share_j: (J,) apparent classes of misleading items; sum to 1.
-        clear: probability that an item does not mislead, in (0, 1]; with 1 this is `prior` itself.
+        share_j: (J,) shares of the apparent classes of misleading items; they sum to 1.
+        clear: probability that an item does not mislead, in (0, 1]; 1 gives the posterior of `prior` itself.
         learned: True if `clear` and the shares are learned.
     """
 
@@ -108,9 +108,9 @@ class ApparentClasses(Generic[P]):
 
 @dataclass(frozen=True, eq=False)
 class _Looks:
-    """Likelihoods exp L of apparent classes and of their mixture m, relative to the largest, and items of known truth.
+    """Likelihoods relative to each item's largest: exp L of apparent classes (`seems_nj`), exp m of true (`mixed_nj`).
 
-    If a known truth rules out some classes of an item, the item is what it appears to be.
+    `known_n` marks items of known truth, whose apparent class is the true one: their messages remain as they are.
     """
 
     message_nj: Floats
@@ -125,6 +125,6 @@ class _Looks:
         return cls(message_nj, seems_nj, mixed_nj, np.asarray(np.isneginf(message_nj).any(axis=1)))
 
     def told_nj(self) -> Floats:
-        """Return (N, J) messages about true classes."""
+        """Return (N, J) messages m about true classes."""
         told_nj = self.message_nj.max(axis=1, keepdims=True) + np.log(self.mixed_nj)
         return np.where(self.known_n[:, None], self.message_nj, told_nj)

@@ -3,24 +3,26 @@
     p(z_n = j)  ∝  exp( sum_m  w_nm log p_m[n, j] )        w_nm = D_n / (S_n T_m)
 
 a log-linear pool of the S_n models that predict item n. Model m has temperature T_m (> 1: it was overconfident), and
-D_n is the number of independent models they are worth: with R the correlation of the models' errors and v_m = 1 / T_m,
+D_n is the number of independent models that they are worth. With R the correlation of the models' errors and
+v_m = 1 / T_m,
 
-    D_n = (sum_m v_m)^2 / sum_mm' v_m R_mm' v_m'           over the models that predict,
+    D_n = (sum_m v_m)^2 / sum_mm' v_m R_mm' v_m'           over the models that predict
 
-1 for copies of one model, S_n for equally good ones that err independently. If all abstain, the class shares are
-the prior.
-Here temperatures are learned from known truth (maximum a posteriori). R is then all ones, because the temperatures
-absorb the joint worth of several models. Without truth see `inference.unsupervised_pool`. Before calibration
+D_n is 1 for copies of one model, and S_n for equally good models that err independently. If all models abstain, the
+class shares are the prior.
+
+Temperatures are learned here from known truth (maximum a posteriori). R is then all ones, because the temperatures
+absorb the worth of several models. To learn them without truth see `inference.unsupervised_pool`. Before calibration,
 
     p~[n, j]  =  c p[n, j] + (1 - p[n, j]) (1 - c) / (J - 1),   at least FLOOR
 
-c < 1 for a model that gives labels rather than probabilities (all its rows are one-hot). Such a label is trusted as
-much as that of a new annotator, and the temperature does the rest. Else c = 1.
+where c < 1 for a model that returns labels rather than probabilities (all its rows are one-hot). Such a label is
+trusted like the label of a new annotator, and the temperature does the rest. For other models c = 1.
 
-If annotators use a class and a model gives it exactly 0 on all its items (LEAST_ROWS or more), the model does not
-know that class. Each of U such classes gets 1 / (U + 1) of the row's largest probability, so annotators decide
-between it and the model's choice, and without labels the model does. A model that only ever predicts one class is
-ignored.
+If a class is in use and a model gives it exactly 0 on all its items (LEAST_ROWS or more), the model does not know that
+class. Each of U such classes gets 1 / (U + 1) of the row's largest probability, and rows are normalized. So annotators
+decide between it and the model's choice; without labels the model's choice wins. A model that knows fewer than two
+classes is ignored.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ RESIDUAL = "residual temperature"
 
 
 LEAST_SHARE = 1e-6
-"""Smallest class share: a class that an earlier fit has not met is rare, not impossible."""
+"""Smallest class share: a class that did not occur in an earlier fit is rare, not impossible."""
 
 LARGEST_STEP = 0.5
 """Largest step of a log temperature, because far from the mode a Newton step may overshoot."""
@@ -58,7 +60,7 @@ FLOOR = 1e-12
 
 CERTAIN = 1 - 1e-9
 LEAST_ROWS = 20
-"""Items that a model must predict before its zeros count as unknown classes; fewer may be alike by chance."""
+"""Number of items that a model must predict before its zeros and one-hot rows count; before, they may be chance."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,9 +68,9 @@ class OutputsSeen(Additive):
     """Counts over predictions; they add up over shards.
 
     Attributes:
-        predicted_m: (M,) items that each model predicts.
-        unsure_m: (M,) those without a certain class.
-        possible_mj: (M, J) those in which each class has a nonzero probability.
+        predicted_m: (M,) number of items that each model predicts.
+        unsure_m: (M,) number of predicted items without a class of probability 1.
+        possible_mj: (M, J) number of predicted items in which class j has a nonzero probability.
     """
 
     predicted_m: npt.NDArray[np.int64]
@@ -77,19 +79,19 @@ class OutputsSeen(Additive):
 
     @classmethod
     def of(cls, models: tuple[str, ...], probabilities: Mapping[str, Floats]) -> Self:
-        """Count (N, J) predictions of each model, NaN where it abstains."""
+        """Count the predictions (N, J) of each model; rows are NaN where it abstains."""
         counted = [_counted(probabilities[name]) for name in models]
         return cls(*(np.array([one[field] for one in counted]) for field in range(3)))
 
     def read(self, used_j: npt.NDArray[np.bool_]) -> ModelOutputs:
-        """Return how the models are read; `used_j` (J,) marks classes in use."""
+        """Decide how to preprocess each model; `used_j` (J,) marks the classes in use."""
         enough_m = self.predicted_m >= LEAST_ROWS
         knows_mj = (self.possible_mj > 0) | ~used_j | ~enough_m[:, None]
         return ModelOutputs(np.where(enough_m & (self.unsure_m == 0), EXPECTED_ACCURACY, 1.0), knows_mj)
 
 
 def _counted(p_nj: Floats) -> tuple[int, int, npt.NDArray[np.int64]]:
-    """Count predicted items, those without a certain class, and (J,) those in which each class is possible."""
+    """Return the number of predicted items, of those without a certain class, and (J,) of those where j is possible."""
     p_nj = p_nj[~np.isnan(p_nj[:, 0])]
     unsure = len(p_nj) - np.count_nonzero(p_nj.max(axis=1) > CERTAIN)
     return len(p_nj), int(unsure), np.count_nonzero(p_nj > 0, axis=0)
@@ -97,7 +99,7 @@ def _counted(p_nj: Floats) -> tuple[int, int, npt.NDArray[np.int64]]:
 
 @dataclass(frozen=True, eq=False)
 class ModelOutputs:
-    """Preprocessing of M models: `certainty_m` (M,) c in (1 / J, 1], `knows_mj` (M, J) True for classes each knows."""
+    """Preprocessing of M models: `certainty_m` (M,) c in (0, 1], `knows_mj` (M, J) True if model m knows class j."""
 
     certainty_m: Floats
     knows_mj: npt.NDArray[np.bool_]
@@ -106,8 +108,10 @@ class ModelOutputs:
     def of(
         cls, models: tuple[str, ...], probabilities: Mapping[str, Floats], used_j: npt.NDArray[np.bool_]
     ) -> ModelOutputs:
-        """Decide how to read models from their predictions (N, J), NaN where one abstains; `used_j` (J,) marks classes
-        in use."""
+        """Decide how to preprocess models from their predictions (N, J), which are NaN where a model abstains.
+
+        `used_j` (J,) marks the classes in use.
+        """
         return OutputsSeen.of(models, probabilities).read(used_j)
 
     def log_p(self, m: int, p_nj: Floats) -> Floats:
@@ -134,7 +138,7 @@ class PoolStatistics(Additive):
 
     Attributes:
         counts_j: (J,) expected number of items of each class among those without predictions.
-        gradient_m, curvature_mm: (M,), (M, M) of sum_nj q_nj ln p_nj in the weights 1 / T_m.
+        gradient_m, curvature_mm: (M,) gradient, and (M, M) minus the Hessian, of sum_nj q_nj ln p_nj in the 1 / T_m.
     """
 
     counts_j: Floats
@@ -144,19 +148,19 @@ class PoolStatistics(Additive):
 
 @dataclass(frozen=True, eq=False)
 class Calibrated:
-    """Log-linear pool of models, one temperature each.
+    """Log-linear pool of models, with one temperature per model.
 
     Attributes:
-        models: M names.
-        outputs: how their probabilities are read.
+        models: names of the M models.
+        outputs: preprocessing of their probabilities.
         log_p_mnj: (M, N, J) log probabilities, 0 where the model abstains.
         predicts_nm: (N, M) True if model m has a prediction for item n.
         temperature_m: (M,) temperatures, > 0.
         correlation_mm: (M, M) correlation of the models' errors.
         shares: prior of items on which all models abstain.
-        prior: of each log temperature.
+        prior: prior of each log temperature.
         held: True if `learn` leaves the temperatures as they are.
-        residual: temperature that beliefs of the models alone still need, >= 1; see `inference.unsupervised_pool`.
+        residual: further temperature for beliefs from models alone, >= 1; see `inference.unsupervised_pool`.
     """
 
     models: tuple[str, ...]
@@ -172,7 +176,10 @@ class Calibrated:
 
     @classmethod
     def from_evidence(cls, evidence: Evidence, prior: LogTemperature, learned: Consensus | None = None) -> Calibrated:
-        """Build the pool of all models in the evidence, as `learned`; new models get the prior's mode, like copies."""
+        """Build the pool of all models in the evidence, with the parameters in `learned` if given.
+
+        New models get the prior's mode, and count as copies of all others.
+        """
         models = tuple(evidence.probabilities)
         outputs = ModelOutputs.of(models, evidence.probabilities, labels_used(evidence) > 0)
         return cls.without_items(models, outputs, prior, learned).over(evidence.probabilities)
@@ -181,7 +188,7 @@ class Calibrated:
     def without_items(
         cls, models: tuple[str, ...], outputs: ModelOutputs, prior: LogTemperature, learned: Consensus | None = None
     ) -> Calibrated:
-        """Build the pool of these models over no items."""
+        """Build the pool of these models over no items; `learned` as in `from_evidence`."""
         outputs, temperature_m, correlation_mm = _learned(models, outputs, prior, learned)
         n_models, n_classes = outputs.knows_mj.shape
         nothing = np.empty((n_models, 0, n_classes)), np.empty((0, n_models), dtype=bool)
@@ -194,7 +201,7 @@ class Calibrated:
 
     @property
     def parameters(self) -> dict[str, Floats]:
-        """Parameters for a consensus besides the temperatures, in their order."""
+        """Parameters that a consensus stores besides the temperatures, with models in the same order."""
         return {
             CORRELATION: self.correlation_mm,
             CERTAINTY: self.outputs.certainty_m,
@@ -211,16 +218,15 @@ class Calibrated:
         return replace(self, log_p_mnj=log_p_mnj, predicts_nm=predicts_nm)
 
     def reported_shares(self, q_nj: Floats) -> Floats:
-        """Return (J,) class shares of a consensus: the prior of the items on which all abstain, else the shares of all
-        beliefs.
+        """Return (J,) class shares to store in a consensus, from all beliefs.
 
-        If models abstain on some item, the shares were the prior, and predicting other items needs these.
+        If all models abstain on some item, return the shares that were its prior, because `apply` needs them.
         """
         everything = np.ones(len(q_nj), dtype=bool)
         return self.shares_by(bool(self.abstained_n.any()), kernels.totals(q_nj, everything))
 
     def shares_by(self, abstained: bool, total_j: Floats) -> Floats:
-        """Return (J,) shares by the sum of all beliefs, or the prior's if all models abstain on some item."""
+        """Return (J,) shares from the sum of all beliefs (J,), or those of the prior if `abstained`."""
         return (self.shares if abstained else self.shares.learn(total_j)).share_j
 
     def log_prior(self) -> Floats:
@@ -242,7 +248,7 @@ class Calibrated:
         return PoolStatistics(counts_j, *kernels.pool_moments(feature_mnj, q_nj[rows], 1 / self.temperature_m))
 
     def learn(self, statistics: PoolStatistics) -> Self:
-        """Return shares at their mode, and each log temperature a Newton step nearer to its mode unless held.
+        """Set the shares to their mode. Unless held, move each log temperature a Newton step toward its mode.
 
         With u = 1 / T the expected log likelihood is concave, with gradient g and curvature C. In ln T the gradient is
         -u g, and the curvature u C u except for a term that vanishes where the pool fits.
@@ -257,12 +263,15 @@ class Calibrated:
         return replace(learned, temperature_m=self.temperature_m * np.exp(step_m))
 
     def likelihood(self, truth_nj: Floats, known_n: Mask) -> Likelihood:
-        """Return the terms of the likelihood of the temperatures, by the known items that a model predicts."""
+        """Return the terms of the likelihood of the temperatures, from the known items that some model predicts."""
         rows = np.flatnonzero(known_n & ~self.abstained_n)
         return Likelihood.of(self.log_p_mnj[:, rows], truth_nj[rows], self.predicts_nm[rows])
 
     def fitted_to(self, known: Likelihood, total_j: Floats) -> Self:
-        """Hold the temperatures that fit these items best; (J,) numbers of known items per class set the shares."""
+        """Return the pool held at the temperatures that fit known items best.
+
+        The shares are learned from `total_j` (J,), the numbers of known items per class.
+        """
         temperature_m = best_temperatures(known, len(self.models), self.prior, start_m=self.temperature_m)
         return replace(self, temperature_m=temperature_m, shares=self.shares.learn(total_j), held=True)
 
@@ -307,7 +316,7 @@ def labels_used(evidence: Evidence) -> npt.NDArray[np.int64]:
 def _learned(
     models: tuple[str, ...], outputs: ModelOutputs, prior: LogTemperature, learned: Consensus | None
 ) -> tuple[ModelOutputs, Floats, Floats]:
-    """Return how the models are read, their temperatures (M,), and the correlation of their errors (M, M)."""
+    """Return the preprocessing of the models, their temperatures (M,), and the correlation of their errors (M, M)."""
     temperature_m, correlation_mm = np.full(len(models), prior.mode), np.ones((len(models), len(models)))
     if learned is None:
         return outputs, temperature_m, correlation_mm
@@ -326,7 +335,7 @@ def _learned(
 def _log_predictions(
     models: tuple[str, ...], outputs: ModelOutputs, probabilities: Mapping[str, Floats]
 ) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """Return (M, N, J) log probabilities as read, 0 where the model abstains, and (N, M) True where it predicts."""
+    """Return (M, N, J) preprocessed log probabilities, 0 where a model abstains, and (N, M) True where it predicts."""
     log_p_mnj = np.stack([outputs.log_p(m, probabilities[name]) for m, name in enumerate(models)])
     predicts_nm = np.stack([~np.isnan(probabilities[name][:, 0]) for name in models], axis=1)
     return log_p_mnj, predicts_nm
@@ -341,6 +350,6 @@ def learned_prior(consensus: Consensus, evidence: Evidence) -> FactoredPrior:
 
 
 def learned_shares(consensus: Consensus) -> Shares:
-    """Return the class shares alone."""
+    """Return the learned class shares as a prior, without models."""
     share_j = np.maximum(consensus.class_shares, LEAST_SHARE)
     return Shares(share_j / share_j.sum())

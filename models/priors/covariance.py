@@ -2,10 +2,10 @@
 
     k(x, x') = v exp( -1/2 sum_d (x_d - x'_d)^2 / l_d^2 )        x standardized
 
-v is the variance, l_d the length scales: one for all D features, or one each (automatic relevance determination). Both
-are at the mode of their posterior in the log. The prior of l_d depends on the number of features (Hvarfner, Hellsten &
-Nardi 2024); that of v expects features to tell classes apart: with v = 10 the logits of two classes differ by 4.5, odds
-of 90.
+v is the variance, l_d the length scales: one for all D features, or one per feature (automatic relevance
+determination). Their logarithms are at the posterior mode. The prior of l_d depends on the number of features
+(Hvarfner, Hellsten & Nardi 2024). The prior of v expects that features separate the classes: with v = 10 the logits of
+two classes typically differ by 4.5, which means odds of 90.
 
     log l_d ~ N(sqrt 2 + 1/2 log D, 3)        log v ~ N(log 10, 1)
 
@@ -13,8 +13,8 @@ A function is represented by its values at M inducing points z, whitened: with k
 
     f(x) = w(x)^T u + e(x)        u ~ N(0, I)        w(x) = L^-1 k(z, x)        var e(x) = v - |w(x)|^2
 
-Kernel parameters are one vector theta. Its gradient is a sum over items of the part
-through k(z, x), and of the part through L^-1, which is summed first and goes through the factorization once.
+theta is the vector of the log kernel parameters. The gradient in theta has two parts, both summed over items: through
+k(z, x), and through L^-1. The latter is summed first, and then propagated through the factorization once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ with warnings.catch_warnings():
     gpytorch: Any = required("gpytorch", "a Gaussian process", "hitl-toolkit[gp]")
 
 JITTER = 1e-6
-"""Value added to the diagonal of k(z, z), as a share of the variance."""
+"""Value added to the diagonal of k(z, z), as a fraction of the variance."""
 
 VARIANCE = 10.0
 
@@ -45,7 +45,7 @@ MOMENTUM, MEMORY = 0.5, 0.9
 
 
 class CovarianceModule(torch.nn.Module):  # type: ignore[misc]
-    """Kernel, called with the name of a method so that `torch.func.functional_call` reaches all of it."""
+    """Kernel. `forward` takes the name of a method, so that `torch.func.functional_call` can call each of them."""
 
     def __init__(self, n_features: int, ard: bool) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class CovarianceModule(torch.nn.Module):  # type: ignore[misc]
         return getattr(self, wanted)(*given)
 
     def between(self, x_nd: Any, z_md: Any) -> Any:
-        """Return (n, M) covariances of rows."""
+        """Return (n, M) covariances of items, from their features (n, D), with points (M, D)."""
         return self.kernel(x_nd, z_md).to_dense()
 
     def variance(self) -> Any:
@@ -79,11 +79,11 @@ class Covariance:
     """Covariance at hyperparameters theta.
 
     Attributes:
-        module: kernel.
+        module: the kernel.
         z_md: (M, D) inducing points, standardized.
         theta_p: (P,) log kernel parameters, in the order of `module.named_parameters()`.
         moments_2p: (2, P) running mean and mean square of the gradients, for Adam.
-        steps: steps taken.
+        steps: number of Adam steps taken.
     """
 
     module: CovarianceModule
@@ -94,7 +94,7 @@ class Covariance:
 
     @classmethod
     def unlearned(cls, module: CovarianceModule, z_md: Any) -> Self:
-        """Build the covariance with the module's parameters, on the device of the points."""
+        """Build the covariance with the module's present parameters, on the device of the points."""
         module.to(z_md.device)
         theta_p = torch.nn.utils.parameters_to_vector(module.parameters()).detach().clone()
         return cls(module, z_md, theta_p, torch.zeros((2, theta_p.numel()), dtype=theta_p.dtype, device=z_md.device))
@@ -116,7 +116,10 @@ class Covariance:
             return float(self.call(self.theta_p, "log_density"))
 
     def ascended(self, gradient_p: Any, rate: float) -> Self:
-        """Take an Adam step up log evidence (with this gradient) plus log density; `rate` in (0, 1]."""
+        """Take an Adam step up log evidence, whose gradient is `gradient_p`, plus log density.
+
+        `rate` in (0, 1] scales the step.
+        """
         theta_p = self.theta_p.detach().clone().requires_grad_()
         self.call(theta_p, "log_density").backward()
         gradient_p = gradient_p + theta_p.grad
@@ -129,9 +132,10 @@ class Covariance:
 
 
 class Basis:
-    """w(x) and var e(x) of feature rows at one theta, with the gradient in theta if it is learned.
+    """Function from features x to w(x) and var e(x), at one theta.
 
-    Gradients of scalars may be backpropagated through the rows; `gradient` then returns their sum.
+    If `learning`, gradients may be backpropagated through the results of `rows`. `gradient` then returns their sum in
+    theta.
     """
 
     def __init__(self, covariance: Covariance, learning: bool) -> None:
@@ -154,22 +158,24 @@ class Basis:
             return w_nm, rest_n.clamp_min(0.0)
 
     def gradient(self) -> Any:
-        """Return (P,) the gradient in theta of everything that was backpropagated."""
+        """Return (P,) the sum of all gradients that were backpropagated, in theta."""
         if self.inverse_mm.grad is not None and self._inverse.requires_grad:
             torch.autograd.backward([self._inverse], [self.inverse_mm.grad])
         return torch.zeros_like(self.theta_p) if self.theta_p.grad is None else self.theta_p.grad.detach()
 
 
 CANDIDATES = 20
-"""Number of candidate items per inducing point."""
+"""Number of items per inducing point from which the points are computed. If there are more, these are a sample."""
 
 LLOYD = 10
-"""Iterations of k-means. Few suffice, because inducing points only need to be spread like the items."""
+"""Number of k-means iterations. A few suffice, because inducing points only need to be spread like the items."""
 
 
 def inducing_points(x_nd: Any, count: int, rng: np.random.Generator) -> Any:
-    """Return (M, D) at most `count` points that represent the rows: all distinct rows if few enough, else k-means
-    centers."""
+    """Return (M, D) points that represent the rows: the distinct rows if at most `count`, else `count` k-means centers.
+
+    `rng` draws the rows where k-means starts.
+    """
     distinct_nd = torch.unique(x_nd, dim=0)
     if len(distinct_nd) <= count:
         return distinct_nd

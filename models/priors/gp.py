@@ -6,17 +6,17 @@ The beliefs combine the item's own labels with its cavity N(m, v), the evidence 
 
     q_n1 ∝ a_n Phi(m / sqrt(1 + v))      q_n0 ∝ b_n (1 - Phi(m / sqrt(1 + v)))      a = exp L[n, 1], b = exp L[n, 0]
 
-(The marginal of f alone, as in eqs. 8 and 10, would shrink every annotator's accuracy towards chance.) Their sum over z
-is EP's Z_n, so the gradient of ln Z_EP in the annotator parameters is that of the expected log likelihood under q, and
-the loop of `inference.em` increases ln Z_EP.
+(The marginal of f alone, as in eqs. 8 and 10, would shrink every annotator's accuracy towards chance.) The right-hand
+sides sum to EP's Z_n, so the gradient of ln Z_EP in the annotator parameters equals the gradient of the expected log
+likelihood under q, and the loop of `inference.em` increases ln Z_EP.
 
 Items with equal messages for both classes have no site. They are predicted, and do not add to the N^3 cost.
 
 The prior learns from the process at these sites (`Process`). At the fixed point of EP the gradient of ln Z_EP + log
-density in the scale and lengths of the kernel equals that with the sites held, so the gradient needs no extra sweep.
-The first two turns maximize with the sites held; later ones are quasi-Newton steps (BFGS), which learn from previous
-moves how the sites respond. No turn lowers the evidence. EP starts from the last sites if the messages or the kernel
-have moved only a little.
+density in the scale and lengths of the kernel equals the gradient with the sites held fixed, so no extra sweep is
+needed. A turn is one call of `learn`. The first two turns maximize with the sites held fixed; later ones are
+quasi-Newton steps (BFGS), which learn from previous moves how the sites respond. No turn lowers ln Z_EP + log density.
+EP starts from the last sites, or from empty sites if the last ones no longer fit the kernel.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ from hitl.models.numerics.covariance import SquaredExponential
 from hitl.models.priors import Mask, Posterior
 
 OUTSIDE = 1e10
-"""Penalty of a kernel under which these sites have no posterior."""
+"""Penalty for a kernel under which the sites have no posterior."""
 
 AT_SITES, EVALUATIONS = 2, 10
-"""Number of turns with the sites held, and maximum evaluations in one."""
+"""Number of turns with the sites held fixed, and maximum evaluations in each."""
 
 FLAT = 0.2
-"""Largest gradient at which the kernel is kept: the prior alone has curvature 1, so a move would gain at most half the
+"""Gradient below which the kernel is kept: the prior alone has curvature 1, so a move would gain at most half the
 square of the gradient.
 """
 
 FURTHEST, HALVINGS = 1.0, 4
-"""Largest change of a log hyperparameter in one turn, because the sites fit nearby kernels only; and how many sizes of
-a move are tried, each half the last.
+"""Largest change of a log hyperparameter in one turn, because the sites fit nearby kernels only; and maximum number of
+step sizes tried in a turn, each half the last.
 """
 
 TRIAL, SETTLED = 2, 200
-"""Maximum sweeps to try a candidate kernel, which show nearly all its gain, and to reach the fixed point at the end."""
+"""Maximum sweeps for a candidate kernel, which reveal nearly all its gain, and for the fixed point at the end."""
 
 NO_CURVATURE = 1e-3
 """Smallest cosine between a move and the resulting fall of the gradient at which the inverse Hessian is updated."""
@@ -59,14 +59,14 @@ NO_CURVATURE = 1e-3
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Process:
-    """Process given likelihoods, from which the prior learns.
+    """Gaussian process conditioned on likelihoods. The prior learns from it.
 
     Attributes:
         kernel: its covariance.
-        rows: items with sites.
-        x_rd, likelihoods, found: their features, likelihoods and EP result.
-        l_rr: root of their covariance.
-        n_items: N, all items.
+        rows: (R,) indices of the items with sites.
+        x_rd, likelihoods, found: features, likelihoods and EP result of these items.
+        l_rr: root of the covariance of these items.
+        n_items: N, number of all items.
     """
 
     kernel: SquaredExponential
@@ -91,7 +91,7 @@ class Process:
 
     @property
     def collapsed(self) -> Floats:
-        """(2, rows) combined sites of each item."""
+        """(2, R) combined sites, nu and tau, of the items in `rows`."""
         return ep.collapsed(self.found.sites, self.likelihoods)
 
     def settled(self) -> Process:
@@ -104,11 +104,11 @@ class Process:
         return ep.predicted(k_mr, self.kernel.variance, self.found.posterior, self.collapsed)
 
     def cavities(self, x_nd: Floats) -> tuple[Floats, Floats]:
-        """Return (N,) mean and variance of f of all items, given everything except their own messages."""
+        """Return (N,) mean and variance of f at all items, each without the site of its own messages."""
         return self._of_all(x_nd, self.found.tilted.mean[0], self.found.tilted.variance[0])
 
     def marginals(self, x_nd: Floats) -> tuple[Floats, Floats]:
-        """Return (N,) mean and variance of f of all items, given everything."""
+        """Return (N,) mean and variance of f at all items, given all sites."""
         return self._of_all(x_nd, self.found.posterior.mean, self.found.posterior.variance)
 
     def _of_all(self, x_nd: Floats, mean_r: Floats, variance_r: Floats) -> tuple[Floats, Floats]:
@@ -125,7 +125,7 @@ class Process:
         return of_evidence + self.kernel.log_density_gradient()
 
     def at_these_sites(self, gradient: Floats) -> Turn:
-        """Take a few BFGS steps with the sites held; `gradient` is that at the current kernel."""
+        """Take a few BFGS steps with the sites held fixed; `gradient` is the gradient at the current kernel."""
         theta, sites = self.kernel.theta, self.collapsed
         value = ep.log_gaussian(self.found.posterior, sites) + self.kernel.log_density()
         turn = Turn(theta, gradient, np.eye(theta.size) / max(1.0, float(np.linalg.norm(gradient))))
@@ -144,7 +144,7 @@ class Process:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Turn:
-    """BFGS step: its start, the gradient there, and the inverse Hessian learned from `steps` moves."""
+    """State of BFGS: theta, the gradient there, and the inverse of minus the Hessian, learned from `steps` moves."""
 
     theta: Floats
     gradient: Floats
@@ -152,12 +152,12 @@ class Turn:
     steps: int = 0
 
     def onwards(self, theta: Floats, gradient: Floats) -> Turn:
-        """Return the next step, with the inverse Hessian updated by the last change of the gradient."""
+        """Return the state at a new theta, with the inverse Hessian updated by the change of the gradient."""
         moved, fell = theta - self.theta, self.gradient - gradient
         along = float(moved @ fell)
         if along <= NO_CURVATURE * float(np.sqrt((moved @ moved) * (fell @ fell))):
             return Turn(theta, gradient, self.inverse, self.steps)
-        # the first move sets the scale of the inverse in all directions (Nocedal & Wright 2006, eq. 6.20)
+        # The first move sets the scale of the inverse in all directions (Nocedal & Wright 2006, eq. 6.20).
         before = self.inverse if self.steps else np.eye(theta.size) * along / float(fell @ fell)
         across = np.eye(theta.size) - np.outer(moved, fell) / along
         inverse = across @ before @ across.T + np.outer(moved, moved) / along
@@ -176,11 +176,12 @@ class GaussianProcess:
     Attributes:
         x_nd: (N, D) standardized features; NaN in the rows of items without features.
         kernel: its covariance.
-        sites: (2, C, N) initial nu and tau of EP, of the messages (C = 1), and of observed classes 1 and 0 too (C = 3).
+        sites: (2, C, N) nu and tau from which EP starts: of the messages (C = 1), or of the messages and of observed
+            classes 1 and 0 (C = 3).
         observed_nj: (N, 2) how often each class was observed as the truth of the item, in addition to the messages; or
             None.
-        last: the last turn of the kernel; None at first.
-        held: True if `learn` keeps the kernel.
+        last: the last turn of the kernel; None before the first.
+        held: True if `learn` leaves the kernel as it is.
         sweeps: maximum sweeps per posterior.
     """
 
@@ -194,7 +195,7 @@ class GaussianProcess:
 
     @classmethod
     def unlearned(cls, x_nd: Floats, ard: bool, observed_nj: Floats | None = None) -> Self:
-        """Build a process without sites, with the expected kernel."""
+        """Build a process with empty sites and the kernel at the mode of its prior."""
         kinds = 1 if observed_nj is None else 3
         kernel = SquaredExponential.expected(x_nd.shape[1], ard)
         return cls(x_nd, kernel, np.zeros((2, kinds, len(x_nd))), observed_nj)
@@ -228,7 +229,10 @@ class GaussianProcess:
         return replace(stays, last=None)
 
     def _turn(self, statistics: Process) -> tuple[Turn, Floats]:
-        """Return this turn and its move: quasi-Newton or, in the first turns, with the sites held."""
+        """Return this turn and its move, by a quasi-Newton step or, in the first turns, with the sites held fixed.
+
+        The move is 0 if the gradient is flat.
+        """
         theta, gradient = self.kernel.theta, statistics.gradient()
         steps = 0 if self.last is None else self.last.steps
         if np.abs(gradient).max() < FLAT:
@@ -263,7 +267,7 @@ class GaussianProcess:
 
 
 def beliefs(message_nj: Floats, mean_n: Floats, variance_n: Floats) -> Floats:
-    """Return (N, 2) beliefs given messages and the cavity of f (N,); with equal messages, the prior Phi."""
+    """Return (N, 2) beliefs from messages and each item's cavity. Where messages are equal, this is the prior, Phi."""
     eta_n = mean_n / np.sqrt(1 + variance_n)
     log_q_nj = message_nj + log_ndtr(np.stack((-eta_n, eta_n), axis=1))
     log_q_nj -= np.logaddexp(log_q_nj[:, :1], log_q_nj[:, 1:])

@@ -1,21 +1,23 @@
-"""Potts field of true classes on a graph (Traganitis & Giannakis 2019, section 5): neighbors tend to be alike.
+"""Potts field of true classes on a graph (Traganitis & Giannakis 2019, section 5): neighbors tend to be of one class.
 
     p(z) ∝ prod_n share[z_n]  exp( sum_{n ~ m} w_nm strength[z_n] [z_n = z_m] )                        (eqs. 28-31)
 
-Beliefs come from one of three approximations, each of which computes what the neighbors of an item add to its log
-beliefs, f_n[j]. Given f the items are independent, with the prior p_n[j] ∝ share[j] exp f_n[j]:
+Beliefs come from one of three approximations (`numerics.potts`). Each computes f_n[j], which the neighbors of item n
+add to its log beliefs. Given f the items are independent, with the prior p_n[j] ∝ share[j] exp f_n[j]:
 
     q_n[j] ∝ p_n[j] exp message_n[j]                     log evidence = sum_n ln sum_j p_n[j] exp message_n[j]
 
-The log evidence is a pseudo-likelihood (Besag 1975): how well each item's neighbors predict its
-labels. On a tree, belief propagation makes it the exact log probability of the labels of each item given all others.
-Shares and strengths are learned by steps up sum_n q_n ln p_n with the neighbors' messages held, as in the EM of
-Celeux, Forbes & Peyrard (2003). Shares use iterative scaling, share *= expected items by q / by p; each strength uses
-half a Newton step. The beliefs follow the strengths, so each such step covers little of the distance. It is lengthened
-according to how little the last one covered (Barzilai & Borwein 1988). The paper has one strength for all classes and
-sets it by hand; here classes differ in how much they cluster, and an uninformative graph gets no strength.
+The log evidence is a pseudo-likelihood (Besag 1975): how well each item's neighbors predict its labels. With belief
+propagation on a tree, the term of an item is the exact log probability of its labels given all other labels.
 
-At zero strength the step of the shares is that of class shares, and the model is Dawid-Skene.
+Shares and strengths are learned by steps up sum_n q_n ln p_n, with the neighbors' messages held fixed, as in the EM of
+Celeux, Forbes & Peyrard (2003). Shares use iterative scaling, share *= (expected items by q) / (expected items by p).
+Each strength takes half a Newton step. Because beliefs change with the strengths, such a step covers only a small part
+of the distance, so it is multiplied: the less the last step shortened the next one, the more (Barzilai & Borwein 1988).
+The paper has one strength for all classes, set by hand. Here each class has its own, because classes differ in how much
+they cluster, and the strengths on an uninformative graph go to 0.
+
+At zero strength the shares are learned as `Shares` are, and the model is Dawid-Skene.
 """
 
 from __future__ import annotations
@@ -31,30 +33,31 @@ from hitl.models.numerics.potts import APPROXIMATIONS, Graph
 from hitl.models.priors import Mask, Posterior
 
 FIRST = 0.5
-"""Log odds added by the neighbors of an average item, all of one class, before a strength is learned."""
+"""Initial strength, as the log odds that the neighbors of an average item add if all are of one class."""
 
 MOST = 1.0
 """Maximum change of these log odds in one step."""
 
 QUICKEST = 4.0
-"""Maximum multiple of half a Newton step taken at once, that is, at most two whole steps."""
+"""Maximum multiple of half a Newton step. It allows two full Newton steps at once."""
 
 SWEEPS = 2
 """Maximum sweeps over the graph per posterior while parameters are learned. Each continues where the last one ended."""
 
 SWEEPS_ALONE = 200
-"""Maximum sweeps of a final posterior."""
+"""Maximum sweeps of a posterior whose parameters are no longer learned."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class FieldCounts:
-    """Statistics that a field learns from, each (J,), and the state from which sweeps continue.
+    """Statistics that a field learns from, and the state from which sweeps continue.
 
-    All fields add up over two parts of a graph without an edge between them; sweeps over both start again.
+    Statistics add up over two parts of a graph without an edge between them. The sum has no state: sweeps start afresh.
 
     Attributes:
-        believed_j, expected_j: expected items by the beliefs, and by the neighbors' messages.
-        gradient_j, curvature_j: derivatives of sum_n q_n ln p_n in the strengths; the curvature with its sign flipped.
+        believed_j, expected_j: (J,) expected items of each class by the beliefs q, and by p.
+        gradient_j, curvature_j: (J,) first derivatives, and minus the second, of sum_n q_n ln p_n in the strengths.
+        begun: state of the approximation; None: none.
     """
 
     believed_j: Floats
@@ -74,13 +77,16 @@ class FieldCounts:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Step:
-    """Last step of the strengths: its start, and half the Newton step there, each (J,)."""
+    """Last step of the strengths: the strengths before it, and half the Newton step from there, each (J,)."""
 
     from_j: Floats
     half_j: Floats
 
     def times(self, strength_j: Floats, half_j: Floats, most: float = QUICKEST) -> float:
-        """Return the multiple of half a Newton step to take, from how much the step shrank since the last start."""
+        """Return the multiple of half a Newton step to take, in [1, most]: larger, the less the last step shortened it.
+
+        `strength_j` are the present strengths, `half_j` half the Newton step from there.
+        """
         moved_j = strength_j - self.from_j
         moved = float(moved_j @ moved_j)
         less = float(moved_j @ (self.half_j - half_j)) / moved if moved else 1.0
@@ -93,15 +99,15 @@ class GraphField:
 
     Attributes:
         graph: neighbors of each item.
-        strength_j: (J,) log odds that an edge of weight 1 adds for both its items to be of class j, >= 0.
-        share_j: (J,) sum to 1.
-        smoothing: pseudo-items of each class, > 0.
-        learns_strength: True if the strengths are learned, else they are fixed.
+        strength_j: (J,) log odds of class j that an item of class j adds to a neighbor by an edge of weight 1, >= 0.
+        share_j: (J,) class shares, which sum to 1.
+        smoothing: number of pseudo-items of each class, > 0.
+        learns_strength: True if the strengths are learned, False if they are fixed.
         approximation: a name in `APPROXIMATIONS`.
         sweeps: maximum sweeps of one posterior.
-        begun: state from which sweeps start; None: independent items.
-        last: the last step of the strengths, or None.
-        quickest: maximum multiple of half a Newton step taken at once, >= 1.
+        begun: state from which sweeps start; None: beliefs without neighbors.
+        last: the last step of the strengths; None before the first.
+        quickest: maximum multiple of half a Newton step, >= 1.
     """
 
     graph: Graph
@@ -124,7 +130,7 @@ class GraphField:
         smoothing: float = 0.01,
         approximation: str = "mean-field",
     ) -> Self:
-        """Build a field with uniform shares and one strength; without `strength`, start small and learn it."""
+        """Build a field with uniform shares and equal strengths. If `strength` is None, start small and learn them."""
         first = FIRST / graph.degree if graph.degree else 0.0
         strength_j = np.full(n_classes, first if strength is None else strength)
         return cls(graph, strength_j, np.full(n_classes, 1 / n_classes), smoothing, strength is None, approximation)

@@ -1,16 +1,16 @@
-"""Markov chains of true classes: tokens of a sentence, frames of a video (Traganitis & Giannakis 2019, section 4).
+"""Markov chains of true classes, for tokens of a sentence or frames of a video (Traganitis & Giannakis 2019, sec. 4).
 
     z_1 ~ Cat(first)        z_t | z_{t-1} = i ~ Cat(step[i])                                              (eq. 3)
 
 Items are positions in sequences; the chain is the same for all sequences. Beliefs are exact, by forward and backward
 passes, so the known truth of an item reaches its neighbors. The chain learns from the expected first classes
-and the expected pairs of neighbors, which add up over sequences.
+and the expected transitions, which add up over sequences.
 
-An item that does not count sends a flat message to all others; its own message affects its own beliefs alone.
+An item that does not count has a flat message in these passes. Its own message changes only its own beliefs.
 
 With Dirichlet posteriors, first, step_i ~ Dir(nu_0) and q(step_i) = Dir(nu_0 + expected steps from i), the passes use
-exp E ln p in place of probabilities, which sum to less than 1. Their result is the part of the evidence bound that
-contains the true classes (Beal 2003, section 3.4).
+exp E ln p in place of probabilities. These values sum to less than 1. The log evidence of the passes is then the part
+of the evidence bound that contains the true classes (Beal 2003, section 3.4).
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from hitl.models.priors import Mask, Posterior
 from hitl.models.priors.shares import log_beta
 
 NEVER = -40.0
-"""Log probability of a forbidden transition, which is left out of the Dirichlets: known truth may break the rule."""
+"""Log probability of a forbidden transition, which the Dirichlets leave out. Finite: known truth may break the rule."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sequences:
-    """(N, 2) sequence of each item, and its position in it."""
+    """Order of the items. `place_n2` (N, 2): the sequence of each item, and its position in the sequence."""
 
     place_n2: npt.NDArray[np.int64]
 
@@ -46,19 +46,19 @@ class Sequences:
 
     @cached_property
     def start(self) -> Indices:
-        """(S + 1,) index in `rows` at which each sequence begins."""
+        """(S + 1,) index in `rows` at which each of the S sequences begins, and N."""
         ordered = self.place_n2[self.rows, 0]
         return np.concatenate(([0], np.flatnonzero(np.diff(ordered)) + 1, [len(ordered)]))
 
     @cached_property
     def follows(self) -> Mask:
-        """(N - 1,) True if the next item in `rows` is in the same sequence."""
+        """(N - 1,) True where the next item in `rows` is in the same sequence."""
         return np.asarray(np.diff(self.place_n2[self.rows, 0]) == 0)
 
 
 @dataclass(frozen=True, eq=False)
 class Transitions(Additive):
-    """Expected first classes (J,) and expected pairs of neighbors (J, J) of some sequences."""
+    """Expected numbers of first classes (J,), and of transitions from class i to class j (J, J)."""
 
     first_j: Floats
     pairs_ij: Floats
@@ -66,7 +66,14 @@ class Transitions(Additive):
 
 @dataclass(frozen=True, eq=False)
 class MarkovChain:
-    """Chain at its posterior mode, with `smoothing` > 0 pseudo-counts of every first class and every transition."""
+    """Chain whose probabilities are at their posterior mode.
+
+    Attributes:
+        sequences: order of the items.
+        first_j: (J,) probabilities of the first class.
+        step_ij: (J, J) probabilities of class j after class i; rows sum to 1.
+        smoothing: pseudo-count of each first class and each transition, > 0.
+    """
 
     sequences: Sequences
     first_j: Floats
@@ -82,7 +89,7 @@ class MarkovChain:
 
     @property
     def mean_rj(self) -> Floats:
-        """(1 + J, J) first classes, and the transitions from each class."""
+        """(1 + J, J) probabilities of first classes, and of transitions from each class."""
         return np.vstack((self.first_j, self.step_ij))
 
     def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
@@ -105,10 +112,10 @@ class DirichletChain:
     """Dirichlet posteriors of a chain.
 
     Attributes:
-        sequences: which items follow each other.
-        nu_rj: (1 + J, J) their parameters: of the first class, and of the transition from each class.
-        smoothing: pseudo-counts of each in the prior, > 0.
-        allowed_rj: (1 + J, J) allowed first classes and transitions; None: all.
+        sequences: order of the items.
+        nu_rj: (1 + J, J) Dirichlet parameters: of the first class, then of the transitions from each class.
+        smoothing: prior pseudo-count of each allowed first class and transition, > 0.
+        allowed_rj: (1 + J, J) True for allowed first classes and transitions; None: all.
     """
 
     sequences: Sequences
@@ -124,13 +131,13 @@ class DirichletChain:
         smoothing: float = 1.0,
         allowed_rj: npt.NDArray[np.bool_] | None = None,
     ) -> Self:
-        """Return the prior itself."""
+        """Build the chain before any data, whose posterior is the prior."""
         allowed = np.ones((1 + n_classes, n_classes), dtype=bool) if allowed_rj is None else allowed_rj
         return cls(sequences, np.where(allowed, smoothing, 0.0), smoothing, allowed_rj)
 
     @property
     def mean_rj(self) -> Floats:
-        """(1 + J, J) posterior means of the first class and of the transition from each class."""
+        """(1 + J, J) posterior mean probabilities of first classes, and of transitions from each class."""
         return np.asarray(self.nu_rj / self.nu_rj.sum(axis=1, keepdims=True))
 
     def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
@@ -161,7 +168,7 @@ class DirichletChain:
 
 
 def chained(sequences: Sequences, message_nj: Floats, counted_n: Mask, first_j: Floats, step_ij: Floats) -> Posterior:
-    """Return the posterior of chains with these (perhaps unnormalized) first classes and transitions."""
+    """Return the posterior of chains; probabilities of first classes and transitions need not be normalized."""
     counts = counted_n.all()
     heard_nj = message_nj if counts else np.where(counted_n[:, None], message_nj, 0.0)
     found = forward_backward(heard_nj, sequences.rows, sequences.start, first_j, step_ij)
@@ -174,7 +181,7 @@ def chained(sequences: Sequences, message_nj: Floats, counted_n: Mask, first_j: 
 
 
 def independent(sequences: Sequences, q_nj: Floats, counted_n: Mask) -> Transitions:
-    """Return expected first classes and pairs of items that count, from beliefs treated as independent."""
+    """Return expected first classes, and transitions between items that count, treating items as independent."""
     rows, follows = sequences.rows, sequences.follows
     ordered_nj, counted = q_nj[rows], counted_n[rows]
     pairs = follows & counted[:-1] & counted[1:]

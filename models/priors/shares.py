@@ -1,4 +1,4 @@
-"""Class shares, the same for all items, at their mode or with a Dirichlet posterior; and a fixed prior of each item.
+"""Class shares as the prior of all items, at their mode or with a Dirichlet posterior; and a fixed prior per item.
 
 z_n ~ Cat(p)        p ~ Dirichlet(smoothing + 1)        at its mode                            (Dawid & Skene 1979)
 p ~ Dir(nu_0)       q(p) = Dir(nu),  nu_j = nu_0 + N_j,  E ln p_j = psi(nu_j) - psi(sum nu)    (Simpson 2011, 14-18)
@@ -19,7 +19,12 @@ from hitl.models.priors import Mask, Posterior, factored
 
 @dataclass(frozen=True, eq=False)
 class Shares:
-    """Class shares (J,) that sum to 1, with `smoothing` > 0 pseudo-items of each class, a number or (J,)."""
+    """Class shares at their posterior mode.
+
+    Attributes:
+        share_j: (J,) shares, which sum to 1.
+        smoothing: number of pseudo-items of each class, > 0: one number, or (J,).
+    """
 
     share_j: Floats
     smoothing: Any = 0.01
@@ -56,8 +61,8 @@ class DirichletShares:
     """Dirichlet posterior of the class shares.
 
     Attributes:
-        nu_j: (J,) its parameters.
-        smoothing: pseudo-items of each class in the prior, > 0.
+        nu_j: (J,) Dirichlet parameters.
+        smoothing: number of pseudo-items of each class in the prior, > 0.
     """
 
     nu_j: Floats
@@ -65,7 +70,7 @@ class DirichletShares:
 
     @classmethod
     def even(cls, n_classes: int, smoothing: float = 1.0) -> DirichletShares:
-        """Return the prior itself."""
+        """Build the shares before any data, whose posterior is the prior."""
         return cls(np.full(n_classes, smoothing), smoothing)
 
     @property
@@ -103,7 +108,7 @@ def log_beta(alpha: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Fixed:
-    """(N, J) log p(z_n = j) of each item, computed elsewhere, with any normalizer; nothing is learned."""
+    """Prior (N, J) log p(z_n = j), computed elsewhere, up to a constant per item; nothing is learned."""
 
     log_p_nj: Floats
 

@@ -3,13 +3,14 @@
     f_j(x) = c_j + g_j(x)      c_j ~ N(0, pi^2 / 6), g_j ~ GP(0, k)      for every class j
     z_n | f ~ softmax(f_1(x_n), ..., f_J(x_n))
 
-Items without features share other constants c: class shares. (The variance of c is that of the logarithm of a share
-under a flat Dirichlet prior.) Models' probabilities are messages like those of annotators: o_nj is the log probability
-of their pool, less its log mean over the items, the class shares that f has already; 0 where all models abstain.
+At items without features f_j is another constant c_j, which acts as a class share. (The variance of c is the variance
+of the logarithm of a share under a flat Dirichlet prior.) Model probabilities are messages like those from annotators:
+o_nj is the log probability of the models' pool, less the log of its mean over the items, because f already contains
+class shares. o_nj is 0 where all models abstain.
 
 Constants and inducing values (see `covariance`) are one vector u_j ~ N(0, I), and f_nj = w_n^T u_j + e_nj. With
 q(u_j) = N(m_j, S_j) the marginal of f_nj has mean mu_nj = w_n^T m_j and variance s_nj = var e_n + w_n^T S_j w_n.
-Given messages L[n, j], with o in them, the log evidence is at least (Jensen over z and u, and `numerics.softmax_bound`)
+With messages L[n, j] that include o, the log evidence is at least (Jensen over z and u, and `numerics.softmax_bound`)
 
     sum_n [ log sum_j exp(L_nj + mu_nj) - B(mu_n, s_n) ]  -  sum_j KL(q(u_j) || p(u_j))
 
@@ -19,8 +20,8 @@ with beliefs q_nj = softmax_j(L_nj + mu_nj). The derivatives of the sum are q_nj
     S_j^-1 = I + sum_n a_nj (1 - a_nj) w_n w_n^T
     S_j^-1 m_j = sum_n [ q_nj - a_nj + a_nj (1 - a_nj) w_n^T m_j ] w_n
 
-The sums are the statistics, which add up over shards. A step of natural-gradient ascent goes part of the way to them
-(Khan & Lin 2017), at most half: if two classes compete for an item, whole steps of both overshoot by a factor of two.
+The sums are the statistics, which add up over shards. A step of natural-gradient ascent (Khan & Lin 2017) goes at most
+halfway to them: if two classes compete for an item, full steps of both would overshoot by a factor of two.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ CONSTANT = math.pi / math.sqrt(6)
 
 LARGEST_STEP = 0.5
 SAMPLED_STEP = 0.2
-"""Step sizes toward the statistics of all items, and of a sample, for which about the last five samples count."""
+"""Step sizes toward the statistics of all items, and of a sample. With the latter about the last five samples count."""
 
 MEAN, VARIANCE = "latent mean", "latent variance"
 CENTER, SCALE, POINTS, THETA = "gp center", "gp scale", "gp inducing points", "gp hyper-parameters"
@@ -52,7 +53,7 @@ PRECISION, SHIFT, SHARES = "gp precision", "gp shift", "gp log shares of models"
 """Names of parameters in a consensus: of the functions at its items, and of the process."""
 
 CHUNK = 2**24
-"""Maximum table size per chunk of items."""
+"""Maximum number of cells, items x classes x M, in the tables of a chunk of items."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +63,7 @@ class Inputs:
     Attributes:
         features: (N, D), rows of NaN for items without.
         pool_nj: (N, J) log probabilities of the pool of models, rows of NaN where all abstain; None without models.
-        center_d, scale_d: standardization of the features.
+        center_d, scale_d: (D,) means and standard deviations by which features are standardized.
         log_share_j: (J,) log mean of the pool over the items of the fit; 0 without models.
     """
 
@@ -74,7 +75,7 @@ class Inputs:
 
     @classmethod
     def standardised(cls, features: Floats, pool_nj: Floats | None = None) -> Self:
-        """Standardize by the items that have features; take shares from the items that a model predicts."""
+        """Build inputs standardized by the items with features, with shares from the items that a model predicts."""
         there = features[~np.isnan(features).any(axis=1)]
         center_d, scale_d = np.zeros(features.shape[1]), np.ones(features.shape[1])
         if len(there):
@@ -128,12 +129,12 @@ class VariationalGP:
     """Gaussian process prior over J classes.
 
     Attributes:
-        inputs: the items.
-        covariance: at its hyperparameters, with M - 2 inducing points.
-        precision_jmm, shift_jm: (J, M, M) S^-1 and (J, M) S^-1 m of q(u_j): inducing values, then the constant of items
-            with features, then that of items without.
+        inputs: features and model probabilities of the items.
+        covariance: covariance at its hyperparameters, with M - 2 inducing points.
+        precision_jmm, shift_jm: (J, M, M) S^-1 and (J, M) S^-1 m of q(u_j). Axis M holds the inducing values, the
+            constant of items with features, and the constant of items without.
         step: step size of `learn` toward the statistics, in (0, 1/2].
-        rate: share of the first step size for hyperparameters, in [0, 1]; 0 holds them.
+        rate: fraction of the full step size for hyperparameters, in [0, 1]; 0 keeps them fixed.
     """
 
     inputs: Inputs
@@ -213,14 +214,14 @@ class VariationalGP:
         return found.statistics()
 
     def latent(self) -> dict[str, Floats]:
-        """Return MEAN and VARIANCE, (N, J) each, of the functions at the items."""
+        """Return MEAN and VARIANCE -> (N, J) means and variances of the functions at the items."""
         found = _Sums(self.paced(False, 0.0))
         parts = [found.marginals(rows)[:2] for rows in self._chunks()]
         mean_nj, variance_nj = (torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True))
         return {MEAN: mean_nj, VARIANCE: variance_nj}
 
     def learn(self, statistics: GPStatistics) -> Self:
-        """Take a natural-gradient step of q(u) and, unless held, a gradient step of the hyperparameters."""
+        """Take a natural-gradient step of q(u) and, unless `rate` is 0, a gradient step of the hyperparameters."""
         size = self.shift_jm.shape[1]
         eye_mm = torch.eye(size, dtype=self.shift_jm.dtype, device=self.shift_jm.device)
         learned = replace(
@@ -247,7 +248,7 @@ class VariationalGP:
 
 
 class _Sums:
-    """Pass over the items: marginals of chunks, and the sums of the statistics.
+    """Pass over the items: computes the marginals of chunks, and sums up the statistics.
 
     With products v_nj = S_j w_n the variances are s_nj = var e_n + w_n^T v_nj, and the gradient of the bound in w_n is
 
@@ -272,7 +273,7 @@ class _Sums:
         self.items = 0.0
 
     def marginals(self, rows: slice) -> tuple[Any, Any, Any]:
-        """Return (n, J) means and variances, and a function that adds to the sums, given beliefs, tilts and weights."""
+        """Return (n, J) means and variances, and a function of beliefs, tilts and weights that adds to the sums."""
         inputs = self.prior.inputs
         x_nd, there_n = inputs.tensors(rows, self.shift_jm)
         given_nm, rest_n = self.basis.rows(x_nd)
