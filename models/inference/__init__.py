@@ -1,1 +1,1 @@
-"""The loop that fits a truth prior and an annotator model, its starts, and updates without a refit."""
+"""Fits of a truth prior and an annotator model: iterations, their start, and predictions without a refit."""

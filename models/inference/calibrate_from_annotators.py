@@ -1,12 +1,12 @@
-"""Fit any calibrator without ground truth, with annotators' labels in its place.
+"""Fit any calibrator to annotators' labels instead of ground truth.
 
     1   q_nj  ∝  p_T(n)[j]  prod_k pi[k, j, l_nk]          P+L-EM, the model at a network's usual temperature
     2   c = argmax sum_nj q_nj log c(p_n)[j]               any calibrator, on these soft labels
 
 Items without labels do not count, because their beliefs are the model's own. Known truths enter q as one-hot rows.
-Beliefs include the model's opinion, which identifies a calibration only weakly: when repeated (EM), it drifts further
-the more flexible the calibrator is. On CIFAR-10H one round is best for every calibrator and calibrates as well as the
-truth does (docs/benchmarks/calibration.txt).
+Beliefs depend on the model itself, so they identify its calibration only weakly: if both steps were repeated (EM), the
+calibration would drift, further the more flexible the calibrator is. On CIFAR-10H one round is best for every
+calibrator, and calibrates as well as ground truth does (docs/benchmarks/calibration.txt).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ AS_IT_IS = LogTemperature(mean=0.0, sd=0.01)
 
 @dataclass(frozen=True, slots=True)
 class CalibrateFromAnnotators:
-    """Calibrator, fitted to labels instead of truth."""
+    """Calibrator that is fitted to annotators' labels instead of ground truth."""
 
     calibrator: Calibrator
 

@@ -1,6 +1,6 @@
 """Expectation-maximization of a truth prior and an annotator model, over shards. A table in memory is one shard.
 
-`loop` has the iterations. This module has a pass: beliefs, the expectations they give, and the items that count.
+`loop` has the iterations. This module computes a pass: beliefs, and expectations over the items that count.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ PriorOn = Callable[[Any, Evidence], TruthPrior]
 
 
 def counts_by_all(evidence: Evidence, q_nj: Floats, among_n: npt.NDArray[np.bool_], log_pi_klj: Floats) -> Floats:
-    """Return (K, L, J) counts by full beliefs, which include the annotator's own labels."""
+    """Return (K, L, J) expected counts by full beliefs, which include the annotator's own labels."""
     return kernels.counts(evidence.annotations, q_nj, among_n)
 
 
 def same_for_all(prior: Any, evidence: Evidence) -> TruthPrior:
-    """Return a prior without item-specific parameters unchanged."""
+    """Return the prior itself, which has no item-specific parameters."""
     learned: TruthPrior = prior
     return learned
 
@@ -68,10 +68,10 @@ def run_em(
     Parameters are learned from items with known truth or at least `least_labels` labels; beliefs cover all items.
 
     Args:
-        first: beliefs (N, J) of the table, or a function that computes those of a shard.
-        counts: counts the labels of a shard.
-        prior_on: applies the prior to a shard's items.
-        begun: expectations of the first beliefs, if already computed.
+        first: beliefs (N, J) of the table, or a function that computes the beliefs of a shard.
+        counts: function that counts the labels of a shard.
+        prior_on: function that applies the prior to a shard's items.
+        begun: expectations by the first beliefs, if already computed; `first` is then not used.
     """
     shards = evidence if isinstance(evidence, Shards) else Table(evidence)
     q_nj: Floats = np.empty((0, shards.annotations.n_classes))
@@ -117,7 +117,7 @@ def judge(
 ) -> Floats:
     """Return (N, J) beliefs of a shard's items under learned parameters.
 
-    A prior that ties items together uses only those with `least_labels` labels or known truth to predict the others.
+    If the prior ties items together, only items with known truth or at least `least_labels` labels inform the others.
     """
     return expectation(evidence, prior_on(prior, evidence), log_pi_klj, informative(evidence, least_labels)).q_nj
 
@@ -130,20 +130,20 @@ def concluded(
     people: AnnotatorReport,
     **learned: Any,
 ) -> Consensus:
-    """Return the consensus of a method that iterates; arguments as those of `combiner.concluded`."""
+    """Return the consensus of a method that iterates; arguments as in `combiner.concluded`."""
     learned |= {"objective": found.objective, "converged": found.converged}
     return combiner.concluded(method, began, evidence, found.q_nj, people, **learned)
 
 
 def informative(evidence: Evidence, least_labels: int) -> npt.NDArray[np.bool_]:
-    """Return (N,) items to learn from: with known truth or at least `least_labels` labels."""
+    """Return (N,) True for items to learn from, which have known truth or at least `least_labels` labels."""
     return (evidence.annotations.labels_per_item >= least_labels) | evidence.known
 
 
 def expectation(
     evidence: Evidence, prior: TruthPrior, log_pi_klj: Floats, counted_n: npt.NDArray[np.bool_] | None = None
 ) -> Posterior:
-    """Return beliefs given known truth, and the log evidence and statistics of `counted_n` (default: all)."""
+    """Return the posterior given labels and known truth. `counted_n` (N,) marks the items that count; default: all."""
     message_nj = messages(evidence, log_pi_klj)
     counted_n = np.ones(len(message_nj), dtype=bool) if counted_n is None else counted_n
     return prior.posterior(message_nj, counted_n)
@@ -152,7 +152,7 @@ def expectation(
 def _expected(
     evidence: Evidence, prior: Any, log_pi_klj: Floats, prior_on: PriorOn, least_labels: int, counts: Counts
 ) -> tuple[Expected, Floats]:
-    """Return the expectations of a shard by the posterior under these parameters, and its beliefs (N, J)."""
+    """Return the expectations of a shard under these parameters, and its beliefs (N, J)."""
     counted_n = informative(evidence, least_labels)
     found = expectation(evidence, prior_on(prior, evidence), log_pi_klj, counted_n)
     counts_klj = counts(evidence, found.q_nj, counted_n, log_pi_klj)
@@ -168,7 +168,7 @@ def _first(
     least_labels: int,
     counts: Counts,
 ) -> tuple[Expected, Floats]:
-    """Return the expectations of a shard by given beliefs, without log evidence, and these beliefs."""
+    """Return the expectations of a shard by given beliefs, with log evidence 0, and the beliefs (N, J)."""
     q_nj, counted_n = clamp(beliefs(evidence), evidence), informative(evidence, least_labels)
     statistics = prior_on(prior, evidence).statistics(q_nj, counted_n)
     return Expected(counts(evidence, q_nj, counted_n, log_pi_klj), statistics, 0.0), q_nj

@@ -5,8 +5,8 @@ annotators with the same codes. A fit of shards is a series of passes:
 
     pass     sum over shards of work(shard)        `work` carries its parameters, and can be pickled
 
-Sums are added in pairs of neighbors, then pairs of pairs and so on. So a result depends on the shards alone, to the
-last bit, and not on the number or speed of workers. One table in memory is a single shard, and its own sum.
+Shards are added in pairs of neighbors, then pairs of pairs and so on. So a result depends on the shards alone, to the
+last bit, and not on the number or speed of workers. One table in memory is a single shard.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 
 MOST_LABELS = 127
-"""Number of labels per item up to which items are counted separately."""
+"""Number of labels per item up to which items are counted by their exact number of labels."""
 
 R = TypeVar("R")
 S = TypeVar("S")
@@ -61,7 +61,7 @@ SERIAL = Serial()
 
 @dataclass(frozen=True, eq=False)
 class Additive:
-    """Statistic whose sum adds the fields."""
+    """Statistic that is added field by field."""
 
     def __add__(self, other: Self) -> Self:
         return type(self)(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
@@ -69,7 +69,7 @@ class Additive:
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """Several statistics of one pass, to be unpacked; a sum adds each."""
+    """Several statistics of one pass, each added separately. Iterating yields them."""
 
     parts: tuple[Any, ...]
 
@@ -82,7 +82,7 @@ class Sums:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Arrays with one row per item, whose sum concatenates the rows."""
+    """Arrays with one row per item; adding concatenates them."""
 
     def __add__(self, other: Self) -> Self:
         pairs = ((getattr(self, one.name), getattr(other, one.name)) for one in fields(self))
@@ -94,9 +94,10 @@ class Size(Additive):
     """Numbers of items and labels.
 
     Attributes:
-        labels_k: (K,) labels per annotator.
-        known: items with known truth.
-        open_m: (MOST_LABELS + 1,) other items by number of labels; the last entry includes those with more.
+        labels_k: (K,) number of labels per annotator.
+        known: number of items with known truth.
+        open_m: (MOST_LABELS + 1,) number of items without known truth that have m labels; the last entry includes items
+            with more.
     """
 
     labels_k: npt.NDArray[np.int64]
@@ -116,7 +117,7 @@ class Size(Additive):
         return int(self.labels_k.sum())
 
     def counted(self, least_labels: int) -> int:
-        """Return the number of items with known truth or that many labels; with 0, of all items."""
+        """Return the number of items with known truth or at least `least_labels` labels."""
         return self.known + int(self.open_m[min(least_labels, MOST_LABELS) :].sum())
 
 
@@ -124,8 +125,8 @@ class Size(Additive):
 class Shards:
     """Evidence in shards, which need not be in memory together, and the engine that fits them.
 
-    `tables` may read each shard from a file on every access. What is learned from shards is a consensus without items;
-    `apply` predicts these, shard by shard.
+    `tables` may read each shard from a file on every access. A fit of shards returns a consensus without items; `apply`
+    then predicts the items, shard by shard.
     """
 
     tables: Sequence[Evidence]
@@ -137,7 +138,7 @@ class Shards:
 
     @property
     def table(self) -> Evidence | None:
-        """The one table in memory, whose beliefs come with the fit; None for shards."""
+        """The table, if there is only one and it is in memory: then a fit also returns its beliefs. None for shards."""
         return None
 
     @cached_property
@@ -160,7 +161,7 @@ class Shards:
         return self.engine.total(work, self.tables)
 
     def once(self, work: Callable[[Evidence], R]) -> PerShard[R]:
-        """Wrap `work` so that it is computed only once for a table in memory."""
+        """Wrap `work` so that it is computed only once for a table in memory, and in each call for shards."""
         return PerShard(work) if self.table is None else PerShard(work, self.table, work(self.table))
 
 
@@ -194,9 +195,9 @@ class PerShard(Generic[R]):
 def summed(parts: Iterable[Any]) -> Any:
     """Add up all parts (at least one) in pairs of neighbors, then pairs of pairs.
 
-    Of n parts, about log2 n sums are held at a time.
+    At most about log2 n sums of n parts are in memory at a time.
     """
-    sums: list[tuple[int, Any]] = []  # (number of parts, their sum), with decreasing numbers of parts
+    sums: list[tuple[int, Any]] = []  # (number of parts, their sum), most parts first
     for part in parts:
         size = 1
         while sums and sums[-1][0] == size:

@@ -12,31 +12,31 @@ cavity x likelihood, and the site that gives the posterior these moments:
     curve = -d2 ln Z / dm2 = slope (slope + m / (1 + v))
     tau'  = curve / (1 - v curve)              nu' = (slope + m curve) / (1 - v curve)
 
-These are the moments of the paper's supplement, without its differences of precisions. All sites move at once, with
-one factorization per sweep, and part of the way (damping); the fixed point is the same as for moving one by one. Near
-it a sweep is almost linear in the sites, so the last few sweeps predict the fixed point (Anderson 1965):
+These are the moments in the paper's supplement, in a form without differences of precisions. All sites move at once,
+which takes one factorization per sweep, and only part of the way (damping). The fixed point is the same as if they
+moved one by one. Near it a sweep is almost linear in the sites, so the last few sweeps predict it (Anderson 1965):
 
     g = argmin | r - dR g |            s <- s + d r - (dS + d dR) g           r: the move, d: damping
 
 with dS, dR the differences of the last sites and moves, in standard deviations of the items.
 
-The likelihood is not log-concave: tau is negative if labels contradict f, so its root cannot be taken. With K = L L'
-(pivoted, L of the rank of K)
+The likelihood is not log-concave: tau is negative if labels contradict f, and then has no root. With K = L L' (pivoted,
+L with as many columns as the rank of K)
 
     M = I + L' T L = C C'          V = C^-1 L'          Sigma = V' V          mu = Sigma nu
 
-M is positive definite exactly when the posterior exists. A step that leaves that set is halved until it does not.
+M is positive definite exactly when the posterior exists. A step to sites without a posterior is halved.
 
     ln Z_EP = sum_n [ ln Z_n + ln G(cavity_n) - ln G(marginal_n) ] - 1/2 ln |M| + 1/2 nu' mu
     ln G(nu, tau) = nu^2 / 2 tau - 1/2 ln tau                          (Rasmussen & Williams 2006, sec. 3.6)
 
-which is the paper's with the right site normalizer. At the fixed point it does not change to first order in the sites,
-so in parameters of K only the last terms move: with u = nu - T mu and R = T - T Sigma T,
+which is the paper's ln Z_EP with its site normalizer corrected. At the fixed point its derivatives in the sites are 0,
+so only the last two terms contribute to derivatives in parameters of K: with u = nu - T mu and R = T - T Sigma T,
 
     d ln Z_EP / d theta = 1/2 sum_nm (u_n u_m - R_nm) dK_nm / d theta
 
-A repeated point has equal sites of each kind c (the same a, b): w_c of them count w_c times, less one for the cavity.
-Arrays of sites are (C, N).
+An item may have several sites: of kinds c that differ in (a, b), and w_c equal ones of a kind. A cavity leaves out one
+site. Arrays of sites are (C, N).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from scipy.special import log_ndtr
 from hitl.annotations import Floats
 
 RANK_TOLERANCE = 1e-9
-"""Share of the largest variance below which the remainder of K is rounding error."""
+"""Fraction of the largest variance below which the remainder of K is rounding error."""
 
 DAMPING = 0.8
 """Fraction of the full move that sites make in a sweep; full moves overshoot."""
@@ -60,7 +60,9 @@ TOLERANCE = 1e-4
 """Move of a site, in standard deviations of its item, at which sweeps end."""
 
 MEMORY, NEARLY_LINEAR = 4, 0.1
-"""Number of past differences of sites and moves used, and the move, in standard deviations, below which they are."""
+"""Number of past differences of sites and moves that predict the fixed point, and largest move, in standard deviations,
+at which they do.
+"""
 
 LEAST_STEP = 1e-6
 HALF_LOG_2PI = 0.5 * float(np.log(2 * np.pi))
@@ -68,7 +70,7 @@ HALF_LOG_2PI = 0.5 * float(np.log(2 * np.pi))
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Likelihoods:
-    """ln a and ln b of sites (C, N), -inf where they are 0, and the number of each (C, N)."""
+    """ln a and ln b of the sites (C, N), -inf if a or b is 0, and `times` (C, N), the number w of equal sites."""
 
     log_a: Floats
     log_b: Floats
@@ -153,9 +155,9 @@ class Propagated:
 def propagate(
     l_nr: Floats, likelihoods: Likelihoods, sites: Floats, *, sweeps: int, tolerance: float = TOLERANCE
 ) -> Propagated:
-    """Sweep from these sites (2, C, N) until none moves by `tolerance` standard deviations.
+    """Sweep from these sites (2, C, N) until none moves by `tolerance` standard deviations, at most `sweeps` times.
 
-    If K has changed so that the sites no longer fit it, start from empty sites.
+    If the sites have no posterior under the present K, start from empty sites.
     """
     found = _at(l_nr, likelihoods, sites)
     if found is None:
@@ -167,7 +169,7 @@ def propagate(
 def onwards(
     l_nr: Floats, likelihoods: Likelihoods, found: Propagated, *, sweeps: int, tolerance: float = TOLERANCE
 ) -> Propagated:
-    """Continue sweeping from a result."""
+    """Continue sweeping from a result, as `propagate` does."""
     past: list[tuple[Floats, Floats]] = []
     for _ in range(sweeps):
         if found.moved < tolerance:
@@ -205,14 +207,15 @@ def gradient_weights(posterior: Gaussian, sites: Floats) -> Floats:
 
 
 def collapsed(sites: Floats, likelihoods: Likelihoods) -> Floats:
-    """Return (2, N) the combined sites of each item."""
+    """Return (2, N) the sum of each item's sites."""
     return np.asarray(np.sum(likelihoods.times * sites, axis=1))
 
 
 def predicted(k_mn: Floats, variance: float, posterior: Gaussian, sites: Floats) -> tuple[Floats, Floats]:
-    """Return (M,) mean and variance of f at other points, from their covariances with those of collapsed sites (2, N).
+    """Return (M,) mean and variance of f at other points, given collapsed sites (2, N).
 
-    Mean and variance are k_mn u, and variance - k_mn R k_nm with R = T - T Sigma T.
+    `k_mn` (M, N) are the covariances of the points with the items of the sites, `variance` is their own. The mean is
+    k_mn u, the variance is `variance` - k_mn R k_nm with R = T - T Sigma T.
     """
     nu, tau = sites
     scaled_mn = k_mn * tau
@@ -222,7 +225,7 @@ def predicted(k_mn: Floats, variance: float, posterior: Gaussian, sites: Floats)
 
 
 def _at(l_nr: Floats, likelihoods: Likelihoods, sites: Floats) -> Propagated | None:
-    """Return posterior and cavities of these sites; None if one has no variance."""
+    """Return posterior and cavities of these sites; None if the posterior or a cavity does not exist."""
     posterior = gaussian(l_nr, collapsed(sites, likelihoods))
     if posterior is None:
         return None
@@ -236,7 +239,7 @@ def _at(l_nr: Floats, likelihoods: Likelihoods, sites: Floats) -> Propagated | N
 
 
 def _swept(l_nr: Floats, likelihoods: Likelihoods, found: Propagated, past: list[tuple[Floats, Floats]]) -> Propagated:
-    """Move all sites at once; `past` holds the last sites and moves. If no step is valid, return `found` moved by 0."""
+    """Move all sites at once; `past` holds the last sites and moves. If no step is valid, return `found`, unmoved."""
     at = found.tilted
     left = 1 - at.variance * at.curve
     move = np.stack((at.slope + at.mean * at.curve, at.curve)) / left - found.sites

@@ -1,18 +1,18 @@
-"""Gaussian-process state in a consensus, used to predict other items and to resume a fit.
+"""Gaussian-process state stored in a consensus, for predicting other items and for resuming a fit.
 
     feature mean, feature scale    (D,)            how features are standardized
     points                         (R, D)          standardized features of the items with sites
-    point rows                     (R,)            index of the consensus's item, or -1
+    point rows                     (R,)            index of each point's item in the consensus, or -1
     kernel                         (Q, 1 + lengths) logarithms of scale and lengths, for each question
     sites                          (Q, 2, R)       nu and tau
     answers                        (Q, K, L', 2)   log probability of each answer, per annotator of the consensus
     latent mean, latent variance   (Q, N)          of f, for all items
     learned from                   ()              labels and known truths when the kernels were learned
 
-A question is a class against the rest: is the item of class j? Two classes are one question, whose second class is
-class 1. An annotator's answer to a question is j, the rest, or an option that is no class. Expected confusion rows are
-collapsed: the row of the rest is the mean of the rows of the other classes. The beliefs of the questions are normalized
-to sum to 1 (Rodrigues 2014, section 4.2, has one task per genre).
+A question asks whether an item is of class j or of another class. Two classes make one question, about class 1. An
+annotator's answer to a question is class j, another class, or an option that is no class. Expected confusion rows are
+collapsed: the row of "another class" is the mean of the rows of the other classes. The beliefs of the questions are
+normalized to sum to 1 (Rodrigues 2014, section 4.2, has one task per genre).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from hitl.models.numerics.covariance import SquaredExponential
 from hitl.models.priors.gp import GaussianProcess, Process
 
 GROWTH = 1.5
-"""Growth of the number of labels, since kernels were learned, at which a warm start learns them again."""
+"""Factor by which the number of labels must grow before a warm start learns the kernels again."""
 
 LATENT_MEAN, LATENT_VARIANCE = "latent mean", "latent variance"
 
@@ -70,7 +70,10 @@ class Scaling:
 
 @dataclass(frozen=True, eq=False)
 class LatentClasses:
-    """Processes of all questions, aligned to some items (see the module). `annotators` are K names."""
+    """Processes of all questions; see the module for the arrays.
+
+    `rows` (R,): index of each point's item in the present table, or -1. `annotators`: K names, to which answers belong.
+    """
 
     scaling: Scaling
     x_rd: Floats
@@ -85,7 +88,7 @@ class LatentClasses:
     def of_processes(
         cls, scaling: Scaling, processes: Sequence[Process], answers: Sequence[Floats], learned_from: float
     ) -> LatentClasses:
-        """Build from the fitted processes, which have the same points in all questions."""
+        """Build from the fitted processes, one per question, all with the same points."""
         first = processes[0]
         theta_qp = np.stack([one.kernel.theta for one in processes])
         sites_qxr = np.stack([one.collapsed for one in processes])
@@ -93,10 +96,10 @@ class LatentClasses:
 
     @classmethod
     def of(cls, consensus: Consensus, evidence: Evidence) -> LatentClasses:
-        """Read the processes stored in a consensus, aligned to the items of evidence with features.
+        """Read the processes stored in a consensus, and match their points to the items of evidence with features.
 
         An item matches a stored point if it has the same name and the same features. Raise BadEvidence if the
-        consensus has no processes or the features differ.
+        consensus has no processes or another number of features.
         """
         kept = consensus.parameters
         if "points" not in kept or evidence.features is None:
@@ -112,15 +115,17 @@ class LatentClasses:
 
     @classmethod
     def matching(cls, start: Consensus, evidence: Evidence) -> LatentClasses | None:
-        """Return the state from which a fit can resume, or None if classes, options or features differ or there is no
-        process."""
+        """Return the state from which a fit can resume.
+
+        Return None if `start` has no process, or if classes, options or the number of features differ.
+        """
         kept = start.parameters
         assert evidence.features is not None
         fits = "points" in kept and len(kept["feature mean"]) == evidence.features.shape[1]
         return cls.of(start, evidence) if fits and usable(start, evidence.annotations) else None
 
     def parameters(self, latent_qxn: Floats) -> dict[str, Floats]:
-        """Return the parameters that a consensus stores; `latent_qxn` (Q, 2, N) are its items' means and variances."""
+        """Return the parameters that a consensus stores; `latent_qxn` (Q, 2, N): mean and variance of f, all items."""
         return {
             "feature mean": self.scaling.mean_d,
             "feature scale": self.scaling.scale_d,
@@ -147,11 +152,11 @@ class LatentClasses:
         assert posterior is not None
         k_nr = kernel.between(x_nd, self.x_rd)
         here = self.rows >= 0
-        k_nr[self.rows[here], np.flatnonzero(here)] = kernel.variance  # correlates with itself alone
+        k_nr[self.rows[here], np.flatnonzero(here)] = kernel.variance  # an item's own point, even without features
         return np.stack(ep.predicted(k_nr, kernel.variance, posterior, sites))
 
     def without_own(self, q: int, latent_xn: Floats) -> Floats:
-        """Return (2, N) mean and variance of f without each item's own site."""
+        """Return (2, N) mean and variance of f, each item without its own site."""
         here = self.rows >= 0
         rows, (nu_r, tau_r) = self.rows[here], self.sites_qxr[q][:, here]
         mean_r, variance_r = latent_xn[:, rows]
@@ -161,11 +166,14 @@ class LatentClasses:
         return left
 
     def is_held(self, said: float) -> bool:
-        """Return True if a fit to this many labels and known truths should reuse the kernels."""
+        """Return True if a fit to `said` labels and known truths should reuse the kernels."""
         return said < GROWTH * self.learned_from
 
     def resumed(self, q: int, prior: GaussianProcess) -> GaussianProcess:
-        """Return the prior with the kernel of a question, and with its sites if these depend on messages alone."""
+        """Return the prior with the stored kernel of question q, and the stored sites unless it has observed classes.
+
+        A kernel of another size is not used.
+        """
         kernel = self.kernel(q)
         if kernel.theta.size != prior.kernel.theta.size:
             return prior
@@ -176,7 +184,7 @@ class LatentClasses:
         return replace(prior, kernel=kernel, sites=sites)
 
     def log_answers(self, q: int, annotations: Annotations, unmet_lj: Floats) -> Floats:
-        """Return (K, L', 2) log probabilities of these annotators' answers; new annotators get `unmet_lj`."""
+        """Return (K, L', 2) log probabilities of these annotators' answers; new annotators get `unmet_lj` (L', 2)."""
         place = {name: k for k, name in enumerate(self.annotators)}
         answers_klj = np.repeat(unmet_lj[None], annotations.n_annotators, axis=0)
         if unmet_lj.shape == self.answers_qklj.shape[2:]:
@@ -187,7 +195,7 @@ class LatentClasses:
 
 
 def asked(n_classes: int) -> range:
-    """Return the classes j with a question."""
+    """Return the classes j that have a question."""
     return range(1, 2) if n_classes == 2 else range(n_classes)
 
 
@@ -202,7 +210,7 @@ def question(evidence: Evidence, j: int) -> Evidence:
 
 
 def collapsed(value_jl: Floats, annotations: Annotations, j: int) -> Floats:
-    """Collapse (J, L) pseudo-counts of the confusion rows to (2, L') of question j."""
+    """Collapse (J, L) confusion rows, or their pseudo-counts, to the (2, L') rows of question j."""
     code = _codes(annotations, j)
     by_option = np.zeros((len(value_jl), int(code.max()) + 1))
     np.add.at(by_option.T, code, value_jl.T)
@@ -211,12 +219,12 @@ def collapsed(value_jl: Floats, annotations: Annotations, j: int) -> Floats:
 
 
 def column(q_nj: Floats, j: int) -> Floats:
-    """Return (N, 2) beliefs of question j from those (N, J) of the classes."""
+    """Return (N, 2) beliefs of question j from class beliefs (N, J)."""
     return np.stack((1 - q_nj[:, j], q_nj[:, j]), axis=1)
 
 
 def joined(q_qn: Floats, evidence: Evidence) -> Floats:
-    """Return (N, J) class beliefs from beliefs (questions, N) of each question's class j; known truth is preserved."""
+    """Return (N, J) class beliefs from beliefs (Q, N) in each question's class j. Known truths stay one-hot."""
     if len(q_qn) == 1:
         q_nj = np.stack((1 - q_qn[0], q_qn[0]), axis=1)
     else:

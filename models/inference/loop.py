@@ -4,19 +4,19 @@
         q, statistics = prior.posterior(L)
     M   annotators = annotators.learn(counts(q));  prior = prior.learn(statistics)
 
-They climb the log posterior of the parameters (truths summed out), which therefore never falls:
+Iterations never lower the objective, the log posterior of the parameters with the truths summed out:
 
     sum_n log sum_j p(z_n = j | theta) prod_k pi[k, j, l_nk]  +  log p(pi)  +  log p(theta)
 
 Near the optimum plain EM slows down, so steps there use momentum (Nesterov 1983): the annotators learn from counts
-extrapolated along the last step by s / (s + 1) of it, s steps after the start. If the objective falls, the plain step
-is taken instead and s restarts at 0 (O'Donoghue & Candes 2015). Momentum saves up to two thirds of the iterations and
+extrapolated by s / (s + 1) of their last change, s steps after momentum began. If that lowers the objective, a plain
+step replaces it and s restarts at 0 (O'Donoghue & Candes 2015). Momentum saves up to two thirds of the iterations and
 ends nearer to the optimum. The first, large steps are plain: they decide which of several optima is reached, and that
 should be the one nearest to the start. The last step is plain too: the loop ends when a plain step gains almost
 nothing.
 
 With Dirichlet posteriors in place of point estimates the same loop is variational Bayes: log pi and log p(z) are
-expectations, the densities negative divergences from the priors, and the objective is the evidence bound.
+expectations, the log densities are negative divergences from the priors, and the objective is the evidence bound.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ A = TypeVar("A", bound=AnnotatorModel)
 
 @dataclass(frozen=True, eq=False)
 class Expected(Additive):
-    """Expected counts (K, L, J), statistics the prior learns from, and log evidence in nats, from one pass."""
+    """Expected counts (K, L, J), statistics that the prior learns from, and log evidence in nats, from one pass."""
 
     counts_klj: Floats
     statistics: Any
@@ -50,7 +50,10 @@ class Expected(Additive):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When iterations end: one gains less than `tolerance` nats per item that counts, or `max_iterations` are done."""
+    """Stopping rule: stop once an iteration gains less than `tolerance` nats per item, or after `max_iterations`.
+
+    `counted`: number of items that count.
+    """
 
     counted: int
     tolerance: float
@@ -72,10 +75,10 @@ class EMResult(Generic[P, A]):
 
     Attributes:
         prior, annotators: parameters of the last pass.
-        expected: expectations by the beliefs of that pass, from which the next parameters would be learned.
-        objective: after each iteration.
-        converged: True if the tolerance ended the loop.
-        q_nj: (N, J) beliefs of one table in memory; empty for shards.
+        expected: expectations by the beliefs of the last pass, from which the next parameters would be learned.
+        objective: objective after each iteration.
+        converged: True if the tolerance ended the loop, False if `max_iterations` did.
+        q_nj: (N, J) beliefs of the items if they are one table in memory; empty for shards.
     """
 
     prior: P
@@ -96,7 +99,7 @@ class EMResult(Generic[P, A]):
 
 
 def iterate(expected: Pass, prior: P, annotators: A, found: Expected, limits: Limits) -> EMResult[P, A]:
-    """Iterate from the expectations `found`; no name keeps them, as tables of many classes take gigabytes."""
+    """Iterate from the expectations `found`. Old ones are released early: with many classes they take gigabytes."""
     last_klj = found.counts_klj
     trace: list[float] = []
     converged, streak = False, 0
@@ -105,7 +108,7 @@ def iterate(expected: Pass, prior: P, annotators: A, found: Expected, limits: Li
         counts_klj = found.counts_klj
         step = annotators.learn(extrapolate(counts_klj, last_klj, streak / (streak + 1)))
         last_klj = counts_klj
-        if not streak:  # without momentum there is no way back: free memory for the pass
+        if not streak:  # a step without momentum is never undone: free memory for the pass
             annotators = step
         found, objective = evaluate(expected, prior, step)
         if streak and objective < trace[-1]:
@@ -127,8 +130,7 @@ def evaluate(expected: Pass, prior: TruthPrior, annotators: AnnotatorModel) -> t
 
 
 def extrapolate(counts_klj: Floats, last_klj: Floats, momentum: float) -> Floats:
-    """Extrapolate from the last counts over the current ones, not below 0. Overwrites the last ones, which can be
-    gigabytes."""
+    """Return the counts plus `momentum` times their change since `last_klj`, at least 0. May overwrite `last_klj`."""
     if not momentum:
         return counts_klj
     last_klj -= counts_klj

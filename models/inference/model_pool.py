@@ -34,8 +34,8 @@ class ModelPool:
     """Pool of all models, over no items, learned over shards.
 
     Attributes:
-        census: numbers of items it learns from.
-        on: applies the pool to a shard's items.
+        census: counts over all items.
+        on: function that applies the pool to a shard's items.
     """
 
     def __init__(self, shards: Shards, prior: LogTemperature) -> None:
@@ -58,10 +58,10 @@ class ModelPool:
         return pool.fitted_to(self._shards.total(partial(_known, pool=pool, on=self.on)), total_j)
 
     def unsupervised(self, weigh: Weigh | None = None) -> tuple[Calibrated, Beliefs]:
-        """Learn without truth. Also return beliefs of a shard by the pool and annotators who err evenly.
+        """Learn the pool without truth. Also return the beliefs of a shard by this pool and annotators who err evenly.
 
-        Known truths are learned from, but not substituted into these beliefs. `weigh` does steps 1 and 2
-        (`weights_by`).
+        Known truths, if any, improve the pool, but do not replace these beliefs. `weigh` does steps 1 and 2 of
+        `unsupervised_pool`; default: `weights_by`.
         """
         pool, annotations, census = self.unlearned(), self._shards.annotations, self.census
         if not census.informative:
@@ -84,7 +84,7 @@ class ModelPool:
         return pool.shares_by(abstained, np.zeros(0) if abstained else self._shards.total(partial(_total, of=beliefs)))
 
     def _sample(self, pool: Calibrated, items: int, labeled: bool) -> Part:
-        """Return a sample of the `items` items of all shards that are labeled, or else predicted."""
+        """Sample the items to learn from if `labeled`, else all predicted items; `items`: their number in all shards."""
         found: Sample = self._shards.total(partial(_sampled, pool=pool, on=self.on, items=items, labeled=labeled))
         return found.part(self._shards.annotations)
 
@@ -98,14 +98,15 @@ def unsupervised(evidence: Evidence, prior: LogTemperature, weigh: Weigh | None 
 
 @dataclass(frozen=True, eq=False)
 class PoolCensus(Additive):
-    """Facts about all items that a pool needs.
+    """Counts over all items that a pool needs.
 
     Attributes:
         outputs: counts over the predictions.
-        used_j: (J,) how often each class is given or true.
-        abstained: items on which all models abstain.
-        known: items of known truth that a model predicts.
-        informative, predicted: items to learn from, and items that a model predicts.
+        used_j: (J,) how often each class is a label or a known truth.
+        abstained: number of items on which all models abstain.
+        known: number of items of known truth that a model predicts.
+        informative: number of items to learn from: a model predicts them, and they have a label or known truth.
+        predicted: number of items that a model predicts.
     """
 
     outputs: OutputsSeen
@@ -126,7 +127,15 @@ class PoolCensus(Additive):
 
 @dataclass(frozen=True, eq=False)
 class Sample(Rows):
-    """Sample of items: labels per item (n,), labels (m,), truths, `Part.feature_mnj` by item, `Part.predicts_nm`."""
+    """Sample of items.
+
+    Attributes:
+        labels_n: (n,) number of labels per item.
+        annotator_m, label_m: (m,) annotator and answer of each label, item by item.
+        truth_n: (n,) known classes, or -1.
+        feature_nmj: (n, M, J) `Part.feature_mnj`, item first.
+        predicts_nm: (n, M) as in `Part`.
+    """
 
     labels_n: npt.NDArray[np.int64]
     annotator_m: Ints
@@ -145,7 +154,7 @@ class Sample(Rows):
 
 
 def _sampled(evidence: Evidence, pool: Calibrated, on: PoolOn, items: int, labeled: bool) -> Sample:
-    """Select a shard's share of a sample of `items` items."""
+    """Select the part of a sample that comes from one shard; `items`: number of items in all shards to sample from."""
     assert evidence.truth is not None
     annotations, pool = evidence.annotations, on(pool, evidence)
     wanted = np.flatnonzero(unsupervised_pool.informative(evidence) if labeled else evidence.predicted)

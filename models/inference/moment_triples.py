@@ -1,9 +1,10 @@
-"""Choice of annotators and their moments for moment matching: triples of annotators, and groups of annotators.
+"""Sources of labels for moment matching, and their moments: triples of annotators, and groups of annotators.
 
-A source is one annotator, or a group with the average of its labels per item. Given the class, sources are
+A source is one annotator, or a group of annotators whose labels are averaged per item. Given the class, sources are
 independent, so the third-order moment of three sources identifies their confusion matrices (see `moment_matching`).
 
-The choice is drawn from `seed`, but independent of names and orders: annotators are first sorted by their answers.
+The choice depends on the seed but not on the order of the annotators: they are first sorted by their answers, and by
+name only if these tie.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from hitl.models.numerics import kernels
 Codes = npt.NDArray[np.intp]
 
 ACTIVE = 200
-"""Number of annotators, those with the most labels, among whom triples are sought."""
+"""Maximum number of annotators, those with the most labels, among whom triples are sought."""
 
 PARTNERS = 8
-"""Number of partners per annotator, those with the most items in common."""
+"""Maximum number of partners per annotator, those with the most items in common."""
 
 
 def triples(annotations: Annotations, least_shared: int, most: int, seed: int) -> list[tuple[int, int, int]]:
-    """Return at most `most` triples of annotators who share at least `least_shared` items.
+    """Return at most `most` triples of annotators who all labeled at least `least_shared` common items.
 
-    Triples that share many items come first; annotators already in many chosen triples come last. The anonymous pool is
-    left out.
+    Triples with many common items are preferred, and those whose annotators are in few chosen triples. The pool of
+    anonymous annotators is left out.
     """
     annotators = _active(annotations)
     lot = np.random.default_rng(seed).random((len(annotators),) * 2)
@@ -63,7 +64,7 @@ def groups(annotations: Annotations, rng: np.random.Generator) -> npt.NDArray[np
 
 
 def canonical_order(annotations: Annotations) -> Codes:
-    """Return (K,) annotators sorted by number of labels, then by share of agreeing votes, then by name."""
+    """Return (K,) annotators sorted by number of labels, then by agreement with the votes, then by name."""
     vote_nl = np.zeros((annotations.n_items, annotations.n_options))
     vote_nl[:, : annotations.n_classes] = kernels.votes(annotations)
     vote_nl /= np.maximum(annotations.labels_per_item, 1)[:, None]
@@ -75,7 +76,7 @@ def canonical_order(annotations: Annotations) -> Codes:
 
 
 def triple_moment(annotations: Annotations, annotators: tuple[int, int, int]) -> tuple[Floats, int]:
-    """Return (L, L, L) frequency of answers (a, b, c) of three annotators on their common items, and their number."""
+    """Return (L, L, L) frequencies of three annotators' answers to common items, and the number of these items."""
     start, rows = annotations.by_annotator
     said = [rows[start[k] : start[k + 1]] for k in annotators]
     items = [annotations.item[row] for row in said]
@@ -88,7 +89,7 @@ def triple_moment(annotations: Annotations, annotators: tuple[int, int, int]) ->
 
 
 def group_moment(annotations: Annotations, group_k: Codes) -> tuple[Floats, int]:
-    """Return (L, L, L) mean products of three groups' average labels over their common items, and their number."""
+    """Return (L, L, L) mean products of three groups' average labels of common items, and the number of these items."""
     n, size = annotations.n_items, annotations.n_options
     cell = annotations.item.astype(np.int64) * size + annotations.label
     label_vnl = np.empty((3, n, size))
@@ -135,13 +136,13 @@ def _candidates(shared: npt.NDArray[np.int64], lot: Floats, least_shared: int) -
 
 
 def _spread(found: Codes, support: npt.NDArray[np.int64], most: int, n_annotators: int) -> Codes:
-    """Choose triples greedily, preferring many items and annotators that few chosen triples contain."""
+    """Choose triples greedily, preferring many common items and annotators who are in few chosen triples."""
     times = np.zeros(n_annotators)
     left = np.ones(len(found), dtype=bool)
     chosen: list[int] = []
     while len(chosen) < most and left.any():
         gain = np.where(left, (support[:, None] / (1 + times[found])).sum(axis=1), -1.0)
-        # Sums in another order differ in the last bits; ties must stay ties.
+        # Rounding preserves ties: sums in another order differ in the last bits.
         best = int(np.argmax(np.round(gain, 6)))
         chosen.append(best)
         left[best] = False

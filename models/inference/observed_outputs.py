@@ -2,13 +2,13 @@
 
     p(x_n | z_n = j)  ∝  p(z_n = j | x_n) / share[j]
 
-with p(z_n | x_n) the calibrated pool of the models, and share[j] its mean over the items they predict. A chain or a
-field has its own shares, which must not count twice (the scaled likelihoods of Bourlard & Morgan 1994). So a token
-classifier joins a chain, and a segmentation network a field. The weights of the models are estimated first, without
-truth, and held (`unsupervised_pool`).
+p(z_n | x_n) is the calibrated pool of the models, and share[j] the mean of the pool over the items that they predict.
+The division keeps class shares from counting twice, because a chain or a field has its own (the scaled likelihoods of
+Bourlard & Morgan 1994). In this way a token classifier is combined with a chain, and a segmentation network with a
+field. The weights of the models are estimated first, without truth, and then held fixed (`unsupervised_pool`).
 
-A model that predicts the same for every item carries no information. The informativeness of the models is the
-information that they have about a class, as a share of its entropy, in [0, 1] (the uncertainty coefficient of Theil
+A model that predicts the same for every item carries no information. The informativeness of the models is their
+information about the class as a fraction of the entropy of the class, in [0, 1] (the uncertainty coefficient of Theil
 1970):
 
     informativeness  =  1 - mean_n H( p(z_n | x_n) ) / H( share )
@@ -46,7 +46,7 @@ P = TypeVar("P", bound=TruthPrior)
 
 @dataclass(frozen=True, eq=False)
 class Observed(Generic[P]):
-    """Prior of observed items: `log_likelihood_nj` (N, J), if not None, is added to their messages."""
+    """Prior of items that are observed by models: `log_likelihood_nj` (N, J) is added to messages, unless None."""
 
     prior: P
     log_likelihood_nj: Floats | None
@@ -71,10 +71,10 @@ class Outputs:
     """Predictions of all models, pooled.
 
     Attributes:
-        pool: the pool, or None without models.
-        share_j: (J,) its mean probabilities; uniform without models.
-        informativeness: of the pool, in [0, 1].
-        pool_on: applies the pool to a shard's items, if it was learned over none.
+        pool: the pool; None without models.
+        share_j: (J,) mean probabilities of the pool; uniform without models.
+        informativeness: informativeness of the pool, in [0, 1].
+        pool_on: function that applies a pool without items to a shard's items; None: `Calibrated.over`.
     """
 
     pool: Calibrated | None
@@ -98,7 +98,7 @@ class Outputs:
 
     @classmethod
     def learned(cls, shards: Shards, weigh: Weigh | None = None) -> Outputs:
-        """Learn the pool from the labels of all shards; it covers no items. `weigh`: see `ModelPool.unsupervised`."""
+        """Learn the pool from all shards; it covers no items. `weigh` as in `ModelPool.unsupervised`."""
         if not shards.models:
             return cls.none(shards.annotations.n_classes)
         pools = ModelPool(shards, TEMPERATURE)
@@ -144,7 +144,7 @@ class Outputs:
 
     @property
     def residual(self) -> float:
-        """Temperature, >= 1, that beliefs still need in proportion to what models contribute."""
+        """Further temperature for beliefs, >= 1: that of the pool, scaled by its informativeness."""
         return 1.0 if self.pool is None else 1 + self.informativeness * (self.pool.residual - 1)
 
     def kept(self, parameters: dict[str, Floats]) -> dict[str, Any]:
@@ -157,7 +157,13 @@ class Outputs:
 
 @dataclass(frozen=True, eq=False)
 class Predicted(Additive):
-    """Sums over the items that a model predicts: (J,) the pool's probabilities, their entropy in nats, and count."""
+    """Sums over the items that a model predicts.
+
+    Attributes:
+        total_j: (J,) sum of the pool's probabilities.
+        entropy: sum of their entropies, in nats.
+        items: number of the items.
+    """
 
     total_j: Floats
     entropy: float
@@ -177,7 +183,7 @@ class Predicted(Additive):
 
     @property
     def informativeness(self) -> float:
-        """Information of the pool about a class, as a share of its entropy, in [0, 1]."""
+        """Information of the pool about the class, as a fraction of the entropy of the class, in [0, 1]."""
         share_j = self.share_j
         unknown = self.items * float(-(share_j @ np.log(np.maximum(share_j, np.finfo(float).tiny))))
         return max(1 - self.entropy / unknown, 0.0) if unknown > 0 else 0.0

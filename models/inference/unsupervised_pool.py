@@ -7,29 +7,31 @@ evenly,
 
     p(l_nk | z_n = j) = a_k for l = j, else (1 - a_k) / (L - 1)      p(z_n = j)  ∝  exp( sum_m u_m ln p_m[n, j] / S_n )
 
-by expectation-maximization from the beliefs that the labels alone give, in three steps.
+by expectation-maximization, which starts from beliefs by the labels alone, in three steps.
 
-1.  u_m >= 0 and a_k at their mode: u_m ~ N(mean, M^2 / PRECISION), the crowd's accuracy as if it had been right RIGHT
-    times and wrong WRONG times (disagreement is the model's fault until the labels say otherwise), a_k as the crowd's
-    over OWN labels. Newton steps; the curvature is that of a log-linear pool.
-2.  The correlation of the models' errors. An error has the size of the beliefs in classes other than the model's most
-    probable one. All items count, labeled or not, as if PRIOR_ITEMS items had shown a correlation of 1/2.
-3.  1 / T* = mean_n sum_m u_m / S_n, the confidence of the whole pool, is too low, but rarely by more than BIAS. If
-    several models are worth D independent ones, it is too low by D as well, because annotators err with all of them. D
-    is in the weights of the pool, so the temperature nearest to the expected one in [T* / BIAS, D T*] is taken. Items
-    of known truth, if there are any, then correct it by a factor s: log s ~ N(0, sd^2), at its mode.
+1.  Weights u_m >= 0 and accuracies a_k, at their mode. The prior of u_m is N(mean, M^2 / PRECISION). The crowd's
+    accuracy counts as if it had been right RIGHT times and wrong WRONG times, so that disagreement is blamed on the
+    model until labels prove otherwise. a_k starts from the crowd's accuracy, counted as OWN labels. u takes Newton
+    steps, with the curvature of a log-linear pool.
+2.  The correlation of the models' errors. The error of a model on an item is the belief in all classes but its most
+    probable one. All items that models predict count, labeled or not, and PRIOR_ITEMS more with a correlation of 1/2.
+3.  The temperature T of the whole pool. Its confidence by step 1, 1 / T* = mean_n sum_m u_m / S_n, is too low, but
+    rarely by more than a factor BIAS. If several models are worth D independent ones, it is too low by another factor
+    D, because annotators err with all of them. The weights of the pool already contain D, so T is the temperature in
+    [T* / BIAS, D T*] that is nearest to the expected one. Items of known truth, if there are any, then correct T by a
+    factor s at its mode, with the prior log s ~ N(0, sd^2).
 
-A pool D T* / T times as sure as the labels suggest has the right weight against annotators, who err with it. Alone it
-is too sure. Its residual temperature is the root of that factor, and less if known truth has corrected it.
+The pool is then D T* / T times as sure as the labels suggest. This is the right weight beside annotators, who err with
+it, but alone the pool is too sure. Its residual temperature is the square root of that factor, divided by s.
 
-`weights_per_item` compares models with annotators by what they say of one item relative to any item,
+`weights_per_item` compares models with annotators by what a model says about an item relative to all items,
 
     f_mnj  =  log p_m[n, j] / S_n  -  log mean_n p_m[n, j]^(1 / S_n)
 
 because a model may reproduce the class shares of the labels it was trained on, which are as wrong as these labels and
-carry no information about an item. f is 0 for a model that predicts the same for every item. Weights are multiplied by
-the probability that the model informs at all, u_m P(m informs), their mean over both cases: a model without
-information gets some weight by chance, and more of it with fewer labels.
+carry no information about an item. f is 0 for a model that predicts the same for every item. The weight u_m is
+multiplied by P(m informs), the probability that model m is informative at all, which gives its mean over both cases.
+Otherwise a model without information would get weight by chance, the more the fewer labels there are.
 
     P(m informs)  =  P0 B_m / (P0 B_m + 1 - P0)         B_m  =  E_u[ p(labels | u f_m) ] / p(labels | u = 0)
 
@@ -60,22 +62,22 @@ RIGHT, WRONG, OWN = 38.0, 2.0, 10.0
 PRIOR_ITEMS = 10.0
 BIAS = 1.4
 ENOUGH = 50_000
-"""Number of items to learn from; a larger set is sampled at even spacing."""
+"""Maximum number of items to learn from. A larger set is sampled at even spacing."""
 
 ROUNDS, TOLERANCE = 40, 1e-5
 LARGEST_STEP = 0.2
 LEAST_WEIGHT = 1e-6
 
 BEFOREHAND = 0.9
-"""P0, the prior probability that a given model informs."""
+"""P0, the prior probability that a given model is informative."""
 
 GRID: Floats = np.arange(1, 31, dtype=np.float64) / 20
-"""Weights u over which the expectation is taken."""
+"""Grid of weights u for the expectation in B_m."""
 
 
 @dataclass(frozen=True, eq=False)
 class PoolWeights:
-    """Result of steps 1 and 2: u_m (M,), correlation of errors (M, M), and the accuracies a_k (K,)."""
+    """Result of steps 1 and 2: weights u_m (M,), correlation of errors (M, M), and accuracies a_k (K,)."""
 
     weight_m: Floats
     correlation_mm: Floats
@@ -88,14 +90,18 @@ def informative(evidence: Evidence) -> npt.NDArray[np.bool_]:
 
 
 def chosen(among: int, of_all: int) -> npt.NDArray[np.intp]:
-    """Return the positions of those of a shard's items to learn from: all, or its share of ENOUGH, evenly spaced."""
+    """Return which of the `among` items of a shard to learn from, if all shards together have `of_all`.
+
+    These are all items if `of_all` is at most ENOUGH, otherwise a part of ENOUGH items, evenly spaced.
+    """
     return np.arange(among) if of_all <= ENOUGH else np.linspace(0, among - 1, ENOUGH * among // of_all).astype(np.intp)
 
 
 def weights_by(labeled: Part, predicted: Callable[[], Part], prior: LogTemperature) -> PoolWeights:
-    """Do step 1 by labeled items, and step 2 by all predicted items; without labels by the models' own beliefs.
+    """Do step 1 on labeled items and step 2 on all predicted items. Beliefs without labels are the models' own.
 
-    Annotators are often asked where models disagree. There, errors look far less correlated than they are.
+    Step 2 needs unlabeled items, because labels are often requested where models disagree. On these items errors look
+    far less correlated than they are.
     """
     weight_m, accuracy_k = learned(labeled.evidence, labeled.feature_mnj, prior)
     del labeled
@@ -103,7 +109,7 @@ def weights_by(labeled: Part, predicted: Callable[[], Part], prior: LogTemperatu
 
 
 def weights_per_item(labeled: Part, predicted: Callable[[], Part], prior: LogTemperature) -> PoolWeights:
-    """Do steps 1 and 2 with features f, weights multiplied by the probability to inform."""
+    """Do steps 1 and 2 with features f, and multiply weights by the probability that the model is informative."""
     labeled = less_what_is_always_said(labeled)
     weight_m, accuracy_k = learned(labeled.evidence, labeled.feature_mnj, prior)
     annotations = labeled.evidence.annotations
@@ -115,7 +121,7 @@ def weights_per_item(labeled: Part, predicted: Callable[[], Part], prior: LogTem
 
 
 def less_what_is_always_said(part: Part) -> Part:
-    """Return the same items with features f."""
+    """Return the same items with features f: relative to what each model says about all items."""
     feature_mnj = part.feature_mnj.copy()
     for said_nj, predicts_n in zip(feature_mnj, part.predicts_nm.T, strict=True):
         if predicts_n.any():
@@ -126,7 +132,7 @@ def less_what_is_always_said(part: Part) -> Part:
 def probability_informative(part: Part, message_nj: Floats, weight_m: Floats, mean: float, precision: float) -> Floats:
     """Return (M,) P(m informs).
 
-    Inputs are features f, log likelihoods (N, J) of labels, weights (M,), and the prior mean and precision of each.
+    Inputs are features f, log likelihoods (N, J) of labels, weights (M,), and the prior mean and precision of a weight.
     """
     message_nj = observe(message_nj.copy(), part.evidence)
     pooled_nj = np.einsum("m,mnj->nj", weight_m, part.feature_mnj)
@@ -141,13 +147,13 @@ def probability_informative(part: Part, message_nj: Floats, weight_m: Floats, me
 
 
 def correlated(part: Part, weight_m: Floats, accuracy_k: Floats) -> PoolWeights:
-    """Do step 2 by predicted items."""
+    """Do step 2 on predicted items."""
     q_nj = _beliefs(part.evidence, weight_m, part.feature_mnj, accuracy_k)
     return PoolWeights(weight_m, error_correlation(part.feature_mnj, part.predicts_nm, q_nj), accuracy_k)
 
 
 def learned(evidence: Evidence, feature_mnj: Floats, prior: LogTemperature) -> tuple[Floats, Floats]:
-    """Do step 1 on these items: return u_m and a_k. Features are log p_m / S_n (M, N, J), 0 where a model abstains."""
+    """Do step 1 on these items: return u_m and a_k. Features (M, N, J) are log p_m / S_n, 0 where a model abstains."""
     annotations, n_models = evidence.annotations, len(feature_mnj)
     mean = usual_weight(prior)
     weight_m: Floats = np.full(n_models, mean)
@@ -187,7 +193,7 @@ def newton_step(weight_m: Floats, feature_mnj: Floats, q_nj: Floats, mean: float
 
 
 def error_correlation(feature_mnj: Floats, predicts_nm: npt.NDArray[np.bool_], q_nj: Floats) -> Floats:
-    """Return (M, M) correlation of errors e_nm = 1 - q_nj at model m's top class j, over items that both predict."""
+    """Return (M, M) correlations of errors e_nm = 1 - q_nj, j the top class of m, over the items that both predict."""
     n_models = len(feature_mnj)
     top_mn = feature_mnj.argmax(axis=2)
     error_mn = 1 - np.take_along_axis(q_nj, top_mn.T, axis=1).T
@@ -216,7 +222,7 @@ def even_errors(annotations: Annotations, accuracy_k: Floats) -> Floats:
 
 
 def tempered(pool: Calibrated, predicts_nm: npt.NDArray[np.bool_], weights: PoolWeights) -> Calibrated:
-    """Do step 3 without truth, by the items learned from; `predicts_nm` (N, M) marks which models predict them."""
+    """Do step 3 without truth; `predicts_nm` (N, M) marks which models predict each item that step 1 learned from."""
     sure = float(np.mean(predicts_nm @ weights.weight_m / predicts_nm.sum(axis=1)))
     pooled_nm = pool_weights(predicts_nm, 1 / weights.weight_m, weights.correlation_mm)
     several = float(np.mean(pooled_nm.sum(axis=1))) / sure
@@ -234,7 +240,7 @@ def known_outputs(evidence: Evidence, pool: Calibrated) -> Likelihood:
 
 
 def by_truth(pool: Calibrated, known: Likelihood) -> Calibrated:
-    """Correct the temperatures by `known_outputs`, the rest of step 3."""
+    """Correct the temperatures by the items of known truth (`known_outputs`), as the end of step 3."""
     (off,) = best_temperatures(known, 1, LogTemperature(0.0, pool.prior.sd))
     residual = max(pool.residual / float(off), 1.0)
     return pool.at(pool.temperature_m * off, pool.correlation_mm, residual)
@@ -242,7 +248,13 @@ def by_truth(pool: Calibrated, known: Likelihood) -> Calibrated:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Subset of items: labels and truths, features log p_m / S_n (M, N, J), and (N, M) which models predict them."""
+    """Subset of items.
+
+    Attributes:
+        evidence: labels and known truths.
+        feature_mnj: (M, N, J) log p_m / S_n, 0 where a model abstains; or f.
+        predicts_nm: (N, M) True where model m predicts item n.
+    """
 
     evidence: Evidence
     feature_mnj: Floats
@@ -250,7 +262,7 @@ class Part:
 
 
 Weigh = Callable[[Part, Callable[[], Part], LogTemperature], PoolWeights]
-"""Items with labels, predicted items (requested later), and the prior -> result of steps 1 and 2."""
+"""Labeled items, a function that returns the predicted items, and the prior -> result of steps 1 and 2."""
 
 
 def _beliefs(evidence: Evidence, weight_m: Floats, feature_mnj: Floats, accuracy_k: Floats) -> Floats:
@@ -265,7 +277,7 @@ def unmet(n_annotators: int) -> Floats:
 
 
 def _accuracies(right_and_wrong_k2: Floats) -> Floats:
-    """Return (K,) accuracies, each the crowd's updated by the annotator's labels, with the crowd's over OWN labels."""
+    """Return (K,) accuracies: the crowd's, counted as OWN labels, updated by each annotator's labels."""
     right, wrong = right_and_wrong_k2.sum(axis=0) + np.array([RIGHT, WRONG])
     crowd = right / (right + wrong)
     own_k = (right_and_wrong_k2[:, 0] + OWN * crowd) / (right_and_wrong_k2.sum(axis=1) + OWN)

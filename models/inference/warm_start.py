@@ -1,8 +1,8 @@
 """First beliefs of iterations: the votes, or the predictions of an earlier fit.
 
-An earlier fit predicts by its confusion matrices (for new annotators: by expected ones) and its prior.
-It provides the start if it has the same classes and options, for items that an annotator it has met has labeled.
-Elsewhere iterations begin at the votes.
+An earlier fit predicts with its prior, its confusion matrices and, for new annotators, expected ones. Its predictions
+are used if it has the same classes and options, and for items labeled by an annotator that it knows. For all other
+items iterations start from the votes.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from hitl.models.priors.calibrated import learned_prior
 
 
 def require_same_classes(learned: Consensus, evidence: Evidence) -> None:
-    """Raise BadEvidence unless the classes are the same."""
+    """Raise BadEvidence unless the consensus and the evidence have the same classes."""
     if learned.classes != evidence.annotations.classes:
         known, given = listed(learned.classes), listed(evidence.annotations.classes)
         raise BadEvidence(f"estimated for the classes {known}; the evidence has {given}")
 
 
 def require_learned(learned: Consensus, *parameters: str) -> None:
-    """Raise BadEvidence if the consensus is from another method, which lacks these parameters."""
+    """Raise BadEvidence unless the consensus has these parameters, that is, comes from the right method."""
     if not learned.parameters.keys() >= {*parameters}:
         raise BadEvidence(f"learned by {learned.fit.method}, and not by this method; apply the method that learned it")
 
@@ -42,7 +42,7 @@ def usable(start: Consensus | None, annotations: Annotations) -> bool:
 
 
 def applied(learned: Consensus, evidence: Evidence, unmet_jl: Floats) -> Consensus:
-    """Predict other items by the learned prior and matrices; new annotators use `unmet_jl` (any scale)."""
+    """Predict other items by the learned prior and matrices. New annotators get the rows `unmet_jl` (any scale)."""
     require_same_classes(learned, evidence)
     return applied_under(learned_prior(learned, evidence), learned, evidence, unmet_jl)
 
@@ -65,9 +65,10 @@ def begin(
     votes_nj: Floats | None = None,
     needs: str | None = None,
 ) -> Floats:
-    """Return (N, J) first beliefs: those of `start` by `judge` where it can be used, else the votes.
+    """Return (N, J) first beliefs: `judge(start)` for items where `start` can be used, else the votes.
 
-    `needs`: a parameter that only a start of this method has.
+    `votes_nj` (N, J): beliefs to use as the votes; default: smoothed vote fractions. `needs`: a parameter that `start`
+    must have to be used.
     """
     first_nj = voted(evidence) if votes_nj is None else votes_nj
     if start is None or not usable(start, evidence.annotations) or (needs and needs not in start.parameters):

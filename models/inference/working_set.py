@@ -1,4 +1,4 @@
-"""Fit large tables in few full passes: between two of them, iterate over the least sure items.
+"""Fit large tables in few full passes, with iterations over only the least sure items between two passes.
 
 After a few iterations most items are sure of their class, and later iterations barely move their beliefs. So a full
 pass, which computes exact sums, stores the sums of the sure items and the labels of the unsure ones. The loop then runs
@@ -11,14 +11,14 @@ With beliefs q of the sure items held, the inner loop climbs
 
 which, up to a constant, lies below the whole objective and touches it where the pass was made. So the objective never
 falls from pass to pass. Each inner loop begins with a plain step of EM: as in `loop`, a pass that gains less than the
-tolerance ends the fit. The first, large steps are full passes, for the same reason as there.
+tolerance ends the fit. The first, large steps are full passes, because they decide which optimum is reached.
 
-The unsure items are those in the first bins that hold UNSURE of all doubt:
+The unsure items are those in the first bins, as many bins as hold the fraction UNSURE of all doubt:
 
-    u_n = 1 - max_j q_nj         bin = number of times u halves from 1, in quarter halvings: 0 is the least sure
+    u_n = 1 - max_j q_nj         bin = number of times u halves from 1, in quarters of a halving; 0 is the least sure
 
-Bins count labels, which add up over shards. If these
-are many, because labels are few or bad, nothing is saved, and the loop runs on over all items.
+Bins count labels, because numbers of labels add up over shards. If unsure items have a large part of all labels (labels
+are few or bad), a working set saves nothing, and the loop continues over all items.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ from hitl.models.numerics.compiled import compiled, in_runs
 from hitl.models.priors import Same, TruthPrior
 
 UNSURE = 0.99
-"""Share of all doubt, sum of labels_n (1 - max_j q_nj), in the working set. The held part slows convergence by its
-share: values from .9 to .995 cost about as much.
+"""Fraction of all doubt, sum_n labels_n (1 - max_j q_nj), in the working set. The remaining doubt slows convergence in
+proportion; values from .9 to .995 take about the same time.
 """
 
 LARGEST_PART = 0.25
-"""Share of all labels from which the working set is too large to pay off."""
+"""Fraction of all labels above which a working set is too large to pay off."""
 
 MOST_LABELS = 2**24
 """Maximum number of labels in a working set, which bounds its memory to about 100 MB for any table."""
 
 BINS = 256
-"""Number of bins: four per halving, down to the smallest difference from 1 and below."""
+"""Number of bins: four per halving, which suffices for 2**-53, the smallest positive u in double precision."""
 
 _ONE = int(np.float64(1.0).view(np.int64)) >> 50
 
 LEAST_LABELS = kernels.SERIAL_BELOW
-"""Number of labels below which a table is small, so that iterations over all of it cost almost nothing."""
+"""Number of labels below which a table is small: iterations over all of it cost almost nothing."""
 
 P = TypeVar("P", bound=TruthPrior)
 A = TypeVar("A", bound=AnnotatorModel)
@@ -68,9 +68,10 @@ class Split(Additive):
     """Expectations of a pass, with sure and unsure items separate.
 
     Attributes:
-        held, unsure: expectations of the sure items (with all log evidence), and of the others.
-        parts: labels of the unsure items of each shard.
-        labels_b: (BINS,) labels of items by how sure they are.
+        held: expectations over the sure items, and the log evidence of all items.
+        unsure: expectations over the unsure items.
+        parts: labels of the unsure items of each shard that has any.
+        labels_b: (BINS,) number of labels of the items in each bin.
     """
 
     held: Expected
@@ -84,7 +85,7 @@ class Split(Additive):
         return self.held + self.unsure
 
     def expected_of_unsure(self, prior: Any, log_pi_klj: Floats) -> Expected:
-        """Compute expectations of the unsure items under these parameters, added to the held ones of the others."""
+        """Return expectations over all items: new ones of the unsure items, and those held of the others."""
         held = self.held
         counts_klj, statistics = held.counts_klj.copy(), held.statistics
         log_evidence = float(np.einsum("klj,klj->", counts_klj, log_pi_klj)) + prior.explained(statistics)
@@ -96,7 +97,10 @@ class Split(Additive):
 
 
 def split(evidence: Evidence, prior: Same, log_pi_klj: Floats, least_labels: int, bins: int) -> tuple[Split, Floats]:
-    """Return the split of a shard, and beliefs (N, J). Items in the first `bins` bins are unsure, except gold items."""
+    """Return the split of a shard, and beliefs (N, J). Items in the first `bins` bins are unsure.
+
+    Items of known truth, and items with fewer than `least_labels` labels, are never unsure.
+    """
     counted_n = (evidence.annotations.labels_per_item >= least_labels) | evidence.known
     found = judged(evidence, log_pi_klj, prior.log_prior()[0], counted_n, min(bins, BINS - 1))
     held = Expected(found.counts_klj, found.total_j, found.log_evidence)
@@ -107,7 +111,7 @@ def split(evidence: Evidence, prior: Same, log_pi_klj: Floats, least_labels: int
 
 
 def is_large(labels: int, n_cells: int) -> bool:
-    """Return True if labels, rather than annotator tables of `n_cells` cells, dominate the cost of an iteration."""
+    """Return True if labels, rather than count tables of `n_cells` cells, dominate the cost of an iteration."""
     return labels >= max(LEAST_LABELS, n_cells)
 
 
@@ -125,9 +129,9 @@ def iterate_in_few_passes(
     limits: Limits,
     labels: int,
 ) -> EMResult[P, A]:
-    """Find the same result as `loop.iterate` in fewer passes over all `labels`; the trace has the objective after each.
+    """Do the same as `loop.iterate`, in fewer passes over all items. The trace has the objective after each pass.
 
-    `split(prior, log_pi_klj, bins)` makes a pass that separates the unsure items.
+    `split(prior, log_pi_klj, bins)` makes a pass that separates the unsure items. `labels`: number of all labels.
     """
     trace: list[float] = []
     bins, made, near, converged = 0, 0, False, False
@@ -158,7 +162,7 @@ class Judged(NamedTuple):
     Attributes:
         q_nj: (N, J) beliefs.
         bin_n: (N,) bin of each item; the last one if the truth is known or the item does not count.
-        labels_b: (BINS,) labels of the other items by bin.
+        labels_b: (BINS,) number of labels of the other items, by bin.
         counts_klj, total_j: expected counts (K, L, J) and numbers of items (J,) over the sure items that count.
         log_evidence: sum of the log normalizers of all items that count.
     """
@@ -176,7 +180,7 @@ def judged(
 ) -> Judged:
     """Compute beliefs, bins and the counts of sure items; items in the first `bins` bins are unsure.
 
-    All items have the same prior.
+    `log_prior_j` (J,) is the prior of all items, and `counted_n` (N,) marks the items that count.
     """
     annotations = evidence.annotations
     message_nj = messages(evidence, log_pi_klj)
@@ -191,7 +195,7 @@ def judged(
 
 
 def first_bins(labels_b: npt.NDArray[np.int64], share: float, most: int) -> int:
-    """Return how many of the first bins hold this share of all uncertainty, within at most `most` labels."""
+    """Return how many of the first bins are needed to hold the fraction `share` of all doubt, within `most` labels."""
     unsure_b = labels_b * 0.5 ** (np.arange(BINS) / 4)
     enough = int(np.searchsorted(np.cumsum(unsure_b), share * unsure_b.sum())) + 1
     return min(enough, int(np.searchsorted(np.cumsum(labels_b), most, side="right")))
