@@ -84,7 +84,7 @@ class ModelPool:
         return pool.shares_by(abstained, np.zeros(0) if abstained else self._shards.total(partial(_total, of=beliefs)))
 
     def _sample(self, pool: Calibrated, items: int, labeled: bool) -> Part:
-        """Sample the items to learn from if `labeled`, else all predicted items; `items`: their number in all shards."""
+        """Sample items to learn from if `labeled`, else predicted items; `items`: their number in all shards."""
         found: Sample = self._shards.total(partial(_sampled, pool=pool, on=self.on, items=items, labeled=labeled))
         return found.part(self._shards.annotations)
 

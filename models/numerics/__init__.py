@@ -1,1 +1,1 @@
-"""Hot loops, special functions, compilation, and checks of settings."""
+"""Compiled loops, special functions, and checks of settings."""

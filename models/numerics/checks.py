@@ -1,4 +1,4 @@
-"""Range checks of the settings of methods, made when one is built."""
+"""Range checks for the settings of methods, made when a method is constructed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def at_least_0(setting: str, value: Any, high: float = math.inf) -> None:
 
 
 Check = Callable[[str, Any], None]
-"""Setting and value -> BadSettings, which names the setting, if the value is out of range."""
+"""Setting and value -> None. Raises BadSettings, which names the setting, if the value is out of range."""
 
 positive: Check = partial(require_between, low=0)
 chance: Check = partial(require_between, low=0, high=1)
@@ -68,9 +68,9 @@ RANGES: dict[str, Check] = {
 
 
 def check_settings(settings: Any, **others: Check) -> None:
-    """Raise BadSettings for a setting out of its range; `others` replaces ranges.
+    """Raise BadSettings for a setting that is out of range. `others` override `RANGES`.
 
-    None is in range where the type allows it.
+    None is in range if the type of the field allows it.
     """
     ranges = RANGES | others
     for one in fields(settings):

@@ -1,4 +1,4 @@
-"""Known truth as evidence: apply it to messages before a prior sees them, and to beliefs computed elsewhere."""
+"""Apply known truth: to messages before a prior receives them, or to beliefs computed without it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hitl.models.numerics import kernels
 
 
 def known_truth(evidence: Evidence) -> Floats:
-    """Return (N, J) one-hot rows where the truth is known, else 0."""
+    """Return (N, J) one-hot rows for items of known truth, 0 for the others."""
     return clamp(np.zeros((evidence.annotations.n_items, evidence.annotations.n_classes)), evidence)
 
 
@@ -32,7 +32,7 @@ def observe(message_nj: Floats, evidence: Evidence) -> Floats:
 
 
 def clamp(q_nj: Floats, evidence: Evidence) -> Floats:
-    """Replace beliefs by one-hot rows where the truth is known."""
+    """Return beliefs with one-hot rows for items of known truth. Copies only if there are any."""
     known = np.flatnonzero(evidence.known)
     if not known.size:
         return q_nj

@@ -1,4 +1,4 @@
-"""numba with the settings used here: the interpreter lock is released, and compiled code is cached on disk."""
+"""Compilation by numba: compiled code releases the interpreter lock and is cached on disk."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from numba import get_num_threads, njit
 F = TypeVar("F", bound=Callable[..., Any])
 
 # An idle OpenMP thread spins, by default for about a millisecond. On a busy machine, or in a container with a CPU
-# quota, it takes time that working threads need, and a loop of 1 ms takes 50. With 10,000 spins (some microseconds) an
-# idle machine is as fast and a busy one several times faster. GNU's OpenMP reads this when the first loop starts.
+# quota, this takes CPU time from working threads, and a loop of 1 ms takes 50 ms. With 10,000 spins (some microseconds)
+# loops are as fast on an idle machine, and several times faster on a busy one. GNU's OpenMP reads the variable when the
+# first loop starts.
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
@@ -38,7 +39,10 @@ def threaded(function: F) -> F:
 
 
 def runs_of(n_items: int, serial_below: int = 10_000) -> npt.NDArray[np.int64]:
-    """Split items into runs, one per thread, and return their (threads + 1,) bounds. Few items get one thread."""
+    """Split items into runs, one per thread, and return their (threads + 1,) bounds.
+
+    Fewer than `serial_below` items are one run.
+    """
     threads = 1 if n_items < serial_below else int(get_num_threads())
     return np.linspace(0, n_items, threads + 1).astype(np.int64)
 

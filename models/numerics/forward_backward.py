@@ -1,15 +1,15 @@
 """Forward and backward passes over many Markov chains (Rabiner 1989; Traganitis & Giannakis 2019, appendix A).
 
-    forward    a_t[j]  = p(z_t = j | messages up to t)         c_t = p(messages of t | those before)
+    forward    a_t[j]  = p(z_t = j | messages up to t)         c_t = p(messages of t | earlier messages)
     backward   b_t[i]  = sum_j step[i, j] e_{t+1}[j] b_{t+1}[j] / c_{t+1}                   e = exp messages
     beliefs    q_t     = a_t b_t        log evidence = sum_t ln c_t
     pairs      x[i, j] = step[i, j] sum_t a_t[i] e_{t+1}[j] b_{t+1}[j] / c_{t+1}
 
 Each step is scaled by c and by the item's largest message, so chains can have any length. Items are visited in
-the order of `rows`; chain s occupies positions start[s] to start[s + 1]. Each thread takes a run of chains.
+the order of `rows`; chain s occupies its positions start[s] to start[s + 1]. Each thread processes a run of chains.
 
-The most probable classes of a whole chain (Viterbi 1967; Rabiner 1989, section III B), traced back from the largest
-value at the end; ties go to the first class:
+The most probable path of a chain (Viterbi 1967; Rabiner 1989, section III B) is traced back from the largest value at
+its end; ties go to the first class:
 
     best_1[j] = first[j] + L_1[j]      best_t[j] = max_i (best_{t-1}[i] + step[i, j]) + L_t[j]          all in logs
 """
@@ -29,7 +29,7 @@ Indices = npt.NDArray[np.int64]
 
 
 class Passed(NamedTuple):
-    """Beliefs (N, J), the log evidence of each chain (S,), expected first classes (J,) and pairs of classes (J, J)."""
+    """Beliefs (N, J), log evidence of each chain (S,), and expected numbers of first classes (J,) and pairs (J, J)."""
 
     q_nj: Floats
     log_z_s: Floats
@@ -40,12 +40,12 @@ class Passed(NamedTuple):
 def forward_backward(message_nj: Floats, rows: Indices, start: Indices, first_j: Floats, step_ij: Floats) -> Passed:
     """Compute exact beliefs of chains with first-class probabilities `first_j` and transitions `step_ij`.
 
-    `first_j` and the rows of `step_ij` sum to 1. If known truth and forbidden transitions make a chain impossible, its
-    log evidence is -inf and its beliefs are NaN.
+    `first_j` and the rows of `step_ij` sum to 1, or to less in variational Bayes. If known truth and forbidden
+    transitions make a chain impossible, its log evidence is -inf and its beliefs are NaN.
     """
     q_nj, top_n, log_z_s = np.empty_like(message_nj), np.empty(len(message_nj)), np.empty(len(start) - 1)
     in_runs(_below_top, runs_of(len(message_nj)), message_nj, top_n, q_nj)
-    np.exp(q_nj, out=q_nj)  # all at once takes a third of the time of one by one
+    np.exp(q_nj, out=q_nj)  # on the array, three times as fast as item by item
     places = runs_of(len(rows))
     runs = np.array([0, *(bisect_left(start, place) for place in places[1:-1]), len(start) - 1])
     steps = np.ascontiguousarray(step_ij), np.ascontiguousarray(step_ij.T)
@@ -71,7 +71,7 @@ def _chain(
 ) -> float:
     """Replace exp(messages - top) in `q` by beliefs, add expected counts, and return the log evidence of one chain.
 
-    `turned` (J, J) is `step` by columns, so that inner loops read memory in order. `e` (T, J) is workspace.
+    `turned` (J, J) is the transpose of `step`, so that inner loops read memory in order. `e` (T, J) is workspace.
     """
     j = first.shape[0]
     log_z = 0.0
@@ -109,7 +109,7 @@ def _chain(
                 own_pairs[i, h] += forward * later[h]
             q[rows[t], i] = forward * back[i]
             total += q[rows[t], i]
-        for i in range(j):  # 1 up to rounding; if only one class is possible it gets exactly 1
+        for i in range(j):  # the total is 1 up to rounding; a class that is the only possible one gets exactly 1
             q[rows[t], i] /= total
     for i in range(j):
         own_first[i] += q[rows[0], i]
@@ -120,7 +120,7 @@ def _chain(
 def _pass(
     begin: int, end: int, top: Any, rows: Any, start: Any, first: Any, step: Any, turned: Any, q: Any, log_z: Any
 ) -> Any:
-    """Process the chains from `begin` to `end`; return expected first classes and pairs."""
+    """Process chains `begin` to `end`. Return expected first classes (J,), and pairs (J, J) still without `step`."""
     own_first, own_pairs = np.zeros(first.shape[0]), np.zeros(step.shape)
     longest = 0
     for s in range(begin, end):

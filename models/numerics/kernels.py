@@ -1,4 +1,4 @@
-"""The hot loops: passes over the M annotations and over the N items.
+"""Compiled loops: passes over the M annotations and over the N items.
 
     messages   L[n, j]    = sum over labels (n, k, l) of log_pi[k, l, j]     annotator model -> items
     counts     C[k, l, j] = sum over labels (n, k, l) of q[n, j]             items -> annotator model
@@ -9,9 +9,9 @@ The annotations are a sparse N x KL matrix A of ones, stored by rows: item n has
 cell[item_start[n]:item_start[n + 1]], cell = k * L + l. Annotator parameters are a KL x J table (true classes
 innermost, so that inner loops are contiguous). Hence messages = A @ log_pi and counts = A.T @ q.
 
-Each thread takes a run of items with an equal share of the labels, however uneven items and annotators are, and counts
-into a table of its own. That needs no atomics and no second copy of the annotations ordered by annotator, whose random
-reads of q would dominate the cost.
+Each thread gets a run of items with an equal part of the labels, however uneven items and annotators are, and counts
+into its own table. So neither atomic operations are needed nor a second copy of the annotations ordered by annotator,
+whose random reads of q would dominate the cost.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from hitl.annotations import Annotations, Floats
 from hitl.models.numerics.compiled import compiled, in_runs, inlined
 
 SERIAL_BELOW = 50_000
-"""Labels (or items) below which the calling thread does the work alone."""
+"""Number of labels (or items) below which the calling thread does all the work."""
 
 TABLES = 2**28
 """Maximum size, in bytes, of the count tables of all threads together. Above it, fewer threads count."""
@@ -40,7 +40,7 @@ BLOCK = 64
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Rows:
-    """Labels of a subset of items, with the part of `Annotations` that the loops read."""
+    """Labels of a subset of items, with the fields of `Annotations` that the loops read."""
 
     item_start: npt.NDArray[np.int64]
     cell: npt.NDArray[Any]
@@ -61,7 +61,7 @@ Labels = Annotations | Rows
 
 
 def messages(annotations: Labels, log_pi_klj: Floats) -> Floats:
-    """Return (N, J) sum of each item's log likelihoods; 0 for an item without labels. `log_pi_klj` is (K, L, J)."""
+    """Return (N, J) log likelihoods of each item's labels, from `log_pi_klj` (K, L, J); 0 for items without labels."""
     return _gathered(annotations, annotations.cell, log_pi_klj)
 
 
@@ -92,9 +92,9 @@ def counts(annotations: Labels, q_nj: Floats, weight_n: npt.NDArray[Any] | None 
 
 
 def beliefs(message_nj: Floats, log_prior_nj: Floats, out: Floats | None = None) -> tuple[Floats, Floats]:
-    """Return (N, J) posterior rows and (N,) log normalizers. `log_prior_nj` may have one row for all items.
+    """Return (N, J) beliefs and (N,) log normalizers. `log_prior_nj` has one row per item, or one row for all items.
 
-    The posterior is written to `out` (contiguous). Passing `message_nj` itself saves a pass through memory.
+    Beliefs are written to `out`, a contiguous array. Passing `message_nj` itself as `out` saves a pass through memory.
     """
     out = np.empty(message_nj.shape) if out is None else out
     assert out.flags.c_contiguous
@@ -144,7 +144,9 @@ def pool_moments(feature_mnj: Floats, q_nj: Floats, weight_m: Floats) -> tuple[F
     p_nj, _ = beliefs(logit_nj, np.zeros((1, logit_nj.shape[1])), out=logit_nj)
     gradient_m = np.einsum("nj,mnj->m", q_nj - p_nj, feature_mnj)
     mean_mn = np.einsum("nj,mnj->mn", p_nj, feature_mnj)
-    both_mm = np.einsum("mnj,knj->mk", p_nj * feature_mnj, feature_mnj)  # BLAS is no faster, and its threads spin after
+    both_mm = np.einsum(
+        "mnj,knj->mk", p_nj * feature_mnj, feature_mnj
+    )  # BLAS is no faster, and its threads spin afterwards
     return gradient_m, both_mm - np.einsum("mn,kn->mk", mean_mn, mean_mn)
 
 
@@ -154,7 +156,7 @@ def threads_for(size: int) -> int:
 
 
 def threads_counting(labels: int, table: int) -> int:
-    """Return the number of threads when each needs its own table of `table` bytes."""
+    """Return the number of threads for this many labels, if each thread needs its own table of `table` bytes."""
     return min(threads_for(labels), max(1, TABLES // max(1, table)))
 
 
@@ -165,7 +167,7 @@ def even_runs(size: int) -> npt.NDArray[np.int64]:
 
 
 def equal_runs(annotations: Labels, threads: int) -> npt.NDArray[np.int64]:
-    """Return (threads + 1,) bounds of runs of items with equal numbers of labels plus items."""
+    """Return (threads + 1,) bounds of runs of items, equal in their number of labels plus items."""
     start, n = annotations.item_start, annotations.n_items
     work = (len(annotations) + n) / threads
     inner = [bisect_left(range(n), part * work, key=lambda item: start[item] + item) for part in range(1, threads)]
@@ -174,7 +176,7 @@ def equal_runs(annotations: Labels, threads: int) -> npt.NDArray[np.int64]:
 
 @compiled
 def gather(first: int, last: int, start: Any, cell: Any, table: Any, out: Any) -> None:
-    """Compute messages of items `first` to `last`: the sum of each item's rows of the table."""
+    """Write to `out` the messages of items `first` to `last`: the sum of each item's rows of the table."""
     for n in range(first, last):
         row = out[n]
         row[:] = 0.0
@@ -192,7 +194,7 @@ def gather(first: int, last: int, start: Any, cell: Any, table: Any, out: Any) -
 
 @compiled
 def scatter(first: int, last: int, start: Any, cell: Any, q: Any, weight: Any, out: Any) -> None:
-    """Add the rows of items, times their weights, into the table."""
+    """Add the row of each item from `first` to `last`, times its weight, to the table rows of the item's labels."""
     for n in range(first, last):
         times = weight[n]
         if times:
@@ -223,7 +225,7 @@ def _total(first: int, last: int, q: Any, weight: Any) -> Any:
 
 @compiled
 def softmax(first: int, last: int, message: Any, log_prior: Any, out: Any, log_z: Any) -> None:
-    """Compute beliefs of items `first` to `last` and their log normalizers; `log_prior` has one row or one per item."""
+    """Write beliefs and log normalizers of items `first` to `last`; `log_prior` has one row, or one row per item."""
     totals = np.empty(BLOCK)
     for begin in range(first, last, BLOCK):
         end = min(begin + BLOCK, last)
@@ -272,7 +274,7 @@ def _expect(first: int, last: int, start: Any, cell: Any, table: Any, log_prior:
 
 # Written as plain arithmetic, the exponential and the logarithm compile to vector instructions, several times as fast
 # as calls into the math library. Integers and floats are converted through the last bits of _SHIFT + number, because
-# few processors can convert whole vectors otherwise.
+# few processors have an instruction that converts vectors.
 _SHIFT = 1.5 * 2.0**52
 _SHIFT_BITS = int(np.float64(_SHIFT).view(np.int64))
 _ROOT_HALF_BITS = int(np.sqrt(0.5).view(np.int64))

@@ -5,13 +5,13 @@
     belief propagation    c_mn ∝ q_m / b_nm            b_mn[j] = 1 + (exp(strength[j] w_mn) - 1) c_mn[j]
 
 (Zhang 1992; Besag 1986 and Traganitis & Giannakis 2019, eq. 33; Pearl 1988.) All items move at once, so their order
-does not matter, and halfway, so that no neighbors swap forever. A mode moves unless a neighbor gains more, and
-neighbors of equal gain move once: so each sweep raises the log joint of all classes. A fixed point of mean field is a
-stationary point of
+does not matter. Beliefs move only halfway, so that neighbors do not swap forever. A mode moves unless a neighbor would
+gain more. Neighbors that gain equally both move, but never back to the previous class. Apart from such ties, each sweep
+raises the log joint of all classes. A fixed point of mean field is a stationary point of
 
     sum_n q_n (message_n + ln share)  +  1/2 sum_nm w_nm sum_j strength[j] q_n[j] q_m[j]  -  sum_n q_n ln q_n.
 
-Belief propagation is exact on trees: c_mn is m's belief without n, and sum_m ln b_mn the evidence of all other items
+Belief propagation is exact on trees: c_mn is the belief of m without n, and sum_m ln b_mn is what all other items say
 about n.
 """
 
@@ -33,7 +33,7 @@ ENOUGH, ENOUGH_OF_PROPAGATION = 1e-5, 1e-9
 """Change of a belief below which sweeps of mean field, and of belief propagation, end."""
 
 SURE = 300.0
-"""Largest strength of an edge. A higher one changes nothing, and the exponential would overflow."""
+"""Largest strength of an edge. A larger strength would change nothing, but overflow in the exponential."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,7 @@ class Graph:
         return np.asarray(self.weight_nn @ value_nj)
 
     def largest(self, value_n: Floats) -> Floats:
-        """Return (N,) largest value, at least 0, among the neighbors of each item; 0 without neighbors."""
+        """Return (N,) largest value among the neighbors of each item; 0 without neighbors."""
         start_n = self.weight_nn.indptr
         linked_n = np.diff(start_n) > 0
         largest_n = np.zeros(len(self))
@@ -90,9 +90,9 @@ class Heard(NamedTuple):
     """Messages from the neighbors of each item.
 
     Attributes:
-        field_nj: (N, J) addition to its log beliefs, in nats.
-        slope_nj: (N, J) derivative of that addition by the strength of each class.
-        begun: state from which sweeps continue; only the approximation reads it.
+        field_nj: (N, J) amount that they add to the item's log beliefs, in nats.
+        slope_nj: (N, J) derivative of `field_nj` in the strength of the class.
+        begun: state from which sweeps continue, in the form that the approximation uses.
     """
 
     field_nj: Floats
@@ -104,7 +104,7 @@ Begin = Callable[[Graph, Floats], Any]
 """Graph and beliefs (N, J) -> the state from which sweeps start."""
 
 Settle = Callable[[Floats, Floats, Graph, Floats, Any, int], Heard]
-"""Messages (N, J), log shares (J,), graph, strengths (J,), state, most sweeps -> the messages of neighbors."""
+"""Messages (N, J), log shares (J,), graph, strengths (J,), state, maximum sweeps -> messages from neighbors."""
 
 
 def _begin_mean_field(graph: Graph, q_nj: Floats) -> tuple[Floats, Floats]:
@@ -154,7 +154,7 @@ def _iterated_modes(
 
 
 def _begin_propagation(graph: Graph, q_nj: Floats) -> Floats:
-    """Return (2 E, J) c of each edge, in the row of its receiver. It starts as the beliefs themselves."""
+    """Return (2 E, J) initial c of each edge: the beliefs of its sender. Edges are ordered by receiver."""
     return np.asarray(q_nj[graph.weight_nn.indices])
 
 

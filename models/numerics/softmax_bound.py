@@ -5,7 +5,7 @@ For any a, with f_i ~ N(mu_i, s_i) and s_i the variance,
     E log sum_i exp f_i  =  sum_i a_i mu_i + E log sum_i exp(f_i - sum_k a_k f_k)            (then Jensen)
                         <=  1/2 sum_i a_i^2 s_i + log sum_i exp(mu_i + (1/2 - a_i) s_i)  =:  B(a)
 
-B is convex in a. At its minimum a = softmax(mu + (1/2 - a) s), and as B is flat in a there, its derivatives are closed:
+B is convex in a. At its minimum a = softmax(mu + (1/2 - a) s). There dB / da = 0, so the other derivatives are simple:
 
     dB / dmu_i = a_i        dB / ds_i = 1/2 a_i (1 - a_i)
 
@@ -13,9 +13,9 @@ a is found by Newton's method. With pi = softmax(mu + (1/2 - a) s), h_i = 1 / (1
 
     a_i  <-  a_i - h_i (v_i + pi_i c)        c = sum_i pi_i s_i h_i v_i / (1 - sum_i pi_i^2 s_i h_i)
 
-(the Hessian is a diagonal less a rank-one term), which stays finite where s_i = 0. A step that changes the logits by d
-(largest less smallest change) is shortened to log(1 + d) / d of it: log-sum-exp is self-concordant in the general sense
-of Sun & Tran-Dinh 2019 (nu = 2), so that shortened steps always descend, and near the minimum they are full.
+(the Hessian is a diagonal less a rank-one term), which stays finite where s_i = 0. If a step changes the logits by d
+(largest less smallest change), it is multiplied by log(1 + d) / d: log-sum-exp is self-concordant in the general sense
+of Sun & Tran-Dinh 2019 (nu = 2), so such steps always descend. Near the minimum they are full Newton steps.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ NEWTON_STEPS = 40
 """Maximum number of steps. Five are enough for variances up to 10, eight up to 30. B(a) is a bound after any number."""
 
 ENOUGH = 1e-11
-"""Change of a at which the search ends."""
+"""Change of a below which the search ends."""
 
 
 def tilted(mean_nj: Any, variance_nj: Any) -> tuple[Any, Any]:
-    """Compute (N,) the bound on E log sum_j exp f_nj and (N, J) its a, from tensors of means and variances >= 0.
+    """Return (N,) bounds on E log sum_j exp f_nj and (N, J) tilts a, from tensors (N, J) of means and variances >= 0.
 
-    Rows of a are distributions, and the derivative in the means, even if the search ended early.
+    Rows of a sum to 1 and are the derivative of the bound in the means, even if the search ended early.
     """
     # Halfway between the minimum for small variances, softmax(mu), and that for large ones, which is nearly uniform.
     a_nj = torch.softmax(mean_nj / (1 + variance_nj.amax(1, keepdim=True) / 4), dim=1)

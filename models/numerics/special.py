@@ -1,4 +1,4 @@
-"""Digamma and log gamma of many positive numbers, about six times as fast as scipy's on one thread, and their sums.
+"""Digamma and log gamma of many positive numbers, and sums of them, about six times as fast as scipy on one thread.
 
 All use Stirling's series at z = x + 8, and the recurrence from there down to x:
 
@@ -22,7 +22,7 @@ from hitl.models.numerics.compiled import compiled, in_runs, inlined, runs_of
 from hitl.models.numerics.kernels import log_above_one
 
 THREADS_FROM = 50_000
-"""Number of values from which threads share the work."""
+"""Number of values above which the work is split among threads."""
 
 CHUNK, ROWS = 8192, 256
 """Number of cells, and of rows of counts, summed at a time."""
@@ -55,8 +55,8 @@ def log_gamma(x: Floats) -> Floats:
 def log_gamma_rises(mean: Floats, count: Floats, scales: Floats, above: float) -> Floats:
     """Return (S,) sums of ln Gamma(s x + n) - ln Gamma(s x) over cells, for each scale s.
 
-    Each cell has a mean x > 0 and a count n. Cells with a count of at most `above` >= 0 are left out. The single pass
-    allocates no arrays of the input's size.
+    Each cell has a mean x > 0 and a count n. Cells with a count of at most `above` >= 0 are left out. One pass, without
+    temporary arrays of the input's size.
     """
     mean, count = np.ascontiguousarray(mean).ravel(), np.ascontiguousarray(count).ravel()
     sums = np.zeros(((count.size + CHUNK - 1) // CHUNK, len(scales)))
@@ -66,9 +66,9 @@ def log_gamma_rises(mean: Floats, count: Floats, scales: Floats, above: float) -
 
 
 def psi_sums(counts_kc: Floats, a_c: Floats) -> tuple[Floats, Floats]:
-    """Return (C,) rises sum_k psi(n_kc + a_c) - psi(a_c), and their derivatives in a_c <= 0, which are slopes.
+    """Return (C,) rises sum_k [psi(n_kc + a_c) - psi(a_c)] and their derivatives in a_c, which are <= 0.
 
-    Counts (K, C) are >= 0 and a (C,) > 0. The single pass allocates no arrays of the input's size.
+    Counts (K, C) are >= 0 and a (C,) > 0. One pass, without temporary arrays of the input's size.
     """
     counts_kc, a_c = np.ascontiguousarray(counts_kc), np.ascontiguousarray(a_c, dtype=np.float64)
     sums = np.zeros(((len(counts_kc) + ROWS - 1) // ROWS, 2, a_c.size))
@@ -127,7 +127,7 @@ def _log_gamma(first: int, last: int, x: Any, log_rising: Any, out: Any) -> None
 
 @compiled
 def rises_of_chunk(mean: Any, count: Any, scales: Any, above: float, sums: Any) -> None:
-    """Write the sums of `log_gamma_rises` over at most CHUNK cells."""
+    """Write to `sums` (S,) the sums of `log_gamma_rises` over at most CHUNK cells."""
     x, n, terms = np.empty(CHUNK), np.empty(CHUNK), np.empty(CHUNK)
     size = 0
     for i in range(count.shape[0]):

@@ -1,4 +1,4 @@
-"""Votes per item and class, how far they agree, and how far beliefs agree with annotators."""
+"""Votes per item and class, agreement between votes, and agreement between beliefs and annotators."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def shares(q_nj: Floats) -> Floats:
 
 
 def smoothed(total_j: Floats, items: int) -> Floats:
-    """Return `shares` from the sum of the beliefs of `items` items."""
+    """Return the same as `shares`, from the sum (J,) of the beliefs of `items` items."""
     return np.asarray((total_j + 1 / total_j.size) / (items + 1))
 
 
 def voted(evidence: Evidence, smoothing: float = 1.0) -> Floats:
-    """Return (N, J) smoothed vote fractions, the start of iterations. Known truths stay one-hot."""
+    """Return (N, J) smoothed vote fractions, from which iterations start. Known truths are one-hot."""
     q_nj = kernels.votes(evidence.annotations)
     q_nj += smoothing / evidence.annotations.n_classes
     q_nj /= q_nj.sum(axis=1, keepdims=True)
@@ -36,10 +36,10 @@ def voted(evidence: Evidence, smoothing: float = 1.0) -> Floats:
 
 
 def agreement(annotations: Annotations) -> Floats:
-    """Return (N, J) share of an item's agreeing vote pairs that agree on each class; zero rows where no two agree.
+    """Return (N, J) fractions of an item's agreeing pairs of votes that are for each class; 0 if no two votes agree.
 
-    A single vote has no weight. Otherwise, among many items of a common class, stray votes for a rare class would
-    outnumber its own items.
+    So a single vote for a class has no weight. Otherwise stray votes for a rare class, on many items of a common class,
+    would outnumber the votes on its own items.
     """
     votes_nj = kernels.votes(annotations)
     pairs_nj = votes_nj * (votes_nj - 1)
@@ -55,10 +55,10 @@ def labels_of_a_class(annotations: Annotations) -> npt.NDArray[np.int64]:
 
 
 def answered(annotations: Annotations, q_nj: Floats) -> tuple[Floats, Floats]:
-    """Return (K, 3) expected right and wrong answers given beliefs (N, J), and their variance; and (K,) sum of doubts.
+    """Return (K, 3) expected numbers of right and of wrong answers and their variance, and (K,) the sum of doubts.
 
-    An answer that is no class ("unsure") is neither right nor wrong. The doubt of a label is 1 - max_j q_nj of its
-    item.
+    Beliefs (N, J) give the expectations. An answer that is no class ("unsure") is neither right nor wrong. The doubt of
+    a label is 1 - max_j q_nj of its item.
     """
     answers_k3, doubt_k = np.zeros((annotations.n_annotators, 3)), np.zeros(annotations.n_annotators)
     _answered(
@@ -78,7 +78,7 @@ def _answered(item: Any, annotator: Any, label: Any, q: Any, answers: Any, doubt
         if label[m] < classes:
             chance = q[n, label[m]]
             answers[k, 0] += chance
-            answers[k, 1] += 1.0  # counts all answers until the end
+            answers[k, 1] += 1.0  # the number of all answers; right ones are subtracted at the end
             answers[k, 2] += chance * (1.0 - chance)
     for k in range(answers.shape[0]):
         answers[k, 1] -= answers[k, 0]
