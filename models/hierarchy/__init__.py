@@ -1,1 +1,1 @@
-"""Hierarchical annotator model: the crowd's behavior, a person's accuracy, and that person's confusions."""
+"""Hierarchical annotator model: the crowd's behavior, each annotator's accuracy, and each annotator's confusions."""

@@ -1,4 +1,4 @@
-"""Weights of labels and items, and weighted label counts, in whole tables (K, L, J); see `hierarchical_dawid_skene`.
+"""Weights of labels and items, and weighted label counts in dense tables (K, L, J); see `hierarchical_dawid_skene`.
 
 All statistics add up over shards, given the overall weight u.
 """
@@ -31,12 +31,12 @@ from hitl.models.priors import Mask, Posterior
 from hitl.models.priors.shares import Shares
 
 SHARES = 100.0
-"""Uniform pseudo-items added to those that the shares are learned from."""
+"""Number of uniform pseudo-items added to the items that class shares are learned from."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs(Additive):
-    """Items with two or more class labels, their labels, and how many of the items models predict."""
+    """Number of items with two or more class labels, of their labels, and of those items that models predict."""
 
     items: int
     labels: int
@@ -51,7 +51,7 @@ class Pairs(Additive):
         return cls(int(several_n.sum()), int(labels_n[several_n].sum()), predicted)
 
     def weight(self, informativeness: float) -> float:
-        """Return u in [0, 1]: one label per item is spent on its class, less the part that models predict."""
+        """Return u in [0, 1]: the fraction of labels left if each item uses one for its class, or less with models."""
         return 1 - (self.items - informativeness * self.predicted) / max(self.labels, 1) if self.items else 0.0
 
 
@@ -61,10 +61,10 @@ class Weighed:
 
     Attributes:
         annotations: the labels.
-        weight_n: (N,) weight of an item: u, or 1 with known truth, or the models' information with less than two
-            labels.
+        weight_n: (N,) weight of each item: 1 with known truth, else u with two or more class labels, else the models'
+            informativeness.
         lone_n: (N,) True for items with one class label and no known truth.
-        crowd_n: (N,) weight of a lone label for the crowd: u, less the models' information about its item.
+        crowd_n: (N,) weight of a lone label for the crowd: u, times 1 - informativeness if models predict the item.
     """
 
     annotations: Annotations
@@ -74,7 +74,7 @@ class Weighed:
 
     @classmethod
     def of(cls, evidence: Evidence, weight: float, informativeness: float) -> Self:
-        """Compute weights from numbers of labels, known truth, and the models' information about an item's class."""
+        """Compute weights from numbers of labels, known truth, and the models' informativeness; `weight` is u."""
         labels_n = labels_of_a_class(evidence.annotations)
         informativeness_n = np.where(evidence.predicted, informativeness, 0.0)
         weight_n = np.where(evidence.known, 1.0, np.where(labels_n >= 2, weight, informativeness_n))
@@ -82,15 +82,15 @@ class Weighed:
 
     @cached_property
     def lone_m(self) -> npt.NDArray[np.intp]:
-        """Rows of the labels of items with one label."""
+        """Rows of the labels of lone items."""
         return np.flatnonzero(self.lone_n[self.annotations.item])
 
     def by(self, q_nj: Floats) -> Floats:
-        """Return (K, L, J) expected counts by beliefs (N, J)."""
+        """Return (K, L, J) weighted expected counts by beliefs (N, J)."""
         return kernels.counts(self.annotations, q_nj, self.weight_n)
 
     def lone(self, q_nj: Floats) -> Floats:
-        """Return (L, J) expected counts of lone labels by beliefs."""
+        """Return (L, J) weighted expected counts of lone labels by beliefs (N, J)."""
         label_m, item_m = self.annotations.label[self.lone_m], self.annotations.item[self.lone_m]
         said = self.crowd_n[item_m], (label_m, np.arange(len(label_m)))
         return np.asarray(sparse.csr_array(said, shape=(self.annotations.n_options, len(label_m))) @ q_nj[item_m])
@@ -98,13 +98,13 @@ class Weighed:
 
 @dataclass(frozen=True, eq=False)
 class Left(Additive):
-    """Votes that the weights leave over.
+    """Votes of the part of each item, 1 - weight, that the weights leave over.
 
     Attributes:
-        left_j: (J,) votes, in items, less the weights.
-        named_j: (J,) items with a label, or known truth, of the class.
-        counted, labeled: sum of the weights, and number, of items with a label or known truth.
-        compared: items with two class labels, or known truth.
+        left_j: (J,) sum over items of (1 - weight) times the item's vote fractions.
+        named_j: (J,) number of items with a label, or known truth, of class j.
+        counted, labeled: sum of the weights, and number, of the items with a label or known truth.
+        compared: number of items with two or more class labels, or known truth.
     """
 
     left_j: Floats
@@ -115,7 +115,7 @@ class Left(Additive):
 
     @classmethod
     def by_weights(cls, evidence: Evidence, weighed: Weighed, **others: Floats) -> Self:
-        """Count one shard, with `others` of its fields."""
+        """Count one shard; `others` are fields of a subclass."""
         annotations, weight_n = evidence.annotations, weighed.weight_n
         votes_nj = clamp(kernels.votes(annotations), evidence)
         votes_nj = votes_nj / np.maximum(votes_nj.sum(axis=1, keepdims=True), 1.0)
@@ -129,7 +129,7 @@ class Left(Additive):
 
 @dataclass(frozen=True, eq=False)
 class Tally(Left):
-    """Sums over votes; `votes_klj` (K, L, J) are weighted counts by the shares of agreeing pairs of votes."""
+    """Sums over votes. `votes_klj` (K, L, J): weighted counts, with fractions of agreeing pairs of votes as beliefs."""
 
     votes_klj: Floats
 
@@ -142,7 +142,7 @@ class Tally(Left):
 
 @dataclass(frozen=True, eq=False)
 class WeighedShares(Shares):
-    """Class shares learned from weighted items, in addition to pseudo-items (J,), `smoothing`.
+    """Class shares learned from weighted items and from pseudo-items (J,), `smoothing`.
 
         z_n ~ Cat(p)      p ~ Dirichlet(smoothing + 1)      and item n counts u_n = weight_n in [0, 1] of an item
 
@@ -161,18 +161,19 @@ class WeighedShares(Shares):
 
 
 WeighedOf = Callable[[Evidence], Weighed]
+"""A shard -> its labels with their weights."""
 
 
 @dataclass(frozen=True, eq=False)
 class Counted:
-    """Counts of all labels, in whole tables.
+    """Counts of all labels, in dense tables.
 
     Attributes:
         shards: the evidence.
-        anchor: w, weight of the votes, in [0, 1).
+        anchor: weight w of the votes, in [0, 1).
         outputs: the models, over no items.
-        weight: u, in [0, 1).
-        weighed: a shard -> its labels, and their weights.
+        weight: overall weight u, in [0, 1].
+        weighed: function: shard -> its labels with their weights.
         tally: sums over the votes.
     """
 
@@ -191,40 +192,40 @@ class Counted:
         return cls(shards, anchor, outputs, weight, weighed, shards.total(partial(_tally, weighed=weighed)))
 
     def first(self, first: em.Beliefs) -> tuple[Expected, Floats]:
-        """Return the expectations of first beliefs, and (L, J) counts of lone labels."""
+        """Return the expectations by first beliefs, and (L, J) counts of lone labels."""
         counts_klj, items_j, lone_lj = self.shards.total(partial(_first, beliefs=first, weighed=self.weighed))
         return Expected(counts_klj, items_j, 0.0), lone_lj
 
     def ended(self, before: em.Beliefs, after: em.Beliefs) -> Sums:
-        """Return the sum of the changes of beliefs in a round, and (L, J) counts of lone labels at its end."""
+        """Return the sum of the absolute changes of beliefs in a round, and (L, J) counts of lone labels at its end."""
         return self.shards.total(partial(_round, before=before, after=after, weighed=self.weighed))
 
     def skills(self, counts: Floats, lone_lj: Floats, accuracy: float) -> Skills:
-        """Learn the hierarchy from expected counts, anchored, and lone labels."""
+        """Learn the hierarchy from expected counts (K, L, J), which are anchored first, and from lone labels (L, J)."""
         return Skills.learned(self.anchored(counts), accuracy, lone_lj)
 
     def anchored(self, counts_klj: Floats) -> Floats:
-        """Return (K, L, J) anchored counts from counts by beliefs."""
+        """Return (K, L, J) anchored counts: (1 - w) times the counts by beliefs plus w times the counts by votes."""
         learned_klj: Floats = self.anchor / (1 - self.anchor) * self.tally.votes_klj
         learned_klj += counts_klj
         learned_klj *= 1 - self.anchor
         return learned_klj
 
     def pseudo_counts(self, skills: Skills) -> Floats:
-        """Return (K, L, J) pseudo-counts added to the counts by beliefs, in the same unit."""
+        """Return (K, L, J) pseudo-counts to add to the counts by beliefs: votes and prior, divided by 1 - w."""
         pseudo_klj: Floats = self.anchor * self.tally.votes_klj
         pseudo_klj += skills.prior_klj
         pseudo_klj /= 1 - self.anchor
         return pseudo_klj
 
     def shares(self) -> WeighedShares:
-        """Return the shares before any belief, over no items."""
+        """Return the class shares before any belief is known, over no items."""
         return shares_before(self.tally, np.empty(0), self.outputs.informativeness, self.outputs.share_j)
 
     def run_em(
         self, prior: WeighedShares, skills: Skills, begun: Expected, tolerance: float, most: int
     ) -> tuple[em.EMResult[WeighedShares, Confusion], em.Beliefs]:
-        """Iterate from `begun` with the hierarchy held. Also return the beliefs of a shard at the end."""
+        """Iterate from `begun` with the hierarchy held fixed. Also return the beliefs of a shard at the end."""
         prior_on = partial(_prior_on, weighed=self.weighed, outputs=self.shards.once(self.outputs.on))
         found = em.run_em(
             self.shards,
@@ -250,7 +251,7 @@ class Counted:
 
 
 def _first(evidence: Evidence, beliefs: em.Beliefs, weighed: WeighedOf) -> Sums:
-    """Return expected counts (K, L, J), weighted items (J,), and counts (L, J) of lone labels."""
+    """Return expected counts (K, L, J), weighted numbers of items (J,), and counts of lone labels (L, J)."""
     q_nj, own = beliefs(evidence), weighed(evidence)
     return Sums((own.by(q_nj), kernels.totals(q_nj, own.weight_n), own.lone(q_nj)))
 
@@ -277,7 +278,7 @@ def _prior_on(
 
 
 def shares_before(left: Left, weight_n: Floats, informativeness: float, model_share_j: Floats) -> WeighedShares:
-    """Return shares before any belief: votes left over by the weights (N,), plus uniform pseudo-items."""
+    """Return class shares before any belief is known: from the votes left over by the weights, and pseudo-items."""
     even = SHARES * left.labeled / max(left.counted, 1.0)
     even_j = (1 - informativeness) * spread(left.named_j > 0, left.compared) + informativeness * model_share_j
     left_j = left.left_j if left.counted > 0 else np.zeros(len(even_j))
@@ -288,10 +289,10 @@ def shares_before(left: Left, weight_n: Floats, informativeness: float, model_sh
 def spread(named_j: Mask, compared: int) -> Floats:
     """Return (J,) shares: uniform over the classes in use, with the remainder for classes to come.
 
-    `named_j` (J,): True if a label or a known truth names the class. `compared`: the n items with two labels or known
-    truth. The next item is of a new class with probability 1 / (n + 1), as in a Chinese restaurant process of
-    concentration 1 (Ewens 1972), or less if few classes are left. Lone labels carry no information about this: if one
-    annotator marked a part of an item, no other annotator could have said that there is nothing.
+    `named_j` (J,): True if a label or a known truth names the class. `compared`: the number n of items with two labels
+    or known truth. The next item is of a new class with probability 1 / (n + 1), as in a Chinese restaurant process of
+    concentration 1 (Ewens 1972), or less if few classes are left. Lone labels carry no information about this: if only
+    one annotator marked an object, no other annotator could answer that there is none.
     """
     unnamed = int(np.count_nonzero(~named_j))
     left = min(unnamed / named_j.size, 1 / (compared + 1))
@@ -300,5 +301,5 @@ def spread(named_j: Mask, compared: int) -> Floats:
 
 
 def least_labels(outputs: Outputs) -> int:
-    """Return the minimum number of labels of an item from which EM learns: one alone is useless, except with models."""
+    """Return the minimum number of labels of items that EM learns from: one label alone is useless without models."""
     return 2 if outputs.pool is None else 1

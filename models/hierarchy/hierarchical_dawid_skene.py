@@ -1,32 +1,32 @@
-"""Dawid–Skene with a hierarchy of crowd, person and rows, for crowds with few or many labels.
+"""Dawid–Skene with a hierarchy of crowd, person and confusion rows, for crowds with few or many labels.
 
     z_n ~ Cat(p)        l_nk | z_n = j ~ Cat(pi_kj)        pi_kj ~ Dirichlet, its prior learned (`skills`)
 
-EM over class shares and rows, with the hierarchy held, alternates with learning the hierarchy from the expected
-counts. Counts are weighted by how much labels can tell:
+EM over class shares and rows, with the hierarchy held fixed, alternates with learning the hierarchy from the expected
+counts. Counts are weighted by how much information labels have about annotators:
 
     weight     u = sum (m_n - 1) / sum m_n over the items with m_n >= 2 class labels, because one label per item
-               is spent on its class; an item of known truth counts 1
-    lone       an item with one label informs about the crowd's answers, not about its annotator's accuracy: it counts
-               u for the crowd and nothing for persons
-    anchor     beliefs count (1 - w) and agreeing pairs of votes count w, so that no class drifts away from
-               those who vote for it
-    shares     the rest of an item, 1 - u or all, counts by its votes, and `SHARES` pseudo-items are added: uniform
-               over the classes in use, except for the part reserved for classes that may still come
+               is used up for its class; an item of known truth counts 1
+    lone       an item with one label informs about the crowd's answers, but not about the annotator's accuracy: it
+               counts u for the crowd and nothing for the annotator
+    anchor     beliefs count (1 - w) and agreeing pairs of votes count w, so that no class drifts away from the
+               annotators who vote for it
+    shares     the remainder of an item, 1 - u or all of it, counts by its votes, and `SHARES` pseudo-items are added:
+               uniform over the classes in use, except for a part reserved for classes that may still occur
 
-If questions are chosen by earlier answers, whether an item has one label depends on that label. Hence all labels have
-the same weight, and lone ones count for the crowd. By weights (m_n - 1) / m_n annotators seem worse than they are, and
-in replays whole classes were lost (docs/decisions.md, 2026-11-23).
+If earlier answers decide which items get more labels, then whether an item has only one label depends on that label.
+Hence all labels have the same weight, and lone labels count for the crowd. With weights (m_n - 1) / m_n annotators would
+seem worse than they are, and in replays entire classes were lost (docs/decisions.md, 2026-11-23).
 
-With two labels per item only the votes tell classes from errors: the same labels arise if most answers of a kind are
-errors, or if most items are of that class. Hence the shares stay near uniform until hundreds of pairs say more.
+With two labels per item only the votes distinguish classes from errors: the same labels arise if most answers of a kind
+are errors, or if most items are of that class. Hence the shares stay near uniform until there are hundreds of pairs.
 
-A model prediction is one more observation of its item, p(x_n | z_n) (`observed_outputs`), with the class shares of
-the models taken out, because they may be as wrong as the labels a model was trained on. With models of informativeness
-k, in [0, 1], less of the labels of a predicted item is spent on its class:
+A model prediction is one more observation of its item, p(x_n | z_n) (`observed_outputs`). It is divided by the class
+shares of the models, because these may be as wrong as the labels that a model was trained on. With models of
+informativeness k, in [0, 1], only 1 - k labels of a predicted item are used up for its class:
 
-    weight     u = sum (m_n - 1 + k) / sum m_n; an item with less than two labels counts k
-    lone       such an item counts u (1 - k) for the crowd
+    weight     u = sum (m_n - 1 + k) / sum m_n; an item with fewer than two labels counts k
+    lone       a predicted item with one label counts u (1 - k) for the crowd
     shares     of the `SHARES` pseudo-items, 1 - k are uniform and k follow the models
 """
 
@@ -64,13 +64,13 @@ from hitl.models.priors.calibrated import learned_shares
 from hitl.tables.shared_errors import as_array, share_errors
 
 ANCHOR, ANCHOR_OF_TWO = 0.5, 0.2
-"""Weight of the votes in what is learned from. With two classes there is no third that could be taken over."""
+"""Weight of the votes in the counts, with three or more classes and with two, where no third class can be lost."""
 
 ROUNDS, STEPS = 12, 10
-"""Maximum number of times the hierarchy is learned, and iterations of EM between them."""
+"""Maximum number of rounds, each of which learns the hierarchy, and maximum iterations of EM per round."""
 
 AT_REST = 1e-4
-"""Mean change of a belief in a round at which rounds end."""
+"""Mean absolute change of a belief in a round below which rounds end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +78,10 @@ class HierarchicalDawidSkene:
     """Dawid–Skene with a hierarchy of priors: crowd, person, confusion rows; models are observations of the items.
 
     Attributes:
-        accuracy: expected of annotators before any label is seen, in (0, 1).
-        anchor: weight of agreeing votes in what is learned from, in [0, 1); None: .5, with two classes .2.
-        tolerance: an iteration of EM that gains less, in nats an item, is the last.
-        max_iterations: most iterations of EM after the last round.
+        accuracy: accuracy expected of annotators before any label is seen, in (0, 1).
+        anchor: weight of agreeing votes in the counts, in [0, 1); None: .5, or .2 with two classes.
+        tolerance: EM stops when an iteration gains less, in nats per item.
+        max_iterations: maximum number of iterations of EM after the last round.
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -103,7 +103,7 @@ class HierarchicalDawidSkene:
         check_settings(self)
 
     def fit(self, evidence: Evidence | Shards, *, start: Consensus | None = None) -> Consensus:
-        """Learn hierarchy, rows and beliefs in turn, starting from the votes or from `start`."""
+        """Learn the hierarchy, confusion rows and beliefs in turn, starting from the votes or from `start`."""
         return self.fitted(used_shards(self, evidence), start)[0]
 
     def fitted(self, shards: Shards, start: Consensus | None) -> tuple[Consensus, em.Beliefs]:
@@ -166,7 +166,7 @@ class HierarchicalDawidSkene:
         return warm_start.applied_under(prior, consensus, evidence, unmet_jl)
 
     def concentration(self, consensus: Consensus, annotations: Annotations) -> Floats:
-        """Return (K, J, L) learned Dirichlet parameters of these annotators; new ones get the crowd's."""
+        """Return (K, J, L) learned Dirichlet parameters of these annotators; new annotators get the crowd's."""
         people = consensus.annotators
         if share_errors(people.confusion):
             right = dict(zip(people.names, people.confusion.right_k.tolist(), strict=True))
@@ -175,8 +175,7 @@ class HierarchicalDawidSkene:
         return learned_concentration(consensus.annotators, self._unmet(annotations), annotations)
 
     def _first(self, evidence: Evidence, start: Consensus | None, outputs: Outputs) -> Floats:
-        """Return (N, J) first beliefs: the votes and the models, or the predictions of `start` combined with the
-        models."""
+        """Return (N, J) first beliefs: models combined with the votes or, where possible, with the fit `start`."""
         outputs = outputs.on(evidence)
 
         def judge(learned: Consensus) -> Floats:
@@ -191,6 +190,6 @@ class HierarchicalDawidSkene:
         return ANCHOR if annotations.n_classes > 2 else ANCHOR_OF_TWO
 
     def _unmet(self, annotations: Annotations) -> Floats:
-        """Return (J, L) rows of an annotator without any data."""
+        """Return (J, L) Dirichlet parameters of an annotator without any data."""
         wrong = CROWD * (1 - self.accuracy) / (annotations.n_options - 1)
         return confusion.on_the_diagonal(annotations.n_classes, annotations.n_options, CROWD * self.accuracy, wrong)

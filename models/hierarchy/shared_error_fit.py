@@ -1,14 +1,15 @@
 """Dawid–Skene for many classes: one accuracy per annotator, and errors distributed like the crowd's.
 
-    pi_kjl = c_k                 l = j                            whole matrices (K, J, L) would be much larger than
-             (1 - c_k) e_jl      else                             the labels that they are learned from
+    pi_kjl = c_k                 l = j                            because full matrices (K, J, L) would be much
+             (1 - c_k) e_jl      else                             larger than the labels that they are learned from
 
     c      the crowd's accuracy: Beta, `CROWD` labels at the expected accuracy
-    c_k    a person's: Beta with strength S about c                                    (S c + right_k) / (S + said_k)
+    c_k    an annotator's: Beta with strength S about c                                (S c + right_k) / (S + said_k)
     e_jl   the crowd's errors on class j: Dirichlet of strength a, even over l         (N_jl + a / (L - 1)) / (N_j + a)
 
-with expected counts by beliefs q, an item weighing u_n (`counted`). S and a are learned as in `skills`, by the
-marginal likelihood of all persons and of all classes. Expectations and parameters alternate until beliefs converge.
+with expected counts by beliefs q, in which item n has weight u_n (`counted`). S and a are learned as in `skills`, by
+the marginal likelihood of all annotators and of all classes. Expectations and parameters alternate until beliefs
+converge.
 """
 
 from __future__ import annotations
@@ -31,20 +32,20 @@ from hitl.models.priors import Mask
 from hitl.tables.shared_errors import SharedErrors, as_array
 
 MANY_CLASSES, LARGE = 128, 2**22
-"""Number of classes, and of cells of whole matrices, from which annotators share their errors."""
+"""Minimum number of classes, and of cells of full matrices, for annotators to have the same errors."""
 
 SPARSE = 4
-"""Labels per row of the whole matrices up to which annotators share errors. More labels can teach individual rows."""
+"""Number of labels per row of full matrices below which annotators have the same errors. More can teach single rows."""
 
 LEAST = 1e-6
-"""Largest belief left out of the counts of errors."""
+"""Largest belief, and count of an error, that is left out of the counts of errors."""
 
 MOST_ITERATIONS, AT_REST = 200, 1e-6
-"""Stopping rule: iterations, and the mean change of an item's beliefs, summed over classes."""
+"""Stopping rule: maximum iterations, and the mean change of an item's beliefs, summed over classes."""
 
 
 def has_few_labels_for_its_classes(annotations: Annotations) -> bool:
-    """Return True if whole confusion matrices would be large, and labels few for their size."""
+    """Return True if full confusion matrices would be large, and labels too few for their size."""
     rows = annotations.n_annotators * annotations.n_options
     many = annotations.n_classes >= MANY_CLASSES and rows * annotations.n_classes >= LARGE
     return many and len(annotations) < SPARSE * rows
@@ -52,7 +53,7 @@ def has_few_labels_for_its_classes(annotations: Annotations) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class SharedErrorFit:
-    """Beliefs (N, J), class shares, annotators' chances and Dirichlet parameters, and the trace."""
+    """Beliefs (N, J), class shares, the annotators' chances of answers, and the log evidence of each iteration."""
 
     q_nj: Floats
     prior: Observed[WeighedShares]
@@ -84,7 +85,10 @@ def fit_shared_errors(
     informative_n: Mask,
     accuracy: float,
 ) -> SharedErrorFit:
-    """Fit from beliefs (N, J); `accuracy` is expected of annotators before any label is seen, in (0, 1)."""
+    """Fit from first beliefs (N, J), which are overwritten.
+
+    `accuracy`: accuracy expected of annotators before any label is seen, in (0, 1).
+    """
     labels = _Labels(evidence.annotations, weighed)
     trace: list[float] = []
     prior = prior.learn(prior.statistics(q_nj, informative_n))
@@ -101,7 +105,7 @@ def fit_shared_errors(
 
 
 class _Labels:
-    """Labels as sparse tables, and the parameters learned from them by beliefs."""
+    """Labels as sparse tables, from which parameters are learned given beliefs."""
 
     def __init__(self, annotations: Annotations, weighed: Weighed) -> None:
         self.annotations, self.weight_n = annotations, weighed.weight_n
@@ -130,7 +134,7 @@ class _Labels:
 
 
 def _dirichlet_multinomial(counts: Floats, total_j: Floats, even: float) -> Floats:
-    """Return (S,) the log likelihood of the crowd's errors at each strength of the grid, up to a constant."""
+    """Return (S,) log likelihood of the crowd's errors at each strength of the grid, up to a constant."""
     alpha = STRENGTHS[:, None] * even
     inside = (log_gamma(alpha + counts) - log_gamma(alpha)).sum(axis=1)
     filled_j = total_j[total_j > 0]

@@ -1,6 +1,6 @@
-"""Prior of confusion rows, which are shrunk toward the crowd's behavior and the person's accuracy.
+"""Prior of confusion rows, which shrinks them toward the crowd's behavior and the annotator's accuracy.
 
-A hierarchy of three levels, each a prior of the next, so that matrices are trusted only as far as labels support them:
+The hierarchy has three levels, each the prior of the next, so that matrices are only as detailed as labels support:
 
     crowd    c               one accuracy            Beta, `CROWD` labels at the expected accuracy
              mu_jl           how often class j is named correctly: Beta, `ROWS` labels at c
@@ -9,16 +9,16 @@ A hierarchy of three levels, each a prior of the next, so that matrices are trus
     row      pi_kj  ~  Dirichlet(R mu_kj)      mu_kj: row j of the crowd with its odds of being right
                                                multiplied by odds(c_k) / odds(e_k)
 
-Each level is estimated from expected counts N_klj at its posterior mean. The strengths S (how alike persons are) and R
-(how alike a person's rows are to the crowd's) are means over the grid `STRENGTHS` of powers of two, in the logarithm,
+Each level is estimated by its posterior mean, given expected counts N_klj. The strengths S (how similar persons are)
+and R (how similar a person's rows are to the crowd's) are geometric means over the grid `STRENGTHS` of powers of two,
 weighted by the marginal likelihood of all persons (Beta-binomial and Dirichlet-multinomial); ln S also has the prior
-N(ln 8, 1). A person with three labels is estimated from the crowd; with thirty from their own accuracy; with three
-thousand from their own rows.
+N(ln 8, 1). A person with three labels is estimated from the crowd, with thirty labels from their own accuracy, and with
+three thousand from their own rows.
 
-Accuracies are over answers that are a class. How often an annotator gives another answer ("unsure") follows from
-the rows alone.
+Accuracies are over answers that are a class. How often an annotator gives another answer ("unsure") depends only on
+the rows.
 
-No class is expected to be labeled as another one more often than as itself: where it would be, both are equal.
+The crowd labels no class as another one more often than as itself: where it would, both chances are made equal.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from hitl.models.annotators.confusion import over_options
 from hitl.models.numerics.special import log_gamma, log_gamma_rises
 
 CROWD, ROWS = 20.0, 500.0
-"""Pseudo-labels of the expected accuracy, and of the crowd's accuracy in each class. With 50 to
-500 for `ROWS` the mean log loss of thinned public crowds changes by .02 at most. With 100 the crowd's rows of rte
-collapse while questions are chosen by uncertainty; with 300 and more they do not.
+"""Number of pseudo-labels at the expected accuracy, and, in each class, at the crowd's accuracy. For `ROWS` from 50 to
+500 the mean log loss of thinned public crowds changes by .02 at most. With 100 the crowd's rows of rte collapse while
+questions are chosen by uncertainty; with 300 and more they do not.
 """
 
 STRENGTHS: Floats = np.exp2(np.arange(1, 8, dtype=np.float64))
-"""Grid of pseudo-labels that the crowd adds to a person's own."""
+"""Grid of strengths: numbers of pseudo-labels that the crowd adds to a person's own labels."""
 
 USUAL_ALIKE = -((np.log(STRENGTHS) - np.log(8)) ** 2) / 2
-"""Log prior of the similarity of persons."""
+"""Log prior of S over the grid."""
 
 NEGLIGIBLE = 1e-15
-"""Counts up to this one are left out of likelihoods, to which a million of them add less than a thousandth."""
+"""Counts up to this size are left out of likelihoods. A million of them would add less than a thousandth."""
 
 EDGE = 1e-3
 """Minimum distance of accuracies from 0 and 1."""
@@ -55,10 +55,10 @@ class Skills:
     """Expected rows of annotators, and of the crowd.
 
     Attributes:
-        accuracy: c of the crowd, in (0, 1).
+        accuracy: the crowd's accuracy c, in (0, 1).
         crowd_jl: (J, L) Dirichlet parameters of the rows of a new annotator.
-        prior_klj: (K, L, J) those of the annotators.
-        alike, rows: the strengths S and R, in labels.
+        prior_klj: (K, L, J) prior Dirichlet parameters of the rows of each annotator.
+        alike, rows: strengths S and R, in labels.
     """
 
     accuracy: float
@@ -69,9 +69,9 @@ class Skills:
 
     @classmethod
     def learned(cls, counts_klj: Floats, expected: float, lone_lj: Floats) -> Skills:
-        """Learn from expected counts (K, L, J), and (L, J) of lone labels, which inform about the crowd alone.
+        """Learn from expected counts (K, L, J), and from counts of lone labels (L, J), which inform about the crowd.
 
-        `expected`: accuracy before any label is seen, in (0, 1).
+        `expected`: accuracy expected before any label is seen, in (0, 1).
         """
         options, classes = lone_lj.shape
         of_classes = counts_klj[:, :classes]
@@ -93,7 +93,7 @@ class Skills:
 
 
 def _crowd_rows(counts_lj: Floats, accuracy: float) -> Floats:
-    """Return (L, J) the crowd's answers for each class; columns sum to 1, the diagonal is the largest of its column."""
+    """Return (L, J) the crowd's chances of answers for each class; columns sum to 1, and their diagonal is largest."""
     classes = counts_lj.shape[1]
     right_j, wrong_lj = counts_lj[:classes].diagonal(), counts_lj + 1  # one error for each other option
     hit_j = (ROWS * accuracy + right_j) / (ROWS + counts_lj.sum(axis=0))
@@ -105,8 +105,10 @@ def _crowd_rows(counts_lj: Floats, accuracy: float) -> Floats:
 
 
 def _at_skill(crowd_lj: Floats, shift_k: Floats) -> Floats:
-    """Return (K, L, J) the crowd's rows with `shift_k` added to the log odds of being right; errors keep their
-    proportions."""
+    """Return (K, L, J) the crowd's rows with `shift_k` added to the log odds of a right answer.
+
+    Errors keep their proportions.
+    """
     classes = crowd_lj.shape[1]
     diagonal = np.arange(classes)
     said_j = crowd_lj[:classes].sum(axis=0)
@@ -127,14 +129,14 @@ def _log_odds(p: Floats) -> Floats:
 
 
 def strength(log_likelihood_s: Floats, log_prior: Floats | float = 0.0) -> float:
-    """Return the mean over the grid, in the logarithm."""
+    """Return the geometric mean over the grid, weighted by these log likelihoods (S,)."""
     score = log_likelihood_s + log_prior
     weight = np.exp(score - score.max())
     return float(np.exp(weight @ np.log(STRENGTHS) / weight.sum()))
 
 
 def beta_binomial(mean_k: Floats, right_k: Floats, total_k: Floats) -> Floats:
-    """Return (S,) log likelihood of right answers of all annotators at each strength of the grid, up to a constant."""
+    """Return (S,) log likelihood of all annotators' right answers at each strength of the grid, up to a constant."""
     scale = STRENGTHS[:, None]
     a, b = scale * mean_k, scale * (1 - mean_k)
     raised = log_gamma(a + right_k) - log_gamma(a) + log_gamma(b + total_k - right_k) - log_gamma(b)
