@@ -15,8 +15,8 @@ counts. Counts are weighted by how much information labels have about annotators
                uniform over the classes in use, except for a part reserved for classes that may still occur
 
 If earlier answers decide which items get more labels, then whether an item has only one label depends on that label.
-Hence all labels have the same weight, and lone labels count for the crowd. With weights (m_n - 1) / m_n annotators would
-seem worse than they are, and in replays entire classes were lost (docs/decisions.md, 2026-11-23).
+Hence all labels have the same weight, and lone labels count for the crowd. With weights (m_n - 1) / m_n annotators
+would seem worse than they are, and in replays entire classes were lost (docs/decisions.md, 2026-11-23).
 
 With two labels per item only the votes distinguish classes from errors: the same labels arise if most answers of a kind
 are errors, or if most items are of that class. Hence the shares stay near uniform until there are hundreds of pairs.

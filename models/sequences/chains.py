@@ -6,14 +6,15 @@
     M   pi[k, j, l], first[j], step[i, j] ∝ expected counts + smoothing (Algorithm 1), or all with Dirichlet posteriors,
         by variational Bayes, in which the rows of the annotators share a learned prior a_j, as in VB-IBCC
 
-Unlabeled items take part through their neighbors. If transitions do not depend on the class before, it is Dawid-Skene,
-or VB-IBCC. BSC-seq has annotators whose answer depends on their previous one,
+Unlabeled items take part through their neighbors. If transitions do not depend on the previous class, the model is
+Dawid-Skene, or VB-IBCC. In BSC-seq an annotator's answer depends on their previous answer,
 
     l_tk | z_t = j, l_{t-1,k} = h ~ Cat(pi_k[h, j])        pi_k[h, j] ~ Dir(a_j)
 
-so it splits each annotator into L + 1 pseudo-annotators: one per previous label, and one for the beginning or after an
-item that they did not label. This models annotators who mark little and overlook whole names: an O after an O says less
-than an O after a B. If all classes are O, B-kind and I-kind, I-kind follows B-kind or I-kind alone.
+so it splits each annotator into L + 1 pseudo-annotators: one per previous label, and one for items at the beginning or
+after an item that the annotator did not label. This models annotators who mark little and overlook entire names: an O
+after an O carries less information than an O after a B. If all classes are O, B-kind and I-kind, then I-kind may only
+follow B-kind or I-kind.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from hitl.models.priors.markov_chain import DirichletChain, MarkovChain, Sequenc
 from hitl.models.sequences.learned_chain import FIRST, STEPS, ChainPosterior, chain_posterior, sequences_of
 
 AFTER = "after own labels"
-"""(K (L + 1), L, J) Dirichlet parameters of each annotator after each of their labels, and after none."""
+"""Name of the (K (L + 1), L, J) Dirichlet parameters of each annotator after each of their labels, and after none."""
 
 NO_ITEMS = Sequences(np.empty((0, 2), np.int64))
 
@@ -59,12 +60,13 @@ class ChainMethod(ABC):
     Attributes:
         step_smoothing: pseudo-count of each first class, and of each transition, > 0.
         tolerance: iterations stop when one gains less, in nats per item.
+        max_iterations: maximum number of iterations.
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth", "sequence"})
     needs: ClassVar[frozenset[str]] = frozenset({"sequence"})
     starts_from: ClassVar[str] = STEPS
-    """Parameter of a consensus from which a fit can start."""
+    """Parameter that a consensus must have for a fit to start from it."""
 
     step_smoothing: float = 1.0
     tolerance: float = 1e-6
@@ -82,9 +84,9 @@ class ChainMethod(ABC):
         """Return the kind of annotators."""
 
     def fit(self, evidence: Evidence | Shards, *, start: Consensus | None = None) -> Consensus:
-        """Iterate from the votes, or from `start`. Raise BadEvidence without a sequence.
+        """Iterate from the votes, or from `start`. Raise BadEvidence if the evidence has no sequences.
 
-        Each sequence must be wholly in one shard: one split over two shards would count as two.
+        All items of a sequence must be in one shard: a sequence split over two shards would count as two.
         """
         shards = used_shards(self, evidence)
         began = time.perf_counter()
@@ -124,7 +126,7 @@ class ChainMethod(ABC):
         )
 
     def by_answers(self, evidence: Evidence) -> Evidence:
-        """Return the evidence with the annotators that have one confusion matrix each."""
+        """Return the evidence with annotators who have one confusion matrix each, split if necessary."""
         return evidence
 
     def report(self, annotations: Annotations, found: Any, share_j: Floats) -> AnnotatorReport:
@@ -179,7 +181,7 @@ class SequentialIBCC(ChainMethod):
     Attributes:
         diagonal, off: pseudo-counts of a right and of each other answer in a confusion row, > 0; if `shared`, the
             mode of their hyperprior.
-        shared: learn the rows' prior from all annotators (empirical Bayes).
+        shared: True to learn the rows' prior from all annotators (empirical Bayes).
 
     The other settings are those of `ChainMethod`.
 
@@ -241,7 +243,7 @@ class BSCSeq(ChainMethod):
         return replace(evidence, annotations=after_own_labels(evidence.annotations, sequences_of(evidence)))
 
     def report(self, annotations: Annotations, found: Any, share_j: Floats) -> AnnotatorReport:
-        """Report each annotator by the labels after any label."""
+        """Report each annotator by all their labels, whatever the previous one."""
         counts_klj = merged(found.annotators.counts_klj, annotations.n_options)
         return dirichlet_confusion.report(annotations, replace(found.annotators, counts_klj=counts_klj), share_j)
 
@@ -257,7 +259,7 @@ class BSCSeq(ChainMethod):
         return chain_posterior(consensus, self.by_answers(evidence), log_pi_klj)
 
     def _log_answers(self, consensus: Consensus, annotations: Annotations) -> Floats:
-        """Return (K (L + 1), L, J) E ln pi of these annotators; new ones get the learned prior."""
+        """Return (K (L + 1), L, J) E ln pi of these annotators; new annotators get the learned prior."""
         alpha, prior_jl = consensus.parameters[AFTER], consensus.annotators.prior
         each = annotations.n_options + 1
         prior_jl = self.kind(annotations).hyper_jl if prior_jl is None else prior_jl
@@ -272,9 +274,9 @@ class BSCSeq(ChainMethod):
 
 
 def after_own_labels(annotations: Annotations, sequences: Sequences) -> Annotations:
-    """Split annotators by previous label: k (L + 1) + h has given label h before, with h = L for none.
+    """Split annotators by their previous label: k (L + 1) + h is annotator k after label h, with h = L for none.
 
-    Labels without an annotator count as having no previous label. The new annotators are named by their numbers.
+    Labels of the anonymous pool have no previous label. The new annotators are named by their numbers.
     """
     n_options = annotations.n_options
     rank_n = np.empty(annotations.n_items, dtype=np.int64)
@@ -302,9 +304,9 @@ def merged(counts_klj: Floats, n_options: int) -> Floats:
 
 
 def steps_of_spans(classes: Sequence[object]) -> npt.NDArray[np.bool_] | None:
-    """Return (1 + J, J) which classes may begin a sequence, and which may follow each: I-X follows B-X or I-X alone.
+    """Return (1 + J, J) True for classes that may begin a sequence, and that may follow each class.
 
-    None unless every class is O, B-kind or I-kind.
+    I-X may only follow B-X or I-X. Return None unless every class is O, B-X or I-X for some X.
     """
     parts = [re.fullmatch("O|([BI])-(.+)", str(name), re.DOTALL) for name in classes]
     if not all(parts):

@@ -3,8 +3,8 @@
 first    (J,)    probability of each class at the beginning of a sequence
 steps    (J, J)  probability of each class after each class; rows sum to 1
 
-With the messages of the items it gives a posterior over whole sequences (`ChainPosterior`): beliefs of each item, the
-most probable path, and the probability of events over several items, such as the borders of a span.
+Together with the messages of items it gives a posterior over entire sequences (`ChainPosterior`): beliefs about each
+item, the most probable path, and the probability of events over several items, such as the borders of a span.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from hitl.models.priors.markov_chain import NEVER, MarkovChain, Sequences
 FIRST, STEPS = "first", "steps"
 
 AT_ONCE = 500_000
-"""Number of sequence positions in memory while probabilities of events are computed."""
+"""Number of sequence positions processed at once while probabilities of events are computed."""
 
 
 def sequences_of(evidence: Evidence) -> Sequences:
-    """Return the order of the items. Raise BadEvidence without one, or if two items have the same position."""
+    """Return the order of the items. Raise BadEvidence if there is none, or if two items have the same position."""
     if evidence.sequence is None:
         raise BadEvidence("items without places in sequences; expected sequence=, in every shard if there are several")
     order = np.lexsort(evidence.sequence.T[::-1])
@@ -45,7 +45,7 @@ def sequences_of(evidence: Evidence) -> Sequences:
 
 @dataclass(frozen=True, eq=False)
 class ChainPosterior:
-    """Chain and (N, J) log likelihoods of the items, with known truth."""
+    """Posterior of a chain given messages (N, J), which include known truth and models."""
 
     message_nj: Floats
     chain: MarkovChain
@@ -62,9 +62,10 @@ class ChainPosterior:
         return most_probable(self.message_nj, order.rows, order.start, self.chain.first_j, self.chain.step_ij)
 
     def probabilities(self, sequence_e: Indices, where: Callable[[int, Floats], None]) -> Floats:
-        """Return (E,) probabilities of E events, event e in sequence sequence_e[e].
+        """Return (E,) probabilities of E events; event e concerns the sequence sequence_e[e].
 
-        `where(e, message_tj)` sets the messages of classes that the event rules out to -inf, items in their order.
+        `where(e, message_tj)` receives the messages of this sequence, item by item (T, J), and must set those of classes
+        that the event rules out to -inf.
         """
         start, rows = self.chain.sequences.start, self.chain.sequences.rows
         log_e = np.empty(len(sequence_e))
@@ -79,7 +80,7 @@ class ChainPosterior:
             if copies:
                 borders = np.cumsum([0, *map(len, copies)])
                 log_e[part] = self._pass(np.concatenate(copies), np.arange(borders[-1]), borders).log_z_s
-        # A sequence that the event makes impossible has no evidence.
+        # An event that makes its sequence impossible has probability 0; its log evidence may be NaN.
         return np.nan_to_num(np.exp(log_e - self.passed.log_z_s[sequence_e]), nan=0.0)
 
     def _pass(self, message_nj: Floats, rows: Indices, start: Indices) -> Passed:
