@@ -41,7 +41,7 @@ def forward_backward(message_nj: Floats, rows: Indices, start: Indices, first_j:
     """Compute exact beliefs of chains with first-class probabilities `first_j` and transitions `step_ij`.
 
     `first_j` and the rows of `step_ij` sum to 1, or to less in variational Bayes. If known truth and forbidden
-    transitions make a chain impossible, its log evidence is -inf and its beliefs are NaN.
+    transitions make a chain impossible, its log evidence is -inf or NaN and its beliefs are NaN.
     """
     q_nj, top_n, log_z_s = np.empty_like(message_nj), np.empty(len(message_nj)), np.empty(len(start) - 1)
     in_runs(_below_top, runs_of(len(message_nj)), message_nj, top_n, q_nj)

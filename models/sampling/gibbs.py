@@ -5,8 +5,8 @@ State (Kim & Ghahramani 2012, eqs. 10 and 14; IBCC is EBCC in which every item i
     p ~ Dir(nu)    t_n ~ Cat(p)    s_n ~ Bernoulli(h)    alpha_kjl ~ Exp(mean lambda_jl)    pi_kj ~ Dir(alpha_kj)
     l_nk | t_n = j ~ Cat(pi_kj) where s_n = 1 (hard), else Cat(E_j)
 
-p and pi are summed out (eqs. 11, 12), which mixes faster. With C and N the counts of all other items' labels and
-classes, C of hard items only (eq. 19 corrected), and A_kj = sum_l alpha_kjl, a round draws
+p and pi are summed out (eqs. 11, 12), so that chains mix faster. With C and N the counts of the labels and classes of
+all other items, C of hard items only (eq. 19 corrected), and A_kj = sum_l alpha_kjl, a round draws
 
     alpha_kjl | t, s     ∝  G(A) / G(A + C_kj.)  G(alpha + C_kjl) / G(alpha)  exp(-alpha / lambda_jl)      once
     t_n, s_n  | others   ∝  (nu_j + N_j) h prod_k (alpha_kjl + C_kjl) / (A_kj + C_kj.)      (hard)         `thin` times
@@ -25,14 +25,21 @@ from hitl.annotations import Floats, Ints
 from hitl.models.numerics.compiled import compiled, inlined
 
 SMALLEST = 1e-18
-"""Smallest chance of an answer, so that 16 of them in a row do not underflow."""
+"""Smallest chance of an answer, so that a product of 16 does not underflow."""
 
 LOWEST, HIGHEST = -40.0, 4.0
 """Range of log(alpha / lambda), which is outside it with probability exp(-40)."""
 
 
 class Table(NamedTuple):
-    """Labels by item, (N,) known classes or -1, items to learn from, (N,) True for repeated anonymous labels."""
+    """Labels of all items.
+
+    Attributes:
+        item_start, annotator, label: annotators and answers, sorted by item; item n begins at item_start[n].
+        known_n: (N,) known classes, or -1.
+        informative: indices of the items to learn from.
+        repeated_n: (N,) True for items that the anonymous pool has labeled more than once.
+    """
 
     item_start: npt.NDArray[np.int64]
     annotator: Ints
@@ -43,7 +50,14 @@ class Table(NamedTuple):
 
 
 class Prior(NamedTuple):
-    """(J,) nu of the shares, (J, L) lambda, the prior mean of every alpha, (J, L) E, and h in (0, 1]."""
+    """Parameters of the priors.
+
+    Attributes:
+        smoothing_j: (J,) nu of the shares.
+        mean_jl: (J, L) lambda, the prior mean of every alpha.
+        easy_jl: (J, L) E, the chances of answers to easy items.
+        hard: h, the probability that an item is hard, in (0, 1].
+    """
 
     smoothing_j: Floats
     mean_jl: Floats
@@ -54,8 +68,12 @@ class Prior(NamedTuple):
 class State(NamedTuple):
     """State of a chain, written in place.
 
-    Labels of hard items by drawn class (K, L, J) and their sums, items and easy items per class (J,), and the
-    conditional probabilities from which (t, s) were last drawn.
+    Attributes:
+        truth_n, is_hard_n: (N,) drawn t and s.
+        alpha_klj, alpha_kj: (K, L, J) alpha, and its sums over answers.
+        counts_klj, counts_kj: (K, L, J) labels of hard items by drawn class, and their sums over answers.
+        items_j, easy_j: (J,) number of items, and of easy items, by drawn class.
+        q_nj, hard_n: (N, J), (N,) conditional probabilities from which t and s were last drawn.
     """
 
     truth_n: Ints
@@ -71,7 +89,14 @@ class State(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Sums over the kept draws of q, p(hard), E pi and E pi^2; monitored draws; and the log joint of every round."""
+    """Sums over the kept draws, and monitored draws.
+
+    Attributes:
+        q_nj, hard_n: (N, J), (N,) sums of conditional probabilities.
+        mean_kjl, square_kjl: (K, J, L) sums of the means of the chances of answers, and of their squares.
+        accuracy_ad, share_jd, hard_d: draws of accuracies, class shares, and the fraction of hard items.
+        trace_r: log joint of every round, with burn-in.
+    """
 
     q_nj: Floats
     hard_n: Floats
@@ -87,9 +112,9 @@ class Sums(NamedTuple):
 def run_chain(
     rng: Any, table: Any, prior: Any, start_nj: Any, weight_ak: Any, burn_in: int, draws: int, thin: int
 ) -> Any:
-    """Run `burn_in` and then `draws` rounds of `thin` sweeps, and add up the latter.
+    """Run `burn_in` and then `draws` rounds of `thin` sweeps. Return the sums over the latter.
 
-    `start_nj`: first beliefs; each row of `weight_ak` (A, K) is a monitored accuracy.
+    `start_nj` (N, J): first beliefs. `weight_ak` (A, K): weights of the annotators in each monitored accuracy.
     """
     (n_items, n_classes), (accuracies, n_annotators) = start_nj.shape, weight_ak.shape
     cells, rows = (n_annotators, prior.mean_jl.shape[1], n_classes), (n_annotators, n_classes)
@@ -183,7 +208,7 @@ def count_labels(first: int, last: int, annotator: Any, label: Any, j: int, by: 
 @compiled
 def draw_truths(rng: Any, table: Any, prior: Any, state: Any) -> None:
     """Draw (t, s) of every item to learn from given all others, unless both are known."""
-    # Over plain arrays this is six times as fast as with compiled functions that are handed the tuples.
+    # Loops over plain arrays are six times as fast as compiled functions that receive the tuples.
     item_start, annotator, label, known_n, informative, repeated_n = table
     smoothing_j, _, easy_jl, hard = prior
     truth_n, is_hard_n, alpha_klj, alpha_kj, counts_klj, counts_kj, items_j, easy_j, q_nj, hard_n = state
@@ -279,7 +304,7 @@ def draw_exponential(rng: Any, mean: float) -> float:
 
 @compiled
 def log_alpha_density(u: float, rest: float, count: float, total: float, mean: float) -> float:
-    """Return the log conditional density of u = log alpha up to a constant: alpha + rest = A, total = C."""
+    """Return the log conditional density of u = log alpha up to a constant; rest = A - alpha, total = C_kj."""
     alpha = np.exp(u)
     return float(log_rising(alpha, count) - log_rising(alpha + rest, total) - alpha / mean + u)
 
@@ -337,7 +362,10 @@ def log_joint(table: Any, prior: Any, state: Any) -> float:
 
 @compiled
 def keep(table: Any, prior: Any, state: Any, weight_ak: Any, sums: Any, kept: int) -> None:
-    """Add conditional probabilities, and E x, E x^2 given alpha and counts, x = easy E + (1 - easy) pi all answers."""
+    """Add conditional probabilities, and E x and E x^2 given alpha and counts, for the chances of answers x.
+
+    x = easy E + (1 - easy) pi are the chances over all items, easy and hard.
+    """
     rows = table.informative
     sums.hard_n[:] += state.hard_n
     sums.q_nj[:] += state.q_nj

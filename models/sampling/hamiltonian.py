@@ -1,12 +1,12 @@
 """Hamiltonian Metropolis steps for the parameters of a Markov network, in whitened coordinates (Duane et al. 1987).
 
-V and W of annotators who copy are strongly correlated. With the curvature
+V and W of annotators who copy each other are strongly correlated. With the curvature
 
     A = | B_1        C_1 |
         |      ...   ... |  = R R^T        B_j: V of class j,  C_j: V with W,  D: W
         | C_1^T ...   D  |
 
-the coordinates R^T (V, W) make the density nearly round. A has no entries between classes, so its root is
+the density is nearly round in the coordinates R^T (V, W). A has no entries between classes, so its root is
 
     R_j = chol(B_j)    X_j = R_j^-1 C_j    R_w = chol(D - sum_j X_j^T X_j)
 
@@ -28,15 +28,15 @@ from hitl.models.sampling.markov_network import Target, curvature, log_density, 
 from hitl.models.sampling.network_layout import Networks, graph_of, parameters_of, table_of
 
 LEAPS = 5
-"""Leapfrog moves per draw: with the usual step size about a quarter turn of a round density, the least that forgets
-its start."""
+"""Leapfrog moves per draw. With the usual step size they make about a quarter turn around a round density, the least
+after which a draw does not depend on its start."""
 
 ACCEPTED = 0.8
-"""Acceptance rate that burn-in aims at by the step size."""
+"""Acceptance rate for which burn-in adapts the step size."""
 
 
 class Metric(NamedTuple):
-    """R_j^-1 (J, d, d), X_j (J, d, P) and R_w^-1 (P, P); or the curvature B_j, C_j, D."""
+    """R_j^-1 (J, d, d), X_j (J, d, P) and R_w^-1 (P, P); or, in the same fields, the curvature B_j, C_j and D."""
 
     block_jdd: Any
     cross_jdp: Any
@@ -44,7 +44,7 @@ class Metric(NamedTuple):
 
 
 class Tuning(NamedTuple):
-    """Log step sizes of each network, and the curvatures and their roots, flat."""
+    """Log step size of each network (G,), and their curvatures and roots in flat arrays."""
 
     log_size_g: Floats
     curvature: Floats
@@ -52,14 +52,14 @@ class Tuning(NamedTuple):
 
 
 def blank_tuning(networks: Networks) -> Tuning:
-    """Return room for the metrics, which are learned from the first sweep on."""
+    """Return initial step sizes and empty metrics, which are learned from the first sweep on."""
     size = int(networks.metric_start[-1])
     return Tuning(np.full(networks.member_start.size - 1, np.log(0.5)), np.zeros(size), np.zeros(size))
 
 
 @compiled
 def draw(rng: Any, metric: Any, size: float, target: Any, theta_x: Any, table_jt: Any) -> float:
-    """Draw (V, W) given complete answers, in place; return the acceptance probability of the proposal."""
+    """Draw (V, W) and its table given complete answers, in place. Return the acceptance probability of the proposal."""
     there_x, momentum_x, there_jt = theta_x.copy(), np.empty_like(theta_x), np.empty_like(table_jt)
     for x in range(momentum_x.shape[0]):
         momentum_x[x] = rng.standard_normal()
@@ -74,7 +74,7 @@ def draw(rng: Any, metric: Any, size: float, target: Any, theta_x: Any, table_jt
 
 @compiled
 def leapfrog(metric: Any, size: float, leaps: int, target: Any, theta_x: Any, table_jt: Any, momentum_x: Any) -> float:
-    """Move (V, W) and the momentum; return the change of log density - |r|^2 / 2, which small moves leave at 0."""
+    """Move (V, W) and the momentum. Return the change of log density - |momentum|^2 / 2, near 0 for small moves."""
     slope_x = np.empty_like(theta_x)
     gain = 0.5 * np.sum(momentum_x**2) - log_density(target, theta_x, table_jt, slope_x)
     after = 0.0
@@ -88,7 +88,7 @@ def leapfrog(metric: Any, size: float, leaps: int, target: Any, theta_x: Any, ta
 
 @compiled
 def move(metric: Any, size: float, step_x: Any, theta_x: Any) -> None:
-    """Add to (V, W) `size` times a step of the new coordinates."""
+    """Add to (V, W) `size` times a step in the new coordinates."""
     n_classes, width, _ = metric.cross_jdp.shape
     w = n_classes * width
     moved_p = product(metric.square_pp.T, step_x[w:])
@@ -128,7 +128,7 @@ def product(matrix: Any, vector: Any) -> Any:
 
 @compiled
 def take_root(bend: Any, metric: Any) -> None:
-    """Write the root of a curvature into `metric`."""
+    """Write the root of the curvature `bend` into `metric`."""
     left_pp = bend.square_pp.copy()
     for j in range(bend.block_jdd.shape[0]):
         invert_root(bend.block_jdd[j], metric.block_jdd[j])
@@ -163,7 +163,7 @@ def invert_root(square: Any, out: Any) -> None:
 
 @compiled
 def draw_networks(rng: Any, networks: Any, prior: Any, state: Any, tuning: Any, learning: float, gain: float) -> None:
-    """Draw the parameters of each network; `learning` and `gain` > 0 adapt the metric and the step size."""
+    """Draw the parameters of each network. If > 0, `learning` adapts the metric and `gain` the step size."""
     total_j = np.empty(networks.n_classes)
     for g in range(networks.member_start.shape[0] - 1):
         graph = graph_of(networks, g)
@@ -193,7 +193,7 @@ def add_answers(graph: Any, counts_jt: Any, answers_x: Any, total_j: Any) -> Non
         statistics(graph, counts_jt[j], said_d, agreed_p)
         total_j[j] = 0.0
         for option in range(graph.n_options):
-            total_j[j] += said_d[option]  # the first annotator's answers are as many as the items
+            total_j[j] += said_d[option]  # every item has one answer of the first annotator
         answers_x[n_classes * width :] += agreed_p
 
 

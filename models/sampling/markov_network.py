@@ -4,17 +4,18 @@ S annotators with L options each answer an item of class j with
 
     p(c | j) = exp( sum_i V[j, i, c_i] + sum_{a<b} W[a, b] [c_a = c_b] ) / Z_j
 
-p(. | j) is a table of all L^S answers, grown annotator by annotator and scaled after each; annotator i is digit i (base
-L) of the column. With said[i, l] the sum of the columns whose digit i is l, agreed[a, b] that of those whose digits a
-and b are equal, N_j items of class j, expectations E, and priors V ~ N(mean, sd_v^2), W ~ N(0, sd_w^2),
+p(. | j) is a table of all L^S joint answers, built annotator by annotator and scaled after each. The answer of
+annotator i is digit i (base L) of the column number. Let said[i, l] be the sum of the columns whose digit i is l,
+agreed[a, b] the sum of the columns whose digits a and b are equal, and N_j the number of items of class j. With
+expectations E, and priors V ~ N(mean, sd_v^2), W ~ N(0, sd_w^2),
 
     log p(V, W | answers) = sum V said + sum W agreed - sum_j N_j log Z_j + log p(V, W)
     d/dV = said - N_j E[said] - (V - mean) / sd_v^2       d/dW = agreed - sum_j N_j E[agreed] - W / sd_w^2
 
 which is concave; minus its second derivative is N_j Cov[said, agreed] + 1 / sd^2.
 
-Axes: d = i L + l runs over the answers of a network's annotators (S L of them), p over its couplings, ordered by their
-second annotator, t over the L^S columns of its tables, x over all parameters: V by class, then W.
+Axes: d = i L + l runs over the S L answers of a network's annotators, p over its couplings, ordered by their second
+annotator, t over the L^S columns of its tables, and x over all parameters: V by class, then W.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from hitl.models.numerics.compiled import compiled
 
 
 class Graph(NamedTuple):
-    """L, and the positions of the annotators that each coupling joins: (P,) first < second, by second."""
+    """L, and (P,) the positions first < second of the annotators that each coupling joins, ordered by second."""
 
     n_options: int
     first_p: Any
@@ -35,7 +36,14 @@ class Graph(NamedTuple):
 
 
 class Target(NamedTuple):
-    """Density of the parameters: (X,) complete answers, means and precisions of the priors, and (J,) items by class."""
+    """Density of the parameters of a network.
+
+    Attributes:
+        graph: couplings of the network.
+        answers_x: (X,) statistics of complete answers: said by class, then agreed.
+        total_j: (J,) number of items of each class.
+        mean_x, precision_x: (X,) means and precisions of the priors.
+    """
 
     graph: Graph
     answers_x: Any
@@ -161,7 +169,7 @@ def covariances(graph: Any, table: Any, size: int) -> Any:
     n_pairs = first_p.shape[0]
     n_members = (size - n_pairs) // n_options
     mean, second = np.zeros(size), np.zeros((size, size))
-    active = np.empty(n_members + n_pairs, np.int64)  # entries of said and agreed to which an answer adds 1
+    active = np.empty(n_members + n_pairs, np.int64)  # entries of said and agreed to which this answer adds 1
     for answer in range(table.shape[0]):
         left = answer
         for member in range(n_members):

@@ -6,19 +6,22 @@ State (Kim & Ghahramani 2012, eqs. 21-38; DBCC is EDBCC in which every item is h
     answers | t_n = j ~ Markov networks (V, W) where s_n = 1 (hard), else each label ~ Cat(softmax U_j)
     V ~ N(mean, sd_v^2)    W ~ N(0, sd_w^2)    U ~ N(easy mean, sd_u^2)
 
-U is a network too, of one annotator to whom each label of an easy item is an item: the last in the layout. A sweep
-draws the missing answers of hard items, a Hamiltonian step for each network (`hamiltonian`), p ~ Dir(nu + N) (eq. 11),
-and (t_n, s_n) from their 2J joint probabilities, missing answers summed out (eqs. 28, 36, 37).
+U is a network too, the last in the layout. It has one annotator, and each label of an easy item is one of its items. A
+sweep draws the missing answers of hard items, the parameters of each network by a Hamiltonian step (`hamiltonian`),
+p ~ Dir(nu + N) (eq. 11), and (t_n, s_n) from their 2J joint probabilities, with missing answers summed out (eqs. 28,
+36, 37).
 
-Each kept draw adds, with h_j the share of hard items among those drawn in class j (one prior item included),
+Each kept draw adds the following. h_j is the fraction of hard items among the items drawn in class j, with one prior
+item included, and u_jj = softmax(U_j)_j:
 
     pi_kj = h_j p(c_k | j) + (1 - h_j) softmax(U_j)
     cov_j(a, b) = h_j p(c_a = c_b = j | j) + (1 - h_j) u_jj^2 - pi_ajj pi_bjj       right answers of two annotators
 
-and for annotators of different networks cov_j = h_j (1 - h_j) (p(c_a = j | j) - u_jj) (likewise b). The correlation is
-sum_j p_j cov_j(a, b) / sqrt(sum_j p_j var_j(a) sum_j p_j var_j(b)), all averaged over draws.
+For annotators of different networks cov_j = h_j (1 - h_j) (p(c_a = j | j) - u_jj) (p(c_b = j | j) - u_jj). The
+correlation is sum_j p_j cov_j(a, b) / sqrt(sum_j p_j var_j(a) sum_j p_j var_j(b)), each averaged over draws.
 
-Axes: s = 0 hard, 1 easy; u patterns, i distinct items, c = s J + j; flat arrays are cut by the layout.
+Axes: s is 0 for hard and 1 for easy items, u runs over patterns, i over distinct items, and c = s J + j. The layout
+says where each network lies in flat arrays.
 """
 
 from __future__ import annotations
@@ -35,14 +38,14 @@ from hitl.models.sampling.hamiltonian import draw_networks
 from hitl.models.sampling.network_layout import Layout, graph_of, parameters_of, table_of
 
 ADAPTATIONS = 10
-"""Number of times that burn-in learns the metrics; between them the step sizes settle."""
+"""Number of times that burn-in learns the metrics. In between the step sizes adapt."""
 
 APPROACH = 20
-"""Draws of the parameters at the start of a chain, with its truths held."""
+"""Number of draws of the parameters at the start of a chain, with its truths held fixed."""
 
 
 class Prior(NamedTuple):
-    """Mean and precision (1 / sd^2) of every parameter, as the networks hold them; h in (0, 1]; nu of the shares."""
+    """Mean and precision (1 / sd^2) of every parameter, network by network; h in (0, 1]; and nu of the shares."""
 
     mean_x: Floats
     precision_x: Floats
@@ -53,8 +56,13 @@ class Prior(NamedTuple):
 class State(NamedTuple):
     """State of a chain, written in place.
 
-    Log shares (J,); parameters, tables and counts of complete answers; log likelihood of the patterns (2, U, J), how
-    often each was drawn, and the items (2, J); conditional probabilities (I, 2J) of the last draw of truths.
+    Attributes:
+        log_share_j: (J,) log class shares.
+        theta_x, tables, counts: parameters, tables, and counts of complete answers, of all networks in flat arrays.
+        log_suj: (2, U, J) log likelihood of each pattern.
+        seen_suj: (2, U, J) number of items with this pattern, by drawn difficulty and class.
+        items_sj: (2, J) number of items, by drawn difficulty and class.
+        weight_ic: (I, 2J) conditional probabilities from which truths were last drawn.
     """
 
     log_share_j: Floats
@@ -68,10 +76,16 @@ class State(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Sums over the kept draws, and monitored draws; y runs over all pairs of annotators in networks.
+    """Sums over the kept draws, and monitored draws.
 
-    Conditional probabilities (of all sweeps after burn-in); pi and pi^2; covariance (Y) and variance (K) of right
-    answers; contributions of easy items to all pairs (draws, J, K); draws of accuracies, shares, hard items, couplings.
+    Attributes:
+        weight_ic: (I, 2J) conditional probabilities, over all sweeps after burn-in.
+        moment_rmjl: (2, K, J, L) pi, and pi^2.
+        covariance_y: (Y,) covariance of right answers, of all pairs of annotators in the same network.
+        variance_m: (K,) variance of right answers.
+        spread_djm: (draws, J, K) factors whose products are covariances through easy items; no draws if all are hard.
+        accuracy_ad, share_jd, hard_d, coupling_pd: draws of accuracies, shares, fraction of hard items, and couplings.
+        trace_r: log likelihood after every sweep.
     """
 
     weight_ic: Floats
@@ -166,7 +180,7 @@ def disperse(rng: Any, networks: Any, items: Any, prior: Any, start_ij: Any, sta
 
 @compiled
 def approach(rng: Any, networks: Any, patterns: Any, prior: Any, state: Any, tuning: Any) -> None:
-    """Draw parameters alone until they fit the first truths, so that these do not turn into a mirror image."""
+    """Draw only parameters until they fit the first truths, so that classes are not swapped at the start."""
     for turn in range(APPROACH):
         complete(rng, networks, patterns, state)
         draw_networks(rng, networks, prior, state, tuning, 1.0, (1.0 + turn) ** -0.6)
@@ -214,7 +228,7 @@ def weigh_patterns(patterns: Any, n_options: int, tables: Any, hard: float, log_
 
 @compiled
 def weigh_item(items: Any, i: int, hard: float, log_share_j: Any, log_suj: Any, weight_c: Any) -> float:
-    """Write the joint probabilities of class and difficulty of one item, scaled to sum to 1; return their log sum."""
+    """Write the probabilities of class and difficulty of one item, scaled to sum to 1. Return the log of their sum."""
     n_classes = log_share_j.shape[0]
     log_easy = np.log1p(-hard) if hard < 1.0 else -np.inf
     top = -np.inf
@@ -236,7 +250,7 @@ def weigh_item(items: Any, i: int, hard: float, log_share_j: Any, log_suj: Any, 
 
 @compiled
 def draw_truths(rng: Any, items: Any, hard: float, state: Any) -> float:
-    """Draw (t, s) of all items and count them; return the log likelihood, (t, s) and missing answers summed out."""
+    """Draw (t, s) of all items and count them. Return the log likelihood with (t, s) and missing answers summed out."""
     state.seen_suj[:] = 0.0
     state.items_sj[:] = 0.0
     n_classes = state.log_share_j.shape[0]
@@ -252,7 +266,7 @@ def draw_truths(rng: Any, items: Any, hard: float, state: Any) -> float:
 
 @compiled
 def complete(rng: Any, networks: Any, patterns: Any, state: Any) -> None:
-    """Count the answers of hard items by cell of the tables, missing ones drawn from p(c | answers, t)."""
+    """Count answers by cell of the tables. Missing answers of hard items are drawn given the others and t."""
     n_classes, tables, counts = networks.n_classes, state.tables, state.counts
     counts[:] = 0.0
     for u in range(patterns.stride_u.shape[0]):
@@ -292,7 +306,7 @@ def draw_shares(rng: Any, smoothing: float, items_sj: Any, log_share_j: Any) -> 
 
 @compiled
 def keep_parameters(networks: Any, hard: float, state: Any, weight_am: Any, sums: Any, kept: int) -> None:
-    """Add confusion, dependence and accuracies under the present parameters and shares of hard items."""
+    """Add confusion, dependence and accuracies under the present parameters and fractions of hard items."""
     n_options = networks.n_options
     y = 0
     for g in range(networks.n_groups):
@@ -334,7 +348,7 @@ def keep_parameters(networks: Any, hard: float, state: Any, weight_am: Any, sums
 
 @compiled
 def sum_both(table: Any, first: int, second: int, n_options: int, option: int) -> float:
-    """Sum the answers in which two annotators (first < second) both say `option`."""
+    """Sum the joint answers in which two annotators (first < second) both choose `option`."""
     stride_a, stride_b = n_options**first, n_options**second
     total = 0.0
     for outer in range(option * stride_b, table.shape[0], stride_b * n_options):

@@ -1,19 +1,20 @@
 """Networks, the answers of their annotators, and the items, as flat arrays for compiled chains.
 
 The answers of a network to an item are a pattern: the cells of the network's table that agree with them. Items with the
-same patterns and known class are one, with a weight. The table of network g is J rows of L^S cells, its parameters are
-V by class, then W. The network of easy items, if any, is the last: one annotator gives every label of an easy item.
+same patterns and known class are one distinct item, with a weight. The table of network g is J rows of L^S cells; its
+parameters are V by class, then W. The network of easy items, if any, is the last. Its only annotator gives every label
+of an easy item.
 
-Groups. Annotators joined by common items, directly or through others, are one network, exact if its table has at most
-`exact_states` answers. A larger one is cut into groups of at most `group_states` answers of those who agree most
-beyond what the class explains,
+Groups. Annotators linked by common items, directly or through others, are one network if its table has at most
+`exact_states` columns. A larger network is cut into groups, with tables of at most `group_states` columns, of
+annotators who agree most beyond what the class explains,
 
     z_kk' = sum_n ( [l_nk = l_nk'] - e_nkk' ) / sqrt( sum_n e_nkk' (1 - e_nkk') )
     e_nkk' = sum_j q_nj sum_l pi_kjl pi_k'jl
 
-with confusion matrices from the votes and beliefs q without the labels of k and k'. From the largest z down to
-JOINED_ABOVE, the groups of the two are joined if the result is small enough. The pool of annotators without ids is
-always alone.
+with confusion matrices from the votes, and beliefs q without the labels of k and k'. From the largest z down to
+JOINED_ABOVE, the groups of k and k' are joined if the result is small enough. The pool of anonymous annotators is
+always a network of its own.
 """
 
 from __future__ import annotations
@@ -42,9 +43,14 @@ Codes = npt.NDArray[np.int64]
 
 
 class Networks(NamedTuple):
-    """J, L, the number of networks of annotators, and the starts of each network in flat arrays.
+    """Sizes of the networks, and where each network lies in flat arrays.
 
-    The arrays hold annotators m, couplings between positions first < second, parameters, tables and metrics.
+    Attributes:
+        n_classes, n_options: J and L.
+        n_groups: number of networks of annotators, without the network of easy items.
+        member_start, pair_start, theta_start, table_start, metric_start: (G + 1,) start of each network in the arrays
+            of annotators m, couplings p, parameters, tables and metrics.
+        first_p, second_p: positions first < second, within their network, of the annotators that each coupling joins.
     """
 
     n_classes: int
@@ -60,9 +66,10 @@ class Networks(NamedTuple):
 
 
 class Patterns(NamedTuple):
-    """Pattern u agrees with cells cell[cell_start[u]:[u + 1]] of class 0, and those stride_u[u] on per next class.
+    """Cells of the flat tables that agree with each pattern.
 
-    Its labels are the cells said[said_start[u]:[u + 1]] of class 0 of the network of easy items.
+    Pattern u agrees with the cells cell[cell_start[u] : cell_start[u + 1]] for class 0; each next class is stride_u[u]
+    cells further. In the table of easy items its labels are the cells said[said_start[u] : said_start[u + 1]].
     """
 
     cell_start: Codes
@@ -73,7 +80,10 @@ class Patterns(NamedTuple):
 
 
 class Items(NamedTuple):
-    """Distinct item i: patterns pattern[start[i]:[i + 1]], known class or -1, and the number of items it stands for."""
+    """Distinct items. Item i has the patterns pattern[start[i] : start[i + 1]], and stands for weight_i[i] items.
+
+    `known_i`: known class, or -1.
+    """
 
     start: Codes
     pattern: Codes
@@ -84,8 +94,8 @@ class Items(NamedTuple):
 class Layout(NamedTuple):
     """Networks, patterns and items of a chain.
 
-    `member` (M,): codes of the annotators m. `distinct_n` (N,): the distinct item of each item, -1 for those without
-    labels and truth.
+    `member` (M,): codes of the annotators m. `distinct_n` (N,): the distinct item of each item, -1 for items with
+    neither labels nor known truth.
     """
 
     networks: Networks
@@ -96,7 +106,7 @@ class Layout(NamedTuple):
 
 
 def layout(evidence: Evidence, groups: Sequence[Codes], shared_kk: npt.NDArray[np.bool_], *, easy: bool) -> Layout:
-    """Lay out these networks of annotators, with couplings where `shared_kk`; `easy` adds that of easy items."""
+    """Lay out these networks of annotators, with couplings where `shared_kk`; `easy` adds the network of easy items."""
     annotations = evidence.annotations
     networks = lay_networks(annotations.n_classes, annotations.n_options, groups, shared_kk, easy=easy)
     rows_g, item_g, code_g = zip(*(_patterns(annotations, group) for group in groups), strict=True)
@@ -123,7 +133,7 @@ def layout(evidence: Evidence, groups: Sequence[Codes], shared_kk: npt.NDArray[n
 def lay_networks(
     n_classes: int, n_options: int, groups: Sequence[Codes], shared_kk: npt.NDArray[np.bool_], *, easy: bool
 ) -> Networks:
-    """Compute where everything of these networks lies."""
+    """Compute where these networks lie in the flat arrays; arguments as in `layout`."""
     pairs_g = [
         [(a, b) for b in range(group.size) for a in range(b) if shared_kk[group[a], group[b]]] for group in groups
     ]
@@ -154,7 +164,7 @@ def graph_of(networks: Any, g: int) -> Any:
 
 @compiled
 def parameters_of(networks: Any, g: int, flat_x: Any) -> Any:
-    """Return the part of network g in a flat array of parameters."""
+    """Return the part of a flat array of parameters that belongs to network g."""
     return flat_x[networks.theta_start[g] : networks.theta_start[g + 1]]
 
 
@@ -166,7 +176,7 @@ def table_of(networks: Any, g: int, flat: Any) -> Any:
 
 
 def _patterns(annotations: Annotations, group: Codes) -> tuple[Ints, Codes, Codes]:
-    """Return (u, S) distinct rows of answers, -1 where missing, the items that have one, and its number."""
+    """Return (U, S) distinct rows of answers, -1 if missing; the items with answers; and the row of each such item."""
     start, rows = annotations.by_annotator
     mine = np.concatenate([rows[:0], *(rows[start[k] : start[k + 1]] for k in group)])
     if group.size == 1:  # the pool may answer an item many times
@@ -230,7 +240,7 @@ def _joined(rows: Sequence[npt.NDArray[Any]]) -> Codes:
 
 
 def groups(evidence: Evidence, exact_states: int, group_states: int) -> tuple[list[Codes], npt.NDArray[np.bool_]]:
-    """Return the annotators of each network, and (K, K) which of them label items together (the pool with no one)."""
+    """Return the annotators of each network, and (K, K) True for pairs with common items, which the pool never has."""
     annotations = evidence.annotations
     shared_kk = shared_items(annotations) > 0
     networks: list[Codes] = []
@@ -246,7 +256,7 @@ def groups(evidence: Evidence, exact_states: int, group_states: int) -> tuple[li
 
 
 def shared_items(annotations: Annotations) -> Codes:
-    """Return (K, K) the number of items two annotators both label; 0 for the pool and on the diagonal."""
+    """Return (K, K) numbers of items that both annotators labeled; 0 for the pool and on the diagonal."""
     named = annotations.annotator != _anonymous(annotations)
     answered = sparse.csr_array(
         (np.ones(int(named.sum()), np.int64), (annotations.item[named], annotations.annotator[named])),
@@ -260,7 +270,7 @@ def shared_items(annotations: Annotations) -> Codes:
 def excess_agreement(evidence: Evidence, learned: Consensus) -> Floats:
     """Return (K, K) z: agreement of two annotators beyond what `learned` explains; 0 if they share no item.
 
-    Costs J L for every pair of labels of an item.
+    Takes J L operations for every pair of labels of an item.
     """
     annotations = evidence.annotations
     pi_klj = np.ascontiguousarray(np.maximum(learned.annotators.confusion, 1e-12).transpose(0, 2, 1))
@@ -300,7 +310,7 @@ def _add_excess(
 
 
 def cut(part: Codes, excess_kk: Floats, n_options: int, group_states: int) -> list[Codes]:
-    """Cut one network into groups; two may always share a group, however many options there are."""
+    """Cut one network into groups. Groups of two are always allowed, however many options there are."""
     most = 2
     while n_options ** (most + 1) <= group_states:
         most += 1

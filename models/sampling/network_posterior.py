@@ -1,4 +1,4 @@
-"""Averages over several chains over networks of annotators; shared by DBCC and EDBCC."""
+"""Several chains over networks of annotators, and averages over their draws; shared by DBCC and EDBCC."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hitl.models.sampling.network_layout import Layout, Networks
 from hitl.models.sampling.sampler import Averages, Sampler, accuracy_weights, matched, total
 
 MONITORED = 20
-"""Number of couplings that are monitored, the largest ones."""
+"""Number of couplings that are monitored: the largest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,12 +29,11 @@ class NetworkChains(Sampler):
     """Settings that DBCC and EDBCC share; those of the chains as in `Sampler`.
 
     Attributes:
-        accuracy: expected chance of a right answer of an annotator without couplings, in (0, 1); None: all answers are
-            equally likely.
+        accuracy: expected accuracy of an annotator without couplings, in (0, 1); None: all answers are equally likely.
         answer_sd, coupling_sd: prior standard deviations of V and W, > 0.
-        share_smoothing: pseudo-items of each class, > 0.
-        exact_states: largest table (L to the number of annotators) of a network that is not cut.
-        group_states: largest table of a group if it is cut.
+        share_smoothing: number of pseudo-items of each class, > 0.
+        exact_states: maximum size of a network's table, L to the number of annotators; a larger network is cut.
+        group_states: maximum table size of the groups into which a network is cut.
     """
 
     density: ClassVar[str] = "log likelihood"
@@ -90,9 +89,13 @@ class NetworkChains(Sampler):
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Expectations of annotators before they answer: accuracy without couplings (None: V has mean 0), sd of V and W.
+    """Expectations of annotators before they answer.
 
-    `hard` is the probability that an item is hard (1: all are), `easy_accuracy` and `easy_sd` describe U.
+    Attributes:
+        accuracy: accuracy without couplings, in (0, 1); None: V has mean 0.
+        answer_sd, coupling_sd: standard deviations of V and W.
+        hard: probability that an item is hard, in (0, 1]; 1: all are.
+        easy_accuracy, easy_sd: accuracy on easy items, and standard deviation of U.
     """
 
     accuracy: float | None
@@ -104,7 +107,7 @@ class Expected:
 
 
 def prior_of(networks: Networks, expected: Expected, share_smoothing: float) -> Prior:
-    """Return means and precisions of all parameters, in the order of the networks."""
+    """Return prior means and precisions of all parameters, network by network, with h and the shares' pseudo-items."""
     means, precisions = [], []
     accuracy: float | None
     for g in range(networks.member_start.size - 1):
@@ -137,7 +140,7 @@ def largest_couplings(names: Names, layout: Layout, runs: list[Sums]) -> dict[st
 
 
 def dependence(layout: Layout, runs: list[Sums]) -> Floats:
-    """Return (K, K) the correlation of right answers given the class, annotators in the order of the layout."""
+    """Return (K, K) correlations of right answers given the class, with annotators in the order of the layout."""
     covariance_mm = np.sum([np.einsum("djm,djn->mn", sums.spread_djm, sums.spread_djm) for sums in runs], axis=0)
     start = layout.networks.member_start[: layout.networks.n_groups + 1].tolist()
     pairs = [(a, b) for m0, end in pairwise(start) for b in range(m0, end) for a in range(m0, b)]

@@ -1,15 +1,17 @@
 """Samplers: settings of chains, averages over their draws, and diagnostics of mixing (Vehtari et al. 2021).
 
-Draws x[c, s] of one quantity, C chains of S draws each; chains are cut in halves, draws replaced by normal scores:
+x[c, s] are draws of one quantity, from C chains of S draws each. Chains are cut in halves, and draws replaced by normal
+scores:
 
     z     = Phi^-1((rank - 3/8) / (C S + 1/4))
     R-hat = sqrt(((n - 1)/n W + B/n) / W)      n draws a half chain, W variance within, B/n variance of the means
     ESS   = C S / tau,    tau = -1 + 2 sum_t (rho_2t + rho_2t+1), pairs falling and positive (Geyer 1992)
 
-R-hat is the larger of that of the ranks (location) and that of the ranks of |x - median| (spread).
+R-hat is computed from the ranks of x (location) and from the ranks of |x - median| (spread); the larger one counts.
 
 Probabilities of items are averages of p(t_n | labels, alpha, truths of the other items), not of drawn truths
-(Rao-Blackwell). A row of an annotator's matrix is reported as the Dirichlet with the same means and sum of variances.
+(Rao-Blackwell). A row of an annotator's matrix is reported as the Dirichlet with the same means and the same sum of
+variances.
 """
 
 from __future__ import annotations
@@ -38,10 +40,10 @@ MIXED_BELOW = 1.05
 many quantities and some hundreds of effective draws chance alone exceeds it."""
 
 STILL = 1e-20
-"""Variance of normal scores (about 1 for draws that differ) below which it is rounding."""
+"""Variance of normal scores below which it is rounding error. It is about 1 for draws that differ."""
 
 MONITORED = 20
-"""Number of annotators whose accuracies are monitored, those with most labels."""
+"""Number of annotators whose accuracies are monitored: those with the most labels."""
 
 _T = TypeVar("_T")
 
@@ -50,11 +52,13 @@ class Averages(NamedTuple):
     """Averages over the kept draws of all chains.
 
     Attributes:
-        runs, hard: sums over the draws of each chain, and the prior chance that an item is hard.
-        rows, q_rj, hard_r: items with labels or known truth, their probabilities and chances to be hard.
-        concentration_kjl: rows of the annotators' matrices as Dirichlets.
-        monitored: name -> (C, S) draws that are monitored besides those that every sampler has.
-        dependence_kk: correlation of right answers given the class, or None.
+        runs: sums over the draws of each chain.
+        hard: prior probability that an item is hard.
+        rows, q_rj, hard_r: indices of items with labels or known truth, their class probabilities, and their
+            probabilities to be hard.
+        concentration_kjl: (K, J, L) Dirichlet parameters of the rows of the annotators' matrices.
+        monitored: name -> (C, S) monitored draws, in addition to those of every sampler.
+        dependence_kk: (K, K) correlation of right answers given the class, or None.
     """
 
     runs: Sequence[Any]
@@ -73,9 +77,9 @@ class Sampler(ABC):
 
     Attributes:
         chains: number of chains, each with its own start and seed.
-        burn_in: first draws of each chain, which are discarded; a quarter as many with a `start`.
-        draws: draws kept of each chain.
-        thin: sweeps per draw.
+        burn_in: number of first draws of each chain that are discarded; a quarter of it with a `start`.
+        draws: number of draws kept of each chain.
+        thin: number of sweeps per draw.
         seed: seed of all random numbers.
     """
 
@@ -121,7 +125,7 @@ class Sampler(ABC):
         """Run the chains and average over their kept draws."""
 
     def thrown_away(self, start: Consensus | None, annotations: Annotations) -> int:
-        """Return the number of discarded draws, given the start."""
+        """Return the number of first draws to discard: fewer if `start` can be used."""
         return self.burn_in // 4 if warm_start.usable(start, annotations) else self.burn_in
 
     def run(self, chain: Callable[[np.random.Generator], _T]) -> list[_T]:
@@ -132,12 +136,12 @@ class Sampler(ABC):
 
 
 def busiest(annotations: Annotations) -> npt.NDArray[np.intp]:
-    """Return the codes of the MONITORED annotators with most labels."""
+    """Return the codes of the MONITORED annotators with the most labels."""
     return np.argsort(-annotations.labels_per_annotator, kind="stable")[:MONITORED]
 
 
 def accuracy_weights(annotations: Annotations) -> Floats:
-    """Return (1 + A, K) weights of the monitored accuracies: of all labels, and of each of the busiest annotators."""
+    """Return (1 + A, K) weights of annotators in monitored accuracies: of all labels, and of each busiest annotator."""
     labels_k = annotations.labels_per_annotator
     return np.vstack((labels_k / max(1, labels_k.sum()), busiest(annotations)[:, None] == np.arange(labels_k.size)))
 
@@ -181,9 +185,9 @@ def mixing(draws: Mapping[str, Floats]) -> Mixing:
 
 
 def split_rhat(draws_cs: Floats) -> float:
-    """Return rank-normalised split R-hat, about 1 or more; infinite for halves that stand still at different values.
+    """Return rank-normalized split R-hat, about 1 or more. It is infinite for constant halves with different values.
 
-    Exactly 1 if all draws are equal.
+    It is exactly 1 if all draws are equal.
     """
     folded = np.abs(draws_cs - np.median(draws_cs))
     return max(_rhat(_normal_scores(_halves(draws_cs))), _rhat(_normal_scores(_halves(folded))))

@@ -64,8 +64,8 @@ class ChainPosterior:
     def probabilities(self, sequence_e: Indices, where: Callable[[int, Floats], None]) -> Floats:
         """Return (E,) probabilities of E events; event e concerns the sequence sequence_e[e].
 
-        `where(e, message_tj)` receives the messages of this sequence, item by item (T, J), and must set those of classes
-        that the event rules out to -inf.
+        `where(e, message_tj)` receives the messages (T, J) of this sequence, item by item. It must set the messages of
+        classes that the event rules out to -inf.
         """
         start, rows = self.chain.sequences.start, self.chain.sequences.rows
         log_e = np.empty(len(sequence_e))
