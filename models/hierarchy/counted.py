@@ -231,7 +231,7 @@ class Counted:
             self.shards,
             prior,
             Confusion.expected(self.pseudo_counts(skills)),
-            np.empty((0, 0)),  # begun
+            np.empty((0, 0)),  # not used, because of `begun`
             tolerance=tolerance,
             max_iterations=most,
             least_labels=least_labels(self.outputs),

@@ -1,7 +1,9 @@
 """Dawid–Skene for many classes: one accuracy per annotator, and errors distributed like the crowd's.
 
-    pi_kjl = c_k                 l = j                            because full matrices (K, J, L) would be much
-             (1 - c_k) e_jl      else                             larger than the labels that they are learned from
+    pi_kjl = c_k                 l = j
+             (1 - c_k) e_jl      else
+
+because full matrices (K, J, L) would be much larger than the labels that they are learned from.
 
     c      the crowd's accuracy: Beta, `CROWD` labels at the expected accuracy
     c_k    an annotator's: Beta with strength S about c                                (S c + right_k) / (S + said_k)

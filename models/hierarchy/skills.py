@@ -93,7 +93,7 @@ class Skills:
 
 
 def _crowd_rows(counts_lj: Floats, accuracy: float) -> Floats:
-    """Return (L, J) the crowd's chances of answers for each class; columns sum to 1, and their diagonal is largest."""
+    """Return (L, J) the crowd's chances of answers for each class. Columns sum to 1 and are largest at the diagonal."""
     classes = counts_lj.shape[1]
     right_j, wrong_lj = counts_lj[:classes].diagonal(), counts_lj + 1  # one error for each other option
     hit_j = (ROWS * accuracy + right_j) / (ROWS + counts_lj.sum(axis=0))

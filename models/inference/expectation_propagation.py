@@ -77,7 +77,7 @@ class Likelihoods:
     times: Floats
 
     def of(self, rows: npt.NDArray[np.intp]) -> Likelihoods:
-        """Select items."""
+        """Select the sites of these items."""
         return Likelihoods(self.log_a[:, rows], self.log_b[:, rows], self.times[:, rows])
 
 

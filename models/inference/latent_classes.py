@@ -200,7 +200,7 @@ def asked(n_classes: int) -> range:
 
 
 def question(evidence: Evidence, j: int) -> Evidence:
-    """Build the evidence about class j, as class 1, against the rest, as class 0."""
+    """Build the evidence of question j, with class j as class 1 and all other classes as class 0."""
     annotations = evidence.annotations
     code = _codes(annotations, j)
     assert evidence.truth is not None

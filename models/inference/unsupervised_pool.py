@@ -98,7 +98,7 @@ def chosen(among: int, of_all: int) -> npt.NDArray[np.intp]:
 
 
 def weights_by(labeled: Part, predicted: Callable[[], Part], prior: LogTemperature) -> PoolWeights:
-    """Do step 1 on labeled items and step 2 on all predicted items. Beliefs without labels are the models' own.
+    """Do step 1 on labeled items, and step 2 on all predicted items, by the models' own beliefs if there are no labels.
 
     Step 2 needs unlabeled items, because labels are often requested where models disagree. On these items errors look
     far less correlated than they are.

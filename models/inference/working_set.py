@@ -1,17 +1,17 @@
 """Fit large tables in few full passes, with iterations over only the least sure items between two passes.
 
-After a few iterations most items are sure of their class, and later iterations barely move their beliefs. So a full
-pass, which computes exact sums, stores the sums of the sure items and the labels of the unsure ones. The loop then runs
-over the unsure items with the stored sums held fixed, and the next pass begins where it ends (partial E-steps: Neal &
-Hinton 1998; lazy EM: Thiesson, Meek & Heckerman 2001).
+After a few iterations the class of most items is nearly certain, and later iterations barely change their beliefs. So a
+full pass, which computes exact sums, stores the sums of these sure items and the labels of the unsure ones. The loop
+then runs over the unsure items with the stored sums held fixed, and the next pass begins where it ends (partial
+E-steps: Neal & Hinton 1998; lazy EM: Thiesson, Meek & Heckerman 2001).
 
-With beliefs q of the sure items held, the inner loop climbs
+With the beliefs q of the sure items held fixed, the inner loop increases
 
     sum over unsure n of log evidence_n  +  sum over sure n of E_q[log p(z_n, labels of n)]  +  log p(pi) + log p(theta)
 
-which, up to a constant, lies below the whole objective and touches it where the pass was made. So the objective never
-falls from pass to pass. Each inner loop begins with a plain step of EM: as in `loop`, a pass that gains less than the
-tolerance ends the fit. The first, large steps are full passes, because they decide which optimum is reached.
+which, up to a constant, is at most the full objective, and equal to it at the parameters of the pass. So the objective
+never falls from pass to pass. Each inner loop begins with a plain step of EM. As in `loop`, a pass that gains less than
+the tolerance ends the fit. The first, large steps are full passes, because they decide which optimum is reached.
 
 The unsure items are those in the first bins, as many bins as hold the fraction UNSURE of all doubt:
 

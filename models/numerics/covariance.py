@@ -47,11 +47,11 @@ class SquaredExponential:
 
     @property
     def variance(self) -> float:
-        """k(x, x)."""
+        """Variance k(x, x) of an item."""
         return 1 + 2 * float(np.exp(2 * self.log_scale))
 
     def between(self, x_md: Floats, x_nd: Floats) -> Floats:
-        """Return (M, N) covariances of different items; NaN rows have no features."""
+        """Return (M, N) covariances between different items; rows of NaN are items without features."""
         k_mn = self._exponential(x_md, x_nd)
         scale = float(np.exp(2 * self.log_scale))
         k_mn *= scale

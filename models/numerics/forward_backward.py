@@ -120,7 +120,7 @@ def _chain(
 def _pass(
     begin: int, end: int, top: Any, rows: Any, start: Any, first: Any, step: Any, turned: Any, q: Any, log_z: Any
 ) -> Any:
-    """Process chains `begin` to `end`. Return expected first classes (J,), and pairs (J, J) still without `step`."""
+    """Process chains `begin` to `end`. Return expected first classes (J,), and pairs (J, J) not yet times `step`."""
     own_first, own_pairs = np.zeros(first.shape[0]), np.zeros(step.shape)
     longest = 0
     for s in range(begin, end):

@@ -144,9 +144,7 @@ def pool_moments(feature_mnj: Floats, q_nj: Floats, weight_m: Floats) -> tuple[F
     p_nj, _ = beliefs(logit_nj, np.zeros((1, logit_nj.shape[1])), out=logit_nj)
     gradient_m = np.einsum("nj,mnj->m", q_nj - p_nj, feature_mnj)
     mean_mn = np.einsum("nj,mnj->mn", p_nj, feature_mnj)
-    both_mm = np.einsum(
-        "mnj,knj->mk", p_nj * feature_mnj, feature_mnj
-    )  # BLAS is no faster, and its threads spin afterwards
+    both_mm = np.einsum("mnj,knj->mk", p_nj * feature_mnj, feature_mnj)  # BLAS is no faster, and its threads spin after
     return gradient_m, both_mm - np.einsum("mn,kn->mk", mean_mn, mean_mn)
 
 

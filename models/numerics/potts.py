@@ -33,7 +33,7 @@ ENOUGH, ENOUGH_OF_PROPAGATION = 1e-5, 1e-9
 """Change of a belief below which sweeps of mean field, and of belief propagation, end."""
 
 SURE = 300.0
-"""Largest strength of an edge. A larger strength would change nothing, but overflow in the exponential."""
+"""Largest strength of an edge. A larger one would make no difference, except that the exponential would overflow."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -319,7 +319,7 @@ def digest_of(*parts: Any) -> str:
 # -- one batch ---------------------------------------------------------------------------------------------
 
 _embedders: dict[str, Embedder] = {}
-"""Embedder of the current run, by run, in a worker process."""
+"""Embedder of this worker process, by run. Only that of the last run is stored."""
 
 
 def _embed_batch_there(run: str, make: Callable[[], Embedder], values: list[Any], width: int | None) -> list[Any]:

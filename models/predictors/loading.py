@@ -135,7 +135,7 @@ def estimator_digest(estimator: Any) -> str:
     joblib = required("joblib", "a scikit-learn model", SKLEARN)
     try:
         return str(joblib.hash(estimator))
-    except Exception:  # pickle raises all sorts, for example for a lambda
+    except Exception:  # pickle raises all sorts of errors, for example for a lambda
         return type(estimator).__qualname__
 
 

@@ -29,7 +29,7 @@ class Predictor(Protocol):
         """Names of the J classes, in the order of the columns that `predict` returns."""
 
     def predict(self, batch: Batch) -> Array:
-        """Return (B, J) distributions over the classes. A row is NaN if the model abstains: the item has no input."""
+        """Return (B, J) distributions over the classes. A row is NaN if the model abstains for lack of usable input."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -38,7 +38,7 @@ class Seen(Additive):
         inner: statistics of the prior over true classes.
         seen_j: (J,) expected number of items whose apparent class is j.
         clear: expected number of items, among those without known truth, whose apparent class is the true one.
-        items: number of items without known truth.
+        items: number of items that count and have no known truth.
     """
 
     inner: Any

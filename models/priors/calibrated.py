@@ -60,7 +60,7 @@ FLOOR = 1e-12
 
 CERTAIN = 1 - 1e-9
 LEAST_ROWS = 20
-"""Number of items that a model must predict before its zeros and one-hot rows count; before, they may be chance."""
+"""Minimum number of predictions of a model for its zeros and one-hot rows to count. With fewer they may be chance."""
 
 
 @dataclass(frozen=True, eq=False)

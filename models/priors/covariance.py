@@ -165,7 +165,7 @@ class Basis:
 
 
 CANDIDATES = 20
-"""Number of items per inducing point from which the points are computed. If there are more, these are a sample."""
+"""Maximum number of items, per inducing point, from which the points are computed. More items are sampled."""
 
 LLOYD = 10
 """Number of k-means iterations. A few suffice, because inducing points only need to be spread like the items."""

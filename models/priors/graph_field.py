@@ -13,9 +13,9 @@ propagation on a tree, the term of an item is the exact log probability of its l
 Shares and strengths are learned by steps up sum_n q_n ln p_n, with the neighbors' messages held fixed, as in the EM of
 Celeux, Forbes & Peyrard (2003). Shares use iterative scaling, share *= (expected items by q) / (expected items by p).
 Each strength takes half a Newton step. Because beliefs change with the strengths, such a step covers only a small part
-of the distance, so it is multiplied: the less the last step shortened the next one, the more (Barzilai & Borwein 1988).
-The paper has one strength for all classes, set by hand. Here each class has its own, because classes differ in how much
-they cluster, and the strengths on an uninformative graph go to 0.
+of the distance. It is multiplied by a factor, which is larger the less the last step shortened the next one (Barzilai &
+Borwein 1988). The paper has one strength for all classes, set by hand. Here each class has its own, because classes
+differ in how much they cluster, and the strengths on an uninformative graph go to 0.
 
 At zero strength the shares are learned as `Shares` are, and the model is Dawid-Skene.
 """
@@ -57,7 +57,7 @@ class FieldCounts:
     Attributes:
         believed_j, expected_j: (J,) expected items of each class by the beliefs q, and by p.
         gradient_j, curvature_j: (J,) first derivatives, and minus the second, of sum_n q_n ln p_n in the strengths.
-        begun: state of the approximation; None: none.
+        begun: state of the approximation; None: start afresh.
     """
 
     believed_j: Floats

@@ -61,7 +61,7 @@ class Inputs:
     """Features and models' probabilities of the items.
 
     Attributes:
-        features: (N, D), rows of NaN for items without.
+        features: (N, D), rows of NaN for items without features.
         pool_nj: (N, J) log probabilities of the pool of models, rows of NaN where all abstain; None without models.
         center_d, scale_d: (D,) means and standard deviations by which features are standardized.
         log_share_j: (J,) log mean of the pool over the items of the fit; 0 without models.
@@ -254,8 +254,8 @@ class _Sums:
 
         sum_j [ (q_nj - a_nj) m_j  -  a_nj (1 - a_nj) v_nj ]
 
-    so torch only differentiates up to w_n, and no product is computed twice. With two classes a_n0 (1 - a_n0) =
-    a_n1 (1 - a_n1), so S_0 = S_1 and is stored once.
+    so torch differentiates only up to w_n, and no product is computed twice. With two classes a_n0 (1 - a_n0) =
+    a_n1 (1 - a_n1), so S_0 = S_1, which is stored once.
     """
 
     def __init__(self, prior: VariationalGP) -> None:

@@ -28,7 +28,7 @@ SMALLEST = 1e-18
 """Smallest chance of an answer, so that a product of 16 does not underflow."""
 
 LOWEST, HIGHEST = -40.0, 4.0
-"""Range of log(alpha / lambda), which is outside it with probability exp(-40)."""
+"""Range of log(alpha / lambda). A value outside has probability exp(-40)."""
 
 
 class Table(NamedTuple):

@@ -10,8 +10,8 @@ the density is nearly round in the coordinates R^T (V, W). A has no entries betw
 
     R_j = chol(B_j)    X_j = R_j^-1 C_j    R_w = chol(D - sum_j X_j^T X_j)
 
-    a step x of the new coordinates:   W = R_w^-T x_w,        V_j = R_j^-T (x_j - X_j W)
-    the slope in them:                 x_j' = R_j^-1 V_j',    x_w' = R_w^-1 (W' - sum_j X_j^T x_j')
+    a step x in the new coordinates:   W = R_w^-T x_w,        V_j = R_j^-T (x_j - X_j W)
+    the slope in x:                    x_j' = R_j^-1 V_j',    x_w' = R_w^-1 (W' - sum_j X_j^T x_j')
 
 Metric and step size are learned during burn-in only, so that the posterior stays invariant afterwards.
 """
@@ -59,7 +59,7 @@ def blank_tuning(networks: Networks) -> Tuning:
 
 @compiled
 def draw(rng: Any, metric: Any, size: float, target: Any, theta_x: Any, table_jt: Any) -> float:
-    """Draw (V, W) and its table given complete answers, in place. Return the acceptance probability of the proposal."""
+    """Draw (V, W) and its tables given complete answers, in place. Return the proposal's acceptance probability."""
     there_x, momentum_x, there_jt = theta_x.copy(), np.empty_like(theta_x), np.empty_like(table_jt)
     for x in range(momentum_x.shape[0]):
         momentum_x[x] = rng.standard_normal()

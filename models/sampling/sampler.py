@@ -4,7 +4,7 @@ x[c, s] are draws of one quantity, from C chains of S draws each. Chains are cut
 scores:
 
     z     = Phi^-1((rank - 3/8) / (C S + 1/4))
-    R-hat = sqrt(((n - 1)/n W + B/n) / W)      n draws a half chain, W variance within, B/n variance of the means
+    R-hat = sqrt(((n - 1)/n W + B/n) / W)      n draws per half chain, W variance within, B/n variance of means
     ESS   = C S / tau,    tau = -1 + 2 sum_t (rho_2t + rho_2t+1), pairs falling and positive (Geyer 1992)
 
 R-hat is computed from the ranks of x (location) and from the ranks of |x - median| (spread); the larger one counts.
@@ -209,7 +209,7 @@ def effective_size(draws_cs: Floats) -> float:
     pairs = rho_t[: n - n % 2].reshape(-1, 2).sum(axis=1)
     negative = np.flatnonzero(pairs < 0)
     pairs = np.minimum.accumulate(pairs[: negative[0]] if negative.size else pairs)
-    tau = max(-1 + 2 * float(pairs.sum()), 1 / np.log10(total))  # negative autocorrelation helps only so far
+    tau = max(-1 + 2 * float(pairs.sum()), 1 / np.log10(total))  # limits the gain by negative autocorrelation
     return float(total / tau)
 
 
