@@ -170,9 +170,9 @@ class LatentClasses:
         return said < GROWTH * self.learned_from
 
     def resumed(self, q: int, prior: GaussianProcess) -> GaussianProcess:
-        """Return the prior with the stored kernel of question q, and the stored sites unless it has observed classes.
+        """Return the prior with the stored kernel of question q, and the stored sites if it has no observed classes.
 
-        A kernel of another size is not used.
+        If the stored kernel has another size, return the prior as it is.
         """
         kernel = self.kernel(q)
         if kernel.theta.size != prior.kernel.theta.size:

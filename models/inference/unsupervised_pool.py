@@ -22,7 +22,7 @@ by expectation-maximization, which starts from beliefs by the labels alone, in t
     factor s at its mode, with the prior log s ~ N(0, sd^2).
 
 The pool is then D T* / T times as sure as the labels suggest. This is the right weight beside annotators, who err with
-it, but alone the pool is too sure. Its residual temperature is the square root of that factor, divided by s.
+it, but alone the pool is too sure. Its residual temperature is the square root of that factor, divided by s, and >= 1.
 
 `weights_per_item` compares models with annotators by what a model says about an item relative to all items,
 
