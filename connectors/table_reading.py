@@ -338,9 +338,9 @@ def in_codes(column: pa.ChunkedArray) -> pa.DictionaryArray:
 
 def _codes(column: pa.DictionaryArray) -> npt.NDArray[np.int32]:
     """Return the codes. Null and empty text get the code after the last."""
-    names = column.dictionary.to_pylist()
-    codes = np.asarray(column.indices.fill_null(len(names)))
-    return np.where(codes == names.index(""), np.int32(len(names)), codes) if "" in names else codes
+    names = column.dictionary
+    codes, empty = np.asarray(column.indices.fill_null(len(names))), pc.index(names, "").as_py()
+    return codes if empty < 0 else np.where(codes == empty, np.int32(len(names)), codes)
 
 
 def _require_storable(
