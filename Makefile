@@ -46,9 +46,9 @@ rehearse: $(TEST)/.ready  ## what deploy/ starts, as processes: a wheel in a fre
 release: $(TEST)/.ready  ## the source distribution, the wheel and the release notes, in dist/; see CONTRIBUTING.md
 	$(TEST)/bin/python -m tests.deploy.release
 
-quick: lint  ## the inner loop, under two minutes: nouns, tables, frozen outputs, layout
-	$(TEST)/bin/python -m pytest -q -n $(WORKERS) tests/core tests/test_layout.py tests/test_frozen.py \
-		tests/active/test_policy.py tests/cli/test_help.py
+quick: lint  ## the inner loop, under two minutes: nouns, tables, policy, layout
+	$(TEST)/bin/python -m pytest -q -n $(WORKERS) tests/core tests/test_layout.py tests/active/test_policy.py \
+		tests/cli/test_help.py
 
 # In the background, while lint and types are checked: the server is installed (tests that come early wait), and kernels
 # are compiled that workers would otherwise compile side by side.
