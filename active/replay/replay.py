@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 GOLD_LABELS = 3
-"""Number of labels of each gold item, about as few as other items have when they are done."""
+"""Number of labels that each gold item gets before the replay starts."""
 
 
 @dataclass(frozen=True, slots=True)

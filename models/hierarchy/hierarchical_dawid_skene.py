@@ -64,7 +64,7 @@ from hitl.models.priors.calibrated import learned_shares
 from hitl.tables.shared_errors import as_array, share_errors
 
 ANCHOR, ANCHOR_OF_TWO = 0.5, 0.2
-"""Weight of the votes in the counts. It is smaller with two classes, which cannot absorb a third one."""
+"""Weight of the votes in the counts. It keeps a class from taking over a similar one, so two classes need less."""
 
 ROUNDS, STEPS = 12, 10
 """Maximum number of rounds, each of which learns the hierarchy, and maximum iterations of EM per round."""
