@@ -156,7 +156,7 @@ class TablePage:
             return np.empty(0, np.int64)
         coded = in_codes(column)
         place = np.asarray(pc.index_in(coded.dictionary, value_set=self.keys).fill_null(-1))
-        return place[np.asarray(coded.indices)]
+        return np.asarray(place[np.asarray(coded.indices)])
 
     def _named(self, table: pa.Table, name: str) -> pa.Array:
         """Return a column of labels or annotators, null for empty text and if there is no such column."""
