@@ -45,6 +45,8 @@ def kill_after(last: int) -> list[str]:
 
         def call(*arguments: Any, **named: Any) -> Any:
             result = does(*arguments, **named)
+            if str(arguments[-1]).endswith((".nbi", ".nbc")):  # compiled code is put in its place once, not in each run
+                return result
             steps.append(name)
             if len(steps) == last:
                 os.kill(os.getpid(), signal.SIGKILL)
