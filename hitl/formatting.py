@@ -1,12 +1,17 @@
-"""Format results, names and counts for messages."""
+"""Format results, names and counts for messages, and keep secrets out of them."""
 
 from __future__ import annotations
 
+import base64
+import html
+import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from functools import cache
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, quote_plus
 
 if TYPE_CHECKING:
     from hitl.platform import Operation
@@ -35,8 +40,8 @@ def escaped(text: str) -> str:
 
 
 def masked(text: str) -> str:
-    """Replace the passwords in URLs by stars."""
-    return _PASSWORD.sub(lambda found: f"{found[1] or found[2]}:***@", text)
+    """Replace the passwords in URLs, and all secrets that this process has read, by stars."""
+    return hidden(_PASSWORD.sub(lambda found: f"{found[1] or found[2]}:***@", text))
 
 
 class OneLineRepr:
@@ -95,3 +100,51 @@ def expected_fields(field: str, data: Sequence[Mapping[str, Any]]) -> str:
     near = get_close_matches(field, fields, 1)
     meant = f"; did you mean {near[0]!r}?" if near else ""
     return f"expected one of {', '.join(fields)}{meant}"
+
+
+# -- secrets -------------------------------------------------------------------------------------------------
+
+SHORTEST = 4
+"""Minimum length of a secret that is hidden, in characters. Shorter ones would also hide parts of words."""
+
+_secrets: set[str] = set()
+
+
+def remember(secret: str) -> str:
+    """Hide this secret in all texts of this process from now on. Return it."""
+    if len(secret) >= SHORTEST and secret not in _secrets:
+        _secrets.add(secret)
+        _pattern.cache_clear()
+    return secret
+
+
+def hidden(text: str) -> str:
+    """Replace remembered secrets by stars: as they are, escaped, quoted, or encoded for a URL, HTML or base64."""
+    return _pattern().sub("***", text) if _secrets else text
+
+
+@cache
+def _pattern() -> re.Pattern[str]:
+    forms = {form for secret in _secrets for form in _forms(secret)}
+    return re.compile("|".join(map(re.escape, sorted(forms, key=len, reverse=True))))
+
+
+def _forms(secret: str) -> Iterator[str]:
+    written = {secret, *_written(secret)}
+    yield from written.union(*map(_written, written))  # for instance the repr of a JSON text
+    content = secret.encode(errors="surrogatepass")
+    for before in range(3):  # base64 depends on the number of bytes before; its ends, on those before and after
+        yield base64.b64encode(b" " * before + content).decode().rstrip("=")[(0, 2, 3)[before] : -1]
+
+
+def _written(text: str) -> set[str]:
+    """Return the text as Python, JSON, URLs and HTML write it, without quotes around it."""
+    escaped = {
+        repr(text)[1:-1],
+        repr(text.encode(errors="surrogatepass"))[2:-1],
+        json.dumps(text)[1:-1],
+        html.escape(text),
+    }
+    encoded = {quote(text, errors="replace"), quote(text, "", errors="replace"), quote_plus(text, errors="replace")}
+    lower = {re.sub("%..", lambda code: code[0].lower(), one) for one in encoded}
+    return escaped | encoded | lower

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import time
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -26,7 +27,8 @@ import httpx
 from hitl.connectors.label_studio import replies
 from hitl.connectors.label_studio.connections import BoundedTransport, within
 from hitl.connectors.label_studio.replies import Shape, WrongShape
-from hitl.errors import MissingExtra, Refused, Unreachable
+from hitl.errors import BadSettings, MissingExtra, Refused, Unreachable
+from hitl.formatting import masked, remember
 
 WAITS = (1.0, 2.0, 4.0, 8.0)
 """Seconds before each retry. A server may ask for longer waits (Retry-After), up to LONGEST_WAIT."""
@@ -91,8 +93,8 @@ class TaskPage:
 class Client:
     """Client of one Label Studio server with one token. Thread-safe.
 
-    `transport` replaces the network; it stays open. Methods raise Refused for 4xx responses, and Unreachable if no
-    response comes in time or the server fails.
+    `transport` replaces the network; it stays open. Raises BadSettings for a token that no request can carry. Methods
+    raise Refused for 4xx responses, and Unreachable if no response comes in time or the server fails.
     """
 
     def __init__(
@@ -105,7 +107,10 @@ class Client:
     ) -> None:
         self.url = url.rstrip("/")
         self.request_seconds = REQUEST_SECONDS if request_seconds is None else request_seconds
-        self._token = token
+        self._token = remember(token.strip())  # a secret made from a file ends with a line break
+        if not re.fullmatch("[!-~]+", self._token):
+            problem = "holds a space, a line break or a letter beyond ASCII" if self._token else "is empty"
+            raise BadSettings(f"the token of Label Studio {problem}. {_ADVICE[401]}")
         self._transport = transport
         self._connecting = Lock()
         self._may_write: Callable[[], float] | None = None
@@ -284,11 +289,11 @@ class Client:
             with within(self.request_seconds, sending=sending):
                 yield
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise Unreachable(f"{self.url} did not answer {asked}: {self._safe(repr(error))}. {_GONE}") from None
+            raise Unreachable(f"{self.url} did not answer {asked}: {_short(repr(error))}. {_GONE}") from None
         except ApiError as error:  # from an SDK method, or from renewing the access token
             raise self._error(asked, error.status_code or 401, str(error.body), None) from None
         except (ValueError, LookupError, TypeError, AttributeError) as error:  # from the SDK: unexpected
-            raise NoAnswer(f"{self.url} did not answer {asked}: {self._safe(repr(error))}") from None
+            raise NoAnswer(f"{self.url} did not answer {asked}: {_short(repr(error))}") from None
 
     def _request(self, method: str, path: str, parameters: Mapping[str, object], body: object = None) -> httpx.Response:
         content = None if body is None else json.dumps(body, ensure_ascii=False).encode("utf-8", "backslashreplace")
@@ -305,29 +310,31 @@ class Client:
         if response.status_code >= 400:
             raise self._error(asked, response.status_code, _detail(response), response.headers.get("retry-after"))
         if response.request.method != method:  # a redirect turned it into a GET
-            target = self._safe(str(response.request.url.copy_with(query=None)))
+            target = _short(str(response.request.url.copy_with(query=None)))
             raise NoAnswer(f"{self.url} answered {asked} with a redirect to {target}")
         return response
 
     def _error(self, request: str, status: int, detail: str, retry_after: str | None) -> Exception:
-        answer = f"Label Studio at {self.url} said {status} for {request}: {self._safe(detail)}"
+        answer = f"Label Studio at {self.url} said {status} for {request}: {_short(detail)}"
         if status >= 500 or status in (408, 429):
             is_hint = retry_after is not None and retry_after.isascii() and retry_after.isdigit()
             return Unreachable(f"{answer}. {_FAILED}", min(float(retry_after or 0), 86_400.0) if is_hint else None)
         advice = _LEGACY if "legacy" in detail.lower() else _ADVICE.get(status, _ADVICE[400])
         return (Missing if status == 404 else Refused)(f"{answer}. {advice}")
 
-    def _safe(self, text: str) -> str:
-        return text.replace(self._token, "***")[:400] if self._token else text[:400]
-
     def _read(self, response: httpx.Response, shape: Shape) -> Any:
         asked = f"{self.url} answered {response.request.method} {response.request.url.path}"
         try:
             return replies.read(shape, json.loads(response.content) if response.content else None)
         except WrongShape as error:
-            raise NoAnswer(f"{asked} with JSON of another shape, answer{self._safe(str(error))}") from None
+            raise NoAnswer(f"{asked} with JSON of another shape, answer{_short(str(error))}") from None
         except (ValueError, RecursionError):
             raise NoAnswer(f"{asked} with something that is not JSON") from None
+
+
+def _short(text: str) -> str:
+    """Return the beginning of what a server said, without the token that it may repeat."""
+    return masked(text)[:400]
 
 
 def where(column: str, operator: str, kind: str, value: object) -> dict[str, object]:

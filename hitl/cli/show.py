@@ -18,7 +18,7 @@ from threading import Timer
 from typing import TYPE_CHECKING, Any
 
 from hitl.formatting import counted as counted
-from hitl.formatting import escaped, masked, plain
+from hitl.formatting import escaped, hidden, masked, plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,7 +50,7 @@ def result(data: Mapping[str, Any] | Callable[[], Any], lines: Iterable[Line], a
     """Print the result of a command: its data as one JSON object, or its lines."""
     if as_json:
         value = data() if callable(data) else data
-        sys.stdout.write(escaped(json.dumps(value, ensure_ascii=False, default=str)) + "\n")
+        sys.stdout.write(escaped(hidden(json.dumps(value, ensure_ascii=False, default=str))) + "\n")
         return
     for each in lines:
         if isinstance(each, Table):

@@ -12,19 +12,15 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 from hitl.formatting import counted, plain
 from hitl.store.events import Event
-
-if TYPE_CHECKING:
-    from hitl.settings import Settings
 
 PING = "ping"
 SHOWN = 80  # maximum characters of a name in a text
@@ -34,8 +30,6 @@ LONGEST_TEXT = 3500
 
 DOTS = re.compile(r"~*\.{1,2}")
 """Names that browsers drop from a path ("." and ".."), and names that look like their escaped form ("~.")."""
-
-_SECRET = re.compile(r"(TOKEN|SECRET|PASSWORD|EVENTS_\w+_URL)$")  # endings of variables with secret values
 
 
 def path(part: object) -> str:
@@ -119,14 +113,8 @@ def _more_lines(kind: str, data: Mapping[str, Any]) -> list[str]:
     return [*lines, f"… and {more:,} more"] if more > 0 else lines
 
 
-def sentence(text: str, settings: Settings) -> str:
+def sentence(text: str) -> str:
     """Replace secrets in a text by stars, escape control characters, and cut it to `LONGEST` characters."""
-    hidden = [value for name, value in os.environ.items() if name.startswith("HITL_") and _SECRET.search(name)]
-    for one in settings.events:
-        hidden += [one.address, *("" if one.secret is None else one.secret.get_secret_value()).split()]
-    hidden += [] if settings.webhook_secret is None else [settings.webhook_secret.get_secret_value()]
-    for secret in sorted(filter(lambda each: len(each) > 3, hidden), key=len, reverse=True):
-        text = text.replace(secret, "***")
     text = plain(text)
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 

@@ -89,7 +89,7 @@ def of_failure(settings: Settings, store: Store, error: Exception | None) -> Ann
         assert before is not None
         kind, said = "cycle.recovered", {"failed_since": _moment(before.at.timestamp())}
     else:
-        kind, said = "cycle.failed", {"error": type(error).__name__, "message": sentence(str(error), settings)}
+        kind, said = "cycle.failed", {"error": type(error).__name__, "message": sentence(str(error))}
     return Announcement(tuple(_wanted_event(settings, kind, time.time(), data | said)))
 
 
@@ -194,7 +194,7 @@ class _RunEvents:
         digests = {hashlib.sha256(text.encode(errors="replace")).hexdigest()[:16]: text for text in lines}
         fresh = [text for digest, text in digests.items() if digest not in self.before.get("left_out", ())]
         if fresh:
-            said = [sentence(text, self.settings) for text in fresh[:PROBLEMS]]
+            said = [sentence(text) for text in fresh[:PROBLEMS]]
             self.tell("items.left_out", {"count": len(fresh), "problems": said, "url": self.page("runs")})
         return list(digests)
 

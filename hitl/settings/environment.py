@@ -18,17 +18,37 @@ from pydantic import BaseModel
 from pydantic_settings import EnvSettingsSource
 
 from hitl.errors import BadSettings
+from hitl.formatting import remember
+
+STORE = "HITL_STORE"
+"""Address of the store. Only its password is hidden (`hitl.formatting.masked`)."""
+
+_SECRET = re.compile(r"HITL_\w*(TOKEN|SECRET|PASSWORD)|HITL_EVENTS_\w+_URL")
 
 LARGEST = 100_000
 """Maximum size of a secret file, in bytes."""
 
 
 def secret(name: str) -> str | None:
-    """Return the secret of this name, from the environment or a file, or None.
+    """Return the secret of this name, from the environment or a file, or None. Messages hide it from now on.
 
     Raises BadSettings if the variable and its _FILE are both set, or if the file is empty or cannot be read.
     """
-    value, file = os.environ.get(name), os.environ.get(f"{name}_FILE")
+    value = _secret(name)
+    for part in () if value is None or name == STORE else value.split():  # some are several secrets
+        remember(part)
+    return value
+
+
+def hide_secrets() -> None:
+    """Hide the secrets of the environment in messages, also those that only other packages read."""
+    for name, value in os.environ.items():
+        for part in value.split() if _SECRET.fullmatch(name) else ():
+            remember(part)
+
+
+def _secret(name: str) -> str | None:
+    value, file = os.environ.get(name, "").strip(), os.environ.get(f"{name}_FILE")
     if value and file:
         raise BadSettings(f"environment: {name} and {name}_FILE are both set; expected one of them")
     if value:

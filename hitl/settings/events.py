@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from hitl.errors import BadSettings
+from hitl.formatting import remember
 from hitl.settings.environment import secret
 
 Kind = Literal[
@@ -76,6 +77,8 @@ class EventSettings(BaseModel):
                 "this is no address that can be told; expected https://host/path (or http), in ASCII, without a user, "
                 "a password or a #part"
             )
+        if url is not None:
+            remember(url.get_secret_value())  # also one in the file: chat tools accept whoever knows it
         return url
 
     @field_validator("secret")

@@ -14,7 +14,7 @@ from pydantic_settings import SettingsError
 from hitl.errors import BadSettings
 from hitl.formatting import plain
 from hitl.settings import FromFile, Settings, SourceSettings
-from hitl.settings.environment import require_keys, secret, unreadable, variable_of
+from hitl.settings.environment import hide_secrets, require_keys, secret, unreadable, variable_of
 from hitl.settings.events import EventSettings
 
 _SECRET = re.compile(r"(token|secret|password)$")
@@ -46,6 +46,7 @@ def load(path: Path, source_of: Callable[[str], type[SourceSettings]]) -> Settin
     for key in data:
         if _SECRET.search(key):
             raise BadSettings(f"{path}: {key} does not belong in a file; set HITL_{key.upper()} in the environment")
+    hide_secrets()
     require_keys(Settings)
     secrets = {key: secret(f"HITL_{key.upper()}") for key in ("store", "webhook_secret")}
     data |= {key: value for key, value in secrets.items() if value is not None}

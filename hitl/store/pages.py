@@ -41,6 +41,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import sqlalchemy as sa
 
+from hitl.formatting import masked
 from hitl.platform import ColumnRows, Page, PullSummary
 from hitl.store.database import Database
 from hitl.store.lease import Lease
@@ -337,7 +338,7 @@ def _save_cursor(connection: sa.Connection, lease: Lease, page: Page) -> None:
     query = sa.select(project.c.problems, project.c.problems_epoch).where(project.c.project == lease.project)
     row = connection.execute(query).one()
     before = json.loads(row.problems) if row.problems_epoch == lease.epoch else []
-    problems = [*before, *(text[:_MAX_PROBLEM_LENGTH] for text in page.problems)][:MAX_PROBLEMS]
+    problems = [*before, *(masked(text)[:_MAX_PROBLEM_LENGTH] for text in page.problems)][:MAX_PROBLEMS]
     values = {"problems": json.dumps(problems), "problems_epoch": lease.epoch, "cursor": json.dumps(dict(page.cursor))}
     connection.execute(sa.update(project).where(project.c.project == lease.project).values(values))
 

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 
 from hitl.errors import HitlError
-from hitl.formatting import shown_names
+from hitl.formatting import masked, shown_names
 from hitl.plan import Rework
 from hitl.platform import Cursor, Page, Pages, PullSummary
 from hitl.store import pages
@@ -156,8 +156,9 @@ class Store(EvidenceStore, Learned, Results, Outbox, Announced):
         note = None
         if error is not None:
             parts = (error.parts[:MOST] if isinstance(error, HitlError) else ()) or (error,)
-            messages = {"message": str(error)[:LONGEST], "messages": [str(part)[:LONGEST] for part in parts]}
-            note = json.dumps({"at": time.time(), "error": type(error).__name__, **messages})
+            message, *messages = (masked(str(each))[:LONGEST] for each in (error, *parts))
+            what = {"error": type(error).__name__, "message": message, "messages": messages}
+            note = json.dumps({"at": time.time(), **what})
         elif self.failure(lease.project) is None:
             return  # the usual case: nothing to write
         with self._fenced(lease) as connection:

@@ -28,6 +28,7 @@ from hitl.models.vb_ibcc import VBIBCC
 from hitl.operations import Judgement
 from hitl.plan import Done, DoneItems, Plan
 from hitl.settings import Settings
+from hitl.settings.environment import hide_secrets
 from hitl.store import CycleRecord, Store
 from tests import projects
 from tests.events.conftest import Telling
@@ -320,6 +321,7 @@ def test_a_row_of_failures_is_told_once_and_its_end(
 ) -> None:
     settings = telling(URL, serve={"url": "https://hitl.example"})
     monkeypatch.setenv("HITL_LABEL_STUDIO_TOKEN", "t0ken-of-the-platform")
+    hide_secrets()
     errors: list[Exception] = [
         Refused(f"it says <no> to t0ken-of-the-platform and {URL['url']} and {SECRET}"),
         Unreachable("it does not answer"),

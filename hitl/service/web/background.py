@@ -20,6 +20,7 @@ from starlette.exceptions import HTTPException
 
 from hitl import cycle
 from hitl.errors import HitlError
+from hitl.formatting import masked
 from hitl.operations import push
 from hitl.project import lease_seconds, one_fit, opened
 from hitl.service.web.snapshot import QuestionView
@@ -108,7 +109,7 @@ def _do(one: Watched, work: Work) -> None:
             work.said = ACTIONS[work.what](settings, store, connector, work)
     except Exception as error:
         expected = isinstance(error, HitlError | OSError)
-        work.said, work.failed = str(error) if expected else f"{type(error).__name__}: {error}", True
+        work.said, work.failed = masked(str(error) if expected else f"{type(error).__name__}: {error}"), True
     finally:
         work.ended = time.time()
         one.refresh()
@@ -168,7 +169,7 @@ class Studies:
                 result, labels = make(view), len(view.evidence.annotations)
         except Exception as error:
             _log.exception("a study of %s", view.page.name)
-            trouble = f"{type(error).__name__}: {error}"
+            trouble = masked(f"{type(error).__name__}: {error}")
         ended = time.monotonic()
         with self._lock:
             study.result, study.labels, study.trouble = result, labels, trouble

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from hitl.connectors.catalog import connector_of
 from hitl.errors import BadSettings, HitlError, MissingToken, PlatformError
 from hitl.events.sender import address_rows
+from hitl.formatting import masked
 from hitl.project import recalled
 from hitl.service.loops import Project
 from hitl.service.web.snapshot import Snapshot, snapshot_of
@@ -70,7 +71,7 @@ class Watched(Project):
                 with within(self.settings.limits.limits()):
                     self.snapshot = snapshot_of(self.settings, self.store, self._current_questions(now[1]))
             except HitlError as error:
-                self.trouble = str(error)
+                self.trouble = masked(str(error))
                 return False
             self._seen, self.trouble, self._loaded_at = now, None, time.monotonic()
             self.load_seconds, self.loads = self._loaded_at - start, self.loads + 1

@@ -26,6 +26,7 @@ from starlette.exceptions import HTTPException
 
 from hitl.errors import BadInput, Busy, HitlError, PlatformError, StoreError, Unreachable
 from hitl.events.bodies import json_value
+from hitl.formatting import masked
 from hitl.tables.write import defused
 
 Format = Literal["html", "json", "csv"]
@@ -124,7 +125,7 @@ def problem(
     request: Request, status: int, code: str, message: str, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return an error in the requested format."""
-    number = getattr(request.state, "request_id", "")
+    number, message = getattr(request.state, "request_id", ""), masked(message)
     if not is_page(request):
         body = {"error": {"code": code, "message": message, "request_id": number}}
         return JSONResponse(body, status, headers)
