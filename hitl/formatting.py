@@ -104,8 +104,8 @@ def expected_fields(field: str, data: Sequence[Mapping[str, Any]]) -> str:
 
 # -- secrets -------------------------------------------------------------------------------------------------
 
-SHORTEST = 4
-"""Minimum length of a secret that is hidden, in characters. Shorter ones would also hide parts of words."""
+SHORTEST = 8
+"""Minimum length of a secret that is hidden, in characters. Shorter ones would also hide words and labels."""
 
 _secrets: set[str] = set()
 

@@ -35,16 +35,16 @@ def secret(name: str) -> str | None:
     Raises BadSettings if the variable and its _FILE are both set, or if the file is empty or cannot be read.
     """
     value = _secret(name)
-    for part in () if value is None or name == STORE else value.split():  # some are several secrets
-        remember(part)
+    if value is not None and name != STORE:
+        remember(value)
     return value
 
 
 def hide_secrets() -> None:
     """Hide the secrets of the environment in messages, also those that only other packages read."""
     for name, value in os.environ.items():
-        for part in value.split() if _SECRET.fullmatch(name) else ():
-            remember(part)
+        if _SECRET.fullmatch(name):
+            remember(value.strip())
 
 
 def _secret(name: str) -> str | None:

@@ -89,6 +89,8 @@ class EventSettings(BaseModel):
                 f"this is no secret of Standard Webhooks; expected whsec_ and {KEY_BYTES[0]} to {KEY_BYTES[-1]} bytes "
                 f"in base64; {_MAKE}"
             )
+        for key in () if secret is None else secret.get_secret_value().split():
+            remember(key)
         return secret
 
     @property

@@ -77,8 +77,11 @@ def test_a_secret_of_any_characters_is_hidden() -> None:
 
 
 def test_words_are_not_hidden_and_what_is_forgotten_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    remember("abc")
-    assert plain("abcdef") == "abcdef", "too short to be a secret"
+    remember("secret")
+    assert plain("secret") == "secret", "too short"
+    monkeypatch.setenv("HITL_WEBHOOK_SECRET", "correct horse battery")
+    assert secret("HITL_WEBHOOK_SECRET") == "correct horse battery"
+    assert plain("a horse and correct horse battery") == "a horse and ***"
     monkeypatch.setenv("HITL_STORE", "postgresql://ann:pass-word@db/x")
     assert secret("HITL_STORE") == "postgresql://ann:pass-word@db/x"
     assert plain("postgresql://ann:pass-word@db/x: no such host") == "postgresql://ann:***@db/x: no such host"

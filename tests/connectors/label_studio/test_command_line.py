@@ -36,7 +36,7 @@ def hitl(project: Project, tmp_path: Path) -> Hitl:
 @pytest.mark.parametrize(
     ("url", "token", "number", "code", "message"),
     [
-        ("http://127.0.0.1:1", "x" * 40, 1, 69, "127.0.0.1:1"),
+        ("http://127.0.0.1:1", "token-of-nobody", 1, 69, "127.0.0.1:1"),
         (None, "f" * 40, 1, 77, "HITL_LABEL_STUDIO_TOKEN"),
         (None, None, 999_999, 77, "999999"),
         ("ftp://nowhere", None, 1, 78, "http://"),
