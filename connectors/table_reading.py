@@ -331,7 +331,7 @@ def in_codes(column: pa.ChunkedArray) -> pa.DictionaryArray:
     kind = pa.dictionary(pa.int32(), pa.string())
     if column.type == kind:
         return pa.concat_arrays([*column.unify_dictionaries().chunks, pa.array([], kind)][: column.num_chunks or 1])
-    # One chunk is encoded ten times faster than many, but it may exceed the 2 GB of a string array.
+    # One chunk is encoded ten times faster than many. It may exceed 2 GB, the limit of `pa.string()`.
     coded = column.cast(pa.string()).cast(pa.large_string()).combine_chunks().dictionary_encode()
     return pa.DictionaryArray.from_arrays(coded.indices, coded.dictionary.cast(pa.string()))
 

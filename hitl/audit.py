@@ -73,7 +73,7 @@ def repair(settings: Settings, store: Store, connector: Connector, found: Audit,
     kinds, left_out = {difference.what for difference in found.differences}, tuple[str, ...]()
     with store.lease(settings.name, seconds=lease_seconds(connector)) as lease:
         if kinds & EVIDENCE:
-            left_out = cycle.pull(lease, store, connector, progress, anew=True).problems
+            left_out = cycle.pull(lease, store, connector, progress, full=True).problems
         if kinds - EVIDENCE:
             queued = {each.key for each, _ in store.operations(settings.name) if each.kind == "assign"}
             strays = {one.key for one in found.differences if one.what == "assign"} - queued  # assigned by others

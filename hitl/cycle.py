@@ -223,14 +223,14 @@ def _steps(settings: Settings, store: Store, connector: Connector, progress: Pro
 
 
 def pull(
-    lease: Lease, store: Store, connector: Connector, progress: Progress = silent, *, anew: bool = False
+    lease: Lease, store: Store, connector: Connector, progress: Progress = silent, *, full: bool = False
 ) -> PullSummary:
-    """Pull changes, or everything if `anew`. Save each page with its cursor, and record the place pulled from.
+    """Pull changes, or all items if `full`. Save each page with its cursor, and record the place pulled from.
 
     Changes that the platform did not report are found by comparison, saved too, and counted as `fixed`. Raises
-    BadSettings if the last pull was from another place, unless `anew`.
+    BadSettings if the last pull was from another place, unless `full`.
     """
-    pulled, cursor = PullSummary(), None if anew else store.cursor(lease.project)
+    pulled, cursor = PullSummary(), None if full else store.cursor(lease.project)
     project.require_one_name(store, lease.project, connector)
     if cursor is not None:
         project.require_place(store, lease.project, connector)
@@ -263,9 +263,9 @@ def learn(
     questions: tuple[Question, ...],
     progress: Progress = silent,
     *,
-    anew: bool = False,
+    force: bool = False,
 ) -> dict[str, Training]:
-    """Train the model of `[learn]` if enough labels or items have changed, or if `anew`.
+    """Train the model of `[learn]` if enough labels or items have changed, or in any case if `force`.
 
     Return the new trainings by question.
     """
@@ -273,7 +273,7 @@ def learn(
         return {}
     with project.one_fit:
         evidence = project.given_evidence(settings, store, questions)
-        return training.refresh(lease, settings, store, evidence, progress, anew=anew)
+        return training.refresh(lease, settings, store, evidence, progress, force=force)
 
 
 def judge(

@@ -68,11 +68,11 @@ def stored(config: Path) -> Iterator[tuple[Settings, Store]]:
 
 
 @contextmanager
-def opened(config: Path, *, anew: bool = False) -> Iterator[tuple[Settings, Store, Connector]]:
+def opened(config: Path, *, full: bool = False) -> Iterator[tuple[Settings, Store, Connector]]:
     """Open the project's settings, store and connector.
 
     Raises BadSettings if the store has this place under another name, or a project of this name from another place. The
-    latter is allowed if everything is about to be pulled `anew`.
+    latter is allowed for a `full` pull.
     """
     from hitl.connectors.catalog import connector_of
     from hitl.store import Store
@@ -82,7 +82,7 @@ def opened(config: Path, *, anew: bool = False) -> Iterator[tuple[Settings, Stor
     connector = connector_of(loaded.source, config.parent)
     with within(loaded.limits.limits()), Store(store_url(loaded.store, config.parent)) as store:
         require_one_name(store, loaded.name, connector)
-        if not anew:
+        if not full:
             require_place(store, loaded.name, connector)
         yield loaded, store, recalled(connector, store, loaded.name)
 

@@ -12,7 +12,7 @@ A drawn item represents 1 / p items (Horvitz & Thompson 1952; `hitl.models.analy
 by a digest of their names and of the numbers of answers and outstanding questions, so the same state of a project
 always draws the same items. If no annotator who may answer an item has capacity left, or money has run out, the item
 is dropped without a substitute, because substitutes would favor items that many annotators may answer. A crew without
-names gets no audit questions, because whoever answers next may have answered the item before.
+names gets no audit questions, because the next person to answer may have answered the item before.
 """
 
 from __future__ import annotations

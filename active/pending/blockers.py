@@ -44,7 +44,7 @@ def why_nothing_is_asked(plan: Plan, crew: Crew, budget: Budget) -> str | None:
 
 
 def why_not_asked(questions: Sequence[Judged], plan: Plan, crew: Crew, budget: Budget) -> dict[Name, str]:
-    """Return annotator -> reason for all without a question; empty if nobody is asked or the plan has stopped."""
+    """Return annotator -> reason for all without a question. Empty if no one has a question or the plan has stopped."""
     asked = set(plan.annotators)
     left = [name for name in crew.names if name not in asked]
     if plan.stop or not plan.asks or not left:
@@ -109,7 +109,8 @@ def waiting_for_absent(questions: Sequence[Judged], plan: Plan, crew: Crew, budg
 def missing_skills(items: Iterable[Name], crew: Crew) -> Counter[tuple[str, ...]]:
     """Count the items that no annotator of the crew has the skills for, by the skills that are missing.
 
-    Missing are the skills that nobody has. If each skill is there but nobody has all, all of them count as missing.
+    A skill is missing if no annotator has it. If every skill is covered but no single annotator has them all, the whole
+    set counts as missing.
     """
     if not (crew.needs and crew.names):
         return Counter()

@@ -4,17 +4,17 @@
                (gold and audit questions may be about done items)
     expired    a question not answered within `expire` seconds. Another annotator is asked; the same one again only if
                no other can answer
-    ended      no annotator of the crew, present or away, may answer any open item: the project is done until somebody
-               can. If an open item needs skills that no annotator has (`blockers`), the project does not end, because
-               that is a setting to fix, and all that was closed would have to be reopened
+    ended      no annotator in the crew, present or away, may answer any open item. The project is done until someone
+               can. It does not end if an open item needs skills that no annotator has (`blockers`), because that is a
+               setting to fix, and closed items would have to be reopened
     away       an annotator who lets questions expire (`annotators`) gets at most one question until they answer or
                skip something, and none if it takes the last one from an annotator who is present
 
 Waiting questions stay at the front of their annotator's queue, in the same order. They count against the annotator's
-capacity and the budget, and nobody else is asked about their items. If they leave nothing for an annotator whom the
-policy would otherwise ask, the last questions of the longest queues are withdrawn, down to an even share. All that is
-known of the past is the last plan. An answer that comes late, after its question expired or its item was done, counts
-like any other, because it is in the evidence.
+capacity and the budget, and no other annotator is asked about their items. If they leave nothing for an annotator whom
+the policy would otherwise ask, the last questions of the longest queues are withdrawn, down to an even share. All that
+is known of the past is the last plan. An answer that comes late, after its question expired or its item was done,
+counts like any other, because it is in the evidence.
 """
 
 from __future__ import annotations

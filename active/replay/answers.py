@@ -171,7 +171,7 @@ class AnswerQueue:
         return len(self._outstanding)
 
     def crew(self, round_: int) -> Crew | None:
-        """Return the annotators who have joined, with their skipped and outstanding questions; None if nobody has."""
+        """Return the annotators who have joined, with their skipped and outstanding questions, or None if none has."""
         crew = self._crew
         names = tuple(name for name in crew.names if self._responses.joins.get(name, 0) <= round_)
         if crew.names and not names:

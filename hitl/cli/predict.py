@@ -43,7 +43,7 @@ class Seen:
     groups: Annotated[str | None, opt("With --folds: column of near-duplicates; a group shares a fold.")] = None
 
     def table(self, output: Path) -> Path:
-        """Return the file of the items. Items of a project are first written to a file in .hitl, beside hitl.toml.
+        """Return the file of the items. For a project, write it first, to the folder .hitl beside hitl.toml.
 
         Raises BadTable if the project reads the output, unless as probabilities of a model.
         """

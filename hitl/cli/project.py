@@ -110,7 +110,7 @@ def learn(config: Config = HERE, as_json: Json = False) -> None:
             raise BadSettings('learn.model: nothing learns; expected [learn] with model = "logistic" in hitl.toml')
         with store.lease(settings.name) as lease:
             cycle.embed(lease, settings, store, connector, progress)
-            cycle.learn(lease, settings, store, connector.questions(), progress, anew=True)
+            cycle.learn(lease, settings, store, connector.questions(), progress, force=True)
         trainings = store.trainings(settings.name)
     few = "too few labels to learn from: expected two classes, and two labeled items a fold"
     few += ", each of a group of its own" if settings.learn.groups else ""
@@ -127,11 +127,11 @@ def pull(
     """Bring new, edited and deleted annotations into the store."""
     from hitl import cycle
 
-    with opened(config, anew=full) as (settings, store, connector), show.progress(as_json) as progress:
+    with opened(config, full=full) as (settings, store, connector), show.progress(as_json) as progress:
         if accept_deletions:
             connector.accept_deletions()
         with store.lease(settings.name) as lease:
-            pulled = cycle.pull(lease, store, connector, progress, anew=full)
+            pulled = cycle.pull(lease, store, connector, progress, full=full)
         counts = store.counts(settings.name)
     data = {**show.without_passwords(asdict(pulled)), "stored": counts}
     show.result(data, _pulled(pulled, counts), as_json)

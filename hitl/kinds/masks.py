@@ -161,7 +161,7 @@ class Masks(PartsKind):
 
 
 def _drawn(item: Name, masks: Mapping[Name, Sequence[Marked]], classes: Names) -> DrawnMasks:
-    """Return the masks of one image. An image on which nobody drew is background, with the size EMPTY.
+    """Return the masks of one image. An image without drawings has size EMPTY and is background.
 
     Raise BadInput if the annotators drew on images of different sizes.
     """

@@ -334,7 +334,7 @@ def link(
     heapq.heapify(queue)
     while queue:
         *_, a, b, marks = heapq.heappop(queue)
-        # Skip a pair of which one cluster has grown since, or was joined to another.
+        # Skip the pair if one of its clusters has grown or was joined to another in the meantime.
         if a in clusters and b in clusters and clusters[a].marks + clusters[b].marks == marks:
             _join(clusters, a, b)
             for pair in _joinable(clusters, a, least):

@@ -355,7 +355,7 @@ def _merged(spans: Iterable[tuple[int, int, int, int]]) -> tuple[Indices, int]:
 
 
 def _laid_over(span_s4: Indices, border_v: Floats | None) -> set[tuple[int, int]]:
-    """Return the pairs of classes of which some owner (an answer, or an item's ground truth) has overlapping spans."""
+    """Return the pairs of classes whose spans overlap within one owner (an answer, or an item's ground truth)."""
     apart: set[tuple[int, int]] = set()
     owner, open_spans = -1, list[tuple[int, int, int]]()
     for number, start, end, code in span_s4.tolist():

@@ -44,9 +44,9 @@ def refresh(
     evidence: Mapping[str, Evidence],
     progress: Progress = silent,
     *,
-    anew: bool = False,
+    force: bool = False,
 ) -> dict[str, StoredTraining]:
-    """Train for each question for which enough has changed since the last training, or for all if `anew`.
+    """Train for the questions with enough changes since their last training, or for all if `force`.
 
     Enough has changed if the changed labels (or items) are more than the share `learn.growth` of those in the last
     training, or if the settings or the code of the training or of the features changed. Labels and items count as
@@ -74,7 +74,7 @@ def refresh(
         )
         last = before.get(question)
         last = last if last is not None and last.settings == made_from else None
-        has_changed = anew or last is None or code not in (last.made_by, None)
+        has_changed = force or last is None or code not in (last.made_by, None)
         if last is not None and not has_changed:
             trained_on = TrainingRecord.from_tables(store.predicted(settings.name, question, last.run).values())
             labels, items = record.changes_since(trained_on)
@@ -230,7 +230,7 @@ def _read(annotations: Annotations, table: pa.Table) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class TrainingRecord:
-    """What a training used of each item, to count what has changed since. Stored beside the predictions.
+    """Digests of the inputs of a training, by item, to count later changes. Stored beside the predictions.
 
     `rows`: item -> number of labels (ground truth counts as one), digest of the labels, digest of inputs and group. An
     edited label changes only the digest of the labels, a new features file only the digest of the inputs.

@@ -20,10 +20,8 @@ from pydantic_settings import EnvSettingsSource
 from hitl.errors import BadSettings
 from hitl.formatting import remember
 
-STORE = "HITL_STORE"
-"""Address of the store. Only its password is hidden (`hitl.formatting.masked`)."""
-
-_SECRET = re.compile(r"HITL_\w*(TOKEN|SECRET|PASSWORD)|HITL_EVENTS_\w+_URL")
+_SECRET = re.compile(r"HITL_\w*(TOKEN|SECRET|PASSWORD)")
+"""Variables of the environment that hold secrets."""
 
 LARGEST = 100_000
 """Maximum size of a secret file, in bytes."""
@@ -35,7 +33,9 @@ def secret(name: str) -> str | None:
     Raises BadSettings if the variable and its _FILE are both set, or if the file is empty or cannot be read.
     """
     value = _secret(name)
-    if value is not None and name != STORE:
+    if (
+        value is not None and "://" not in value
+    ):  # of URLs, `masked` hides the password, and settings what else is secret
         remember(value)
     return value
 

@@ -77,8 +77,9 @@ class EventSettings(BaseModel):
                 "this is no address that can be told; expected https://host/path (or http), in ASCII, without a user, "
                 "a password or a #part"
             )
-        if url is not None:
-            remember(url.get_secret_value())  # also one in the file: chat tools accept whoever knows it
+        parts = urlsplit("" if url is None else url.get_secret_value())
+        if url is not None and (parts.path.strip("/") or parts.query):  # chat tools accept whoever knows the path
+            remember(url.get_secret_value())
         return url
 
     @field_validator("secret")
@@ -112,7 +113,7 @@ class EventSettings(BaseModel):
 
     @property
     def lacks(self) -> str | None:
-        """What is missing before events can be sent, in words, or None."""
+        """Description of a setting that is missing before events can be sent, or None."""
         if self.url is None:
             return f"it has no url; add one, or set {variable(self.name, 'url')} in the environment"
         if self.template == "json" and not self.keys:

@@ -70,7 +70,7 @@ ALMOST_ALWAYS = 0.9
 
 @dataclass(frozen=True, eq=False)
 class WaysToAnswer:
-    """How K annotators answer.
+    """Estimated ways in which K annotators answer: working, spamming or misleading.
 
     Attributes:
         probability: (K, 3) probabilities of working, spamming and misleading; rows sum to 1. Annotators without labels

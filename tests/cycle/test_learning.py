@@ -319,7 +319,7 @@ def test_what_was_learned_between_two_cycles_is_judged(tmp_path: Path) -> None:
         cycle.run_if_changed(chosen, store, Tables(folder), now=1.7e9)
         assert isinstance(cycle.run_if_changed(chosen, store, Tables(folder), now=1.7e9), cycle.Unchanged)
         with store.lease("p") as lease:
-            learned = cycle.learn(lease, chosen, store, Tables(folder).questions(), anew=True)
+            learned = cycle.learn(lease, chosen, store, Tables(folder).questions(), force=True)
         assert {name: one.labels for name, one in learned.items()} == {"label": 140}
         report = cycle.run_if_changed(chosen, store, Tables(folder), now=1.7e9)
         assert isinstance(report, cycle.CycleReport)

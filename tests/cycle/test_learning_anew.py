@@ -109,7 +109,7 @@ def test_an_estimator_whose_code_was_edited(tmp_path: Path) -> None:
     (folder / "mine.py").write_text(MINE.format(0.001))
     with store_of(folder) as store, store.lease("p") as lease:
         questions = Tables(folder).questions()
-        assert cycle.learn(lease, settings(**changes), store, questions, anew=True)["label"].run != before.run
+        assert cycle.learn(lease, settings(**changes), store, questions, force=True)["label"].run != before.run
     (folder / "mine.py").write_text(MINE.format(10.0))
     assert run(folder, **changes).learned
     (folder / "mine.py").unlink()  # what was learned stands where the code is not

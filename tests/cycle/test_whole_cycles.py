@@ -331,8 +331,8 @@ def test_two_projects_of_one_name_in_one_store_are_told_apart(tmp_path: Path) ->
     with Store(f"sqlite:///{tmp_path}/shared.db") as store, pytest.raises(BadSettings, match=words):
         cycle.run(chosen, store, Tables(folders[1]))
     assert not (folders[1] / "hitl-output").exists()
-    with project.opened(second, anew=True) as (chosen, store, connector), store.lease("pets") as lease:
-        cycle.pull(lease, store, connector, anew=True)
+    with project.opened(second, full=True) as (chosen, store, connector), store.lease("pets") as lease:
+        cycle.pull(lease, store, connector, full=True)
     with pytest.raises(BadSettings, match=f"pulled from {folders[1]}"), project.opened(first):
         pass
 

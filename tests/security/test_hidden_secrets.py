@@ -12,12 +12,14 @@ from urllib.parse import quote, quote_plus
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import SecretStr
 
 from hitl import formatting
 from hitl.connectors.label_studio import LabelStudio
 from hitl.errors import BadSettings
 from hitl.formatting import masked, plain, remember
 from hitl.settings.environment import secret
+from hitl.settings.events import EventSettings
 from tests.command_line import Run
 from tests.security.leaks import Told, leaks
 from tests.security.test_secrets import echo  # noqa: F401
@@ -85,6 +87,13 @@ def test_words_are_not_hidden_and_what_is_forgotten_is_read(monkeypatch: pytest.
     monkeypatch.setenv("HITL_STORE", "postgresql://ann:pass-word@db/x")
     assert secret("HITL_STORE") == "postgresql://ann:pass-word@db/x"
     assert plain("postgresql://ann:pass-word@db/x: no such host") == "postgresql://ann:***@db/x: no such host"
+
+
+def test_an_address_without_a_path_is_no_secret() -> None:
+    EventSettings(name="ci", url=SecretStr("https://receiver.example"))
+    EventSettings(name="chat", url=SecretStr("https://chat.example/T0/abcdefgh"))
+    told = "https://receiver.example and https://chat.example/T0/abcdefgh"
+    assert masked(told) == "https://receiver.example and ***"
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", " \n", "\t"])
