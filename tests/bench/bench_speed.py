@@ -209,7 +209,7 @@ def compare(size: str, rounds: int) -> tuple[list[str], dict[str, float]]:
     annotations, _ = crowd(*SIZES[size])
     evidence = Evidence(annotations)
     each: dict[str, list[float]] = {method: [] for method in METHODS}
-    work: dict[str, Callable[[], Any]] = dict(passes(annotations))
+    work: dict[str, Callable[[], Any]] = passes(annotations) | {"scipy": scipy_products(annotations)}
     for method in METHODS:
         run = iterations(method, evidence, 8)
         work[method] = lambda method=method, run=run: each[method].extend(run())
