@@ -161,10 +161,8 @@ def _checked(expected: rules.Expected) -> str:
 
 
 def _of_model(name: str, said: Mapping[str, Any], items: int) -> str:
-    """Describe a model in one line: items predicted, temperature, and agreement with the consensus."""
+    """Describe a model in one line: items predicted, and agreement with the consensus."""
     parts = [f"model {name}: predicts {said['items']:,} of {items:,} items"]
-    if said["temperature"] is not None:
-        parts.append(f"temperature {said['temperature']:.2f}")
     if said["agrees"] is not None:
         parts.append(f"agrees with the label of {said['agrees']:.1%} of {said['compared']:,} that annotators labeled")
     return f"{', '.join(parts)} (whether it helps: `hitl models`)"

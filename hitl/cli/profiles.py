@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -37,6 +37,7 @@ class Shown:
     consensus: SavedConsensus = None
     output: Output = None
     config: Config = HERE
+    details: Annotated[bool, opt("Show the statistics behind the figures as well.", "--details")] = False
     as_json: Json = False
 
 
@@ -45,14 +46,19 @@ def annotators(
     given: Given,
     shown: Shown,
     rows: Annotated[int, opt("How many to show, those to look into first.", min=1)] = 30,
+    least_accuracy: Annotated[
+        float, opt("Flag whoever is clearly right less often; 0 to 1. Projects: crew.least_accuracy.", min=0, max=1)
+    ] = 0.0,
 ) -> None:
     """Show how often each annotator is right, how each errs, who changed over time, and who decides alike."""
     from hitl.models.analysis.annotator_profile import AnnotatorProfiler
 
     judged = _judged("annotators", given, shown)
-    profiles = judged.map(AnnotatorProfiler().fit)
+    profiles = judged.map(AnnotatorProfiler(least_accuracy=least_accuracy or judged.least_accuracy).fit)
     frames = {name: _annotators_frame(profile) for name, profile in profiles.items()}
-    _show(judged, shown, frames, profiles, _annotators_data, partial(_annotators_lines, rows=rows))
+    _show(
+        judged, shown, frames, profiles, _annotators_data, partial(_annotators_lines, rows=rows, details=shown.details)
+    )
 
 
 @grouped
@@ -69,7 +75,14 @@ def models(
     judged = _judged("models", given, shown)
     profiles = judged.map(ModelProfiler().fit)
     frames = {name: profile.frame() for name, profile in profiles.items()}
-    _show(judged, shown, frames, profiles, lambda profile: profile, partial(_models_lines, rows=rows))
+    _show(
+        judged,
+        shown,
+        frames,
+        profiles,
+        lambda profile: profile,
+        partial(_models_lines, rows=rows, details=shown.details),
+    )
 
 
 @dataclass(frozen=True)
@@ -81,12 +94,14 @@ class Judged:
         project: name of the project, or None for files.
         basis: where the consensus comes from, in words.
         questions: question ("" for files) -> evidence and consensus.
+        least_accuracy: accuracy that the project requires of annotators, in [0, 1].
     """
 
     command: str
     project: str | None
     basis: str
     questions: dict[str, tuple[Evidence, Consensus]]
+    least_accuracy: float = 0.0
 
     def map(self, fit: Callable[[Evidence, Consensus], Any]) -> dict[str, Any]:
         """Return question -> result of `fit`."""
@@ -116,7 +131,8 @@ def _judged(command: str, given: Given, shown: Shown) -> Judged:
         require_unread(shown.config, settings, files_for(shown.output, stored).values())
         results, of_cycle = stored_results(settings, store, stored, progress)
     basis = "judged by the last cycle" if of_cycle else "combined now: something changed since the last cycle"
-    return Judged(command, settings.name, basis, {name: (stored[name], results[name]) for name in stored})
+    questions = {name: (stored[name], results[name]) for name in stored}
+    return Judged(command, settings.name, basis, questions, settings.crew.least_accuracy)
 
 
 def _show(
@@ -201,7 +217,7 @@ def _annotators_data(profiles: AnnotatorProfiles) -> dict[str, Any]:
     }
 
 
-def _annotators_lines(question: str, profiles: AnnotatorProfiles, rows: int) -> Iterator[show.Line]:
+def _annotators_lines(question: str, profiles: AnnotatorProfiles, rows: int, details: bool) -> Iterator[show.Line]:
     """Yield the table of annotators, flagged ones first, and a summary of the crowd."""
     from rich.console import Console
 
@@ -209,8 +225,9 @@ def _annotators_lines(question: str, profiles: AnnotatorProfiles, rows: int) -> 
     order = sorted(_annotators_frame(profiles).index, key=lambda k: not profiles.flags(k))
     few = f" ({rows} of {len(order):,}; --rows shows more, --output writes all)" if len(order) > rows else ""
     words = ("annotator", "group", "what to look into, typical errors")
-    header = (words[0], "labels", "accuracy (95 %)", "bits", *(["agrees"] if wide else []), *words[1:])
-    cells = [_annotator_row(profiles, k, wide) for k in order[:rows]]
+    more = [*(["bits"] if details else []), *(["agrees"] if wide else [])]
+    header = (words[0], "labels", "accuracy (95 %)", *more, *words[1:])
+    cells = [_annotator_row(profiles, k, more) for k in order[:rows]]
     yield show.Table(f"Annotators{question}{few}", header, cells, words, gap=2 if wide else 1)
     agreement = profiles.agreement
     if agreement.items:
@@ -220,10 +237,12 @@ def _annotators_lines(question: str, profiles: AnnotatorProfiles, rows: int) -> 
             f"{figure(agreement.cohen)} over {agreement.pairs:,} pairs; two labels of an item are equal: "
             f"{percent(agreement.observed, 0)} ({agreement.items:,} items with two labels or more)"
         )
-    yield f"Bits: what one label tells of the class, of {profiles.entropy:.2f} that are missing before any label"
+    if details:
+        yield f"Bits: what one label tells of the class, of {profiles.entropy:.2f} that are missing before any label"
     for g, kind in enumerate(profiles.kinds(), start=1):
+        bits = f", {kind.bits:.2f} bits" if details else ""
         size = show.counted(kind.size, "annotator")
-        yield f"Group {g}: {size}, {kind.accuracy * 100:.0f} % right, {kind.bits:.2f} bits; {kind.words}"
+        yield f"Group {g}: {size}, {kind.accuracy * 100:.0f} % right{bits}; {kind.words}"
     total, few_labels = len(profiles.names), int((profiles.communities.main < 0).sum())
     if few_labels:
         yield f"{UNKNOWN}: {few_labels:,} of {total:,} annotators have too few labels to be in a group"
@@ -231,7 +250,7 @@ def _annotators_lines(question: str, profiles: AnnotatorProfiles, rows: int) -> 
     yield f"To look into: {flagged:,} of {total:,} annotators" if flagged else "No annotator to look into"
 
 
-def _annotator_row(profiles: AnnotatorProfiles, k: int, wide: bool) -> list[str | Text]:
+def _annotator_row(profiles: AnnotatorProfiles, k: int, more: Sequence[str]) -> list[str | Text]:
     from rich.text import Text
 
     people, (low, high) = profiles.people, profiles.people.interval
@@ -243,8 +262,7 @@ def _annotator_row(profiles: AnnotatorProfiles, k: int, wide: bool) -> list[str 
         str(profiles.names[k]),
         f"{people.labels[k]:,}",
         within(people.accuracy[k], low[k], high[k], 0),
-        f"{profiles.bits[k]:.2f}",
-        *([percent(float(profiles.agrees[k]), 0)] if wide else []),
+        *({"bits": f"{profiles.bits[k]:.2f}", "agrees": percent(float(profiles.agrees[k]), 0)}[name] for name in more),
         "\n".join(shares) if len(groups) > 1 else str(groups[0][0] + 1) if groups else UNKNOWN,
         Text("\n").join(words),
     ]
@@ -253,18 +271,31 @@ def _annotator_row(profiles: AnnotatorProfiles, k: int, wide: bool) -> list[str 
 # -- models ------------------------------------------------------------------------------------------------
 
 
-def _models_lines(question: str, profile: ModelProfile, rows: int) -> Iterator[show.Line]:
-    """Yield accuracies, items that can skip annotators, and dependence of errors."""
+def _models_lines(question: str, profile: ModelProfile, rows: int, details: bool) -> Iterator[show.Line]:
+    """Yield whether the model helps, accuracies, items that can skip annotators, and in detail what these rest on."""
     account, measured = profile.best, profile.measured is not None
     if measured:
         how = "measured on items of known truth, each judged by fits that did not see it"
     else:
         how = "expected by the consensus, which believes itself; known truth (--truth, or `hitl gold`) measures it"
+    yield f"Does the model help{question}? {profile.verdict}"
     yield f"{account.items:,} items with a label and a model, {how}"
-    few = len(account.classes) > rows
-    note = f"; the {rows} of {len(account.classes)} classes where annotators add most" if few else ""
+    classes = account.large_classes()
+    note = f"; the {rows} of {len(classes)} classes where annotators add most" if len(classes) > rows else ""
     header: tuple[str, ...] = ("", "items", "model", "annotators", "both", "annotators add")
-    yield show.Table(f"Accuracy{question} (95 %){note}", header, _accuracies(account, rows), [""])
+    yield show.Table(f"Accuracy{question} (95 %){note}", header, _accuracies(account, classes[:rows]), [""])
+    skips = []
+    for row in account.skips.to_dict("records"):
+        target, share, sure, claimed, overall = (
+            percent(row[name]) for name in ("target", "share", "confidence", "claimed", "overall")
+        )
+        right = within(row["accuracy"], row["low"], row["high"])
+        skips.append((target, row["by"], f"{row['items']:,} ({share})", sure, claimed, right, overall))
+    header = ("target", "by", "can skip annotators", "sure from", "claimed", "right of these", "right of all")
+    yield show.Table(f"Items that need no annotator{question}", header, skips, ["target"])
+    if not details:
+        yield "--details: how sure the models are, how independently they err, and a bound"
+        return
     bound = account.bound
     yield (
         f"Confidence ratios (Theorem 1): the P+L of both is right in at least {percent(bound.bound)} "
@@ -279,15 +310,6 @@ def _models_lines(question: str, profile: ModelProfile, rows: int) -> Iterator[s
         for name in profile.models
     ]
     yield f"Calibration error: {', '.join(parts)}; calibrated {percent(account.error['calibrated'])}"
-    skips = []
-    for row in account.skips.to_dict("records"):
-        target, share, sure, claimed, overall = (
-            percent(row[name]) for name in ("target", "share", "confidence", "claimed", "overall")
-        )
-        right = within(row["accuracy"], row["low"], row["high"])
-        skips.append((target, row["by"], f"{row['items']:,} ({share})", sure, claimed, right, overall))
-    header = ("target", "by", "can skip annotators", "sure from", "claimed", "right of these", "right of all")
-    yield show.Table(f"Items that need no annotator{question}", header, skips, ["target"])
     dependence = []
     for row in account.dependence.to_dict("records"):
         bits = (figure(row[name], ".3f") for name in ("bits", "chance", "p_value"))
@@ -296,9 +318,8 @@ def _models_lines(question: str, profile: ModelProfile, rows: int) -> Iterator[s
     yield show.Table(f"What one still says of the other, given the class{question}", header, dependence, [""])
 
 
-def _accuracies(account: Account, most: int) -> Iterator[tuple[str, ...]]:
+def _accuracies(account: Account, classes: pd.DataFrame) -> Iterator[tuple[str, ...]]:
     yield ("all items", *_accuracy(account.overall.iloc[0]))
-    classes = account.classes.sort_values("people_add", ascending=False, kind="stable")[:most]
     for _, row in classes.iterrows():
         yield (f"class {row['class']}", *_accuracy(row))
     for _, row in account.confidence.iterrows():

@@ -53,7 +53,7 @@ def annotators_section(page: QuestionPage) -> AnnotatorsSection | None:
     same = annotations.annotators == report.names and annotations.options == report.options
     if not len(annotations) or not same:
         return None
-    profiles = AnnotatorProfiler().fit(page.evidence, page.consensus)
+    profiles = AnnotatorProfiler(least_accuracy=page.least_accuracy).fit(page.evidence, page.consensus)
     communities = profiles.communities
     order = np.argsort(-report.labels, kind="stable").tolist()
     changed = tuple(k for k in order if profiles.drifts[k])
@@ -74,6 +74,27 @@ def annotators_section(page: QuestionPage) -> AnnotatorsSection | None:
     return AnnotatorsSection(profiles, flagged, changed, groups, figures)
 
 
+NAMED = 5
+"""Maximum number of annotators in the sentence about training."""
+
+
+def who_needs_training(section: AnnotatorsSection | None) -> str:
+    """Return a sentence that names the annotators who need training, with accuracy, interval and reason."""
+    if section is None:
+        return "Can't tell yet: too few labels."
+    profiles, (low, high) = section.profiles, section.profiles.people.interval
+    needing = [k for k in section.flagged if profiles.needs_training(k)]
+    if not needing:
+        return "Nobody: every annotator is right about as often as most others."
+    people = [
+        f"{profiles.names[k]}, {profiles.people.accuracy[k] * 100:.0f} % right ({low[k] * 100:.0f} to "
+        f"{high[k] * 100:.0f} %; {', '.join(profiles.flags(k))})"
+        for k in needing[:NAMED]
+    ]
+    more = [f"{len(needing) - NAMED} more"] if len(needing) > NAMED else []
+    return f"{'; '.join([*people, *more])}."
+
+
 def forest_figure(profiles: AnnotatorProfiles) -> Figure:
     """Draw the accuracy of the FOREST annotators with most labels, with 95 % intervals, best on top.
 
@@ -92,7 +113,7 @@ def forest_figure(profiles: AnnotatorProfiles) -> Figure:
         head = f"<b>{shown(report.names[k])}</b>: {report.labels[k]:,} labels, {right:.0f} % right ({between})"
         flags = [f"<b>{escape(flag)}</b>" for flag in profiles.flags(k)]
         confusions = [escape(str(confusion)) for confusion in profiles.confusions[k]]
-        return "<br>".join([f"{head}, {profiles.bits[k]:.2f} bits a label", *flags, *confusions])
+        return "<br>".join([head, *flags, *confusions])
 
     for group in range(-1, len(profiles.communities)):
         rows = [(height, int(k)) for height, k in enumerate(order) if (main[k] if several else -1) == group]

@@ -40,6 +40,7 @@ class QuestionPage:
         texts: item -> short text to show.
         truth: (N,) true class codes to measure accuracy, held out from the fit, -1 if unknown. None: use
             `evidence.truth`, unless the fit used it.
+        least_accuracy: accuracy required of annotators, in [0, 1]; 0 if none is required.
     """
 
     name: str
@@ -47,6 +48,7 @@ class QuestionPage:
     consensus: Consensus
     texts: Mapping[Name, str] = field(default_factory=dict)
     truth: Ints | None = None
+    least_accuracy: float = 0.0
 
     def __post_init__(self) -> None:
         for kind in ("items", "classes"):

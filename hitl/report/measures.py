@@ -13,7 +13,6 @@ from hitl.annotations import Annotations, Floats, Ints, Name
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.metrics import expected_accuracy
-from hitl.models.analysis.information import information
 from hitl.models.analysis.proportions import wilson
 from hitl.report.contents import QuestionPage
 
@@ -124,15 +123,14 @@ def contested(evidence: Evidence, consensus: Consensus) -> npt.NDArray[np.intp]:
 def annotator_rows(page: QuestionPage, most: int) -> list[dict[Hashable, Any]]:
     """Return the `most` annotators with most labels, in that order.
 
-    The columns are those of `AnnotatorReport.frame`, plus `code`, the `bits` of information per label, the typical
-    wrong answer in words (`confusion`), and how `often` it occurs.
+    The columns are those of `AnnotatorReport.frame`, plus `code`, the typical wrong answer in words (`confusion`), and
+    how `often` it occurs.
     """
     report = page.consensus.annotators
     true, option, often = typical_confusions(report.confusion, report.shares)
     order = np.argsort(-report.labels, kind="stable")[:most]
     table = report.frame().assign(
         code=np.arange(len(report.names)),
-        bits=information(report.confusion, report.shares),
         often=np.where(report.labels > 0, often, 0.0),
     )
     rows = table.iloc[order].to_dict("records")

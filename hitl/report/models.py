@@ -43,8 +43,7 @@ def models_section(page: QuestionPage) -> ModelsSection | None:
     if profile is None or not profile.best.items:
         return None
     best = profile.best
-    classes = best.classes[best.classes["items"] >= 0.5]
-    classes = classes.sort_values("people_add", ascending=False, kind="stable")
+    classes = best.large_classes()
     figures = {
         "calibration": calibration_figure(best.calibration),
         "by-class": class_figure(classes[:CLASSES][::-1]),

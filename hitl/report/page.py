@@ -42,12 +42,6 @@ ANNOTATORS_SHOWN = 500
 CONFUSION_CELLS = 300_000
 """Maximum cells of the annotators' confusion matrices on the page, about 4 bytes each."""
 
-NAMED = 5
-"""Maximum number of annotators named as needing training."""
-
-LEVEL = 0.005
-"""Difference in accuracy below which the model makes hardly a difference."""
-
 LEFT = ("to come", "the project is done", "nothing is asked", "waiting", "left aside")
 """Prefixes of the sentences of `hitl.metrics.outlook` that are about remaining work."""
 
@@ -205,7 +199,7 @@ def verdict(report: Report, questions: Sequence[dict[str, Any]]) -> dict[str, li
             interval = f"95 % interval {accuracy.low * 100:.1f} to {accuracy.high * 100:.1f} %"
             stands.append(f"{name}Accuracy {accuracy.value * 100:.1f} % ({interval}; {accuracy.basis}).")
         helps.append(name + _helps(question["together"]))
-        training.append(name + _training(question["crowd"]))
+        training.append(name + annotators.who_needs_training(question["crowd"]))
         counts = f"{question['unlabeled']:,} items without a label, {question['n_contested']:,} contested items."
         left.append(name + counts)
     ahead = [f"{line[0].upper()}{line[1:]}." for line in report.outlook if line.startswith(LEFT)]
@@ -220,23 +214,7 @@ def verdict(report: Report, questions: Sequence[dict[str, Any]]) -> dict[str, li
 def _helps(together: models.ModelsSection | None) -> str:
     if together is None:
         return "No model was given, or the method does not use it."
-    row = together.profile.best.overall.iloc[0]
-    people, both = float(row["people"]), float(row["both"])
-    figures = f"{both * 100:.1f} % of labels are right with it, {people * 100:.1f} % without"
-    basis = "measured on known truth" if together.profile.measured else "expected; known truth would measure it"
-    answer = "Yes" if both > people else "No"
-    return f"{'It makes hardly a difference' if abs(both - people) < LEVEL else answer}: {figures} ({basis})."
-
-
-def _training(crowd: annotators.AnnotatorsSection | None) -> str:
-    if crowd is None:
-        return "There are too few labels to say."
-    if not crowd.flagged:
-        return "None: no annotator is likely to answer at random or to mislead, or is seen to get worse."
-    profiles = crowd.profiles
-    names = [f"{profiles.names[k]} ({', '.join(profiles.flags(k))})" for k in crowd.flagged[:NAMED]]
-    more = f", and {len(crowd.flagged) - NAMED} more" if len(crowd.flagged) > NAMED else ""
-    return f"{', '.join(names)}{more}."
+    return f"{together.profile.verdict}."
 
 
 # -- filters of templates ----------------------------------------------------------------------------------

@@ -27,7 +27,8 @@ def stored_report(settings: Settings, store: Store, questions: tuple[Question, .
     items = zip(table.column("item").to_pylist(), table.column("data").to_pylist(), strict=True)
     texts: dict[Name, str] = {names[key]: text_of(json.loads(data)) for key, data in items}
     pages = tuple(
-        QuestionPage(name, evidence, judgement.results[name], texts) for name, evidence in judgement.evidence.items()
+        QuestionPage(name, evidence, judgement.results[name], texts, least_accuracy=settings.crew.least_accuracy)
+        for name, evidence in judgement.evidence.items()
     )
     cycles = store.cycles(settings.name)
     history = tuple(Cycle(cycle.number, cycle.recorded_at, shares(cycle.metrics)) for cycle in cycles)

@@ -141,7 +141,8 @@ class CrewSettings(Section):
     """Annotators who are asked by name (see hitl.crew.Crew). If empty, all annotators share one queue.
 
     `skill_field` names the field of an item's data that lists the skills it requires. After `expire_hours`, an
-    unanswered question goes to another annotator.
+    unanswered question goes to another annotator. Whoever is clearly right less often than `least_accuracy` is named as
+    needing training.
     """
 
     annotators: tuple[Text, ...] = ()
@@ -152,6 +153,7 @@ class CrewSettings(Section):
     skills: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     skill_field: Text | None = None
     expire_hours: float = Field(default=24.0, gt=0)
+    least_accuracy: float = Field(default=0.0, ge=0, le=1)
 
     @model_validator(mode="after")
     def _has_an_effect(self) -> CrewSettings:

@@ -7,6 +7,7 @@ least LEAST_SEEN of the annotator's labels are expected to show it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,6 +37,9 @@ LITTLE = 0.05
 
 LEAST_OFTEN = 0.03
 """Minimum probability of a reported confusion, exceeded with 97.5 % probability."""
+
+BETTER = "better"
+"""First word of the flag of an annotator whose accuracy rose over time."""
 
 LEAST_SEEN = 3.0
 """Minimum expected number of an annotator's labels with a reported confusion."""
@@ -85,6 +89,7 @@ class AnnotatorProfiles(OneLineRepr):
         drifts: (K,) True for annotators whose change is significant.
         communities: groups of annotators who decide alike.
         agreement: agreement among all annotators.
+        least_accuracy: accuracy that the project requires of annotators, in [0, 1]; 0 if it requires none.
     """
 
     people: AnnotatorReport
@@ -98,6 +103,7 @@ class AnnotatorProfiles(OneLineRepr):
     drifts: npt.NDArray[np.bool_]
     communities: Communities
     agreement: Agreement
+    least_accuracy: float = 0.0
 
     @property
     def names(self) -> Names:
@@ -108,6 +114,19 @@ class AnnotatorProfiles(OneLineRepr):
         flagged = sum(bool(self.flags(k)) for k in range(len(self.names)))
         return f"{self.people}; to look into: {flagged:,}"
 
+    @cached_property
+    def behind(self) -> npt.NDArray[np.bool_]:
+        """(K,) True for annotators whose 95 % interval lies below the intervals of most others."""
+        low, high = self.people.interval
+        active = self.people.labels > 0
+        above = np.sort(low[active])  # never an annotator's own, since low <= high
+        many_above = len(above) - np.searchsorted(above, high, side="right")
+        return np.asarray(active & (2 * many_above > active.sum() - 1))
+
+    def needs_training(self, annotator: int) -> bool:
+        """Return True for flagged annotators but those whose only flag is that they have become better."""
+        return any(not flag.startswith(BETTER) for flag in self.flags(annotator))
+
     def flags(self, annotator: int) -> list[str]:
         """Return the reasons why an annotator needs review, in words."""
         flags = []
@@ -116,9 +135,13 @@ class AnnotatorProfiles(OneLineRepr):
             flags.append("random answers" if favourite < 0 else f"always '{self.people.options[favourite]}'")
         if self.ways.misleads[annotator] >= SURE:
             flags.append("systematically wrong")
+        if not flags and self.behind[annotator]:
+            flags.append("right less often than most others")
+        if self.people.labels[annotator] and self.people.interval[1][annotator] < self.least_accuracy:
+            flags.append(f"below the required {self.least_accuracy * 100:.4g} %")
         change = self.changes[annotator]
         if self.drifts[annotator] and change is not None:
-            way = "better" if change.effect > 0 else "worse"
+            way = BETTER if change.effect > 0 else "worse"
             flags.append(f"{way} over time ({change.before * 100:.0f} to {change.after * 100:.0f} %)")
         return flags
 
@@ -178,9 +201,13 @@ class AnnotatorProfiles(OneLineRepr):
 
 @dataclass(frozen=True, slots=True)
 class AnnotatorProfiler:
-    """Profiles the annotators of a consensus."""
+    """Profiles the annotators of a consensus.
+
+    `least_accuracy`, in [0, 1], is required of annotators: those whose interval lies below it are flagged.
+    """
 
     communities: CommunityModel = field(default_factory=CommunityModel)
+    least_accuracy: float = 0.0
 
     def fit(self, evidence: Evidence, consensus: Consensus) -> AnnotatorProfiles:
         """Profile the annotators of the evidence.
@@ -208,6 +235,7 @@ class AnnotatorProfiler:
             alarms(changes),
             self.communities.fit(people, leave_out=pool),
             agreement(annotations),
+            self.least_accuracy,
         )
 
 

@@ -45,6 +45,9 @@ KEYS = {
 BINS = 10
 """Number of groups of similar confidence."""
 
+LEAST_IN_CLASS = 30
+"""Minimum (expected) number of items of a class that is shown by itself: the interval of fewer tells nothing."""
+
 MOST_ITEMS = 20_000
 """Maximum number of items in a test of dependence; of more items a sample is drawn."""
 
@@ -79,6 +82,11 @@ class Account:
     skips: pd.DataFrame
     dependence: pd.DataFrame
 
+    def large_classes(self) -> pd.DataFrame:
+        """Return the rows of `classes` with at least LEAST_IN_CLASS items, first those where annotators add most."""
+        large = self.classes[self.classes["items"] >= LEAST_IN_CLASS]
+        return large.sort_values("people_add", ascending=False, kind="stable")
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ModelProfile(OneLineRepr):
@@ -103,6 +111,19 @@ class ModelProfile(OneLineRepr):
     def best(self) -> Account:
         """The measured account, or else the expected one."""
         return self.expected if self.measured is None else self.measured
+
+    @property
+    def verdict(self) -> str:
+        """Sentence that says whether the model helps. Only known answers can tell: the consensus flatters itself."""
+        if self.measured is None:
+            return (
+                f"Can't tell yet: {LEAST_KNOWN} items or more with known answers and a label would tell (`hitl gold`)"
+            )
+        row = self.measured.overall.iloc[0]
+        adds, low, high = (float(row[name]) * 100 for name in ("model_adds", "model_adds_low", "model_adds_high"))
+        answer = "Yes" if low > 0 else "No, it harms" if high < 0 else "Can't tell yet"
+        basis = f"measured on {counted(self.measured.items, 'item')} with known answers"
+        return f"{answer}: it adds {adds:+.1f} points to the annotators' accuracy ({low:+.1f} to {high:+.1f}; {basis})"
 
     def __str__(self) -> str:
         by = "expected" if self.measured is None else "measured"

@@ -45,8 +45,10 @@ def evidence_of(tables: Path, *, truth: bool = False) -> Evidence:
 
 
 def test_the_table_says_who_is_right_where(run: Run, tables: Path) -> None:
-    code, out, err = run(*FLAGS)
+    assert "bits" not in run(*FLAGS)[1]
+    code, out, err = run(*FLAGS, "--details")
     assert (code, err) == (0, "")
+    assert "Does the model help? Can't tell yet: 10 items or more with known answers" in out
     assert "expected by the consensus, which believes itself" in out
     evidence = evidence_of(tables)
     account = ModelProfiler().fit(evidence, DefaultCombiner().fit(evidence)).expected
@@ -161,7 +163,7 @@ def test_a_project_with_a_model(run: Run, tables: Path) -> None:
     code, out, err = run("models")
     assert (code, err) == (0, "")
     assert "judged by the last cycle" in out
-    assert "annotators, net" in out
+    assert "annotators, net" in run("models", "--details")[1]
     found = json.loads(run("models", "--json", "--output", "models.csv")[1])
     (name,) = found["questions"]
     assert found["questions"][name]["expected"]["items"] > 100

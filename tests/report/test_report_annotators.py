@@ -76,8 +76,47 @@ def test_the_page_says_it(page: QuestionPage, section: AnnotatorsSection) -> Non
     assert when.startswith("2024-01")
     assert f"person 3 {when} {change.before * 100:.0f} % {change.after * 100:.0f} %" in text
     for k in section.flagged:
-        figures = f"{found.people.labels[k]} {found.people.accuracy[k] * 100:.0f} % {found.bits[k]:.2f}"
+        figures = f"{found.people.labels[k]} {found.people.accuracy[k] * 100:.0f} %"
         assert f"{found.names[k]} {figures} {'; '.join(found.flags(k))}" in text
+
+
+def test_everybody_clearly_less_accurate_than_the_others_needs_training() -> None:
+    """Ten annotators, three of whom are right less often: no spammers, but the people to talk to."""
+    rng = np.random.default_rng(3)
+    accuracy = np.array([0.95, 0.93, 0.94, 0.92, 0.95, 0.93, 0.94, 0.7, 0.65, 0.72])
+    truth = rng.integers(3, size=500)
+    wrong = (truth[:, None] + rng.integers(1, 3, (500, 10))) % 3
+    annotations = Annotations.from_matrix(np.where(rng.random((500, 10)) < accuracy, truth[:, None], wrong))
+    evidence = Evidence(annotations)
+    page = QuestionPage("animal", evidence, VBIBCC().fit(evidence))
+    section = annotators.annotators_section(page)
+    assert section is not None
+    assert sorted(section.flagged) == [7, 8, 9]
+    sentence = annotators.who_needs_training(section)
+    low, high = (end[8] * 100 for end in page.consensus.annotators.interval)
+    right = page.consensus.annotators.accuracy[8] * 100
+    assert f"8, {right:.0f} % right ({low:.0f} to {high:.0f} %; right less often than most others)" in sentence
+    assert f"Who needs training? {sentence}" in seen(page).text
+    strict = annotators.annotators_section(replace(page, least_accuracy=0.99))
+    assert strict is not None
+    assert len(strict.flagged) == 10
+    assert strict.profiles.flags(0) == ["below the required 99 %"]
+
+
+def test_nobody_of_equals_needs_training_and_neither_does_who_became_better() -> None:
+    rng = np.random.default_rng(4)
+    n = 600
+    truth, right = rng.integers(2, size=n), np.full((n, 8), 0.9)
+    right[: n // 2, 2] = 0.6
+    said = np.where(rng.random((n, 8)) < right, truth[:, None], 1 - truth[:, None])
+    annotations = Annotations.from_matrix(said)
+    annotations = replace(annotations, time=annotations.item.astype(float))
+    evidence = Evidence(annotations)
+    profiles = AnnotatorProfiler().fit(evidence, VBIBCC().fit(evidence))
+    assert profiles.drifts[2]
+    assert any(flag.startswith("better over time") for flag in profiles.flags(2))
+    assert not any(profiles.needs_training(k) for k in range(8) if k != 2)
+    assert profiles.needs_training(2) == bool(profiles.behind[2])
 
 
 def test_the_forest_holds_everybody_with_labels_best_on_top(page: QuestionPage, section: AnnotatorsSection) -> None:
@@ -167,7 +206,7 @@ def test_hardly_anything_known(labels: int) -> None:
     text = seen(QuestionPage("q", Evidence(annotations), combined(annotations))).text
     assert "What the annotators are like" in text
     assert "Krippendorff" not in text
-    assert "None: no annotator is likely" in text
+    assert "Nobody: no annotator is clearly worse" in text
 
 
 def test_a_consensus_over_other_people_leaves_the_section_out() -> None:

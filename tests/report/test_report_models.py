@@ -70,8 +70,7 @@ def test_the_page_says_it(page: QuestionPage, section: models.ModelsSection) -> 
     assert words in text.replace("\u00a0", " ")
     assert f"{row['people_add'] * 100:+.1f} {row['people_add_low'] * 100:+.1f} to" in text
     assert "Theorem" not in text  # for docs and `hitl models`, not for a lead's page
-    row = account.overall.iloc[0]
-    assert f"{row['both'] * 100:.1f} % of labels are right with it, {row['people'] * 100:.1f} % without" in text
+    assert f"Does the model help? {section.profile.verdict}." in text
     skip = account.skips.iloc[0]
     words = f"90.0 % model {skip['items']} {skip['share'] * 100:.1f} % {skip['confidence'] * 100:.1f} %"
     assert words in text.replace("\u00a0", " ")
@@ -82,6 +81,36 @@ def test_without_truth_the_page_says_that_the_consensus_judges_itself(page: Ques
     assert "by the consensus, which believes itself" in text
     assert "truth as the consensus has it" in text
     assert "Measured on" not in text
+
+
+def test_the_model_helps_only_where_its_interval_excludes_zero() -> None:
+    """Clear gain, clear harm, too few known items to tell, and none at all, by the interval of the gain."""
+    evidence, truth = asked(900)
+    consensus = DefaultCombiner().fit(evidence)
+    profile = ModelProfiler().fit(evidence, consensus, truth=truth)
+    assert profile.measured is not None
+
+    def verdict(gain: float, low: float, high: float) -> str:
+        assert profile.measured is not None
+        overall = profile.measured.overall.assign(model_adds=gain, model_adds_low=low, model_adds_high=high)
+        return replace(profile, measured=replace(profile.measured, overall=overall)).verdict
+
+    assert verdict(0.13, 0.05, 0.2).startswith("Yes: it adds +13.0 points to the annotators' accuracy (+5.0 to +20.0;")
+    assert verdict(0.13, -0.05, 0.3).startswith("Can't tell yet: it adds +13.0 points")
+    assert verdict(-0.1, -0.2, -0.01).startswith("No, it harms")
+    assert replace(profile, measured=None).verdict.startswith("Can't tell yet: 10 items or more with known answers")
+    row = profile.measured.overall.iloc[0]
+    assert f"({row['model_adds_low'] * 100:+.1f} to {row['model_adds_high'] * 100:+.1f}; " in profile.verdict
+
+
+def test_a_class_has_a_row_from_30_items_on() -> None:
+    evidence, truth = asked(300, tuple(f"class {j}" for j in range(12)))
+    page = QuestionPage("q", evidence, DefaultCombiner().fit(evidence), truth=truth)
+    found = models.models_section(page)
+    assert found is not None
+    few = found.profile.best.classes.query("0.5 <= items < 30")["class"]
+    assert len(few) > 0
+    assert not set(few) & set(found.classes["class"])
 
 
 def test_truth_of_the_fit_is_hidden_item_by_item() -> None:
@@ -153,7 +182,7 @@ def test_names_from_outside_do_no_harm() -> None:
 
 
 def test_of_many_classes_those_where_annotators_add_most_are_shown() -> None:
-    evidence, truth = asked(900, tuple(f"class {j}" for j in range(40)))
+    evidence, truth = asked(2400, tuple(f"class {j}" for j in range(40)))
     page = QuestionPage("q", evidence, DefaultCombiner().fit(evidence), truth=truth)
     found = models.models_section(page)
     assert found is not None

@@ -230,7 +230,10 @@ def snapshot_of(settings: Settings, store: Store, questions: tuple[Question, ...
     snapshot = Snapshot(
         settings,
         revision,
-        {name: _view(name, known, results[name], names, before.get(name)) for name, known in evidence.items()},
+        {
+            name: _view(settings, name, known, results[name], names, before.get(name))
+            for name, known in evidence.items()
+        },
         keys,
         pa.array([str(names[key]) for key in keys], pa.string()),
         pa.array(texts, pa.large_string()),
@@ -273,12 +276,18 @@ def current_results(
 
 
 def _view(
-    question: str, evidence: Evidence, consensus: Consensus, names: Mapping[str, str], before: Consensus | None
+    settings: Settings,
+    question: str,
+    evidence: Evidence,
+    consensus: Consensus,
+    names: Mapping[str, str],
+    before: Consensus | None,
 ) -> QuestionView:
     annotations = evidence.annotations
     items: tuple[Name, ...] = tuple(names.get(str(item), item) for item in annotations.items)
     named = replace(evidence, annotations=replace(annotations, items=items))
-    page = QuestionPage(question, named, named_result(consensus, names))
+    result, least = named_result(consensus, names), settings.crew.least_accuracy
+    page = QuestionPage(question, named, result, least_accuracy=least)
     truth = np.full(len(items), NOWHERE, np.int32) if evidence.truth is None else evidence.truth
     return QuestionView(page, truth, _moved(consensus, before))
 
