@@ -11,10 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hitl.plan import Ask, Done, Plan
-from hitl.report import Report, render
+from hitl.report import Curve, Report, render
 from tests.report.samples import sample
 
 pytestmark = pytest.mark.skipif(
@@ -35,6 +36,8 @@ frame.addEventListener("load", () => {
     width: page.documentElement.scrollWidth, figures: page.querySelectorAll(".plot svg").length,
     cut: cut.map((text) => text.textContent), narrow: cells.filter((cell) => box(cell).width && box(cell).width < 80)
       .map((cell) => [cell.textContent.trim(), round(box(cell).width)]),
+    empty: [...page.querySelectorAll(".plot")].filter((place) => /Too few points/.test(place.textContent))
+      .map((place) => place.id),
     dark: inner.getComputedStyle(page.body).backgroundColor,
   };
   document.title = JSON.stringify(found);
@@ -67,3 +70,11 @@ def test_nothing_sticks_out_and_every_text_has_room(tmp_path: Path, width: int) 
     assert found["figures"] >= 4
     assert found["cut"] == []
     assert found["narrow"] == []
+
+
+def test_nothing_is_drawn_from_fewer_than_three_points(tmp_path: Path) -> None:
+    page, _ = sample()
+    for points, empty in ((2, ["curves"]), (3, [])):
+        curve = Curve("ours", np.arange(points) * 10.0, np.linspace(0.5, 0.9, points))
+        found = measured(render(Report("r", (page,), curves=(curve,))), 700, tmp_path)
+        assert found["empty"] == empty
