@@ -16,7 +16,8 @@ from hitl.settings.times import spelled
 if TYPE_CHECKING:
     from hitl.annotations import Name
     from hitl.platform import Pages
-    from hitl.settings import ScheduleSettings, Settings
+    from hitl.settings import Settings
+    from hitl.settings.schedule import ScheduleSettings
     from hitl.store import CycleSummary, Store
     from hitl.store.store import Failure
 

@@ -44,8 +44,9 @@ from hitl.platform import (
     Snapshot,
     silent,
 )
-from hitl.settings import Seconds, SourceSettings
+from hitl.settings import SourceSettings
 from hitl.settings.environment import secret
+from hitl.settings.section import Seconds
 
 __all__ = ["TOKEN", "LabelStudio", "LabelStudioSettings"]
 

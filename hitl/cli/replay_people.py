@@ -62,7 +62,7 @@ def _limits(path: Path, people: Names) -> list[Any]:
     """Read the rows of --people: annotator, cost (above 0) and capacity (a whole number)."""
     from pydantic import ValidationError, create_model
 
-    from hitl.settings import Count, Price
+    from hitl.settings.section import Count, Price
     from hitl.tables.columns import require_columns
     from hitl.tables.read import read_table
 

@@ -30,7 +30,8 @@ from hitl.cycle import CycleReport, Unchanged, pull, run_if_changed
 from hitl.errors import BadSettings, Busy, HitlError, StoreError, Unreachable
 from hitl.platform import Connector, Progress, silent
 from hitl.project import lease_seconds, load, opened, recalled
-from hitl.settings import ScheduleSettings, Settings
+from hitl.settings import Settings
+from hitl.settings.schedule import ScheduleSettings
 from hitl.settings.times import spelled
 from hitl.store.results import BASIS
 from hitl.tables.limits import within

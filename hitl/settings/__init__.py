@@ -8,75 +8,26 @@ environment names (see `hitl.settings.environment`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+from pydantic import AfterValidator, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from hitl.crew import UNLIMITED
 from hitl.errors import BadSettings
 from hitl.settings.environment import Environment
 from hitl.settings.events import EventSettings, is_address, require_different
-from hitl.settings.times import cron_times, seconds_of, zone_of
+from hitl.settings.schedule import ScheduleSettings
+from hitl.settings.section import AtLeastOne, Count, Price, Seconds, Section, Text, check
 from hitl.tables.limits import Limits
 
 WEBHOOK_SECRET = "HITL_WEBHOOK_SECRET"
-CENTURY = 100 * 366 * 24 * 3600.0
-"""Longest duration that can be set, in seconds (a hundred years)."""
-
-
-def check(function: Callable[[Any], Any], *, keep: bool = True) -> Callable[[Any], Any]:
-    """Turn a function that raises BadSettings into a validator of pydantic.
-
-    The validator returns the value as written if `keep`, else the function's result.
-    """
-
-    def checked(value: Any) -> Any:
-        try:
-            result = function(value)
-        except BadSettings as error:
-            raise ValueError(str(error)) from None
-        return value if keep else result
-
-    return checked
-
-
-def _require_cron(line: str) -> None:
-    cron_times(line, datetime(2026, 1, 1, tzinfo=UTC))
-
-
-def _require_listener(text: str) -> None:
-    host, _, port = text.rpartition(":")
-    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-        raise BadSettings(f"{text!r} is no address to listen at; expected for instance '127.0.0.1:8090'")
 
 
 def _require_url(text: str) -> None:
     if not is_address(text) or "?" in text:
         raise BadSettings("this is no address of pages; expected for instance 'https://hitl.example'")
-
-
-Text = Annotated[str, Field(min_length=1)]
-Count = Annotated[int, Field(ge=0, le=UNLIMITED)]
-AtLeastOne = Annotated[int, Field(ge=1, le=UNLIMITED)]
-Price = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-"""Cost per label."""
-
-Seconds = Annotated[
-    float,
-    Field(gt=0, le=CENTURY, allow_inf_nan=False),
-    BeforeValidator(check(lambda value: seconds_of(value) if isinstance(value, str) else value, keep=False)),
-]
-"""Duration in seconds > 0, written as text such as "15m" or as a number."""
-
-
-class Section(BaseModel):
-    """A section of hitl.toml. Unknown keys are errors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class SourceSettings(Section):
@@ -315,38 +266,6 @@ class LimitSettings(Section):
     def limits(self) -> Limits:
         """Return the limits in the form that `hitl.tables` uses."""
         return Limits(**self.model_dump())
-
-
-class ScheduleSettings(Section):
-    """When runs start: by time, new annotations or webhooks. After `late_after` missed runs, /health fails."""
-
-    every: Seconds | None = None
-    cron: Annotated[str, AfterValidator(check(_require_cron))] | None = None
-    timezone: Annotated[str, AfterValidator(check(zone_of))] = "UTC"
-    after_annotations: AtLeastOne | None = None
-    poll: Seconds = 60.0
-    webhook: Annotated[str, AfterValidator(check(_require_listener))] | None = None
-    debounce: Seconds = 10.0
-    debounce_at_most: Seconds = 120.0
-    late_after: AtLeastOne = 3
-
-    @model_validator(mode="after")
-    def _consistent(self) -> ScheduleSettings:
-        if self.every is not None and self.cron is not None:
-            raise ValueError("every and cron exclude each other; expected one of them")
-        if self.debounce_at_most < self.debounce:
-            raise ValueError("debounce_at_most is shorter than debounce; expected at least as long")
-        return self
-
-    def next_after(self, when: datetime) -> datetime | None:
-        """Return the next scheduled time after `when`, or None if there is no schedule."""
-        if self.every is not None:
-            return when + timedelta(seconds=self.every)
-        if self.cron is None:
-            return None
-        local = cron_times(self.cron, when.astimezone(zone_of(self.timezone)))
-        times = (time.astimezone(UTC) for time in local)  # when clocks go back, the first may lie before `when`
-        return next((time for time in times if time > when), None)
 
 
 class FromFile(BaseSettings):

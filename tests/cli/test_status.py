@@ -21,7 +21,7 @@ from hitl.metrics import outlook
 from hitl.plan import Activity, Ask, Plan
 from hitl.platform import Cursor, Operation, Page, Pages, Receipt
 from hitl.project import orders_of_others
-from hitl.settings import ScheduleSettings
+from hitl.settings.schedule import ScheduleSettings
 from hitl.status import Queue, missed_by, queues_of, status_of
 from hitl.store import Store
 from hitl.store import lease as leases

@@ -20,7 +20,7 @@ from hitl.project import opened
 from hitl.service import loop as loops
 from hitl.service.loop import LAST_BUSY_RETRY, LAST_RETRY, LONGEST, ProjectLoop, Stopped, is_late, retry_delay
 from hitl.service.loops import Loops, projects_of
-from hitl.settings import ScheduleSettings
+from hitl.settings.schedule import ScheduleSettings
 from hitl.store import Store
 from tests.scheduled import ROWS, T0, Clock, Told, history, project
 

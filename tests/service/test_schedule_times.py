@@ -14,7 +14,7 @@ from hitl import project as projects
 from hitl.errors import BadSettings
 from hitl.service.loop import Debounce
 from hitl.service.loops import projects_of, require_secrets
-from hitl.settings import ScheduleSettings
+from hitl.settings.schedule import ScheduleSettings
 from hitl.settings.times import seconds_of, spelled
 from tests.scheduled import T0, project
 

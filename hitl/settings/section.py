@@ -1,0 +1,51 @@
+"""A section of hitl.toml, and the types of its keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from hitl.crew import UNLIMITED
+from hitl.errors import BadSettings
+from hitl.settings.times import seconds_of
+
+CENTURY = 100 * 366 * 24 * 3600.0
+"""Longest duration that can be set, in seconds (a hundred years)."""
+
+
+def check(function: Callable[[Any], Any], *, keep: bool = True) -> Callable[[Any], Any]:
+    """Turn a function that raises BadSettings into a validator of pydantic.
+
+    The validator returns the value as written if `keep`, else the function's result.
+    """
+
+    def checked(value: Any) -> Any:
+        try:
+            result = function(value)
+        except BadSettings as error:
+            raise ValueError(str(error)) from None
+        return value if keep else result
+
+    return checked
+
+
+Text = Annotated[str, Field(min_length=1)]
+Count = Annotated[int, Field(ge=0, le=UNLIMITED)]
+AtLeastOne = Annotated[int, Field(ge=1, le=UNLIMITED)]
+Price = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+"""Cost per label."""
+
+Seconds = Annotated[
+    float,
+    Field(gt=0, le=CENTURY, allow_inf_nan=False),
+    BeforeValidator(check(lambda value: seconds_of(value) if isinstance(value, str) else value, keep=False)),
+]
+"""Duration in seconds > 0, written as text such as "15m" or as a number."""
+
+
+class Section(BaseModel):
+    """A section of hitl.toml. Unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
